@@ -1,0 +1,33 @@
+"""The only sources of time, sleep and randomness, so that a test can give its own."""
+
+import random
+import time
+import uuid
+
+
+class Clock:
+    """Wall clock and sleep of this process."""
+
+    def now_ms(self) -> int:
+        """Milliseconds since the epoch, UTC."""
+        return time.time_ns() // 1_000_000
+
+    def monotonic_ms(self) -> float:
+        """Milliseconds of a clock that never goes back; only differences mean something."""
+        return time.perf_counter_ns() / 1_000_000
+
+    def sleep_ms(self, milliseconds: float) -> None:
+        """Block for that long."""
+        time.sleep(milliseconds / 1000)
+
+
+class IdSource:
+    """Unique names and jitter."""
+
+    def new_id(self) -> str:
+        """A random UUID in its text form (36 characters)."""
+        return str(uuid.uuid4())
+
+    def jitter(self) -> float:
+        """A number in [0, 1)."""
+        return random.random()

@@ -1,0 +1,91 @@
+"""What the steps say about themselves: frozen events, to which logs, progress and tests listen.
+
+No event carries a row value: names, paths, counts and milliseconds only.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+
+log = logging.getLogger("streamsink")
+
+
+@dataclass(frozen=True)
+class Event:
+    """Base: ``table`` is the table's path, ``application`` the name of the writing query."""
+
+    table: str
+    application: str
+
+
+@dataclass(frozen=True)
+class Claimed(Event):
+    """This writer owns the application from ``epoch`` on."""
+
+    epoch: int
+
+
+@dataclass(frozen=True)
+class Restored(Event):
+    """A restart looked at the journal: what it published and which orphan files it removed."""
+
+    published_checkpoints: tuple[int, ...]
+    orphans_removed: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class BatchSkipped(Event):
+    """A replayed batch changed nothing. ``reason`` says which check recognised it."""
+
+    checkpoint_id: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class BatchFiltered(Event):
+    """A batch overlaps what is published; only rows beyond the recorded positions are written."""
+
+    checkpoint_id: int
+
+
+@dataclass(frozen=True)
+class BatchWritten(Event):
+    """Files of a checkpoint are flushed in staging. ``way`` is 'driver' or 'tasks'."""
+
+    checkpoint_id: int
+    rows: int
+    files: int
+    bytes: int
+    write_ms: float
+    way: str
+
+
+@dataclass(frozen=True)
+class CheckpointPublished(Event):
+    """A snapshot made the checkpoint visible."""
+
+    checkpoint_id: int
+    snapshot_id: int
+    rows: int
+    files: int
+    pending: int
+    attempts: int
+    commit_ms: float
+
+
+@dataclass(frozen=True)
+class RolledBackRepublished(Event):
+    """Batches that a rollback had removed are in the table again, from the journal."""
+
+    checkpoints: tuple[int, ...]
+
+
+Listener = Callable[[Event], None]
+
+
+def to_log(event: Event) -> None:
+    """The default listener: one line on the logger ``streamsink``."""
+    fields = asdict(event)
+    table, application = fields.pop("table"), fields.pop("application")
+    said = " ".join(f"{key}={value}" for key, value in fields.items())
+    log.info("%s %s application=%s %s", type(event).__name__, table, application, said)

@@ -1,0 +1,51 @@
+"""Every step of the protocol by name. A crash test arms a hook; in production a fault point costs one comparison.
+
+The same names stand in the events, in docs/PROTOCOL.md and in the crash tests, which run once for each of them.
+A new step is a new line here; ``tests/test_tidy.py`` checks that each name is used by exactly the code that says so.
+"""
+
+from collections.abc import Callable
+
+STEPS: dict[str, str] = {
+    "table.before_create": "the schema file of a new table is about to be published",
+    "table.created": "the table exists and has no snapshot",
+    "restore.before_claim": "the application is about to be claimed",
+    "restore.claimed": "this writer's epoch is durable; older ones are fenced",
+    "restore.before_publish": "a pending checkpoint of an earlier run is about to be published",
+    "restore.published": "everything that was pending has been published",
+    "restore.before_sweep": "orphan files of earlier runs are known and about to be deleted",
+    "restore.swept": "no file of an earlier run is left that no record names",
+    "write.begin": "the staging folder of this checkpoint exists, no file yet",
+    "write.flushed": "all files of the checkpoint are in staging and flushed to disk",
+    "precommit.manifest_staged": "the manifest that holds the metadata of those files is in staging",
+    "precommit.before_record": "the pending record is about to be created",
+    "precommit.saved": "the pending record is durable: from here on the checkpoint will be published",
+    "commit.adopting": "the first of the files is about to get its final name",
+    "commit.adopted": "all files of the checkpoint have their final names",
+    "commit.before_filter": "the newest snapshot is about to be read",
+    "commit.lists_written": "both manifest lists are on disk",
+    "commit.before_publish": "the snapshot is about to be linked into place",
+    "commit.published": "the snapshot exists: the checkpoint is visible",
+    "commit.hinted": "the LATEST hint has been moved",
+    "commit.marked": "the journal knows that the checkpoint is published",
+    "forget.staging_removed": "staging of the checkpoint is gone",
+    "forget.pruned": "the oldest records of the journal are gone",
+    "batch.end": "the batch function is about to return to Spark",
+    "task.file_opened": "a writer task has created a file (executor)",
+    "task.file_closed": "a writer task has closed and flushed a file (executor)",
+    "task.end": "a writer task is about to hand back its files (executor)",
+}
+
+_hook: Callable[[str], None] | None = None
+
+
+def fault_point(step: str) -> None:
+    """Called where ``step`` happens. Does nothing unless a test has armed a hook."""
+    if _hook is not None:
+        _hook(step)
+
+
+def arm(hook: Callable[[str], None] | None) -> None:
+    """Let ``hook(step)`` be called at each fault point of this process; ``None`` disarms."""
+    global _hook
+    _hook = hook

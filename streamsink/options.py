@@ -1,0 +1,121 @@
+"""All settings of the sink in one place: key, unit, default, meaning. Values only; nothing here does anything."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+
+from streamsink.errors import Misuse
+
+RESTORE_AND_FAIL = "restore-and-fail"
+RESTORE_AND_CONTINUE = "restore-and-continue"
+ON_ROLLBACK_FAIL = "fail"
+ON_ROLLBACK_REPUBLISH = "republish"
+
+
+@dataclass(frozen=True)
+class SinkOptions:
+    """Settings of one query's sink.
+
+    application: name of this writer. One constant per table unless given; two queries on one table name themselves.
+    partition_by: partition columns of a table that the sink creates.
+    table_options: Paimon table options (strings) of a table that the sink creates.
+    create: create the table when the path does not exist.
+    position_columns: names of the DataFrame's topic, partition and offset columns; overlap is then filtered by row.
+    store_position_columns: keep those columns in a table that the sink creates.
+    add_columns, widen_types: schema evolution that the sink may do; anything else is refused.
+    restore: 'restore-and-fail' (publish what was pending, then fail so that the supervisor restarts) or 'restore-and-continue'.
+    on_rollback: 'fail', or 'republish' the batches that a rollback removed, from the journal.
+    adopt_from_batch: id of this query's first batch here, when its checkpoint has a past without streamsink.
+    accept_as_new, accept_as_seen: the token that an overlap or gap error printed, to go on by writing or by skipping that one batch.
+    new_application: this application never wrote here, although expired history cannot prove it.
+    target_file_bytes: roll to a new data file at this size, bytes.
+    max_open_writers: open files per task; the largest is closed to make room.
+    writer_memory_bytes: Arrow bytes buffered per task before the largest buffer is flushed.
+    driver_max_rows, driver_max_bytes: a batch known to be no larger is written by the driver, without Spark tasks in Python.
+    flush: fsync files and folders before they are named. Off, a power failure (not a kill) can lose published rows.
+    journal_retain: published checkpoints that the journal remembers.
+    commit_max_retries, commit_min_wait_ms, commit_max_wait_ms, commit_timeout_ms: of the publishing loop.
+    """
+
+    application: str = "streamsink"
+    partition_by: tuple[str, ...] = ()
+    table_options: Mapping[str, str] = field(default_factory=dict)
+    create: bool = True
+    position_columns: tuple[str, ...] = ()
+    store_position_columns: bool = False
+    add_columns: bool = False
+    widen_types: bool = False
+    restore: str = RESTORE_AND_FAIL
+    on_rollback: str = ON_ROLLBACK_FAIL
+    adopt_from_batch: int | None = None
+    accept_as_new: str | None = None
+    accept_as_seen: str | None = None
+    new_application: bool = False
+    target_file_bytes: int = 256 * 1024 * 1024
+    max_open_writers: int = 100
+    writer_memory_bytes: int = 128 * 1024 * 1024
+    driver_max_rows: int = 20_000
+    driver_max_bytes: int = 8 * 1024 * 1024
+    flush: bool = True
+    journal_retain: int = 100
+    commit_max_retries: int = 10
+    commit_min_wait_ms: int = 10
+    commit_max_wait_ms: int = 10_000
+    commit_timeout_ms: int = 120_000
+
+    @classmethod
+    def of(cls, table: str, given: Mapping) -> "SinkOptions":
+        """Options from keyword arguments. Raises Misuse that names an unknown or ill-typed option."""
+        known = {f.name for f in fields(cls)}
+        for name in given:
+            if name not in known:
+                raise Misuse(
+                    f"{table}: there is no option '{name}'; the options are {', '.join(sorted(known))}",
+                    kind="option.unknown",
+                )
+        values = dict(given)
+        for name in ("partition_by", "position_columns"):
+            if name in values:
+                values[name] = (values[name],) if isinstance(values[name], str) else tuple(values[name])
+        options = cls(**values)
+        _check(table, options)
+        return options
+
+
+_BOOLEANS = ("create", "store_position_columns", "add_columns", "widen_types", "new_application", "flush")
+_AT_LEAST = {
+    "target_file_bytes": 1, "max_open_writers": 1, "writer_memory_bytes": 1, "driver_max_rows": 0,
+    "driver_max_bytes": 0, "journal_retain": 2, "commit_max_retries": 0, "commit_min_wait_ms": 0,
+    "commit_max_wait_ms": 0, "commit_timeout_ms": 1,
+}
+_CHOICES = {
+    "restore": (RESTORE_AND_FAIL, RESTORE_AND_CONTINUE),
+    "on_rollback": (ON_ROLLBACK_FAIL, ON_ROLLBACK_REPUBLISH),
+}
+
+
+def _check(table: str, options: SinkOptions) -> None:
+    def refuse(name, expected):
+        found = getattr(options, name)
+        raise Misuse(f"{table}: option '{name}' is {found!r}, expected {expected}", kind="option.value")
+
+    for name in _BOOLEANS:
+        if not isinstance(getattr(options, name), bool):
+            refuse(name, "True or False")
+    for name, least in _AT_LEAST.items():
+        value = getattr(options, name)
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            refuse(name, f"a whole number of at least {least}")
+    for name, choices in _CHOICES.items():
+        if getattr(options, name) not in choices:
+            refuse(name, "one of " + ", ".join(choices))
+    if len(options.position_columns) not in (0, 3):
+        refuse("position_columns", "three column names: topic, partition, offset")
+    for name in ("partition_by", "position_columns"):
+        if not all(isinstance(column, str) and column for column in getattr(options, name)):
+            refuse(name, "column names")
+    adopt = options.adopt_from_batch
+    if adopt is not None and (isinstance(adopt, bool) or not isinstance(adopt, int) or adopt < 0):
+        refuse("adopt_from_batch", "a batch id")
+    for key, value in dict(options.table_options).items():
+        if not isinstance(key, str) or not isinstance(value, str):
+            raise Misuse(f"{table}: table option {key!r} must be a string with a string value", kind="option.value")

@@ -1,0 +1,164 @@
+"""The few operating system calls that everything else is made of.
+
+Small on purpose: a crash test wraps one object and so meets every n-th I/O call, and the memory back end
+(``memory.py``) has the same calls with a model of what a power failure forgets.
+"""
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import BinaryIO
+
+
+class Calls(ABC):
+    """POSIX semantics: ``link`` does not replace, ``rename`` does; names are durable after ``sync_dir``."""
+
+    @abstractmethod
+    def read(self, path: str) -> bytes:
+        """All bytes. Raises FileNotFoundError."""
+
+    @abstractmethod
+    def size(self, path: str) -> int | None:
+        """Bytes, 0 for a folder, None when there is nothing."""
+
+    @abstractmethod
+    def list(self, path: str) -> list[tuple[str, int, bool]]:
+        """(name, size, is folder) of each entry; empty when there is no such folder."""
+
+    @abstractmethod
+    def mkdir(self, path: str) -> None:
+        """Create one folder; fine when it is there."""
+
+    @abstractmethod
+    def open_new(self, path: str) -> BinaryIO:
+        """Create a file that must not exist, to write to."""
+
+    @abstractmethod
+    def close(self, stream: BinaryIO, flush: bool) -> None:
+        """Close; with ``flush`` the content is durable."""
+
+    @abstractmethod
+    def link(self, source: str, target: str) -> bool:
+        """A second name for a file; False when ``target`` is taken. Atomic between processes."""
+
+    @abstractmethod
+    def rename(self, source: str, target: str) -> None:
+        """Move, replacing ``target``. Atomic."""
+
+    @abstractmethod
+    def unlink(self, path: str) -> bool:
+        """Remove a name; False when there was none."""
+
+    @abstractmethod
+    def rmdir(self, path: str) -> None:
+        """Remove an empty folder; fine when it is not there or not empty."""
+
+    @abstractmethod
+    def sync_dir(self, path: str) -> None:
+        """Names in this folder are durable."""
+
+    @abstractmethod
+    def try_hold(self, path: str) -> Callable[[], None] | None:
+        """An exclusive hold that ends with the process, or None."""
+
+    def write_new(self, path: str, data: bytes, flush: bool) -> None:
+        """A new file with this content."""
+        stream = self.open_new(path)
+        try:
+            stream.write(data)
+        except BaseException:
+            self.close(stream, False)
+            self.unlink(path)
+            raise
+        self.close(stream, flush)
+
+
+class PosixCalls(Calls):
+    """The real ones, on a local file system."""
+
+    def read(self, path):
+        with open(path, "rb") as stream:
+            return stream.read()
+
+    def size(self, path):
+        try:
+            status = os.stat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return status.st_size
+
+    def list(self, path):
+        try:
+            with os.scandir(path) as entries:
+                return [_status(entry) for entry in entries]
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def mkdir(self, path):
+        try:
+            os.mkdir(path)
+        except FileExistsError:
+            if not os.path.isdir(path):
+                raise
+
+    def open_new(self, path):
+        return open(path, "xb")
+
+    def close(self, stream, flush):
+        try:
+            stream.flush()
+            if flush:
+                os.fsync(stream.fileno())
+        finally:
+            stream.close()
+
+    def link(self, source, target):
+        try:
+            os.link(source, target)
+        except FileExistsError:
+            return False
+        return True
+
+    def rename(self, source, target):
+        os.rename(source, target)
+
+    def unlink(self, path):
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def rmdir(self, path):
+        try:
+            os.rmdir(path)
+        except OSError:
+            # Not there, or a name was created in it meanwhile: either is fine, the next sweep comes by.
+            return
+
+    def sync_dir(self, path):
+        descriptor = os.open(path or ".", os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def try_hold(self, path):
+        import fcntl  # not on every platform, and only the driver needs it
+
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        return lambda: os.close(descriptor)
+
+
+def _status(entry) -> tuple[str, int, bool]:
+    try:
+        folder = entry.is_dir(follow_symlinks=False)
+        return entry.name, 0 if folder else entry.stat(follow_symlinks=False).st_size, folder
+    except FileNotFoundError:
+        # Removed between listing and looking: an entry of size 0 that a reader will not find.
+        return entry.name, 0, False

@@ -1,0 +1,126 @@
+"""A store in memory with a model of a power failure: what was not flushed is forgotten.
+
+For crash tests that run thousands of times a minute. It passes the same conformance suite as the local back end.
+"""
+
+import errno
+import io
+import os
+
+from streamsink.storage.calls import Calls
+
+
+class _File:
+    """Content shared by all names (hard links) of one file. ``durable`` is what a power failure leaves."""
+
+    def __init__(self):
+        self.data = b""
+        self.durable = b""
+
+
+class _Stream(io.BytesIO):
+    def __init__(self, file):
+        super().__init__()
+        self.file = file
+
+    def write(self, data):
+        written = super().write(data)
+        self.file.data = self.getvalue()
+        return written
+
+
+class MemoryCalls(Calls):
+    """Names and folders in dictionaries. ``power_failure()`` keeps only what was flushed and synced."""
+
+    def __init__(self):
+        self._names: dict[str, _File] = {}
+        self._durable_names: dict[str, _File] = {}
+        self._dirs: set[str] = {"/"}
+        self._durable_dirs: set[str] = {"/"}
+        self._held: set[str] = set()
+
+    def power_failure(self) -> None:
+        """Forget every name and byte that was not made durable, and every hold."""
+        self._dirs = set(self._durable_dirs)
+        self._names = {p: f for p, f in self._durable_names.items() if os.path.dirname(p) in self._dirs}
+        for file in self._names.values():
+            file.data = file.durable
+        self.process_death()
+
+    def process_death(self) -> None:
+        """Holds end with their process."""
+        self._held.clear()
+
+    def read(self, path):
+        if path not in self._names:
+            raise FileNotFoundError(errno.ENOENT, "no such file", path)
+        return self._names[path].data
+
+    def size(self, path):
+        if path in self._dirs:
+            return 0
+        return len(self._names[path].data) if path in self._names else None
+
+    def list(self, path):
+        found = [
+            (os.path.basename(p), len(f.data), False) for p, f in self._names.items() if os.path.dirname(p) == path
+        ]
+        return found + [(os.path.basename(d), 0, True) for d in self._dirs if d != "/" and os.path.dirname(d) == path]
+
+    def mkdir(self, path):
+        if path in self._names:
+            raise FileExistsError(errno.EEXIST, "is a file", path)
+        self._need_parent(path)
+        self._dirs.add(path)
+
+    def open_new(self, path):
+        self._need_parent(path)
+        if path in self._names or path in self._dirs:
+            raise FileExistsError(errno.EEXIST, "file exists", path)
+        self._names[path] = _File()
+        return _Stream(self._names[path])
+
+    def close(self, stream, flush):
+        if flush:
+            stream.file.durable = stream.file.data
+        stream.close()
+
+    def link(self, source, target):
+        self._need_parent(target)
+        if source not in self._names:
+            raise FileNotFoundError(errno.ENOENT, "no such file", source)
+        if target in self._names:
+            return False
+        self._names[target] = self._names[source]
+        return True
+
+    def rename(self, source, target):
+        self._need_parent(target)
+        if source not in self._names:
+            raise FileNotFoundError(errno.ENOENT, "no such file", source)
+        self._names[target] = self._names.pop(source)
+
+    def unlink(self, path):
+        return self._names.pop(path, None) is not None
+
+    def rmdir(self, path):
+        if not self.list(path):
+            self._dirs.discard(path)
+
+    def sync_dir(self, path):
+        for known, durable in ((self._names, self._durable_names),):
+            for name in [n for n in durable if os.path.dirname(n) == path and n not in known]:
+                del durable[name]
+            durable.update({n: f for n, f in known.items() if os.path.dirname(n) == path})
+        children = {d for d in self._dirs if os.path.dirname(d) == path}
+        self._durable_dirs = {d for d in self._durable_dirs if os.path.dirname(d) != path or d == "/"} | children
+
+    def try_hold(self, path):
+        if path in self._held:
+            return None
+        self._held.add(path)
+        return lambda: self._held.discard(path)
+
+    def _need_parent(self, path):
+        if os.path.dirname(path) not in self._dirs:
+            raise FileNotFoundError(errno.ENOENT, "no such folder", os.path.dirname(path))
