@@ -1,0 +1,117 @@
+"""What a pre-commit hands to the committer, and how it is recorded: all a restart needs, nothing to compute again."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from streamsink.protocol.positions import SourceRange
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One micro-batch as Spark describes it, before anything is written.
+
+    query: id of the Spark checkpoint. run: id of this start of the query. watermark_ms: epoch milliseconds or None.
+    """
+
+    batch_id: int
+    query: str
+    run: str
+    sources: tuple[SourceRange, ...] = ()
+    watermark_ms: int | None = None
+
+
+@dataclass(frozen=True)
+class StagedFile:
+    """A flushed file: where it is staged, its final name (both relative to the table), and its size and rows."""
+
+    staged: str
+    final: str
+    size: int
+    rows: int
+
+    def to_json(self) -> dict:
+        return {"staged": self.staged, "final": self.final, "size": self.size, "rows": self.rows}
+
+    @classmethod
+    def from_json(cls, value: Mapping) -> "StagedFile":
+        return cls(value["staged"], value["final"], value["size"], value["rows"])
+
+
+@dataclass(frozen=True)
+class AppState:
+    """What the newest snapshot says of one application: its last published checkpoint.
+
+    sequence: number of the record in the application's journal, without holes from 1.
+    recorded: numeric positions up to which everything is published (empty for opaque sources).
+    sources: the last batch's own range, as Spark said it.
+    """
+
+    query: str
+    generation: int
+    epoch: int
+    checkpoint_id: int
+    sequence: int
+    record_id: str
+    table_id: str
+    sources: tuple[SourceRange, ...]
+    recorded: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+
+    def to_json(self) -> dict:
+        value = {name: getattr(self, name) for name in _STATE_FIELDS}
+        value["sources"] = [s.to_json() for s in self.sources]
+        value["recorded"] = self.recorded
+        return value
+
+    @classmethod
+    def from_json(cls, value: Mapping) -> "AppState":
+        plain = {name: value[name] for name in _STATE_FIELDS}
+        sources = tuple(SourceRange.from_json(s) for s in value["sources"])
+        return cls(sources=sources, recorded=value["recorded"], **plain)
+
+
+_STATE_FIELDS = ("query", "generation", "epoch", "checkpoint_id", "sequence", "record_id", "table_id")
+
+
+@dataclass(frozen=True)
+class Committable:
+    """A checkpoint between pre-commit and publishing: its state once published, its files, and the sink's payload.
+
+    payload: JSON object of the sink (for a Paimon table the staged manifest). No row value stands in it.
+    """
+
+    state: AppState
+    application: str
+    watermark_ms: int | None
+    files: tuple[StagedFile, ...]
+    payload: Mapping
+
+    @property
+    def rows(self) -> int:
+        return sum(f.rows for f in self.files)
+
+    @property
+    def bytes(self) -> int:
+        return sum(f.size for f in self.files)
+
+    def published_by(self, epoch: int) -> "Committable":
+        """The same checkpoint, published by a later writer that took over."""
+        return replace(self, state=replace(self.state, epoch=epoch))
+
+    def to_json(self) -> dict:
+        return {
+            "application": self.application,
+            "state": self.state.to_json(),
+            "watermark_ms": self.watermark_ms,
+            "files": [f.to_json() for f in self.files],
+            "payload": self.payload,
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping) -> "Committable":
+        return cls(
+            state=AppState.from_json(value["state"]),
+            application=value["application"],
+            watermark_ms=value["watermark_ms"],
+            files=tuple(StagedFile.from_json(f) for f in value["files"]),
+            payload=value["payload"],
+        )

@@ -1,0 +1,63 @@
+"""The pending store: a journal of pre-commits. Contract only; ``storage/pending_log.py`` keeps it in files."""
+
+from abc import ABC, abstractmethod
+
+from streamsink.protocol.committable import Committable
+from streamsink.protocol.ids import Writer
+
+
+class PendingStore(ABC):
+    """The journal of one application, in a place that outlives the driver and Spark's checkpoint. Driver only.
+
+    Record numbers ("sequence") grow by one. A record is written once, whole, and never changed; that it is published
+    is marked beside it. The last ``retain`` published ones are kept: they answer a replay after expired history, and a
+    rollback is mended from them.
+    """
+
+    @abstractmethod
+    def claim(self, query: str) -> Writer:
+        """Take the application over; every earlier writer is fenced. Raises Fenced while another query holds it."""
+
+    @abstractmethod
+    def check_owner(self, writer: Writer) -> None:
+        """Raises Fenced when a newer writer has claimed the application. Called before each durable step."""
+
+    @abstractmethod
+    def release(self) -> None:
+        """Give the hold back (the claim's epoch stays)."""
+
+    @abstractmethod
+    def last_sequence(self) -> int:
+        """Number of the newest record, 0 when there is none."""
+
+    @abstractmethod
+    def save(self, committable: Committable) -> None:
+        """Make the pre-commit durable. Raises Fenced when the number is taken: a successor has written it."""
+
+    @abstractmethod
+    def load(self, sequence: int) -> Committable | None:
+        """One record. Raises Corrupt, naming the file and the way out, when it is torn or altered."""
+
+    @abstractmethod
+    def retained(self) -> list[int]:
+        """Numbers of all records that are there, in order."""
+
+    @abstractmethod
+    def is_marked(self, sequence: int) -> bool:
+        """Whether the record is marked published. An unmarked one may be published all the same (crash between)."""
+
+    @abstractmethod
+    def mark_published(self, sequence: int) -> None:
+        """Idempotent. After a crash before it, the committer finds out by reading the table."""
+
+    @abstractmethod
+    def forget(self, sequence: int) -> None:
+        """Drop the staging of a published record and the oldest records beyond what is retained. Idempotent."""
+
+    @abstractmethod
+    def staging(self, sequence: int, writer: Writer) -> str:
+        """Create and name the folder into which writers of this record flush files (absolute path)."""
+
+    @abstractmethod
+    def sweep(self, writer: Writer) -> list[str]:
+        """Delete staged files that no record names, of earlier writers; their names. Idempotent."""

@@ -1,0 +1,54 @@
+"""What an author of a sink implements: a committer that publishes records and tells what is published."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+from streamsink.protocol.committable import AppState, Committable
+
+
+@dataclass(frozen=True)
+class History:
+    """What the destination itself remembers of one application.
+
+    state: its last published checkpoint, None when no record of it was found.
+    complete: whether all of the history was searched; False when a part has expired, so that None proves nothing.
+    """
+
+    state: AppState | None
+    complete: bool
+
+
+@dataclass(frozen=True)
+class Published:
+    """The outcome of publishing one checkpoint. attempts: tries of the publishing loop."""
+
+    checkpoint_id: int
+    snapshot_id: int
+    attempts: int
+
+
+class Committer(ABC):
+    """Publishes checkpoints, one instant each. Driver only, one at a time for each application."""
+
+    @abstractmethod
+    def history(self, application: str) -> History:
+        """What is published. Called at restore and before each batch; must cost the same however long history is."""
+
+    @abstractmethod
+    def mentions(self, committable: Committable) -> bool:
+        """Whether any retained history names a file of it, added or deleted. Called when history is not complete."""
+
+    @abstractmethod
+    def files_adopted(self, committable: Committable) -> tuple[int, int, tuple[str, ...]]:
+        """(files under their final name, files only staged, paths of files that are gone)."""
+
+    @abstractmethod
+    def publish(self, committable: Committable, *, expect: int, restored: bool) -> Published:
+        """Make it visible at one instant.
+
+        expect: the sequence that must be the last published one, checked again inside every retry.
+        restored: the record comes from an earlier run: check that none of its files is in the table already.
+        Idempotent: a record that is visible already is reported as published.
+        Raises: Fenced, Conflict, OutcomeUnknown, Misuse (rolled back), Corrupt; Retryable when retries ran out.
+        After a crash: the record is pending still; publishing it again is safe.
+        """
