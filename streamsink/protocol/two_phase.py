@@ -167,6 +167,11 @@ class TwoPhaseCommit:
             outcomes.append(outcome)
         return outcomes
 
+    def abort(self, checkpoint: Checkpoint) -> None:
+        """Writing failed: remove the checkpoint's files. Nothing of it is durable."""
+        checkpoint.state.step("abort")
+        self._store.forget(checkpoint.sequence)
+
     def forget(self, checkpoint: Checkpoint) -> None:
         """Drop what only the way to publishing needed. After a crash: done by the next restore."""
         checkpoint.state.step("forget")

@@ -1,0 +1,250 @@
+"""The pending store in files, below ``<table>/streamsink/<application>/``: Paimon never lists that folder.
+
+    hold                     held (flock) while a driver lives
+    owner-<epoch>            who claimed; created once, so epochs never repeat
+    record-<sequence>.json   a pre-commit: one header line (version, length, SHA-256), one body line; never changed
+    done-<sequence>          the record is published (empty file)
+    staging/<epoch>-<sequence>/   files of a checkpoint that is not published yet
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable
+
+from streamsink.errors import Corrupt, Fenced
+from streamsink.faults import fault_point
+from streamsink.protocol.committable import Committable
+from streamsink.protocol.ids import Writer
+from streamsink.protocol.pending import PendingStore
+from streamsink.storage.file_io import FileIO
+
+JOURNAL_DIR = "streamsink"
+_FORMAT = "streamsink-pending"
+_VERSION = 1
+_CLAIM_ATTEMPTS = 20
+
+
+def journal_dir(table: str, application: str) -> str:
+    """Folder of an application's journal."""
+    return os.path.join(table, JOURNAL_DIR, application)
+
+
+class PendingLog(PendingStore):
+    """``PendingStore`` of one application of one table."""
+
+    def __init__(self, file_io: FileIO, table: str, application: str, retain: int):
+        self._io = file_io
+        self._table = table
+        self._application = application
+        self._retain = retain
+        self._dir = journal_dir(table, application)
+        self._release: Callable[[], None] | None = None
+        self._sequences: list[int] = []
+        self._marked: set[int] = set()
+
+    # -- ownership -------------------------------------------------------------------------------------------------
+
+    def claim(self, query: str) -> Writer:
+        held = self._hold()
+        for _ in range(_CLAIM_ATTEMPTS):
+            epochs = self._numbers("owner-", "")
+            owner = self._owner(epochs[-1]) if epochs else None
+            if not held and owner is not None and owner.get("query") != query:
+                raise self._in_use(owner)
+            epoch = (epochs[-1] if epochs else 0) + 1
+            body = {"query": query, "pid": os.getpid(), "host": os.uname().nodename}
+            if self._io.create_if_absent(self._path(f"owner-{epoch}"), json.dumps(body).encode()):
+                self._prune_owners(epochs)
+                self._read_listing()
+                return Writer(self._application, query, epoch)
+        raise Fenced(
+            f"{self._table}: application '{self._application}' was claimed {_CLAIM_ATTEMPTS} times by others while this "
+            "query tried to: two drivers run the same query; stop one",
+            kind="application.contended",
+        )
+
+    def check_owner(self, writer: Writer) -> None:
+        mine = self._io.exists(self._path(f"owner-{writer.epoch}"))
+        if mine and not self._io.exists(self._path(f"owner-{writer.epoch + 1}")):
+            return
+        raise Fenced(
+            f"{self._table}: application '{self._application}' was taken over by a newer driver (this one has epoch "
+            f"{writer.epoch}); this driver writes nothing more. Nothing is lost: what it had pending the newer one publishes",
+            kind="writer.fenced",
+        )
+
+    def release(self) -> None:
+        if self._release is not None:
+            self._release()
+            self._release = None
+
+    def _hold(self) -> bool:
+        if self._release is None:
+            self._release = self._io.try_hold(self._path("hold"))
+        return self._release is not None
+
+    def _owner(self, epoch: int) -> dict:
+        path = self._path(f"owner-{epoch}")
+        try:
+            return dict(json.loads(self._io.read(path)))
+        except (ValueError, TypeError) as broken:
+            raise Corrupt(
+                f"{path}: not a valid owner record ({type(broken).__name__}). It holds no data: make sure that no "
+                "query writes here, delete the file and start again",
+                kind="journal.owner",
+            ) from broken
+
+    def _in_use(self, owner: dict) -> Fenced:
+        return Fenced(
+            f"{self._table}: application '{self._application}' is being written by another query (checkpoint "
+            f"{owner.get('query')}, process {owner.get('pid')} on {owner.get('host')}), which is not harmed. Nothing "
+            "was written. Give this query a name of its own: application='...'",
+            kind="application.in-use",
+        )
+
+    def _prune_owners(self, epochs: list[int]) -> None:
+        """Keep the newest earlier owner: a fenced writer sees its own record gone, or a newer one."""
+        for old in epochs[:-1]:
+            self._io.delete(self._path(f"owner-{old}"))
+
+    # -- records ---------------------------------------------------------------------------------------------------
+
+    def last_sequence(self) -> int:
+        return self._sequences[-1] if self._sequences else 0
+
+    def retained(self) -> list[int]:
+        return list(self._sequences)
+
+    def save(self, committable: Committable) -> None:
+        sequence = committable.state.sequence
+        if not self._io.create_if_absent(self._record(sequence), encode_record(committable)):
+            raise Fenced(
+                f"{self._table}: record {sequence} of application '{self._application}' exists already: another driver "
+                "runs the same query and was first. Nothing is lost: restart this one or stop it",
+                kind="journal.record-taken",
+            )
+        self._sequences.append(sequence)
+
+    def load(self, sequence: int) -> Committable | None:
+        path = self._record(sequence)
+        try:
+            data = self._io.read(path)
+        except FileNotFoundError:
+            return None
+        committable = decode_record(data, path)
+        if committable.state.sequence != sequence or committable.application != self._application:
+            raise _corrupt(path, "it is the record of another checkpoint")
+        return committable
+
+    def is_marked(self, sequence: int) -> bool:
+        return sequence in self._marked
+
+    def mark_published(self, sequence: int) -> None:
+        if sequence in self._marked:
+            return
+        try:
+            self._io.write(self._done(sequence), b"")
+        except FileExistsError:
+            pass  # a crash after the mark and before this process knew of it
+        self._marked.add(sequence)
+
+    def forget(self, sequence: int) -> None:
+        for folder in self._staging_of(sequence):
+            self._io.delete_tree(folder)
+        fault_point("forget.staging_removed")
+        while len(self._sequences) > self._retain and self._sequences[0] in self._marked:
+            oldest = self._sequences[0]
+            # The mark goes last: a record without one would look pending.
+            self._io.delete(self._record(oldest))
+            self._io.delete(self._done(oldest))
+            self._sequences.pop(0)
+            self._marked.discard(oldest)
+        fault_point("forget.pruned")
+
+    # -- staging ---------------------------------------------------------------------------------------------------
+
+    def staging(self, sequence: int, writer: Writer) -> str:
+        folder = self._path("staging", f"{writer.epoch}-{sequence}")
+        self._io.make_dir(folder)
+        return folder
+
+    def sweep(self, writer: Writer) -> list[str]:
+        pending = {s for s in self._sequences if s not in self._marked}
+        doomed = [
+            self._path("staging", entry.name)
+            for entry in self._io.list(self._path("staging"))
+            if entry.is_dir and int(entry.name.split("-")[1]) not in pending
+        ]
+        orphans = [os.path.join(folder, e.name) for folder in doomed for e in self._io.list(folder)]
+        leftovers = [
+            self._path(e.name) for e in self._io.list(self._dir) if e.name.startswith(".") and e.name.endswith(".tmp")
+        ]
+        fault_point("restore.before_sweep")
+        for folder in doomed:
+            self._io.delete_tree(folder)
+        for path in leftovers:
+            self._io.delete(path)
+        return orphans + leftovers
+
+    def _staging_of(self, sequence: int) -> list[str]:
+        suffix = f"-{sequence}"
+        names = [e.name for e in self._io.list(self._path("staging")) if e.name.endswith(suffix)]
+        return [self._path("staging", name) for name in names]
+
+    # -- names -----------------------------------------------------------------------------------------------------
+
+    def _read_listing(self) -> None:
+        self._sequences = self._numbers("record-", ".json")
+        self._marked = set(self._numbers("done-", "")) & set(self._sequences)
+
+    def _numbers(self, prefix: str, suffix: str) -> list[int]:
+        names = [e.name for e in self._io.list(self._dir)]
+        texts = [n[len(prefix):len(n) - len(suffix)] for n in names if n.startswith(prefix) and n.endswith(suffix)]
+        return sorted(int(t) for t in texts if t.isdigit())
+
+    def _path(self, *parts: str) -> str:
+        return os.path.join(self._dir, *parts)
+
+    def _record(self, sequence: int) -> str:
+        return self._path(f"record-{sequence}.json")
+
+    def _done(self, sequence: int) -> str:
+        return self._path(f"done-{sequence}")
+
+
+def encode_record(committable: Committable) -> bytes:
+    """Header line and body line. The body is JSON; never anything that could run code."""
+    body = json.dumps(committable.to_json(), separators=(",", ":"), sort_keys=True).encode()
+    digest = hashlib.sha256(body).hexdigest()
+    header = {"format": _FORMAT, "version": _VERSION, "length": len(body), "sha256": digest}
+    return json.dumps(header).encode() + b"\n" + body + b"\n"
+
+
+def decode_record(data: bytes, path: str) -> Committable:
+    """The record, checked whole. Raises Corrupt that names ``path`` and the way out."""
+    first, separator, rest = data.partition(b"\n")
+    try:
+        header = json.loads(first)
+        if header["format"] != _FORMAT:
+            raise _corrupt(path, "it is not a pending record")
+        if header["version"] != _VERSION:
+            raise _corrupt(path, f"its version is {header['version']}, this library reads {_VERSION}")
+        body = rest[:-1]
+        if not separator or len(body) != header["length"] or rest[-1:] != b"\n":
+            raise _corrupt(path, f"it has {len(rest)} body bytes, expected {header['length'] + 1}")
+        if hashlib.sha256(body).hexdigest() != header["sha256"]:
+            raise _corrupt(path, "its checksum does not match")
+        return Committable.from_json(json.loads(body))
+    except (ValueError, KeyError, TypeError, AttributeError) as broken:
+        raise _corrupt(path, f"it cannot be decoded ({type(broken).__name__})") from broken
+
+
+def _corrupt(path: str, what: str) -> Corrupt:
+    return Corrupt(
+        f"{path}: the pending record is damaged: {what}. Nothing was written. Restore the file from a backup; or, if "
+        "its checkpoint is not in the table, delete the record and the journal's staging folder and start a new "
+        "checkpoint at streamsink.starting_offsets(...), so that the source is read again from there",
+        kind="journal.corrupt",
+    )
+
