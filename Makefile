@@ -1,0 +1,43 @@
+# The two commands of the README are `make run` and `make test`. Both prepare what they need by themselves.
+# PYTHON=python3.13 SPARK=4.0.0 make test     another interpreter, another PySpark (environments stand side by side in .cache)
+PYTHON ?= python3
+BROKERS ?=
+TOPIC ?=
+ARGS ?=
+SPARK ?=
+export SPARK
+
+BOOTSTRAP = $(PYTHON) tools/bootstrap.py
+# with BROKERS the job reads from Kafka and needs Spark's Kafka jars; without, it makes its own records
+JOB = $(BOOTSTRAP) exec --for run $(if $(BROKERS),--jars kafka) -- jobs/kafka_to_lake.py \
+	$(if $(BROKERS),--brokers '$(BROKERS)') $(if $(TOPIC),--topic '$(TOPIC)')
+PYTEST = $(BOOTSTRAP) exec --for test -- -m pytest
+# a module's tests share its services, so a module stays on one worker
+PARALLEL = -n 2 --dist loadfile
+
+.PHONY: run chaos test test-fast soak bench env clean
+
+run:
+	$(JOB) $(ARGS)
+
+chaos:
+	$(JOB) --chaos $(ARGS)
+
+test:
+	$(PYTEST) $(PARALLEL) $(ARGS)
+
+test-fast:
+	$(PYTEST) -m "not soak and not spark" $(ARGS)
+
+soak:
+	$(PYTEST) -m soak --timeout 7200 $(ARGS)
+
+bench:
+	$(BOOTSTRAP) exec --for test -- benchmarks/run.py $(ARGS)
+
+env:
+	$(BOOTSTRAP) env --for test
+
+clean:
+	rm -rf .cache .pytest_cache build dist *.egg-info spark-warehouse metastore_db derby.log
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

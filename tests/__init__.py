@@ -1,0 +1,1 @@
+"""The tests; the folders follow those of the package."""

@@ -1,0 +1,139 @@
+"""Fixtures that all tests share, and two rules of the gate: a skipped test is a failure there, and a random test's seed is printed.
+
+`make test` prepares everything and says where it is in the environment; under a plain `pytest` the fixtures prepare it themselves.
+"""
+import json
+import os
+import random
+import sys
+from pathlib import Path
+
+import pytest
+
+from tools.common import SetupError
+
+REQUIRED = os.environ.get("STREAMSINK_REQUIRE_SERVICES") == "1"
+SEED_BITS = 32
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # set in the controller before the workers start, so that all of them share it
+    os.environ.setdefault("STREAMSINK_SEED", str(random.SystemRandom().getrandbits(SEED_BITS)))
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+
+
+def pytest_report_header() -> str:
+    return f"streamsink: STREAMSINK_SEED={os.environ['STREAMSINK_SEED']} (set it to repeat the random tests), services {'required' if REQUIRED else 'optional'}"
+
+
+def _fail_instead(report) -> None:
+    """Where services are required, turn a skip into a failure that keeps the reason. An expected failure is no skip."""
+    if REQUIRED and report.skipped and not hasattr(report, "wasxfail"):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        report.outcome = "failed"
+        report.longrepr = f"skipped, but STREAMSINK_REQUIRE_SERVICES=1: {reason}"
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    outcome = yield
+    _fail_instead(outcome.get_result())
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_make_collect_report(collector):
+    outcome = yield
+    _fail_instead(outcome.get_result())
+
+
+def unavailable(what: str, why: Exception) -> None:
+    """Skip, or fail where the services are required."""
+    if REQUIRED:
+        pytest.fail(f"{what}: {why}", pytrace=False)
+    pytest.skip(f"{what}: {why}")
+
+
+def spark_conf() -> dict[str, str]:
+    """What every Spark session of the tests is started with, for sessions of one's own and for drivers in other processes.
+
+    Those read the same from the JSON file that $STREAMSINK_TEST_SPARK_CONF names."""
+    named = os.environ.get("STREAMSINK_TEST_SPARK_CONF")
+    if named:
+        return json.loads(Path(named).read_text())
+    from tools.sparkconf import test_conf
+
+    return test_conf()
+
+
+@pytest.fixture
+def seed() -> int:
+    """The seed of this run's random tests."""
+    return int(os.environ["STREAMSINK_SEED"])
+
+
+@pytest.fixture
+def rng(request, seed) -> random.Random:
+    """A generator of its own for each test: the same numbers whichever tests run before it."""
+    print(f"STREAMSINK_SEED={seed}")
+    return random.Random(f"{seed}-{request.node.nodeid}")
+
+
+@pytest.fixture(scope="session")
+def spark_settings(tmp_path_factory) -> dict[str, str]:
+    """spark_conf() with a warehouse folder of this session, and its file exported for drivers in other processes."""
+    try:
+        conf = spark_conf()
+    except SetupError as why:
+        unavailable("Spark", why)
+    folder = tmp_path_factory.mktemp("spark")
+    conf["spark.sql.warehouse.dir"] = str(folder / "warehouse")
+    file = folder / "spark-conf.json"
+    file.write_text(json.dumps(conf))
+    os.environ["STREAMSINK_TEST_SPARK_CONF"] = str(file)
+    if "JAVA_HOME" not in os.environ:
+        from tools.java import find_java
+
+        os.environ["JAVA_HOME"] = find_java().home
+    return conf
+
+
+@pytest.fixture(scope="session")
+def spark(spark_settings):
+    """One Spark session for all tests of a process. A test that needs other settings uses spark.newSession()."""
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.appName("streamsink-tests")
+    for name, value in spark_settings.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def kafka_broker(tmp_path_factory):
+    """A real Kafka broker for all tests of a process; tests take topics of their own. One that kills a broker starts its own."""
+    from tests.services.kafka import KafkaBroker, KafkaError
+
+    broker = KafkaBroker(tmp_path_factory.mktemp("kafka"))
+    try:
+        broker.start()
+    except (SetupError, KafkaError, OSError) as why:
+        broker.stop()
+        unavailable("Kafka", why)
+    yield broker
+    broker.stop()
+
+
+@pytest.fixture(scope="session")
+def pypaimon_python() -> str:
+    """The interpreter that has pypaimon (another pyarrow than ours, so a process of its own)."""
+    if named := os.environ.get("STREAMSINK_PYPAIMON_PYTHON"):
+        return named
+    from tools.venvs import ensure_pypaimon
+
+    try:
+        return str(ensure_pypaimon())
+    except SetupError as why:
+        return unavailable("pypaimon", why)

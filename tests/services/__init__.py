@@ -1,0 +1,1 @@
+"""Real servers for the tests: started on free ports of the loopback interface, ended by their process id."""

@@ -1,0 +1,96 @@
+"""A class-data archive for Spark's JVM: made once for an environment, it halves the start of every session that the tests open."""
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from tools.common import checkout_cache, locked, say
+from tools.jars import pyspark_of
+from tools.java import Java, find_java
+
+FAST = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+TIMEOUT_S = 600
+
+# Runs the paths that tests take: a shuffle, Parquet, Python workers, a stream with foreachBatch.
+TRAIN = """
+import os, sys
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+options, folder = sys.argv[1:]
+conf = {"spark.master": "local[2]", "spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false",
+        "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.sql.shuffle.partitions": "2",
+        "spark.sql.warehouse.dir": folder + "/w", "spark.driver.extraJavaOptions": options}
+builder = SparkSession.builder
+for name, value in conf.items():
+    builder = builder.config(name, value)
+spark = builder.getOrCreate()
+spark.range(100).selectExpr("id % 7 k", "cast(id as string) v").write.parquet(folder + "/p")
+spark.read.parquet(folder + "/p").groupBy("k").count().collect()
+spark.sparkContext.parallelize(range(4), 2).map(lambda n: n + 1).collect()
+query = (spark.readStream.schema("k long, v string").parquet(folder + "/p").writeStream
+         .foreachBatch(lambda frame, number: frame.count()).option("checkpointLocation", folder + "/c")
+         .trigger(availableNow=True).start())
+query.awaitTermination()
+spark.stop()
+gateway = SparkContext._gateway
+gateway.shutdown()
+gateway.proc.stdin.close()
+gateway.proc.wait(120)  # the archive is written while the JVM exits
+"""
+
+
+def _has_base_archive(java: Java) -> bool:
+    """A dynamic archive lies on top of the JVM's own, which a Java from a wheel comes without: make that one first."""
+    probe = subprocess.run([java.java, "-Xshare:on", "-version"], capture_output=True, stdin=subprocess.DEVNULL)
+    if probe.returncode == 0:
+        return True
+    dump = subprocess.run([java.java, "-Xshare:dump"], capture_output=True, stdin=subprocess.DEVNULL)
+    return dump.returncode == 0
+
+
+def fast_options(python: str = sys.executable, make: bool = True) -> str:
+    """JVM options for a fast start; with `make`, builds the archive first if there is none (half a minute, once).
+
+    Never fails: without an archive the options are merely less fast."""
+    java = find_java((python, "-m", "pip"))
+    version, shipped = pyspark_of(python)
+    # an archive is refused by another JVM, and when path or date of a jar differ
+    dates = sorted((entry.name, entry.stat().st_mtime_ns) for entry in shipped.iterdir())
+    key = hashlib.sha256(json.dumps([java.home, java.version, str(shipped), dates, TRAIN]).encode()).hexdigest()[:12]
+    archive = checkout_cache() / f"spark-{version}-{key}.jsa"
+    # a JVM that refuses the archive says so on stdout, which may be a test's result: it shall be silent
+    options = f"{FAST} -XX:SharedArchiveFile={archive} -Xshare:auto -Xlog:disable"
+    if archive.exists():
+        return options
+    if not make or (archive.with_suffix(".none")).exists():
+        return FAST
+    with locked(archive.with_suffix(".lock")):
+        if not archive.exists() and not _train(python, java, archive):
+            archive.with_suffix(".none").touch()
+            return FAST
+    return options
+
+
+def _train(python: str, java: Java, archive: Path) -> bool:
+    say("making a class-data archive for Spark (once, about half a minute)")
+    if not _has_base_archive(java):
+        say("no archive: this Java cannot make one")
+        return False
+    with tempfile.TemporaryDirectory(prefix="streamsink-cds-") as folder:
+        fresh = archive.with_suffix(".tmp")
+        options = f"{FAST} -XX:ArchiveClassesAtExit={fresh} -Xlog:disable"
+        env = os.environ | {"JAVA_HOME": java.home, "PYSPARK_PYTHON": python}
+        env.pop("PYSPARK_SUBMIT_ARGS", None)
+        try:
+            done = subprocess.run([python, "-c", TRAIN, options, folder], env=env, capture_output=True, text=True, timeout=TIMEOUT_S, stdin=subprocess.DEVNULL)
+        except subprocess.TimeoutExpired:
+            say("no archive: the training run took too long")
+            return False
+        if done.returncode or not fresh.exists():
+            say(f"no archive: {done.stderr.strip()[-300:]}")
+            return False
+        fresh.replace(archive)
+    return True

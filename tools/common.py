@@ -1,0 +1,75 @@
+"""What every set-up step shares: where things are kept, one lock a thing, retries, and errors that say what to do."""
+import contextlib
+import fcntl
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+DEFAULT_SPARK = "4.1.3"
+ATTEMPTS = 4  # of a step that needs the network
+RETRY_PAUSE_S = 3
+
+
+class SetupError(Exception):
+    """The machine cannot be prepared; the message says what is missing."""
+
+
+def say(message: str) -> None:
+    """Progress goes to stderr: stdout belongs to results."""
+    print(f"[setup] {message}", file=sys.stderr, flush=True)
+
+
+def cache_dir() -> Path:
+    """What several checkouts share (jars, Java): $STREAMSINK_CACHE, else ~/.cache/streamsink."""
+    path = Path(os.environ.get("STREAMSINK_CACHE") or Path.home() / ".cache" / "streamsink").absolute()
+    path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def checkout_cache() -> Path:
+    """What belongs to this checkout alone (virtual environments and what is tied to their paths)."""
+    path = ROOT / ".cache"
+    path.mkdir(exist_ok=True)
+    return path
+
+
+@contextlib.contextmanager
+def locked(path: Path):
+    """One process at a time prepares one thing; the kernel frees the lock of a process that dies."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "a") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """A reader without the lock sees the old content or the new, never half of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    temporary.write_text(text)
+    temporary.replace(path)
+
+
+def read_json(path: Path):
+    """The content, or None when it is missing or damaged: a cache entry that cannot be read is simply made again."""
+    try:
+        return json.loads(path.read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def run_retrying(command: list, what: str, env: dict | None = None) -> None:
+    """Run `command`; try again after a pause, since registries and networks hiccup. Raises SetupError after the last try."""
+    for attempt in range(1, ATTEMPTS + 1):
+        # stdout joins stderr: the only thing on our stdout is the result of the whole call
+        code = subprocess.run([str(part) for part in command], env=env, stdin=subprocess.DEVNULL, stdout=sys.stderr).returncode
+        if code == 0:
+            return
+        if attempt < ATTEMPTS:
+            say(f"{what}: exit code {code}, attempt {attempt} of {ATTEMPTS}; trying again")
+            time.sleep(RETRY_PAUSE_S * attempt)
+    raise SetupError(f"{what} failed {ATTEMPTS} times; the last command was: {' '.join(str(part) for part in command)}")

@@ -1,0 +1,206 @@
+"""Jars that PySpark does not ship, resolved by Spark's own package resolver (no Maven), and remembered.
+
+`jars("kafka")` gives the Kafka source of the PySpark at hand, `jars("paimon")` Paimon's Java library, `jars("broker")` a Kafka broker.
+A registry does not always hold every version of everything: the Kafka source needs Spark's token provider, which some mirrors have in
+other versions only. So the plain coordinate is tried first, and then the two separately; `Resolved.way` says which way was taken.
+"""
+import functools
+import hashlib
+import importlib.metadata
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import unquote, urlparse
+
+from tools.common import ATTEMPTS, RETRY_PAUSE_S, SetupError, cache_dir, locked, read_json, say, write_atomically
+from tools.java import find_java
+
+KINDS = ("kafka", "paimon", "broker")
+PAIMON = "org.apache.paimon:paimon-bundle:1.4.2"
+BROKER = "org.apache.kafka:kafka_2.13:4.1.1,org.slf4j:slf4j-simple:1.7.36"  # without the second, the broker's log is lost
+CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13"
+TOKEN_PROVIDER = "org.apache.spark:spark-token-provider-kafka-0-10_2.13"
+# Spark minor version -> (newest connector, newest token provider) known to be published widely; the provider's API did not change in 4.x
+FALLBACK = {"4.0": ("4.0.2", "4.0.0"), "4.1": ("4.1.3", "4.1.0-preview1"), "4.2": ("4.2.0", "4.1.0-preview1")}
+TIMEOUT_S = 900
+# a missing version is an answer; these are not, and are worth another try
+TRANSIENT = re.compile(r"Server access error|Connection (?:reset|refused|timed out)|Read timed out|download failed|Host \S+ not found|HTTP (?:429|5\d\d)|response code: (?:429|5\d\d)")
+
+# The default chain looks into ~/.m2 first, where a description without its jar (left by other tools) makes the whole resolution fail.
+# Ivy knows where Maven's central repository is. $STREAMSINK_IVY_SETTINGS names another file, for a mirror.
+IVY_SETTINGS = """<ivysettings>
+  <settings defaultResolver="central"/>
+  <resolvers><ibiblio name="central" m2compatible="true"/></resolvers>
+</ivysettings>
+"""
+
+# Runs under the interpreter that has PySpark. Starts Spark's launcher only, no context: it resolves the packages and sets spark.jars.
+LAUNCH = """
+import json, sys
+from pyspark.java_gateway import launch_gateway
+gateway = launch_gateway()
+print("JARS=" + json.dumps(gateway.jvm.System.getProperty("spark.jars") or ""))
+"""
+
+
+class Resolved(NamedTuple):
+    """Absolute jar paths, and how they were found."""
+
+    jars: list[str]
+    way: str
+
+
+class NotPublished(SetupError):
+    """The registry answered, and it does not have these coordinates."""
+
+
+@functools.lru_cache(maxsize=None)
+def pyspark_of(python: str) -> tuple[str, Path]:
+    """(version, folder of the jars it ships) of the PySpark that `python` has."""
+    if os.path.samefile(python, sys.executable):
+        try:
+            found = importlib.metadata.distribution("pyspark")
+            return found.version, Path(str(found.locate_file("pyspark"))) / "jars"
+        except importlib.metadata.PackageNotFoundError:
+            pass  # reported below, in the same words as for another interpreter
+    code = "import importlib.metadata as m; d = m.distribution('pyspark'); print(d.version); print(d.locate_file('pyspark'))"
+    done = subprocess.run([python, "-c", code], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    if done.returncode:
+        raise SetupError(f"{python} has no PySpark")
+    version, folder = done.stdout.split("\n")[:2]
+    return version, Path(folder) / "jars"
+
+
+def _submit_args(packages: str, excluded: str) -> str:
+    ivy = cache_dir() / "ivy"
+    settings = os.environ.get("STREAMSINK_IVY_SETTINGS")
+    if not settings:
+        settings = str(cache_dir() / "ivysettings.xml")
+        write_atomically(Path(settings), IVY_SETTINGS)
+    args = ["--master", "local[1]", "--driver-java-options", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"]
+    args += ["--conf", f"spark.jars.ivy={ivy}", "--conf", f"spark.jars.ivySettings={settings}", "--packages", packages]
+    if excluded:
+        args += ["--exclude-packages", excluded]
+    return shlex.join([*args, "pyspark-shell"])
+
+
+def _resolve_once(python: str, packages: str, excluded: str) -> list[str]:
+    # a submit's arguments or settings of the caller must not leak into this one
+    env = {key: value for key, value in os.environ.items() if key not in ("SPARK_CONF_DIR", "SPARK_HOME")}
+    env |= {"PYSPARK_SUBMIT_ARGS": _submit_args(packages, excluded), "JAVA_HOME": find_java((python, "-m", "pip")).home}
+    command = [python, "-c", LAUNCH]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=TIMEOUT_S, stdin=subprocess.DEVNULL)
+    line = next((line for line in done.stdout.splitlines() if line.startswith("JARS=")), None)
+    if done.returncode == 0 and line:
+        return [unquote(urlparse(url).path) for url in json.loads(line[len("JARS="):]).split(",")]
+    output = done.stdout + done.stderr
+    reasons = sorted(set(re.findall(r":: (\S+#\S+: .+?)\s*::", output))) or output.strip().splitlines()[-5:]
+    failure = f"{packages} cannot be resolved: {'; '.join(reasons)}"
+    if transient := TRANSIENT.search(output):
+        raise SetupError(f"{failure} ({transient.group()})")
+    if "not found" in output:
+        raise NotPublished(failure)
+    raise SetupError(failure)
+
+
+def _resolve(python: str, packages: str, excluded: str = "") -> list[str]:
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            return _resolve_once(python, packages, excluded)
+        except NotPublished:
+            raise
+        except (SetupError, subprocess.TimeoutExpired) as failure:
+            if attempt == ATTEMPTS:
+                raise SetupError(str(failure)) from failure
+            say(f"attempt {attempt} of {ATTEMPTS}: {failure}")
+            time.sleep(RETRY_PAUSE_S * attempt)
+    raise SetupError(f"{packages}: no attempt was made")
+
+
+def _kafka(python: str, spark: str) -> Resolved:
+    plain = f"{CONNECTOR}:{spark}"
+    try:
+        return Resolved(_resolve(python, plain), f"plain: {plain}")
+    except NotPublished as missing:
+        say(f"kafka: {missing}")
+    minor = ".".join(spark.split(".")[:2])
+    newest, provider = FALLBACK.get(minor, FALLBACK["4.2"])
+    separate = f"{TOKEN_PROVIDER}:{provider}"
+    for version in dict.fromkeys((spark, newest)):
+        coordinate = f"{CONNECTOR}:{version}"
+        try:
+            found = _resolve(python, coordinate, excluded=TOKEN_PROVIDER)
+        except NotPublished as missing:
+            say(f"kafka: {missing}")
+            continue
+        # what the provider itself depends on, the connector has brought already
+        found += [jar for jar in _resolve(python, separate) if "token-provider" in jar]
+        return Resolved(found, f"split: {coordinate} without its token provider, and {separate}")
+    raise SetupError(f"no Kafka connector for Spark {spark} is published; tried {spark} and {newest}")
+
+
+def _base(jar: str) -> str:
+    """A jar's name without its version."""
+    return re.sub(r"-\d[^/]*\.jar$", "", os.path.basename(jar))
+
+
+def _beyond(jars: list[str], shipped: Path) -> list[str]:
+    """Without those that PySpark ships: two versions of one library in one JVM are a riddle waiting."""
+    names = {_base(entry.name) for entry in shipped.glob("*.jar")}
+    # resolved jars are called organisation_artifact-version.jar
+    return [jar for jar in jars if not any(_base(jar).endswith(f"_{name}") for name in names)]
+
+
+def _resolve_kind(kind: str, python: str) -> Resolved:
+    spark, shipped = pyspark_of(python)
+    if kind == "kafka":
+        found = _kafka(python, spark)
+        return Resolved(_beyond(found.jars, shipped), found.way)
+    if kind == "paimon":
+        return Resolved(_beyond(_resolve(python, PAIMON), shipped), f"plain: {PAIMON}")
+    # Spark's resolver never fetches the Scala library, as Spark has it; the broker runs without Spark
+    library = [str(jar) for jar in shipped.glob("scala-library-*.jar")]
+    return Resolved(_resolve(python, BROKER) + library, f"plain: {BROKER}")
+
+
+def resolve(kind: str, python: str = sys.executable) -> Resolved:
+    """The jars of `kind` ("kafka", "paimon", "broker") for the PySpark of `python`; from the cache when all of them still exist.
+
+    Idempotent. Raises: SetupError when the registry cannot be reached or lacks them."""
+    if kind not in KINDS:
+        raise SetupError(f"{kind}: not one of {', '.join(KINDS)}")
+    spark, shipped = pyspark_of(python)
+    # the broker's list holds a jar of this very PySpark, so its folder belongs to the key
+    key = hashlib.sha256(json.dumps([spark, PAIMON, BROKER, FALLBACK, str(shipped) if kind == "broker" else ""]).encode()).hexdigest()[:10]
+    entry = cache_dir() / f"jars-{kind}-{spark}-{key}.json"
+    if found := _remembered(entry):
+        return found
+    with locked(cache_dir() / "ivy.lock"):
+        if found := _remembered(entry):
+            return found
+        say(f"{kind}: resolving jars for Spark {spark}")
+        found = _resolve_kind(kind, python)
+        missing = [jar for jar in found.jars if not os.path.isfile(jar)]
+        if missing:
+            raise SetupError(f"{kind}: resolved, but not there: {missing}")
+        write_atomically(entry, json.dumps(found._asdict(), indent=1))
+    say(f"{kind}: {len(found.jars)} jars; {found.way}")
+    return found
+
+
+def _remembered(entry: Path) -> Resolved | None:
+    known = read_json(entry)
+    if not known or not all(os.path.isfile(jar) for jar in known["jars"]):
+        return None
+    return Resolved(known["jars"], known["way"])
+
+
+def jars(kind: str, python: str = sys.executable) -> list[str]:
+    """The paths alone: what `spark.jars` wants, joined with commas."""
+    return resolve(kind, python).jars

@@ -1,0 +1,160 @@
+"""The virtual environments of a checkout: `.cache/venv-<python>-<spark>` for the library, `.cache/venv-<python>-pypaimon` for the other reader."""
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from tools.common import DEFAULT_SPARK, ROOT, SetupError, checkout_cache, locked, read_json, run_retrying, say, write_atomically
+
+OLDEST_PYTHON = (3, 10)
+PYPAIMON = ["pypaimon==2.1.0", "pyarrow<20"]  # 2.1.0 imports a pyarrow function that 20 removed
+PYPAIMON_NEWEST_PYTHON = (3, 13)  # pyarrow 19 has wheels up to here
+PIP_WITH_TARGET_PYTHON = (22, 3)  # the first pip that knows --python
+# left uncompiled: 2,000 files that no test imports
+UNCOMPILED = r"pyspark/(pandas|ml|mllib|tests|sql/tests|streaming/tests|testing|pipelines)/|/tests?/"
+
+
+def spark_version() -> str:
+    """The PySpark to install: $SPARK, else the default."""
+    return os.environ.get("SPARK") or DEFAULT_SPARK
+
+
+def _version_of(python: str) -> tuple[int, int]:
+    code = "import sys; print(*sys.version_info[:2])"
+    done = subprocess.run([python, "-c", code], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    if done.returncode:
+        raise SetupError(f"{python} is no working Python: {done.stderr.strip()}")
+    major, minor = done.stdout.split()
+    return int(major), int(minor)
+
+
+def base_python() -> tuple[str, tuple[int, int]]:
+    """The interpreter to build on: $PYTHON (a name on PATH or a path), else the one that runs this."""
+    wanted = os.environ.get("PYTHON") or sys.executable
+    found = shutil.which(wanted)
+    if not found:
+        raise SetupError(f"PYTHON={wanted}: no such program")
+    # a spawned interpreter costs 0.03 s, so the usual case asks nobody
+    version = sys.version_info[:2] if os.path.realpath(found) == os.path.realpath(sys.executable) else _version_of(found)
+    if version < OLDEST_PYTHON:
+        raise SetupError(f"{found} is Python {version[0]}.{version[1]}; {OLDEST_PYTHON[0]}.{OLDEST_PYTHON[1]} or newer is needed (set PYTHON=)")
+    return found, version
+
+
+def venv_python(venv: Path) -> Path:
+    return venv / "bin" / "python"
+
+
+def main_venv() -> Path:
+    """Where the library's environment is, made or not."""
+    _, version = base_python()
+    return checkout_cache() / f"venv-{version[0]}.{version[1]}-{spark_version()}"
+
+
+def _runs(*command) -> bool:
+    try:
+        done = subprocess.run([str(part) for part in command], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    except OSError:
+        return False  # no such program
+    return done.returncode == 0
+
+
+def _outer_pip(python: str) -> list | None:
+    """Another interpreter's pip that can install into a virtual environment which has none."""
+    names = [python, "python3", *(f"python3.{minor}" for minor in range(10, 16)), "pip3", "pip"]
+    for found in dict.fromkeys(filter(None, map(shutil.which, names))):
+        command = [found] if Path(found).name.startswith("pip") else [found, "-m", "pip"]
+        try:
+            done = subprocess.run([*command, "--version"], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+            version = tuple(int(part) for part in done.stdout.split()[1].split(".")[:2])
+        except (OSError, ValueError, IndexError):
+            continue
+        if version >= PIP_WITH_TARGET_PYTHON:
+            return command
+    return None
+
+
+def _create(venv: Path, python: str) -> None:
+    shutil.rmtree(venv, ignore_errors=True)
+    if _runs(python, "-c", "import ensurepip, venv") and _runs(python, "-m", "venv", venv):
+        return
+    # Debian keeps ensurepip in a package of its own: an environment without pip, filled by a pip from outside, is as good
+    shutil.rmtree(venv, ignore_errors=True)
+    if not _runs(python, "-m", "venv", "--without-pip", venv):
+        raise SetupError(f"{python} cannot make a virtual environment: its `venv` module is missing")
+    if not _outer_pip(python):
+        raise SetupError(f"{python} has no ensurepip and no pip 22.3 or newer is on PATH: install your system's python3-venv or python3-pip")
+
+
+def pip_for(venv: Path) -> list:
+    """The command that installs into `venv`."""
+    python = venv_python(venv)
+    if _runs(python, "-c", "import pip"):
+        return [str(python), "-m", "pip"]
+    outer = _outer_pip(str(python.resolve()))
+    if not outer:
+        raise SetupError(f"no pip can install into {venv}")
+    return [*outer, "--python", str(python)]
+
+
+def _install(venv: Path, requirements: list, *options: str) -> None:
+    command = [*pip_for(venv), "install", "-q", "--no-compile", "--disable-pip-version-check", *options]
+    if os.geteuid() == 0:
+        command.append("--root-user-action=ignore")
+    run_retrying([*command, *requirements], f"installing into {venv.name}")
+
+
+def _stamp(python: str, parts: list) -> str:
+    """Changes whenever the environment must be filled again: another interpreter, place or list of requirements."""
+    return hashlib.sha256(json.dumps([os.path.realpath(python), str(ROOT), parts]).encode()).hexdigest()
+
+
+def _fill(venv: Path, python: str, stamp: str, install) -> Path:
+    """Make `venv` unless its stamp says that it is there already; `install(venv)` fills it."""
+    stamp_file = venv / "streamsink-stamp.json"
+    if read_json(stamp_file) == stamp:
+        return venv_python(venv)
+    with locked(venv.with_suffix(venv.suffix + ".lock")):
+        if read_json(stamp_file) != stamp:
+            say(f"preparing {venv.relative_to(ROOT)} with {python}")
+            if not _runs(venv_python(venv), "-c", "pass") or stamp_file.exists():
+                _create(venv, python)
+            install(venv)
+            site = next((venv / "lib").glob("python*/site-packages"))
+            # compiled here once: where PYTHONDONTWRITEBYTECODE is set, every Spark worker would compile it again
+            _runs(venv_python(venv), "-m", "compileall", "-q", "-j", "2", "-x", UNCOMPILED, site)
+            write_atomically(stamp_file, json.dumps(stamp))
+    return venv_python(venv)
+
+
+def ensure_main(extras: str = "") -> Path:
+    """The interpreter that has the library (editable) and PySpark; `extras` is "" or "test". Idempotent; 10 ms when it is there."""
+    python, _ = base_python()
+    venv, spark = main_venv(), spark_version()
+    # once filled for tests, an environment serves `run` as well
+    stamps = {kind: _stamp(python, [kind, spark, (ROOT / "pyproject.toml").read_text()]) for kind in ("", "test")}
+    if not extras and read_json(venv / "streamsink-stamp.json") == stamps["test"]:
+        return venv_python(venv)
+    # tests ask for more than a run: an environment made for a run is filled up, not made again
+    if extras and read_json(venv / "streamsink-stamp.json") == stamps[""]:
+        (venv / "streamsink-stamp.json").unlink(missing_ok=True)
+    project = f"{ROOT}[{extras}]" if extras else str(ROOT)
+    return _fill(venv, python, stamps[extras], lambda place: _install(place, [f"pyspark=={spark}", "-e", project]))
+
+
+def ensure_pypaimon() -> Path:
+    """The interpreter that has pypaimon, in an environment of its own: it needs an older pyarrow than the library."""
+    python, version = base_python()
+    if version > PYPAIMON_NEWEST_PYTHON:
+        names = [f"python3.{minor}" for minor in range(PYPAIMON_NEWEST_PYTHON[1], OLDEST_PYTHON[1] - 1, -1)]
+        older = next((name for name in map(shutil.which, names) if name and _runs(name, "-c", "pass")), None)
+        if not older:
+            newest = ".".join(map(str, PYPAIMON_NEWEST_PYTHON))
+            raise SetupError(f"pypaimon needs pyarrow<20, which has no wheel after Python {newest}; none of {', '.join(names)} is on PATH")
+        say(f"pypaimon: pyarrow<20 has no wheel for Python {version[0]}.{version[1]}, taking {older} for it")
+        python, version = older, _version_of(older)
+    venv = checkout_cache() / f"venv-{version[0]}.{version[1]}-pypaimon"
+    return _fill(venv, python, _stamp(python, PYPAIMON), lambda place: _install(place, PYPAIMON, "--only-binary", "pyarrow"))
