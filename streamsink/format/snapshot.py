@@ -1,0 +1,103 @@
+"""Snapshot files: ``snapshot/snapshot-N``, one JSON object each. Creating one is the act of publishing."""
+
+import json
+from dataclasses import dataclass
+from typing import Any, Dict, Mapping, Optional, Tuple
+
+from streamsink.errors import Corrupt
+
+APPEND, COMPACT, OVERWRITE, ANALYZE = KINDS = ("APPEND", "COMPACT", "OVERWRITE", "ANALYZE")
+#: The commit identifier of batch jobs and table maintenance.
+BATCH_COMMIT_IDENTIFIER = 9223372036854775807
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """One snapshot. Sizes in bytes (exact, or None), counts in rows, ``time_millis`` and ``watermark`` in ms."""
+
+    id: int
+    schema_id: int
+    base_manifest_list: str
+    delta_manifest_list: str
+    commit_user: str
+    commit_identifier: int
+    commit_kind: str
+    time_millis: int
+    total_record_count: int
+    delta_record_count: int
+    base_manifest_list_size: Optional[int] = None
+    delta_manifest_list_size: Optional[int] = None
+    changelog_manifest_list: Optional[str] = None
+    changelog_manifest_list_size: Optional[int] = None
+    index_manifest: Optional[str] = None
+    writer_version: Optional[str] = None
+    changelog_record_count: Optional[int] = None
+    watermark: Optional[int] = None
+    statistics: Optional[str] = None
+    properties: Optional[Mapping[str, str]] = None
+    next_row_id: Optional[int] = None
+    operation: Optional[str] = None
+    uuid: Optional[str] = None
+    version: int = 3
+
+    def to_json(self) -> bytes:
+        """The bytes of the snapshot file, UTF-8; keys without a value are left out, as Java does."""
+        out: Dict[str, Any] = {}
+        for key, name, _, _ in _KEYS:
+            value = getattr(self, name)
+            if value is not None:
+                out[key] = dict(value) if name == "properties" else value
+        return json.dumps(out, indent=2, ensure_ascii=False).encode("utf-8")
+
+    @classmethod
+    def from_json(cls, data: bytes, name: str) -> "Snapshot":
+        """Reads a snapshot file; ``name`` is the file's name. Unknown keys are ignored.
+
+        Raises: Corrupt ``snapshot.corrupt``.
+        """
+        try:
+            found = json.loads(data.decode("utf-8"))
+            if not isinstance(found, dict):
+                raise ValueError("not a JSON object")
+            values = {attribute: _value(found, key, kind, needed) for key, attribute, kind, needed in _KEYS}
+            if values["commit_kind"] not in KINDS:
+                raise ValueError("commitKind is not one of " + ", ".join(KINDS))
+            _check_properties(values["properties"])
+            values["version"] = 3 if values["version"] is None else values["version"]
+            return cls(**values)
+        except (ValueError, KeyError, TypeError, RecursionError) as bad:
+            raise Corrupt(f"snapshot file {name} is not readable: {type(bad).__name__}: {bad}. Restore it, or roll "
+                          "the table back to an older snapshot", kind="snapshot.corrupt") from bad
+
+
+#: key, attribute, type, required; in Java's order.
+_KEYS: Tuple[Tuple[str, str, type, bool], ...] = (
+    ("version", "version", int, False), ("uuid", "uuid", str, False), ("id", "id", int, True),
+    ("schemaId", "schema_id", int, True), ("baseManifestList", "base_manifest_list", str, True),
+    ("baseManifestListSize", "base_manifest_list_size", int, False),
+    ("deltaManifestList", "delta_manifest_list", str, True),
+    ("deltaManifestListSize", "delta_manifest_list_size", int, False),
+    ("changelogManifestList", "changelog_manifest_list", str, False),
+    ("changelogManifestListSize", "changelog_manifest_list_size", int, False),
+    ("indexManifest", "index_manifest", str, False), ("commitUser", "commit_user", str, True),
+    ("writerVersion", "writer_version", str, False), ("commitIdentifier", "commit_identifier", int, True),
+    ("commitKind", "commit_kind", str, True), ("timeMillis", "time_millis", int, True),
+    ("totalRecordCount", "total_record_count", int, True), ("deltaRecordCount", "delta_record_count", int, True),
+    ("changelogRecordCount", "changelog_record_count", int, False), ("watermark", "watermark", int, False),
+    ("statistics", "statistics", str, False), ("properties", "properties", dict, False),
+    ("nextRowId", "next_row_id", int, False), ("operation", "operation", str, False),
+)
+
+
+def _value(found: Mapping[str, Any], key: str, kind: type, needed: bool) -> Any:
+    value = found[key] if needed else found.get(key)
+    if value is None and not needed:
+        return None
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise ValueError(f"{key} is not of type {kind.__name__}")
+    return value
+
+
+def _check_properties(properties: Optional[Mapping[str, Any]]) -> None:
+    if properties and not all(isinstance(v, str) for v in properties.values()):
+        raise ValueError("a value of properties is not a string")
