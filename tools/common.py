@@ -54,12 +54,13 @@ def write_atomically(path: Path, text: str) -> None:
     temporary.replace(path)
 
 
-def read_json(path: Path):
-    """The content, or None when it is missing or damaged: a cache entry that cannot be read is simply made again."""
+def read_json(path: Path) -> dict | None:
+    """The object in it, or None when it is missing or damaged: a cache entry that cannot be read is simply made again."""
     try:
-        return json.loads(path.read_text())
+        content = json.loads(path.read_text())
     except (OSError, ValueError):
         return None
+    return content if isinstance(content, dict) else None
 
 
 def run_retrying(command: list, what: str, env: dict | None = None) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from tools.common import DEFAULT_SPARK, ROOT, SetupError, checkout_cache, locked, read_json, run_retrying, say, write_atomically
 
 OLDEST_PYTHON = (3, 10)
+STAMP = "streamsink-stamp.json"
 PYPAIMON = ["pypaimon==2.1.0", "pyarrow<20"]  # 2.1.0 imports a pyarrow function that 20 removed
 PYPAIMON_NEWEST_PYTHON = (3, 13)  # pyarrow 19 has wheels up to here
 PIP_WITH_TARGET_PYTHON = (22, 3)  # the first pip that knows --python
@@ -107,21 +108,26 @@ def _install(venv: Path, requirements: list, *options: str) -> None:
     run_retrying([*command, *requirements], f"installing into {venv.name}")
 
 
-def _stamp(python: str, parts: list) -> str:
-    """Changes whenever the environment must be filled again: another interpreter, place or list of requirements."""
-    return hashlib.sha256(json.dumps([os.path.realpath(python), str(ROOT), parts]).encode()).hexdigest()
+def _base_stamp(venv: Path, python: str) -> list:
+    """What an environment is built on: when it changes, the environment is made anew."""
+    return [str(venv), os.path.realpath(python)]
 
 
-def _fill(venv: Path, python: str, stamp: str, install) -> Path:
-    """Make `venv` unless its stamp says that it is there already; `install(venv)` fills it."""
-    stamp_file = venv / "streamsink-stamp.json"
+def _fill(venv: Path, python: str, content: list, install) -> Path:
+    """Make `venv`, or fill it up, unless its stamp says that this was done; `install(venv)` fills it.
+
+    Filling up leaves what is there in place, so that what is tied to the dates of files (a class-data archive) stays valid."""
+    stamp_file, stamp = venv / STAMP, {"base": _base_stamp(venv, python), "content": content}
     if read_json(stamp_file) == stamp:
         return venv_python(venv)
-    with locked(venv.with_suffix(venv.suffix + ".lock")):
-        if read_json(stamp_file) != stamp:
+    with locked(venv.with_name(venv.name + ".lock")):
+        known = read_json(stamp_file) or {}
+        if known != stamp:
             say(f"preparing {venv.relative_to(ROOT)} with {python}")
-            if not _runs(venv_python(venv), "-c", "pass") or stamp_file.exists():
+            if known.get("base") != stamp["base"] or not _runs(venv_python(venv), "-c", "pass"):
                 _create(venv, python)
+                # an interrupted installation is filled up the next time, not started over
+                write_atomically(stamp_file, json.dumps({"base": stamp["base"]}))
             install(venv)
             site = next((venv / "lib").glob("python*/site-packages"))
             # compiled here once: where PYTHONDONTWRITEBYTECODE is set, every Spark worker would compile it again
@@ -130,19 +136,22 @@ def _fill(venv: Path, python: str, stamp: str, install) -> Path:
     return venv_python(venv)
 
 
+def _project_digest() -> str:
+    """Of what pip reads in pyproject.toml; the settings of tools below it may change freely."""
+    text = (ROOT / "pyproject.toml").read_text().partition("[tool.pytest")[0]
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
 def ensure_main(extras: str = "") -> Path:
-    """The interpreter that has the library (editable) and PySpark; `extras` is "" or "test". Idempotent; 10 ms when it is there."""
+    """The interpreter that has the library (editable) and PySpark; `extras` is "" or "test". Idempotent; milliseconds when it is there."""
     python, _ = base_python()
-    venv, spark = main_venv(), spark_version()
+    venv, spark, digest = main_venv(), spark_version(), _project_digest()
     # once filled for tests, an environment serves `run` as well
-    stamps = {kind: _stamp(python, [kind, spark, (ROOT / "pyproject.toml").read_text()]) for kind in ("", "test")}
-    if not extras and read_json(venv / "streamsink-stamp.json") == stamps["test"]:
+    for_tests = {"base": _base_stamp(venv, python), "content": ["test", spark, digest]}
+    if not extras and read_json(venv / STAMP) == for_tests:
         return venv_python(venv)
-    # tests ask for more than a run: an environment made for a run is filled up, not made again
-    if extras and read_json(venv / "streamsink-stamp.json") == stamps[""]:
-        (venv / "streamsink-stamp.json").unlink(missing_ok=True)
     project = f"{ROOT}[{extras}]" if extras else str(ROOT)
-    return _fill(venv, python, stamps[extras], lambda place: _install(place, [f"pyspark=={spark}", "-e", project]))
+    return _fill(venv, python, [extras, spark, digest], lambda place: _install(place, [f"pyspark=={spark}", "-e", project]))
 
 
 def ensure_pypaimon() -> Path:
@@ -157,4 +166,4 @@ def ensure_pypaimon() -> Path:
         say(f"pypaimon: pyarrow<20 has no wheel for Python {version[0]}.{version[1]}, taking {older} for it")
         python, version = older, _version_of(older)
     venv = checkout_cache() / f"venv-{version[0]}.{version[1]}-pypaimon"
-    return _fill(venv, python, _stamp(python, PYPAIMON), lambda place: _install(place, PYPAIMON, "--only-binary", "pyarrow"))
+    return _fill(venv, python, PYPAIMON, lambda place: _install(place, PYPAIMON, "--only-binary", "pyarrow"))
