@@ -1,0 +1,158 @@
+"""Column stats of one data file, collected batch by batch, to the byte as Java Paimon writes them.
+
+Readers skip files by them, so a bound must be a bound: where Java's own rules do not give one (a NaN in the column,
+a code point that cannot be incremented), there is none.
+"""
+
+import re
+from typing import Any, List, Mapping, Optional, Sequence, Tuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streamsink.errors import Misuse
+from streamsink.format.arrow_types import to_arrow_type
+from streamsink.format.binary_row import encode_row
+from streamsink.format.partition_stats import partition_stats
+from streamsink.format.simple_stats import EMPTY_STATS, SimpleStats
+from streamsink.format.types import (
+    BINARY_ROOTS, CHARACTER_ROOTS, FOREIGN_ROOTS, TIMESTAMP_ROOTS, AtomicType, DataField,
+)
+
+__all__ = ["EMPTY_STATS", "SimpleStats", "StatsCollector", "partition_stats"]
+
+_DEFAULT_MODE = "truncate(16)"
+_TRUNCATE = re.compile(r"TRUNCATE\((\d{1,9})\)")
+_UNIT_NANOS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1000, "ns": 1}
+_MAX_CODE_POINT = 0x10FFFF
+_FIRST_SURROGATE, _AFTER_SURROGATES = 0xD800, 0xE000
+
+
+class StatsCollector:
+    """Takes the batches of one file in order; ``finish`` gives its stats.
+
+    ``mode_options`` are the table's options: ``metadata.stats-mode`` (none, counts, truncate(n), full),
+    ``fields.<name>.stats-mode``, ``metadata.stats-keep-first-n-columns``, ``metadata.stats-dense-store``.
+    Raises: Misuse ``stats.bad-mode`` for a mode that is none of these.
+    """
+
+    def __init__(self, fields: Sequence[DataField], mode_options: Mapping[str, str]):
+        keep_text = mode_options.get("metadata.stats-keep-first-n-columns", "-1").strip()
+        try:
+            keep = int(keep_text)
+        except ValueError as bad:
+            raise Misuse(f"option metadata.stats-keep-first-n-columns is not a number: {keep_text!r}",
+                         kind="stats.bad-mode") from bad
+        default = mode_options.get("metadata.stats-mode", _DEFAULT_MODE)
+        self._dense = mode_options.get("metadata.stats-dense-store", "true").strip().lower() == "true"
+        self._columns: List[_Column] = []
+        for i, field in enumerate(fields):
+            mode = mode_options.get(f"fields.{field.name}.stats-mode")
+            if mode is None:
+                mode = "none" if 0 <= keep <= i else default
+            self._columns.append(_Column(field, mode))
+
+    def update(self, batch: pa.RecordBatch) -> None:
+        """Adds a batch with the columns given at the start, in that order.
+
+        Raises: Misuse ``stats.bad-batch`` when the batch has other columns or types that cannot be cast.
+        """
+        if batch.num_columns != len(self._columns):
+            raise Misuse(f"a batch has {batch.num_columns} columns, expected {len(self._columns)}",
+                         kind="stats.bad-batch")
+        for i, column in enumerate(self._columns):
+            if batch.schema.field(i).name != column.field.name:
+                raise Misuse(f"column {i} of a batch is {batch.schema.field(i).name!r}, expected "
+                             f"{column.field.name!r}", kind="stats.bad-batch")
+            column.update(batch.column(i))
+
+    def finish(self) -> Tuple[SimpleStats, Optional[Tuple[str, ...]]]:
+        """The stats and ``_VALUE_STATS_COLS``: None when the stats cover every column."""
+        kept = [c for c in self._columns if c.collected or not self._dense]
+        if not kept:
+            return EMPTY_STATS, (() if self._columns else None)
+        types = [c.field.type.as_nullable(True) for c in kept]
+        bounds = [c.bounds() for c in kept]
+        stats = SimpleStats(encode_row([low for low, _ in bounds], types), encode_row([hi for _, hi in bounds], types),
+                            tuple(c.nulls if c.collected else None for c in kept))
+        return stats, (None if len(kept) == len(self._columns) else tuple(c.field.name for c in kept))
+
+
+class _Column:
+    """What is known of one column so far. ``collected`` is False for columns without any stats."""
+
+    def __init__(self, field: DataField, mode: str):
+        self.field = field
+        self.nulls = 0
+        self._low: Any = None
+        self._high: Any = None
+        self._spoiled = False
+        text = mode.strip().upper()
+        match = _TRUNCATE.fullmatch(text)
+        if text not in ("NONE", "COUNTS", "FULL") and (match is None or int(match.group(1)) == 0):
+            raise Misuse(f"column {field.name!r}: unknown stats mode {mode!r}", kind="stats.bad-mode")
+        self._length = int(match.group(1)) if match else None
+        t = field.type
+        self.collected = text != "NONE" and isinstance(t, AtomicType) and t.root not in FOREIGN_ROOTS
+        self._root = t.root if isinstance(t, AtomicType) else ""
+        # Timestamps above microseconds are INT96 in the file, for which Parquet has no order: Java writes no bounds.
+        unordered = self._root in BINARY_ROOTS or (
+            isinstance(t, AtomicType) and self._root in TIMESTAMP_ROOTS and (t.precision or 0) > 6)
+        self._bounded = self.collected and text != "COUNTS" and not unordered
+        self._arrow = to_arrow_type(t, field.name) if self._bounded else None
+
+    def update(self, values: pa.Array) -> None:
+        if not self.collected:
+            return
+        self.nulls += values.null_count
+        if not self._bounded or self._spoiled or values.null_count == len(values):
+            return
+        if values.type != self._arrow:
+            try:
+                values = values.cast(self._arrow)
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as bad:
+                raise Misuse(f"column {self.field.name!r}: a batch has type {values.type}, expected {self._arrow}",
+                             kind="stats.bad-batch") from bad
+        if self._root in ("FLOAT", "DOUBLE") and pc.any(pc.is_nan(values)).as_py():
+            # As in Parquet: with a NaN there is no order, so there are no bounds for the whole file.
+            self._spoiled = True
+            return
+        found = pc.min_max(values)
+        low, high = _physical(found["min"]), _physical(found["max"])
+        self._low = low if self._low is None else min(self._low, low)
+        self._high = high if self._high is None else max(self._high, high)
+
+    def bounds(self) -> Tuple[Any, Any]:
+        """Smallest and greatest value as written, or (None, None)."""
+        low, high = self._low, self._high
+        if self._spoiled or low is None:
+            return None, None
+        if self._root in ("FLOAT", "DOUBLE"):
+            # Parquet's rule: the two zeros are equal, so the bounds take the outer one.
+            return (-0.0 if low == 0 else low), (0.0 if high == 0 else high)
+        if self._root in CHARACTER_ROOTS and self._length is not None:
+            high = _truncated_above(high, self._length)
+            return (None, None) if high is None else (low[:self._length], high)
+        return low, high
+
+
+def _physical(scalar: pa.Scalar) -> Any:
+    t = scalar.type
+    if pa.types.is_timestamp(t):
+        return scalar.value * _UNIT_NANOS[t.unit]
+    if pa.types.is_date32(t) or pa.types.is_time32(t):
+        return scalar.value
+    return scalar.as_py()
+
+
+def _truncated_above(text: str, length: int) -> Optional[str]:
+    """The shortest string of at most ``length`` code points that Java finds above ``text``; None if there is none."""
+    if len(text) <= length:
+        return text
+    for i in range(length - 1, -1, -1):
+        following = ord(text[i]) + 1
+        if following == _FIRST_SURROGATE:
+            following = _AFTER_SURROGATES  # Java writes '?' here, which is no bound
+        if following <= _MAX_CODE_POINT:
+            return text[:i] + chr(following)
+    return None

@@ -1,0 +1,136 @@
+"""Schema evolution: what a table's schema becomes when a writer brings other columns.
+
+Readers cast a file from the schema it was written with to the newest one, so only changes that keep every old value
+are made. Partition columns keep their type: their values live in manifests, which carry no schema.
+"""
+
+from dataclasses import dataclass, replace
+from typing import List, Optional, Sequence
+
+from streamsink.errors import Misuse
+from streamsink.format.schema import IdCounter, TableSchema, check_names
+from streamsink.format.types import (
+    BINARY_ROOTS, CHARACTER_ROOTS, TIMESTAMP_ROOTS, ArrayType, AtomicType, DataField, DataType, MapType, RowType,
+)
+
+_INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
+_FLOATS = ("FLOAT", "DOUBLE")
+
+
+@dataclass
+class _Plan:
+    """What is allowed, and the ids handed out so far."""
+
+    add_columns: bool
+    widen_types: bool
+    ids: IdCounter
+
+
+def evolve(current: TableSchema, wanted: Sequence[DataField], *, add_columns: bool, widen_types: bool,
+           time_millis: int) -> TableSchema:
+    """The schema that holds rows of ``wanted`` as well; ``current`` itself when it already does.
+
+    A column of the table that is not in ``wanted`` stays. So does a type of the table that is wider than the one
+    wanted, and (without ``widen_types``) NOT NULL: the values decide, when they are written. ``time_millis`` is the
+    new schema's creation time. Raises: Misuse ``schema.evolution`` naming the column, both types, and the option.
+    """
+    check_names(wanted)
+    plan = _Plan(add_columns, widen_types, IdCounter(current.highest_field_id))
+    fields = _merge_fields(current.fields, wanted, plan, "")
+    for name in current.partition_keys + current.primary_keys:
+        before, after = current.field(name).type, next(f.type for f in fields if f.name == name)
+        if before != after and (name in current.primary_keys or before != after.as_nullable(before.nullable)):
+            raise _error(name, after, before, "the type of a partition or key column can never change")
+    if fields == list(current.fields):
+        return current
+    return replace(current, version=3, id=current.id + 1, fields=tuple(fields), highest_field_id=plan.ids.highest,
+                   time_millis=time_millis)
+
+
+def _merge_fields(have: Sequence[DataField], wanted: Sequence[DataField], plan: _Plan, where: str) -> List[DataField]:
+    by_name = {f.name: f for f in wanted}
+    merged = []
+    for field in have:
+        other = by_name.pop(field.name, None)
+        path = where + field.name
+        merged.append(field if other is None else replace(field, type=_merge(field.type, other.type, plan, path)))
+    folded = {f.name.lower(): f.name for f in have}
+    for field in wanted:
+        if field.name not in by_name:
+            continue
+        path = where + field.name
+        if field.name.lower() in folded:
+            raise Misuse(f"column {path!r}: the table has {folded[field.name.lower()]!r}, which differs only in case; "
+                         "rename one of them", kind="schema.evolution")
+        if not plan.add_columns:
+            raise Misuse(f"column {path!r} of type {field.type} is not in the table; add_columns=True would add it",
+                         kind="schema.evolution")
+        if not field.type.nullable:
+            raise Misuse(f"column {path!r} of type {field.type} is not in the table; a new column must be nullable, "
+                         "because the rows already there have no value (add_columns=True adds nullable columns)",
+                         kind="schema.evolution")
+        merged.append(plan.ids.assign(field))
+    return merged
+
+
+def _merge(have: DataType, wanted: DataType, plan: _Plan, path: str) -> DataType:
+    merged = _merge_nested(have, wanted, plan, path)
+    if merged is None:
+        plain, other = have.as_nullable(True), wanted.as_nullable(True)
+        if plain == other or widens(other, plain):
+            merged = have
+        elif not widens(plain, other):
+            raise _error(path, wanted, have, "no option allows this change; cast the column")
+        elif not plan.widen_types:
+            raise _error(path, wanted, have, "widen_types=True would widen the table's column")
+        else:
+            merged = wanted.as_nullable(have.nullable)
+    if wanted.nullable and not merged.nullable and plan.widen_types:
+        merged = merged.as_nullable(True)
+    return merged
+
+
+def _merge_nested(have: DataType, wanted: DataType, plan: _Plan, path: str) -> Optional[DataType]:
+    """The merged type of two nested types of the same kind, else None."""
+    if isinstance(have, RowType) and isinstance(wanted, RowType):
+        return replace(have, fields=tuple(_merge_fields(have.fields, wanted.fields, plan, path + ".")))
+    if isinstance(have, ArrayType) and isinstance(wanted, ArrayType):
+        return replace(have, element=_merge(have.element, wanted.element, plan, path + ".element"))
+    if isinstance(have, MapType) and isinstance(wanted, MapType):
+        # Java refuses to read a map whose key type differs in anything, nullability included.
+        frozen = _Plan(False, False, plan.ids)
+        if _merge(have.key, wanted.key, frozen, path + ".key") != have.key:
+            raise _error(path + ".key", wanted.key, have.key, "the key type of a map can never change")
+        return replace(have, value=_merge(have.value, wanted.value, plan, path + ".value"))
+    return None
+
+
+def _error(path: str, wanted: DataType, have: DataType, way_out: str) -> Misuse:
+    return Misuse(f"column {path!r}: found type {wanted}, the table has {have}; {way_out}", kind="schema.evolution")
+
+
+def widens(narrow: DataType, wide: DataType) -> bool:
+    """Whether every value of ``narrow`` reads back unchanged after the table's type became ``wide``.
+
+    Nullability is not looked at. BINARY(n) and CHAR(n) do not grow in kind: Java pads their old values.
+    """
+    if not isinstance(narrow, AtomicType) or not isinstance(wide, AtomicType) or narrow == wide:
+        return False
+    a, b = narrow.root, wide.root
+    if a in _INTEGERS and b in _INTEGERS:
+        return _INTEGERS.index(a) < _INTEGERS.index(b)
+    if a in _FLOATS and b in _FLOATS:
+        return _FLOATS.index(a) < _FLOATS.index(b)
+    if a == b == "DECIMAL":
+        return narrow.scale == wide.scale and (narrow.precision or 0) < (wide.precision or 0)
+    if (a in CHARACTER_ROOTS and b == "VARCHAR") or (a in BINARY_ROOTS and b == "VARBINARY"):
+        return (narrow.length or 0) <= (wide.length or 0)
+    if a == b and a in TIMESTAMP_ROOTS:
+        small, large = narrow.precision or 0, wide.precision or 0
+        return small < large and _physical_class(small) == _physical_class(large)
+    return False
+
+
+def _physical_class(precision: int) -> int:
+    """Milliseconds, microseconds or INT96 in the file."""
+    return 0 if precision <= 3 else 1 if precision <= 6 else 2

@@ -1,0 +1,139 @@
+"""Which tables this library writes and reads: bucket-unaware append tables in Parquet, without side effects.
+
+A table with a feature that the writer does not honour must never be half-written, so each one is refused by name.
+Options that change nothing for such a writer pass.
+"""
+
+from typing import Callable, Dict, Mapping, Optional, Tuple
+
+from streamsink.errors import Misuse
+from streamsink.format.schema import TableSchema, nested_parts
+from streamsink.format.types import FOREIGN_ROOTS, AtomicType, DataType, MultisetType, RowType, VectorType
+
+Check = Callable[[str], bool]
+
+
+def _off(value: str) -> bool:
+    return value.strip().lower() in ("false", "")
+
+
+def _equals(*allowed: str) -> Check:
+    return lambda value: value.strip().lower() in allowed
+
+
+def _never(_: str) -> bool:
+    return False
+
+
+#: option -> (which values are fine, why others are not)
+_READ_CHECKS: Dict[str, Tuple[Check, str]] = {
+    "type": (_equals("table"), "only ordinary tables have this format"),
+    "branch": (_equals("main"), "only the main branch is supported"),
+    "file.format": (_equals("parquet"), "only parquet files are read and written"),
+    "deletion-vectors.enabled": (_off, "deletion vectors are not applied"),
+    "data-evolution.enabled": (_off, "files would hold subsets of the columns"),
+    "query-auth.enabled": (_off, "the catalog must authorise every access"),
+    "scan.fallback-branch": (_never, "reads would have to look into another branch"),
+    "scan.primary-branch": (_never, "reads would have to look into another branch"),
+    "chain-table.enabled": (_off, "reads would have to chain branches"),
+}
+_WRITE_CHECKS: Dict[str, Tuple[Check, str]] = {
+    **_READ_CHECKS,
+    "bucket": (_equals("-1"), "only bucket-unaware tables (bucket=-1) are written"),
+    "bucket-key": (_never, "only bucket-unaware tables are written"),
+    "row-tracking.enabled": (_off, "row ids are not assigned"),
+    "deletion-vectors.bitmap64": (_off, "deletion vectors are not written"),
+    "file.format.per.level": (_never, "only one file format is written"),
+    "file.compression.per.level": (_never, "only one compression is written"),
+    "vector.file.format": (_never, "vector files are not written"),
+    "data-file.external-paths": (_never, "files outside of the table are not written"),
+    "data-file.external-paths.strategy": (_equals("none"), "files outside of the table are not written"),
+    "file.suffix.include.compression": (_off, "data files are named <name>.parquet"),
+    "commit.callbacks": (_never, "callbacks need the JVM"),
+    "commit.force-compact": (_off, "this writer does not compact"),
+    "commit.strict-mode.last-safe-snapshot": (_never, "strict mode is not checked"),
+    "tag.callbacks": (_never, "callbacks need the JVM"),
+    "tag.automatic-creation": (_equals("none"), "tags are not created by this writer"),
+    "metastore.partitioned-table": (_off, "partitions are not registered in a metastore"),
+    "metastore.tag-to-partition": (_never, "partitions are not registered in a metastore"),
+    "metastore.tag-to-partition.preview": (_equals("none"), "partitions are not registered in a metastore"),
+    "metadata.iceberg.storage": (_equals("disabled"), "Iceberg metadata is not written"),
+    "changelog-producer": (_equals("none"), "changelogs are not written"),
+    "merge-engine": (_equals("deduplicate"), "rows are appended, not merged"),
+    "sequence.field": (_never, "rows are appended, not merged"),
+    "rowkind.field": (_never, "every row is an insert"),
+    "sequence.snapshot-ordering": (_off, "sequence numbers are per file"),
+    "write.sequence-number-init-mode": (_equals("scan"), "sequence numbers are per file"),
+    "commit.discard-duplicate-files": (_off, "duplicates are found by the sink itself"),
+    "pk-clustering-override": (_off, "files are not clustered"),
+    "clustering.incremental": (_off, "files are not clustered"),
+    "append.force-rewrite-all-files": (_off, "this writer does not compact"),
+    "avro.codec": (_equals("zstandard", "null", "deflate"), "released Java readers fail on it"),
+}
+#: Every option that starts so and is not in the table above.
+_WRITE_PREFIXES: Tuple[Tuple[str, str], ...] = (
+    ("blob-", "BLOB files are not written"), ("blob.", "BLOB files are not written"),
+    ("global-index.", "global indexes are not maintained"), ("pk-", "primary-key tables are not written"),
+    ("metastore.", "a metastore is not kept up to date"), ("sequence.", "rows are appended, not merged"),
+)
+#: Prefixed like the ones above, and harmless.
+_HARMLESS: frozenset = frozenset(("global-index.enabled",))
+_UNSUPPORTED_ATOMS = FOREIGN_ROOTS
+
+
+def check_writable(schema: TableSchema) -> None:
+    """Raises: Misuse ``table.unsupported-option``, ``table.unsupported-column`` or ``table.primary-key`` for the
+    first feature that the bucket-unaware append writer does not honour, naming it."""
+    _check_keys(schema)
+    _check_columns(schema)
+    _check_options(schema.options, _WRITE_CHECKS, "write to")
+    for option, value in schema.options.items():
+        for prefix, why in _WRITE_PREFIXES:
+            if option.startswith(prefix) and option not in _WRITE_CHECKS and option not in _HARMLESS \
+                    and not _off(value):
+                raise _refusal(option, value, why, "write to")
+
+
+def check_readable(schema: TableSchema) -> None:
+    """Raises: Misuse, as ``check_writable``, for what a plain scan of the live files would read wrongly."""
+    _check_keys(schema)
+    _check_columns(schema)
+    _check_options(schema.options, _READ_CHECKS, "read")
+
+
+def _check_keys(schema: TableSchema) -> None:
+    if schema.primary_keys:
+        raise Misuse(f"the table has a primary key ({', '.join(schema.primary_keys)}); only append tables are "
+                     "supported", kind="table.primary-key")
+
+
+def _check_columns(schema: TableSchema) -> None:
+    for field in schema.fields:
+        found = _unsupported(field.type)
+        if found is not None:
+            raise Misuse(f"column {field.name!r} has a part of type {found}, which is not supported",
+                         kind="table.unsupported-column")
+
+
+def _unsupported(t: DataType) -> Optional[DataType]:
+    for part in nested_parts(t):
+        if isinstance(part, (MultisetType, VectorType)):
+            return part
+        if isinstance(part, AtomicType) and part.root in _UNSUPPORTED_ATOMS:
+            return part
+        if isinstance(part, RowType):
+            for field in part.fields:
+                found = _unsupported(field.type)
+                if found is not None:
+                    return found
+    return None
+
+
+def _check_options(options: Mapping[str, str], checks: Mapping[str, Tuple[Check, str]], verb: str) -> None:
+    for option, value in options.items():
+        if option in checks and not checks[option][0](value):
+            raise _refusal(option, value, checks[option][1], verb)
+
+
+def _refusal(option: str, value: str, why: str, verb: str) -> Misuse:
+    return Misuse(f"cannot {verb} a table with option {option}={value!r}: {why}", kind="table.unsupported-option")
