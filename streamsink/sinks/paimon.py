@@ -1,0 +1,226 @@
+"""Paimon tables as the destination of the protocol: a ``Committer`` over ``table/``. Driver only."""
+
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+
+from streamsink.clock import IdSource
+from streamsink.errors import Corrupt, Fenced, Misuse
+from streamsink.faults import fault_point
+from streamsink.format.manifest import FileKind, ManifestEntry, read_manifest, write_manifest
+from streamsink.format.manifest_list import ManifestFileMeta
+from streamsink.format.supported import check_writable
+from streamsink.options import ON_ROLLBACK_REPUBLISH, SinkOptions
+from streamsink.protocol.committable import AppState, Committable, StagedFile
+from streamsink.protocol.ids import Writer
+from streamsink.protocol.sink import Committer, History, Published
+from streamsink.table.commit import CommitRequest, TableCommit
+from streamsink.table.states import States
+from streamsink.table.table import Table
+from streamsink.table.write import UNAWARE_BUCKET, WrittenFile
+
+UNAWARE_TOTAL_BUCKETS = -1
+
+
+class PaimonCommitter(Committer):
+    """Publishes checkpoints of bucket-unaware append tables as snapshots."""
+
+    def __init__(self, table: Table, options: SinkOptions):
+        self._table = table
+        self._options = options
+        self._commit = TableCommit(table, options)
+        self._entries: dict[str, list[ManifestEntry]] = {}
+        self._checked_schema = table.schema.id
+
+    # -- pre-commit ------------------------------------------------------------------------------------------------
+
+    def stage(self, staging: str, written: Sequence[WrittenFile]) -> tuple[tuple[StagedFile, ...], Mapping]:
+        """Write the manifest that holds the whole metadata of these files, flushed, into staging.
+
+        Returns the files and the payload of the pending record. The record itself names paths and counts only: the
+        statistics, which are row values, stay in the manifest, where the table keeps them anyway.
+        """
+        io = self._table.file_io
+        relative = self._table.layout.relative
+        files = tuple(StagedFile(relative(w.staged), w.final, w.meta.file_size, w.meta.row_count) for w in written)
+        payload: dict = {"kind": "APPEND", "manifest": None}
+        if written:
+            entries = [
+                ManifestEntry(FileKind.ADD, w.partition, UNAWARE_BUCKET, UNAWARE_TOTAL_BUCKETS, w.meta) for w in written
+            ]
+            name = f"manifest-{IdSource().new_id()}-0"
+            data = write_manifest(entries)
+            staged = os.path.join(staging, name)
+            io.write(staged, data)
+            payload["manifest"] = {
+                "staged": relative(staged), "final": f"manifest/{name}", "size": len(data),
+                "sha256": hashlib.sha256(data).hexdigest(),
+            }
+            self._entries[name] = entries
+            fault_point("precommit.manifest_staged")
+        io.sync_dir(staging)
+        return files, payload
+
+    # -- Committer -------------------------------------------------------------------------------------------------
+
+    def history(self, application: str) -> History:
+        self._table.check_identity()
+        self._check_schema()
+        states = self._table.states.read(self._table.snapshots.latest())
+        return History(_state_of(states, application), states.complete)
+
+    def mentions(self, committable: Committable) -> bool:
+        wanted = {os.path.basename(file.final) for file in committable.files}
+        seen: set[str] = set()
+        for number, snapshot_id in enumerate(self._table.snapshots.ids()):
+            snapshot = self._table.snapshots.load(snapshot_id)
+            if snapshot is None:
+                continue
+            manifests = self._table.manifests
+            metas = manifests.delta_of(snapshot) + (manifests.base_of(snapshot) if number == 0 else [])
+            for meta in metas:
+                if meta.file_name in seen:
+                    continue
+                seen.add(meta.file_name)
+                if any(entry.file.file_name in wanted for entry in manifests.read(meta.file_name)):
+                    return True
+        return False
+
+    def files_adopted(self, committable: Committable) -> tuple[int, int, tuple[str, ...]]:
+        io, at = self._table.file_io, self._table.layout
+        final, staged, gone = 0, 0, []
+        for source, target in _renames(committable):
+            if io.exists(at.within(target)):
+                final += 1
+            elif io.exists(at.within(source)):
+                staged += 1
+            else:
+                gone.append(at.within(target))
+        return final, staged, tuple(gone)
+
+    def publish(self, committable: Committable, *, expect: int, restored: bool) -> Published:
+        state = committable.state
+        if restored:
+            done = self._already_published(committable)
+            if done is not None:
+                return done
+            self._check_files_exist(committable)
+        metas, entries = self._adopt(committable)
+        request = CommitRequest(
+            commit_user=Writer(committable.application, state.query, state.epoch).commit_user(state.generation),
+            identifier=state.checkpoint_id,
+            manifests=metas,
+            rows=committable.rows,
+            watermark_ms=committable.watermark_ms,
+            application=committable.application,
+            state=state.to_json(),
+            check_entries=tuple(entries) if restored else (),
+        )
+        done = self._commit.commit(request, lambda states: self._is_published(committable, expect, states))
+        return Published(state.checkpoint_id, done.snapshot_id, done.attempts)
+
+    # -- parts -----------------------------------------------------------------------------------------------------
+
+    def _already_published(self, committable: Committable) -> Published | None:
+        newest = self._table.snapshots.latest()
+        found = _state_of(self._table.states.read(newest), committable.application)
+        if newest is not None and found is not None and found.record_id == committable.state.record_id:
+            return Published(committable.state.checkpoint_id, newest.id, 0)
+        return None
+
+    def _is_published(self, committable: Committable, expect: int, states: States) -> bool:
+        """The filter and the fence, against the snapshot that this try builds on."""
+        mine = committable.state
+        found = _state_of(states, committable.application)
+        if found is None:
+            if expect == 0 or not states.complete:
+                return False
+            raise self._rolled_back(committable, 0)
+        if found.epoch > mine.epoch:
+            raise Fenced(
+                f"{self._table.root}: application '{committable.application}' was taken over: the newest snapshot is of "
+                f"epoch {found.epoch}, this driver has {mine.epoch}. It publishes nothing more; nothing is lost or doubled",
+                kind="writer.fenced",
+            )
+        if found.record_id == mine.record_id:
+            return True
+        if found.sequence >= mine.sequence:
+            raise Fenced(
+                f"{self._table.root}: record {mine.sequence} of application '{committable.application}' is published, "
+                "but by another driver: this one has been superseded; nothing is lost or doubled",
+                kind="writer.fenced",
+            )
+        if found.sequence != expect:
+            raise self._rolled_back(committable, found.sequence)
+        return False
+
+    def _rolled_back(self, committable: Committable, found: int) -> Misuse:
+        return Misuse(
+            f"{self._table.root}: the table was rolled back while checkpoint {committable.state.checkpoint_id} was being "
+            f"committed: record {found} is the newest, expected {committable.state.sequence - 1}. Nothing was published; "
+            "the checkpoint is safe in the journal. Restart the query; on_rollback says what it then does",
+            kind="table.rolled-back",
+        )
+
+    def _check_schema(self) -> None:
+        """A foreign writer may have set an option that is not honoured here."""
+        schema = self._table.schema
+        if schema.id != self._checked_schema:
+            check_writable(schema)
+            self._checked_schema = schema.id
+
+    def _check_files_exist(self, committable: Committable) -> None:
+        _, _, gone = self.files_adopted(committable)
+        if gone:
+            raise Corrupt(
+                f"{self._table.root}: checkpoint {committable.state.checkpoint_id} is pending, but {len(gone)} of its "
+                f"files are gone (first: {gone[0]}): something deleted them, such as orphan cleaning or a rollback. "
+                "Nothing was published. Restore them, or delete the record "
+                f"{committable.state.sequence} from the journal and start a new checkpoint at "
+                "streamsink.starting_offsets(...), so that the source is read again",
+                kind="pending.files-gone",
+            )
+
+    def _adopt(self, committable: Committable) -> tuple[tuple[ManifestFileMeta, ...], list[ManifestEntry]]:
+        """Give every staged file its final name, durably. Idempotent. Returns the delta's manifests and entries."""
+        io, at = self._table.file_io, self._table.layout
+        keep = self._options.on_rollback == ON_ROLLBACK_REPUBLISH
+        fault_point("commit.adopting")
+        folders = set()
+        for source, target in _renames(committable):
+            io.adopt(at.within(source), at.within(target), keep)
+            folders.add(os.path.dirname(at.within(target)))
+        for folder in sorted(folders):
+            io.sync_dir(folder)
+        fault_point("commit.adopted")
+        manifest = committable.payload["manifest"]
+        if manifest is None:
+            return (), []
+        entries = self._entries.pop(os.path.basename(manifest["final"]), None) or self._read_staged(manifest)
+        types = [field.type for field in self._table.schema.partition_fields]
+        meta = ManifestFileMeta.of(os.path.basename(manifest["final"]), manifest["size"], entries, types)
+        return (meta,), entries
+
+    def _read_staged(self, manifest: Mapping) -> list[ManifestEntry]:
+        path = self._table.layout.within(manifest["final"])
+        data = self._table.file_io.read(path)
+        if len(data) != manifest["size"] or hashlib.sha256(data).hexdigest() != manifest["sha256"]:
+            raise Corrupt(
+                f"{path}: the manifest of a pending checkpoint was altered (size or checksum differ from the pending "
+                "record's). Nothing was published. Restore the file, or delete the record and read the source again",
+                kind="pending.manifest",
+            )
+        return read_manifest(data, path)
+
+
+def _renames(committable: Committable) -> list[tuple[str, str]]:
+    """(staged, final) of the data files and of the manifest, below the table's root."""
+    pairs = [(file.staged, file.final) for file in committable.files]
+    manifest = committable.payload["manifest"]
+    return pairs + ([(manifest["staged"], manifest["final"])] if manifest else [])
+
+
+def _state_of(states: States, application: str) -> AppState | None:
+    found = states.by_application.get(application)
+    return AppState.from_json(found) if found is not None else None
+

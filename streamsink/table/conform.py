@@ -1,0 +1,70 @@
+"""Bringing Arrow batches to the table's columns: order, types, nullability. Lossless or refused."""
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streamsink.errors import Misuse
+from streamsink.format.arrow_types import to_arrow_schema
+from streamsink.format.schema import TableSchema
+from streamsink.format.types import AtomicType, DataField
+
+_UNLIMITED = 2**31 - 1
+
+
+class Conform:
+    """Called with a batch, returns one of exactly the table's Arrow schema. Raises Misuse, naming the column."""
+
+    def __init__(self, schema: TableSchema):
+        self._fields = schema.fields
+        self._target = to_arrow_schema(schema.fields)
+
+    def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        present = set(batch.schema.names)
+        columns = []
+        for field, target in zip(self._fields, self._target):
+            if target.name in present:
+                columns.append(self._column(batch.column(target.name), field, target))
+            elif target.nullable:
+                columns.append(pa.nulls(batch.num_rows, target.type))
+            else:
+                raise Misuse(f"column '{target.name}' is NOT NULL and missing in the data", kind="data.missing-column")
+        return pa.RecordBatch.from_arrays(columns, schema=self._target)
+
+    def _column(self, column: pa.Array, field: DataField, target: pa.Field) -> pa.Array:
+        if not target.nullable and column.null_count:
+            raise Misuse(
+                f"column '{target.name}' is NOT NULL in the table, found {column.null_count} nulls in a batch of "
+                f"{len(column)} rows",
+                kind="data.null",
+            )
+        if column.type != target.type:
+            try:
+                column = column.cast(target.type)
+            except pa.ArrowInvalid:
+                raise Misuse(
+                    f"column '{target.name}': a value of type {column.type} does not fit the table's {target.type} "
+                    "without loss",
+                    kind="data.cast",
+                ) from None  # Arrow's own message quotes the value
+        _check_length(column, field)
+        return column
+
+
+
+
+def _check_length(column: pa.Array, field: DataField) -> None:
+    """CHAR(n), VARCHAR(n) count characters, BINARY(n), VARBINARY(n) bytes."""
+    kind = field.type
+    if not isinstance(kind, AtomicType) or kind.root not in ("CHAR", "VARCHAR", "BINARY", "VARBINARY"):
+        return
+    if kind.length is None or kind.length >= _UNLIMITED:
+        return
+    text = kind.root in ("CHAR", "VARCHAR")
+    lengths = pc.utf8_length(column) if text else pc.binary_length(column)
+    longest = pc.max(lengths).as_py()
+    if longest is not None and longest > kind.length:
+        raise Misuse(
+            f"column '{field.name}' is {kind.root}({kind.length}), found a value of {longest} "
+            f"{'characters' if text else 'bytes'}",
+            kind="data.too-long",
+        )

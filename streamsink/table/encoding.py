@@ -1,0 +1,24 @@
+"""Which columns are worth a Parquet dictionary: those whose values repeat."""
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+_SAMPLE_ROWS = 4096
+_REPEATS = 0.5
+
+
+def dictionary_columns(rows: pa.Table) -> list[str]:
+    """Names of the flat columns whose sample has at most half as many values as rows.
+
+    A dictionary of distinct values costs time and space and is given up by the writer in the end.
+    """
+    sample = rows.slice(0, _SAMPLE_ROWS)
+    if sample.num_rows == 0:
+        return []
+    return [name for name, column in zip(sample.column_names, sample.columns) if _repeats(column)]
+
+
+def _repeats(column: pa.ChunkedArray) -> bool:
+    if pa.types.is_nested(column.type) or pa.types.is_boolean(column.type):
+        return False
+    return pc.count_distinct(column, mode="all").as_py() <= len(column) * _REPEATS

@@ -1,0 +1,71 @@
+"""The schema files of a table: numbered, never rewritten, created only when absent."""
+
+import hashlib
+
+from streamsink.errors import Conflict, Corrupt, Misuse
+from streamsink.format.schema import TableSchema
+from streamsink.storage.file_io import FileIO
+from streamsink.table.layout import Layout
+
+
+class Schemas:
+    """Reads and adds schema files. Immutable ones are read once."""
+
+    def __init__(self, file_io: FileIO, layout: Layout):
+        self._io = file_io
+        self._at = layout
+        self._known: dict[int, TableSchema] = {}
+        self._newest = -1
+
+    def exists(self) -> bool:
+        """Whether the path is a table: it has its first schema file."""
+        return self._io.exists(self._at.schema(0))
+
+    def load(self, schema_id: int) -> TableSchema:
+        """One schema. Raises Corrupt that names the file when it is missing or damaged."""
+        if schema_id not in self._known:
+            path = self._at.schema(schema_id)
+            try:
+                data = self._io.read(path)
+            except FileNotFoundError as missing:
+                raise Corrupt(
+                    f"{path}: the schema file is missing, although the table refers to it; restore it from a backup",
+                    kind="schema.missing",
+                ) from missing
+            self._known[schema_id] = TableSchema.from_json(data, path)
+        return self._known[schema_id]
+
+    def latest(self) -> TableSchema:
+        """The schema with the highest number. Costs one look-up when nothing was added."""
+        if self._newest < 0:
+            names = [e.name.partition("schema-") for e in self._io.list(self._at.schema_dir)]
+            ids = [int(number) for before, found, number in names if found and not before and number.isdigit()]
+            self._newest = max(ids, default=0)
+        while self._io.exists(self._at.schema(self._newest + 1)):
+            self._newest += 1
+        return self.load(self._newest)
+
+    def add(self, schema: TableSchema) -> TableSchema:
+        """Publish a schema under its number. Raises Conflict when another writer was first."""
+        if not self._io.create_if_absent(self._at.schema(schema.id), schema.to_json()):
+            raise Conflict(
+                f"{self._at.schema(schema.id)}: another writer added this schema at the same time; read it and decide anew",
+                kind="schema.taken",
+            )
+        self._known[schema.id] = schema
+        return schema
+
+    def identity(self) -> str:
+        """The table's own identity: a digest of its first schema file, which holds its creation time.
+
+        Read from disk each time: a table that was dropped or recreated is noticed.
+        """
+        path = self._at.schema(0)
+        try:
+            return hashlib.sha256(self._io.read(path)).hexdigest()[:32]
+        except FileNotFoundError as missing:
+            raise Misuse(
+                f"{self._at.root}: the table is gone: {path} does not exist any more. Nothing was written. "
+                "Restore the table, or start a new checkpoint and a new table",
+                kind="table.gone",
+            ) from missing

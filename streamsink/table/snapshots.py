@@ -1,0 +1,86 @@
+"""The chain of snapshots: which is newest, and reading one."""
+
+from streamsink.errors import Corrupt
+from streamsink.format.snapshot import Snapshot
+from streamsink.storage.file_io import FileIO
+from streamsink.table.layout import Layout
+
+# A reader may meet a snapshot that expires between finding and reading it; it looks again this often.
+_LOOKS = 5
+
+
+class Snapshots:
+    """Snapshot files by number, from 1, without holes."""
+
+    def __init__(self, file_io: FileIO, layout: Layout):
+        self._io = file_io
+        self._at = layout
+        self._newest: tuple[bytes, Snapshot] | None = None
+
+    def latest(self) -> Snapshot | None:
+        """The newest snapshot, or None for a table without one. Raises Corrupt.
+
+        Reads its file every time (a rollback may have replaced it) but decodes equal bytes once.
+        """
+        for _ in range(_LOOKS):
+            newest = self._latest_id()
+            if newest is None:
+                return None
+            path = self._at.snapshot(newest)
+            try:
+                data = self._io.read(path)
+            except FileNotFoundError:
+                continue
+            if self._newest is None or self._newest[0] != data:
+                self._newest = (data, _decode(data, path, newest))
+            return self._newest[1]
+        raise Corrupt(
+            f"{self._at.snapshot_dir}: the newest snapshot vanished {_LOOKS} times while it was read: the folder is "
+            "being changed by something that does not follow the format",
+            kind="snapshot.unstable",
+        )
+
+    def load(self, snapshot_id: int) -> Snapshot | None:
+        """One snapshot; None when it has expired or never was."""
+        path = self._at.snapshot(snapshot_id)
+        try:
+            return _decode(self._io.read(path), path, snapshot_id)
+        except FileNotFoundError:
+            return None
+
+    def ids(self) -> list[int]:
+        """Numbers of all snapshot files, in order."""
+        names = [e.name for e in self._io.list(self._at.snapshot_dir)]
+        return sorted(int(n[9:]) for n in names if n.startswith("snapshot-") and n[9:].isdigit())
+
+    def exists(self, snapshot_id: int) -> bool:
+        return self._io.exists(self._at.snapshot(snapshot_id))
+
+    def move_hint(self, snapshot_id: int) -> None:
+        """Point LATEST at a newer snapshot, never back; EARLIEST is set by the first one."""
+        hint = self._hint(self._at.latest_hint)
+        if hint is None or hint < snapshot_id:
+            self._io.replace(self._at.latest_hint, str(snapshot_id).encode())
+        if snapshot_id == 1:
+            self._io.replace(self._at.earliest_hint, b"1")
+
+    def _latest_id(self) -> int | None:
+        hint = self._hint(self._at.latest_hint)
+        if hint is not None and self.exists(hint) and not self.exists(hint + 1):
+            return hint
+        ids = self.ids()
+        return ids[-1] if ids else None
+
+    def _hint(self, path: str) -> int | None:
+        try:
+            text = self._io.read(path)
+        except FileNotFoundError:
+            return None
+        return int(text) if text.isdigit() and int(text) > 0 else None
+
+
+def _decode(data: bytes, path: str, snapshot_id: int) -> Snapshot:
+    snapshot = Snapshot.from_json(data, path)
+    if snapshot.id != snapshot_id:
+        raise Corrupt(f"{path}: it says it is snapshot {snapshot.id}; restore it from a backup", kind="snapshot.id")
+    return snapshot

@@ -1,0 +1,73 @@
+"""What snapshots say of the applications that write here, carried forward in the snapshot's properties."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from streamsink.errors import Corrupt
+from streamsink.format.snapshot import Snapshot
+from streamsink.table.snapshots import Snapshots
+
+PREFIX = "streamsink.app."
+
+
+@dataclass(frozen=True)
+class States:
+    """``by_application``: JSON object of each application. ``complete``: all of history was searched to find them."""
+
+    by_application: Mapping[str, Mapping]
+    complete: bool
+
+    def with_state(self, application: str, state: Mapping) -> dict[str, str]:
+        """Snapshot properties: these states with one replaced."""
+        merged = {**self.by_application, application: state}
+        return {PREFIX + name: json.dumps(value, separators=(",", ":")) for name, value in sorted(merged.items())}
+
+
+class StatesReader:
+    """Finds the newest snapshot that carries states: nearly always the newest one."""
+
+    def __init__(self, snapshots: Snapshots):
+        self._snapshots = snapshots
+        self._known: tuple[Snapshot, States] | None = None
+
+    def read(self, newest: Snapshot | None) -> States:
+        """States as of ``newest``. A snapshot of a foreign writer has none: walk back to the newest that has.
+
+        Walks only over snapshots that are new since the last call. Raises Corrupt.
+        """
+        if newest is None:
+            return States({}, True)
+        at, known = newest, self._known
+        while True:
+            if known is not None and at == known[0]:
+                states = known[1]
+                break
+            found = _of(at)
+            if found is not None:
+                states = States(found, True)
+                break
+            if at.id == 1:
+                states = States({}, True)
+                break
+            before = self._snapshots.load(at.id - 1)
+            if before is None:
+                states = States({}, False)
+                break
+            at = before
+        self._known = (newest, states)
+        return states
+
+
+def _of(snapshot: Snapshot) -> dict | None:
+    texts = {k[len(PREFIX):]: v for k, v in (snapshot.properties or {}).items() if k.startswith(PREFIX)}
+    if not texts:
+        return None
+    try:
+        return {name: dict(json.loads(text)) for name, text in texts.items()}
+    except (ValueError, TypeError) as broken:
+        raise Corrupt(
+            f"snapshot {snapshot.id}: its property {PREFIX}* is not valid JSON; the snapshot was altered. "
+            "Restore the snapshot file from a backup",
+            kind="snapshot.state",
+        ) from broken

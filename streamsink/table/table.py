@@ -1,0 +1,138 @@
+"""A table: opened, created, evolved. Refuses at open what this library does not honour."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from streamsink.clock import Clock
+from streamsink.errors import Conflict, Misuse
+from streamsink.faults import fault_point
+from streamsink.format.evolution import evolve
+from streamsink.format.schema import TableSchema
+from streamsink.format.supported import check_readable, check_writable
+from streamsink.format.types import DataField
+from streamsink.storage.file_io import FileIO
+from streamsink.table.layout import Layout
+from streamsink.table.manifests import Manifests
+from streamsink.table.schemas import Schemas
+from streamsink.table.snapshots import Snapshots
+from streamsink.table.states import StatesReader
+
+_EVOLVE_ATTEMPTS = 10
+
+
+class Table:
+    """An open table: its parts, all reading the same root."""
+
+    def __init__(self, file_io: FileIO, root: str):
+        self.file_io = file_io
+        self.layout = Layout(root)
+        self.schemas = Schemas(file_io, self.layout)
+        self.snapshots = Snapshots(file_io, self.layout)
+        self.states = StatesReader(self.snapshots)
+        self.table_id = self.schemas.identity()
+        partition_types = [field.type for field in self.schemas.latest().partition_fields]
+        self.manifests = Manifests(file_io, self.layout, partition_types)
+
+    @property
+    def root(self) -> str:
+        """Absolute path."""
+        return self.layout.root
+
+    @property
+    def schema(self) -> TableSchema:
+        """The newest schema."""
+        return self.schemas.latest()
+
+    def check_identity(self) -> None:
+        """Raises Misuse when the path holds another table than the one that was opened, or none."""
+        if self.schemas.identity() != self.table_id:
+            raise Misuse(
+                f"{self.root}: the table was dropped and recreated under the running query: its first schema file is "
+                "another one now. Nothing was written. Stop the query; start a new checkpoint for the new table",
+                kind="table.recreated",
+            )
+
+    def evolve(self, wanted: Sequence[DataField], *, add_columns: bool, widen_types: bool) -> TableSchema:
+        """Make room for these columns, by an explicit option only. Raises Misuse that names the column."""
+        for _ in range(_EVOLVE_ATTEMPTS):
+            current = self.schema
+            target = evolve(
+                current, wanted, add_columns=add_columns, widen_types=widen_types, time_millis=Clock().now_ms()
+            )
+            if target is current:
+                return current
+            try:
+                return self.schemas.add(target)
+            except Conflict:
+                continue
+        raise Conflict(f"{self.root}: the schema changed {_EVOLVE_ATTEMPTS} times meanwhile", kind="schema.contended")
+
+
+def open_table(file_io: FileIO, root: str, *, for_writing: bool) -> Table:
+    """Open. Raises Misuse when the path is not a table, or when it needs a feature that is not honoured here."""
+    if not is_table(file_io, root):
+        raise Misuse(
+            f"{root}: not a Paimon table: there is no {Layout(root).schema(0)}. Give the path of a table, or let one "
+            "be created where nothing is yet",
+            kind="table.missing",
+        )
+    table = Table(file_io, root)
+    check = check_writable if for_writing else check_readable
+    try:
+        check(table.schema)
+    except Misuse as refused:
+        raise Misuse(f"{root}: {refused}", kind=refused.kind) from refused
+    return table
+
+
+def is_table(file_io: FileIO, root: str) -> bool:
+    """Whether the path holds a table's first schema file."""
+    return file_io.exists(Layout(root).schema(0))
+
+
+def create_table(file_io: FileIO, root: str, schema: TableSchema) -> Table:
+    """Create, or open the equal table that another process created first.
+
+    Raises Misuse when the path holds something else (a table whose metadata is gone, or other files), or the schema
+    needs a feature that is not honoured here. After a crash: the table exists, or the path is as it was.
+    """
+    if not is_table(file_io, root):
+        found = _foreign_entries(file_io, root)
+        if found or file_io.size(root):
+            raise Misuse(
+                f"{root}: not a table and not empty (it holds {', '.join(found[:5]) or 'a file'}): a table whose "
+                "metadata was removed, or another folder. Nothing was written. Restore it, or choose another path",
+                kind="table.not-empty",
+            )
+        check_writable(schema)
+        fault_point("table.before_create")
+        file_io.create_if_absent(Layout(root).schema(0), schema.to_json())
+        fault_point("table.created")
+    table = open_table(file_io, root, for_writing=True)
+    if not _same_columns(table.schema, schema):
+        raise Conflict(
+            f"{root}: another process created this table at the same time with other columns or partitions",
+            kind="table.created-differently",
+        )
+    return table
+
+
+def _foreign_entries(file_io: FileIO, root: str) -> list[str]:
+    """What stands at the path, apart from the leftovers of a creation that was killed."""
+    names = [entry.name for entry in file_io.list(root)]
+    leftovers = [entry.name for entry in file_io.list(Layout(root).schema_dir)]
+    if names == ["schema"] and all(name.startswith(".") for name in leftovers):
+        return []
+    return names
+
+
+def new_schema(
+    fields: Sequence[DataField], partition_by: Sequence[str], options: Mapping[str, str], comment: str | None = None
+) -> TableSchema:
+    """Schema 0 of a new table. Raises Misuse that names the column."""
+    return TableSchema.create(fields, partition_by, options, comment, Clock().now_ms())
+
+
+def _same_columns(found: TableSchema, wanted: TableSchema) -> bool:
+    plain = [dataclasses.replace(s, options={}, time_millis=0, comment=None) for s in (found, wanted)]
+    return plain[0] == plain[1]

@@ -1,0 +1,231 @@
+"""Writing data files: one pass over Arrow batches, rolling files, bounded memory. Executor and driver.
+
+What a writer holds is bounded by ``memory_bytes`` of buffered Arrow data (the largest buffer is flushed as a row group
+when it is full) and by ``max_open`` open files (the largest is closed to make room); neither grows with the number of
+rows or partitions.
+"""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from streamsink.clock import Clock, IdSource
+from streamsink.faults import fault_point
+from streamsink.format.arrow_types import needs_int96, to_arrow_schema
+from streamsink.format.data_file import DataFileMeta
+from streamsink.format.paths import bucket_dir, partition_path
+from streamsink.format.schema import TableSchema
+from streamsink.format.stats import StatsCollector
+from streamsink.storage.file_io import FileIO
+from streamsink.table.conform import Conform
+from streamsink.table.encoding import dictionary_columns
+from streamsink.table.route import PartitionKey, split_by_partition
+
+UNAWARE_BUCKET = 0
+# A row group is written when this much Arrow data is buffered for one file.
+ROW_GROUP_BYTES = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class WriteSpec:
+    """What a writer needs to know; travels to executors. Paths are absolute."""
+
+    staging: str
+    schema_json: bytes
+    target_file_bytes: int
+    max_open: int
+    memory_bytes: int
+
+    def schema(self) -> TableSchema:
+        return TableSchema.from_json(self.schema_json, "the writer's schema")
+
+
+@dataclass(frozen=True)
+class WrittenFile:
+    """A closed and flushed file. ``partition``: BinaryRow bytes. ``staged``: absolute; ``final``: below the table."""
+
+    partition: bytes
+    staged: str
+    final: str
+    meta: DataFileMeta
+
+
+class TableWriter:
+    """Writes Arrow batches of the table's columns into staged files. One per task attempt."""
+
+    def __init__(self, file_io: FileIO, spec: WriteSpec):
+        self._io = file_io
+        self._spec = spec
+        self._schema = spec.schema()
+        self._conform = Conform(self._schema)
+        self._files = _FileSeries(file_io, spec, self._schema)
+        self._buffers: dict[bytes, _Buffer] = {}
+        self._buffered = 0
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Take one batch. Raises Misuse when it does not fit the table; the caller then calls ``abort``."""
+        if batch.num_rows == 0:
+            return
+        for key, rows in split_by_partition(self._conform(batch), self._schema):
+            buffer = self._buffers.get(key.row)
+            if buffer is None:
+                buffer = self._buffers[key.row] = _Buffer(key)
+            self._buffered += buffer.add(rows)
+            if buffer.bytes >= min(ROW_GROUP_BYTES, self._spec.memory_bytes):
+                self._flush(buffer)
+        while self._buffered > self._spec.memory_bytes:
+            self._flush(max(self._buffers.values(), key=lambda b: b.bytes))
+
+    def close(self) -> list[WrittenFile]:
+        """Flush and close everything; every file is on disk when this returns."""
+        for buffer in list(self._buffers.values()):
+            self._flush(buffer)
+        return self._files.close()
+
+    def abort(self) -> None:
+        """Delete all that this attempt wrote. Idempotent."""
+        self._buffers.clear()
+        self._files.abort()
+
+    def _flush(self, buffer: "_Buffer") -> None:
+        del self._buffers[buffer.key.row]
+        self._buffered -= buffer.bytes
+        self._files.append(buffer.key, pa.Table.from_batches(buffer.batches))
+
+
+class _Buffer:
+    """Arrow batches of one partition that are not written yet."""
+
+    def __init__(self, key: PartitionKey):
+        self.key = key
+        self.batches: list[pa.RecordBatch] = []
+        self.bytes = 0
+
+    def add(self, rows: pa.RecordBatch) -> int:
+        size = rows.nbytes
+        self.batches.append(rows)
+        self.bytes += size
+        return size
+
+
+class _OpenFile:
+    """One Parquet file being written."""
+
+    def __init__(self, series: "_FileSeries", key: PartitionKey, first: pa.Table):
+        self.key = key
+        self.name = f"data-{series.token}-{series.count}.parquet"
+        self.staged = os.path.join(series.spec.staging, self.name)
+        self.rows = 0
+        self._io = series.io
+        self._stream = series.io.open_output(self.staged)
+        self.stats = StatsCollector(series.schema.fields, series.schema.options)
+        self._writer = pq.ParquetWriter(
+            self._stream, series.arrow, compression=series.codec, compression_level=series.level,
+            use_deprecated_int96_timestamps=series.int96, store_decimal_as_integer=True,
+            use_dictionary=dictionary_columns(first), write_statistics=True,
+        )
+
+    @property
+    def bytes(self) -> int:
+        return self._stream.tell()
+
+    def append(self, rows: pa.Table) -> None:
+        for batch in rows.to_batches():
+            self.stats.update(batch)
+        self._writer.write_table(rows)
+        self.rows += rows.num_rows
+
+    def close(self) -> int:
+        self._writer.close()
+        size = self._stream.tell()
+        self._io.close_output(self._stream)
+        return size
+
+    def discard(self) -> None:
+        """Close without caring for the content, of which the last bytes may not fit on a full disk."""
+        try:
+            self._stream.close()
+        except OSError:
+            return
+
+
+class _FileSeries:
+    """The files of one writer: at most one open per partition, rolled at the target size."""
+
+    def __init__(self, file_io: FileIO, spec: WriteSpec, schema: TableSchema):
+        self.io = file_io
+        self.spec = spec
+        self.schema = schema
+        self.arrow = to_arrow_schema(schema.fields)
+        self.int96 = needs_int96(schema.fields)
+        self.codec = schema.options.get("file.compression", "zstd").lower()
+        self.level = int(schema.options.get("file.compression.zstd-level", "1")) if self.codec == "zstd" else None
+        self.token = IdSource().new_id()
+        self.count = 0
+        self._open: dict[bytes, _OpenFile] = {}
+        self._created: list[str] = []
+        self._done: list[WrittenFile] = []
+
+    def append(self, key: PartitionKey, rows: pa.Table) -> None:
+        file = self._open.get(key.row)
+        if file is None:
+            if len(self._open) >= self.spec.max_open:
+                self._finish(max(self._open.values(), key=lambda f: f.bytes))
+            file = self._create(key, rows)
+        for part in _row_groups(rows):
+            file.append(part)
+        if file.bytes >= self.spec.target_file_bytes:
+            self._finish(file)
+
+    def close(self) -> list[WrittenFile]:
+        for file in list(self._open.values()):
+            self._finish(file)
+        return self._done
+
+    def abort(self) -> None:
+        for file in self._open.values():
+            file.discard()
+        for path in self._created:
+            self.io.delete(path)
+        self._open.clear()
+        self._created.clear()
+        self._done.clear()
+
+    def _create(self, key: PartitionKey, first: pa.Table) -> _OpenFile:
+        file = self._open[key.row] = _OpenFile(self, key, first)
+        self._created.append(file.staged)
+        self.count += 1
+        fault_point("task.file_opened")
+        return file
+
+    def _finish(self, file: _OpenFile) -> None:
+        del self._open[file.key.row]
+        size = file.close()
+        fault_point("task.file_closed")
+        stats, columns = file.stats.finish()
+        meta = DataFileMeta.for_append(
+            file_name=file.name, file_size=size, row_count=file.rows, schema_id=self.schema.id,
+            value_stats=stats, value_stats_cols=columns, creation_time=Clock().now_ms(),
+        )
+        folder = bucket_dir(_partition_path(self.schema, file.key), UNAWARE_BUCKET)
+        self._done.append(WrittenFile(file.key.row, file.staged, os.path.join(folder, file.name), meta))
+
+
+def _partition_path(schema: TableSchema, key: PartitionKey) -> str:
+    options = schema.options
+    return partition_path(
+        key.values, schema.partition_fields,
+        default_name=options.get("partition.default-name", "__DEFAULT_PARTITION__"),
+        legacy=options.get("partition.legacy-name", "true").strip().lower() == "true",
+    )
+
+
+def _row_groups(rows: pa.Table) -> Iterator[pa.Table]:
+    """Pieces of at most ROW_GROUP_BYTES."""
+    pieces = max(1, -(-rows.nbytes // ROW_GROUP_BYTES))
+    step = max(1, -(-rows.num_rows // pieces))
+    for start in range(0, rows.num_rows, step):
+        yield rows.slice(start, step)
