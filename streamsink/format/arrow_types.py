@@ -1,6 +1,6 @@
 """Paimon types and Arrow types, both ways."""
 
-from typing import Sequence, List
+from typing import List, Sequence
 
 import pyarrow as pa
 
