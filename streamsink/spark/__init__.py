@@ -1,1 +1,1 @@
-
+"""The only part that imports pyspark."""

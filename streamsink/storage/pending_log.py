@@ -33,8 +33,10 @@ def journal_dir(table: str, application: str) -> str:
 class PendingLog(PendingStore):
     """``PendingStore`` of one application of one table."""
 
-    def __init__(self, file_io: FileIO, table: str, application: str, retain: int):
+    def __init__(self, file_io: FileIO, table: str, application: str, retain: int, keep_staging: bool = False):
+        """keep_staging: keep a link to the files of each retained record, so that a rollback can be mended."""
         self._io = file_io
+        self._keep_staging = keep_staging
         self._table = table
         self._application = application
         self._retain = retain
@@ -150,11 +152,13 @@ class PendingLog(PendingStore):
         self._marked.add(sequence)
 
     def forget(self, sequence: int) -> None:
-        for folder in self._staging_of(sequence):
-            self._io.delete_tree(folder)
+        if not self._keep_staging or sequence not in self._sequences:
+            self._drop_staging(sequence)
         fault_point("forget.staging_removed")
         while len(self._sequences) > self._retain and self._sequences[0] in self._marked:
             oldest = self._sequences[0]
+            if self._keep_staging:
+                self._drop_staging(oldest)
             # The mark goes last: a record without one would look pending.
             self._io.delete(self._record(oldest))
             self._io.delete(self._done(oldest))
@@ -170,11 +174,11 @@ class PendingLog(PendingStore):
         return folder
 
     def sweep(self, writer: Writer) -> list[str]:
-        pending = {s for s in self._sequences if s not in self._marked}
+        needed = {s for s in self._sequences if self._keep_staging or s not in self._marked}
         doomed = [
             self._path("staging", entry.name)
             for entry in self._io.list(self._path("staging"))
-            if entry.is_dir and int(entry.name.split("-")[1]) not in pending
+            if entry.is_dir and int(entry.name.split("-")[1]) not in needed
         ]
         orphans = [os.path.join(folder, e.name) for folder in doomed for e in self._io.list(folder)]
         leftovers = [
@@ -187,10 +191,10 @@ class PendingLog(PendingStore):
             self._io.delete(path)
         return orphans + leftovers
 
-    def _staging_of(self, sequence: int) -> list[str]:
-        suffix = f"-{sequence}"
-        names = [e.name for e in self._io.list(self._path("staging")) if e.name.endswith(suffix)]
-        return [self._path("staging", name) for name in names]
+    def _drop_staging(self, sequence: int) -> None:
+        for entry in self._io.list(self._path("staging")):
+            if entry.name.endswith(f"-{sequence}"):
+                self._io.delete_tree(self._path("staging", entry.name))
 
     # -- names -----------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,145 @@
+"""Everything that needs Spark's JVM gateway, in one file: what a micro-batch is, as the running query knows it. DRIVER.
+
+Spark Connect has no gateway; a second file with the same functions is what it would take.
+"""
+
+import hashlib
+import json
+import re
+from urllib.parse import unquote, urlsplit
+
+from pyspark.sql import DataFrame, SparkSession
+
+from streamsink.errors import Misuse
+from streamsink.protocol.committable import Batch
+from streamsink.protocol.positions import SourceRange
+
+_QUERY_ID = "sql.streaming.queryId"
+_NO_OFFSET = "-"
+_TEMPORARY = re.compile(r"/temporary-[0-9a-f]{8}-[0-9a-f-]{27}/?$")
+
+
+def describe(df: DataFrame, batch_id: int, table: str) -> Batch:
+    """Identity, source positions and watermark of the micro-batch that ``foreachBatch`` was called with.
+
+    Read from the checkpoint's offset log, which is durable when this is called. Raises Misuse when this is no
+    streaming batch, or its checkpoint is a temporary folder.
+    """
+    spark = df.sparkSession
+    execution, query = _execution(spark, table)
+    root = str(execution.resolvedCheckpointRoot())
+    if _TEMPORARY.search(root):
+        raise Misuse(
+            f"{table}: the query has no checkpointLocation, so Spark uses a temporary one and would forget what it "
+            "wrote. Nothing was written. Set .option('checkpointLocation', ...)",
+            kind="checkpoint.missing",
+        )
+    ends, watermark = _offsets(spark, root, batch_id, table)
+    starts = _offsets(spark, root, batch_id - 1, table)[0] if batch_id > 0 else [None] * len(ends)
+    if len(starts) != len(ends):
+        starts = [None] * len(ends)
+    sources = tuple(
+        SourceRange(start if start is not None else _initial(spark, root, index), end, _digest(spark, root, index, end))
+        for index, (start, end) in enumerate(zip(starts, ends))
+    )
+    return Batch(batch_id, query, str(execution.runId().toString()), sources, watermark)
+
+
+def is_active(spark: SparkSession, query: str) -> bool:
+    """Whether a query with this checkpoint id runs in this driver now."""
+    return _active(spark, query) is not None
+
+
+def estimated_bytes(df: DataFrame) -> int | None:
+    """Spark's estimate of the size of the running micro-batch, or None when it has none."""
+    query = df.sparkSession.sparkContext.getLocalProperty(_QUERY_ID)
+    last = _active(df.sparkSession, query).lastExecution()
+    if last is None:
+        return None
+    return int(str(last.optimizedPlan().stats().sizeInBytes()))
+
+
+def _active(spark: SparkSession, query: str):
+    running = spark._jsparkSession.sharedState().activeStreamingQueries()
+    return running.get(spark._jvm.java.util.UUID.fromString(query))
+
+
+def _execution(spark: SparkSession, table: str):
+    query = spark.sparkContext.getLocalProperty(_QUERY_ID)
+    execution = _active(spark, query) if query else None
+    if execution is None:
+        raise Misuse(
+            f"{table}: not called by a running streaming query. Pass streamsink.to_table(...) to "
+            ".writeStream.foreachBatch(...); for a batch DataFrame use streamsink.write(...)",
+            kind="batch.not-streaming",
+        )
+    return execution, query
+
+
+def _offsets(spark: SparkSession, root: str, batch_id: int, table: str) -> tuple[list, int | None]:
+    """(position of each source, watermark in ms) of one entry of the offset log."""
+    path = f"{root}/offsets/{batch_id}"
+    text = _read(spark, path)
+    if text is None:
+        raise Misuse(
+            f"{table}: {path} does not exist: the positions of batch {batch_id} are not durable (asynchronous progress "
+            "tracking leaves them out). Nothing was written. Turn asyncProgressTrackingEnabled off",
+            kind="checkpoint.no-offsets",
+        )
+    lines = text.split("\n")
+    if lines[0] not in ("v1", "v2") or len(lines) < 3:
+        raise Misuse(f"{table}: {path} is in an unknown format ('{lines[0][:10]}'), expected v1", kind="checkpoint.format")
+    metadata = json.loads(lines[1]) if lines[1] else {}
+    return [_json(line) for line in lines[2:] if line], metadata.get("batchWatermarkMs") or None
+
+
+def _json(line: str):
+    if line == _NO_OFFSET:
+        return None
+    try:
+        return json.loads(line)
+    except ValueError:
+        return line  # a source may write any text; it then compares for equality only
+
+
+def _initial(spark: SparkSession, root: str, index: int):
+    """Where a Kafka source began, which it records by itself; None for other sources."""
+    text = _read(spark, f"{root}/sources/{index}/0")
+    first = (text or "").lstrip("\0").split("\n", 1)
+    if len(first) == 2 and first[0] == "v1" and first[1].startswith("{"):
+        value = _json(first[1].strip())
+        if isinstance(value, dict) and all(isinstance(parts, dict) for parts in value.values()):
+            return value
+    return None
+
+
+def _digest(spark: SparkSession, root: str, index: int, end) -> str:
+    """Digest of what the source logged for the batch: a file source's file names, which its position does not tell."""
+    if not isinstance(end, dict) or set(end) != {"logOffset"}:
+        return ""
+    text = _read(spark, f"{root}/sources/{index}/{end['logOffset']}")
+    if text is None:
+        text = _read(spark, f"{root}/sources/{index}/{end['logOffset']}.compact")
+    entries = [line for line in (text or "").split("\n")[1:] if f'"batchId":{end["logOffset"]}' in line]
+    return hashlib.sha256("\n".join(entries).encode()).hexdigest()[:32]
+
+
+def _read(spark: SparkSession, uri: str) -> str | None:
+    """Text of a file of the checkpoint, on whatever file system; None when there is none."""
+    parts = urlsplit(uri)
+    if parts.scheme in ("", "file"):
+        try:
+            with open(unquote(parts.path) if parts.scheme else uri, encoding="utf-8") as stream:
+                return stream.read()
+        except FileNotFoundError:
+            return None
+    jvm = spark._jvm
+    path = jvm.org.apache.hadoop.fs.Path(uri)
+    files = path.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
+    if not files.exists(path):
+        return None
+    stream = files.open(path)
+    try:
+        return bytes(jvm.org.apache.commons.io.IOUtils.toByteArray(stream)).decode("utf-8")
+    finally:
+        stream.close()

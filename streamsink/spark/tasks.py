@@ -1,0 +1,49 @@
+"""What runs in Spark's tasks: one pass over Arrow batches into staged files. EXECUTOR.
+
+A failed or killed attempt leaves no row behind: its files are in staging, which no reader sees, and it deletes them
+itself when it can. The results of a retried or speculative attempt that lost never reach the driver.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+
+from streamsink.faults import fault_point
+from streamsink.format.data_file import DataFileMeta
+from streamsink.storage.local import local_file_io
+from streamsink.table.write import TableWriter, WriteSpec, WrittenFile
+
+COMMITTABLE_SCHEMA = "committable string"
+
+
+def write_task(spec: WriteSpec, flush: bool) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The function for ``mapInArrow``: rows in, one JSON text for each closed and flushed file out."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        writer = TableWriter(local_file_io(flush), spec)
+        try:
+            for batch in batches:
+                writer.write(batch)
+            texts = [encode(file) for file in writer.close()]
+            fault_point("task.end")
+            yield pa.RecordBatch.from_pydict({"committable": pa.array(texts, pa.string())})
+        except BaseException:
+            writer.abort()
+            raise
+
+    return run
+
+
+def encode(file: WrittenFile) -> str:
+    """A written file as text, for the way from the executor to the driver."""
+    return json.dumps(
+        {"partition": file.partition.hex(), "staged": file.staged, "final": file.final, "meta": file.meta.to_wire()}
+    )
+
+
+def decode(text: str) -> WrittenFile:
+    """The inverse of ``encode``."""
+    value = json.loads(text)
+    meta = DataFileMeta.from_wire(value["meta"])
+    return WrittenFile(bytes.fromhex(value["partition"]), value["staged"], value["final"], meta)

@@ -1,0 +1,74 @@
+"""The two ways from a DataFrame to staged files: on the driver when the batch is known to be small, else in tasks. DRIVER."""
+
+from dataclasses import dataclass
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+
+from streamsink.options import SinkOptions
+from streamsink.protocol.committable import Batch
+from streamsink.protocol.positions import all_numeric, offsets
+from streamsink.spark import gateway
+from streamsink.spark.tasks import COMMITTABLE_SCHEMA, decode, write_task
+from streamsink.storage.file_io import FileIO
+from streamsink.table.write import TableWriter, WriteSpec, WrittenFile
+
+DRIVER, TASKS = "driver", "tasks"
+
+
+@dataclass
+class Sizes:
+    """What earlier batches of this run were like: Arrow bytes a row, None before the first one."""
+
+    bytes_per_row: float | None = None
+
+
+def choose(df: DataFrame, batch: Batch, options: SinkOptions, sizes: Sizes) -> str:
+    """The driver's way is for a batch that is known to be small, by its Kafka offsets or by Spark's own estimate."""
+    if options.driver_max_rows == 0:
+        return TASKS
+    rows = _rows(batch)
+    if rows is not None:
+        small = rows * (sizes.bytes_per_row or 0) <= options.driver_max_bytes
+        return DRIVER if rows <= options.driver_max_rows and small else TASKS
+    size = gateway.estimated_bytes(df)
+    return DRIVER if size is not None and size <= options.driver_max_bytes else TASKS
+
+
+def write(df: DataFrame, way: str, spec: WriteSpec, file_io: FileIO, flush: bool) -> list[WrittenFile]:
+    """All rows of the DataFrame in staged files, flushed. Raises Misuse when a row does not fit."""
+    if way == DRIVER:
+        written = _on_driver(df, spec, file_io)
+        if written is not None:
+            return written
+    rows = df.mapInArrow(write_task(spec, flush), COMMITTABLE_SCHEMA).collect()
+    return [decode(row.committable) for row in rows]
+
+
+def _on_driver(df: DataFrame, spec: WriteSpec, file_io: FileIO) -> list[WrittenFile] | None:
+    """None when Spark refuses to collect so much: the estimate was wrong, and tasks do it."""
+    try:
+        table = df.toArrow()
+    except (Py4JError, PySparkException) as refused:
+        if "maxResultSize" in str(refused):
+            return None
+        raise
+    writer = TableWriter(file_io, spec)
+    try:
+        for piece in table.to_batches():
+            writer.write(piece)
+        return writer.close()
+    except BaseException:
+        writer.abort()
+        raise
+
+
+def _rows(batch: Batch) -> int | None:
+    """An upper bound of the rows, from numeric positions; None for other sources."""
+    if not all_numeric(batch.sources) or any(source.start is None for source in batch.sources):
+        return None
+    start, end = offsets(batch.sources, "start"), offsets(batch.sources, "end")
+    return sum(
+        max(0, last - start.get(topic, {}).get(part, 0)) for topic, parts in end.items() for part, last in parts.items()
+    )

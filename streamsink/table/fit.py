@@ -1,0 +1,77 @@
+"""Does a writer's schema fit the table? Decided before anything is written; the message names the column."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from streamsink.errors import Misuse
+from streamsink.format.evolution import widens
+from streamsink.format.schema import TableSchema
+from streamsink.format.types import ArrayType, AtomicType, DataField, DataType, MapType, RowType
+from streamsink.options import SinkOptions
+from streamsink.table.table import Table
+
+# A source that has only one text, bytes or timestamp type says nothing of length or precision: the values decide.
+_SAME_KIND = (
+    {"CHAR", "VARCHAR"}, {"BINARY", "VARBINARY"}, {"TIMESTAMP"}, {"TIMESTAMP_LTZ"}, {"TIME"},
+)
+
+
+def fit(table: Table, given: Sequence[DataField], options: SinkOptions) -> TableSchema:
+    """The table's schema, evolved when an option allows it. Raises Misuse: missing, extra, other type, nullability."""
+    schema = table.schema
+    by_name = {field.name: field for field in given}
+    for field in schema.fields:
+        found = by_name.get(field.name)
+        if found is None:
+            _check_missing(table, field, options)
+        elif found.type.nullable and not field.type.nullable and not options.widen_types:
+            raise Misuse(
+                f"{table.root}: column '{field.name}' is NOT NULL in the table, and nullable in the data. Filter nulls "
+                "and declare it so (for instance with a schema of nullable=False), or set widen_types=True to drop "
+                "NOT NULL in the table",
+                kind="schema.nullability",
+            )
+    known = {field.name: field for field in schema.fields}
+    wanted = [_as_table_says(field, known.get(field.name)) for field in given]
+    try:
+        return table.evolve(wanted, add_columns=options.add_columns, widen_types=options.widen_types)
+    except Misuse as refused:
+        raise Misuse(f"{table.root}: {refused}. Nothing was written", kind=refused.kind) from refused
+
+
+def _check_missing(table: Table, field: DataField, options: SinkOptions) -> None:
+    if options.add_columns and field.type.nullable:
+        return
+    raise Misuse(
+        f"{table.root}: column '{field.name}' of the table is missing in the data. Nothing was written. Add it to the "
+        "query; a nullable column may be left out with add_columns=True (its values are then null)",
+        kind="schema.missing-column",
+    )
+
+
+def _as_table_says(given: DataField, known: DataField | None) -> DataField:
+    return given if known is None else replace(given, type=_align(given.type, known.type))
+
+
+def _align(given: DataType, known: DataType) -> DataType:
+    if isinstance(given, RowType) and isinstance(known, RowType):
+        by_name = {f.name: f for f in known.fields}
+        return replace(given, fields=tuple(_as_table_says(f, by_name.get(f.name)) for f in given.fields))
+    if isinstance(given, ArrayType) and isinstance(known, ArrayType):
+        return replace(given, element=_align(given.element, known.element))
+    if isinstance(given, MapType) and isinstance(known, MapType):
+        key = _align(given.key, known.key).as_nullable(known.key.nullable)  # Arrow's map keys are never null
+        return replace(given, key=key, value=_align(given.value, known.value))
+    if not isinstance(given, AtomicType) or not isinstance(known, AtomicType):
+        return given
+    same = any(given.root in kinds and known.root in kinds for kinds in _SAME_KIND)
+    return known.as_nullable(given.nullable) if same and not widens(known, given) or _erased(given, known) else given
+
+
+def _erased(given: AtomicType, known: AtomicType) -> bool:
+    """The given type is what its source calls every type of that kind: STRING, BYTES, TIMESTAMP(6)."""
+    unlimited = given.root in ("VARCHAR", "VARBINARY") and given.length == 2**31 - 1
+    micros = given.root in ("TIMESTAMP", "TIMESTAMP_LTZ", "TIME") and given.precision == 6
+    if unlimited:
+        return known.root in (("CHAR", "VARCHAR") if given.root == "VARCHAR" else ("BINARY", "VARBINARY"))
+    return micros and known.root == given.root
