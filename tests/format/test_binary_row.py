@@ -62,7 +62,7 @@ def random_value(pick, text):
     if pick.random() < 0.2:
         return None
     utc = datetime.timezone.utc
-    moment = datetime.datetime(2000, 1, 1) + datetime.timedelta(microseconds=pick.randrange(-10 ** 17, 10 ** 16))
+    moment = datetime.datetime(2000, 1, 1) + datetime.timedelta(microseconds=pick.randrange(-6 * 10 ** 16, 10 ** 16))
     return {
         "BOOLEAN": lambda: pick.random() < 0.5, "BIGINT": lambda: pick.randrange(-2 ** 63, 2 ** 63),
         "STRING": lambda: "\u00e9" * pick.randrange(12), "BYTES": lambda: bytes(pick.randrange(20)),
