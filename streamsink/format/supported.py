@@ -30,6 +30,8 @@ _READ_CHECKS: Dict[str, Tuple[Check, str]] = {
     "type": (_equals("table"), "only ordinary tables have this format"),
     "branch": (_equals("main"), "only the main branch is supported"),
     "file.format": (_equals("parquet"), "only parquet files are read and written"),
+    "manifest.format": (_equals("avro"), "only avro manifests are read and written"),
+    "data-file.path-directory": (_equals(""), "data files are expected directly below the table"),
     "deletion-vectors.enabled": (_off, "deletion vectors are not applied"),
     "data-evolution.enabled": (_off, "files would hold subsets of the columns"),
     "query-auth.enabled": (_off, "the catalog must authorise every access"),
