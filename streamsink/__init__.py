@@ -1,0 +1,77 @@
+"""streamsink: an exactly-once sink for Spark Structured Streaming that writes Apache Paimon tables.
+
+Importing this package imports neither pyspark nor pyarrow nor fastavro; the functions do when they are called.
+"""
+
+from streamsink import errors
+from streamsink.options import SinkOptions
+
+__all__ = [
+    "SinkOptions", "create_table", "errors", "read", "read_arrow", "run", "starting_offsets", "to_table", "write",
+]
+__version__ = "0.1.0"
+
+
+def to_table(path, listener=None, **options):
+    """A function for ``foreachBatch`` that publishes every micro-batch exactly once into the Paimon table at ``path``.
+
+    options: see ``SinkOptions``. listener: called with each event of ``streamsink.events``; the default logs them.
+    Raises Misuse for an option that does not exist or has a wrong value.
+    """
+    from streamsink.events import to_log
+    from streamsink.spark.foreach_batch import TableSink
+    from streamsink.storage.local import local_path
+
+    root = local_path(path)
+    return TableSink(root, SinkOptions.of(root, options), listener or to_log)
+
+
+def run(start, **settings):
+    """Start a query with ``start()`` and restart it after an intended or retryable failure; see ``spark/supervisor.py``."""
+    from streamsink.spark import supervisor
+
+    return supervisor.run(start, **settings)
+
+
+def write(df, path, run_id, listener=None, **options):
+    """Publish a batch DataFrame exactly once under ``run_id``: a repeated call with that id changes nothing."""
+    from streamsink.spark.bounded import write_bounded
+
+    return write_bounded(df, path, run_id, listener, options)
+
+
+def read(spark, path, snapshot_id=None):
+    """A DataFrame of the newest snapshot, or of the given one."""
+    from streamsink.spark import read as reader
+
+    return reader.read(spark, path, snapshot_id)
+
+
+def read_arrow(path, snapshot_id=None):
+    """A pyarrow.Table of the newest snapshot, or of the given one; all of it in memory, without Spark."""
+    from streamsink.storage.local import local_file_io, local_path
+    from streamsink.table import scan
+    from streamsink.table.table import open_table
+
+    return scan.read_arrow(open_table(local_file_io(), local_path(path), for_writing=False), snapshot_id)
+
+
+def create_table(path, schema, partition_by=(), options=None, comment=None):
+    """Create an append table. ``schema``: a Spark StructType, a pyarrow.Schema, or DDL text. Returns its absolute path."""
+    from streamsink.table.creation import create
+
+    if type(schema).__module__.startswith("pyspark."):
+        from streamsink.spark.schema import to_fields
+
+        schema = to_fields(schema)
+    return create(path, schema, partition_by, options or {}, comment)
+
+
+def starting_offsets(path, application="streamsink", partitions=None):
+    """JSON for Kafka's option ``startingOffsets``: where the table's own record of ``application`` ends.
+
+    partitions: {topic: number of partitions}; one that the table does not know yet begins at its earliest offset.
+    """
+    from streamsink.sinks.offsets import starting_offsets as of_table
+
+    return of_table(path, application, partitions or {})

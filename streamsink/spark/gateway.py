@@ -16,6 +16,7 @@ from streamsink.protocol.positions import SourceRange
 
 _QUERY_ID = "sql.streaming.queryId"
 _NO_OFFSET = "-"
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _TEMPORARY = re.compile(r"/temporary-[0-9a-f]{8}-[0-9a-f-]{27}/?$")
 
 
@@ -45,6 +46,11 @@ def describe(df: DataFrame, batch_id: int, table: str) -> Batch:
     return Batch(batch_id, query, str(execution.runId().toString()), sources, watermark)
 
 
+def run_id(df: DataFrame) -> str:
+    """Id of this start of the query, as ``StreamingQuery.runId`` says it; empty outside a streaming query."""
+    return df.sparkSession.sparkContext.getLocalProperty("spark.jobGroup.id") or ""
+
+
 def is_active(spark: SparkSession, query: str) -> bool:
     """Whether a query with this checkpoint id runs in this driver now."""
     return _active(spark, query) is not None
@@ -53,13 +59,16 @@ def is_active(spark: SparkSession, query: str) -> bool:
 def estimated_bytes(df: DataFrame) -> int | None:
     """Spark's estimate of the size of the running micro-batch, or None when it has none."""
     query = df.sparkSession.sparkContext.getLocalProperty(_QUERY_ID)
-    last = _active(df.sparkSession, query).lastExecution()
+    execution = _active(df.sparkSession, query) if query else None
+    last = execution.lastExecution() if execution else None
     if last is None:
         return None
     return int(str(last.optimizedPlan().stats().sizeInBytes()))
 
 
 def _active(spark: SparkSession, query: str):
+    if not _UUID.fullmatch(query):
+        return None  # a bounded job's run id
     running = spark._jsparkSession.sharedState().activeStreamingQueries()
     return running.get(spark._jvm.java.util.UUID.fromString(query))
 

@@ -22,7 +22,7 @@ class Calls(ABC):
         """Bytes, 0 for a folder, None when there is nothing."""
 
     @abstractmethod
-    def list(self, path: str) -> list[tuple[str, int, bool]]:
+    def entries(self, path: str) -> list[tuple[str, int, bool]]:
         """(name, size, is folder) of each entry; empty when there is no such folder."""
 
     @abstractmethod
@@ -87,7 +87,7 @@ class PosixCalls(Calls):
             return None
         return status.st_size
 
-    def list(self, path):
+    def entries(self, path):
         try:
             with os.scandir(path) as entries:
                 return [_status(entry) for entry in entries]

@@ -44,9 +44,9 @@ class FileIO:
         """Bytes of the file, or None when there is none."""
         return self._calls.size(path)
 
-    def list(self, path: str) -> list[FileStatus]:
+    def entries(self, path: str) -> list[FileStatus]:
         """Entries of a folder by name; empty when there is no such folder."""
-        return [FileStatus(*entry) for entry in sorted(self._calls.list(path))]
+        return [FileStatus(*entry) for entry in sorted(self._calls.entries(path))]
 
     # -- writing ---------------------------------------------------------------------------------------------------
 
@@ -126,7 +126,7 @@ class FileIO:
     def delete_tree(self, path: str) -> list[str]:
         """Remove a folder with all in it; the files that were removed. Idempotent."""
         removed = []
-        for entry in self.list(path):
+        for entry in self.entries(path):
             child = os.path.join(path, entry.name)
             if entry.is_dir:
                 removed += self.delete_tree(child)

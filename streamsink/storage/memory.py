@@ -61,7 +61,7 @@ class MemoryCalls(Calls):
             return 0
         return len(self._names[path].data) if path in self._names else None
 
-    def list(self, path):
+    def entries(self, path):
         found = [
             (os.path.basename(p), len(f.data), False) for p, f in self._names.items() if os.path.dirname(p) == path
         ]
@@ -104,7 +104,7 @@ class MemoryCalls(Calls):
         return self._names.pop(path, None) is not None
 
     def rmdir(self, path):
-        if not self.list(path):
+        if not self.entries(path):
             self._dirs.discard(path)
 
     def sync_dir(self, path):

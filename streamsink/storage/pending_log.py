@@ -139,6 +139,11 @@ class PendingLog(PendingStore):
             raise _corrupt(path, "it is the record of another checkpoint")
         return committable
 
+    def newest(self) -> Committable | None:
+        """The newest record as it stands on disk now, without claiming anything."""
+        sequences = self._numbers("record-", ".json")
+        return self.load(sequences[-1]) if sequences else None
+
     def is_marked(self, sequence: int) -> bool:
         return sequence in self._marked
 
@@ -177,12 +182,12 @@ class PendingLog(PendingStore):
         needed = {s for s in self._sequences if self._keep_staging or s not in self._marked}
         doomed = [
             self._path("staging", entry.name)
-            for entry in self._io.list(self._path("staging"))
+            for entry in self._io.entries(self._path("staging"))
             if entry.is_dir and int(entry.name.split("-")[1]) not in needed
         ]
-        orphans = [os.path.join(folder, e.name) for folder in doomed for e in self._io.list(folder)]
+        orphans = [os.path.join(folder, e.name) for folder in doomed for e in self._io.entries(folder)]
         leftovers = [
-            self._path(e.name) for e in self._io.list(self._dir) if e.name.startswith(".") and e.name.endswith(".tmp")
+            self._path(e.name) for e in self._io.entries(self._dir) if e.name.startswith(".") and e.name.endswith(".tmp")
         ]
         fault_point("restore.before_sweep")
         for folder in doomed:
@@ -192,7 +197,7 @@ class PendingLog(PendingStore):
         return orphans + leftovers
 
     def _drop_staging(self, sequence: int) -> None:
-        for entry in self._io.list(self._path("staging")):
+        for entry in self._io.entries(self._path("staging")):
             if entry.name.endswith(f"-{sequence}"):
                 self._io.delete_tree(self._path("staging", entry.name))
 
@@ -203,7 +208,7 @@ class PendingLog(PendingStore):
         self._marked = set(self._numbers("done-", "")) & set(self._sequences)
 
     def _numbers(self, prefix: str, suffix: str) -> list[int]:
-        names = [e.name for e in self._io.list(self._dir)]
+        names = [e.name for e in self._io.entries(self._dir)]
         texts = [n[len(prefix):len(n) - len(suffix)] for n in names if n.startswith(prefix) and n.endswith(suffix)]
         return sorted(int(t) for t in texts if t.isdigit())
 

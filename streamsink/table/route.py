@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -26,25 +25,29 @@ def split_by_partition(batch: pa.RecordBatch, schema: TableSchema) -> Iterator[t
         return
     columns = [batch.column(schema.field_names.index(name)) for name in schema.partition_keys]
     codes = _codes(columns)
-    if (codes == codes[0]).all():
+    if pc.count_distinct(codes).as_py() == 1:
         yield _key(columns, 0, schema), batch
         return
-    order = np.argsort(codes, kind="stable")
-    ordered = codes[order]
-    starts = np.concatenate(([0], np.nonzero(np.diff(ordered))[0] + 1, [len(ordered)]))
-    sorted_batch = batch.take(pa.array(order))
-    for start, end in zip(starts[:-1], starts[1:]):
-        yield _key(columns, int(order[start]), schema), sorted_batch.slice(int(start), int(end - start))
+    order = pc.sort_indices(codes)  # stable, so rows of one partition keep their order
+    runs = pc.run_end_encode(codes.take(order))
+    grouped = batch.take(order)
+    start = 0
+    for end in runs.run_ends.to_pylist():
+        yield _key(columns, order[start].as_py(), schema), grouped.slice(start, end - start)
+        start = end
 
 
-def _codes(columns: list[pa.Array]) -> np.ndarray:
+def _codes(columns: list[pa.Array]) -> pa.Array:
     """One integer a row; equal exactly where all partition columns are equal (nulls are equal to each other)."""
-    combined = np.zeros(len(columns[0]), dtype=np.int64)
+    combined = None
     for column in columns:
-        indices = pc.dictionary_encode(column, null_encoding="encode").indices.to_numpy(zero_copy_only=False)
-        combined = combined * (int(indices.max()) + 1) + indices
-        # Keep the numbers small, so that many columns cannot overflow.
-        combined = np.unique(combined, return_inverse=True)[1].astype(np.int64)
+        encoded = pc.dictionary_encode(column, null_encoding="encode")
+        indices = encoded.indices.cast(pa.int64())
+        if combined is not None:
+            indices = pc.add(pc.multiply(combined, len(encoded.dictionary)), indices)
+            # Numbered anew, so that many columns cannot overflow.
+            indices = pc.dictionary_encode(indices).indices.cast(pa.int64())
+        combined = indices
     return combined
 
 

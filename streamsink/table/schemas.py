@@ -38,7 +38,7 @@ class Schemas:
     def latest(self) -> TableSchema:
         """The schema with the highest number. Costs one look-up when nothing was added."""
         if self._newest < 0:
-            names = [e.name.partition("schema-") for e in self._io.list(self._at.schema_dir)]
+            names = [e.name.partition("schema-") for e in self._io.entries(self._at.schema_dir)]
             ids = [int(number) for before, found, number in names if found and not before and number.isdigit()]
             self._newest = max(ids, default=0)
         while self._io.exists(self._at.schema(self._newest + 1)):

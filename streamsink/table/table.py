@@ -119,8 +119,8 @@ def create_table(file_io: FileIO, root: str, schema: TableSchema) -> Table:
 
 def _foreign_entries(file_io: FileIO, root: str) -> list[str]:
     """What stands at the path, apart from the leftovers of a creation that was killed."""
-    names = [entry.name for entry in file_io.list(root)]
-    leftovers = [entry.name for entry in file_io.list(Layout(root).schema_dir)]
+    names = [entry.name for entry in file_io.entries(root)]
+    leftovers = [entry.name for entry in file_io.entries(Layout(root).schema_dir)]
     if names == ["schema"] and all(name.startswith(".") for name in leftovers):
         return []
     return names

@@ -1,0 +1,39 @@
+"""Kafka starting positions from the table's own record, for a new checkpoint that reads nothing twice."""
+
+import json
+from collections.abc import Mapping
+
+from streamsink.errors import Misuse
+from streamsink.protocol.committable import AppState
+from streamsink.storage.local import local_file_io, local_path
+from streamsink.storage.pending_log import PendingLog
+from streamsink.table.table import open_table
+
+_EARLIEST = -2
+
+
+def starting_offsets(path: str, application: str, partitions: Mapping[str, int]) -> str:
+    """JSON for ``startingOffsets``. Counts what is pending in the journal too: the next start publishes that first.
+
+    Raises Misuse when the table records no Kafka positions of that application.
+    """
+    file_io = local_file_io()
+    table = open_table(file_io, local_path(path), for_writing=False)
+    found = table.states.read(table.snapshots.latest()).by_application.get(application)
+    state = AppState.from_json(found) if found is not None else None
+    journal = PendingLog(file_io, table.root, application, 2)
+    newest = journal.newest()
+    if newest is not None and (state is None or newest.state.sequence > state.sequence):
+        state = newest.state
+    if state is None or not state.recorded:
+        known = ", ".join(sorted(table.states.read(table.snapshots.latest()).by_application)) or "none"
+        raise Misuse(
+            f"{table.root}: no Kafka positions are recorded for application '{application}'; applications that have "
+            f"written here: {known}",
+            kind="positions.none",
+        )
+    offsets = {topic: dict(parts) for topic, parts in state.recorded.items()}
+    for topic, count in partitions.items():
+        for part in range(count):
+            offsets.setdefault(topic, {}).setdefault(str(part), _EARLIEST)
+    return json.dumps(offsets, sort_keys=True)

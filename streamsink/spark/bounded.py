@@ -1,0 +1,41 @@
+"""A batch job as one checkpoint, END_OF_INPUT, of its run. DRIVER."""
+
+import re
+from collections.abc import Callable, Mapping
+
+from pyspark.sql import DataFrame
+
+from streamsink import events
+from streamsink.errors import Misuse, RestoredThenFailed
+from streamsink.options import SinkOptions
+from streamsink.protocol.committable import Batch
+from streamsink.protocol.ids import END_OF_INPUT
+from streamsink.spark.foreach_batch import TableSink
+from streamsink.storage.local import local_path
+
+_RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+
+
+def write_bounded(
+    df: DataFrame, path: str, run_id: str, listener: Callable[[events.Event], None] | None, options: Mapping
+) -> int:
+    """Publish the DataFrame under ``run_id``; returns the rows published, 0 when that run is published already.
+
+    A run is recognised as long as it is the application's last one or its journal retains it. Raises as the sink does.
+    """
+    root = local_path(path)
+    if not isinstance(run_id, str) or not _RUN_ID.fullmatch(run_id):
+        raise Misuse(
+            f"{root}: run_id is {run_id!r}, expected 1 to 64 letters, digits, '_', '-' or '.', the same whenever the "
+            "same run is repeated, such as '2026-11-21'",
+            kind="option.run-id",
+        )
+    sink = TableSink(root, SinkOptions.of(root, {"application": "batch", **options}), listener or events.to_log)
+    try:
+        try:
+            return sink.write_job(df, Batch(END_OF_INPUT, run_id, run_id))
+        except RestoredThenFailed:
+            # What an earlier run left is published now; a batch job has no warm writers to be rid of.
+            return sink.write_job(df, Batch(END_OF_INPUT, run_id, run_id))
+    finally:
+        sink.close()

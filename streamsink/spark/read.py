@@ -1,0 +1,102 @@
+"""A snapshot as a DataFrame: Spark's own Parquet reader on the live files. DRIVER."""
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as spark_types
+
+from streamsink.errors import Misuse
+from streamsink.format.schema import TableSchema
+from streamsink.format.types import ArrayType, AtomicType, DataField, DataType, MapType, RowType
+from streamsink.storage.local import local_file_io, local_path
+from streamsink.table.scan import by_schema, plan
+from streamsink.table.table import open_table
+
+_PLAIN = {
+    "BOOLEAN": spark_types.BooleanType, "TINYINT": spark_types.ByteType, "SMALLINT": spark_types.ShortType,
+    "INT": spark_types.IntegerType, "BIGINT": spark_types.LongType, "FLOAT": spark_types.FloatType,
+    "DOUBLE": spark_types.DoubleType, "CHAR": spark_types.StringType, "VARCHAR": spark_types.StringType,
+    "BINARY": spark_types.BinaryType, "VARBINARY": spark_types.BinaryType, "DATE": spark_types.DateType,
+    "TIMESTAMP": spark_types.TimestampNTZType, "TIMESTAMP_LTZ": spark_types.TimestampType,
+}
+
+
+def read(spark: SparkSession, path: str, snapshot_id: int | None = None) -> DataFrame:
+    """The rows of a snapshot (the newest unless given) in the newest schema's columns.
+
+    Files of older schemas are brought to it: added columns are null, widened ones cast. Raises Misuse for a path that
+    is no table, a snapshot that does not exist, or a column type that Spark lacks; Corrupt for damaged metadata.
+    """
+    table = open_table(local_file_io(), local_path(path), for_writing=False)
+    _, files = plan(table, snapshot_id)
+    schema = table.schema
+    parts = []
+    for schema_id, group in by_schema(files).items():
+        written = table.schemas.load(schema_id)
+        frame = spark.read.schema(to_spark(written, table.root)).parquet(*[file.path for file in group])
+        parts.append(frame if written.fields == schema.fields else _evolved(frame, written, schema))
+    if not parts:
+        return spark.createDataFrame([], to_spark(schema, table.root))
+    whole = parts[0]
+    for part in parts[1:]:
+        whole = whole.union(part)
+    return whole
+
+
+def to_spark(schema: TableSchema, table: str) -> spark_types.StructType:
+    """The table's columns in Spark's types. Raises Misuse, naming the column, for a type that Spark's reader lacks."""
+    return _struct(schema.fields, table)
+
+
+def _struct(fields: tuple[DataField, ...], table: str) -> spark_types.StructType:
+    return spark_types.StructType(
+        [spark_types.StructField(f.name, _type(f.type, f.name, table), f.type.nullable) for f in fields]
+    )
+
+
+def _type(kind: DataType, column: str, table: str) -> spark_types.DataType:
+    if isinstance(kind, RowType):
+        return _struct(kind.fields, table)
+    if isinstance(kind, ArrayType):
+        return spark_types.ArrayType(_type(kind.element, column, table), kind.element.nullable)
+    if isinstance(kind, MapType):
+        value = _type(kind.value, column, table)
+        return spark_types.MapType(_type(kind.key, column, table), value, kind.value.nullable)
+    if isinstance(kind, AtomicType) and kind.root == "DECIMAL":
+        return spark_types.DecimalType(kind.precision, kind.scale)
+    if isinstance(kind, AtomicType) and kind.root in _PLAIN:
+        return _PLAIN[kind.root]()
+    raise Misuse(
+        f"{table}: column '{column}' has the type {kind}, which Spark's Parquet reader cannot read; read the table with "
+        "streamsink.read_arrow",
+        kind="read.unsupported-type",
+    )
+
+
+def _evolved(frame: DataFrame, written: TableSchema, wanted: TableSchema) -> DataFrame:
+    by_id = {field.id: field for field in written.fields}
+    return frame.select([_column(field, by_id.get(field.id)).alias(field.name) for field in wanted.fields])
+
+
+def _column(field: DataField, before: DataField | None):
+    target = _type(field.type, field.name, "")
+    if before is None:
+        return F.lit(None).cast(target)
+    return _convert(F.col(f"`{before.name}`"), before.type, field.type)
+
+
+def _convert(column, old: DataType, new: DataType):
+    """An expression that turns a value of the old type into the new one; nested fields are matched by id."""
+    if isinstance(new, RowType) and isinstance(old, RowType):
+        by_id = {field.id: field for field in old.fields}
+        parts = []
+        for field in new.fields:
+            before = by_id.get(field.id)
+            missing = F.lit(None).cast(_type(field.type, field.name, ""))
+            part = missing if before is None else _convert(column.getField(before.name), before.type, field.type)
+            parts.append(part.alias(field.name))
+        return F.when(column.isNotNull(), F.struct(*parts))
+    if isinstance(new, ArrayType) and isinstance(old, ArrayType):
+        return F.transform(column, lambda item: _convert(item, old.element, new.element))
+    if isinstance(new, MapType) and isinstance(old, MapType):
+        return F.transform_values(column, lambda _, value: _convert(value, old.value, new.value))
+    return column.cast(_type(new, "", ""))

@@ -1,0 +1,60 @@
+"""Restarts a query after an intended or retryable failure, bounded; stops with the cause otherwise. DRIVER."""
+
+import logging
+from collections.abc import Callable
+
+import tenacity
+from pyspark.errors import PySparkException
+from pyspark.sql.streaming import StreamingQuery
+
+from streamsink.clock import Clock
+from streamsink.errors import Misuse, OutcomeUnknown, Retryable
+from streamsink.spark.foreach_batch import FAILURES
+
+log = logging.getLogger("streamsink")
+
+
+def run(
+    start: Callable[[], StreamingQuery], *, max_restarts: int = 10, min_wait_ms: int = 100, max_wait_ms: int = 30_000
+) -> StreamingQuery:
+    """Start the query, wait for its end, and start it again after a failure that a restart mends.
+
+    start: builds and starts the query, each time anew (``lambda: df.writeStream...start()``).
+    max_restarts: restarts in all. The wait doubles from min_wait_ms to max_wait_ms, with jitter.
+    Returns the query after it ended without an error (``availableNow``, or ``stop()`` from elsewhere).
+    Raises: the error of ``streamsink.errors`` that was the cause, or Spark's own.
+    """
+    retrying = tenacity.Retrying(
+        retry=tenacity.retry_if_exception_type((Retryable, OutcomeUnknown)),
+        stop=tenacity.stop_after_attempt(max_restarts + 1),
+        wait=tenacity.wait_random_exponential(multiplier=min_wait_ms / 1000, max=max_wait_ms / 1000),
+        sleep=lambda seconds: Clock().sleep_ms(seconds * 1000),
+        before_sleep=_say,
+        reraise=True,
+    )
+    return retrying(lambda: _run_once(start))
+
+
+def _run_once(start: Callable[[], StreamingQuery]) -> StreamingQuery:
+    try:
+        query = start()
+    except PySparkException as refused:
+        if "null string" in str(refused):
+            raise Misuse(
+                "the query's checkpointLocation is null. Nothing was written. Set .option('checkpointLocation', ...)",
+                kind="checkpoint.missing",
+            ) from refused
+        raise
+    try:
+        query.awaitTermination()
+    except PySparkException as failed:
+        cause = FAILURES.pop(str(query.runId), None)
+        if cause is None:
+            raise
+        raise cause from failed
+    return query
+
+
+def _say(state: tenacity.RetryCallState) -> None:
+    cause = state.outcome.exception()
+    log.warning("restart %d of the query: %s: %s", state.attempt_number, getattr(cause, "kind", "?"), cause)

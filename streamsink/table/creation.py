@@ -1,0 +1,34 @@
+"""Creating a table by hand, from an Arrow schema, DDL text, or fields."""
+
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+
+from streamsink.errors import Misuse
+from streamsink.format.arrow_types import from_arrow_schema
+from streamsink.format.types import DataField, parse_ddl
+from streamsink.storage.local import local_file_io, local_path
+from streamsink.table.table import create_table, is_table, new_schema
+
+
+def create(
+    path: str, schema, partition_by: Sequence[str] = (), options: Mapping[str, str] | None = None,
+    comment: str | None = None,
+) -> str:
+    """Create the table; its absolute path. Raises Misuse that names the column, or when there is a table already."""
+    root = local_path(path)
+    file_io = local_file_io()
+    if is_table(file_io, root):
+        raise Misuse(f"{root}: there is a table already; open it, or choose another path", kind="table.exists")
+    fields = to_fields(schema)
+    create_table(file_io, root, new_schema(fields, partition_by, options or {}, comment))
+    return root
+
+
+def to_fields(schema) -> Sequence[DataField]:
+    """Fields of a pyarrow.Schema, of DDL text such as ``id BIGINT NOT NULL, name STRING``, or fields as they are."""
+    if isinstance(schema, pa.Schema):
+        return from_arrow_schema(schema)
+    if isinstance(schema, str):
+        return parse_ddl(schema)
+    return list(schema)

@@ -1,0 +1,63 @@
+"""Arms named fault points: a real SIGKILL or SIGSTOP of this process, or an exception.
+
+``STREAMSINK_FAULT="commit.published@2:kill"`` kills this process the second time that step is reached. Nothing in the
+library reads the variable; a test's driver calls ``arm_from_env()``.
+"""
+
+import os
+import signal
+from collections import Counter
+from collections.abc import Callable, Mapping
+
+from streamsink import faults
+from streamsink.errors import Misuse
+
+VARIABLE = "STREAMSINK_FAULT"
+
+
+class InjectedCrash(BaseException):
+    """Ends a test's run as a process death would: no handler for ordinary errors catches it."""
+
+
+def kill() -> None:
+    """End this process at once, as the kernel's out-of-memory killer would."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def stop() -> None:
+    """Pause this process until somebody sends SIGCONT."""
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def crash() -> None:
+    """An in-process crash."""
+    raise InjectedCrash
+
+
+ACTIONS: Mapping[str, Callable[[], None]] = {"kill": kill, "stop": stop, "crash": crash}
+
+
+def arm(step: str, occurrence: int, action: Callable[[], None]) -> None:
+    """Call ``action`` when ``step`` is reached for the ``occurrence``-th time (from 1). Raises Misuse: no such step."""
+    if step not in faults.STEPS:
+        raise Misuse(f"there is no step '{step}'; see streamsink.faults.STEPS", kind="fault.step")
+    seen: Counter[str] = Counter()
+
+    def hook(reached: str) -> None:
+        seen[reached] += 1
+        if reached == step and seen[reached] == occurrence:
+            action()
+
+    faults.arm(hook)
+
+
+def arm_from_env(environment: Mapping[str, str] = os.environ) -> None:
+    """Arm what the variable says, ``step@occurrence:action``; nothing without it. Raises Misuse, ValueError."""
+    text = environment.get(VARIABLE)
+    if not text:
+        return
+    where, _, action = text.partition(":")
+    step, _, occurrence = where.partition("@")
+    if action not in ACTIONS:
+        raise Misuse(f"{VARIABLE}={text}: the action is one of {', '.join(ACTIONS)}", kind="fault.action")
+    arm(step, int(occurrence or 1), ACTIONS[action])
