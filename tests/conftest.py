@@ -23,7 +23,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_report_header() -> str:
-    return f"streamsink: STREAMSINK_SEED={os.environ['STREAMSINK_SEED']} (set it to repeat the random tests), services {'required' if REQUIRED else 'optional'}"
+    services = "required" if REQUIRED else "optional"
+    return f"streamsink: STREAMSINK_SEED={os.environ['STREAMSINK_SEED']} (set it to repeat the random tests), services {services}"
 
 
 def _fail_instead(report) -> None:

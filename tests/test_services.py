@@ -6,6 +6,7 @@ import uuid
 import pytest
 
 from tests.services.kafka import KafkaBroker
+from tools import truststore
 
 MESSAGES = 1000
 
@@ -82,3 +83,18 @@ def test_pypaimon_can_be_imported(pypaimon_python):
     done = subprocess.run([pypaimon_python, "-c", "import pypaimon, pyarrow; print(pyarrow.__version__)"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout.split(".")[0]) < 20
+
+
+@pytest.mark.spark
+def test_java_reads_the_trust_store_that_is_made_of_pythons_certificates(spark, tmp_path):
+    """A Java from a wheel gets it: behind a proxy with a certificate of its own, nothing could be resolved otherwise."""
+    certificates = truststore.trusted_certificates()
+    file = tmp_path / "trust.jks"
+    file.write_bytes(truststore.jks(certificates))
+    jvm, gateway = spark.sparkContext._jvm, spark.sparkContext._gateway
+    password = gateway.new_array(jvm.char, len(truststore.PASSWORD))
+    for place, letter in enumerate(truststore.PASSWORD):
+        password[place] = letter
+    # with the password Java checks the checksum too
+    store = jvm.java.security.KeyStore.getInstance(jvm.java.io.File(str(file)), password)
+    assert store.size() == len(certificates)

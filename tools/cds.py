@@ -85,7 +85,8 @@ def _train(python: str, java: Java, archive: Path) -> bool:
         env = os.environ | {"JAVA_HOME": java.home, "PYSPARK_PYTHON": python}
         env.pop("PYSPARK_SUBMIT_ARGS", None)
         try:
-            done = subprocess.run([python, "-c", TRAIN, options, folder], env=env, capture_output=True, text=True, timeout=TIMEOUT_S, stdin=subprocess.DEVNULL)
+            command = [python, "-c", TRAIN, options, folder]
+            done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=TIMEOUT_S, stdin=subprocess.DEVNULL)
         except subprocess.TimeoutExpired:
             say("no archive: the training run took too long")
             return False

@@ -30,7 +30,10 @@ TOKEN_PROVIDER = "org.apache.spark:spark-token-provider-kafka-0-10_2.13"
 FALLBACK = {"4.0": ("4.0.2", "4.0.0"), "4.1": ("4.1.3", "4.1.0-preview1"), "4.2": ("4.2.0", "4.1.0-preview1")}
 TIMEOUT_S = 900
 # a missing version is an answer; these are not, and are worth another try
-TRANSIENT = re.compile(r"Server access error|Connection (?:reset|refused|timed out)|Read timed out|download failed|Host \S+ not found|HTTP (?:429|5\d\d)|response code: (?:429|5\d\d)")
+TRANSIENT = re.compile(
+    r"Server access error|Connection (?:reset|refused|timed out)|Read timed out|download failed|Host \S+ not found"
+    r"|(?:HTTP|response code:) (?:429|5\d\d)"
+)
 
 # The default chain looks into ~/.m2 first, where a description without its jar (left by other tools) makes the whole resolution fail.
 # Ivy knows where Maven's central repository is. $STREAMSINK_IVY_SETTINGS names another file, for a mirror.

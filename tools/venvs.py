@@ -1,4 +1,7 @@
-"""The virtual environments of a checkout: `.cache/venv-<python>-<spark>` for the library, `.cache/venv-<python>-pypaimon` for the other reader."""
+"""The virtual environments of a checkout.
+
+`.cache/venv-<python>-<spark>` for the library, `.cache/venv-<python>-pypaimon` for the other reader of the tables."""
+import functools
 import hashlib
 import json
 import os
@@ -23,26 +26,31 @@ def spark_version() -> str:
     return os.environ.get("SPARK") or DEFAULT_SPARK
 
 
-def _version_of(python: str) -> tuple[int, int]:
-    code = "import sys; print(*sys.version_info[:2])"
+def _asked(python: str) -> tuple[str, tuple[int, int]]:
+    """(real path, version) as `python` itself says: a name on PATH may be a wrapper that chooses an interpreter."""
+    code = "import sys; print(sys.executable); print(*sys.version_info[:2])"
     done = subprocess.run([python, "-c", code], capture_output=True, text=True, stdin=subprocess.DEVNULL)
     if done.returncode:
         raise SetupError(f"{python} is no working Python: {done.stderr.strip()}")
-    major, minor = done.stdout.split()
-    return int(major), int(minor)
+    executable, version = done.stdout.splitlines()[:2]
+    major, minor = version.split()
+    return executable, (int(major), int(minor))
 
 
+@functools.lru_cache(maxsize=None)
 def base_python() -> tuple[str, tuple[int, int]]:
     """The interpreter to build on: $PYTHON (a name on PATH or a path), else the one that runs this."""
-    wanted = os.environ.get("PYTHON") or sys.executable
-    found = shutil.which(wanted)
-    if not found:
-        raise SetupError(f"PYTHON={wanted}: no such program")
-    # a spawned interpreter costs 0.03 s, so the usual case asks nobody
-    version = sys.version_info[:2] if os.path.realpath(found) == os.path.realpath(sys.executable) else _version_of(found)
+    wanted = os.environ.get("PYTHON")
+    python, version = sys.executable, sys.version_info[:2]
+    if wanted:
+        found = shutil.which(wanted)
+        if not found:
+            raise SetupError(f"PYTHON={wanted}: no such program")
+        python, version = _asked(found)
     if version < OLDEST_PYTHON:
-        raise SetupError(f"{found} is Python {version[0]}.{version[1]}; {OLDEST_PYTHON[0]}.{OLDEST_PYTHON[1]} or newer is needed (set PYTHON=)")
-    return found, version
+        oldest = ".".join(map(str, OLDEST_PYTHON))
+        raise SetupError(f"{python} is Python {version[0]}.{version[1]}; {oldest} or newer is needed (set PYTHON=)")
+    return python, version
 
 
 def venv_python(venv: Path) -> Path:
@@ -56,8 +64,9 @@ def main_venv() -> Path:
 
 
 def _runs(*command) -> bool:
+    silent = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     try:
-        done = subprocess.run([str(part) for part in command], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        done = subprocess.run([str(part) for part in command], **silent)
     except OSError:
         return False  # no such program
     return done.returncode == 0
@@ -87,7 +96,7 @@ def _create(venv: Path, python: str) -> None:
     if not _runs(python, "-m", "venv", "--without-pip", venv):
         raise SetupError(f"{python} cannot make a virtual environment: its `venv` module is missing")
     if not _outer_pip(python):
-        raise SetupError(f"{python} has no ensurepip and no pip 22.3 or newer is on PATH: install your system's python3-venv or python3-pip")
+        raise SetupError(f"{python} has no ensurepip and no pip 22.3 or newer is on PATH: install python3-venv or python3-pip")
 
 
 def pip_for(venv: Path) -> list:
@@ -102,7 +111,7 @@ def pip_for(venv: Path) -> list:
 
 
 def _install(venv: Path, requirements: list, *options: str) -> None:
-    command = [*pip_for(venv), "install", "-q", "--no-compile", "--disable-pip-version-check", *options]
+    command = [*pip_for(venv), "install", "-q", "--no-compile", "--use-pep517", "--disable-pip-version-check", *options]
     if os.geteuid() == 0:
         command.append("--root-user-action=ignore")
     run_retrying([*command, *requirements], f"installing into {venv.name}")
@@ -164,6 +173,6 @@ def ensure_pypaimon() -> Path:
             newest = ".".join(map(str, PYPAIMON_NEWEST_PYTHON))
             raise SetupError(f"pypaimon needs pyarrow<20, which has no wheel after Python {newest}; none of {', '.join(names)} is on PATH")
         say(f"pypaimon: pyarrow<20 has no wheel for Python {version[0]}.{version[1]}, taking {older} for it")
-        python, version = older, _version_of(older)
+        python, version = _asked(older)
     venv = checkout_cache() / f"venv-{version[0]}.{version[1]}-pypaimon"
     return _fill(venv, python, PYPAIMON, lambda place: _install(place, PYPAIMON, "--only-binary", "pyarrow"))

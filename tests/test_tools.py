@@ -1,0 +1,68 @@
+"""The set-up machinery remembers only what is still true, and falls back to what is published."""
+import json
+import sys
+
+import pytest
+
+from tools import jars, truststore, venvs
+from tools.common import SetupError
+
+
+def test_a_list_of_jars_is_forgotten_when_one_of_them_is_gone(tmp_path):
+    jar, entry = tmp_path / "a-1.0.jar", tmp_path / "entry.json"
+    jar.touch()
+    entry.write_text(json.dumps({"jars": [str(jar)], "way": "plain"}))
+    assert jars._remembered(entry) == jars.Resolved([str(jar)], "plain")
+    jar.unlink()
+    assert jars._remembered(entry) is None
+
+
+def test_a_damaged_list_of_jars_is_made_again(tmp_path):
+    (tmp_path / "entry.json").write_text('{"jars": [')
+    assert jars._remembered(tmp_path / "entry.json") is None
+
+
+def test_jars_that_pyspark_ships_are_left_out(tmp_path):
+    (tmp_path / "slf4j-api-2.0.17.jar").touch()
+    (tmp_path / "commons-pool-1.5.4.jar").touch()
+    resolved = ["/i/org.slf4j_slf4j-api-2.0.16.jar", "/i/org.apache.commons_commons-pool2-2.12.1.jar", "/i/a_b_2.13-4.1.0-preview1.jar"]
+    assert jars._beyond(resolved, tmp_path) == resolved[1:]
+
+
+def test_the_token_provider_is_taken_separately_when_its_version_is_not_published(monkeypatch):
+    """The registry is a table here: whether a real one lacks a version is not ours to arrange."""
+    asked = []
+
+    def registry(_python, packages, excluded=""):
+        asked.append(packages)
+        if packages.endswith("kafka-0-10_2.13:4.1.3") and not excluded:
+            raise jars.NotPublished(packages)
+        return [f"/i/{packages.replace(':', '_')}.jar"]
+
+    monkeypatch.setattr(jars, "_resolve", registry)
+    found = jars._kafka(sys.executable, "4.1.3")
+    assert found.way.startswith("split: ")
+    assert [jar.rpartition("_")[2] for jar in found.jars] == ["4.1.3.jar", "4.1.0-preview1.jar"]
+    assert len(asked) == 3
+
+
+def test_a_connector_that_nobody_published_is_an_error_that_names_what_was_tried(monkeypatch):
+    def registry(_python, packages, excluded=""):
+        raise jars.NotPublished(packages)
+
+    monkeypatch.setattr(jars, "_resolve", registry)
+    with pytest.raises(SetupError, match="4.1.9 and 4.1.3"):
+        jars._kafka(sys.executable, "4.1.9")
+
+
+def test_an_unknown_interpreter_is_named(monkeypatch):
+    monkeypatch.setenv("PYTHON", "python-that-is-not-there")
+    venvs.base_python.cache_clear()
+    with pytest.raises(SetupError, match="python-that-is-not-there"):
+        venvs.base_python()
+    venvs.base_python.cache_clear()
+
+
+def test_the_same_certificates_give_the_same_trust_store():
+    """The name of the Java shim is made of it, so it must not change from call to call."""
+    assert truststore.jks([b"one", b"two"]) == truststore.jks([b"one", b"two"]) != truststore.jks([b"two", b"one"])
