@@ -58,7 +58,7 @@ def read_arrow(table: Table, snapshot_id: int | None = None) -> pa.Table:
     for schema_id, group in by_schema(files).items():
         written = table.schemas.load(schema_id)
         for file in group:
-            found = pq.ParquetFile(file.path).read()
+            found = pq.read_table(pa.BufferReader(table.file_io.read(file.path)))
             if found.num_rows != file.rows:
                 raise Corrupt(
                     f"{file.path}: it has {found.num_rows} rows, the manifest says {file.rows}", kind="data.rows"
