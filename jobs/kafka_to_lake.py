@@ -1,0 +1,58 @@
+#!/usr/bin/env python3
+"""Order events from Kafka, or generated ones, into a Paimon table: each exactly once, whatever is killed."""
+import sys
+
+import streamsink
+from streamsink.testing.faults import arm_from_env
+from support import chaos, session
+from support.arguments import of_main_job
+from support.generated import GeneratedOrders, generated
+from support.places import Places
+from support.progress import Progress, say
+from support.report import closing_table
+from support.topic import KafkaOrders, Topic, TopicError
+
+
+def main() -> int:
+    args = of_main_job(__doc__, sys.argv[1:])
+    places = Places.of(args.warehouse, f"kafka.db/{args.topic}" if args.brokers else "shop.db/orders")
+    if not args.brokers and not args.up_to:
+        args.up_to = generated(places, places.newest_batch()) + args.events
+    if args.chaos:
+        return chaos.run(args, places)
+    arm_from_env()  # nothing, but under --chaos
+    spark = session.quiet("kafka_to_lake", places.log)
+    if args.brokers:
+        source = KafkaOrders(spark, Topic(spark, args.brokers, args.topic), str(places.table), args)
+    else:
+        source = GeneratedOrders(spark, places, args.rows_per_batch, args.up_to)
+    progress = Progress(source.lag)
+    sink = streamsink.to_table(str(places.table), progress, partition_by=["dt"], **source.table_options)
+    run(spark, source, sink, places)
+    outcome = source.outcome(streamsink.read(spark, str(places.table)))
+    more = {"batches of this run": f"{progress.batches:,}", "rows/s of this run": f"{progress.rows_per_second():,.0f}"}
+    say(closing_table(outcome, more))
+    return 0 if outcome.exactly_once else 1
+
+
+def run(spark, source, sink, places: Places) -> None:
+    """Until the source says that it is done, or Ctrl-C."""
+    say(f"table {places.table}, checkpoint {places.checkpoint}, Spark's log {places.log}")
+    publish = source.until_done(sink)
+
+    def start():
+        query = source.stream().writeStream.foreachBatch(publish).trigger(**source.trigger())
+        return query.option("checkpointLocation", str(places.checkpoint)).start()
+
+    try:
+        streamsink.run(start)
+    except KeyboardInterrupt:
+        for query in spark.streams.active:
+            query.stop()
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except (streamsink.errors.StreamsinkError, TopicError) as error:
+        sys.exit(f"error: {error}")

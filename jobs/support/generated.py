@@ -1,0 +1,68 @@
+"""The embedded source: Spark's rate-micro-batch, a million order events and more without any service."""
+import threading
+import time
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from support.orders import FIRST_EVENT_MS, orders, with_day
+from support.places import Places
+from support.report import Outcome
+
+POLL_S = 0.01
+
+
+class GeneratedOrders:
+    """Runs until ``up_to`` events are generated in all. A run that follows goes on where the last one ended."""
+
+    table_options: dict = {}
+
+    def __init__(self, spark: SparkSession, places: Places, rows_per_batch: int, up_to: int):
+        self._spark = spark
+        self._places = places
+        self._rows_per_batch = rows_per_batch
+        self._up_to = up_to
+
+    def stream(self) -> DataFrame:
+        options = {"rowsPerBatch": self._rows_per_batch, "startTimestamp": FIRST_EVENT_MS}
+        source = self._spark.readStream.format("rate-micro-batch").options(**options).load()
+        return with_day(orders(source, "value"))
+
+    def trigger(self) -> dict:
+        return {"processingTime": "0 seconds"}
+
+    def until_done(self, sink):
+        """``sink``, and after the last batch an end of the query."""
+
+        def publish(df: DataFrame, batch_id: int) -> None:
+            sink(df, batch_id)
+            if generated(self._places, batch_id) >= self._up_to:
+                self._stop()
+
+        return publish
+
+    def lag(self, published: int) -> int:
+        """Events that are generated (Spark has planned a batch of them) and not in the table yet."""
+        return generated(self._places, self._places.newest_batch()) - generated(self._places, published)
+
+    def outcome(self, table: DataFrame) -> Outcome:
+        expected = generated(self._places, self._places.newest_batch())
+        number = F.col("order_id")
+        mine = F.when(number.between(0, expected - 1), number)
+        row = table.agg(F.count("*"), F.count_distinct(number), F.count_distinct(mine)).first()
+        return Outcome("events generated", expected, rows=row[0], duplicates=row[0] - row[1], lost=expected - row[2])
+
+    def _stop(self) -> None:
+        """Called inside the last batch. Waits until Spark knows of the stop: it then plans no further batch.
+
+        Whether it still logs this batch as committed is open, and no matter: the next run's replay changes nothing.
+        """
+        for query in self._spark.streams.active:
+            threading.Thread(target=query.stop, daemon=True).start()
+            while query.isActive:
+                time.sleep(POLL_S)
+
+
+def generated(places: Places, batch_id: int | None) -> int:
+    """Events generated up to the end of that batch: the source's own count."""
+    return places.planned_end(batch_id).get("offset", 0)

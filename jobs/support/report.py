@@ -1,0 +1,28 @@
+"""The closing table: what the source gave, what the table holds, and whether the two are the same."""
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Counts of rows. ``given_as``: what the source calls its records."""
+
+    given_as: str
+    given: int
+    rows: int
+    duplicates: int
+    lost: int
+
+    @property
+    def exactly_once(self) -> bool:
+        return self.duplicates == 0 and self.lost == 0 and self.rows == self.given
+
+
+def closing_table(outcome: Outcome, more: dict[str, str]) -> str:
+    counts = {
+        outcome.given_as: outcome.given, "rows in the table": outcome.rows, "duplicates": outcome.duplicates,
+        "lost": outcome.lost,
+    }
+    lines = {name: f"{count:,}" for name, count in counts.items()} | more
+    width = max(map(len, lines))
+    rule = "-" * (width + 16)
+    return "\n".join([rule, *(f"{name:<{width}}  {value:>14}" for name, value in lines.items()), rule])

@@ -1,0 +1,42 @@
+"""A local Spark session that says nothing: what Spark logs goes into a file, the terminal shows progress only."""
+import contextlib
+import logging
+import os
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.session.timeZone": "UTC",
+}
+
+
+def quiet(name: str, log: Path) -> SparkSession:
+    """local[*], unless $PYSPARK_SUBMIT_ARGS has brought jars and more. The log file is appended to."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    logging.basicConfig(filename=log, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    logging.getLogger("py4j").setLevel(logging.ERROR)
+    builder = SparkSession.builder.appName(name).master("local[*]")
+    for key, value in SETTINGS.items():
+        builder = builder.config(key, value)
+    with _stderr_to(log):
+        spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+@contextlib.contextmanager
+def _stderr_to(log: Path):
+    """A process started meanwhile keeps the file as its stderr: Java's start-up warnings come before any log level counts."""
+    kept = os.dup(2)
+    with open(log, "ab") as stream:
+        os.dup2(stream.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
