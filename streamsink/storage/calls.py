@@ -5,6 +5,7 @@ Small on purpose: a crash test wraps one object and so meets every n-th I/O call
 """
 
 import os
+import stat
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import BinaryIO
@@ -85,7 +86,7 @@ class PosixCalls(Calls):
             status = os.stat(path)
         except (FileNotFoundError, NotADirectoryError):
             return None
-        return status.st_size
+        return 0 if stat.S_ISDIR(status.st_mode) else status.st_size
 
     def entries(self, path):
         try:

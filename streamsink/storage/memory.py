@@ -108,10 +108,8 @@ class MemoryCalls(Calls):
             self._dirs.discard(path)
 
     def sync_dir(self, path):
-        for known, durable in ((self._names, self._durable_names),):
-            for name in [n for n in durable if os.path.dirname(n) == path and n not in known]:
-                del durable[name]
-            durable.update({n: f for n, f in known.items() if os.path.dirname(n) == path})
+        elsewhere = {n: f for n, f in self._durable_names.items() if os.path.dirname(n) != path}
+        self._durable_names = elsewhere | {n: f for n, f in self._names.items() if os.path.dirname(n) == path}
         children = {d for d in self._dirs if os.path.dirname(d) == path}
         self._durable_dirs = {d for d in self._durable_dirs if os.path.dirname(d) != path or d == "/"} | children
 

@@ -70,6 +70,13 @@ class PendingLog(PendingStore):
         mine = self._io.exists(self._path(f"owner-{writer.epoch}"))
         if mine and not self._io.exists(self._path(f"owner-{writer.epoch + 1}")):
             return
+        if not self._numbers("owner-", ""):
+            raise Corrupt(
+                f"{self._dir}: the journal of application '{self._application}' was removed under the running query. "
+                "Nothing was written. Restore the folder, or restart the query: the newest snapshot says what is "
+                "published, but a checkpoint that was pending in the journal is lost with it",
+                kind="journal.gone",
+            )
         raise Fenced(
             f"{self._table}: application '{self._application}' was taken over by a newer driver (this one has epoch "
             f"{writer.epoch}); this driver writes nothing more. Nothing is lost: what it had pending the newer one publishes",

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from streamsink.errors import Corrupt, Misuse
-from streamsink.format.arrow_types import to_arrow_schema
+from streamsink.format.arrow_types import needs_int96, to_arrow_schema
 from streamsink.format.binary_row import decode_row
 from streamsink.format.manifest import ManifestEntry
 from streamsink.format.paths import bucket_dir, partition_path
@@ -58,13 +58,26 @@ def read_arrow(table: Table, snapshot_id: int | None = None) -> pa.Table:
     for schema_id, group in by_schema(files).items():
         written = table.schemas.load(schema_id)
         for file in group:
-            found = pq.read_table(pa.BufferReader(table.file_io.read(file.path)))
+            found = _read_file(table.file_io.read(file.path), written)
             if found.num_rows != file.rows:
                 raise Corrupt(
                     f"{file.path}: it has {found.num_rows} rows, the manifest says {file.rows}", kind="data.rows"
                 )
             parts.append(evolve_table(found, written, table.schema))
     return pa.concat_tables(parts) if parts else target.empty_table()
+
+
+def _read_file(data: bytes, written: TableSchema) -> pa.Table:
+    """A data file's columns. INT96 timestamps are read in their own unit: as nanoseconds, years after 2262 would wrap."""
+    coarse = [field.name for field in written.fields if not needs_int96([field])]
+    if len(coarse) == len(written.fields):
+        return pq.read_table(pa.BufferReader(data), coerce_int96_timestamp_unit="us")
+    found = pq.read_table(pa.BufferReader(data))
+    if coarse:
+        exact = pq.read_table(pa.BufferReader(data), columns=coarse, coerce_int96_timestamp_unit="us")
+        for name in exact.column_names:
+            found = found.set_column(found.column_names.index(name), name, exact.column(name))
+    return found
 
 
 def _scan_file(table: Table, schema: TableSchema, entry: ManifestEntry) -> ScanFile:

@@ -146,6 +146,7 @@ class _OpenFile:
 
     def discard(self) -> None:
         """Close without caring for the content, of which the last bytes may not fit on a full disk."""
+        self._writer.is_open = False  # or its finaliser would write the footer to a closed file
         try:
             self._stream.close()
         except OSError:

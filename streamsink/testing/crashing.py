@@ -1,0 +1,133 @@
+"""I/O that dies, errs or tears at the n-th call: every call of a run can be tried, one after another."""
+
+import errno
+from collections import Counter
+from enum import Enum
+
+from streamsink.storage.calls import Calls
+from streamsink.testing.faults import InjectedCrash
+
+
+class Mode(Enum):
+    """What happens at the chosen call.
+
+    BEFORE: the process dies before it (which is also "after the call before"). TORN: it dies with half of a write done.
+    ERROR: the call fails and did nothing. REPLY_LOST: it is done, and reports an error all the same.
+    """
+
+    BEFORE = "before"
+    TORN = "torn"
+    ERROR = "error"
+    REPLY_LOST = "reply-lost"
+
+
+class CrashingCalls(Calls):
+    """Wraps calls and counts them. After its death every further call dies too: no cleanup code gets through."""
+
+    def __init__(self, inner: Calls, at: int = 0, mode: Mode = Mode.BEFORE):
+        """at: number of the call (from 1) at which ``mode`` happens; 0 for never, which only counts."""
+        self._inner = inner
+        self._at = at
+        self._mode = mode
+        self.log: list[str] = []
+        self.dead = False
+
+    @property
+    def count(self) -> int:
+        """Calls so far."""
+        return len(self.log)
+
+    @property
+    def by_name(self) -> Counter[str]:
+        """Calls so far, by name."""
+        return Counter(self.log)
+
+    def _do(self, name: str, action, torn=None):
+        if self.dead:
+            raise InjectedCrash(name)
+        self.log.append(name)
+        if self.count != self._at:
+            return action()
+        if self._mode is Mode.ERROR:
+            raise OSError(errno.EIO, "injected", name)
+        if self._mode is Mode.REPLY_LOST:
+            action()
+            raise OSError(errno.EIO, "injected: done, reply lost", name)
+        if self._mode is Mode.TORN and torn is not None:
+            torn()
+        self.dead = True
+        raise InjectedCrash(f"{name} (call {self.count}, {self._mode.value})")
+
+    def read(self, path):
+        return self._do("read", lambda: self._inner.read(path))
+
+    def size(self, path):
+        return self._do("size", lambda: self._inner.size(path))
+
+    def entries(self, path):
+        return self._do("entries", lambda: self._inner.entries(path))
+
+    def mkdir(self, path):
+        return self._do("mkdir", lambda: self._inner.mkdir(path))
+
+    def open_new(self, path):
+        return self._do("open", lambda: _CrashingStream(self, self._inner.open_new(path)))
+
+    def close(self, stream, flush):
+        return self._do("close", lambda: self._inner.close(stream.inner, flush))
+
+    def link(self, source, target):
+        return self._do("link", lambda: self._inner.link(source, target))
+
+    def rename(self, source, target):
+        return self._do("rename", lambda: self._inner.rename(source, target))
+
+    def unlink(self, path):
+        return self._do("unlink", lambda: self._inner.unlink(path))
+
+    def rmdir(self, path):
+        return self._do("rmdir", lambda: self._inner.rmdir(path))
+
+    def sync_dir(self, path):
+        return self._do("sync_dir", lambda: self._inner.sync_dir(path))
+
+    def try_hold(self, path):
+        return self._do("hold", lambda: self._inner.try_hold(path))
+
+    def write(self, stream, data):
+        """One write to an open file."""
+        half = bytes(data)[: len(data) // 2]
+        return self._do("write", lambda: stream.write(data), torn=lambda: stream.write(half))
+
+
+class _CrashingStream:
+    """A file whose writes are counted."""
+
+    def __init__(self, calls: CrashingCalls, inner):
+        self._calls = calls
+        self.inner = inner
+
+    def write(self, data):
+        return self._calls.write(self.inner, data)
+
+    def tell(self):
+        return self.inner.tell()
+
+    def flush(self):
+        return self.inner.flush()
+
+    def close(self):
+        return self.inner.close()
+
+    @property
+    def closed(self):
+        return self.inner.closed
+
+    def readable(self):
+        return False
+
+    def writable(self):
+        return True
+
+    def seekable(self):
+        return False

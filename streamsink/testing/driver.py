@@ -1,0 +1,154 @@
+"""Micro-batches without Spark: a source, Spark's two logs, and the sink's six calls, in one process."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from streamsink import events
+from streamsink.clock import IdSource
+from streamsink.errors import Fenced, Retryable
+from streamsink.faults import fault_point
+from streamsink.options import ON_ROLLBACK_REPUBLISH, SinkOptions
+from streamsink.protocol.admission import Verdict
+from streamsink.protocol.committable import Batch
+from streamsink.protocol.positions import SourceRange
+from streamsink.protocol.two_phase import Destination, TwoPhaseCommit
+from streamsink.sinks.paimon import PaimonCommitter
+from streamsink.storage.file_io import FileIO
+from streamsink.storage.pending_log import PendingLog
+from streamsink.table.creation import to_fields
+from streamsink.table.table import Table, create_table, is_table, new_schema, open_table
+from streamsink.table.write import TableWriter, WriteSpec
+
+_MAX_RESTARTS = 20
+
+
+@dataclass
+class Checkpoint:
+    """What Spark keeps of a query: its id, the end offset of each planned batch, and how many batches are committed."""
+
+    query: str
+    ends: list[int] = field(default_factory=list)
+    committed: int = 0
+
+
+class MicroBatchDriver:
+    """One query over a numbered source. ``rows(start, end)`` makes the Arrow batch of those numbers."""
+
+    def __init__(self, root: str, schema: pa.Schema, rows: Callable[[int, int], pa.RecordBatch], options: SinkOptions,
+                 numeric: bool = True):
+        self.root = root
+        self.schema = schema
+        self.rows = rows
+        self.options = options
+        self.numeric = numeric
+        self.events: list[events.Event] = []
+        self._ids = IdSource()
+
+    def run(self, file_io: FileIO, checkpoint: Checkpoint, boundaries: Sequence[int]) -> None:
+        """Start the query and run every batch up to the last boundary, restarting after intended failures.
+
+        Whatever else is raised (an injected crash among it) ends the run, as a death of the driver would.
+        """
+        for _ in range(_MAX_RESTARTS):
+            try:
+                self._run_once(file_io, checkpoint, boundaries)
+                return
+            except Retryable:
+                continue
+        raise Fenced(f"{self.root}: restarted {_MAX_RESTARTS} times", kind="testing.restarts")
+
+    def _run_once(self, file_io: FileIO, checkpoint: Checkpoint, boundaries: Sequence[int]) -> None:
+        sink = self.start(file_io, checkpoint)
+        try:
+            for batch_id in range(checkpoint.committed, len(boundaries)):
+                if len(checkpoint.ends) == batch_id:
+                    checkpoint.ends.append(boundaries[batch_id])  # Spark's offset log: durable before the batch runs
+                sink.batch(self.describe(checkpoint, batch_id))
+                fault_point("batch.end")
+                checkpoint.committed = batch_id + 1  # Spark's commit log
+        finally:
+            sink.close()
+
+    def start(self, file_io: FileIO, checkpoint: Checkpoint) -> "DrivenSink":
+        """The sink of one start of the query, restored."""
+        if is_table(file_io, self.root):
+            table = open_table(file_io, self.root, for_writing=True)
+        else:
+            options = self.options
+            fresh = new_schema(to_fields(self.schema), options.partition_by, options.table_options)
+            table = create_table(file_io, self.root, fresh)
+        return DrivenSink(self, file_io, table, checkpoint.query)
+
+    def describe(self, checkpoint: Checkpoint, batch_id: int) -> Batch:
+        """The batch as Spark would describe it."""
+        start = checkpoint.ends[batch_id - 1] if batch_id else 0
+        end = checkpoint.ends[batch_id]
+        if self.numeric:
+            source = SourceRange({"t": {"0": start}}, {"t": {"0": end}})
+        else:
+            source = SourceRange({"logOffset": start}, {"logOffset": end})
+        return Batch(batch_id, checkpoint.query, self._ids.new_id(), (source,))
+
+
+class DrivenSink:
+    """What ``TableSink`` is under Spark: the six calls of a micro-batch."""
+
+    def __init__(self, driver: MicroBatchDriver, file_io: FileIO, table: Table, query: str):
+        options = driver.options
+        self._driver = driver
+        self._io = file_io
+        self._table = table
+        keep = options.on_rollback == ON_ROLLBACK_REPUBLISH
+        journal = PendingLog(file_io, driver.root, options.application, options.journal_retain, keep)
+        self._committer = PaimonCommitter(table, options)
+        self.protocol = TwoPhaseCommit(
+            Destination(driver.root, table.table_id), journal, self._committer, options, driver.events.append
+        )
+        try:
+            self.protocol.restore(query, IdSource().new_id)
+        except BaseException:
+            self.close()
+            raise
+
+    def batch(self, batch: Batch) -> None:
+        """One micro-batch, exactly once."""
+        decision = self.protocol.admit(batch)
+        if decision.verdict is Verdict.SKIP:
+            return
+        checkpoint = self.protocol.begin(batch, decision)
+        spec = WriteSpec(
+            checkpoint.staging, self._table.schema.to_json(), self._driver.options.target_file_bytes,
+            self._driver.options.max_open_writers, self._driver.options.writer_memory_bytes,
+        )
+        writer = TableWriter(self._io, spec)
+        try:
+            writer.write(self._rows(batch, decision))
+            written = writer.close()
+        except BaseException:
+            writer.abort()
+            self.protocol.abort(checkpoint)
+            raise
+        fault_point("write.flushed")
+        files, payload = self._committer.stage(checkpoint.staging, written)
+        self.protocol.pre_commit(checkpoint, files, payload)
+        self.protocol.commit_up_to_checkpoint(batch.batch_id)
+        self.protocol.forget(checkpoint)
+
+    def close(self) -> None:
+        """The query has ended."""
+        self.protocol.close()
+
+    def _rows(self, batch: Batch, decision) -> pa.RecordBatch:
+        source = batch.sources[0]
+        start, end = (_number(side) for side in (source.start, source.end))
+        if decision.verdict is Verdict.FILTER:
+            start = max(start, decision.below["t"]["0"])
+        if decision.verdict is Verdict.SEEN:
+            end = start
+        return self._driver.rows(start, max(start, end))
+
+
+def _number(position) -> int:
+    return position["t"]["0"] if "t" in position else position["logOffset"]

@@ -1,0 +1,63 @@
+"""A run dies at each named step, each time it is reached; then it restarts, and each row is there once."""
+
+import pytest
+
+from streamsink import faults
+from streamsink.testing.faults import InjectedCrash, arm, crash
+from tests.crash.world import counting, expected, is_prefix, memory_world
+
+# Steps that a run without an earlier crash does not reach.
+_ONLY_AFTER_A_CRASH = {"restore.before_publish"}
+
+
+@pytest.fixture(autouse=True)
+def disarmed():
+    yield
+    faults.arm(None)
+
+
+def _die(step, occurrence, world):
+    """Run and die there: from that instant on not even cleanup code reaches the store."""
+    calls = counting(world)
+
+    def death():
+        calls.dead = True
+        crash()
+
+    arm(step, occurrence, death)
+    try:
+        world.run(calls)
+    except InjectedCrash:
+        world.die()
+        return True
+    finally:
+        faults.arm(None)
+    return False
+
+
+@pytest.mark.parametrize("step", sorted(set(faults.STEPS) - _ONLY_AFTER_A_CRASH - {"task.end"}))
+def test_death_at_every_occurrence_of_a_step(step):
+    """Each row once, whichever time the step was reached."""
+    occurrence = 0
+    while True:
+        occurrence += 1
+        world = memory_world()
+        if not _die(step, occurrence, world):
+            break
+        assert is_prefix(world.ids())
+        world.run()
+        assert world.ids() == expected(), f"{step}, occurrence {occurrence}"
+        assert world.unknown_files() == []
+    assert occurrence > 1, f"the run never reached {step}"
+
+
+@pytest.mark.parametrize("second", sorted(s for s in faults.STEPS if s.startswith(("restore.", "commit.", "forget."))))
+def test_death_again_while_restoring(second):
+    """Killed between pre-commit and publishing, and again at each step of the restore that publishes it."""
+    world = memory_world()
+    assert _die("precommit.saved", 2, world)
+    assert _die(second, 1, world), f"the restore never reached {second}"
+    assert is_prefix(world.ids())
+    world.run()
+    assert world.ids() == expected()
+    assert world.unknown_files() == []

@@ -1,0 +1,106 @@
+"""A small world for crash tests: a numbered source whose rows are different each time they are computed, and an oracle."""
+
+import itertools
+
+import pyarrow as pa
+
+from streamsink.clock import IdSource
+from streamsink.options import SinkOptions
+from streamsink.storage.calls import Calls, PosixCalls
+from streamsink.storage.file_io import FileIO
+from streamsink.storage.memory import MemoryCalls
+from streamsink.table.scan import read_arrow
+from streamsink.table.table import is_table, open_table
+from streamsink.testing.crashing import CrashingCalls
+from streamsink.testing.driver import Checkpoint, MicroBatchDriver
+
+SCHEMA = pa.schema([("id", pa.int64()), ("part", pa.string()), ("version", pa.int64())])
+# Batch 2 is empty. The last ones make the journal prune and the manifests merge.
+BOUNDARIES = (6, 9, 9, 16, 20)
+
+
+class World:
+    """One store, one query, and Spark's own logs, which outlive every crash."""
+
+    def __init__(self, calls: Calls, root: str, numeric: bool = True, **options):
+        self.calls = calls
+        self.checkpoint = Checkpoint("00000000-0000-0000-0000-000000000001")
+        self._versions = itertools.count()
+        settings = SinkOptions.of(root, {
+            "partition_by": ("part",), "journal_retain": 2, "commit_min_wait_ms": 0, "commit_max_wait_ms": 0,
+            "table_options": {"manifest.merge-min-count": "3"}, **options,
+        })
+        self.driver = MicroBatchDriver(root, SCHEMA, self._rows, settings, numeric)
+
+    def run(self, calls: Calls | None = None, boundaries=BOUNDARIES) -> None:
+        """Start the query and let it run to its end, over these calls."""
+        self.driver.run(FileIO(calls or self.calls, IdSource().new_id), self.checkpoint, boundaries)
+
+    def die(self, power: bool = False) -> None:
+        """The driver is gone; with ``power`` the machine too."""
+        if isinstance(self.calls, MemoryCalls):
+            self.calls.power_failure() if power else self.calls.process_death()
+
+    def ids(self) -> list[int]:
+        """Ids in the table, sorted, as a reader sees them."""
+        file_io = FileIO(self.calls, IdSource().new_id)
+        if not is_table(file_io, self.driver.root):
+            return []
+        table = open_table(file_io, self.driver.root, for_writing=False)
+        return sorted(read_arrow(table).column("id").to_pylist())
+
+    def unknown_files(self) -> list[str]:
+        """Data and manifest files that neither a snapshot nor the journal names."""
+        file_io = FileIO(self.calls, IdSource().new_id)
+        table = open_table(file_io, self.driver.root, for_writing=False)
+        named = set()
+        for snapshot_id in table.snapshots.ids():
+            snapshot = table.snapshots.load(snapshot_id)
+            named |= {snapshot.base_manifest_list, snapshot.delta_manifest_list}
+            for meta in table.manifests.base_of(snapshot) + table.manifests.delta_of(snapshot):
+                named.add(meta.file_name)
+                named |= {entry.file.file_name for entry in table.manifests.read(meta.file_name)}
+        return sorted(name for name in self._data_files(file_io, self.driver.root) if name not in named)
+
+    def _data_files(self, file_io: FileIO, folder: str) -> list[str]:
+        found = []
+        for entry in file_io.entries(folder):
+            if entry.is_dir:
+                found += self._data_files(file_io, f"{folder}/{entry.name}")
+            elif entry.name.startswith("data-"):
+                found.append(entry.name)
+        return found
+
+    def _rows(self, start: int, end: int) -> pa.RecordBatch:
+        """Rows of these numbers; ``version`` is never the same twice, as with a query that is not deterministic."""
+        numbers = list(range(start, end))
+        version = next(self._versions)
+        return pa.RecordBatch.from_pydict(
+            {"id": numbers, "part": [("a", "b", None)[n % 3] for n in numbers], "version": [version] * len(numbers)},
+            schema=SCHEMA,
+        )
+
+
+def expected(boundaries=BOUNDARIES) -> list[int]:
+    """The oracle: every number once."""
+    return list(range(boundaries[-1]))
+
+
+def is_prefix(ids: list[int], boundaries=BOUNDARIES) -> bool:
+    """Whether a reader sees whole batches, in order, each once."""
+    return ids == list(range(len(ids))) and (not ids or len(ids) in boundaries)
+
+
+def posix_world(folder, **settings) -> World:
+    """On the local disk."""
+    return World(PosixCalls(), f"{folder}/shop.db/orders", **settings)
+
+
+def memory_world(**settings) -> World:
+    """In memory."""
+    return World(MemoryCalls(), "/lake/shop.db/orders", **settings)
+
+
+def counting(world: World) -> CrashingCalls:
+    """Calls of this world that only count."""
+    return CrashingCalls(world.calls)
