@@ -34,12 +34,17 @@ class Decision:
 
 @dataclass(frozen=True)
 class Past:
-    """What is known of the application. ``earlier(checkpoint id)``: that checkpoint of the same query in the journal."""
+    """What is known of the application.
+
+    earlier(query, checkpoint id): that checkpoint of the same query in the journal, or None.
+    run_published(run id): whether a bounded job's run is published.
+    """
 
     table: str
     table_id: str
     last: AppState | None
     earlier: Callable[[str, int], AppState | None]
+    run_published: Callable[[str], bool]
 
 
 def admit(batch: Batch, past: Past, options: SinkOptions) -> Decision:
@@ -83,7 +88,8 @@ def _recorded(batch: Batch, last: AppState | None) -> dict:
 
 def _admit_job(batch: Batch, past: Past) -> Decision:
     """A bounded job: its run id is its identity, and it has one checkpoint."""
-    if past.earlier(batch.query, END_OF_INPUT):
+    last_run = past.last.query if past.last and past.last.checkpoint_id == END_OF_INPUT else None
+    if last_run == batch.query or past.run_published(batch.query):
         return Decision(Verdict.SKIP, "this run is published already")
     return Decision(Verdict.NEW, "a bounded job", 0, past.last.recorded if past.last else {})
 

@@ -15,8 +15,11 @@ class PendingStore(ABC):
     """
 
     @abstractmethod
-    def claim(self, query: str) -> Writer:
-        """Take the application over; every earlier writer is fenced. Raises Fenced while another query holds it."""
+    def claim(self, query: str, above: int) -> Writer:
+        """Take the application over with an epoch greater than ``above``; every earlier writer is fenced.
+
+        Raises Fenced while another query holds it.
+        """
 
     @abstractmethod
     def check_owner(self, writer: Writer) -> None:
@@ -47,8 +50,15 @@ class PendingStore(ABC):
         """Whether the record is marked published. An unmarked one may be published all the same (crash between)."""
 
     @abstractmethod
-    def mark_published(self, sequence: int) -> None:
-        """Idempotent. After a crash before it, the committer finds out by reading the table."""
+    def mark_published(self, committable: Committable) -> None:
+        """Idempotent. After a crash before it, the committer finds out by reading the table.
+
+        A bounded job's run is remembered for good, longer than its record.
+        """
+
+    @abstractmethod
+    def knows_run(self, run: str) -> bool:
+        """Whether a bounded job's run was marked published, however long ago."""
 
     @abstractmethod
     def forget(self, sequence: int) -> None:

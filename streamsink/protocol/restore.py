@@ -14,7 +14,7 @@ class RestorePlan:
     """publish: records to publish, in order. mark: published ones whose mark is missing. last: the last published state."""
 
     publish: tuple[Committable, ...]
-    mark: tuple[int, ...]
+    mark: tuple[Committable, ...]
     last: AppState | None
     rolled_back: tuple[int, ...] = ()
 
@@ -40,7 +40,7 @@ def plan_restore(
             kind="table.rolled-back-too-far",
         )
     publish = tuple(_load(store, s) for s in ahead)
-    behind = tuple(s for s in retained if s <= base and not store.is_marked(s))
+    behind = tuple(_load(store, s) for s in retained if s <= base and not store.is_marked(s))
     return RestorePlan(publish, behind, history.state, lost)
 
 
@@ -72,7 +72,7 @@ def _from_journal(table, retained, store, committer, options) -> RestorePlan:
             last = committable.state
         elif committer.mentions(committable):
             last = committable.state
-            mark.append(sequence)
+            mark.append(committable)
         else:
             _check_never_published(table, committable, committer)
             publish.append(committable)

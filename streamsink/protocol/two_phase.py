@@ -63,7 +63,8 @@ class TwoPhaseCommit:
         """
         self._new_id = new_id
         fault_point("restore.before_claim")
-        self._writer = self._store.claim(query)
+        published = self._committer.history(self._options.application).state
+        self._writer = self._store.claim(query, published.epoch if published else 0)
         fault_point("restore.claimed")
         self._emit(events.Claimed(self._to.path, self._options.application, self._writer.epoch))
         published = self._reconcile()
@@ -80,8 +81,8 @@ class TwoPhaseCommit:
 
     def filter_and_commit(self, plan: RestorePlan) -> tuple[int, ...]:
         """Publish the records of a restore plan in order, those that are visible already only being marked."""
-        for sequence in plan.mark:
-            self._store.mark_published(sequence)
+        for committable in plan.mark:
+            self._store.mark_published(committable)
         self._last = plan.last
         for committable in plan.publish:
             fault_point("restore.before_publish")
@@ -105,11 +106,12 @@ class TwoPhaseCommit:
 
     def admit(self, batch: Batch) -> Decision:
         """Decide what the batch is, against the newest snapshot. Raises Fenced, Misuse; nothing is written."""
-        self._store.check_owner(self._writer)
+        # The table first: a dropped table takes the journal along, and then it is the table that is to be named.
         history = self._committer.history(self._options.application)
+        self._store.check_owner(self._writer)
         if history.state is None or self._last is None or history.state.record_id != self._last.record_id:
             self._reconcile()
-        past = Past(self._to.path, self._to.table_id, self._last, self._earlier)
+        past = Past(self._to.path, self._to.table_id, self._last, self._earlier, self._store.knows_run)
         return admit(batch, past, self._options)
 
     def begin(self, batch: Batch, decision: Decision) -> Checkpoint:
@@ -182,7 +184,7 @@ class TwoPhaseCommit:
         self._store.release()
 
     def _published(self, committable: Committable, outcome: Published, elapsed: float) -> None:
-        self._store.mark_published(committable.state.sequence)
+        self._store.mark_published(committable)
         self._last = committable.state
         fault_point("commit.marked")
         self._emit(events.CheckpointPublished(

@@ -9,6 +9,7 @@ from streamsink.errors import Corrupt, Fenced, Misuse
 from streamsink.faults import fault_point
 from streamsink.format.manifest import FileKind, ManifestEntry, read_manifest, write_manifest
 from streamsink.format.manifest_list import ManifestFileMeta
+from streamsink.format.snapshot import Snapshot
 from streamsink.format.supported import check_writable
 from streamsink.options import ON_ROLLBACK_REPUBLISH, SinkOptions
 from streamsink.protocol.committable import AppState, Committable, StagedFile
@@ -66,7 +67,9 @@ class PaimonCommitter(Committer):
     def history(self, application: str) -> History:
         self._table.check_identity()
         self._check_schema()
-        states = self._table.states.read(self._table.snapshots.latest())
+        newest = self._table.snapshots.latest()
+        self._check_manifests(newest)
+        states = self._table.states.read(newest)
         return History(_state_of(states, application), states.complete)
 
     def mentions(self, committable: Committable) -> bool:
@@ -130,6 +133,7 @@ class PaimonCommitter(Committer):
 
     def _is_published(self, committable: Committable, expect: int, states: States) -> bool:
         """The filter and the fence, against the snapshot that this try builds on."""
+        self._table.check_identity()
         mine = committable.state
         found = _state_of(states, committable.application)
         if found is None:
@@ -168,6 +172,18 @@ class PaimonCommitter(Committer):
         if schema.id != self._checked_schema:
             check_writable(schema)
             self._checked_schema = schema.id
+
+    def _check_manifests(self, newest: Snapshot | None) -> None:
+        """A running query remembers the newest manifest lists and would build on ones that were removed."""
+        for name in (newest.base_manifest_list, newest.delta_manifest_list) if newest else ():
+            path = self._table.layout.manifest(name)
+            if self._table.file_io.exists(path):
+                continue
+            raise Corrupt(
+                f"{self._table.root}: snapshot {newest.id} refers to {path}, which is gone: the table's metadata was "
+                "removed. Nothing was written. Restore it from a backup, or roll the table back to a snapshot that is whole",
+                kind="manifest.missing",
+            )
 
     def _check_files_exist(self, committable: Committable) -> None:
         _, _, gone = self.files_adopted(committable)

@@ -21,7 +21,7 @@ def write_bounded(
 ) -> int:
     """Publish the DataFrame under ``run_id``; returns the rows published, 0 when that run is published already.
 
-    A run is recognised as long as it is the application's last one or its journal retains it. Raises as the sink does.
+    Raises as the sink does.
     """
     root = local_path(path)
     if not isinstance(run_id, str) or not _RUN_ID.fullmatch(run_id):

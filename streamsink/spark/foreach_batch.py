@@ -20,6 +20,7 @@ from streamsink.protocol.ids import END_OF_INPUT, check_application
 from streamsink.protocol.two_phase import Checkpoint, Destination, TwoPhaseCommit
 from streamsink.sinks.paimon import PaimonCommitter
 from streamsink.spark import gateway, write_ways
+from streamsink.spark.explain import explain
 from streamsink.spark.schema import to_fields
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.local import local_file_io
@@ -32,6 +33,7 @@ from streamsink.table.write import WriteSpec
 _RUNS: dict[tuple[str, str], "Run"] = {}
 # Why a run of a query failed, for the supervisor: Spark hands on only the text of a Python error.
 FAILURES: dict[str, Exception] = {}
+_MOST_FAILURES = 16
 _LOCK = threading.Lock()
 
 
@@ -70,8 +72,12 @@ class TableSink:
         try:
             self._commit_batch(df, gateway.describe(df, batch_id, self.path))
         except Exception as failed:  # outermost edge: remembered for the supervisor, then on its way to Spark
-            FAILURES[run_id] = failed
-            raise
+            while len(FAILURES) >= _MOST_FAILURES:
+                FAILURES.pop(next(iter(FAILURES)))
+            FAILURES[run_id] = explain(self.path, failed)
+            if FAILURES[run_id] is failed:
+                raise
+            raise FAILURES[run_id] from failed
         fault_point("batch.end")
 
     def write_job(self, df: DataFrame, batch: Batch) -> int:

@@ -5,6 +5,7 @@
     record-<sequence>.json   a pre-commit: one header line (version, length, SHA-256), one body line; never changed
     done-<sequence>          the record is published (empty file)
     staging/<epoch>-<sequence>/   files of a checkpoint that is not published yet
+    runs/<run id>            a bounded job's run is published (empty file, kept for good)
 """
 
 import hashlib
@@ -15,7 +16,7 @@ from collections.abc import Callable
 from streamsink.errors import Corrupt, Fenced
 from streamsink.faults import fault_point
 from streamsink.protocol.committable import Committable
-from streamsink.protocol.ids import Writer
+from streamsink.protocol.ids import END_OF_INPUT, Writer
 from streamsink.protocol.pending import PendingStore
 from streamsink.storage.file_io import FileIO
 
@@ -47,14 +48,14 @@ class PendingLog(PendingStore):
 
     # -- ownership -------------------------------------------------------------------------------------------------
 
-    def claim(self, query: str) -> Writer:
+    def claim(self, query: str, above: int) -> Writer:
         held = self._hold()
         for _ in range(_CLAIM_ATTEMPTS):
             epochs = self._numbers("owner-", "")
             owner = self._owner(epochs[-1]) if epochs else None
             if not held and owner is not None and owner.get("query") != query:
                 raise self._in_use(owner)
-            epoch = (epochs[-1] if epochs else 0) + 1
+            epoch = max(epochs[-1] if epochs else 0, above) + 1
             body = {"query": query, "pid": os.getpid(), "host": os.uname().nodename}
             if self._io.create_if_absent(self._path(f"owner-{epoch}"), json.dumps(body).encode()):
                 self._prune_owners(epochs)
@@ -154,14 +155,23 @@ class PendingLog(PendingStore):
     def is_marked(self, sequence: int) -> bool:
         return sequence in self._marked
 
-    def mark_published(self, sequence: int) -> None:
-        if sequence in self._marked:
-            return
+    def mark_published(self, committable: Committable) -> None:
+        state = committable.state
+        if state.checkpoint_id == END_OF_INPUT:
+            self._touch(self._run_marker(state.query))
+            self._io.sync_dir(self._path("runs"))
+        if state.sequence not in self._marked:
+            self._touch(self._done(state.sequence))
+            self._marked.add(state.sequence)
+
+    def knows_run(self, run: str) -> bool:
+        return self._io.exists(self._run_marker(run))
+
+    def _touch(self, path: str) -> None:
         try:
-            self._io.write(self._done(sequence), b"")
+            self._io.write(path, b"")
         except FileExistsError:
-            pass  # a crash after the mark and before this process knew of it
-        self._marked.add(sequence)
+            return  # an earlier run made it and died before it could go on
 
     def forget(self, sequence: int) -> None:
         if not self._keep_staging or sequence not in self._sequences:
@@ -224,6 +234,9 @@ class PendingLog(PendingStore):
 
     def _record(self, sequence: int) -> str:
         return self._path(f"record-{sequence}.json")
+
+    def _run_marker(self, run: str) -> str:
+        return self._path("runs", run)
 
     def _done(self, sequence: int) -> str:
         return self._path(f"done-{sequence}")

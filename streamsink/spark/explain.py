@@ -1,0 +1,39 @@
+"""Failures of the store in words that say what to do. DRIVER."""
+
+import errno
+
+from streamsink.errors import Misuse, StreamsinkError
+
+_KINDS = {
+    errno.ENOSPC: ("storage.full", "the disk is full", "Free space or give the table another disk"),
+    errno.EDQUOT: ("storage.full", "the disk quota is used up", "Raise the quota"),
+    errno.EROFS: ("storage.read-only", "the file system is read-only", "Mount it writable"),
+    errno.EACCES: ("storage.denied", "permission is denied", "Give the driver's and executors' user write access"),
+    errno.EPERM: ("storage.denied", "the operation is not permitted", "Give the driver's and executors' user write access"),
+}
+
+
+def explain(table: str, failed: Exception) -> Exception:
+    """The same failure as a Misuse that names the table and the way out, or the failure itself when it is another one.
+
+    A task's failure reaches the driver as text only, which ends in the errno's own words.
+    """
+    if isinstance(failed, StreamsinkError):
+        return failed
+    code = failed.errno if isinstance(failed, OSError) else _code_in(str(failed))
+    if code not in _KINDS:
+        return failed
+    kind, what, way_out = _KINDS[code]
+    where = f" ({failed.filename})" if isinstance(failed, OSError) and failed.filename else ""
+    return Misuse(
+        f"{table}: {what}{where}. What is published stays as it is, and nothing is lost: this batch was not published "
+        f"and is replayed after a restart. {way_out}, then restart the query",
+        kind=kind,
+    )
+
+
+def _code_in(text: str) -> int | None:
+    for code in _KINDS:
+        if f"OSError: [Errno {code}]" in text or f"PermissionError: [Errno {code}]" in text:
+            return code
+    return None
