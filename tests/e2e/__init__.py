@@ -1,0 +1,1 @@
+"""Accidents that happen to real Spark queries: kills, pauses, lost checkpoints, rollbacks, strangers at the table."""

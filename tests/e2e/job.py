@@ -1,0 +1,96 @@
+"""One streaming query as a value: written to JSON for a driver of its own, or run in the test's own Spark session."""
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+import streamsink
+from streamsink.events import Event
+
+ROWS_PER_FILE = 10
+POSITIONS = ("topic", "partition", "offset")
+
+
+@dataclass(frozen=True)
+class Job:
+    """A query: source -> table.
+
+    source: {"kind": "files", "dir"} of JSON lines, {"kind": "kafka", "bootstrap", "topic"[, "starting"]} or
+    {"kind": "rate-micro-batch"}. per_batch: files, messages or rows a batch. column: SQL of an added column "extra".
+    shuffle: repartition by id, which takes Spark's shuffle partitions. conf: Spark settings of a driver of its own.
+    event_time: SQL of an event time with a watermark without delay.
+    """
+
+    table: str
+    checkpoint: str
+    source: dict
+    per_batch: int = 1
+    options: dict = field(default_factory=dict)
+    column: str | None = None
+    event_time: str | None = None
+    where: str | None = None
+    shuffle: bool = False
+    max_restarts: int = 5
+    conf: dict = field(default_factory=dict)
+    processing_time: str | None = None
+
+    def but(self, **changes) -> "Job":
+        """The same job with other values; options are added to the ones that are there."""
+        if "options" in changes:
+            changes["options"] = {**self.options, **changes["options"]}
+        return replace(self, **changes)
+
+    def save(self, path: Path) -> Path:
+        path.write_text(json.dumps(asdict(self)))
+        return path
+
+    @classmethod
+    def load(cls, path: str) -> "Job":
+        return cls(**json.loads(Path(path).read_text()))
+
+
+def frame(spark, job: Job):
+    """The streaming DataFrame of the job: an id for each row, and the position columns of a Kafka source."""
+    kind = job.source["kind"]
+    reader = spark.readStream.format({"files": "json"}.get(kind, kind))
+    if kind == "files":
+        reader = reader.schema("id BIGINT, name STRING").option("maxFilesPerTrigger", job.per_batch)
+        df = reader.load(job.source["dir"])
+    elif kind == "kafka":
+        reader = reader.option("kafka.bootstrap.servers", job.source["bootstrap"]).option("subscribe", job.source["topic"])
+        reader = reader.option("startingOffsets", job.source.get("starting", "earliest"))
+        df = reader.option("maxOffsetsPerTrigger", job.per_batch).load()
+        df = df.selectExpr("CAST(CAST(value AS STRING) AS BIGINT) AS id", *POSITIONS)
+    else:
+        df = reader.option("rowsPerBatch", job.per_batch).load().selectExpr("value AS id")
+    if job.column:
+        df = df.selectExpr("*", f"{job.column} AS extra")
+    if job.event_time:
+        df = df.selectExpr("*", f"{job.event_time} AS at").withWatermark("at", "0 seconds")
+    if job.where:
+        df = df.where(job.where)
+    return df.repartition("id") if job.shuffle else df
+
+
+def start(spark, job: Job, listener: Callable[[Event], None]):
+    """Start the query once."""
+    options = dict(job.options)
+    if job.source["kind"] == "kafka":
+        options = {"position_columns": POSITIONS, **options}
+    sink = streamsink.to_table(job.table, listener=listener, **options)
+    writer = frame(spark, job).writeStream.foreachBatch(sink).option("checkpointLocation", job.checkpoint)
+    if job.processing_time:
+        return writer.trigger(processingTime=job.processing_time).start()
+    return writer.trigger(availableNow=True).start()
+
+
+def supervised(spark, job: Job, listener: Callable[[Event], None]) -> int:
+    """Run it to its end under the supervisor. Returns the rows that the source handed over, in all starts together."""
+    queries = []
+
+    def begin():
+        queries.append(start(spark, job, listener))
+        return queries[-1]
+
+    streamsink.run(begin, max_restarts=job.max_restarts, min_wait_ms=1, max_wait_ms=10)
+    return sum(progress.numInputRows for query in queries for progress in query.recentProgress)

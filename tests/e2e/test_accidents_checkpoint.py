@@ -1,0 +1,276 @@
+"""S2, S3, S4, S7, S8: checkpoints deleted, restored or shared, tables dropped, recreated or without metadata."""
+import shutil
+from pathlib import Path
+
+import pytest
+
+import streamsink
+from tests.e2e.harness import (
+    accept_token, assert_each_once, assert_refused, content, forget_commit, ids_in, ids_of, run_driver, run_here,
+    until,
+)
+from tests.e2e.job import start
+
+pytestmark = pytest.mark.spark
+ALL_IN_ONE = 1000
+
+
+def three_batches(spark, ground, **changes):
+    """Files 0, 1, 2 in three batches; the job."""
+    ground.add_files(0, 3)
+    job = ground.job(**changes)
+    assert run_here(spark, job).code == 0
+    assert_each_once(ground.table, ids_of(0, 3))
+    return job
+
+
+def refused_before_writing(spark, ground, job, kind, *words):
+    """Run it: the clear error, and no file of the table is added, changed or gone. Returns the outcome."""
+    before = content(ground.table)
+    outcome = run_here(spark, job)
+    assert_refused(outcome, kind, ground.table, "Nothing was written", *words)
+    assert content(ground.table) == before
+    return outcome
+
+
+def test_s2_same_data_again_is_refused_and_goes_on_as_seen(spark, ground):
+    """Checkpoint deleted, all files there still: an error before anything is written; accept_as_seen skips that batch, new files are written."""
+    job = three_batches(spark, ground)
+    shutil.rmtree(job.checkpoint)
+    again = job.but(per_batch=ALL_IN_ONE)
+    outcome = refused_before_writing(spark, ground, again, "checkpoint.replaced", "batch 2", "accept_as_new", "accept_as_seen", "application=")
+    word = accept_token(outcome)
+    assert run_here(spark, again.but(options={"accept_as_seen": word})).code == 0
+    assert_each_once(ground.table, ids_of(0, 3))
+    ground.add_files(3, 2)
+    assert run_here(spark, again).code == 0
+    assert_each_once(ground.table, ids_of(0, 5))
+
+
+def test_s2_only_new_data_is_refused_and_goes_on_as_new(spark, ground):
+    """Checkpoint deleted, the source holds new files only: the same error (it cannot be told); accept_as_new writes them."""
+    job = three_batches(spark, ground)
+    shutil.rmtree(job.checkpoint)
+    shutil.rmtree(ground.source)
+    ground.add_files(3, 3)
+    outcome = refused_before_writing(spark, ground, job, "checkpoint.replaced")
+    word = accept_token(outcome)
+    assert run_here(spark, job.but(options={"accept_as_new": word})).code == 0
+    assert_each_once(ground.table, ids_of(0, 6))
+
+
+def test_s2_old_and_new_data_in_other_batches_is_refused(spark, ground):
+    """Checkpoint deleted, old and new files with two a batch: the error; old ones taken as seen, then new ones: each row once."""
+    job = three_batches(spark, ground)
+    shutil.rmtree(job.checkpoint)
+    ground.add_files(3, 3)
+    refused_before_writing(spark, ground, job.but(per_batch=2), "checkpoint.replaced")
+    shutil.rmtree(job.checkpoint)
+    aside = ground.root / "aside"
+    aside.mkdir()
+    for number in (3, 4, 5):
+        (ground.source / f"{number:05}.json").rename(aside / f"{number:05}.json")
+    old = job.but(per_batch=ALL_IN_ONE)
+    word = accept_token(refused_before_writing(spark, ground, old, "checkpoint.replaced"))
+    assert run_here(spark, old.but(options={"accept_as_seen": word})).code == 0
+    for number in (3, 4, 5):
+        (aside / f"{number:05}.json").rename(ground.source / f"{number:05}.json")
+    assert run_here(spark, job.but(per_batch=2)).code == 0
+    assert_each_once(ground.table, ids_of(0, 6))
+
+
+def test_a_token_accepts_one_accident_and_no_later_one(spark, ground):
+    """accept_as_new left in the options does not let the next lost checkpoint through."""
+    job = three_batches(spark, ground)
+    shutil.rmtree(job.checkpoint)
+    shutil.rmtree(ground.source)
+    ground.add_files(3, 1)
+    word = accept_token(refused_before_writing(spark, ground, job, "checkpoint.replaced"))
+    careless = job.but(options={"accept_as_new": word})
+    assert run_here(spark, careless).code == 0
+    shutil.rmtree(job.checkpoint)
+    refused_before_writing(spark, ground, careless, "checkpoint.replaced")
+    assert_each_once(ground.table, ids_of(0, 4))
+
+
+def test_s3_two_queries_under_two_names_write_one_table(spark, ground):
+    """Both run at the same time, each with a checkpoint and a name of its own: each row of both once."""
+    ground.add_files(0, 3)
+    other = ground.root / "other"
+    other.mkdir()
+    for number in range(50, 53):
+        ids = ids_of(number, 1)
+        (other / f"{number}.json").write_text("".join(f'{{"id": {i}, "name": "x"}}\n' for i in ids))
+    streamsink.create_table(ground.table, "id BIGINT, name STRING")
+    one = ground.job(options={"application": "one"})
+    two = ground.job(options={"application": "two"}, checkpoint=ground.checkpoint + "-2", source={"kind": "files", "dir": str(other)})
+    queries = [start(spark, job, lambda event: None) for job in (one, two)]
+    for query in queries:
+        query.awaitTermination()
+    assert_each_once(ground.table, ids_of(0, 3) | ids_of(50, 3))
+
+
+@pytest.mark.parametrize("where", ["in the same driver", "in another driver"])
+def test_s3_the_same_name_at_the_same_time_is_refused(spark, ground, where):
+    """A second query under the first one's name gets Fenced; the first one is not harmed and goes on."""
+    ground.add_files(0, 2)
+    first = start(spark, ground.job(processing_time="50 milliseconds"), lambda event: None)
+    try:
+        until(lambda: Path(ground.checkpoint, "commits", "1").exists())
+        second = ground.job(checkpoint=ground.checkpoint + "-2")
+        before = content(ground.table)
+        outcome = run_here(spark, second) if where == "in the same driver" else run_driver(ground, second)
+        assert (outcome.error, outcome.kind) == ("Fenced", "application.in-use"), outcome
+        assert ground.table in outcome.message and "application='...'" in outcome.message
+        assert content(ground.table) == before
+        ground.add_files(2, 2)
+        until(lambda: Path(ground.checkpoint, "commits", "3").exists())
+        assert first.isActive
+    finally:
+        first.stop()
+    assert_each_once(ground.table, ids_of(0, 4))
+
+
+def test_s3_the_same_name_afterwards_is_refused_too(spark, ground):
+    """A second query takes over the name of one that has ended: the clear error, which tells it to name itself."""
+    job = three_batches(spark, ground)
+    other = job.but(checkpoint=job.checkpoint + "-2", source={"kind": "files", "dir": str(ground.root / "other")})
+    source = ground.source.rename(ground.root / "first")
+    ground.add_files(50, 1)
+    ground.source.rename(ground.root / "other")
+    source.rename(ground.source)
+    refused_before_writing(spark, ground, other, "checkpoint.replaced", "give it a name of its own")
+    assert run_here(spark, other.but(options={"application": "second"})).code == 0
+    assert_each_once(ground.table, ids_of(0, 3) | ids_of(50, 1))
+
+
+def restored_from_older_copy(spark, ground):
+    """Batch 0, a copy of the checkpoint, batches 1 and 2; then the copy in the checkpoint's place."""
+    ground.add_files(0, 1)
+    job = ground.job()
+    assert run_here(spark, job).code == 0
+    shutil.copytree(job.checkpoint, job.checkpoint + "-copy")
+    ground.add_files(1, 2)
+    assert run_here(spark, job).code == 0
+    shutil.rmtree(job.checkpoint)
+    shutil.move(job.checkpoint + "-copy", job.checkpoint)
+    return job
+
+
+def test_s4_an_older_checkpoint_with_the_same_batches_is_a_replay(spark, ground):
+    """Restored from an older copy, same boundaries: both batches are recognised and skipped, new files follow."""
+    job = restored_from_older_copy(spark, ground)
+    ground.add_files(3, 1)
+    outcome = run_here(spark, job)
+    assert [skip["checkpoint_id"] for skip in outcome.of("BatchSkipped")] == [1, 2]
+    assert_each_once(ground.table, ids_of(0, 4))
+
+
+def test_s4_an_older_checkpoint_with_other_batches_is_refused(spark, ground):
+    """Restored from an older copy, other boundaries: the error, before anything is written; as seen, then new files."""
+    job = restored_from_older_copy(spark, ground).but(per_batch=ALL_IN_ONE)
+    outcome = refused_before_writing(spark, ground, job, "batch.backwards", "older copy")
+    assert run_here(spark, job.but(options={"accept_as_seen": accept_token(outcome)})).code == 0
+    assert_each_once(ground.table, ids_of(0, 3))
+    ground.add_files(3, 3)
+    assert run_here(spark, job.but(per_batch=1)).code == 0
+    assert_each_once(ground.table, ids_of(0, 6))
+
+
+def test_s7_a_table_recreated_between_runs_is_noticed(spark, ground):
+    """Dropped and recreated while the query was down: the query's next batch is refused, the new table stays empty."""
+    job = three_batches(spark, ground)
+    shutil.rmtree(ground.table)
+    streamsink.create_table(ground.table, "id BIGINT, name STRING")
+    ground.add_files(3, 1)
+    refused_before_writing(spark, ground, job, "gap.first-batch", "recreated", "adopt_from_batch=3", "new checkpoint")
+    assert ids_in(ground.table) == []
+
+
+def test_s7_a_table_dropped_between_runs_is_noticed(spark, ground):
+    """Dropped while the query was down: no new table is made behind the user's back."""
+    job = three_batches(spark, ground)
+    shutil.rmtree(ground.table)
+    ground.add_files(3, 1)
+    refused_before_writing(spark, ground, job, "table.gone", "new checkpoint", "adopt_from_batch=3")
+    assert not Path(ground.table, "schema").exists()
+
+
+def running_query_meets(spark, ground, accident):
+    """Three batches of a query that goes on; the accident; a fourth file. Returns the error with which the query ends."""
+    from streamsink.spark.foreach_batch import FAILURES
+
+    ground.add_files(0, 3)
+    query = start(spark, ground.job(processing_time="50 milliseconds"), lambda event: None)
+    until(lambda: Path(ground.checkpoint, "commits", "2").exists())
+    accident()
+    before = content(ground.table)
+    ground.add_files(3, 1)
+    until(lambda: not query.isActive)
+    assert query.exception() is not None
+    assert content(ground.table) == before
+    return FAILURES.pop(str(query.runId))
+
+
+def test_s7_a_table_recreated_under_a_running_query_is_noticed(spark, ground):
+    """Dropped and recreated between two batches of a running query: the next batch fails, the new table stays empty."""
+
+    def accident():
+        shutil.rmtree(ground.table)
+        streamsink.create_table(ground.table, "id BIGINT, name STRING")
+
+    error = running_query_meets(spark, ground, accident)
+    assert (error.kind, ground.table in str(error)) == ("table.recreated", True), error
+    assert ids_in(ground.table) == []
+
+
+def test_s7_a_table_dropped_under_a_running_query_is_noticed(spark, ground):
+    """Dropped between two batches of a running query: the next batch fails and makes no table."""
+    error = running_query_meets(spark, ground, lambda: shutil.rmtree(ground.table))
+    assert (error.kind, ground.table in str(error)) == ("table.gone", True), error
+
+
+METADATA = {"snapshot": "table.rolled-back", "schema": "table.gone", "manifest": "manifest", "streamsink": "journal"}
+
+
+@pytest.mark.parametrize("folder", ["snapshot", "schema", "manifest", "streamsink"])
+def test_s8_metadata_removed_under_a_running_query_is_noticed(spark, ground, folder):
+    """One folder of metadata is removed between two batches of a running query: an error, nothing written, never silence."""
+    error = running_query_meets(spark, ground, lambda: shutil.rmtree(Path(ground.table, folder)))
+    assert METADATA[folder] in error.kind, repr(error)
+
+
+@pytest.mark.parametrize("folder", ["snapshot", "schema", "manifest"])
+def test_s8_metadata_removed_between_runs_is_noticed(spark, ground, folder):
+    """One folder of metadata is removed while the query is down: an error, nothing written, never silence."""
+    job = three_batches(spark, ground)
+    shutil.rmtree(Path(ground.table, folder))
+    before = content(ground.table)
+    ground.add_files(3, 1)
+    outcome = run_here(spark, job)
+    assert (outcome.code, METADATA[folder] in outcome.kind) == (1, True), outcome
+    assert content(ground.table) == before
+
+
+def test_s8_a_lost_journal_alone_is_no_loss(spark, ground):
+    """The journal removed while the query is down, nothing pending: the table itself knows what is published."""
+    job = three_batches(spark, ground)
+    shutil.rmtree(Path(ground.table, "streamsink"))
+    forget_commit(job.checkpoint, 2)
+    ground.add_files(3, 1)
+    assert run_here(spark, job).code == 0
+    assert_each_once(ground.table, ids_of(0, 4))
+
+
+def test_a_query_moves_here_with_a_past_by_an_option(spark, ground):
+    """Its first batch here is not 0: refused, until adopt_from_batch says so; other numbers do not let it through."""
+    ground.add_files(0, 2)
+    elsewhere = ground.job(table=str(ground.root / "lake" / "elsewhere"))
+    assert run_here(spark, elsewhere).code == 0
+    ground.add_files(2, 1)
+    job = ground.job()
+    outcome = run_here(spark, job)
+    assert_refused(outcome, "table.gone", ground.table, "adopt_from_batch=2")
+    assert run_here(spark, job.but(options={"adopt_from_batch": 1})).kind == "table.gone"
+    assert run_here(spark, job.but(options={"adopt_from_batch": 2})).code == 0
+    assert_each_once(ground.table, ids_of(2, 1))
