@@ -1,0 +1,164 @@
+"""Admission decides from positions and identity: replay, overlap, gap or new. Each rule of docs/PROTOCOL.md has its row here."""
+
+import dataclasses
+
+import pytest
+
+from streamsink.errors import Misuse
+from streamsink.options import SinkOptions
+from streamsink.protocol.admission import Past, Verdict, admit, token
+from streamsink.protocol.committable import AppState, Batch
+from streamsink.protocol.ids import END_OF_INPUT
+from streamsink.protocol.positions import SourceRange
+
+KAFKA_COLUMNS = {"position_columns": ("topic", "partition", "offset")}
+
+
+def kafka(start, end):
+    """One partition's range; a dict gives several."""
+    def side(value):
+        return {"t": value if isinstance(value, dict) else {"0": value}}
+
+    return (SourceRange(side(start), side(end)),)
+
+
+def files(start, end, digest=""):
+    """A file source's range, which means something only in its own checkpoint."""
+    return (SourceRange({"logOffset": start}, {"logOffset": end}, digest),)
+
+
+def state(sources, checkpoint=5, query="q", recorded=None, generation=0):
+    return AppState(
+        query=query, generation=generation, epoch=1, checkpoint_id=checkpoint, sequence=checkpoint + 1,
+        record_id="r", table_id="t", sources=sources,
+        recorded=recorded if recorded is not None else ({"t": dict(sources[0].end["t"])} if sources[0].numeric else {}),
+    )
+
+
+def decide(batch, last, *, earlier=None, runs=(), **options):
+    past = Past("lake/t", "t", last, lambda query, checkpoint: earlier, lambda run: run in runs)
+    return admit(batch, past, SinkOptions.of("lake/t", options))
+
+
+def refused(kind, batch, last, **options):
+    with pytest.raises(Misuse) as caught:
+        decide(batch, last, **options)
+    assert caught.value.kind == kind
+    assert "lake/t" in str(caught.value) and "Nothing was written" in str(caught.value)
+    return str(caught.value)
+
+
+def test_the_first_batch_of_an_application_is_new():
+    assert decide(Batch(0, "q", "r", kafka(0, 10)), None).verdict is Verdict.NEW
+
+
+def test_a_first_batch_that_is_not_zero_is_a_gap_unless_adopted():
+    batch = Batch(7, "q", "r", kafka(70, 80))
+    assert "adopt_from_batch=7" in refused("gap.first-batch", batch, None)
+    assert decide(batch, None, adopt_from_batch=7).verdict is Verdict.NEW
+    refused("gap.first-batch", batch, None, adopt_from_batch=6)
+
+
+@pytest.mark.parametrize("make", [kafka, files])
+def test_same_id_and_same_positions_is_a_replay(make):
+    assert decide(Batch(5, "q", "r", make(50, 60)), state(make(50, 60))).verdict is Verdict.SKIP
+
+
+@pytest.mark.parametrize("make", [kafka, files])
+def test_the_next_batch_that_starts_where_the_last_ended_is_new(make):
+    assert decide(Batch(6, "q", "r", make(60, 70)), state(make(50, 60))).verdict is Verdict.NEW
+
+
+def test_same_id_with_other_positions_is_never_skipped():
+    """Peers skip it by its number, and lose what is new in it."""
+    assert "position_columns" in refused("positions.overlap", Batch(5, "q", "r", kafka(50, 75)), state(kafka(50, 60)))
+    decision = decide(Batch(5, "q", "r", kafka(50, 75)), state(kafka(50, 60)), **KAFKA_COLUMNS)
+    assert (decision.verdict, decision.below, decision.recorded) == (
+        Verdict.FILTER, {"t": {"0": 60}}, {"t": {"0": 75}}
+    )
+    assert decision.generation == 1, "the ids of a commit user only grow"
+
+
+def test_the_same_file_positions_with_other_files_are_no_replay():
+    """After a restored checkpoint logOffset 5 may be another file: the digest of the source's own log tells."""
+    message = refused("batch.backwards", Batch(5, "q", "r", files(4, 5, "new")), state(files(4, 5, "old")))
+    assert "accept_as_new=" in message and "accept_as_seen=" in message
+
+
+def test_an_earlier_batch_with_the_same_positions_is_a_replay():
+    last = state(files(5, 6), checkpoint=6)
+    assert decide(Batch(4, "q", "r", files(3, 4)), last, earlier=state(files(3, 4), checkpoint=4)).verdict is Verdict.SKIP
+
+
+def test_a_new_checkpoint_over_a_source_without_positions_is_refused_with_two_ways_on():
+    batch = Batch(0, "q2", "r", files(0, 1))
+    message = refused("checkpoint.replaced", batch, state(files(4, 5)))
+    assert "application=" in message
+    word = token(batch, Past("lake/t", "t", state(files(4, 5)), lambda q, c: None, lambda r: False))
+    assert decide(batch, state(files(4, 5)), accept_as_new=word).verdict is Verdict.NEW
+    assert decide(batch, state(files(4, 5)), accept_as_seen=word).verdict is Verdict.SEEN
+
+
+def test_a_token_accepts_one_accident_only():
+    """Left in the code, it must not accept the next one."""
+    batch, last = Batch(0, "q2", "r", files(0, 1)), state(files(4, 5))
+    word = token(batch, Past("lake/t", "t", last, lambda q, c: None, lambda r: False))
+    later = dataclasses.replace(last, record_id="r2")
+    refused("checkpoint.replaced", batch, later, accept_as_new=word)
+    refused("checkpoint.replaced", Batch(0, "q3", "r", files(0, 1)), last, accept_as_new=word)
+
+
+def test_a_new_checkpoint_on_kafka_that_continues_is_new():
+    decision = decide(Batch(0, "q2", "r", kafka(60, 70)), state(kafka(50, 60)))
+    assert (decision.verdict, decision.generation) == (Verdict.NEW, 0)
+
+
+def test_a_new_checkpoint_on_kafka_that_replays_is_filtered():
+    decision = decide(Batch(0, "q2", "r", kafka(0, 70)), state(kafka(50, 60)), **KAFKA_COLUMNS)
+    assert (decision.verdict, decision.below) == (Verdict.FILTER, {"t": {"0": 60}})
+
+
+def test_recorded_positions_never_go_back():
+    decision = decide(Batch(0, "q2", "r", kafka(0, 30)), state(kafka(50, 60)), **KAFKA_COLUMNS)
+    assert decision.recorded == {"t": {"0": 60}}
+
+
+def test_a_gap_in_positions_is_an_error_and_names_the_partition():
+    message = refused("positions.gap", Batch(6, "q", "r", kafka(61, 70)), state(kafka(50, 60)), **KAFKA_COLUMNS)
+    assert "t:0" in message
+
+
+def test_a_gap_in_one_partition_counts_although_another_overlaps():
+    batch = Batch(0, "q2", "r", kafka({"0": 0, "1": 9}, {"0": 5, "1": 12}))
+    refused("positions.gap", batch, state(kafka({"0": 0, "1": 0}, {"0": 4, "1": 8})), **KAFKA_COLUMNS)
+
+
+def test_a_partition_that_is_new_to_the_record_continues():
+    batch = Batch(6, "q", "r", kafka({"0": 60, "1": 0}, {"0": 70, "1": 5}))
+    decision = decide(batch, state(kafka(50, 60)))
+    assert (decision.verdict, decision.recorded) == (Verdict.NEW, {"t": {"0": 70, "1": 5}})
+
+
+def test_a_partition_once_recorded_stays_recorded():
+    """A topic that is left out for a while is still checked when it comes back."""
+    last = state(kafka({"0": 5}, {"0": 6}), recorded={"t": {"0": 6, "1": 40}})
+    assert decide(Batch(6, "q", "r", kafka({"0": 6}, {"0": 7})), last).recorded == {"t": {"0": 7, "1": 40}}
+
+
+def test_an_unknown_start_counts_as_the_beginning():
+    """Nothing can be lost by it; what is published already is filtered."""
+    batch = Batch(0, "q2", "r", (SourceRange(None, {"t": {"0": 70}}),))
+    assert decide(batch, state(kafka(50, 60)), **KAFKA_COLUMNS).verdict is Verdict.FILTER
+
+
+@pytest.mark.parametrize("batch_id, sources", [(7, files(60, 70)), (6, files(61, 70))])
+def test_a_batch_that_does_not_follow_is_a_gap(batch_id, sources):
+    refused("batch.gap", Batch(batch_id, "q", "r", sources), state(files(50, 60)))
+
+
+def test_a_bounded_run_is_published_once():
+    run = Batch(END_OF_INPUT, "2026-11-21", "r")
+    assert decide(run, None).verdict is Verdict.NEW
+    assert decide(run, state(files(1, 2)), runs=("2026-11-21",)).verdict is Verdict.SKIP
+    assert decide(run, state((), END_OF_INPUT, "2026-11-21", {})).verdict is Verdict.SKIP
+    assert decide(run, state((), END_OF_INPUT, "2026-11-20", {})).verdict is Verdict.NEW

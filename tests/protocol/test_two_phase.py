@@ -1,0 +1,148 @@
+"""The committer's own rules: many checkpoints at once, none twice, restore policies, takeover and fencing."""
+
+import pytest
+
+from streamsink import events
+from streamsink.clock import IdSource
+from streamsink.errors import Fenced, Misuse, RestoredThenFailed
+from streamsink.protocol.admission import Verdict
+from streamsink.storage.file_io import FileIO
+from streamsink.table.write import TableWriter, WriteSpec
+from streamsink.testing.driver import Checkpoint
+from tests.crash.world import memory_world
+
+
+def _sink(world, query="00000000-0000-0000-0000-000000000001"):
+    return world.driver.start(FileIO(world.calls, IdSource().new_id), Checkpoint(query))
+
+
+def _pre_commit(world, sink, start, end, batch_id):
+    """A checkpoint up to and with its pre-commit, not published."""
+    checkpoint = Checkpoint("00000000-0000-0000-0000-000000000001", [0] * batch_id + [end])
+    if batch_id:
+        checkpoint.ends[batch_id - 1] = start
+    batch = world.driver.describe(checkpoint, batch_id)
+    decision = sink.protocol.admit(batch)
+    assert decision.verdict is Verdict.NEW
+    return _save(world, sink, batch, decision, (start, end))
+
+
+def _save(world, sink, batch, decision, rows):
+    opened = sink.protocol.begin(batch, decision)
+    options = world.driver.options
+    spec = WriteSpec(opened.staging, sink._table.schema.to_json(), options.target_file_bytes, 10, 1 << 20)
+    writer = TableWriter(sink._io, spec)
+    writer.write(world.driver.rows(*rows))
+    files, payload = sink._committer.stage(opened.staging, writer.close())
+    sink.protocol.pre_commit(opened, files, payload)
+    return batch, decision
+
+
+def test_a_checkpoint_registered_twice_is_an_error():
+    """Flink's "repeatedly committed": the second pre-commit of one id changes nothing."""
+    world = memory_world()
+    sink = _sink(world)
+    batch, decision = _pre_commit(world, sink, 0, 5, 0)
+    with pytest.raises(Misuse, match="repeatedly committed"):
+        _save(world, sink, batch, decision, (0, 5))
+    sink.protocol.commit_up_to_checkpoint(0)
+    assert world.ids() == list(range(5))
+
+
+def test_commit_up_to_checkpoint_publishes_all_pending_in_order_and_no_more():
+    """Three checkpoints pending, commit up to the second: two snapshots; the third stays pending and is restored."""
+    world = memory_world(restore="restore-and-continue")
+    sink = _sink(world)
+    _pending_chain(world, sink, [5, 9, 12])
+    outcomes = sink.protocol.commit_up_to_checkpoint(1)
+    assert [o.checkpoint_id for o in outcomes] == [0, 1]
+    assert world.ids() == list(range(9))
+    assert sink.protocol.commit_up_to_checkpoint(1) == [], "idempotent"
+    sink.close()
+    _sink(world).close()
+    assert world.ids() == list(range(12))
+
+
+def _pending_chain(world, sink, ends):
+    """Pre-commits of several batches before any of them is published."""
+    first = world.driver.describe(Checkpoint("00000000-0000-0000-0000-000000000001", [ends[0]]), 0)
+    decision = sink.protocol.admit(first)
+    start = 0
+    for batch_id, end in enumerate(ends):
+        checkpoint = Checkpoint("00000000-0000-0000-0000-000000000001", ends[: batch_id + 1])
+        _save(world, sink, world.driver.describe(checkpoint, batch_id), decision, (start, end))
+        start = end
+
+
+def test_restore_and_fail_publishes_then_fails_on_purpose():
+    """The default policy; the start after it finds nothing to do."""
+    world = memory_world()
+    sink = _sink(world)
+    _pre_commit(world, sink, 0, 5, 0)
+    sink.close()
+    with pytest.raises(RestoredThenFailed):
+        _sink(world)
+    assert world.ids() == list(range(5))
+    _sink(world).close()
+    assert world.ids() == list(range(5))
+
+
+def test_restore_and_continue_goes_on():
+    """What was pending is published, and the run continues."""
+    world = memory_world(restore="restore-and-continue")
+    sink = _sink(world)
+    _pre_commit(world, sink, 0, 5, 0)
+    sink.close()
+    _sink(world).close()
+    assert world.ids() == list(range(5))
+
+
+def test_the_same_name_at_the_same_time_is_refused_and_the_first_is_not_harmed():
+    """Another checkpoint under a name that is held: an error that names the holder; the first one goes on."""
+    world = memory_world()
+    first = _sink(world)
+    with pytest.raises(Fenced, match="application='...'") as caught:
+        _sink(world, "00000000-0000-0000-0000-000000000002")
+    assert caught.value.kind == "application.in-use"
+    _pre_commit(world, first, 0, 5, 0)
+    first.protocol.commit_up_to_checkpoint(0)
+    assert world.ids() == list(range(5))
+
+
+def test_a_successor_of_the_same_checkpoint_fences_the_zombie():
+    """The zombie has a pre-commit, wakes up after its successor published it, and may publish nothing more."""
+    world = memory_world(restore="restore-and-continue")
+    zombie = _sink(world)
+    _pre_commit(world, zombie, 0, 5, 0)
+    successor = _sink(world)
+    assert world.ids() == list(range(5))
+    with pytest.raises(Fenced):
+        zombie.protocol.commit_up_to_checkpoint(0)
+    _pre_commit(world, successor, 5, 8, 1)
+    successor.protocol.commit_up_to_checkpoint(1)
+    assert world.ids() == list(range(8))
+
+
+def test_a_zombie_that_saves_first_is_published_by_its_successor_not_twice():
+    """Two drivers of one checkpoint want the same record number: one gets it, the other is told so."""
+    world = memory_world(restore="restore-and-continue")
+    zombie, successor = _sink(world), None
+    batch = world.driver.describe(Checkpoint("00000000-0000-0000-0000-000000000001", [5]), 0)
+    decision = zombie.protocol.admit(batch)
+    successor = _sink(world)
+    _save(world, successor, batch, successor.protocol.admit(batch), (0, 5))
+    with pytest.raises(Fenced):
+        _save(world, zombie, batch, decision, (0, 5))
+    successor.protocol.commit_up_to_checkpoint(0)
+    assert world.ids() == list(range(5))
+
+
+def test_a_journal_that_was_deleted_does_not_lock_the_writer_out():
+    """Epochs go on above the one that the newest snapshot carries."""
+    world = memory_world()
+    world.run(boundaries=(5,))
+    FileIO(world.calls, IdSource().new_id).delete_tree(f"{world.driver.root}/streamsink")
+    world.run(boundaries=(5, 9))
+    assert world.ids() == list(range(9))
+    epochs = [e.epoch for e in world.driver.events if isinstance(e, events.Claimed)]
+    assert epochs == sorted(set(epochs))

@@ -1,0 +1,103 @@
+"""A pending record that is torn, truncated or altered is refused by name; nothing in it could run code or show a value."""
+
+import json
+
+import pytest
+
+from streamsink.clock import IdSource
+from streamsink.errors import Corrupt
+from streamsink.storage.file_io import FileIO
+from streamsink.storage.pending_log import decode_record
+from streamsink.testing.faults import InjectedCrash, arm, crash
+from streamsink import faults
+from tests.crash.world import memory_world
+
+RECORD = "/lake/shop.db/orders/streamsink/streamsink/record-1.json"
+
+
+@pytest.fixture
+def world():
+    """A world that died between pre-commit and publishing."""
+    made = memory_world()
+    arm("precommit.saved", 1, crash)
+    with pytest.raises(InjectedCrash):
+        made.run()
+    faults.arm(None)
+    made.die()
+    return made
+
+
+def _record(world):
+    return world.calls.read(RECORD)
+
+
+def test_every_truncation_is_refused(world):
+    """At each length short of the whole."""
+    data = _record(world)
+    for length in range(len(data)):
+        with pytest.raises(Corrupt) as caught:
+            decode_record(data[:length], RECORD)
+        assert RECORD in str(caught.value)
+
+
+def test_every_altered_byte_is_refused(world):
+    """One bit flipped, at each place."""
+    data = _record(world)
+    for place in range(len(data)):
+        altered = data[:place] + bytes([data[place] ^ 1]) + data[place + 1:]
+        try:
+            record = decode_record(altered, RECORD)
+        except Corrupt:
+            continue
+        # Only white space or the name of an unknown header key may change without a trace.
+        assert record == decode_record(data, RECORD)
+
+
+def test_a_damaged_record_stops_the_start_and_says_the_way_out(world):
+    """Never a guess: nothing is published, nothing deleted."""
+    data = _record(world)
+    world.calls._names[RECORD].data = data[:-10]
+    before = sorted(world.calls._names)
+    with pytest.raises(Corrupt, match="starting_offsets") as caught:
+        world.run()
+    assert caught.value.kind == "journal.corrupt"
+    assert [n for n in before if n not in world.calls._names] == []
+    assert world.ids() == []
+
+
+def test_a_newer_version_is_refused(world):
+    """A record of a later library is not guessed at."""
+    header, body = _record(world).split(b"\n", 1)
+    newer = {**json.loads(header), "version": 99}
+    with pytest.raises(Corrupt, match="version is 99"):
+        decode_record(json.dumps(newer).encode() + b"\n" + body, RECORD)
+
+
+def test_a_record_is_json_without_row_values(world):
+    """Paths, counts and positions only: the statistics, which are values, stay in the manifest."""
+    body = json.loads(_record(world).split(b"\n", 1)[1])
+    assert set(body) == {"application", "files", "payload", "state", "watermark_ms"}
+    assert set(body["files"][0]) == {"staged", "final", "size", "rows"}
+    assert set(body["payload"]["manifest"]) == {"staged", "final", "size", "sha256"}
+
+
+def test_an_altered_manifest_of_a_pending_checkpoint_is_refused(world):
+    """Its checksum stands in the record."""
+    manifest = json.loads(_record(world).split(b"\n", 1)[1])["payload"]["manifest"]["staged"]
+    path = f"/lake/shop.db/orders/{manifest}"
+    data = world.calls.read(path)
+    world.calls._names[path].data = data[:-1] + bytes([data[-1] ^ 1])
+    with pytest.raises(Corrupt) as caught:
+        world.run()
+    assert caught.value.kind == "pending.manifest"
+    assert world.ids() == []
+
+
+def test_a_missing_file_of_a_pending_checkpoint_stops_the_start(world):
+    """filter_and_commit checks that every named file still exists."""
+    staged = json.loads(_record(world).split(b"\n", 1)[1])["files"][0]["staged"]
+    FileIO(world.calls, IdSource().new_id).delete(f"/lake/shop.db/orders/{staged}")
+    with pytest.raises(Corrupt) as caught:
+        world.run()
+    assert caught.value.kind == "pending.files-gone"
+    assert world.ids() == []
