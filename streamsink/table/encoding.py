@@ -5,6 +5,9 @@ import pyarrow.compute as pc
 
 _SAMPLE_ROWS = 4096
 _REPEATS = 0.5
+# Wider decimals are FIXED_LEN_BYTE_ARRAY in the file, of which Java writes no dictionary: its reader looks a filter's
+# value up there in its shortest form, finds nothing, and skips rows that match.
+_LONG_DECIMAL = 18
 
 
 def dictionary_columns(rows: pa.Table) -> list[str]:
@@ -20,5 +23,7 @@ def dictionary_columns(rows: pa.Table) -> list[str]:
 
 def _repeats(column: pa.ChunkedArray) -> bool:
     if pa.types.is_nested(column.type) or pa.types.is_boolean(column.type):
+        return False
+    if pa.types.is_decimal(column.type) and column.type.precision > _LONG_DECIMAL:
         return False
     return pc.count_distinct(column, mode="all").as_py() <= len(column) * _REPEATS
