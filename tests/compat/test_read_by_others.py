@@ -82,3 +82,27 @@ def test_filters_on_every_kind_of_column_give_the_same_rows(java, pypaimon, path
             assert_same(found, project(wanted, fields, names))
             found = pypaimon.read(path, [(function, column, None if unary else plain)], names)
             assert_same(from_arrow(found), project(wanted, fields, names))
+
+
+CONSTANT = {
+    "BOOLEAN": True, "TINYINT": -7, "SMALLINT": 300, "INT": 70_000, "BIGINT": 2**40, "FLOAT": 1.5, "DOUBLE": -0.1,
+    "CHAR(5)": "abc", "VARCHAR(9)": "", "STRING": "\u00e9t\u00e9" * 9, "BINARY(3)": b"abc", "BYTES": b"\x00\xff",
+    "DECIMAL(5, 2)": Decimal("-1.20"), "DECIMAL(18, 4)": Decimal("0.0000"), "DECIMAL(19, 4)": Decimal("1.0000"),
+    "DECIMAL(38, 10)": Decimal("0E-10"), "DECIMAL(38, 0)": Decimal(-1), "DATE": 19724, "TIME(3)": 1,
+    "TIMESTAMP(0)": 0, "TIMESTAMP(3)": 1_000_000, "TIMESTAMP(6)": 1000, "TIMESTAMP(9)": 7,
+    "TIMESTAMP(3) WITH LOCAL TIME ZONE": -1_000_000, "TIMESTAMP(6) WITH LOCAL TIME ZONE": -1000,
+    "TIMESTAMP(9) WITH LOCAL TIME ZONE": -7,
+}
+
+
+@pytest.mark.parametrize("kind", CONSTANT)
+def test_a_value_that_repeats_is_found_by_java_s_filter(java, path, kind):
+    """A repeating column has a dictionary in the file, which Java's filters look into."""
+    fields = columns(f"id INT, c {kind}")
+    rows = [(i, CONSTANT[kind]) for i in range(20)] + [(20, None)]
+    streamsink.create_table(path, fields)
+    write(path, fields, rows, commits=1)
+    for function in ("equal", "greater_or_equal", "less_or_equal", "not_equal", "less_than", "greater_than"):
+        where = [(function, "c", CONSTANT[kind])]
+        assert_same(java.read(path, where), matching(rows, fields, where))
+    assert_same(java.read(path, [("is_null", "c", None)]), rows[-1:])
