@@ -13,6 +13,8 @@ from streamsink.events import Event
 from streamsink.testing.faults import arm_from_env
 from tests.e2e.job import Job, supervised
 
+DRIVER = "STREAMSINK_DRIVER_PID"
+
 
 def say(**line) -> None:
     sys.stdout.write(json.dumps(line) + "\n")
@@ -37,6 +39,7 @@ def session(conf: dict):
 
 def main(path: str) -> int:
     job = Job.load(path)
+    os.environ[DRIVER] = str(os.getpid())  # for the workers of its tasks
     spark = session(job.conf)
     arm_from_env()
     say(event="SessionReady", application_id=spark.sparkContext.applicationId)

@@ -29,7 +29,7 @@ class Outcome:
     """How a run ended. events: (name, fields). code: exit code, negative for a signal."""
 
     code: int
-    events: list[tuple[str, dict]] = field(default_factory=list)
+    events: list[tuple[str, dict]] = field(default_factory=list, repr=False)
     error: str | None = None
     kind: str | None = None
     message: str = ""
@@ -245,3 +245,32 @@ def accept_token(outcome: Outcome) -> str:
     seen = re.search(r"accept_as_seen='([0-9a-f]{12})'", outcome.message)
     assert new and seen and new[1] == seen[1], outcome.message
     return new[1]
+
+
+def orphans(table: str) -> set[str]:
+    """Paths of all files that no snapshot names, nor a record of the journal as its own, nor the format as its own."""
+    from streamsink.storage.local import local_file_io
+    from streamsink.table.table import open_table
+
+    opened = open_table(local_file_io(), table, for_writing=False)
+    named = {"snapshot/LATEST", "snapshot/EARLIEST"}
+    for snapshot_id in opened.snapshots.ids():
+        snapshot = opened.snapshots.load(snapshot_id)
+        metas = opened.manifests.base_of(snapshot) + opened.manifests.delta_of(snapshot)
+        named |= {f"snapshot/snapshot-{snapshot_id}"}
+        named |= {f"manifest/{name}" for name in (snapshot.base_manifest_list, snapshot.delta_manifest_list)}
+        for name in {meta.file_name for meta in metas}:
+            named |= {f"manifest/{name}"} | {f"bucket-0/{entry.file.file_name}" for entry in opened.manifests.read(name)}
+    for path in files_under(table):
+        if re.fullmatch(r"schema/schema-\d+|streamsink/[^/]+/(owner-\d+|hold|record-\d+\.json|done-\d+)", path):
+            named.add(path)
+        if re.fullmatch(r"streamsink/[^/]+/record-\d+\.json", path):
+            named |= _pending_files(table, path)
+    return {os.path.join(table, path) for path in files_under(table) if path not in named}
+
+
+def _pending_files(table: str, record: str) -> set[str]:
+    """Where the files of a record may be: staged or under their final names."""
+    body = json.loads(Path(table, record).read_text().split("\n")[1])
+    files = body["files"] + ([body["payload"]["manifest"]] if body["payload"]["manifest"] else [])
+    return {file[name] for file in files for name in ("staged", "final")}

@@ -1,0 +1,48 @@
+"""Faults of writer tasks: Spark starts this module in the place of ``pyspark.daemon``, so that its workers are armed.
+
+$STREAMSINK_TASK_FAULT is ``step:action:attempts[:partition]``: attempts below that number (from 0) of each task, or of one partition's
+task, ``raise`` an error there, end their worker (``exit``), ``sleep``, or kill the whole driver (``kill-driver``).
+"""
+import os
+import signal
+import time
+
+from pyspark import TaskContext, daemon
+
+from streamsink import faults
+from tests.e2e.driver import DRIVER
+
+VARIABLE = "STREAMSINK_TASK_FAULT"
+SLEEP_S = 60
+CONF = {"spark.python.daemon.module": "tests.e2e.task_faults"}
+
+
+def _arm(text: str) -> None:
+    step, action, attempts, *partition = text.split(":")
+
+    def hook(reached: str) -> None:
+        task = TaskContext.get()
+        if reached != step or task is None or task.attemptNumber() >= int(attempts):
+            return
+        if partition and task.partitionId() != int(partition[0]):
+            return
+        _act(action)
+
+    faults.arm(hook)
+
+
+def _act(action: str) -> None:
+    if action == "raise":
+        raise OSError("a fault to order")
+    if action == "exit":
+        os._exit(1)
+    if action == "kill-driver":
+        os.kill(int(os.environ[DRIVER]), signal.SIGKILL)
+    # a killed driver takes a moment to reach its tasks
+    time.sleep(SLEEP_S)
+
+
+if __name__ == "__main__":
+    if VARIABLE in os.environ:
+        _arm(os.environ[VARIABLE])
+    daemon.manager()

@@ -1,0 +1,119 @@
+"""S1, S10, S11, S12, S13: drivers killed or paused in the middle of things."""
+import hashlib
+import signal
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+import streamsink
+from tests.e2e.harness import (
+    Driver, assert_each_once, content, files_under, ids_of, orphans, run_driver, run_here,
+)
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+
+@pytest.mark.parametrize("step", ["commit.published", "batch.end"])
+def test_s1_killed_between_publishing_and_sparks_commit_log(spark, ground, step):
+    """The batch is visible, Spark does not know: its replay is skipped, the rest follows, each row once."""
+    ground.add_files(0, 4)
+    job = ground.job()
+    assert run_driver(ground, job, fault=f"{step}@2:kill").code == -signal.SIGKILL
+    assert_each_once(ground.table, ids_of(0, 2))
+    assert not Path(job.checkpoint, "commits", "1").exists()
+    outcome = run_here(spark, job)
+    assert outcome.code == 0, outcome
+    assert [skip["checkpoint_id"] for skip in outcome.of("BatchSkipped")] == [1]
+    assert_each_once(ground.table, ids_of(0, 4))
+
+
+PAUSES = {
+    "commit.before_publish": "writer.fenced",
+    "commit.adopting": "writer.fenced",
+    "precommit.before_record": "journal.record-taken",
+}
+
+
+@pytest.mark.parametrize("step", PAUSES)
+def test_s10_a_zombie_driver_is_fenced(spark, ground, step):
+    """Paused in its commit; its successor replays and goes on; it wakes up: a clear error, and each row once."""
+    ground.add_files(0, 5)
+    job = ground.job()
+    with Driver(ground, job, fault=f"{step}@2:stop") as zombie:
+        zombie.wait_stopped()
+        successor = run_here(spark, job)
+        assert successor.code == 0, successor
+        assert_each_once(ground.table, ids_of(0, 5))
+        before = content(ground.table)
+        zombie.signal(signal.SIGCONT)
+        outcome = zombie.wait()
+    assert (outcome.error, outcome.kind) == ("Fenced", PAUSES[step]), outcome
+    assert ground.table in outcome.message
+    assert_each_once(ground.table, ids_of(0, 5))
+    assert content(ground.table) == before
+
+
+def digests(table: str, files) -> dict:
+    status = files_under(table)
+    return {f: (status[f], hashlib.sha256(Path(table, f).read_bytes()).hexdigest()) for f in files}
+
+
+def test_s11_restarted_with_other_cores_and_shuffle_partitions(ground):
+    """Killed after publishing the first batch of its run: the replay, laid out otherwise, touches no committed file."""
+    ground.add_files(0, 6)
+    job = ground.job(shuffle=True, per_batch=3, options={"driver_max_rows": 0})
+    first = {"spark.master": "local[2]", "spark.sql.shuffle.partitions": "2"}
+    second = {"spark.master": "local[1]", "spark.sql.shuffle.partitions": "3"}
+    no_merging = {"spark.sql.adaptive.enabled": "false"}
+    assert run_driver(ground, job.but(conf=first | no_merging), fault="commit.published@1:kill").code == -signal.SIGKILL
+    committed = [f for f in content(ground.table) if f.startswith(("bucket-0/", "manifest/", "snapshot/snapshot-", "schema/"))]
+    assert sum(f.startswith("bucket-0/") for f in committed) == 2
+    before = digests(ground.table, committed)
+    outcome = run_driver(ground, job.but(conf=second | no_merging))
+    assert outcome.code == 0, outcome
+    assert digests(ground.table, committed) == before
+    assert [written["files"] for written in outcome.of("BatchWritten")] == [3]
+    assert_each_once(ground.table, ids_of(0, 6))
+
+
+def test_s12_a_query_that_is_not_deterministic_has_one_version_of_each_row(spark, ground):
+    """Killed between pre-commit and publishing: the files of the pre-commit are published, nothing is computed again."""
+    ground.add_files(0, 4)
+    job = ground.job(column="concat(rand(), ' ', current_timestamp())")
+    assert run_driver(ground, job, fault="precommit.saved@2:kill").code == -signal.SIGKILL
+    assert_each_once(ground.table, ids_of(0, 1))
+    staged = list(Path(ground.table, "streamsink").glob("*/staging/*/data-*.parquet"))
+    assert len(staged) == 1
+    promised = pq.read_table(staged[0]).to_pylist()
+    before = streamsink.read_arrow(ground.table).to_pylist()
+    outcome = run_here(spark, job)
+    assert outcome.code == 0, outcome
+    assert outcome.of("Restored")[0]["published_checkpoints"] == (1,)
+    assert_each_once(ground.table, ids_of(0, 4))
+    versions = {row["id"]: row["extra"] for row in streamsink.read_arrow(ground.table).to_pylist()}
+    for row in before + promised:
+        assert versions[row["id"]] == row["extra"]
+
+
+# in the middle of a batch: from the first file to the instant before it is visible
+IN_A_BATCH = (
+    "write.begin", "task.file_opened", "task.file_closed", "write.flushed", "precommit.manifest_staged",
+    "precommit.before_record", "precommit.saved", "commit.adopting", "commit.adopted", "commit.lists_written",
+    "commit.before_publish",
+)
+
+
+def test_s13_killed_ten_times_in_the_middle_of_a_batch(ground):
+    """After each kill the next start names every orphan file and removes it; each row once at the end."""
+    ground.add_files(0, 2 * len(IN_A_BATCH) + 2)
+    left: set[str] = set()
+    for step in (*IN_A_BATCH, None):
+        outcome = run_driver(ground, ground.job(), fault=f"{step}@2:kill" if step else None)
+        assert outcome.code == (-signal.SIGKILL if step else 0), (step, outcome)
+        named = {path for event in outcome.of("Restored") for path in event["orphans_removed"]}
+        assert left <= named, f"killed before {step}: left but not named: {left - named}"
+        assert not any(Path(path).exists() for path in named)
+        left = orphans(ground.table)
+    assert left == set()
+    assert_each_once(ground.table, ids_of(0, 2 * len(IN_A_BATCH) + 2))
