@@ -6,6 +6,7 @@ library reads the variable; a test's driver calls ``arm_from_env()``.
 
 import os
 import signal
+import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
 
@@ -21,12 +22,17 @@ class InjectedCrash(BaseException):
 
 def kill() -> None:
     """End this process at once, as the kernel's out-of-memory killer would."""
-    os.kill(os.getpid(), signal.SIGKILL)
+    _signal_myself(signal.SIGKILL)
 
 
 def stop() -> None:
     """Pause this process until somebody sends SIGCONT."""
-    os.kill(os.getpid(), signal.SIGSTOP)
+    _signal_myself(signal.SIGSTOP)
+
+
+def _signal_myself(number: int) -> None:
+    """Sent to this thread, which therefore does nothing more; sent to the process, another thread may take it while this one goes on."""
+    signal.pthread_kill(threading.get_ident(), number)
 
 
 def crash() -> None:
