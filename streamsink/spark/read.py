@@ -8,6 +8,7 @@ from streamsink.errors import Misuse
 from streamsink.format.schema import TableSchema
 from streamsink.format.types import ArrayType, AtomicType, DataField, DataType, MapType, RowType
 from streamsink.storage.local import local_file_io, local_path
+from streamsink.table.evolved import check_casts
 from streamsink.table.scan import by_schema, plan
 from streamsink.table.table import open_table
 
@@ -32,6 +33,7 @@ def read(spark: SparkSession, path: str, snapshot_id: int | None = None) -> Data
     parts = []
     for schema_id, group in by_schema(files).items():
         written = table.schemas.load(schema_id)
+        check_casts(written, schema, table.root)
         frame = spark.read.schema(to_spark(written, table.root)).parquet(*[file.path for file in group])
         parts.append(frame if written.fields == schema.fields else _evolved(frame, written, schema))
     if not parts:

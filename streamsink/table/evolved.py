@@ -2,9 +2,47 @@
 
 import pyarrow as pa
 
+from streamsink.errors import Misuse
 from streamsink.format.arrow_types import to_arrow_schema
+from streamsink.format.evolution import widens
 from streamsink.format.schema import TableSchema
-from streamsink.format.types import ArrayType, DataField, DataType, MapType, RowType
+from streamsink.format.types import TIMESTAMP_ROOTS, ArrayType, AtomicType, DataField, DataType, MapType, RowType
+
+_INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
+_FROM_INTEGER = ("FLOAT", "DOUBLE")
+_UNLIMITED = 2**31 - 1
+
+
+def check_casts(written: TableSchema, wanted: TableSchema, table: str) -> None:
+    """Raises Misuse, naming the column, when a file's type cannot be read as the newest one exactly as Java does it.
+
+    Java allows changes of type that this library never makes itself, such as to a narrower type.
+    """
+    by_id = {field.id: field for field in written.fields}
+    for field in wanted.fields:
+        if field.id in by_id and not _castable(by_id[field.id].type, field.type):
+            raise Misuse(
+                f"{table}: column '{field.name}' was of type {by_id[field.id].type} in schema {written.id} and is "
+                f"{field.type} now; files of schema {written.id} cannot be read here. Compact the table with Paimon",
+                kind="read.unsupported-cast",
+            )
+
+
+def _castable(old: DataType, new: DataType) -> bool:
+    if isinstance(old, RowType) and isinstance(new, RowType):
+        by_id = {field.id: field.type for field in old.fields}
+        return all(_castable(by_id[f.id], f.type) for f in new.fields if f.id in by_id)
+    if isinstance(old, ArrayType) and isinstance(new, ArrayType):
+        return _castable(old.element, new.element)
+    if isinstance(old, MapType) and isinstance(new, MapType):
+        return _castable(old.key, new.key) and _castable(old.value, new.value)
+    if not isinstance(old, AtomicType) or not isinstance(new, AtomicType):
+        return False
+    if old.as_nullable(True) == new.as_nullable(True) or widens(old, new):
+        return True
+    if old.root in _INTEGERS:
+        return new.root in _FROM_INTEGER or (new.root == "VARCHAR" and new.length == _UNLIMITED)
+    return old.root == new.root and old.root in TIMESTAMP_ROOTS and (old.precision or 0) < (new.precision or 0)
 
 
 def evolve_table(found: pa.Table, written: TableSchema, wanted: TableSchema) -> pa.Table:
@@ -20,7 +58,12 @@ def evolve_table(found: pa.Table, written: TableSchema, wanted: TableSchema) -> 
         column = found.column(old.name).combine_chunks()
         if isinstance(column, pa.ChunkedArray):
             column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.nulls(0, column.type)
-        columns.append(_convert(column, old.type, field.type, arrow.type))
+        try:
+            columns.append(_convert(column, old.type, field.type, arrow.type))
+        except pa.ArrowInvalid:
+            raise Misuse(
+                f"column '{field.name}': a value of type {old.type} cannot be read as {field.type}", kind="read.cast"
+            ) from None  # Arrow's own message quotes the value
     return pa.Table.from_arrays(columns, schema=target)
 
 
@@ -43,7 +86,8 @@ def _convert(column: pa.Array, old: DataType, new: DataType, arrow: pa.DataType)
         values = _convert(column.items, old.value, new.value, arrow.item_type)
         keys = _convert(column.keys, old.key, new.key, arrow.key_type)
         return pa.MapArray.from_arrays(column.offsets, keys, values, type=arrow, mask=column.is_null())
-    return column.cast(arrow)
+    # An integer above 2**53 becomes the nearest double, as in Java.
+    return column.cast(arrow, safe=not (pa.types.is_integer(column.type) and pa.types.is_floating(arrow)))
 
 
 def _has_rows(kind: DataType) -> bool:

@@ -13,7 +13,7 @@ from streamsink.format.manifest import ManifestEntry
 from streamsink.format.paths import bucket_dir, partition_path
 from streamsink.format.schema import TableSchema
 from streamsink.format.snapshot import Snapshot
-from streamsink.table.evolved import evolve_table
+from streamsink.table.evolved import check_casts, evolve_table
 from streamsink.table.table import Table
 
 
@@ -57,6 +57,7 @@ def read_arrow(table: Table, snapshot_id: int | None = None) -> pa.Table:
     parts = []
     for schema_id, group in by_schema(files).items():
         written = table.schemas.load(schema_id)
+        check_casts(written, table.schema, table.root)
         for file in group:
             found = _read_file(table.file_io.read(file.path), written)
             if found.num_rows != file.rows:

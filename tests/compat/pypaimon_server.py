@@ -9,6 +9,7 @@ import traceback
 
 import pyarrow as pa
 from pypaimon import CatalogFactory, Schema
+from pypaimon.schema.data_types import PyarrowFieldParser
 
 _LITERALS = {
     "decimal": decimal.Decimal, "date": datetime.date.fromisoformat, "timestamp": datetime.datetime.fromisoformat,
@@ -50,9 +51,10 @@ def read(request):
 
 def append(request):
     catalog, name = place(request["path"])
-    builder = catalog.get_table(name).new_batch_write_builder()
+    table = catalog.get_table(name)
+    builder = table.new_batch_write_builder()
     write, commit = builder.new_write(), builder.new_commit()
-    write.write_arrow(load(request["rows"]))
+    write.write_arrow(load(request["rows"]).cast(PyarrowFieldParser.from_paimon_schema(table.fields)))
     commit.commit(write.prepare_commit())
     write.close()
     commit.close()
