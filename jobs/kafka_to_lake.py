@@ -6,6 +6,7 @@ import streamsink
 from streamsink.testing.faults import arm_from_env
 from support import chaos, session
 from support.arguments import of_main_job
+from support.ending import Ending
 from support.generated import GeneratedOrders, generated
 from support.places import Places
 from support.progress import Progress, say
@@ -18,6 +19,8 @@ def main() -> int:
     places = Places.of(args.warehouse, f"kafka.db/{args.topic}" if args.brokers else "shop.db/orders")
     if not args.brokers and not args.up_to:
         args.up_to = generated(places, places.newest_batch()) + args.events
+    if not chaos.is_life():
+        say(f"table       {places.table}\ncheckpoint  {places.checkpoint}\nSpark's log {places.log}")
     if args.chaos:
         return chaos.run(args, places)
     arm_from_env()  # nothing, but under --chaos
@@ -28,27 +31,19 @@ def main() -> int:
         source = GeneratedOrders(spark, places, args.rows_per_batch, args.up_to)
     progress = Progress(source.lag)
     sink = streamsink.to_table(str(places.table), progress, partition_by=["dt"], **source.table_options)
-    run(spark, source, sink, places)
-    outcome = source.outcome(streamsink.read(spark, str(places.table)))
-    more = {"batches of this run": f"{progress.batches:,}", "rows/s of this run": f"{progress.rows_per_second():,.0f}"}
-    say(closing_table(outcome, more))
-    return 0 if outcome.exactly_once else 1
-
-
-def run(spark, source, sink, places: Places) -> None:
-    """Until the source says that it is done, or Ctrl-C."""
-    say(f"table {places.table}, checkpoint {places.checkpoint}, Spark's log {places.log}")
-    publish = source.until_done(sink)
+    ending = Ending(spark)
+    publish = source.until_done(sink, ending)
 
     def start():
         query = source.stream().writeStream.foreachBatch(publish).trigger(**source.trigger())
         return query.option("checkpointLocation", str(places.checkpoint)).start()
 
-    try:
-        streamsink.run(start)
-    except KeyboardInterrupt:
-        for query in spark.streams.active:
-            query.stop()
+    ending.run(start)
+    interrupted_after = progress.last_batch if ending.by_signal else None
+    outcome = source.outcome(streamsink.read(spark, str(places.table)), interrupted_after)
+    more = {"batches since the start": f"{progress.batches:,}", "rows/s since the start": f"{progress.rows_per_second():,.0f}"}
+    say(closing_table(outcome, more))
+    return 0 if outcome.exactly_once else 1
 
 
 if __name__ == "__main__":

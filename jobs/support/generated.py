@@ -1,15 +1,11 @@
 """The embedded source: Spark's rate-micro-batch, a million order events and more without any service."""
-import threading
-import time
-
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from support.ending import Ending
 from support.orders import FIRST_EVENT_MS, orders, with_day
 from support.places import Places
 from support.report import Outcome
-
-POLL_S = 0.01
 
 
 class GeneratedOrders:
@@ -31,13 +27,14 @@ class GeneratedOrders:
     def trigger(self) -> dict:
         return {"processingTime": "0 seconds"}
 
-    def until_done(self, sink):
+    def until_done(self, sink, ending: Ending):
         """``sink``, and after the last batch an end of the query."""
 
         def publish(df: DataFrame, batch_id: int) -> None:
             sink(df, batch_id)
             if generated(self._places, batch_id) >= self._up_to:
-                self._stop()
+                # whether Spark still logs this batch as committed is open, and no matter: its replay changes nothing
+                ending.stop()
 
         return publish
 
@@ -45,22 +42,14 @@ class GeneratedOrders:
         """Events that are generated (Spark has planned a batch of them) and not in the table yet."""
         return generated(self._places, self._places.newest_batch()) - generated(self._places, published)
 
-    def outcome(self, table: DataFrame) -> Outcome:
-        expected = generated(self._places, self._places.newest_batch())
+    def outcome(self, table: DataFrame, interrupted_after: int | None) -> Outcome:
+        """interrupted_after: the last published batch of a run that was told to stop; the next one was planned for nothing."""
+        last = self._places.newest_batch() if interrupted_after is None else interrupted_after
+        expected = generated(self._places, last)
         number = F.col("order_id")
         mine = F.when(number.between(0, expected - 1), number)
         row = table.agg(F.count("*"), F.count_distinct(number), F.count_distinct(mine)).first()
         return Outcome("events generated", expected, rows=row[0], duplicates=row[0] - row[1], lost=expected - row[2])
-
-    def _stop(self) -> None:
-        """Called inside the last batch. Waits until Spark knows of the stop: it then plans no further batch.
-
-        Whether it still logs this batch as committed is open, and no matter: the next run's replay changes nothing.
-        """
-        for query in self._spark.streams.active:
-            threading.Thread(target=query.stop, daemon=True).start()
-            while query.isActive:
-                time.sleep(POLL_S)
 
 
 def generated(places: Places, batch_id: int | None) -> int:

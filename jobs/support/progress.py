@@ -14,9 +14,12 @@ class Progress:
         self._last_end: float | None = None
         self.rows = 0
         self.batches = 0
+        self.last_batch: int | None = None
 
     def __call__(self, event: events.Event) -> None:
         events.to_log(event)
+        if isinstance(event, (events.CheckpointPublished, events.BatchSkipped)):
+            self.last_batch = event.checkpoint_id
         if isinstance(event, events.Claimed):
             self._last_end = time.monotonic()
             self._begun = self._begun or self._last_end
@@ -33,20 +36,20 @@ class Progress:
             say(f"batch {event.checkpoint_id:>5}  overlaps what the table has: only new rows are written")
 
     def rows_per_second(self) -> float:
-        """Over the whole run, restarts included."""
+        """From the first claim of the table to the last batch, restarts of the query included."""
         if self._begun is None or self._last_end is None:
             return 0.0
         return _rate(self.rows, self._last_end - self._begun)
 
     def _published(self, event: events.CheckpointPublished) -> None:
         now = time.monotonic()
-        # a restored checkpoint was written by an earlier run and says no time of its own
-        seconds = event.commit_ms / 1000 or now - (self._last_end or now)
         self._last_end = now
         self.rows += event.rows
         self.batches += 1
+        # a restored checkpoint was written by an earlier driver: this one only published it
+        rate = f"{_rate(event.rows, event.commit_ms / 1000):,.0f}" if event.commit_ms else "-"
         say(
-            f"batch {event.checkpoint_id:>5}  rows {event.rows:>9,}  rows/s {_rate(event.rows, seconds):>9,.0f}  "
+            f"batch {event.checkpoint_id:>5}  rows {event.rows:>9,}  rows/s {rate:>9}  "
             f"snapshot {event.snapshot_id:>5}  pending {event.pending:>2}  lag {self._lag(event.checkpoint_id):>9,}"
         )
 

@@ -7,6 +7,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from support.ending import Ending
 from support.orders import PAYLOAD, day
 from support.report import Outcome
 
@@ -80,7 +81,8 @@ class KafkaOrders:
     def trigger(self) -> dict:
         return {"availableNow": True} if self._settings.until_caught_up else {"processingTime": "1 second"}
 
-    def until_done(self, sink):
+    def until_done(self, sink, ending: Ending):
+        """``sink`` itself: a topic has no end, and availableNow knows its own."""
         return sink
 
     def lag(self, published: int) -> int:
@@ -88,7 +90,7 @@ class KafkaOrders:
         done, ends = self._recorded(), self._topic.ends()
         return sum(end - done.get(part, self._first[part]) for part, end in ends.items())
 
-    def outcome(self, table: DataFrame) -> Outcome:
+    def outcome(self, table: DataFrame, _interrupted_after: int | None) -> Outcome:
         """Against the offsets that the table records: each one from the topic's first must be there once.
 
         An offset stands for a message in a topic without transactions and without compaction, which is what this expects.

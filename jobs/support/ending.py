@@ -1,0 +1,48 @@
+"""How a run ends before its source does: Ctrl-C or SIGTERM stops the query, and the closing table still comes."""
+import logging
+import signal
+import threading
+import time
+
+import streamsink
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+log = logging.getLogger("streamsink")
+POLL_S = 0.01
+
+
+class Ending:
+    """Of the queries of one session. A second signal ends the process at once, which loses nothing either."""
+
+    def __init__(self, spark: SparkSession):
+        self._spark = spark
+        self.asked = False
+        self.by_signal = False
+        # after the session, which installs a handler of its own that would break into the wait for the query
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._on_signal)
+
+    def stop(self) -> None:
+        """Returns when Spark knows of the stop: it then plans no further batch. May be called inside a batch."""
+        self.asked = True
+        for query in self._spark.streams.active:
+            threading.Thread(target=query.stop, daemon=True).start()
+            while query.isActive:
+                time.sleep(POLL_S)
+
+    def run(self, start) -> None:
+        """``streamsink.run``; what a batch says that was interrupted because of ``stop`` goes to the log only."""
+        try:
+            streamsink.run(start)
+        except (PySparkException, Py4JError, streamsink.errors.StreamsinkError):
+            if not self.asked:
+                raise
+            log.info("interrupted in a batch, which the next run begins with", exc_info=True)
+
+    def _on_signal(self, number: int, _frame) -> None:
+        self.by_signal = True
+        signal.signal(number, signal.SIG_DFL)
+        # the main thread is inside a call to the JVM, which a second one on its connection would upset
+        threading.Thread(target=self.stop, daemon=True).start()

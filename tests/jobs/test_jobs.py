@@ -1,0 +1,113 @@
+"""The jobs end with what they promise: each event once, after restarts, kills and a lost checkpoint. As users start them."""
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import uuid
+from datetime import datetime, timedelta, timezone
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow.compute as pc
+import pytest
+
+import streamsink
+
+JOBS = Path(__file__).resolve().parents[2] / "jobs"
+TIMEOUT_S = 240
+EVENTS = 4_000
+MESSAGES = 3_000
+MORE = 501  # the last event is not on a full second
+FIRST = datetime(2026, 1, 1, tzinfo=timezone.utc)
+
+pytestmark = pytest.mark.spark
+
+
+class Job:
+    """A job as a process of its own, in a folder of its own."""
+
+    def __init__(self, folder: Path, settings: dict):
+        conf = {name: value for name, value in settings.items() if name != "spark.master"}
+        args = [part for name, value in conf.items() for part in ("--conf", f"{name}={value}")]
+        submit = shlex.join(["--master", settings["spark.master"], *args, "pyspark-shell"])
+        self._env = os.environ | {"PYSPARK_SUBMIT_ARGS": submit}
+        self.folder = folder
+
+    def __call__(self, name: str, *args: str) -> subprocess.CompletedProcess:
+        command = [sys.executable, str(JOBS / name), *args]
+        return subprocess.run(
+            command, env=self._env, cwd=self.folder, capture_output=True, text=True, timeout=TIMEOUT_S, stdin=subprocess.DEVNULL
+        )
+
+    def closing(self, name: str, *args: str) -> tuple[dict[str, int], str]:
+        """The counts of the closing table, and all that was printed."""
+        done = self(name, *args)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert done.stderr == "", "the job is to be quiet"
+        rows = re.findall(r"^(\S.*?) {2,}([0-9,]+)$", done.stdout.split("\n---", 1)[1], re.MULTILINE)
+        return {key: int(value.replace(",", "")) for key, value in rows}, done.stdout
+
+
+@pytest.fixture
+def job(tmp_path, spark_settings) -> Job:
+    return Job(tmp_path, spark_settings)
+
+
+def check(counts: dict[str, int], given_as: str, expected: int) -> None:
+    assert counts[given_as] == counts["rows in the table"] == expected
+    assert counts["duplicates"] == counts["lost"] == 0
+
+
+def check_rows(table: Path, events: int) -> None:
+    """Every event with the values that belong to its number."""
+    rows = streamsink.read_arrow(str(table))
+    assert sorted(rows["order_id"].to_pylist()) == list(range(events))
+    assert {name: rows[name].null_count for name in rows.column_names} == dict.fromkeys(rows.column_names, 0)
+    last = rows.filter(pc.equal(rows["order_id"], events - 1)).to_pylist()[0]
+    number = events - 1
+    assert last["customer"] == f"c{number * 104_729 % 10_000:05d}"
+    assert last["price"] == Decimal(number * 7919 % 9900 + 100) / 100
+    assert last["event_time"] == FIRST + timedelta(milliseconds=250 * number)
+    assert last["dt"] == "2026-01-01"
+
+
+@pytest.mark.slow
+def test_the_embedded_run_ends_by_itself_and_a_second_one_goes_on_where_it_ended(job):
+    counts, said = job.closing("kafka_to_lake.py", "--events", str(EVENTS), "--rows-per-batch", "1000")
+    check(counts, "events generated", EVENTS)
+    lines = re.findall(r"^batch +(\d+)  rows +1,000  rows/s +[\d,]+  snapshot +(\d+)  pending +0  lag +0$", said, re.MULTILINE)
+    assert lines == [("0", "1"), ("1", "2"), ("2", "3"), ("3", "4")]
+    counts, _ = job.closing("kafka_to_lake.py", "--events", "1500", "--rows-per-batch", "1500")
+    check(counts, "events generated", EVENTS + 1500)
+    check_rows(job.folder / "lake/shop.db/orders", EVENTS + 1500)
+
+
+@pytest.mark.slow
+def test_chaos_kills_the_driver_at_named_steps_and_nothing_is_lost_or_doubled(job):
+    counts, said = job.closing("kafka_to_lake.py", "--chaos", "--kills", "4", "--events", str(EVENTS), "--rows-per-batch", "400")
+    check(counts, "events generated", EVENTS)
+    killed = re.findall(r"^KILLED +at (\S+) in batch \d+$", said, re.MULTILINE)
+    assert killed == ["write.flushed", "precommit.saved", "restore.before_publish", "restore.published"]
+
+
+@pytest.mark.slow
+@pytest.mark.kafka
+def test_messages_are_in_the_table_once_although_the_checkpoint_was_lost(job, kafka_broker):
+    topic = f"orders-{uuid.uuid4().hex}"
+    kafka = ("--brokers", kafka_broker.bootstrap, "--topic", topic)
+    refused = job("kafka_to_lake.py", *kafka, "--until-caught-up")
+    assert refused.returncode == 1
+    assert refused.stderr == f"error: there is no topic '{topic}' at {kafka_broker.bootstrap}; create it, or write to it first\n"
+    filled = job("generate_orders.py", *kafka, "--events", str(MESSAGES))
+    assert filled.returncode == 0, filled.stderr
+    counts, _ = job.closing("kafka_to_lake.py", *kafka, "--until-caught-up", "--rows-per-batch", "1000")
+    check(counts, "messages read", MESSAGES)
+    shutil.rmtree(job.folder / "ckpt" / "lake")
+    filled = job("generate_orders.py", *kafka, "--events", str(MORE), "--first", str(MESSAGES))
+    assert filled.returncode == 0, filled.stderr
+    counts, said = job.closing("kafka_to_lake.py", *kafka, "--until-caught-up", "--rows-per-batch", "1700")
+    check(counts, "messages read", MESSAGES + MORE)
+    check_rows(job.folder / "lake/kafka.db" / topic, MESSAGES + MORE)
+    assert "overlaps what the table has" in said
