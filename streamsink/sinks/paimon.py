@@ -206,7 +206,8 @@ class PaimonCommitter(Committer):
         for source, target in _renames(committable):
             io.adopt(at.within(source), at.within(target), keep)
             folders.add(os.path.dirname(at.within(target)))
-        for folder in sorted(folders):
+        # The manifest's own folder is synced once, after the lists that the commit adds to it.
+        for folder in sorted(folders - {at.manifest_dir}):
             io.sync_dir(folder)
         fault_point("commit.adopted")
         manifest = committable.payload["manifest"]

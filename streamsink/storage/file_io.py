@@ -73,6 +73,13 @@ class FileIO:
         """A new file of a unique name, flushed; its name is durable after ``sync_dir``. Raises FileExistsError."""
         self._in_dir(path, lambda: self._calls.write_new(path, data, self._flush))
 
+    def mark(self, path: str) -> None:
+        """An empty file whose name is the message; fine when it is there. Durable after ``sync_dir``."""
+        try:
+            self._in_dir(path, lambda: self._calls.write_new(path, b"", False))
+        except FileExistsError:
+            return
+
     def create_if_absent(self, path: str, data: bytes) -> bool:
         """Publish ``data`` under ``path``, whole and durable, unless the name is taken: then False.
 

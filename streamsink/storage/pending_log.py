@@ -158,20 +158,15 @@ class PendingLog(PendingStore):
     def mark_published(self, committable: Committable) -> None:
         state = committable.state
         if state.checkpoint_id == END_OF_INPUT:
-            self._touch(self._run_marker(state.query))
+            self._io.mark(self._run_marker(state.query))
             self._io.sync_dir(self._path("runs"))
         if state.sequence not in self._marked:
-            self._touch(self._done(state.sequence))
+            # Not synced: a mark that a power failure forgets is found out again by reading the table.
+            self._io.mark(self._done(state.sequence))
             self._marked.add(state.sequence)
 
     def knows_run(self, run: str) -> bool:
         return self._io.exists(self._run_marker(run))
-
-    def _touch(self, path: str) -> None:
-        try:
-            self._io.write(path, b"")
-        except FileExistsError:
-            return  # an earlier run made it and died before it could go on
 
     def forget(self, sequence: int) -> None:
         if not self._keep_staging or sequence not in self._sequences:

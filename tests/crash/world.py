@@ -11,12 +11,13 @@ from streamsink.storage.file_io import FileIO
 from streamsink.storage.memory import MemoryCalls
 from streamsink.table.scan import read_arrow
 from streamsink.table.table import is_table, open_table
-from streamsink.testing.crashing import CrashingCalls
+from streamsink.testing.crashing import CrashingCalls, Mode
 from streamsink.testing.driver import Checkpoint, MicroBatchDriver
+from streamsink.testing.faults import InjectedCrash
 
 SCHEMA = pa.schema([("id", pa.int64()), ("part", pa.string()), ("version", pa.int64())])
 # Batch 2 is empty. The last ones make the journal prune and the manifests merge.
-BOUNDARIES = (6, 9, 9, 16, 20)
+BOUNDARIES = (6, 9, 9, 14)
 
 
 class World:
@@ -104,3 +105,19 @@ def memory_world(**settings) -> World:
 def counting(world: World) -> CrashingCalls:
     """Calls of this world that only count."""
     return CrashingCalls(world.calls)
+
+
+def die_at(n: int, world: World, mode: Mode, power: bool) -> bool:
+    """Run, die at call n, restart. False when the run survived because it has fewer calls."""
+    calls = CrashingCalls(world.calls, n, mode)
+    try:
+        world.run(calls)
+    except InjectedCrash:
+        world.die(power)
+    else:
+        return False
+    assert is_prefix(world.ids()), f"after a crash at call {n} a reader sees a part of a batch"
+    world.run()
+    assert world.ids() == expected(), f"crash at call {n} ({mode.value})"
+    assert world.unknown_files() == [], f"crash at call {n} ({mode.value}) left files that nobody knows"
+    return True

@@ -138,3 +138,11 @@ def test_power_failure_forgets_what_was_not_flushed():
     calls.power_failure()
     assert io.read("/t/kept") == b"1"
     assert io.read("/t/torn") == b""
+
+
+def test_a_mark_is_set_once_and_again(store):
+    """Its name is the message; setting it twice is fine."""
+    io, root = store
+    io.mark(f"{root}/m/done-1")
+    io.mark(f"{root}/m/done-1")
+    assert io.entries(f"{root}/m") == [FileStatus("done-1", 0, False)]

@@ -1,0 +1,151 @@
+"""The table commit: safe between processes, right over foreign writers, fenced where history has expired, constant in cost."""
+
+import collections
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import streamsink
+from streamsink.clock import IdSource
+from streamsink.errors import Corrupt, Fenced, Misuse
+from streamsink.faults import arm
+from streamsink.storage.file_io import FileIO
+from streamsink.storage.local import local_file_io
+from streamsink.table.table import open_table
+from streamsink.testing.crashing import CrashingCalls
+from streamsink.testing.driver import Checkpoint
+from tests.crash.world import counting, memory_world, posix_world
+
+WRITERS, BATCHES, ROWS = 3, 40, 3
+
+
+def _table(world):
+    return open_table(FileIO(world.calls, IdSource().new_id), world.driver.root, for_writing=True)
+
+
+def test_processes_that_race_lose_no_commit(tmp_path):
+    """Three processes, 40 commits each, one table on the local disk: every row once, snapshot ids without a hole."""
+    table = str(tmp_path / "shop.db" / "raced")
+    streamsink.create_table(table, "application STRING, id BIGINT")
+    program = str(Path(__file__).with_name("committer.py"))
+    command = [sys.executable, program, table]
+    racers = [subprocess.Popen([*command, f"app{i}", str(BATCHES), str(ROWS)]) for i in range(WRITERS)]
+    assert [racer.wait(120) for racer in racers] == [0] * WRITERS
+    rows = streamsink.read_arrow(table).to_pylist()
+    seen = collections.Counter((row["application"], row["id"]) for row in rows)
+    assert seen == {(f"app{i}", n): 1 for i in range(WRITERS) for n in range(BATCHES * ROWS)}
+    assert open_table(local_file_io(), table, for_writing=False).snapshots.ids() == list(range(1, WRITERS * BATCHES + 1))
+
+
+def test_a_writer_that_slept_past_expiry_is_fenced_and_leaves_nothing():
+    """Its snapshot number is free again because it has expired: publishing there would put the old table first."""
+    world = memory_world()
+    world.run(boundaries=(3,))
+    sleeper = world.driver.start(FileIO(world.calls, IdSource().new_id), world.checkpoint)
+    others = memory_world(application="other")
+    others.calls = world.calls
+    path = f"{world.driver.root}/snapshot"
+
+    def while_it_sleeps(step):
+        if step == "commit.before_publish":
+            arm(None)
+            others.run(boundaries=(3, 6, 9, 12))
+            for expired in (1, 2, 3):
+                FileIO(world.calls, IdSource().new_id).delete(f"{path}/snapshot-{expired}")
+
+    world.checkpoint.ends.append(6)
+    arm(while_it_sleeps)
+    try:
+        with pytest.raises(Fenced) as caught:
+            sleeper.batch(world.driver.describe(world.checkpoint, 1))
+    finally:
+        arm(None)
+    assert caught.value.kind == "writer.fenced-expired"
+    assert _table(world).snapshots.ids() == [4, 5]
+    assert world.calls.read(f"{path}/LATEST") == b"5"
+
+
+@pytest.mark.parametrize("damage, kind", [
+    (("snapshot/snapshot-1", b"{"), "snapshot.corrupt"),
+    (("schema/schema-0", b"not json"), "schema.corrupt"),
+    (("manifest-list", None), "manifest.missing"),
+    (("manifest-list", b"Obj"), "manifest.corrupt"),
+    (("manifest", b"Obj\x01torn"), "manifest.corrupt"),
+])
+def test_damaged_metadata_is_refused_by_the_name_of_its_file(damage, kind):
+    """A torn, altered or missing file of the table: an error that names it, and nothing is written over it."""
+    world = memory_world()
+    world.run(boundaries=(3,))
+    what, content = damage
+    path = _path_of(world, what)
+    if content is None:
+        world.calls.unlink(path)
+    else:
+        world.calls._names[path].data = content
+    with pytest.raises(Corrupt) as caught:
+        world.ids()
+    assert caught.value.kind == kind
+    assert path.rsplit("/", 1)[-1] in str(caught.value)
+
+
+def _path_of(world, what):
+    root = world.driver.root
+    if "/" in what:
+        return f"{root}/{what}"
+    table = _table(world)
+    snapshot = table.snapshots.latest()
+    if what == "manifest-list":
+        return f"{root}/manifest/{snapshot.delta_manifest_list}"
+    return f"{root}/manifest/{table.manifests.delta_of(snapshot)[0].file_name}"
+
+
+def test_a_rollback_under_a_running_query_is_an_error_and_can_be_mended():
+    """The newest snapshots are gone: the next batch says so; with the option the journal publishes them again."""
+    for option, mended in (("fail", False), ("republish", True)):
+        world = memory_world(on_rollback=option, journal_retain=10)
+        world.run(boundaries=(3, 6, 9))
+        io = FileIO(world.calls, IdSource().new_id)
+        for gone in (2, 3):
+            io.delete(f"{world.driver.root}/snapshot/snapshot-{gone}")
+        io.replace(f"{world.driver.root}/snapshot/LATEST", b"1")
+        if not mended:
+            with pytest.raises(Misuse, match="on_rollback='republish'") as caught:
+                world.run(boundaries=(3, 6, 9, 12))
+            assert caught.value.kind == "table.rolled-back"
+            assert world.ids() == [0, 1, 2]
+            continue
+        world.run(boundaries=(3, 6, 9, 12))
+        assert world.ids() == list(range(12))
+
+
+def test_the_cost_of_a_commit_does_not_grow(tmp_path):
+    """I/O calls of one micro-batch are the same at snapshot 10 and at snapshot 1,000 (manifest merging left aside)."""
+    world = posix_world(tmp_path, journal_retain=3, partition_by=(), table_options={"manifest.merge-min-count": "100000"})
+    io_calls = {}
+    calls = counting(world)
+    sink = world.driver.start(FileIO(calls, IdSource().new_id, flush=False), Checkpoint(world.checkpoint.query))
+    for batch_id in range(1001):
+        checkpoint = Checkpoint(world.checkpoint.query, [batch_id] * batch_id + [batch_id + 1])
+        if batch_id:
+            checkpoint.ends[batch_id - 1] = batch_id
+        before = len(calls.log)
+        sink.batch(world.driver.describe(checkpoint, batch_id))
+        io_calls[batch_id + 1] = collections.Counter(calls.log[before:])
+    without_size = [{k: v for k, v in io_calls[n].items() if k != "write"} for n in (10, 1000)]
+    assert without_size[0] == without_size[1]
+    assert sum(without_size[1].values()) < 120
+
+
+def test_a_replay_costs_a_few_reads_and_writes_nothing():
+    """No file is opened for writing when the last batch comes again."""
+    world = memory_world()
+    world.run(boundaries=(3, 6))
+    calls = CrashingCalls(world.calls)
+    sink = world.driver.start(FileIO(calls, IdSource().new_id), world.checkpoint)
+    before = len(calls.log)
+    sink.batch(world.driver.describe(world.checkpoint, 1))
+    done = collections.Counter(calls.log[before:])
+    assert set(done) <= {"read", "size"} and sum(done.values()) < 15
+    assert world.ids() == list(range(6))
