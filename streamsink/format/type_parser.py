@@ -23,6 +23,8 @@ _SPARK_ALIASES = {"LONG": "BIGINT", "INTEGER": "INT", "SHORT": "SMALLINT", "BYTE
 _TAKES_LENGTH = ("CHAR", "VARCHAR", "BINARY", "VARBINARY")
 _TAKES_PRECISION = ("TIME", "TIMESTAMP", "TIMESTAMP_LTZ")
 _PLAIN = ("BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DATE", "STRING", "BYTES")
+#: A column has at most a COMMENT and a DEFAULT, in any order.
+_MOST_CLAUSES = 2
 
 
 def bad_type(message: str) -> Misuse:
@@ -96,13 +98,12 @@ class TypeParser:
         fields: List[DataField] = []
         if closing is not None and self._sign(closing):
             return fields
-        while True:
+        fields.append(self._field(depth))
+        while self._sign(","):
             fields.append(self._field(depth))
-            if self._sign(","):
-                continue
-            if closing is not None:
-                self._need(closing)
-            return fields
+        if closing is not None:
+            self._need(closing)
+        return fields
 
     def _field(self, depth: int) -> DataField:
         kind, text = self._peek()
@@ -113,15 +114,13 @@ class TypeParser:
         self._sign(":")
         found = self._type(depth)
         description = default = None
-        while True:
-            if self._word("COMMENT"):
+        for _ in range(_MOST_CLAUSES):
+            # Flink writes a nested field's comment without the word.
+            if self._word("COMMENT") or self._peek()[0] == "text":
                 description = self._literal()
             elif self._word("DEFAULT"):
                 default = self._literal()
-            elif self._peek()[0] == "text":  # Flink writes a nested field's comment without the word
-                description = self._literal()
-            else:
-                return DataField(-1, name, found, description, default)
+        return DataField(-1, name, found, description, default)
 
     def _literal(self) -> str:
         kind, text = self._peek()

@@ -38,25 +38,23 @@ class StatesReader:
         """
         if newest is None:
             return States({}, True)
-        at, known = newest, self._known
-        while True:
-            if known is not None and at == known[0]:
-                states = known[1]
-                break
-            found = _of(at)
-            if found is not None:
-                states = States(found, True)
-                break
-            if at.id == 1:
-                states = States({}, True)
-                break
-            before = self._snapshots.load(at.id - 1)
-            if before is None:
-                states = States({}, False)
-                break
-            at = before
+        states = self._search(newest)
         self._known = (newest, states)
         return states
+
+    def _search(self, newest: Snapshot) -> States:
+        at, known = newest, self._known
+        for before in range(newest.id - 1, -1, -1):
+            if known is not None and at == known[0]:
+                return known[1]
+            found = _of(at)
+            if found is not None:
+                return States(found, True)
+            following = self._snapshots.load(before) if before else None
+            if following is None:
+                return States({}, before == 0)
+            at = following
+        return States({}, True)
 
 
 def _of(snapshot: Snapshot) -> dict | None:

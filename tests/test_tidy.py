@@ -1,0 +1,201 @@
+"""The house rules of CONVENTIONS.md, checked: layers, sizes, bans, step names, and what may never be committed."""
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from streamsink import faults
+from streamsink.options import SinkOptions
+
+ROOT = Path(__file__).resolve().parent.parent
+CODE = [p for folder in ("streamsink", "jobs", "tools", "benchmarks") for p in sorted((ROOT / folder).rglob("*.py"))]
+LIBRARY = [p for p in CODE if p.is_relative_to(ROOT / "streamsink")]
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
+
+MOST_FILE_LINES, MOST_FUNCTION_LINES, MOST_CLASS_LINES, MOST_POSITIONAL, MOST_PUBLIC_NAMES = 400, 60, 250, 5, 15
+
+# An import goes only to a smaller number; equal numbers do not see each other, but within one folder.
+LAYERS = {
+    "errors": 0, "clock": 1, "faults": 1, "options": 1, "events": 1, "protocol": 2, "format": 2, "storage": 3, "locks": 4,
+    "table": 5, "sinks": 6, "spark": 7, "metrics": 7, "cli": 8, "testing": 8,
+}
+# The outermost edges, where any error is turned into a report or handed on.
+BROAD_EXCEPTS = {"streamsink/spark/foreach_batch.py": 1}
+
+
+def _name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def _tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"), str(path))
+
+
+def _imports(path: Path):
+    for node in ast.walk(_tree(path)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def _unit(module: str) -> str | None:
+    parts = module.split(".")
+    return parts[1] if parts[0] == "streamsink" and len(parts) > 1 and parts[1] in LAYERS else None
+
+
+def test_an_import_goes_only_to_a_lower_layer():
+    """protocol/ and format/ with table/ never see each other; only sinks/ knows both."""
+    wrong = []
+    for path in LIBRARY:
+        here = path.relative_to(ROOT / "streamsink").parts[0].removesuffix(".py")
+        if here == "__init__":
+            continue
+        assert here in LAYERS, f"{_name(path)} is in no layer"
+        for module in _imports(path):
+            there = _unit(module)
+            if there and there != here and LAYERS[there] >= LAYERS[here]:
+                wrong.append(f"{_name(path)} imports {module}")
+    assert wrong == []
+
+
+def test_only_the_right_folders_import_the_big_libraries():
+    """pyspark in spark/ only; fastavro in format/ only; py4j in spark/ only."""
+    allowed = {"pyspark": {"spark"}, "py4j": {"spark"}, "fastavro": {"format"}}
+    wrong = [
+        f"{_name(path)} imports {module}" for path in LIBRARY for module in _imports(path)
+        if module.split(".")[0] in allowed
+        and path.relative_to(ROOT / "streamsink").parts[0] not in allowed[module.split(".")[0]]
+    ]
+    assert wrong == []
+
+
+def test_the_gateway_to_the_jvm_stands_in_one_file():
+    """So that Spark Connect can follow: nobody else touches private attributes of Spark's objects."""
+    private = re.compile(r"\._(jvm|jsparkSession|jsc|jdf|jsq|sc)\b")
+    users = {_name(p) for p in LIBRARY if private.search(p.read_text())}
+    assert users == {"streamsink/spark/gateway.py"}
+
+
+def test_modules_do_not_import_each_other_in_a_circle():
+    """A newcomer can read them one after another."""
+    graph = {}
+    for path in LIBRARY:
+        module = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        graph[module] = {name for name in _imports(path) if name.startswith("streamsink.")}
+    graph = {m: {t for t in targets if t in graph and t != m} for m, targets in graph.items() if m != "streamsink"}
+    done: set[str] = set()
+
+    def visit(module, trail):
+        assert module not in trail, " -> ".join([*trail, module])
+        if module not in done:
+            for target in sorted(graph[module] - {"streamsink"}):
+                visit(target, [*trail, module])
+            done.add(module)
+
+    for module in sorted(graph):
+        visit(module, [])
+
+
+def _positional(node: ast.FunctionDef) -> int:
+    names = [a.arg for a in node.args.posonlyargs + node.args.args]
+    return len(names) - (1 if names[:1] in (["self"], ["cls"]) else 0)
+
+
+@pytest.mark.parametrize("path", CODE + TESTS, ids=_name)
+def test_sizes(path):
+    """Files, classes, functions and parameter lists stay small."""
+    lines = path.read_text(encoding="utf-8").count("\n")
+    assert lines <= MOST_FILE_LINES, f"{lines} lines"
+    for node in ast.walk(_tree(path)):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            length = node.end_lineno - node.lineno + 1
+            assert length <= MOST_FUNCTION_LINES, f"{node.name} has {length} lines"
+            if path in CODE:
+                assert _positional(node) <= MOST_POSITIONAL, f"{node.name} has {_positional(node)} positional parameters"
+        elif isinstance(node, ast.ClassDef):
+            length = node.end_lineno - node.lineno + 1
+            assert length <= MOST_CLASS_LINES, f"{node.name} has {length} lines"
+
+
+@pytest.mark.parametrize("path", CODE, ids=_name)
+def test_bans(path):
+    """No assert, no bare RuntimeError, no pickle, no endless loop, no broad except but at the two outermost edges."""
+    broad = 0
+    for node in ast.walk(_tree(path)):
+        assert not isinstance(node, ast.Assert), f"line {node.lineno}: assert"
+        if isinstance(node, ast.Raise) and node.exc is not None:
+            assert "RuntimeError" not in ast.dump(node.exc), f"line {node.lineno}: RuntimeError"
+        if isinstance(node, ast.ExceptHandler):
+            assert node.type is not None, f"line {node.lineno}: bare except"
+            broad += isinstance(node.type, ast.Name) and node.type.id == "Exception"
+        if isinstance(node, ast.While) and path in LIBRARY:
+            endless = isinstance(node.test, ast.Constant) and bool(node.test.value)
+            assert not endless, f"line {node.lineno}: a loop without a bound"
+    if path in LIBRARY:
+        assert broad <= BROAD_EXCEPTS.get(_name(path), 0), "except Exception"
+        assert not {"pickle", "cloudpickle", "marshal"} & set(_imports(path))
+
+
+def test_time_and_chance_come_from_one_place():
+    """Only clock.py asks for the time, sleeps, or draws a random number."""
+    banned = re.compile(r"\b(time\.(time|sleep|monotonic|perf_counter)|datetime\.now|random\.|uuid\.uuid|secrets\.)")
+    users = {_name(p) for p in LIBRARY if banned.search(p.read_text())}
+    assert users <= {"streamsink/clock.py"}
+
+
+def test_importing_the_package_is_cheap():
+    """No pyspark, pyarrow or fastavro before a function needs it; at most fifteen public names."""
+    code = (
+        "import sys, streamsink; print(sorted({m.split('.')[0] for m in sys.modules} & {'pyspark', 'pyarrow', 'fastavro'}), "
+        "len(streamsink.__all__))"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    heavy, count = said.rsplit(" ", 1)
+    assert heavy == "[]" and int(count) <= MOST_PUBLIC_NAMES
+
+
+def test_every_step_has_one_name_everywhere():
+    """The same string in faults.py, at exactly one fault point or more, and in docs/PROTOCOL.md; none besides."""
+    used = set()
+    for path in LIBRARY:
+        used |= set(re.findall(r'fault_point\("([^"]+)"\)', path.read_text()))
+    assert used == set(faults.STEPS)
+    protocol = (ROOT / "docs" / "PROTOCOL.md").read_text()
+    assert [step for step in faults.STEPS if f"`{step}`" not in protocol] == []
+
+
+def test_every_option_is_documented_where_it_is_defined_and_in_the_manual():
+    """Its name stands in the docstring of SinkOptions and in docs/OPTIONS.md."""
+    manual = (ROOT / "docs" / "OPTIONS.md").read_text()
+    names = list(SinkOptions.__dataclass_fields__)
+    assert [n for n in names if not re.search(rf"\b{n}\b", SinkOptions.__doc__)] == []
+    assert [n for n in names if f"`{n}`" not in manual] == []
+
+
+def _committed() -> list[Path]:
+    listed = subprocess.run(["git", "ls-files"], capture_output=True, text=True, cwd=ROOT)
+    if listed.returncode:
+        return CODE + TESTS
+    return [ROOT / name for name in listed.stdout.splitlines() if (ROOT / name).is_file()]
+
+
+def test_nothing_of_one_machine_is_committed():
+    """No path of a developer's machine, no host of a registry, no credential."""
+    banned = re.compile(
+        "|".join(("/wo" + "rk/", "/ro" + r"ot/\.", "pypi" + r"\.org", "repo1" + r"\.maven", "repo" + r"\.maven", "files" + r"\.pythonhosted"))
+    )
+    wrong = [_name(p) for p in _committed() if p.suffix not in (".png", ".jar") and banned.search(p.read_text(errors="ignore"))]
+    assert wrong == []
+
+
+def test_links_of_the_docs_lead_somewhere():
+    """Relative links in Markdown files point at files that are there."""
+    for page in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]:
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
+            assert (page.parent / target).exists(), f"{_name(page)} links to {target}"
