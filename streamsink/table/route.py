@@ -30,10 +30,10 @@ def split_by_partition(batch: pa.RecordBatch, schema: TableSchema) -> Iterator[t
         return
     order = pc.sort_indices(codes)  # stable, so rows of one partition keep their order
     runs = pc.run_end_encode(codes.take(order))
-    grouped = batch.take(order)
     start = 0
     for end in runs.run_ends.to_pylist():
-        yield _key(columns, order[start].as_py(), schema), grouped.slice(start, end - start)
+        # Copied, not sliced: a slice that waits in a buffer would keep the whole batch in memory.
+        yield _key(columns, order[start].as_py(), schema), batch.take(order.slice(start, end - start))
         start = end
 
 

@@ -27,6 +27,8 @@ from streamsink.table.route import PartitionKey, split_by_partition
 UNAWARE_BUCKET = 0
 # A row group is written when this much Arrow data is buffered for one file.
 ROW_GROUP_BYTES = 64 * 1024 * 1024
+# What a buffered column takes beyond its values: Arrow rounds each of its allocations up to 64 bytes.
+COLUMN_OVERHEAD_BYTES = 128
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,7 @@ class _Buffer:
         self.bytes = 0
 
     def add(self, rows: pa.RecordBatch) -> int:
-        size = rows.nbytes
+        size = rows.nbytes + rows.num_columns * COLUMN_OVERHEAD_BYTES
         self.batches.append(rows)
         self.bytes += size
         return size
