@@ -37,6 +37,15 @@ _MOST_FAILURES = 16
 _LOCK = threading.Lock()
 
 
+def release(query: str) -> None:
+    """A query of this process has ended: give back the applications that it held."""
+    with _LOCK:
+        for key, run in list(_RUNS.items()):
+            if run.query == query:
+                run.protocol.close()
+                del _RUNS[key]
+
+
 class Run:
     """One start of one query: the open table and the protocol's state. Replaced when the query restarts."""
 

@@ -12,6 +12,8 @@ from streamsink.table.evolved import check_casts
 from streamsink.table.scan import by_schema, plan
 from streamsink.table.table import open_table
 
+# Paths are names of files, and not patterns, whatever stands in them.
+_GLOB = "__globPaths__"
 _PLAIN = {
     "BOOLEAN": spark_types.BooleanType, "TINYINT": spark_types.ByteType, "SMALLINT": spark_types.ShortType,
     "INT": spark_types.IntegerType, "BIGINT": spark_types.LongType, "FLOAT": spark_types.FloatType,
@@ -24,7 +26,8 @@ _PLAIN = {
 def read(spark: SparkSession, path: str, snapshot_id: int | None = None) -> DataFrame:
     """The rows of a snapshot (the newest unless given) in the newest schema's columns.
 
-    Files of older schemas are brought to it: added columns are null, widened ones cast. Raises Misuse for a path that
+    Files of older schemas are brought to it: added columns are null, widened ones cast. Timestamps of more than
+    microseconds are cut to microseconds, which is what Spark has. Raises Misuse for a path that
     is no table, a snapshot that does not exist, or a column type that Spark lacks; Corrupt for damaged metadata.
     """
     table = open_table(local_file_io(), local_path(path), for_writing=False)
@@ -34,7 +37,8 @@ def read(spark: SparkSession, path: str, snapshot_id: int | None = None) -> Data
     for schema_id, group in by_schema(files).items():
         written = table.schemas.load(schema_id)
         check_casts(written, schema, table.root)
-        frame = spark.read.schema(to_spark(written, table.root)).parquet(*[file.path for file in group])
+        reader = spark.read.schema(to_spark(written, table.root)).option(_GLOB, "false")
+        frame = reader.parquet(*[file.path for file in group])
         parts.append(frame if written.fields == schema.fields else _evolved(frame, written, schema))
     if not parts:
         return spark.createDataFrame([], to_spark(schema, table.root))
@@ -83,7 +87,8 @@ def _column(field: DataField, before: DataField | None):
     target = _type(field.type, field.name, "")
     if before is None:
         return F.lit(None).cast(target)
-    return _convert(F.col(f"`{before.name}`"), before.type, field.type)
+    name = before.name.replace("`", "``")
+    return _convert(F.col(f"`{name}`"), before.type, field.type)
 
 
 def _convert(column, old: DataType, new: DataType):

@@ -9,7 +9,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from streamsink.clock import Clock
 from streamsink.errors import Misuse, OutcomeUnknown, Retryable
-from streamsink.spark.foreach_batch import FAILURES
+from streamsink.spark.foreach_batch import FAILURES, release
 
 log = logging.getLogger("streamsink")
 
@@ -52,6 +52,8 @@ def _run_once(start: Callable[[], StreamingQuery]) -> StreamingQuery:
         if cause is None:
             raise
         raise cause from failed
+    finally:
+        release(str(query.id))
     return query
 
 
