@@ -1,11 +1,13 @@
 """Faults of writer tasks: Spark starts this module in the place of ``pyspark.daemon``, so that its workers are armed.
 
 $STREAMSINK_TASK_FAULT is ``step:action:attempts[:partition]``: attempts below that number (from 0) of each task, or of one partition's
-task, ``raise`` an error there, end their worker (``exit``), ``sleep``, or kill the whole driver (``kill-driver``).
+task, ``raise`` an error there, end their worker (``exit``), ``sleep``, kill -9 their executor (``lose-executor``) or the whole
+driver (``kill-driver``).
 """
 import os
 import signal
 import time
+from pathlib import Path
 
 from pyspark import TaskContext, daemon
 
@@ -38,6 +40,10 @@ def _act(action: str) -> None:
         os._exit(1)
     if action == "kill-driver":
         os.kill(int(os.environ[DRIVER]), signal.SIGKILL)
+    if action == "lose-executor":
+        # this worker is a child of the daemon, which is a child of the executor's JVM
+        stat = Path(f"/proc/{os.getppid()}/stat").read_text()
+        os.kill(int(stat.rpartition(")")[2].split()[1]), signal.SIGKILL)
     # a killed driver takes a moment to reach its tasks
     time.sleep(SLEEP_S)
 
