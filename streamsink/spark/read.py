@@ -1,5 +1,7 @@
 """A snapshot as a DataFrame: Spark's own Parquet reader on the live files. DRIVER."""
 
+import re
+
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as spark_types
@@ -12,8 +14,8 @@ from streamsink.table.evolved import check_casts
 from streamsink.table.scan import by_schema, plan
 from streamsink.table.table import open_table
 
-# Paths are names of files, and not patterns, whatever stands in them.
-_GLOB = "__globPaths__"
+# Spark takes every path for a pattern; escaped, it is the name of a file.
+_GLOB = re.compile(r"[\[\]{}*?\\]")
 _PLAIN = {
     "BOOLEAN": spark_types.BooleanType, "TINYINT": spark_types.ByteType, "SMALLINT": spark_types.ShortType,
     "INT": spark_types.IntegerType, "BIGINT": spark_types.LongType, "FLOAT": spark_types.FloatType,
@@ -37,8 +39,8 @@ def read(spark: SparkSession, path: str, snapshot_id: int | None = None) -> Data
     for schema_id, group in by_schema(files).items():
         written = table.schemas.load(schema_id)
         check_casts(written, schema, table.root)
-        reader = spark.read.schema(to_spark(written, table.root)).option(_GLOB, "false")
-        frame = reader.parquet(*[file.path for file in group])
+        reader = spark.read.schema(to_spark(written, table.root))
+        frame = reader.parquet(*[_GLOB.sub(r"\\\g<0>", file.path) for file in group])
         parts.append(frame if written.fields == schema.fields else _evolved(frame, written, schema))
     if not parts:
         return spark.createDataFrame([], to_spark(schema, table.root))
