@@ -7,7 +7,8 @@ def new_topic(bootstrap: str, partitions: int) -> str:
     from confluent_kafka.admin import AdminClient, NewTopic
 
     topic = f"t-{uuid.uuid4().hex}"
-    for created in AdminClient({"bootstrap.servers": bootstrap}).create_topics([NewTopic(topic, partitions, 1)]).values():
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for created in admin.create_topics([NewTopic(topic, partitions, 1)]).values():
         created.result(30)
     return topic
 

@@ -5,7 +5,6 @@ import signal
 import pytest
 
 import streamsink
-from streamsink.spark import gateway  # noqa: F401  (imports pyspark once, before the clock of the first test runs)
 from tests.e2e import foreign
 from tests.e2e.harness import assert_each_once, assert_refused, content, forget_commit, run_driver, run_here
 from tests.e2e.job import start
