@@ -123,6 +123,45 @@ def test_a_successor_of_the_same_checkpoint_fences_the_zombie():
     assert world.ids() == list(range(8))
 
 
+def test_each_guard_against_a_zombie_holds_alone():
+    """The owner's record, the taken record number and the epoch in the newest snapshot: each one is enough."""
+    world = memory_world(restore="restore-and-continue")
+    zombie = _sink(world)
+    committable = _committed(world, zombie)
+    writer = zombie.protocol._writer
+    zombie.protocol._store.check_owner(writer)
+    successor = _sink(world)
+    with pytest.raises(Fenced) as early:
+        zombie.protocol._store.check_owner(writer)
+    assert early.value.kind == "writer.fenced"
+    with pytest.raises(Fenced):
+        zombie.protocol._store.save(committable)
+    _pre_commit(world, successor, 5, 8, 1)
+    successor.protocol.commit_up_to_checkpoint(1)
+    with pytest.raises(Fenced, match="epoch"):
+        zombie._committer.publish(committable, expect=0, restored=False)
+    assert world.ids() == list(range(8))
+
+
+def test_publishing_a_record_twice_is_published_once():
+    """The committer recognises its own record in the newest snapshot, restored or not."""
+    world = memory_world()
+    sink = _sink(world)
+    committable = _committed(world, sink)
+    for restored in (False, True):
+        outcome = sink._committer.publish(committable, expect=0, restored=restored)
+        assert (outcome.checkpoint_id, outcome.snapshot_id, outcome.attempts) == (0, 1, 0)
+    assert world.ids() == list(range(5))
+
+
+def _committed(world, sink):
+    """One published checkpoint; its record."""
+    _pre_commit(world, sink, 0, 5, 0)
+    committable = sink.protocol._store.load(1)
+    sink.protocol.commit_up_to_checkpoint(0)
+    return committable
+
+
 def test_a_zombie_that_saves_first_is_published_by_its_successor_not_twice():
     """Two drivers of one checkpoint want the same record number: one gets it, the other is told so."""
     world = memory_world(restore="restore-and-continue")
