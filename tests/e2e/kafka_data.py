@@ -18,7 +18,7 @@ def send(bootstrap: str, topic: str, ids, partitions: int) -> set[int]:
     from confluent_kafka import Producer
 
     refused = []
-    producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 20})
+    producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 20, "queue.buffering.max.messages": 1_000_000})
     for i in ids:
         producer.produce(topic, str(i).encode(), partition=i % partitions, on_delivery=lambda e, _: refused.append(e) if e else None)
         if i % 1000 == 0:

@@ -2,7 +2,7 @@
 
 $STREAMSINK_TASK_FAULT is ``step:action:attempts[:partition]``: attempts below that number (from 0) of each task, or of one partition's
 task, ``raise`` an error there, end their worker (``exit``), ``sleep``, kill -9 their executor (``lose-executor``) or the whole
-driver (``kill-driver``).
+driver (``kill-driver``). Each leaves an empty file in the folder $STREAMSINK_TASK_MARKS.
 """
 import os
 import signal
@@ -16,7 +16,14 @@ from tests.e2e.driver import DRIVER
 
 VARIABLE = "STREAMSINK_TASK_FAULT"
 SLEEP_S = 60
+MARKS = "STREAMSINK_TASK_MARKS"
 CONF = {"spark.python.daemon.module": "tests.e2e.task_faults"}
+
+
+def environment(fault: str, marks: Path) -> dict[str, str]:
+    """What a driver (or its executors) must have in its environment."""
+    marks.mkdir(exist_ok=True)
+    return {VARIABLE: fault, MARKS: str(marks)}
 
 
 def _arm(text: str) -> None:
@@ -28,6 +35,8 @@ def _arm(text: str) -> None:
             return
         if partition and task.partitionId() != int(partition[0]):
             return
+        # so that a test can see that its fault has happened
+        Path(os.environ[MARKS], f"{action}-{task.taskAttemptId()}").touch()
         _act(action)
 
     faults.arm(hook)

@@ -1,20 +1,17 @@
 """S9: tasks that fail, run twice or lose their executor, with the writers in Spark's tasks."""
-import json
-import os
-from pathlib import Path
+import time
 
 import pytest
 
 from tests.e2e import task_faults
+from tests.e2e.cluster import Cluster
 from tests.e2e.harness import assert_each_once, ids_of, orphans, run_driver
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.usefixtures("spark_settings")]
 
-CLUSTER = task_faults.CONF | {
-    "spark.master": "local-cluster[2,1,1024]",
-    "spark.executor.memory": "512m",
-    "spark.executor.cores": "1",
-    "spark.sql.adaptive.enabled": "false",
+SPECULATION = {
+    "spark.speculation": "true", "spark.speculation.interval": "100ms", "spark.speculation.multiplier": "1.1",
+    "spark.speculation.quantile": "0.5", "spark.speculation.minTaskRuntime": "100ms",
 }
 FOUR_TASKS = {"spark.sql.shuffle.partitions": "4"}
 
@@ -24,47 +21,50 @@ def tasks_job(ground, conf: dict, shuffle: bool = True):
     return ground.job(per_batch=2, shuffle=shuffle, options={"driver_max_rows": 0}, conf=conf)
 
 
-def spark_home() -> dict:
-    """Executors of a local cluster are started from here."""
-    import pyspark
-
-    return {"SPARK_HOME": str(Path(pyspark.__file__).parent), "SPARK_SCALA_VERSION": "2.13"}
+def faults_of(ground) -> int:
+    return len(list((ground.root / "marks").iterdir()))
 
 
-def fast_executors() -> dict:
-    """The executors' JVMs start as cheaply as the driver's."""
-    conf = json.loads(Path(os.environ["STREAMSINK_TEST_SPARK_CONF"]).read_text())
-    return {"spark.executor.extraJavaOptions": conf.get("spark.driver.extraJavaOptions", "")}
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory, spark_settings):
+    with Cluster(tmp_path_factory.mktemp("cluster")) as started:
+        yield started
 
 
 @pytest.mark.parametrize("step, action", [("task.file_closed", "raise"), ("task.end", "exit")])
 def test_s9_a_task_that_fails_twice(ground, step, action):
     """Every task's first two attempts fail after they have written (an error; a worker's death): each row once, no file left."""
     job = tasks_job(ground, task_faults.CONF | FOUR_TASKS | {"spark.master": "local[2,3]"})
-    outcome = run_driver(ground, job, env={task_faults.VARIABLE: f"{step}:{action}:2"})
+    outcome = run_driver(ground, job, env=task_faults.environment(f"{step}:{action}:2", ground.root / "marks"))
     assert outcome.code == 0, outcome
-    assert [written["way"] for written in outcome.of("BatchWritten")] == ["tasks", "tasks"]
+    batches = outcome.of("BatchWritten")
+    assert [written["way"] for written in batches] == ["tasks", "tasks"]
+    assert faults_of(ground) == 2 * sum(written["files"] for written in batches)
     assert_each_once(ground.table, ids_of(0, 4))
     assert orphans(ground.table) == set()
 
 
-def test_s9_speculative_execution(ground):
-    """One task hangs after it has written; its speculative copy wins: each row once, no file left."""
-    conf = CLUSTER | FOUR_TASKS | fast_executors() | {
-        "spark.speculation": "true", "spark.speculation.interval": "100ms", "spark.speculation.multiplier": "1.1",
-        "spark.speculation.quantile": "0.5", "spark.speculation.minTaskRuntime": "100ms",
-    }
-    job = tasks_job(ground, conf)
-    outcome = run_driver(ground, job, env=spark_home() | {task_faults.VARIABLE: "task.file_closed:sleep:1:0"})
+def test_s9_speculative_execution(ground, cluster):
+    """One task hangs after it has written, its speculative copy on the other host wins: each row once, no file left."""
+    env = task_faults.environment("task.file_closed:sleep:1:0", ground.root / "marks")
+    conf = cluster.conf(env) | task_faults.CONF | FOUR_TASKS | SPECULATION
+    job = tasks_job(ground, conf).but(per_batch=4)
+    started = time.monotonic()
+    outcome = run_driver(ground, job)
     assert outcome.code == 0, outcome
+    assert faults_of(ground) == 1
+    assert time.monotonic() - started < task_faults.SLEEP_S, "the hanging attempt was waited for: nothing was speculated"
     assert_each_once(ground.table, ids_of(0, 4))
     assert orphans(ground.table) == set()
 
 
-def test_s9_an_executor_is_lost_in_the_middle_of_a_batch(ground):
+def test_s9_an_executor_is_lost_in_the_middle_of_a_batch(ground, cluster):
     """kill -9 of an executor, in each batch, when its task has written: its tasks run again elsewhere; each row once, no file left."""
-    job = tasks_job(ground, CLUSTER | fast_executors(), shuffle=False)
-    outcome = run_driver(ground, job, env=spark_home() | {task_faults.VARIABLE: "task.file_closed:lose-executor:1:0"})
+    env = task_faults.environment("task.file_closed:lose-executor:1:0", ground.root / "marks")
+    conf = cluster.conf(env) | task_faults.CONF
+    job = tasks_job(ground, conf, shuffle=False)
+    outcome = run_driver(ground, job)
     assert outcome.code == 0, outcome
+    assert faults_of(ground) == 2
     assert_each_once(ground.table, ids_of(0, 4))
     assert orphans(ground.table) == set()

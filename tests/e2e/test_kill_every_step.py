@@ -36,7 +36,8 @@ class Chain:
         if step.startswith("task."):
             # in the Python worker of a task, which kills its driver
             job = job.but(options={"driver_max_rows": 0}, conf=task_faults.CONF)
-            outcome = run_driver(self.ground, job, env={task_faults.VARIABLE: f"{step}:kill-driver:1"})
+            env = task_faults.environment(f"{step}:kill-driver:1", self.ground.root / "marks")
+            outcome = run_driver(self.ground, job, env=env)
         else:
             outcome = run_driver(self.ground, job, fault=f"{step}@{occurrence}:kill")
         assert outcome.code == -signal.SIGKILL, f"a driver does not reach {step}: {outcome}"

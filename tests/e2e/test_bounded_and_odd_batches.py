@@ -1,0 +1,162 @@
+"""END_OF_INPUT, empty batches, watermarks, source positions, and several checkpoints pending at once."""
+import json
+import signal
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import streamsink
+from streamsink.clock import IdSource
+from streamsink.errors import Misuse
+from streamsink.options import SinkOptions
+from streamsink.protocol.committable import Batch
+from streamsink.protocol.ids import END_OF_INPUT
+from streamsink.protocol.positions import SourceRange
+from streamsink.protocol.two_phase import Destination, TwoPhaseCommit
+from streamsink.sinks.paimon import PaimonCommitter
+from streamsink.storage.local import local_file_io
+from streamsink.storage.pending_log import PendingLog
+from streamsink.table.table import open_table
+from streamsink.table.write import TableWriter, WriteSpec
+from tests.e2e import foreign
+from tests.e2e.harness import (
+    assert_each_once, assert_refused, content, ids_in, ids_of, run_driver, run_here,
+)
+
+STATE = "streamsink.app.streamsink"
+
+
+def state_of(snapshot) -> dict:
+    """What the snapshot records of our application."""
+    return json.loads(snapshot.properties[STATE])
+
+
+@pytest.mark.spark
+def test_a_bounded_write_repeated_changes_nothing(spark, ground):
+    """streamsink.write twice under one run_id is one END_OF_INPUT checkpoint; another run_id is another."""
+    rows = spark.range(30)
+    assert streamsink.write(rows, ground.table, run_id="monday") == 30
+    before = content(ground.table)
+    assert streamsink.write(rows, ground.table, run_id="monday") == 0
+    assert content(ground.table) == before
+    assert streamsink.write(spark.range(30, 40), ground.table, run_id="tuesday") == 10
+    assert streamsink.write(rows, ground.table, run_id="monday") == 0
+    assert_each_once(ground.table, set(range(40)))
+    assert [s.commit_identifier for s in foreign.snapshots(ground.table)] == [END_OF_INPUT] * 2
+
+
+@pytest.mark.spark
+def test_empty_batches_are_published_and_replayed_like_others(spark, ground):
+    """A batch without rows moves the record forward, so that the batch after it is the next one."""
+    ground.add_files(0, 4)
+    job = ground.job(where="id < 10 OR id >= 30")
+    assert run_driver(ground, job, fault="commit.published@2:kill").code == -signal.SIGKILL
+    outcome = run_here(spark, job)
+    assert outcome.code == 0, outcome
+    assert [skip["checkpoint_id"] for skip in outcome.of("BatchSkipped")] == [1]
+    assert_each_once(ground.table, ids_of(0, 1) | ids_of(3, 1))
+    assert [s.delta_record_count for s in foreign.snapshots(ground.table)] == [10, 0, 0, 10]
+
+
+@pytest.mark.spark
+def test_each_snapshot_carries_watermark_and_source_positions(spark, ground):
+    """What Spark's offset log says of a batch is in the snapshot that publishes it."""
+    ground.add_files(0, 3)
+    job = ground.job(event_time="timestamp_seconds(1000 + id)")
+    assert run_here(spark, job).code == 0
+    snapshots = [s for s in foreign.snapshots(ground.table) if s.delta_record_count]
+    assert [s.watermark for s in snapshots] == [None, 1_009_000, 1_019_000]
+    sources = [state_of(s)["sources"][0] for s in snapshots]
+    assert [source["end"] for source in sources] == [{"logOffset": number} for number in range(3)]
+    assert [source["start"] for source in sources] == [None, {"logOffset": 0}, {"logOffset": 1}]
+    assert len({source["fingerprint"] for source in sources}) == 3
+    assert_each_once(ground.table, ids_of(0, 3))
+
+
+@pytest.mark.spark
+def test_new_application_is_needed_where_history_cannot_tell(spark, ground):
+    """A table whose older snapshots have expired: a first start is refused until it says that it is new here."""
+    streamsink.create_table(ground.table, "id BIGINT, name STRING")
+    theirs = foreign.append(spark, ground.table, [range(10_000, 10_005), range(10_005, 10_010)])
+    foreign.expire(spark, ground.table)
+    ground.add_files(0, 2)
+    before = content(ground.table)
+    outcome = run_here(spark, ground.job())
+    assert_refused(outcome, "history.incomplete", ground.table, "new_application=True", "Nothing was written")
+    assert content(ground.table) == before
+    assert run_here(spark, ground.job(options={"new_application": True})).code == 0
+    assert_each_once(ground.table, ids_of(0, 2) | theirs)
+
+
+# -- the protocol on a real table, without Spark: two checkpoints are pre-committed before one commit ----------------
+
+
+class Protocol:
+    """One run of a query on a table, its micro-batches made by hand."""
+
+    def __init__(self, path: str):
+        self.options = SinkOptions.of(path, {"flush": False, "restore": "restore-and-continue"})
+        self.io = local_file_io(False)
+        self.table = open_table(self.io, path, for_writing=True)
+        self.committer = PaimonCommitter(self.table, self.options)
+        self.events = []
+        store = PendingLog(self.io, path, self.options.application, self.options.journal_retain)
+        to = Destination(path, self.table.table_id)
+        self.steps = TwoPhaseCommit(to, store, self.committer, self.options, self.events.append)
+        self.steps.restore("query", IdSource().new_id)
+
+    def pre_commit(self, batch_id: int, ids: set[int], decision=None):
+        """Write the rows and register the checkpoint; returns it with its decision."""
+        source = SourceRange({"at": batch_id} if batch_id else None, {"at": batch_id + 1})
+        batch = Batch(batch_id, "query", "run", (source,))
+        decision = decision or self.steps.admit(batch)
+        checkpoint = self.steps.begin(batch, decision)
+        spec = WriteSpec(checkpoint.staging, self.table.schema.to_json(), 2**20, 10, 2**20)
+        writer = TableWriter(self.io, spec)
+        writer.write(pa.record_batch({"id": pa.array(sorted(ids), pa.int64())}))
+        files, payload = self.committer.stage(checkpoint.staging, writer.close())
+        self.steps.pre_commit(checkpoint, files, payload)
+        return decision
+
+
+@pytest.fixture
+def protocol(ground) -> Protocol:
+    streamsink.create_table(ground.table, "id BIGINT")
+    return Protocol(ground.table)
+
+
+def test_several_pending_checkpoints_are_published_by_one_commit(ground, protocol):
+    """commit_up_to_checkpoint publishes everything pending up to its id, in order, and nothing beyond."""
+    decision = protocol.pre_commit(0, ids_of(0, 1))
+    protocol.pre_commit(1, ids_of(1, 1), decision)
+    protocol.pre_commit(2, ids_of(2, 1), decision)
+    assert ids_in(ground.table) == []
+    assert [done.checkpoint_id for done in protocol.steps.commit_up_to_checkpoint(1)] == [0, 1]
+    assert_each_once(ground.table, ids_of(0, 2))
+    assert protocol.steps.commit_up_to_checkpoint(1) == []
+    assert [done.checkpoint_id for done in protocol.steps.commit_up_to_checkpoint(2)] == [2]
+    assert_each_once(ground.table, ids_of(0, 3))
+
+
+def test_several_pending_checkpoints_are_published_by_the_next_start(ground, protocol):
+    """Three checkpoints are pending when the driver dies: the next start publishes them all, each once."""
+    decision = protocol.pre_commit(0, ids_of(0, 1))
+    protocol.pre_commit(1, ids_of(1, 1), decision)
+    protocol.pre_commit(2, ids_of(2, 1), decision)
+    again = Protocol(ground.table)
+    assert again.events[-1].published_checkpoints == (0, 1, 2)
+    assert_each_once(ground.table, ids_of(0, 3))
+    assert Protocol(ground.table).events[-1].published_checkpoints == ()
+    assert_each_once(ground.table, ids_of(0, 3))
+
+
+def test_a_checkpoint_registered_twice_is_an_error(ground, protocol):
+    """'repeatedly committed': the second registration is refused, the first one is published once."""
+    decision = protocol.pre_commit(0, ids_of(0, 1))
+    with pytest.raises(Misuse, match="repeatedly committed") as refused:
+        protocol.pre_commit(0, ids_of(0, 1), decision)
+    assert (refused.value.kind, ground.table in str(refused.value)) == ("checkpoint.repeated", True)
+    protocol.steps.commit_up_to_checkpoint(0)
+    assert_each_once(ground.table, ids_of(0, 1))
+    assert not [p for p in Path(ground.table, "streamsink").glob("*/record-2.json")]
