@@ -10,18 +10,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from streamsink.clock import Clock, IdSource
 from streamsink.faults import fault_point
-from streamsink.format.arrow_types import needs_int96, to_arrow_schema
 from streamsink.format.data_file import DataFileMeta
 from streamsink.format.paths import bucket_dir, partition_path
 from streamsink.format.schema import TableSchema
 from streamsink.format.stats import StatsCollector
 from streamsink.storage.file_io import FileIO
 from streamsink.table.conform import Conform
-from streamsink.table.encoding import dictionary_columns
+from streamsink.table.parquet_output import ParquetOutput
 from streamsink.table.route import PartitionKey, split_by_partition
 
 UNAWARE_BUCKET = 0
@@ -124,11 +122,7 @@ class _OpenFile:
         self._io = series.io
         self._stream = series.io.open_output(self.staged)
         self.stats = StatsCollector(series.schema.fields, series.schema.options)
-        self._writer = pq.ParquetWriter(
-            self._stream, series.arrow, compression=series.codec, compression_level=series.level,
-            use_deprecated_int96_timestamps=series.int96, store_decimal_as_integer=True,
-            use_dictionary=dictionary_columns(first), write_statistics=True,
-        )
+        self._output = ParquetOutput(self._stream, series.schema.fields, first, (series.codec, series.level))
 
     @property
     def bytes(self) -> int:
@@ -137,18 +131,18 @@ class _OpenFile:
     def append(self, rows: pa.Table) -> None:
         for batch in rows.to_batches():
             self.stats.update(batch)
-        self._writer.write_table(rows)
+        self._output.write(rows)
         self.rows += rows.num_rows
 
     def close(self) -> int:
-        self._writer.close()
+        self._output.close()
         size = self._stream.tell()
         self._io.close_output(self._stream)
         return size
 
     def discard(self) -> None:
         """Close without caring for the content, of which the last bytes may not fit on a full disk."""
-        self._writer.is_open = False  # or its finaliser would write the footer to a closed file
+        self._output.discard()
         try:
             self._stream.close()
         except OSError:
@@ -162,8 +156,6 @@ class _FileSeries:
         self.io = file_io
         self.spec = spec
         self.schema = schema
-        self.arrow = to_arrow_schema(schema.fields)
-        self.int96 = needs_int96(schema.fields)
         self.codec = schema.options.get("file.compression", "zstd").lower()
         self.level = int(schema.options.get("file.compression.zstd-level", "1")) if self.codec == "zstd" else None
         self.token = IdSource().new_id()

@@ -1,8 +1,10 @@
 """Tables that we write are read by pypaimon and by Java, row for row."""
 
 import datetime
+import glob
 from decimal import Decimal
 
+import pyarrow.parquet as pq
 import pytest
 
 import streamsink
@@ -40,7 +42,7 @@ def test_every_type_is_read_row_for_row(java, pypaimon, path, rng, shape, partit
 FAR = [None, -62_135_596_800_000_000_000, -11_676_096_000_000_000_000, -1_000_000_000, 253_402_300_799_000_000_000]
 
 
-@pytest.mark.parametrize("nanoseconds", [False, True])
+@pytest.mark.parametrize("nanoseconds", [False, True], ids=["", "with-nanoseconds"])
 def test_years_1_to_9999_are_read(java, pypaimon, path, nanoseconds):
     """Also in a file that has INT96 timestamps, where a reader that takes them as nanoseconds would wrap around."""
     ddl = "id INT, ts0 TIMESTAMP(0), ts3 TIMESTAMP(3), ts6 TIMESTAMP(6), lt6 TIMESTAMP_LTZ(6), r ROW<x TIMESTAMP(3)>"
@@ -50,7 +52,7 @@ def test_years_1_to_9999_are_read(java, pypaimon, path, nanoseconds):
     write(path, columns(ddl), rows)
     assert_same(from_arrow(streamsink.read_arrow(path)), rows)
     assert_same(java.read(path), rows)
-    if not nanoseconds:  # pypaimon wraps
+    if not nanoseconds:  # pypaimon wraps the one inside of the row
         assert_same(from_arrow(pypaimon.read(path)), rows)
 
 
@@ -66,13 +68,14 @@ MIDDLE = {
 FUNCTIONS = ["equal", "greater_than", "less_or_equal", "is_null", "is_not_null"]
 
 
+@pytest.mark.parametrize("nanoseconds", [False, True], ids=["", "with-nanoseconds"])
 @pytest.mark.parametrize("partition", [None, "i"])
-def test_filters_on_every_kind_of_column_give_the_same_rows(java, pypaimon, path, rng, partition):
+def test_filters_on_every_kind_of_column_give_the_same_rows(java, pypaimon, path, rng, partition, nanoseconds):
     """Filters are pushed into manifests and files; statistics that are no bounds would lose rows here."""
-    fields = columns(PRIMITIVES)
-    rows = random_rows(rng, fields, 80)
+    fields = columns(f"{PRIMITIVES}, {NANOS}" if nanoseconds else PRIMITIVES)
+    rows = random_rows(rng, fields, 60)
     streamsink.create_table(path, fields, [partition] if partition else [])
-    write(path, fields, rows, commits=16)
+    write(path, fields, rows, commits=6)
     for column, (physical, plain) in MIDDLE.items():
         for function in FUNCTIONS:
             unary = function.startswith("is_")
@@ -106,3 +109,16 @@ def test_a_value_that_repeats_is_found_by_java_s_filter(java, path, kind):
         where = [(function, "c", CONSTANT[kind])]
         assert_same(java.read(path, where), matching(rows, fields, where))
     assert_same(java.read(path, [("is_null", "c", None)]), rows[-1:])
+
+
+def test_only_nanoseconds_are_int96(java, path, rng):
+    """As in Java's files: other timestamps are INT64 of their own unit, and every column's type in the file is Java's."""
+    fields = columns(f"{PRIMITIVES}, {NANOS}, {NESTED.replace(', at ARRAY<TIMESTAMP(6)>', '')}")
+    rows = random_rows(rng, fields, 10)
+    streamsink.create_table(path, fields)
+    write(path, fields, rows, commits=1)
+    java.create(path + "_java", fields)
+    java.append(path + "_java", rows)
+    ours, theirs = (pq.ParquetFile(glob.glob(f"{p}/bucket-0/*.parquet")[0]).schema for p in (path, path + "_java"))
+    for mine, java_s in zip(ours, theirs):
+        assert (mine.path, mine.physical_type, str(mine.logical_type)) == (java_s.path, java_s.physical_type, str(java_s.logical_type))

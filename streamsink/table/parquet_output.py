@@ -1,0 +1,103 @@
+"""A data file as Paimon's readers want it: INT96 for nanoseconds and nothing else, small decimals as integers."""
+
+from collections.abc import Sequence
+from typing import BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from streamsink.format.arrow_types import needs_int96, to_arrow_schema
+from streamsink.format.parquet_footer import with_timestamps
+from streamsink.format.types import DataField
+from streamsink.table.encoding import dictionary_columns
+
+
+class ParquetOutput:
+    """Row groups of one file into an open stream, which the caller closes. One per file."""
+
+    def __init__(self, stream: BinaryIO, fields: Sequence[DataField], first: pa.Table, compression: tuple[str, int | None]):
+        """``first``: rows that the choice of encodings is made by. ``compression``: codec and its level."""
+        schema = to_arrow_schema(fields)
+        int96 = needs_int96(fields)
+        self._plain = _plain_timestamps(fields, schema) if int96 else {}
+        self._stream = _HeldEnd(stream) if self._plain else stream
+        codec, level = compression
+        self._writer = pq.ParquetWriter(
+            self._stream, self._as_written(schema.empty_table()).schema, compression=codec, compression_level=level,
+            use_deprecated_int96_timestamps=int96, store_decimal_as_integer=True, store_schema=not self._plain,
+            write_time_adjusted_to_utc=True, use_dictionary=dictionary_columns(first), write_statistics=True,
+        )
+
+    def write(self, rows: pa.Table) -> None:
+        """One row group."""
+        self._writer.write_table(self._as_written(rows))
+
+    def close(self) -> None:
+        """Write the footer."""
+        if not self._plain:
+            self._writer.close()
+            return
+        self._stream.hold()
+        self._writer.close()
+        self._stream.let_go(self._plain)
+
+    def discard(self) -> None:
+        """Write nothing more; the writer's finaliser would write the footer to a closed file."""
+        self._writer.is_open = False
+
+    def _as_written(self, rows: pa.Table) -> pa.Table:
+        for name in self._plain:
+            at = rows.column_names.index(name)
+            field = pa.field(name, pa.int64(), rows.schema.field(at).nullable)
+            rows = rows.set_column(at, field, rows.column(at).cast(pa.int64()))
+        return rows
+
+
+def _plain_timestamps(fields: Sequence[DataField], schema: pa.Schema) -> dict[str, tuple[str, bool]]:
+    """Columns that are timestamps of milliseconds or microseconds; those inside of others are never filtered by."""
+    found = {}
+    for field, arrow in zip(fields, schema):
+        if pa.types.is_timestamp(arrow.type) and not needs_int96([field]):
+            found[field.name] = (arrow.type.unit, arrow.type.tz is not None)
+    return found
+
+
+class _HeldEnd:
+    """Passes bytes on until its end is held back, to be changed."""
+
+    closed = False
+
+    def __init__(self, stream: BinaryIO):
+        self._stream = stream
+        self._held: bytearray | None = None
+
+    def write(self, data) -> int:
+        if self._held is None:
+            return self._stream.write(data)
+        self._held += data
+        return len(data)
+
+    def hold(self) -> None:
+        self._held = bytearray()
+
+    def let_go(self, columns) -> None:
+        self._stream.write(with_timestamps(bytes(self._held), columns))
+        self._held = None
+
+    def tell(self) -> int:
+        return self._stream.tell() + len(self._held or b"")
+
+    def flush(self) -> None:
+        self._stream.flush()
+
+    def close(self) -> None:
+        """The stream is its opener's to close."""
+
+    def readable(self) -> bool:
+        return False
+
+    def writable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return False
