@@ -11,6 +11,7 @@
 import hashlib
 import json
 import os
+import re
 from collections.abc import Callable
 
 from streamsink.errors import Corrupt, Fenced
@@ -24,6 +25,8 @@ JOURNAL_DIR = "streamsink"
 _FORMAT = "streamsink-pending"
 _VERSION = 1
 _CLAIM_ATTEMPTS = 20
+# <epoch>-<sequence>
+_STAGING = re.compile(r"[0-9]+-([0-9]+)")
 
 
 def journal_dir(table: str, application: str) -> str:
@@ -195,7 +198,7 @@ class PendingLog(PendingStore):
         doomed = [
             self._path("staging", entry.name)
             for entry in self._io.entries(self._path("staging"))
-            if entry.is_dir and int(entry.name.split("-")[1]) not in needed
+            if _STAGING.fullmatch(entry.name) and int(_STAGING.fullmatch(entry.name)[1]) not in needed
         ]
         orphans = [os.path.join(folder, e.name) for folder in doomed for e in self._io.entries(folder)]
         leftovers = [
