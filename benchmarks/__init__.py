@@ -1,0 +1,1 @@
+"""Measurements, never assertions: what streamsink costs beside Spark's own file sink. See docs/BENCHMARKS.md."""

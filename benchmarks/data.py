@@ -1,0 +1,86 @@
+"""The input that all sinks get: two longs, two doubles, a timestamp, three strings."""
+
+import json
+import os
+import random
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+DDL = (
+    "id BIGINT, customer BIGINT, price DOUBLE, discount DOUBLE, at TIMESTAMP, status STRING, city STRING, note STRING"
+)
+STATUS = ("new", "paid", "packed", "sent", "returned")
+_COLUMNS = (
+    "id", "pmod(hash(id), 100000) * 1L customer", "rand(1) * 1000 price", "(id % 20) / 100 discount",
+    "timestamp_micros(1700000000000000 + id * 1000) at",
+    "element_at(array('new', 'paid', 'packed', 'sent', 'returned'), cast(id % 5 as int) + 1) status",
+    "concat('city-', pmod(hash(id, 7), 1000)) city", "md5(cast(id as string)) note",
+)
+_FILES = 4
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much is measured. ``quick`` is for trying the program, its numbers mean nothing."""
+
+    rounds: int = 3
+    batches: int = 20
+    batch_rows: int = 1_000
+    large_rows: int = 5_000_000
+    partitioned_rows: int = 2_000_000
+    road_rows: int = 2_000_000
+    partitions: int = 64
+    snapshots: tuple[int, ...] = (10, 100, 1_000)
+    replays: int = 10
+    small_files: int = 200
+
+    @classmethod
+    def quick(cls) -> "Sizes":
+        return cls(
+            rounds=2, batches=3, large_rows=100_000, partitioned_rows=50_000, road_rows=50_000, partitions=8, snapshots=(3, 10), replays=3,
+            small_files=40,
+        )
+
+
+def large(spark: SparkSession, folder: Path, rows: int, partitions: int = 0) -> str:
+    """A folder of Parquet files; with ``partitions`` a ninth column of so many values, in no order."""
+    target = str(folder / f"input-{rows}-{partitions}")
+    if not os.path.exists(target):
+        columns = [*_COLUMNS, *([f"concat('p-', pmod(hash(id, 3), {partitions})) part"] if partitions else [])]
+        spark.range(0, rows, 1, _FILES).selectExpr(*columns).write.parquet(target)
+    return target
+
+
+def ddl(partitions: int = 0) -> str:
+    return DDL + (", part STRING" if partitions else "")
+
+
+def add_json(folder: Path, first: int, count: int, rows: int) -> None:
+    """Files number ``first`` and on, of ``rows`` rows each: one becomes one micro-batch. Those that are there stay."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for number in range(first, first + count):
+        if (folder / f"{number:06}.json").exists():
+            continue
+        chance = random.Random(number)
+        lines = [json.dumps(_row(number * rows + i, chance)) for i in range(rows)]
+        hidden = folder / f".{number:06}.json"
+        hidden.write_text("\n".join(lines) + "\n")
+        hidden.rename(folder / f"{number:06}.json")
+
+
+def json_stream(spark: SparkSession, folder: Path) -> DataFrame:
+    return spark.readStream.schema(DDL).option("maxFilesPerTrigger", 1).json(str(folder))
+
+
+def parquet_stream(spark: SparkSession, folder: str, schema: str) -> DataFrame:
+    return spark.readStream.schema(schema).parquet(folder)
+
+
+def _row(number: int, chance: random.Random) -> dict:
+    return {
+        "id": number, "customer": chance.randrange(100_000), "price": chance.random() * 1000, "discount": number % 20 / 100,
+        "at": f"2024-05-{number // 86400 % 28 + 1:02}T{number // 3600 % 24:02}:{number // 60 % 60:02}:{number % 60:02}Z",
+        "status": STATUS[number % 5], "city": f"city-{chance.randrange(1000)}", "note": f"{chance.getrandbits(128):032x}",
+    }

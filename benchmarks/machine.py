@@ -1,0 +1,97 @@
+"""What the numbers were measured on: load, processor time of this process tree, versions."""
+
+import contextlib
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass
+class Cost:
+    """Wall and processor seconds of one measurement; ``python_s`` is the part of ``cpu_s`` that is not the JVM's."""
+
+    wall_s: float = 0.0
+    cpu_s: float = 0.0
+    python_s: float = 0.0
+
+
+def load() -> str:
+    """The three load averages; shared machines make the numbers noisy, so every table prints them."""
+    return " ".join(f"{value:.1f}" for value in os.getloadavg())
+
+
+def versions(spark=None) -> str:
+    """One line: what ran."""
+    import pyarrow
+    import pyspark
+
+    parts = [f"CPython {platform.python_version()}", f"PySpark {pyspark.__version__}", f"pyarrow {pyarrow.__version__}"]
+    if spark is not None:
+        java = spark._jvm.java.lang.System
+        parts.append(f"Java {java.getProperty('java.version')} ({java.getProperty('java.vm.name')})")
+    return ", ".join([*parts, f"{os.cpu_count()} cores", f"{platform.system()} {platform.release()}"])
+
+
+@contextlib.contextmanager
+def measured() -> Iterator[Cost]:
+    """Fills in the cost when the block ends. Pages that others dirtied are written out before it begins."""
+    cost = Cost()
+    os.sync()
+    cpu, jvm = _processor_s()
+    begun = time.perf_counter()
+    yield cost
+    cost.wall_s = time.perf_counter() - begun
+    cpu_after, jvm_after = _processor_s()
+    cost.cpu_s = cpu_after - cpu
+    cost.python_s = cost.cpu_s - (jvm_after - jvm)
+
+
+def in_turns(rounds: int, ways: Sequence[str], measure: Callable[[str, int], None]) -> None:
+    """A B C, A B C, ...: so that a change of the machine's load meets all of them."""
+    for number in range(rounds):
+        for way in ways:
+            measure(way, number)
+            print(f"  round {number + 1}/{rounds} {way} (load {load()})", flush=True)
+
+
+def spread(values: Sequence[float], digits: int = 0) -> str:
+    """median [min..max]"""
+    if not values:
+        return "-"
+    return f"{statistics.median(values):.{digits}f} [{min(values):.{digits}f}..{max(values):.{digits}f}]"
+
+
+def _processor_s() -> tuple[float, float]:
+    """Seconds of this process and all below it, those that ended and were waited for included; and the JVM's alone."""
+    parents, own, java = {}, {}, set()
+    for folder in Path("/proc").iterdir():
+        if not folder.name.isdigit():
+            continue
+        with contextlib.suppress(OSError):
+            name, _, rest = (folder / "stat").read_text().rpartition(")")
+            fields = rest.split()
+            pid = int(folder.name)
+            parents[pid] = int(fields[1])
+            times = [int(ticks) / _TICKS for ticks in fields[11:15]]
+            own[pid] = times
+            if name.endswith("(java"):
+                java.add(pid)
+    mine = {pid for pid in parents if _is_below(pid, os.getpid(), parents)}
+    jvm = sum(sum(own[pid][:2]) for pid in mine & java)
+    return sum(sum(own[pid]) for pid in mine), jvm
+
+
+def _is_below(pid: int, root: int, parents: dict[int, int]) -> bool:
+    for _ in range(len(parents)):
+        if pid == root:
+            return True
+        if pid not in parents:
+            return False
+        pid = parents[pid]
+    return False

@@ -1,0 +1,153 @@
+"""Micro-batches of 1,000 rows, a replayed batch, and where the driver's time goes."""
+
+import cProfile
+import pstats
+import statistics
+import time
+from collections import defaultdict
+from pathlib import Path
+
+import streamsink
+from streamsink.events import BatchSkipped
+
+from benchmarks import data
+from benchmarks.machine import in_turns, load, measured, spread
+from benchmarks.report import Table
+from benchmarks.ways import Ways, ended
+
+WAYS = (
+    "noop", "foreachBatch that does nothing", "Spark parquet sink (snappy, its default)", "Spark parquet sink (zstd)",
+    "naive foreachBatch parquet (zstd)", "streamsink", "streamsink, flush=False", "streamsink, tasks",
+)
+BASE = "Spark parquet sink (zstd)"
+# The first batches of a query's start compile and restore; they are run, not counted.
+WARM_UP = 2
+
+
+def micro(spark, folder: Path, sizes: data.Sizes) -> list[Table]:
+    """Seconds of a trigger, from the query's own progress. One query a sink, continued in every round."""
+    ways, source = Ways(), folder / "micro-in"
+    trigger, add, cpu = defaultdict(list), defaultdict(list), defaultdict(list)
+    each = sizes.batches + WARM_UP
+
+    def measure(way: str, number: int) -> None:
+        data.add_json(source, number * each, each, sizes.batch_rows)
+        with measured() as cost:
+            done = ended(ways.start(way, data.json_stream(spark, source), folder / "micro" / _slug(way)))
+        trigger[way] += [took["triggerExecution"] for took in done[WARM_UP:]]
+        add[way] += [took["addBatch"] for took in done[WARM_UP:]]
+        cpu[way].append(cost.cpu_s * 1000 / len(done))
+
+    in_turns(sizes.rounds, WAYS, measure)
+    base, noop = statistics.median(trigger[BASE]), statistics.median(trigger["noop"])
+    rows = [
+        [way, spread(trigger[way]), spread(add[way]), spread(cpu[way]), f"{statistics.median(trigger[way]) / base:.2f}",
+         f"{statistics.median(trigger[way]) - noop:+.0f}", str(_files(folder / "micro" / _slug(way) / "out"))]
+        for way in WAYS
+    ]
+    head = ("sink", "trigger ms", "addBatch ms", "CPU ms a batch", "against Spark's (zstd)", "ms over noop", "files")
+    title = f"{len(trigger['noop'])} micro-batches of {sizes.batch_rows:,} rows, JSON files, one file a trigger"
+    note = f"Median [min..max]; CPU by round, all processes, start of the query included. Load {load()}."
+    return [Table(title, head, rows, note)]
+
+
+def replay(spark, folder: Path, sizes: data.Sizes) -> list[Table]:
+    """Spark forgets that the last batch was committed, and runs it again: our time, and the Spark jobs we started."""
+    source, at = folder / "replay-in", folder / "replay"
+    data.add_json(source, 0, 3, sizes.batch_rows)
+    seen, calls, restores, jobs = [], [], [], []
+    sink = streamsink.to_table(str(at / "out"), seen.append)
+    tracker = spark.sparkContext.statusTracker()
+
+    def timed(batch, number: int) -> None:
+        group = batch.sparkSession.sparkContext.getLocalProperty("spark.jobGroup.id")
+        before, begun, known = len(tracker.getJobIdsForGroup(group)), time.perf_counter(), len(seen)
+        sink(batch, number)
+        calls.append((time.perf_counter() - begun) * 1000)
+        jobs.append(len(tracker.getJobIdsForGroup(group)) - before)
+        if len(seen) > known and isinstance(seen[-1], BatchSkipped):
+            begun = time.perf_counter()
+            sink(batch, number)
+            restores.append((time.perf_counter() - begun) * 1000)
+
+    def run() -> None:
+        stream = data.json_stream(spark, source).writeStream.foreachBatch(timed)
+        ended(stream.option("checkpointLocation", str(at / "checkpoint")).trigger(availableNow=True).start())
+
+    run()
+    calls.clear(), jobs.clear()
+    for _ in range(sizes.replays):
+        for name in ("2", ".2.crc"):
+            (at / "checkpoint" / "commits" / name).unlink(missing_ok=True)
+        run()
+    rows = [
+        ["after a restart: open the table, claim, restore, recognise, skip", spread(calls, 1), str(max(jobs))],
+        ["the same call again: recognise, skip", spread(restores, 1), "0"],
+    ]
+    return [Table(f"A replayed batch, {len(calls)} times", ("", "ms of our time", "Spark jobs"), rows, f"Load {load()}.")]
+
+
+# (what, function names as cProfile knows them): cumulative time of each, none inside another.
+_PARTS = (
+    ("what Spark says of the batch: ids, offsets, watermark", (("gateway.py", "describe"), ("gateway.py", "run_id"))),
+    ("open, claim, restore (once)", (("foreach_batch.py", "_restored"),)),
+    ("admit: newest snapshot, owner", (("two_phase.py", "admit"),)),
+    ("schema of the batch, and whether it fits", (("fit.py", "fit"), ("schema.py", "to_fields"))),
+    ("which way: Spark's estimate", (("write_ways.py", "choose"),)),
+    ("df.toArrow(): Spark's own work, the same job as noop's", (("dataframe.py", "toArrow"),)),
+    ("data file: conform, stats, encode, flush", (("write.py", "write"), ("write.py", "close"))),
+    ("manifest, staged and flushed", (("paimon.py", "stage"),)),
+    ("pre-commit: the journal's record, flushed", (("two_phase.py", "pre_commit"),)),
+    ("commit: adopt, lists, snapshot, publish", (("paimon.py", "publish"),)),
+    ("mark published, forget staging", (("pending_log.py", "mark_published"), ("two_phase.py", "forget"))),
+)
+
+
+def inside(spark, folder: Path, sizes: data.Sizes) -> list[Table]:
+    """cProfile of our function over the batches; fsync by itself."""
+    source, at = folder / "inside-in", folder / "inside"
+    count = sizes.batches * sizes.rounds
+    data.add_json(source, 0, count + WARM_UP, sizes.batch_rows)
+    profile, walls = cProfile.Profile(), []
+    sink = streamsink.to_table(str(at / "out"), lambda event: None)
+
+    def profiled(batch, number: int) -> None:
+        if number < WARM_UP:
+            return sink(batch, number)
+        begun = time.perf_counter()
+        profile.runcall(sink, batch, number)
+        walls.append((time.perf_counter() - begun) * 1000)
+
+    stream = data.json_stream(spark, source).writeStream.foreachBatch(profiled)
+    took = ended(stream.option("checkpointLocation", str(at / "checkpoint")).trigger(availableNow=True).start())[WARM_UP:]
+    stats = pstats.Stats(profile).stats
+    number = len(walls)
+    rows = [[what, f"{sum(_cumulative(stats, *name) for name in names) * 1000 / number:.1f}", ""] for what, names in _PARTS]
+    syncs = [value for (_, _, name), value in stats.items() if "posix.fsync" in name]
+    asked = [value for (path, _, name), value in stats.items() if name == "send_command" and path.endswith("/clientserver.py")]
+    rows += [
+        ["**our function, in all**", f"**{statistics.mean(walls):.1f}**", f"median {statistics.median(walls):.1f}"],
+        ["of it fsync, wherever it is called", f"{sum(v[2] for v in syncs) * 1000 / number:.1f}",
+         f"{sum(v[0] for v in syncs) / number:.0f} calls a batch"],
+        ["of it waiting for the JVM (py4j), toArrow's among it", f"{sum(v[3] for v in asked) * 1000 / number:.1f}",
+         f"{sum(v[0] for v in asked) / number:.0f} calls a batch"],
+        ["the whole trigger", f"{statistics.mean(t['triggerExecution'] for t in took):.1f}",
+         f"median {statistics.median(t['triggerExecution'] for t in took):.1f}"],
+    ]
+    note = f"Mean of {number} batches under cProfile, which makes Python look dearer than it is. Load {load()}."
+    return [Table("Where a micro-batch's time goes (driver's way)", ("part", "ms a batch", ""), rows, note)]
+
+
+def _cumulative(stats: dict, file: str, function: str) -> float:
+    return sum(
+        value[3] for (path, _, name), value in stats.items()
+        if name == function and path.endswith("/" + file) and not (file == "write.py" and "/table/" not in path)
+    )
+
+
+def _files(folder: Path) -> int:
+    return sum(1 for path in folder.rglob("*") if path.is_file())
+
+
+def _slug(way: str) -> str:
+    return "".join(c if c.isalnum() else "-" for c in way)
