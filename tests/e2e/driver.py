@@ -3,8 +3,10 @@
 Prints one JSON line for each event, and one last line: {"done": rows read} or {"error": class, "kind": ..., "message": ...}.
 Exit code 0 or 1; what $STREAMSINK_FAULT arms ends or stops it before that.
 """
+import ctypes
 import json
 import os
+import signal
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -14,6 +16,7 @@ from streamsink.testing.faults import arm_from_env
 from tests.e2e.job import Job, supervised
 
 DRIVER = "STREAMSINK_DRIVER_PID"
+PR_SET_PDEATHSIG = 1
 
 
 def say(**line) -> None:
@@ -37,7 +40,14 @@ def session(conf: dict):
     return spark
 
 
+def end_with_the_test() -> None:
+    """However the test process ends, killed by a time limit too, no driver is left running."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
 def main(path: str) -> int:
+    end_with_the_test()
     job = Job.load(path)
     os.environ[DRIVER] = str(os.getpid())  # for the workers of its tasks
     spark = session(job.conf)

@@ -18,7 +18,7 @@ from streamsink.testing.faults import VARIABLE
 from tests.e2e.job import ROWS_PER_FILE, Job, supervised
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-WAIT_S = 120
+WAIT_S = 200
 LOOK_S = 0.02
 # what a start leaves although it wrote nothing: who holds the application, never data
 _OWNERSHIP = re.compile(r"streamsink/[^/]+/(owner-\d+|hold)")

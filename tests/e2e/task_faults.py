@@ -15,7 +15,7 @@ from streamsink import faults
 from tests.e2e.driver import DRIVER
 
 VARIABLE = "STREAMSINK_TASK_FAULT"
-SLEEP_S = 60
+SLEEP_S = 250
 MARKS = "STREAMSINK_TASK_MARKS"
 CONF = {"spark.python.daemon.module": "tests.e2e.task_faults"}
 
