@@ -1,8 +1,8 @@
 """Writing data files: one pass over Arrow batches, rolling files, bounded memory. Executor and driver.
 
 What a writer holds is bounded by ``memory_bytes`` of buffered Arrow data (the largest buffer is flushed as a row group
-when it is full) and by ``max_open`` open files (the largest is closed to make room); neither grows with the number of
-rows or partitions.
+when it is full; at most one row group is copied together meanwhile) and by ``max_open`` open files (the largest is
+closed to make room); neither grows with the number of rows or partitions.
 """
 
 import os
@@ -25,6 +25,8 @@ from streamsink.table.route import PartitionKey, split_by_partition
 UNAWARE_BUCKET = 0
 # A row group is written when this much Arrow data is buffered for one file.
 ROW_GROUP_BYTES = 64 * 1024 * 1024
+# Rows that came in pieces smaller than this (a batch over many partitions) are copied together first: each piece has a price.
+_SMALL_PIECE_ROWS = 4096
 # What a buffered column takes beyond its values: Arrow rounds each of its allocations up to 64 bytes.
 COLUMN_OVERHEAD_BYTES = 128
 
@@ -129,7 +131,12 @@ class _OpenFile:
         return self._stream.tell()
 
     def append(self, rows: pa.Table) -> None:
-        for batch in rows.to_batches():
+        """One row group."""
+        pieces = rows.to_batches()
+        if rows.num_rows < len(pieces) * _SMALL_PIECE_ROWS:
+            rows = rows.combine_chunks()
+            pieces = rows.to_batches()
+        for batch in pieces:
             self.stats.update(batch)
         self._output.write(rows)
         self.rows += rows.num_rows
