@@ -14,6 +14,7 @@ MAGIC = b"PAR1"
 _TAIL = 8
 _STOP, _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _STRUCT = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 12
 _LONG_LIST = 15
+_MOST_VARINT_BYTES = 10
 # of SchemaElement
 _TYPE, _NAME, _CHILDREN, _CONVERTED, _LOGICAL = 1, 4, 5, 6, 10
 _INT64 = 2
@@ -92,13 +93,13 @@ def _number(element: _Fields, field: int) -> int:
 
 
 def _varint(data: bytes, at: int) -> Tuple[int, int]:
-    value, shift = 0, 0
-    while True:
-        byte = data[at]
-        value |= (byte & 0x7F) << shift
-        at, shift = at + 1, shift + 7
+    value = 0
+    for place in range(_MOST_VARINT_BYTES):
+        byte = data[at + place]
+        value |= (byte & 0x7F) << 7 * place
         if byte < 0x80:
-            return value, at
+            return value, at + place + 1
+    raise Corrupt("a Parquet footer holds a number of more than 64 bits", kind="parquet.footer")
 
 
 def _list_header(data: bytes, at: int) -> Tuple[int, int]:

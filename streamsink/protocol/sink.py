@@ -1,6 +1,7 @@
 """What an author of a sink implements: a committer that publishes records and tells what is published."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from streamsink.protocol.committable import AppState, Committable
@@ -41,6 +42,10 @@ class Committer(ABC):
     @abstractmethod
     def files_adopted(self, committable: Committable) -> tuple[int, int, tuple[str, ...]]:
         """(files under their final name, files only staged, paths of files that are gone)."""
+
+    @abstractmethod
+    def sweep(self, published: Sequence[Committable]) -> list[str]:
+        """Delete what dead tries to publish these left behind, now that they are published; their paths. Idempotent."""
 
     @abstractmethod
     def publish(self, committable: Committable, *, expect: int, restored: bool) -> Published:

@@ -67,8 +67,8 @@ class TwoPhaseCommit:
         self._writer = self._store.claim(query, published.epoch if published else 0)
         fault_point("restore.claimed")
         self._emit(events.Claimed(self._to.path, self._options.application, self._writer.epoch))
-        published = self._reconcile()
-        orphans = self._store.sweep(self._writer)
+        published, leftovers = self._reconcile()
+        orphans = leftovers + self._store.sweep(self._writer)
         fault_point("restore.swept")
         self._emit(events.Restored(self._to.path, self._options.application, published, tuple(orphans)))
         if published and self._options.restore == RESTORE_AND_FAIL:
@@ -79,8 +79,13 @@ class TwoPhaseCommit:
                 kind="restore.restarting",
             )
 
-    def filter_and_commit(self, plan: RestorePlan) -> tuple[int, ...]:
-        """Publish the records of a restore plan in order, those that are visible already only being marked."""
+    def filter_and_commit(self, plan: RestorePlan) -> tuple[tuple[int, ...], list[str]]:
+        """Publish the records of a restore plan in order, those that are visible already only being marked.
+
+        Returns the ids of the published checkpoints, and the files of dead tries that were deleted. Those go before the
+        mark: a record with a mark is never looked at again.
+        """
+        leftovers = self._committer.sweep(plan.mark)
         for committable in plan.mark:
             self._store.mark_published(committable)
         self._last = plan.last
@@ -88,19 +93,20 @@ class TwoPhaseCommit:
             fault_point("restore.before_publish")
             mine = committable.published_by(self._writer.epoch)
             outcome = self._committer.publish(mine, expect=committable.state.sequence - 1, restored=True)
+            leftovers += self._committer.sweep((mine,))
             self._published(mine, outcome, 0.0)
             self._store.forget(committable.state.sequence)
         fault_point("restore.published")
-        return tuple(c.state.checkpoint_id for c in plan.publish)
+        return tuple(c.state.checkpoint_id for c in plan.publish), leftovers
 
-    def _reconcile(self) -> tuple[int, ...]:
-        """Bring journal and table together; the ids of the checkpoints that had to be published."""
+    def _reconcile(self) -> tuple[tuple[int, ...], list[str]]:
+        """Bring journal and table together; what ``filter_and_commit`` returns."""
         history = self._committer.history(self._options.application)
         plan = plan_restore(self._to.path, history, self._store, self._committer, self._options)
-        published = self.filter_and_commit(plan)
+        published, leftovers = self.filter_and_commit(plan)
         if plan.rolled_back:
             self._emit(events.RolledBackRepublished(self._to.path, self._options.application, published))
-        return published
+        return published, leftovers
 
     # -- one micro-batch -------------------------------------------------------------------------------------------
 

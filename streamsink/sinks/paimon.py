@@ -15,6 +15,7 @@ from streamsink.options import ON_ROLLBACK_REPUBLISH, SinkOptions
 from streamsink.protocol.committable import AppState, Committable, StagedFile
 from streamsink.protocol.ids import Writer
 from streamsink.protocol.sink import Committer, History, Published
+from streamsink.table import leftovers
 from streamsink.table.commit import CommitRequest, TableCommit
 from streamsink.table.states import States
 from streamsink.table.table import Table
@@ -117,10 +118,17 @@ class PaimonCommitter(Committer):
             watermark_ms=committable.watermark_ms,
             application=committable.application,
             state=state.to_json(),
+            name=f"{state.record_id}-{state.epoch}",
             check_entries=tuple(entries) if restored else (),
         )
         done = self._commit.commit(request, lambda states: self._is_published(committable, expect, states))
         return Published(state.checkpoint_id, done.snapshot_id, done.attempts)
+
+    def sweep(self, published: Sequence[Committable]) -> list[str]:
+        removed = leftovers.sweep_creations(self._table)
+        for committable in published:
+            removed += leftovers.sweep(self._table, committable.state.record_id)
+        return removed
 
     # -- parts -----------------------------------------------------------------------------------------------------
 

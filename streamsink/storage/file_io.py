@@ -94,9 +94,9 @@ class FileIO:
     def publish(self, temporary: str, path: str) -> bool:
         """Give a written file of the same folder its final name, unless that is taken: then False."""
         won = self._calls.link(temporary, path)
-        if won:
-            self.sync_dir(os.path.dirname(path))
         self._calls.unlink(temporary)
+        if won:
+            self.sync_dir(os.path.dirname(path))  # after the unlink, so that one sync makes both durable
         return won
 
     def adopt(self, source: str, target: str, keep_source: bool) -> None:
@@ -112,10 +112,13 @@ class FileIO:
         if not keep_source:
             self._calls.unlink(source)
 
-    def replace(self, path: str, data: bytes) -> None:
-        """Set a small hint file. Not flushed: a reader must do without it."""
+    def replace(self, path: str, data: bytes, unique: str) -> None:
+        """Set a small hint file. Not flushed: a reader must do without it. ``unique`` names the temporary file.
+
+        After a crash the hint is the old or the new one; the temporary file may be left.
+        """
         folder, name = os.path.split(path)
-        temporary = os.path.join(folder, f".{name}.{self._new_id()}.tmp")
+        temporary = os.path.join(folder, f".{name}.{unique}.tmp")
         self._in_dir(path, lambda: self._calls.write_new(temporary, data, False))
         self._calls.rename(temporary, path)
 

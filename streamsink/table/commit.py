@@ -30,6 +30,7 @@ class CommitRequest:
     manifests: the delta's manifest files. rows: their added rows. watermark_ms: or None.
     application, state: what the snapshot records of the writing application.
     check_entries: entries of which none may be in the table already (a restored commit); empty for none.
+    name: unique to this commit and writer; the files that a try writes carry it, so that a crash's leftovers are known.
     """
 
     commit_user: str
@@ -39,6 +40,7 @@ class CommitRequest:
     watermark_ms: int | None
     application: str
     state: Mapping
+    name: str
     check_entries: tuple[ManifestEntry, ...] = ()
 
 
@@ -105,20 +107,21 @@ class TableCommit:
             return Committed(newest.id, attempt - 1)
         before = self._manifests.all_of(newest)  # 2 base
         self._check_conflicts(request, newest)  # 3 conflicts
-        base = self._manifests.merge(before, self._merge_options())  # 4 manifests
-        base_list = self._write_list(base)
-        delta_list = self._write_list(request.manifests)
+        name = f"{request.name}-{attempt}"
+        base = self._manifests.merge(before, self._merge_options(), name)  # 4 manifests
+        base_list = self._write_list(base, f"{name}-0")
+        delta_list = self._write_list(request.manifests, f"{name}-1")
         self._io.sync_dir(self._at.manifest_dir)
         fault_point("commit.lists_written")
         properties = states.with_state(request.application, request.state)
         snapshot = self._snapshot(request, newest, (base_list, delta_list), properties)  # 5 snapshot
-        outcome = publish(self._io, self._at, self._snapshots, snapshot, self._ids.new_id())  # 6 publish
+        outcome = publish(self._io, self._at, self._snapshots, snapshot, name)  # 6 publish
         if outcome is Outcome.LOST:
             self._clean(before, base, (base_list, delta_list))  # 7 clean: it never existed, so nothing can refer to it
             return None
         fault_point("commit.published")
         self._manifests.remember(snapshot, list(base) + list(request.manifests))
-        self._snapshots.move_hint(snapshot.id)
+        self._snapshots.move_hint(snapshot.id, name)
         fault_point("commit.hinted")
         return Committed(snapshot.id, attempt)
 
@@ -144,8 +147,8 @@ class TableCommit:
             int(options.get("manifest.merge-min-count", "30")),
         )
 
-    def _write_list(self, metas: Sequence[ManifestFileMeta]) -> tuple[str, int]:
-        name = f"manifest-list-{self._ids.new_id()}-0"
+    def _write_list(self, metas: Sequence[ManifestFileMeta], suffix: str) -> tuple[str, int]:
+        name = f"manifest-list-{suffix}"
         data = write_manifest_list(list(metas))
         self._io.write(self._at.manifest(name), data)
         return name, len(data)

@@ -1,8 +1,8 @@
 """Reading and rewriting the manifests of a snapshot."""
 
+import itertools
 from collections.abc import Iterator, Sequence
 
-from streamsink.clock import IdSource
 from streamsink.errors import Corrupt
 from streamsink.format.manifest import ManifestEntry, merge_entries, read_manifest, write_manifest
 from streamsink.format.manifest_list import ManifestFileMeta, read_manifest_list
@@ -20,7 +20,6 @@ class Manifests:
         self._io = file_io
         self._at = layout
         self._partition_types = tuple(partition_types)
-        self._ids = IdSource()
         self._known: tuple[Snapshot, list[ManifestFileMeta]] | None = None
 
     def all_of(self, snapshot: Snapshot | None) -> list[ManifestFileMeta]:
@@ -51,16 +50,22 @@ class Manifests:
         path = self._at.manifest(name)
         return read_manifest(self._bytes(path), path)
 
-    def merge(self, metas: Sequence[ManifestFileMeta], options: tuple[int, int]) -> list[ManifestFileMeta]:
-        """The same entries in fewer files, when Paimon's minor rule says so; see ``manifest_merge``."""
-        target_bytes, min_count = options
-        return merge_small(metas, target_bytes, min_count, self._rewrite)
+    def merge(
+        self, metas: Sequence[ManifestFileMeta], options: tuple[int, int], name: str
+    ) -> list[ManifestFileMeta]:
+        """The same entries in fewer files, when Paimon's minor rule says so; see ``manifest_merge``.
 
-    def _rewrite(self, run: list[ManifestFileMeta]) -> list[ManifestFileMeta]:
+        ``name``: unique to this try of a commit; the new files carry it.
+        """
+        target_bytes, min_count = options
+        numbers = itertools.count()
+        return merge_small(metas, target_bytes, min_count, lambda run: self._rewrite(run, f"{name}-m{next(numbers)}"))
+
+    def _rewrite(self, run: list[ManifestFileMeta], suffix: str) -> list[ManifestFileMeta]:
         entries = cancel_pairs([e for meta in run for e in self.read(meta.file_name)])
         if not entries:
             return []
-        name = f"manifest-{self._ids.new_id()}-0"
+        name = f"manifest-{suffix}"
         data = write_manifest(entries)
         self._io.write(self._at.manifest(name), data)
         return [ManifestFileMeta.of(name, len(data), entries, self._partition_types)]

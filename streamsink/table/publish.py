@@ -18,8 +18,8 @@ class Outcome(Enum):
     LOST = "lost"
 
 
-def publish(file_io: FileIO, layout: Layout, snapshots: Snapshots, snapshot: Snapshot, new_id: str) -> Outcome:
-    """Create ``snapshot-<id>`` with these bytes, or learn that the number is taken.
+def publish(file_io: FileIO, layout: Layout, snapshots: Snapshots, snapshot: Snapshot, name: str) -> Outcome:
+    """Create ``snapshot-<id>`` with these bytes, or learn that the number is taken. ``name``: unique, for the temporary file.
 
     After a crash: the snapshot is there, whole, or it is not. Raises: Retryable when it was certainly not published,
     OutcomeUnknown when that could not be read back, Fenced when it landed in a part of history that has expired.
@@ -27,22 +27,26 @@ def publish(file_io: FileIO, layout: Layout, snapshots: Snapshots, snapshot: Sna
     path = layout.snapshot(snapshot.id)
     data = snapshot.to_json()
     # Only a dot keeps readers from parsing the rest of the name as a number.
-    temporary = os.path.join(layout.snapshot_dir, f".snapshot-{snapshot.id}.{new_id}.tmp")
+    temporary = os.path.join(layout.snapshot_dir, f".snapshot-{snapshot.id}.{name}.tmp")
     try:
         file_io.make_dir(layout.snapshot_dir)
         file_io.write(temporary, data)
         fault_point("commit.before_publish")
         won = file_io.publish(temporary, path)
     except OSError as failed:
-        return _read_back(file_io, path, data, failed)
+        won = _read_back(file_io, path, data, failed)
+        if won:
+            # What the failed call left undone; when this fails too, the next start finds the snapshot and goes on.
+            file_io.delete(temporary)
+            file_io.sync_dir(layout.snapshot_dir)
     if not won:
         return Outcome.LOST
     _refuse_expired_hole(file_io, snapshots, snapshot, path)
     return Outcome.WON
 
 
-def _read_back(file_io: FileIO, path: str, data: bytes, failed: OSError) -> Outcome:
-    """Settle an unknown outcome by looking: nothing is deleted whatever is found."""
+def _read_back(file_io: FileIO, path: str, data: bytes, failed: OSError) -> bool:
+    """Settle an unknown outcome by looking: whether the snapshot is there and ours."""
     try:
         found = file_io.read(path) if file_io.exists(path) else None
     except OSError as unreadable:
@@ -51,10 +55,8 @@ def _read_back(file_io: FileIO, path: str, data: bytes, failed: OSError) -> Outc
             f"({unreadable.strerror}). Nothing was deleted; the next start settles it",
             kind="publish.unknown",
         ) from failed
-    if found == data:
-        return Outcome.WON
     if found is not None:
-        return Outcome.LOST
+        return found == data
     raise Retryable(
         f"{path}: publishing failed ({failed.strerror}); the snapshot does not exist. What was pre-committed is safe in "
         "the journal and is published at the next start",

@@ -47,7 +47,11 @@ class Schemas:
 
     def add(self, schema: TableSchema) -> TableSchema:
         """Publish a schema under its number. Raises Conflict when another writer was first."""
-        if not self._io.create_if_absent(self._at.schema(schema.id), schema.to_json()):
+        try:
+            created = self._io.create_if_absent(self._at.schema(schema.id), schema.to_json())
+        except FileNotFoundError:
+            created = False  # another start swept the temporary file, taking it for a dead one's
+        if not created:
             raise Conflict(
                 f"{self._at.schema(schema.id)}: another writer added this schema at the same time; read it and decide anew",
                 kind="schema.taken",

@@ -56,13 +56,16 @@ class Snapshots:
     def exists(self, snapshot_id: int) -> bool:
         return self._io.exists(self._at.snapshot(snapshot_id))
 
-    def move_hint(self, snapshot_id: int) -> None:
-        """Point LATEST at a newer snapshot, never back; EARLIEST is set by the first one."""
+    def move_hint(self, snapshot_id: int, name: str) -> None:
+        """Point LATEST at a newer snapshot, never back; EARLIEST is set by the first one.
+
+        ``name``: unique, for the temporary file.
+        """
         hint = self._hint(self._at.latest_hint)
         if hint is None or hint < snapshot_id:
-            self._io.replace(self._at.latest_hint, str(snapshot_id).encode())
+            self._io.replace(self._at.latest_hint, str(snapshot_id).encode(), name)
         if snapshot_id == 1:
-            self._io.replace(self._at.earliest_hint, b"1")
+            self._io.replace(self._at.earliest_hint, b"1", name)
 
     def _latest_id(self) -> int | None:
         hint = self._hint(self._at.latest_hint)

@@ -51,7 +51,7 @@ class World:
         return sorted(read_arrow(table).column("id").to_pylist())
 
     def unknown_files(self) -> list[str]:
-        """Data and manifest files that neither a snapshot nor the journal names."""
+        """Data files, manifests, lists and temporary files that no snapshot names."""
         file_io = FileIO(self.calls, IdSource().new_id)
         table = open_table(file_io, self.driver.root, for_writing=False)
         named = set()
@@ -68,7 +68,7 @@ class World:
         for entry in file_io.entries(folder):
             if entry.is_dir:
                 found += self._data_files(file_io, f"{folder}/{entry.name}")
-            elif entry.name.startswith("data-"):
+            elif entry.name.startswith(("data-", "manifest-", ".")):
                 found.append(entry.name)
         return found
 

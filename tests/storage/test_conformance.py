@@ -76,8 +76,8 @@ def test_adopt_is_idempotent_and_keeps_the_source_when_asked(store):
 def test_replace_replaces(store):
     """A hint is set again and again."""
     io, root = store
-    io.replace(f"{root}/h/LATEST", b"1")
-    io.replace(f"{root}/h/LATEST", b"2")
+    io.replace(f"{root}/h/LATEST", b"1", "x")
+    io.replace(f"{root}/h/LATEST", b"2", "x")
     assert io.read(f"{root}/h/LATEST") == b"2"
     assert [e.name for e in io.entries(f"{root}/h")] == ["LATEST"]
 

@@ -109,7 +109,7 @@ def test_a_rollback_under_a_running_query_is_an_error_and_can_be_mended():
         io = FileIO(world.calls, IdSource().new_id)
         for gone in (2, 3):
             io.delete(f"{world.driver.root}/snapshot/snapshot-{gone}")
-        io.replace(f"{world.driver.root}/snapshot/LATEST", b"1")
+        io.replace(f"{world.driver.root}/snapshot/LATEST", b"1", "x")
         if not mended:
             with pytest.raises(Misuse, match="on_rollback='republish'") as caught:
                 world.run(boundaries=(3, 6, 9, 12))
@@ -142,7 +142,7 @@ def test_a_hint_never_goes_back():
     world = memory_world()
     world.run(boundaries=(3, 6))
     snapshots = _table(world).snapshots
-    snapshots.move_hint(1)
+    snapshots.move_hint(1, "x")
     assert world.calls.read(f"{world.driver.root}/snapshot/LATEST") == b"2"
 
 

@@ -1,0 +1,58 @@
+"""What tries of a commit left behind when their process died: manifest lists, merged manifests, a temporary snapshot."""
+
+import os
+
+from streamsink.format.snapshot import Snapshot
+from streamsink.table.table import Table
+
+
+def sweep(table: Table, commit_name: str) -> list[str]:
+    """Delete the files of tries of a *published* commit that did not publish it; their paths. Idempotent.
+
+    commit_name: what the names of all its tries begin with, whoever made them. Only after it is published: until then a
+    paused writer might still publish its try.
+    """
+    publishing = _publishing_try(table, commit_name)
+    removed = []
+    for folder in (table.layout.manifest_dir, table.layout.snapshot_dir):
+        for entry in table.file_io.entries(folder):
+            if _is_leftover(entry.name, commit_name, publishing):
+                path = os.path.join(folder, entry.name)
+                table.file_io.delete(path)
+                removed.append(path)
+    return removed
+
+
+def sweep_creations(table: Table) -> list[str]:
+    """Delete temporary schema files of creations and evolutions that died; their paths. Idempotent.
+
+    A creation that is under way at this moment finds its file gone, and tries again.
+    """
+    folder = table.layout.schema_dir
+    names = [e.name for e in table.file_io.entries(folder) if e.name.startswith(".") and e.name.endswith(".tmp")]
+    paths = [os.path.join(folder, name) for name in names]
+    for path in paths:
+        table.file_io.delete(path)
+    return paths
+
+
+def _is_leftover(name: str, commit_name: str, publishing: str | None) -> bool:
+    if commit_name not in name:
+        return False
+    if name.endswith(".tmp"):
+        return True  # a snapshot of this commit exists under its final name, so no temporary one is needed any more
+    return publishing is not None and not name.startswith((f"manifest-list-{publishing}-", f"manifest-{publishing}-"))
+
+
+def _publishing_try(table: Table, commit_name: str) -> str | None:
+    """The name of the try that published the commit; None when its snapshot has expired, so that nothing is certain."""
+    snapshot: Snapshot | None = table.snapshots.latest()
+    newest = snapshot.id if snapshot else 0
+    for before in range(newest - 1, -1, -1):
+        if snapshot is None:
+            return None
+        prefix, found, rest = snapshot.delta_manifest_list.partition(commit_name)
+        if found:
+            return (found + rest).rsplit("-", 1)[0]
+        snapshot = table.snapshots.load(before) if before else None
+    return None
