@@ -1,6 +1,8 @@
 """A snapshot as a DataFrame: Spark's own Parquet reader on the live files. DRIVER."""
 
+import contextlib
 import re
+from collections.abc import Iterator
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -16,6 +18,7 @@ from streamsink.table.table import open_table
 
 # Spark takes every path for a pattern; escaped, it is the name of a file.
 _GLOB = re.compile(r"[\[\]{}*?\\]")
+_PARALLEL_LISTING = "spark.sql.sources.parallelPartitionDiscovery.threshold"
 _PLAIN = {
     "BOOLEAN": spark_types.BooleanType, "TINYINT": spark_types.ByteType, "SMALLINT": spark_types.ShortType,
     "INT": spark_types.IntegerType, "BIGINT": spark_types.LongType, "FLOAT": spark_types.FloatType,
@@ -40,7 +43,8 @@ def read(spark: SparkSession, path: str, snapshot_id: int | None = None) -> Data
         written = table.schemas.load(schema_id)
         check_casts(written, schema, table.root)
         reader = spark.read.schema(to_spark(written, table.root))
-        frame = reader.parquet(*[_GLOB.sub(r"\\\g<0>", file.path) for file in group])
+        with _listing_on_the_driver(spark, len(group)):
+            frame = reader.parquet(*[_GLOB.sub(r"\\\g<0>", file.path) for file in group])
         parts.append(frame if written.fields == schema.fields else _evolved(frame, written, schema))
     if not parts:
         return spark.createDataFrame([], to_spark(schema, table.root))
@@ -48,6 +52,17 @@ def read(spark: SparkSession, path: str, snapshot_id: int | None = None) -> Data
     for part in parts[1:]:
         whole = whole.union(part)
     return whole
+
+
+@contextlib.contextmanager
+def _listing_on_the_driver(spark: SparkSession, files: int) -> Iterator[None]:
+    """Spark looks at many paths in a job of its own, which takes seconds; the manifests have named the files already."""
+    before = spark.conf.get(_PARALLEL_LISTING)
+    spark.conf.set(_PARALLEL_LISTING, str(max(int(before), files)))
+    try:
+        yield
+    finally:
+        spark.conf.set(_PARALLEL_LISTING, before)
 
 
 def to_spark(schema: TableSchema, table: str) -> spark_types.StructType:

@@ -5,6 +5,8 @@ itself when it can. The results of a retried or speculative attempt that lost ne
 """
 
 import json
+import sys
+import zipimport
 from collections.abc import Callable, Iterator
 
 import pyarrow as pa
@@ -31,8 +33,18 @@ def write_task(spec: WriteSpec, flush: bool) -> Callable[[Iterator[pa.RecordBatc
         except BaseException:
             writer.abort()
             raise
+        finally:
+            _forget_zip_importers()
 
     return run
+
+
+def _forget_zip_importers() -> None:
+    """Before each task PySpark's worker lets all importers read their folders again; those of zip files, on CPython up
+    to 3.12, read whole archives, which takes longer than a small task. They come back when something is imported."""
+    for path, importer in list(sys.path_importer_cache.items()):
+        if isinstance(importer, zipimport.zipimporter):
+            del sys.path_importer_cache[path]
 
 
 def encode(file: WrittenFile) -> str:
