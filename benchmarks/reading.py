@@ -13,10 +13,7 @@ from benchmarks.machine import in_turns, load, spread
 from benchmarks.report import Table
 from benchmarks.ways import Ways, ended
 
-# Above this many paths Spark lists them in a job of its own.
-_THRESHOLD = "spark.sql.sources.parallelPartitionDiscovery.threshold"
-_OURS, _OURS_NO_JOB = "streamsink.read", "streamsink.read, files listed without a job (a trial)"
-_FILES, _FOLDER = "spark.read.parquet(files)", "spark.read.schema(..).parquet(folder)"
+_OURS, _FILES, _FOLDER = "streamsink.read", "spark.read.parquet(files)", "spark.read.schema(..).parquet(folder)"
 
 
 def reading(spark, folder: Path, sizes: data.Sizes) -> list[Table]:
@@ -38,7 +35,6 @@ def _compare(spark, what: str, root: Path, rounds: int) -> list[list[str]]:
     files = sorted(str(path) for path in root.rglob("data-*.parquet") if "/streamsink/" not in str(path))
     frames = {
         _OURS: lambda: streamsink.read(spark, str(root)),
-        _OURS_NO_JOB: lambda: _without_job(spark, str(root)),
         _FILES: lambda: spark.read.parquet(*files),
         _FOLDER: lambda: spark.read.schema(data.DDL).parquet(str(root / "bucket-0")),
     }
@@ -53,15 +49,6 @@ def _compare(spark, what: str, root: Path, rounds: int) -> list[list[str]]:
 
     in_turns(rounds + 1, tuple(frames), measure)
     return [[f"{what}, {len(files)} files", way, spread(plan[way]), spread(count[way]), spread(total[way])] for way in frames]
-
-
-def _without_job(spark, root: str) -> DataFrame:
-    before = spark.conf.get(_THRESHOLD)
-    spark.conf.set(_THRESHOLD, "100000")
-    try:
-        return streamsink.read(spark, root)
-    finally:
-        spark.conf.set(_THRESHOLD, before)
 
 
 def _planned(frame: DataFrame) -> DataFrame:

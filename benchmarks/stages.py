@@ -2,9 +2,7 @@
 
 import contextlib
 import json
-import sys
 import time
-import zipimport
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -13,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from streamsink.format.stats import StatsCollector
-from streamsink.spark.tasks import encode
+from streamsink.spark.tasks import encode, forget_zip_importers
 from streamsink.storage.local import local_file_io
 from streamsink.table import write
 from streamsink.table.conform import Conform
@@ -53,15 +51,13 @@ def task(variant: Variant, spec: WriteSpec) -> Callable[[Iterator[pa.RecordBatch
 
 
 def lean(function: Callable) -> Callable:
-    """The same task, which leaves no zip importer in the worker's cache: see docs/BENCHMARKS.md."""
+    """The same task, which leaves no zip importer in the worker's cache, as the sink's own tasks do."""
 
     def run(batches):
         try:
             yield from function(batches)
         finally:
-            for path, finder in list(sys.path_importer_cache.items()):
-                if isinstance(finder, zipimport.zipimporter):
-                    del sys.path_importer_cache[path]
+            forget_zip_importers()
 
     return run
 

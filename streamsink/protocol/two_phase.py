@@ -93,7 +93,8 @@ class TwoPhaseCommit:
             fault_point("restore.before_publish")
             mine = committable.published_by(self._writer.epoch)
             outcome = self._committer.publish(mine, expect=committable.state.sequence - 1, restored=True)
-            leftovers += self._committer.sweep((mine,))
+            if committable.state.sequence not in plan.rolled_back:  # whose first publishing a tag may still hold
+                leftovers += self._committer.sweep((mine,))
             self._published(mine, outcome, 0.0)
             self._store.forget(committable.state.sequence)
         fault_point("restore.published")

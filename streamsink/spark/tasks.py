@@ -34,12 +34,12 @@ def write_task(spec: WriteSpec, flush: bool) -> Callable[[Iterator[pa.RecordBatc
             writer.abort()
             raise
         finally:
-            _forget_zip_importers()
+            forget_zip_importers()
 
     return run
 
 
-def _forget_zip_importers() -> None:
+def forget_zip_importers() -> None:
     """Before each task PySpark's worker lets all importers read their folders again; those of zip files, on CPython up
     to 3.12, read whole archives, which takes longer than a small task. They come back when something is imported."""
     for path, importer in list(sys.path_importer_cache.items()):
