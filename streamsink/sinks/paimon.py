@@ -118,7 +118,8 @@ class PaimonCommitter(Committer):
             watermark_ms=committable.watermark_ms,
             application=committable.application,
             state=state.to_json(),
-            name=f"{state.record_id}-{state.epoch}",
+            # The record may be published again, after a rollback: so the name is the record's and this call's.
+            name=f"{state.record_id}-{IdSource().new_id()[:8]}",
             check_entries=tuple(entries) if restored else (),
         )
         done = self._commit.commit(request, lambda states: self._is_published(committable, expect, states))

@@ -121,6 +121,20 @@ def test_a_rollback_under_a_running_query_is_an_error_and_can_be_mended():
         assert world.ids() == list(range(12))
 
 
+def test_a_rollback_is_mended_by_the_running_query_itself():
+    """No restart in between: the next batch publishes the lost ones again, under lists of new names."""
+    world = memory_world(on_rollback="republish", journal_retain=10)
+    sink = world.driver.start(FileIO(world.calls, IdSource().new_id), world.checkpoint)
+    world.checkpoint.ends = [3, 6, 9, 12]
+    for batch_id in range(3):
+        sink.batch(world.driver.describe(world.checkpoint, batch_id))
+    io = FileIO(world.calls, IdSource().new_id)
+    for gone in (2, 3):
+        io.delete(f"{world.driver.root}/snapshot/snapshot-{gone}")
+    sink.batch(world.driver.describe(world.checkpoint, 3))
+    assert world.ids() == list(range(12))
+
+
 def _delete_files_of_the_lost_snapshots(world):
     """Paimon's own rollback deletes the data files and manifests of the snapshots that it removes."""
     io = FileIO(world.calls, IdSource().new_id)
