@@ -29,6 +29,7 @@ class FileIO:
         self._calls = calls
         self._new_id = new_id
         self._flush = flush
+        self._settled: set[str] = set()  # folders whose own names this process has made durable
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
@@ -58,8 +59,10 @@ class FileIO:
             missing.append(at)
             at = os.path.dirname(at)
         for folder in reversed(missing):
+            self._settled.discard(folder)
             self._calls.mkdir(folder)
             self.sync_dir(os.path.dirname(folder))
+            self._settled.add(folder)
 
     def open_output(self, path: str) -> BinaryIO:
         """A new file to write to (executor and driver); its folder must exist. Close it with ``close_output``."""
@@ -123,9 +126,22 @@ class FileIO:
         self._calls.rename(temporary, path)
 
     def sync_dir(self, path: str) -> None:
-        """Names created in this folder so far are durable afterwards."""
-        if self._flush:
-            self._calls.sync_dir(path)
+        """Names created in this folder so far are durable afterwards, and so is the folder's own path.
+
+        A process may have died between making a folder and syncing its parent; so the first time that this one relies on a
+        folder, it syncs the folders above it too.
+        """
+        if not self._flush:
+            return
+        self._calls.sync_dir(path)
+        parent = os.path.dirname(path)
+        while path not in self._settled and parent != path:
+            try:
+                self._calls.sync_dir(parent)
+            except PermissionError:
+                return  # not ours: far above the table
+            self._settled.add(path)
+            path, parent = parent, os.path.dirname(parent)
 
     # -- deleting --------------------------------------------------------------------------------------------------
 
@@ -143,6 +159,7 @@ class FileIO:
             elif self.delete(child):
                 removed.append(child)
         self._calls.rmdir(path)
+        self._settled.discard(path)
         return removed
 
     # -- ownership -------------------------------------------------------------------------------------------------

@@ -15,11 +15,10 @@ def sweep(table: Table, commit_name: str) -> list[str]:
     publishing = _publishing_try(table, commit_name)
     removed = []
     for folder in (table.layout.manifest_dir, table.layout.snapshot_dir):
-        for entry in table.file_io.entries(folder):
-            if _is_leftover(entry.name, commit_name, publishing):
-                path = os.path.join(folder, entry.name)
-                table.file_io.delete(path)
-                removed.append(path)
+        names = [e.name for e in table.file_io.entries(folder) if _is_leftover(e.name, commit_name, publishing)]
+        removed += _delete(table, folder, names)
+    # Whoever published may have died before the snapshot's name was durable.
+    table.file_io.sync_dir(table.layout.snapshot_dir)
     return removed
 
 
@@ -30,9 +29,16 @@ def sweep_creations(table: Table) -> list[str]:
     """
     folder = table.layout.schema_dir
     names = [e.name for e in table.file_io.entries(folder) if e.name.startswith(".") and e.name.endswith(".tmp")]
+    return _delete(table, folder, names)
+
+
+def _delete(table: Table, folder: str, names: list[str]) -> list[str]:
+    """Durably: nobody looks for these names again once the record is marked, so a power failure must not bring them back."""
     paths = [os.path.join(folder, name) for name in names]
     for path in paths:
         table.file_io.delete(path)
+    if paths:
+        table.file_io.sync_dir(folder)
     return paths
 
 

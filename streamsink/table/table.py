@@ -76,6 +76,9 @@ def open_table(file_io: FileIO, root: str, *, for_writing: bool) -> Table:
             "be created where nothing is yet",
             kind="table.missing",
         )
+    if for_writing:
+        # Whoever made the newest schema may have died before its name was durable.
+        file_io.sync_dir(Layout(root).schema_dir)
     table = Table(file_io, root)
     check = check_writable if for_writing else check_readable
     try:
