@@ -5,6 +5,7 @@ import signal
 from pathlib import Path
 
 import pyarrow.parquet as pq
+import pyspark
 import pytest
 
 import streamsink
@@ -74,7 +75,9 @@ def test_s11_restarted_with_other_cores_and_shuffle_partitions(ground):
     outcome = run_driver(ground, job.but(conf=second | no_merging))
     assert outcome.code == 0, outcome
     assert digests(ground.table, committed) == before
-    assert [written["files"] for written in outcome.of("BatchWritten")] == [3]
+    # Spark 4.0 goes on with the number of shuffle partitions that the checkpoint recorded, whatever the setting says.
+    partitions = 2 if pyspark.__version__.startswith("4.0.") else 3
+    assert [written["files"] for written in outcome.of("BatchWritten")] == [partitions]
     assert_each_once(ground.table, ids_of(0, 6))
 
 
