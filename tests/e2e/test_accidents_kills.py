@@ -1,6 +1,5 @@
 """S1, S10, S11, S12, S13: drivers killed or paused in the middle of things."""
 import hashlib
-import re
 import signal
 from pathlib import Path
 
