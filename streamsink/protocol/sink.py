@@ -1,7 +1,7 @@
 """What an author of a sink implements: a committer that publishes records and tells what is published."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from streamsink.protocol.committable import AppState, Committable
@@ -48,10 +48,14 @@ class Committer(ABC):
         """Delete what dead tries to publish these left behind, now that they are published; their paths. Idempotent."""
 
     @abstractmethod
-    def publish(self, committable: Committable, *, expect: int, restored: bool) -> Published:
+    def publish(
+        self, committable: Committable, *, expect: int, restored: bool, fence: Callable[[], None]
+    ) -> Published:
         """Make it visible at one instant.
 
         expect: the sequence that must be the last published one, checked again inside every retry.
+        fence: raises Fenced when a newer writer owns the application; called inside every retry, because the snapshots
+        that could tell may have expired while this writer was paused.
         restored: the record comes from an earlier run: check that none of its files is in the table already.
         Idempotent: a record that is visible already is reported as published.
         Raises: Fenced, Conflict, OutcomeUnknown, Misuse (rolled back), Corrupt; Retryable when retries ran out.

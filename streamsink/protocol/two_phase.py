@@ -92,7 +92,7 @@ class TwoPhaseCommit:
         for committable in plan.publish:
             fault_point("restore.before_publish")
             mine = committable.published_by(self._writer.epoch)
-            outcome = self._committer.publish(mine, expect=committable.state.sequence - 1, restored=True)
+            outcome = self._publish(mine, restored=True)
             if committable.state.sequence not in plan.rolled_back:  # whose first publishing a tag may still hold
                 leftovers += self._committer.sweep((mine,))
             self._published(mine, outcome, 0.0)
@@ -169,7 +169,7 @@ class TwoPhaseCommit:
             if committable.state.checkpoint_id > checkpoint_id:
                 break
             self._store.check_owner(self._writer)
-            outcome = self._committer.publish(committable, expect=sequence - 1, restored=False)
+            outcome = self._publish(committable, restored=False)
             state.step("publish")
             del self._pending[sequence]
             self._published(committable, outcome, elapsed_ms())
@@ -189,6 +189,12 @@ class TwoPhaseCommit:
     def close(self) -> None:
         """Give the hold on the application back; the next writer needs no takeover."""
         self._store.release()
+
+    def _publish(self, committable: Committable, restored: bool) -> Published:
+        return self._committer.publish(
+            committable, expect=committable.state.sequence - 1, restored=restored,
+            fence=lambda: self._store.check_owner(self._writer),
+        )
 
     def _published(self, committable: Committable, outcome: Published, elapsed: float) -> None:
         self._store.mark_published(committable)

@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from streamsink.clock import IdSource
 from streamsink.errors import Corrupt, Fenced, Misuse
@@ -102,7 +102,9 @@ class PaimonCommitter(Committer):
                 gone.append(at.within(target))
         return final, staged, tuple(gone)
 
-    def publish(self, committable: Committable, *, expect: int, restored: bool) -> Published:
+    def publish(
+        self, committable: Committable, *, expect: int, restored: bool, fence: Callable[[], None]
+    ) -> Published:
         state = committable.state
         if restored:
             done = self._already_published(committable)
@@ -122,7 +124,12 @@ class PaimonCommitter(Committer):
             name=f"{state.record_id}-{IdSource().new_id()[:8]}",
             check_entries=tuple(entries) if restored else (),
         )
-        done = self._commit.commit(request, lambda states: self._is_published(committable, expect, states))
+
+        def is_published(states: States) -> bool:
+            fence()
+            return self._is_published(committable, expect, states)
+
+        done = self._commit.commit(request, is_published)
         return Published(state.checkpoint_id, done.snapshot_id, done.attempts)
 
     def sweep(self, published: Sequence[Committable]) -> list[str]:

@@ -1,10 +1,13 @@
 """The committer's own rules: many checkpoints at once, none twice, restore policies, takeover and fencing."""
 
+import json
+
 import pytest
 
 from streamsink import events
 from streamsink.clock import IdSource
 from streamsink.errors import Fenced, Misuse, RestoredThenFailed
+from streamsink.faults import arm
 from streamsink.protocol.admission import Verdict
 from streamsink.storage.file_io import FileIO
 from streamsink.table.write import TableWriter, WriteSpec
@@ -139,8 +142,38 @@ def test_each_guard_against_a_zombie_holds_alone():
     _pre_commit(world, successor, 5, 8, 1)
     successor.protocol.commit_up_to_checkpoint(1)
     with pytest.raises(Fenced, match="epoch"):
-        zombie._committer.publish(committable, expect=0, restored=False)
+        zombie._committer.publish(committable, expect=0, restored=False, fence=lambda: None)
     assert world.ids() == list(range(8))
+
+
+def test_a_zombie_is_fenced_although_all_snapshots_that_could_tell_have_expired():
+    """It passed its own check, slept before reading the table, and finds a history without a word of its application."""
+    world = memory_world(restore="restore-and-continue")
+    zombie = _sink(world)
+    _pre_commit(world, zombie, 0, 5, 0)
+
+    def while_it_sleeps(step):
+        if step == "commit.before_filter":
+            arm(None)
+            _sink(world)
+            _expire_and_forget(world)
+
+    arm(while_it_sleeps)
+    try:
+        with pytest.raises(Fenced):
+            zombie.protocol.commit_up_to_checkpoint(0)
+    finally:
+        arm(None)
+    assert world.ids() == list(range(5))
+
+
+def _expire_and_forget(world):
+    """A foreign snapshot 2 without our states, and snapshot 1 gone."""
+    root, io = world.driver.root, FileIO(world.calls, IdSource().new_id)
+    foreign = json.loads(io.read(f"{root}/snapshot/snapshot-1"))
+    foreign.update(id=2, commitUser="foreign", properties={})
+    io.write(f"{root}/snapshot/snapshot-2", json.dumps(foreign).encode())
+    io.delete(f"{root}/snapshot/snapshot-1")
 
 
 def test_publishing_a_record_twice_is_published_once():
@@ -149,7 +182,7 @@ def test_publishing_a_record_twice_is_published_once():
     sink = _sink(world)
     committable = _committed(world, sink)
     for restored in (False, True):
-        outcome = sink._committer.publish(committable, expect=0, restored=restored)
+        outcome = sink._committer.publish(committable, expect=0, restored=restored, fence=lambda: None)
         assert (outcome.checkpoint_id, outcome.snapshot_id, outcome.attempts) == (0, 1, 0)
     assert world.ids() == list(range(5))
 
