@@ -35,12 +35,13 @@ class Sizes:
     snapshots: tuple[int, ...] = (10, 100, 1_000)
     replays: int = 10
     small_files: int = 200
+    commits: int = 240
 
     @classmethod
     def quick(cls) -> "Sizes":
         return cls(
             rounds=2, batches=3, large_rows=100_000, partitioned_rows=50_000, road_rows=50_000, partitions=8, snapshots=(3, 10), replays=3,
-            small_files=40,
+            small_files=40, commits=24,
         )
 
 

@@ -13,12 +13,13 @@ os.environ["PYTHONPATH"] = str(ROOT)  # the Python workers import `benchmarks` a
 
 from pyspark.sql import SparkSession  # noqa: E402
 
-from benchmarks import large, machine, micro, operations, reading, report, road  # noqa: E402
+from benchmarks import large, machine, micro, operations, reading, report, road, writers  # noqa: E402
 from benchmarks.data import Sizes  # noqa: E402
 from tools.sparkconf import local_conf  # noqa: E402
 
 BENCHMARKS = {
     "operations": operations.operations,
+    "writers": writers.writers,
     "micro": micro.micro,
     "replay": micro.replay,
     "inside": micro.inside,
