@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, Dict, Iterable, List, Sequence, Tuple
+from typing import Any, Collection, Dict, Iterable, List, Optional, Sequence, Tuple
 
 from streamsink.errors import Corrupt
 from streamsink.format.avro_file import DECODING_ERRORS, read_avro, record, unreadable, write_avro
@@ -54,8 +54,8 @@ def _to_record(entry: ManifestEntry) -> Dict[str, Any]:
             "_BUCKET": entry.bucket, "_TOTAL_BUCKETS": entry.total_buckets, "_FILE": entry.file.to_record()}
 
 
-def read_manifest(data: bytes, name: str) -> List[ManifestEntry]:
-    """The entries of a manifest; ``name`` is the file's name.
+def read_manifest(data: bytes, name: str, partitions: Optional[Collection[bytes]] = None) -> List[ManifestEntry]:
+    """The entries of a manifest, only those of ``partitions`` when given; ``name`` is the file's name.
 
     Raises: Corrupt ``manifest.corrupt`` (unreadable, torn) or ``manifest.version``.
     """
@@ -63,6 +63,8 @@ def read_manifest(data: bytes, name: str) -> List[ManifestEntry]:
     for found in read_avro(data, name):
         check_version(found, MANIFEST_VERSION, name)
         try:
+            if partitions is not None and found["_PARTITION"] not in partitions:
+                continue
             entries.append(ManifestEntry(FileKind(found["_KIND"]), found["_PARTITION"], found["_BUCKET"],
                                          found["_TOTAL_BUCKETS"], DataFileMeta.from_record(found["_FILE"])))
         except DECODING_ERRORS as bad:

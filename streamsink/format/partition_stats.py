@@ -1,8 +1,9 @@
 """Minima and maxima over the partitions of a manifest, for manifest lists."""
 
 import math
-from typing import Any, List, Sequence, Tuple
+from typing import Any, Iterable, List, Optional, Sequence, Tuple
 
+from streamsink.errors import Corrupt
 from streamsink.format.binary_row import decode_physical, encode_row
 from streamsink.format.simple_stats import EMPTY_STATS, SimpleStats
 from streamsink.format.types import BINARY_ROOTS, AtomicType, DataType
@@ -31,6 +32,29 @@ def partition_stats(partitions: Sequence[bytes], types: Sequence[DataType]) -> S
         low.append(min(present, key=_order))
         high.append(max(present, key=_order))
     return SimpleStats(encode_row(low, types), encode_row(high, types), tuple(nulls))
+
+
+def may_hold(stats: SimpleStats, partitions: Iterable[Sequence[Any]], types: Sequence[DataType]) -> bool:
+    """Whether a manifest with these stats may have an entry of one of ``partitions``: rows as ``decode_physical`` gives.
+
+    Stats that cannot be read rule nothing out.
+    """
+    try:
+        low, high = decode_physical(stats.min_values, types), decode_physical(stats.max_values, types)
+    except Corrupt:
+        return True
+    nulls = stats.null_counts if len(stats.null_counts) == len(types) else (None,) * len(types)
+    return any(
+        all(_within(value, *bounds) for value, *bounds in zip(partition, low, high, nulls)) for partition in partitions
+    )
+
+
+def _within(value: Any, low: Any, high: Any, nulls: Optional[int]) -> bool:
+    if value is None:
+        return nulls is None or nulls > 0
+    if low is None or high is None:
+        return True  # binary columns have no bounds
+    return _order(low) <= _order(value) <= _order(high)
 
 
 def _counted(partitions: Sequence[bytes]) -> List[Tuple[bytes, int]]:

@@ -1,11 +1,13 @@
 """Reading and rewriting the manifests of a snapshot."""
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from streamsink.errors import Corrupt
+from streamsink.format.binary_row import decode_physical
 from streamsink.format.manifest import ManifestEntry, merge_entries, read_manifest, write_manifest
 from streamsink.format.manifest_list import ManifestFileMeta, read_manifest_list
+from streamsink.format.partition_stats import may_hold
 from streamsink.format.snapshot import Snapshot
 from streamsink.format.types import DataType
 from streamsink.storage.file_io import FileIO
@@ -41,14 +43,23 @@ class Manifests:
         """A snapshot that was just published here: its lists need not be read again."""
         self._known = (snapshot, metas)
 
-    def entries_of(self, snapshot: Snapshot) -> Iterator[ManifestEntry]:
-        """The live entries: every ADD that no DELETE of any manifest hides."""
-        yield from merge_entries([e for meta in self.all_of(snapshot) for e in self.read(meta.file_name)])
+    def entries_of(
+        self, snapshot: Snapshot, partitions: Collection[bytes] | None = None
+    ) -> Iterator[ManifestEntry]:
+        """The live entries: every ADD that no DELETE of any manifest hides.
 
-    def read(self, name: str) -> list[ManifestEntry]:
-        """Entries of one manifest. Raises Corrupt that names the file."""
+        partitions: only entries of these (``ManifestEntry.partition``); manifests that hold none of them are not read.
+        """
+        metas = self.all_of(snapshot)
+        if partitions is not None:
+            rows = [decode_physical(partition, self._partition_types) for partition in partitions]
+            metas = [meta for meta in metas if may_hold(meta.partition_stats, rows, self._partition_types)]
+        yield from merge_entries([e for meta in metas for e in self.read(meta.file_name, partitions)])
+
+    def read(self, name: str, partitions: Collection[bytes] | None = None) -> list[ManifestEntry]:
+        """Entries of one manifest, of these partitions unless None. Raises Corrupt that names the file."""
         path = self._at.manifest(name)
-        return read_manifest(self._bytes(path), path)
+        return read_manifest(self._bytes(path), path, partitions)
 
     def merge(
         self, metas: Sequence[ManifestFileMeta], options: tuple[int, int], name: str
