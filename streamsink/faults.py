@@ -24,7 +24,7 @@ STEPS: dict[str, str] = {
     "commit.adopted": "all files of the checkpoint have their final names",
     "commit.before_filter": "the newest snapshot is about to be read",
     "commit.lists_written": "both manifest lists are on disk",
-    "commit.before_publish": "the snapshot is about to be linked into place",
+    "commit.before_publish": "the snapshot is about to be created under its number",
     "commit.published": "the snapshot exists: the checkpoint is visible",
     "commit.hinted": "the LATEST hint has been moved",
     "commit.marked": "the journal knows that the checkpoint is published",

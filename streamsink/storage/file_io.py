@@ -1,8 +1,8 @@
-"""The contract of a store, and its one implementation over POSIX-like calls.
+"""The contract of a store, and its implementation over POSIX-like calls; a store without link and rename overrides those parts.
 
-What is atomic where: ``create_if_absent`` and ``adopt`` are create-if-absent between processes (link(2), which does
-not replace), ``replace`` is an atomic rename that does replace. ``tests/storage/conformance.py`` states it as tests.
-Called by the driver unless said otherwise. Paths are absolute strings.
+What is atomic where: ``create_if_absent`` is create-if-absent between processes and machines, the one way in which
+something is published; ``replace`` is an atomic change of a hint. ``tests/storage/test_conformance.py`` states it as tests.
+Called by the driver unless said otherwise. Paths are absolute, as text.
 """
 
 import os
@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import BinaryIO
 
+from streamsink.errors import OutcomeUnknown
 from streamsink.storage.calls import Calls
 
 
@@ -23,7 +24,12 @@ class FileStatus:
 
 
 class FileIO:
-    """Files with durable creation. ``flush=False`` leaves out every fsync, and nothing else."""
+    """Files with durable creation. ``flush=False`` leaves out every fsync, and nothing else.
+
+    atomic_create: whether ``create_if_absent`` keeps its promise between processes without a lock.
+    """
+
+    atomic_create = True
 
     def __init__(self, calls: Calls, new_id: Callable[[], str], flush: bool = True):
         self._calls = calls
@@ -83,29 +89,49 @@ class FileIO:
         except FileExistsError:
             return
 
-    def create_if_absent(self, path: str, data: bytes) -> bool:
-        """Publish ``data`` under ``path``, whole and durable, unless the name is taken: then False.
+    def create_if_absent(self, path: str, data: bytes, unique: str = "") -> bool:
+        """Publish ``data`` under ``path``, whole and durable, unless the name is taken: then False. The one publishing primitive.
 
-        After a crash the name is there with all its bytes, or it is not there; a temporary file may be left.
-        Raises: OSError; the outcome is then unknown and must be read back.
+        unique: known only to this try; whatever a death leaves behind has it in its name. ``data`` is the caller's own:
+        when a reply is lost, finding equal bytes under the name settles it. After a crash the name is there with all its
+        bytes, or it is not there. Raises: OSError when it is not there (on a network a late request may still put it
+        there, unless another has taken the name by then); OutcomeUnknown when that could not be read back.
         """
         folder, name = os.path.split(path)
-        temporary = os.path.join(folder, f".{name}.{self._new_id()}.tmp")
+        temporary = os.path.join(folder, f".{name}.{unique or self._new_id()}.tmp")
         self.write(temporary, data)
-        return self.publish(temporary, path)
-
-    def publish(self, temporary: str, path: str) -> bool:
-        """Give a written file of the same folder its final name, unless that is taken: then False."""
-        won = self._calls.link(temporary, path)
-        self._calls.unlink(temporary)
-        if won:
-            self.sync_dir(os.path.dirname(path))  # after the unlink, so that one sync makes both durable
+        try:
+            won = self._calls.link(temporary, path)
+            self._calls.unlink(temporary)
+            if won:
+                self.sync_dir(folder)  # after the unlink, so that one sync makes both durable
+        except OSError as failed:
+            won = self._is_there(path, data, failed)
+            if won:
+                # What the failed call left undone; when this fails too, the next start finds the file and goes on.
+                self._calls.unlink(temporary)
+                self.sync_dir(folder)
         return won
 
-    def adopt(self, source: str, target: str, keep_source: bool) -> None:
-        """Give a file its final name; ``target``'s name is durable after ``sync_dir``.
+    def _is_there(self, path: str, data: bytes, failed: OSError) -> bool:
+        """Settle an unknown outcome by looking: whether ``path`` holds these bytes. Raises ``failed`` when nothing is there."""
+        try:
+            found = self.read(path)
+        except FileNotFoundError:
+            raise failed from None
+        except OSError as unreadable:
+            raise OutcomeUnknown(
+                f"{path}: creating it failed ({failed.strerror}) and the outcome could not be read back "
+                f"({unreadable.strerror}). Nothing was deleted; the next start settles it",
+                kind="publish.unknown",
+            ) from failed
+        return found == data
 
-        Idempotent: repeated after a crash it ends in the same state. Raises FileNotFoundError when both are missing.
+    def adopt(self, source: str, target: str, keep_source: bool) -> None:
+        """Give a staged file its final name, which is its own; ``target``'s name is durable after ``sync_dir``.
+
+        Whole or not at all. Idempotent: repeated after a crash it ends in the same state. Raises FileNotFoundError when
+        both are missing. keep_source: ``source`` must stay; otherwise the store may take it away, or leave it to be swept.
         """
         if self._calls.size(source) is None:
             if self._calls.size(target) is None:
@@ -145,22 +171,17 @@ class FileIO:
 
     # -- deleting --------------------------------------------------------------------------------------------------
 
-    def delete(self, path: str) -> bool:
-        """Remove a file; False when there was none. Idempotent."""
-        return self._calls.unlink(path)
+    def delete(self, path: str) -> None:
+        """Remove a file, when there is one. Idempotent."""
+        self._calls.unlink(path)
 
-    def delete_tree(self, path: str) -> list[str]:
-        """Remove a folder with all in it; the files that were removed. Idempotent."""
-        removed = []
+    def delete_tree(self, path: str) -> None:
+        """Remove a folder with all in it. Idempotent."""
         for entry in self.entries(path):
             child = os.path.join(path, entry.name)
-            if entry.is_dir:
-                removed += self.delete_tree(child)
-            elif self.delete(child):
-                removed.append(child)
+            self.delete_tree(child) if entry.is_dir else self.delete(child)
         self._calls.rmdir(path)
         self._settled.discard(path)
-        return removed
 
     # -- ownership -------------------------------------------------------------------------------------------------
 

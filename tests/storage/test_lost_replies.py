@@ -1,0 +1,75 @@
+"""A creation whose reply is lost is settled by looking: won, lost, not done, or an error that says that nobody knows."""
+
+import pytest
+
+from streamsink.clock import IdSource
+from streamsink.errors import OutcomeUnknown
+from streamsink.storage.file_io import FileIO
+from streamsink.storage.memory import MemoryCalls
+from streamsink.testing.crashing import CrashingCalls, Mode
+
+PATH = "/root/snapshot-1"
+
+
+@pytest.fixture
+def memory():
+    """A store with one folder."""
+    calls = MemoryCalls()
+    FileIO(calls, IdSource().new_id).make_dir("/root")
+    return calls
+
+
+def _io(calls):
+    return FileIO(calls, IdSource().new_id)
+
+
+def _number_of(name, memory):
+    """Which call of a creation is the first one of this name."""
+    counting = CrashingCalls(memory)
+    _io(counting).create_if_absent("/root/other", b"x")
+    memory.unlink("/root/other")
+    return counting.log.index(name) + 1
+
+
+def test_done_and_reply_lost_is_won(memory):
+    """The name holds our bytes, and no temporary file is left."""
+    calls = CrashingCalls(memory, _number_of("link", memory), Mode.REPLY_LOST)
+    assert _io(calls).create_if_absent(PATH, b"ours") is True
+    assert [e.name for e in _io(memory).entries("/root")] == ["snapshot-1"]
+
+
+def test_failed_on_a_taken_name_is_lost(memory):
+    """Another one's bytes are there: ours never were."""
+    _io(memory).create_if_absent(PATH, b"theirs")
+    calls = CrashingCalls(memory, _number_of("link", memory), Mode.ERROR)
+    assert _io(calls).create_if_absent(PATH, b"ours") is False
+    assert memory.read(PATH) == b"theirs"
+
+
+def test_failed_and_not_there_is_the_failure(memory):
+    """The caller hears of the first error; nothing is there."""
+    calls = CrashingCalls(memory, _number_of("link", memory), Mode.ERROR)
+    with pytest.raises(OSError, match="injected"):
+        _io(calls).create_if_absent(PATH, b"ours")
+    assert not _io(memory).exists(PATH)
+
+
+class _BlindAfterLink(MemoryCalls):
+    """The link is done, its reply is lost, and then the store cannot be read."""
+
+    def link(self, source, target):
+        super().link(source, target)
+        raise OSError(5, "reply lost")
+
+    def read(self, path):
+        raise OSError(5, "unreachable")
+
+
+def test_what_cannot_be_read_back_is_unknown_and_left_alone():
+    """Neither won nor lost; the temporary file stays for the next start to sweep."""
+    calls = _BlindAfterLink()
+    io = _io(calls)
+    with pytest.raises(OutcomeUnknown) as caught:
+        io.create_if_absent(PATH, b"ours")
+    assert caught.value.kind == "publish.unknown"
+    assert len(io.entries("/root")) == 2
