@@ -1,6 +1,7 @@
 """Jars that PySpark does not ship, resolved by Spark's own package resolver (no Maven), and remembered.
 
-`jars("kafka")` gives the Kafka source of the PySpark at hand, `jars("paimon")` Paimon's Java library, `jars("broker")` a Kafka broker.
+`jars("kafka")` gives the Kafka source of the PySpark at hand, `jars("paimon")` Paimon's Java library, `jars("broker")` a Kafka broker;
+`jars("iceberg")` and `jars("delta")` the sinks that the benchmarks compare with.
 A registry does not always hold every version of everything: the Kafka source needs Spark's token provider, which some mirrors have in
 other versions only. So the plain coordinate is tried first, and then the two separately; `Resolved.way` says which way was taken.
 """
@@ -21,9 +22,14 @@ from urllib.parse import unquote, urlparse
 from tools.common import ATTEMPTS, RETRY_PAUSE_S, SetupError, cache_dir, locked, read_json, say, write_atomically
 from tools.java import find_java
 
-KINDS = ("kafka", "paimon", "broker")
 PAIMON = "org.apache.paimon:paimon-bundle:1.4.2"
 BROKER = "org.apache.kafka:kafka_2.13:4.1.1,org.slf4j:slf4j-simple:1.7.36"  # without the second, the broker's log is lost
+# For the Spark minor version at hand. Iceberg's runtime holds all that it needs.
+PEERS = {
+    "iceberg": "org.apache.iceberg:iceberg-spark-runtime-{minor}_2.13:1.12.0",
+    "delta": "io.delta:delta-spark_{minor}_2.13:4.4.0",
+}
+KINDS = ("kafka", "paimon", "broker", *PEERS)
 CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13"
 TOKEN_PROVIDER = "org.apache.spark:spark-token-provider-kafka-0-10_2.13"
 # Spark minor version -> (newest connector, newest token provider) known to be published widely; the provider's API did not change in 4.x
@@ -132,7 +138,7 @@ def _kafka(python: str, spark: str) -> Resolved:
         return Resolved(_resolve(python, plain), f"plain: {plain}")
     except NotPublished as missing:
         say(f"kafka: {missing}")
-    minor = ".".join(spark.split(".")[:2])
+    minor = _minor(spark)
     newest, provider = FALLBACK.get(minor, FALLBACK["4.2"])
     separate = f"{TOKEN_PROVIDER}:{provider}"
     for version in dict.fromkeys((spark, newest)):
@@ -146,6 +152,10 @@ def _kafka(python: str, spark: str) -> Resolved:
         found += [jar for jar in _resolve(python, separate) if "token-provider" in jar]
         return Resolved(found, f"split: {coordinate} without its token provider, and {separate}")
     raise SetupError(f"no Kafka connector for Spark {spark} is published; tried {spark} and {newest}")
+
+
+def _minor(spark: str) -> str:
+    return ".".join(spark.split(".")[:2])
 
 
 def _base(jar: str) -> str:
@@ -165,22 +175,26 @@ def _resolve_kind(kind: str, python: str) -> Resolved:
     if kind == "kafka":
         found = _kafka(python, spark)
         return Resolved(_beyond(found.jars, shipped), found.way)
-    if kind == "paimon":
-        return Resolved(_beyond(_resolve(python, PAIMON), shipped), f"plain: {PAIMON}")
+    if kind != "broker":
+        coordinate = PAIMON if kind == "paimon" else PEERS[kind].format(minor=_minor(spark))
+        return Resolved(_beyond(_resolve(python, coordinate), shipped), f"plain: {coordinate}")
     # Spark's resolver never fetches the Scala library, as Spark has it; the broker runs without Spark
     library = [str(jar) for jar in shipped.glob("scala-library-*.jar")]
     return Resolved(_resolve(python, BROKER) + library, f"plain: {BROKER}")
 
 
 def resolve(kind: str, python: str = sys.executable) -> Resolved:
-    """The jars of `kind` ("kafka", "paimon", "broker") for the PySpark of `python`; from the cache when all of them still exist.
+    """The jars of `kind` (one of KINDS) for the PySpark of `python`; from the cache when all of them still exist.
 
     Idempotent. Raises: SetupError when the registry cannot be reached or lacks them."""
     if kind not in KINDS:
         raise SetupError(f"{kind}: not one of {', '.join(KINDS)}")
     spark, shipped = pyspark_of(python)
     # the broker's list holds a jar of this very PySpark, so its folder belongs to the key
-    key = hashlib.sha256(json.dumps([spark, PAIMON, BROKER, FALLBACK, str(shipped) if kind == "broker" else ""]).encode()).hexdigest()[:10]
+    wanted = [spark, PAIMON, BROKER, FALLBACK, str(shipped) if kind == "broker" else ""]
+    if kind in PEERS:
+        wanted = [spark, PEERS[kind]]
+    key = hashlib.sha256(json.dumps(wanted).encode()).hexdigest()[:10]
     entry = cache_dir() / f"jars-{kind}-{spark}-{key}.json"
     if found := _remembered(entry):
         return found
