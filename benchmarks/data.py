@@ -23,7 +23,7 @@ _FILES = 4
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is measured. ``quick`` is for trying the program, its numbers mean nothing."""
+    """How much is measured, and beside which further sinks (``module:function``, see ways.py). ``quick`` is for trying the program, its numbers mean nothing."""
 
     rounds: int = 3
     batches: int = 20
@@ -31,17 +31,21 @@ class Sizes:
     large_rows: int = 5_000_000
     partitioned_rows: int = 2_000_000
     road_rows: int = 2_000_000
-    partitions: int = 64
+    partitions: tuple[int, ...] = (64, 1_000)
+    growth: tuple[int, ...] = (10, 1_000, 10_000)
+    pending: int = 100
+    live_files: int = 100_000
     snapshots: tuple[int, ...] = (10, 100, 1_000)
     replays: int = 10
     small_files: int = 200
+    more_sinks: tuple[str, ...] = ()
     commits: int = 240
 
     @classmethod
     def quick(cls) -> "Sizes":
         return cls(
-            rounds=2, batches=3, large_rows=100_000, partitioned_rows=50_000, road_rows=50_000, partitions=8, snapshots=(3, 10), replays=3,
-            small_files=40, commits=24,
+            rounds=2, batches=3, large_rows=100_000, partitioned_rows=50_000, road_rows=50_000, partitions=(8, 20), snapshots=(3, 10),
+            growth=(8, 40), pending=5, live_files=2_000, replays=3, small_files=40, commits=24,
         )
 
 

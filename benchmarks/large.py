@@ -3,59 +3,109 @@
 import shutil
 import statistics
 from collections import defaultdict
+from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks import data
-from benchmarks.machine import in_turns, load, measured, spread
-from benchmarks.report import Table
-from benchmarks.ways import Ways, ended
+from benchmarks import data, peers
+from benchmarks.machine import files_and_bytes, in_turns, load, measured, slug, spread
+from benchmarks.report import Bar, Table, at_least, at_most
+from benchmarks.ways import NOOP, OURS, OURS_SNAPPY, RIVALS, SNAPPY, SPARK, Ways, ended
 
-_SNAPPY, _ZSTD = "Spark parquet sink (snappy, its default)", "Spark parquet sink (zstd)"
-WAYS = ("noop", _SNAPPY, _ZSTD, "streamsink", "streamsink (snappy)")
-PARTITIONED_WAYS = ("noop", _ZSTD, "streamsink")
+WAYS = (NOOP, SNAPPY, SPARK, peers.ICEBERG, peers.ICEBERG_EQUAL, peers.DELTA, peers.DELTA_EQUAL, OURS, OURS_SNAPPY)
+PARTITIONED_WAYS = (NOOP, SPARK, peers.ICEBERG_EQUAL, OURS)
+# The uncounted first round is over so many rows.
+_WARM_UP_ROWS = 500_000
 
 
-def large(spark, folder: Path, sizes: data.Sizes) -> list[Table]:
+@dataclass(frozen=True)
+class _Input:
+    """``partitions``: values of the partition column, 0 for none."""
+
+    rows: int
+    partitions: int = 0
+
+    def stream(self, spark, folder: Path, rows: int):
+        source = data.large(spark, folder, rows, self.partitions)
+        return data.parquet_stream(spark, source, data.ddl(self.partitions))
+
+
+@dataclass
+class _Seen:
+    """By sink, one value a round."""
+
+    trigger_s: dict[str, list[float]]
+    add_s: dict[str, list[float]]
+    cpu_s: dict[str, list[float]]
+    python_s: dict[str, list[float]]
+    output: dict[str, tuple[str, str]]
+
+    def ratio(self, values: dict[str, list[float]], way: str, base: str) -> float:
+        return statistics.median(values[way]) / statistics.median(values[base])
+
+
+def large(spark, folder: Path, sizes: data.Sizes) -> list:
     """5,000,000 rows of 8 columns in one batch."""
-    source = data.large(spark, folder, sizes.large_rows)
-    title = f"One batch of {sizes.large_rows:,} rows x 8 columns, from Parquet"
-    return [_compare(spark, folder / "large", (source, data.DDL, ()), WAYS, (title, sizes.large_rows, sizes.rounds))]
+    given = _Input(sizes.large_rows)
+    title = f"One batch of {given.rows:,} rows x 8 columns, from Parquet"
+    seen = _compare(spark, folder, given, WAYS, sizes)
+    best = min((way for way in RIVALS if way in seen.trigger_s), key=lambda way: statistics.median(seen.trigger_s[way]))
+    goals = [
+        at_least(f"one batch of {given.rows:,} rows: rows/s against the best ({best})", 1 / seen.ratio(seen.trigger_s, OURS, best), 1.0),
+        at_most(f"one batch of {given.rows:,} rows: processor time against Spark's own (zstd)", seen.ratio(seen.cpu_s, OURS, SPARK), 1.1),
+    ]
+    return [_table(title, seen, given, sizes.rounds), *goals, *_bars(f"one batch of {given.rows:,} rows", seen, given)]
 
 
-def partitioned(spark, folder: Path, sizes: data.Sizes) -> list[Table]:
-    """2,000,000 rows in no order over 64 partitions: ours keeps files open, Spark's sorts."""
-    source = data.large(spark, folder, sizes.partitioned_rows, sizes.partitions)
-    title = f"One batch of {sizes.partitioned_rows:,} unsorted rows over {sizes.partitions} partitions"
-    what = (source, data.ddl(sizes.partitions), ("part",))
-    return [_compare(spark, folder / "partitioned", what, PARTITIONED_WAYS, (title, sizes.partitioned_rows, sizes.rounds))]
+def partitioned(spark, folder: Path, sizes: data.Sizes) -> list:
+    """2,000,000 rows in no order over 64 and over 1,000 partitions: ours keeps files open, Spark's sorts."""
+    found = []
+    for partitions in sizes.partitions:
+        given = _Input(sizes.partitioned_rows, partitions)
+        what = f"{given.rows:,} unsorted rows over {partitions:,} partitions"
+        seen = _compare(spark, folder, given, PARTITIONED_WAYS, sizes)
+        found += [
+            _table(f"One batch of {what}", seen, given, sizes.rounds),
+            at_least(f"{what}: rows/s against Spark's partitionBy (zstd)", 1 / seen.ratio(seen.trigger_s, OURS, SPARK), 1.0),
+            *_bars(what, seen, given),
+        ]
+    return found
 
 
-def _compare(spark, at: Path, what, ways, told) -> Table:
-    (source, schema, keys), (title, count, rounds) = what, told
-    sinks = Ways(keys)
-    trigger, add, cpu, python, size = (defaultdict(list) for _ in range(5))
+def _compare(spark, folder: Path, given: _Input, names: tuple[str, ...], sizes: data.Sizes) -> _Seen:
+    sinks = Ways(spark, ("part",) if given.partitions else (), sizes.more_sinks)
+    ways = sinks.among(*names)
+    seen = _Seen(*(defaultdict(list) for _ in range(4)), {})
 
     def measure(way: str, number: int) -> None:
-        shutil.rmtree(at, ignore_errors=True)
+        at = folder / f"large-{given.partitions}-{number}" / slug(way)  # a place of its own: Delta remembers tables by path
+        stream = given.stream(spark, folder, given.rows if number else min(given.rows, _WARM_UP_ROWS))
         with measured() as cost:
-            took = ended(sinks.start(way, data.parquet_stream(spark, source, schema), at))
-        if number == 0:
-            return  # warms up
-        trigger[way].append(took[0]["triggerExecution"] / 1000)
-        add[way].append(took[0]["addBatch"] / 1000)
-        cpu[way].append(cost.cpu_s)
-        python[way].append(cost.python_s)
-        size[way].append(sum(p.stat().st_size for p in (at / "out").rglob("*.parquet")))
+            took = ended(sinks.start(way, stream, at))
+        if number:
+            seen.trigger_s[way].append(took[0]["triggerExecution"] / 1000)
+            seen.add_s[way].append(took[0]["addBatch"] / 1000)
+            seen.cpu_s[way].append(cost.cpu_s)
+            seen.python_s[way].append(cost.python_s)
+            seen.output[way] = files_and_bytes(at / "out")
+        shutil.rmtree(at.parent, ignore_errors=True)
 
-    in_turns(rounds + 1, ways, measure)
-    shutil.rmtree(at, ignore_errors=True)
-    base = {name: statistics.median(values[_ZSTD]) for name, values in (("wall", trigger), ("cpu", cpu))}
+    in_turns(sizes.rounds + 1, ways, measure)
+    return seen
+
+
+def _table(title: str, seen: _Seen, given: _Input, rounds: int) -> Table:
     rows = [
-        [way, spread([count / s / 1000 for s in trigger[way]]), spread(trigger[way], 2), spread(add[way], 2),
-         spread(cpu[way], 1), f"{statistics.median(python[way]):.1f}", f"{statistics.median(size[way]) / 1e6:.0f}",
-         f"{statistics.median(trigger[way]) / base['wall']:.2f}", f"{statistics.median(cpu[way]) / base['cpu']:.2f}"]
-        for way in ways
+        [way, spread([given.rows / s / 1000 for s in took]), spread(took, 2), spread(seen.add_s[way], 2),
+         spread(seen.cpu_s[way], 1), f"{statistics.median(seen.python_s[way]):.1f}", *seen.output[way],
+         f"{seen.ratio(seen.trigger_s, way, SPARK):.2f}", f"{seen.ratio(seen.cpu_s, way, SPARK):.2f}"]
+        for way, took in seen.trigger_s.items()
     ]
-    head = ("sink", "1000 rows/s", "trigger s", "addBatch s", "CPU s", "of it Python", "MB", "time against Spark's (zstd)",
+    head = ("sink", "1000 rows/s", "trigger s", "addBatch s", "CPU s", "of it Python", "files", "MB", "time against Spark's (zstd)",
             "CPU against")
     return Table(title, head, rows, f"Median [min..max] of {rounds} rounds. Load {load()}.")
+
+
+def _bars(what: str, seen: _Seen, given: _Input) -> list[Bar]:
+    shown = [way for way in seen.trigger_s if way != NOOP]
+    speed = [Bar(f"{what}: 1000 rows/s (more is better)", way, [given.rows / s / 1000 for s in seen.trigger_s[way]]) for way in shown]
+    return speed + [Bar(f"{what}: processor seconds (less is better)", way, seen.cpu_s[way]) for way in shown]

@@ -67,6 +67,33 @@ def spread(values: Sequence[float], digits: int = 0) -> str:
     return f"{statistics.median(values):.{digits}f} [{min(values):.{digits}f}..{max(values):.{digits}f}]"
 
 
+def python_workers() -> dict[int, int]:
+    """KiB that each of Spark's Python workers below this process has had at most, by process id."""
+    parents, peaks = {}, {}
+    for folder in Path("/proc").iterdir():
+        if not folder.name.isdigit():
+            continue
+        with contextlib.suppress(OSError):
+            pid = int(folder.name)
+            parents[pid] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            if b"daemon" in (folder / "cmdline").read_bytes():
+                lines = (folder / "status").read_text().splitlines()
+                peaks[pid] = next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
+    # a worker is a child of a daemon, and has its command line
+    return {pid: peak for pid, peak in peaks.items() if parents[pid] in peaks and _is_below(pid, os.getpid(), parents)}
+
+
+def files_and_bytes(folder: Path) -> tuple[str, str]:
+    """Number of all files below ``folder``, and their megabytes."""
+    sizes = [path.stat().st_size for path in folder.rglob("*") if path.is_file()]
+    return f"{len(sizes):,}", f"{sum(sizes) / 1e6:.1f}"
+
+
+def slug(name: str) -> str:
+    """A sink's name as a folder's."""
+    return "".join(c if c.isalnum() else "-" for c in name)
+
+
 def _processor_s() -> tuple[float, float]:
     """Seconds of this process and all below it, those that ended and were waited for included; and the JVM's alone."""
     parents, own, java = {}, {}, set()

@@ -10,48 +10,62 @@ from pathlib import Path
 import streamsink
 from streamsink.events import BatchSkipped
 
-from benchmarks import data
-from benchmarks.machine import in_turns, load, measured, spread
-from benchmarks.report import Table
-from benchmarks.ways import Ways, ended
+from benchmarks import data, peers
+from benchmarks.machine import files_and_bytes, in_turns, load, measured, slug, spread
+from benchmarks.report import Bar, Goal, Table, at_most
+from benchmarks.ways import NAIVE, NOOP, NOTHING, OURS, RIVALS, SNAPPY, SPARK, TASKS, UNFLUSHED, Ways, ended
 
 WAYS = (
-    "noop", "foreachBatch that does nothing", "Spark parquet sink (snappy, its default)", "Spark parquet sink (zstd)",
-    "naive foreachBatch parquet (zstd)", "streamsink", "streamsink, flush=False", "streamsink, tasks",
+    NOOP, NOTHING, SNAPPY, SPARK, NAIVE, peers.ICEBERG, peers.ICEBERG_EQUAL, peers.DELTA_EQUAL, OURS, UNFLUSHED, TASKS,
 )
-BASE = "Spark parquet sink (zstd)"
-# The first batches of a query's start compile and restore; they are run, not counted.
+# The first batches of a query's start compile and restore; they are run, not counted. So is a short round before all.
 WARM_UP = 2
+_FIRST_ROUND = 6
 
 
-def micro(spark, folder: Path, sizes: data.Sizes) -> list[Table]:
-    """Seconds of a trigger, from the query's own progress. One query a sink, continued in every round."""
-    ways, source = Ways(), folder / "micro-in"
-    trigger, add, cpu = defaultdict(list), defaultdict(list), defaultdict(list)
+def micro(spark, folder: Path, sizes: data.Sizes) -> list:
+    """Time of a trigger, from the query's own progress. One query a sink, continued in every round."""
+    sinks, source = Ways(spark, more=sizes.more_sinks), folder / "micro-in"
+    ways = sinks.among(*WAYS)
+    trigger, add, cpu, medians = (defaultdict(list) for _ in range(4))
     each = sizes.batches + WARM_UP
 
     def measure(way: str, number: int) -> None:
-        data.add_json(source, number * each, each, sizes.batch_rows)
+        count = each if number else _FIRST_ROUND
+        data.add_json(source, _FIRST_ROUND + (number - 1) * each if number else 0, count, sizes.batch_rows)
         with measured() as cost:
-            done = ended(ways.start(way, data.json_stream(spark, source), folder / "micro" / _slug(way)))
+            done = ended(sinks.start(way, data.json_stream(spark, source), folder / "micro" / slug(way)))
+        if number == 0:
+            return
         trigger[way] += [took["triggerExecution"] for took in done[WARM_UP:]]
+        medians[way].append(statistics.median(trigger[way][-len(done) + WARM_UP:]))
         add[way] += [took["addBatch"] for took in done[WARM_UP:]]
         cpu[way].append(cost.cpu_s * 1000 / len(done))
 
-    in_turns(sizes.rounds, WAYS, measure)
-    base, noop = statistics.median(trigger[BASE]), statistics.median(trigger["noop"])
+    in_turns(sizes.rounds + 1, ways, measure)
+    over = {way: [mine - noop for mine, noop in zip(medians[way], medians[NOOP])] for way in ways}
+    base = statistics.median(trigger[SPARK])
     rows = [
-        [way, spread(trigger[way]), spread(add[way]), spread(cpu[way]), f"{statistics.median(trigger[way]) / base:.2f}",
-         f"{statistics.median(trigger[way]) - noop:+.0f}", str(_files(folder / "micro" / _slug(way) / "out"))]
-        for way in WAYS
+        [way, spread(trigger[way]), spread(add[way]), spread(over[way]), spread(cpu[way]),
+         f"{statistics.median(trigger[way]) / base:.2f}", *files_and_bytes(folder / "micro" / slug(way) / "out")]
+        for way in ways
     ]
-    head = ("sink", "trigger ms", "addBatch ms", "CPU ms a batch", "against Spark's (zstd)", "ms over noop", "files")
-    title = f"{len(trigger['noop'])} micro-batches of {sizes.batch_rows:,} rows, JSON files, one file a trigger"
+    head = ("sink", "trigger ms", "addBatch ms", "ms over noop, by round", "CPU ms a batch", "against Spark's (zstd)", "files", "MB")
+    title = f"{len(trigger[NOOP])} micro-batches of {sizes.batch_rows:,} rows, JSON files, one file a trigger"
     note = f"Median [min..max]; CPU by round, all processes, start of the query included. Load {load()}."
-    return [Table(title, head, rows, note)]
+    chart = f"micro-batch of {sizes.batch_rows:,} rows: ms over noop (less is better)"
+    bars = [Bar(chart, way, over[way]) for way in ways if way != NOOP]
+    return [Table(title, head, rows, note), _overhead(over), *bars]
 
 
-def replay(spark, folder: Path, sizes: data.Sizes) -> list[Table]:
+def _overhead(over: dict[str, list[float]]) -> Goal:
+    """Everything flushed on our side, nothing on the others'."""
+    best = min(statistics.median(over[way]) for way in RIVALS if way in over)
+    ours = statistics.median(over[OURS]) / best
+    return at_most("micro-batches of 1,000 rows, flushed: overhead over noop, against the best of Spark's, Iceberg's, Delta's", ours, 0.3)
+
+
+def replay(spark, folder: Path, sizes: data.Sizes) -> list:
     """Spark forgets that the last batch was committed, and runs it again: our time, and the Spark jobs we started."""
     source, at = folder / "replay-in", folder / "replay"
     data.add_json(source, 0, 3, sizes.batch_rows)
@@ -84,7 +98,12 @@ def replay(spark, folder: Path, sizes: data.Sizes) -> list[Table]:
         ["after a restart: open the table, claim, restore, recognise, skip", spread(calls, 1), str(max(jobs))],
         ["the same call again: recognise, skip", spread(restores, 1), "0"],
     ]
-    return [Table(f"A replayed batch, {len(calls)} times", ("", "ms of our time", "Spark jobs"), rows, f"Load {load()}.")]
+    title = f"A replayed batch, {len(calls)} times"
+    goals = [
+        at_most("a replayed batch after a restart, our time", statistics.median(calls), 50, "{:.0f} ms"),
+        at_most("a replayed batch, Spark jobs", max(jobs), 0, "{}"),
+    ]
+    return [Table(title, ("", "ms of our time", "Spark jobs"), rows, f"Load {load()}."), *goals]
 
 
 # (what, function names as cProfile knows them): cumulative time of each, none inside another.
@@ -143,11 +162,3 @@ def _cumulative(stats: dict, file: str, function: str) -> float:
         value[3] for (path, _, name), value in stats.items()
         if name == function and path.endswith("/" + file) and not (file == "write.py" and "/table/" not in path)
     )
-
-
-def _files(folder: Path) -> int:
-    return sum(1 for path in folder.rglob("*") if path.is_file())
-
-
-def _slug(way: str) -> str:
-    return "".join(c if c.isalnum() else "-" for c in way)

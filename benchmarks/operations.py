@@ -2,6 +2,8 @@
 
 import time
 from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,10 +19,29 @@ from benchmarks.data import Sizes
 from benchmarks.machine import load, spread
 from benchmarks.report import Table
 
+QUERY = "00000000-0000-0000-0000-000000000001"
 _SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
 _NAMES = ("open", "write", "close", "link", "rename", "unlink", "mkdir", "rmdir", "sync_dir", "read", "size", "entries")
 # Merging manifests costs now and then; with it out of the way the counts are exact.
 _NO_MERGE = {"manifest.merge-min-count": "1000000"}
+
+
+@dataclass(frozen=True)
+class Commit:
+    """Calls by name; ``flushed``: files that were to be flushed."""
+
+    calls: Counter
+    bytes_written: int
+    flushed: int
+    ms: float
+
+    @property
+    def total(self) -> int:
+        return sum(self.calls.values())
+
+    @property
+    def fsyncs(self) -> int:
+        return self.flushed + self.calls["sync_dir"]
 
 
 class _Counting(CrashingCalls):
@@ -47,19 +68,20 @@ def operations(spark, folder: Path, sizes: Sizes) -> list[Table]:
     """Counts at some snapshots, with manifest merging out of the way and as it is by default."""
     rows = []
     for what, options in (("no merging", _NO_MERGE), ("default", {})):
-        seen = _run(folder / f"operations-{what.replace(' ', '-')}", max(sizes.snapshots), options)
+        at = folder / f"operations-{what.replace(' ', '-')}"
+        seen = commits(at, max(sizes.snapshots), {"table_options": options})
         for number in sizes.snapshots:
-            calls, written, flushed, _ = seen[number]
+            one = seen[number]
             rows.append([
-                f"{what}, snapshot {number:,}", str(sum(calls.values())), *(str(calls[name]) for name in _NAMES),
-                str(flushed + calls["sync_dir"]), f"{written:,}",
+                f"{what}, snapshot {number:,}", str(one.total), *(str(one.calls[name]) for name in _NAMES), str(one.fsyncs),
+                f"{one.bytes_written:,}",
             ])
         for number in sizes.snapshots:
             before = [seen[n] for n in range(max(2, number - 29), number + 1)]
-            totals, took = [sum(s[0].values()) for s in before], [s[3] for s in before]
             rows.append([
-                f"{what}, the last {len(before)} up to {number:,}", spread(totals), *[""] * len(_NAMES),
-                spread([s[2] + s[0]["sync_dir"] for s in before]), spread([s[1] for s in before]) + f"; {spread(took, 1)} ms",
+                f"{what}, the last {len(before)} up to {number:,}", spread([c.total for c in before]), *[""] * len(_NAMES),
+                spread([c.fsyncs for c in before]),
+                spread([c.bytes_written for c in before]) + f"; {spread([c.ms for c in before], 1)} ms",
             ])
     head = ("commit", "calls", *_NAMES, "fsyncs", "bytes written")
     note = (
@@ -69,14 +91,16 @@ def operations(spark, folder: Path, sizes: Sizes) -> list[Table]:
     return [Table("File operations of one commit", head, rows, note)]
 
 
-def _run(folder: Path, snapshots: int, table_options: dict) -> dict[int, tuple[Counter, int, int, float]]:
-    """snapshot -> (calls by name, bytes written, files flushed, ms)."""
+def commits(
+    folder: Path, snapshots: int, options: dict, rows: int = 3, at_snapshot: Callable[[int, Checkpoint], None] = lambda number, checkpoint: None
+) -> dict[int, Commit]:
+    """A table below ``folder`` of so many commits of ``rows`` rows each; what each cost, by its snapshot.
+
+    at_snapshot: called between two commits, with the number of the newest one and what Spark's checkpoint would say.
+    """
     calls = _Counting()
-    root = str(folder / "shop.db" / "orders")
-    options = SinkOptions.of(root, {"table_options": table_options})
-    rows = pa.RecordBatch.from_pydict({"id": [1, 2, 3], "name": ["a", "b", "c"]}, schema=_SCHEMA)
-    driver = MicroBatchDriver(root, _SCHEMA, lambda start, end: rows, options)
-    checkpoint = Checkpoint("00000000-0000-0000-0000-000000000001", list(range(1, snapshots + 1)))
+    driver = numbers(folder, options, rows)
+    checkpoint = Checkpoint(QUERY, [rows * number for number in range(1, snapshots + 1)])
     sink = driver.start(FileIO(calls, IdSource().new_id), checkpoint)
     seen = {}
     for batch_id in range(snapshots):
@@ -84,6 +108,19 @@ def _run(folder: Path, snapshots: int, table_options: dict) -> dict[int, tuple[C
         begun = time.perf_counter()
         sink.batch(driver.describe(checkpoint, batch_id))
         took = (time.perf_counter() - begun) * 1000
-        seen[batch_id + 1] = (Counter(calls.log[known:]), calls.bytes_written - written, calls.flushed - flushed, took)
+        seen[batch_id + 1] = Commit(Counter(calls.log[known:]), calls.bytes_written - written, calls.flushed - flushed, took)
+        at_snapshot(batch_id + 1, checkpoint)
     sink.close()
     return seen
+
+
+def numbers(folder: Path, options: dict, rows: int) -> MicroBatchDriver:
+    """A driver of the table below ``folder`` whose batches are ``rows`` rows; no Spark."""
+    root = str(root_of(folder))
+    batch = pa.RecordBatch.from_pydict({"id": list(range(rows)), "name": [f"name-{n}" for n in range(rows)]}, schema=_SCHEMA)
+    return MicroBatchDriver(root, _SCHEMA, lambda start, end: batch, SinkOptions.of(root, options))
+
+
+def root_of(folder: Path) -> Path:
+    """Where ``commits`` has its table."""
+    return folder / "shop.db" / "orders"

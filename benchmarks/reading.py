@@ -20,7 +20,7 @@ def reading(spark, folder: Path, sizes: data.Sizes) -> list[Table]:
     """A large table of few files, and a table of many small ones."""
     large = folder / "read-large"
     source = data.large(spark, folder, sizes.large_rows)
-    ended(Ways().start("streamsink", data.parquet_stream(spark, source, data.DDL), large))
+    ended(Ways(spark).start("streamsink", data.parquet_stream(spark, source, data.DDL), large))
     small = folder / "read-small"
     pieces = spark.read.schema(data.DDL).parquet(source).limit(sizes.small_files * 100).repartition(sizes.small_files)
     streamsink.write(pieces, str(small / "out"), "benchmark", lambda event: None, driver_max_rows=0)

@@ -1,4 +1,4 @@
-"""Markdown tables, printed, and with --write put between the markers of docs/BENCHMARKS.md."""
+"""What a benchmark returns: tables, goals and bars. Tables as Markdown, printed, and with --write put into docs/BENCHMARKS.md."""
 
 import re
 from collections.abc import Sequence
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "BENCHMARKS.md"
+PICTURE = PAGE.with_name("benchmarks.svg")
 
 
 @dataclass(frozen=True)
@@ -18,9 +19,44 @@ class Table:
     note: str = ""
 
 
-def text(tables: Sequence[Table]) -> str:
-    """All of them, one after another."""
-    return "\n\n".join(_one(table) for table in tables)
+@dataclass(frozen=True)
+class Goal:
+    """A ratio or a bound within one run. ``measured``: as text; ``met``: whether it holds."""
+
+    what: str
+    target: str
+    measured: str
+    met: bool
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One line of the picture's ``chart``: least, median and greatest value."""
+
+    chart: str
+    name: str
+    values: Sequence[float]
+
+
+def text(items: Sequence) -> str:
+    """The tables among ``items``, one after another."""
+    return "\n\n".join(_one(item) for item in items if isinstance(item, Table))
+
+
+def goals(items: Sequence) -> Table:
+    """The goals among ``items`` as a table."""
+    rows = [[g.what, g.target, g.measured, "met" if g.met else "**not met**"] for g in items if isinstance(g, Goal)]
+    return Table("Goals, as ratios within one run", ("goal", "target", "measured", ""), rows)
+
+
+def at_most(what: str, value: float, most: float, how: str = "{:.2f}x") -> Goal:
+    """A goal that is met when ``value`` is ``most`` or less."""
+    return Goal(what, f"<= {how.format(most)}", how.format(value), value <= most)
+
+
+def at_least(what: str, value: float, least: float, how: str = "{:.2f}x") -> Goal:
+    """A goal that is met when ``value`` is ``least`` or more."""
+    return Goal(what, f">= {how.format(least)}", how.format(value), value >= least)
 
 
 def write(name: str, content: str) -> None:

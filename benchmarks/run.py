@@ -2,9 +2,11 @@
 """Run the benchmarks: `make bench`, or `make bench ARGS="--quick --only micro"`. Nothing here asserts a time."""
 
 import argparse
+import dataclasses
 import os
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -13,59 +15,93 @@ os.environ["PYTHONPATH"] = str(ROOT)  # the Python workers import `benchmarks` a
 
 from pyspark.sql import SparkSession  # noqa: E402
 
-from benchmarks import large, machine, micro, operations, reading, report, road, writers  # noqa: E402
+from benchmarks import growth, large, machine, memory, micro, operations, peers, picture, reading, report, road, writers  # noqa: E402
 from benchmarks.data import Sizes  # noqa: E402
 from tools.sparkconf import local_conf  # noqa: E402
 
-BENCHMARKS = {
-    "operations": operations.operations,
-    "writers": writers.writers,
+# What the goals are about; then what explains them.
+MAIN = {
     "micro": micro.micro,
     "replay": micro.replay,
-    "inside": micro.inside,
     "large": large.large,
     "partitioned": large.partitioned,
+    "growth": growth.growth,
+    "memory": memory.memory,
+}
+DETAILS = {
+    "operations": operations.operations,
+    "writers": writers.writers,
+    "inside": micro.inside,
     "reading": reading.reading,
     "road": road.road,
     "levers": road.levers,
     "worker": road.worker,
 }
+BENCHMARKS = {**MAIN, **DETAILS}
 _MEMORY = "3g"
 
 
-def session(folder: Path) -> SparkSession:
-    """As a user's: the JVM's own compiler and collector, not the tests' fast start."""
+def session(folder: Path, compared: bool) -> SparkSession:
+    """As a user's: the JVM's own compiler and collector, not the tests' fast start. ``compared``: with other people's sinks."""
+    settings, jars = peers.conf(folder) if compared else ({}, [])
     builder = SparkSession.builder.appName("streamsink-benchmarks").config("spark.driver.memory", _MEMORY)
-    for name, value in {**local_conf("", []), "spark.sql.warehouse.dir": str(folder / "warehouse")}.items():
+    for name, value in {**local_conf("", jars), **settings, "spark.sql.warehouse.dir": str(folder / "warehouse")}.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     return spark
 
 
-def main(argv: list[str]) -> None:
+def arguments(argv: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="small sizes, to try the program; the numbers mean nothing")
-    parser.add_argument("--only", action="append", choices=list(BENCHMARKS), help="may be repeated")
+    parser.add_argument("--only", action="append", choices=list(BENCHMARKS), help=f"may be repeated; without it: {', '.join(MAIN)}")
+    parser.add_argument("--all", action="store_true", help="everything")
+    parser.add_argument("--sink", action="append", default=[], metavar="MODULE:FUNCTION", help="compare with it too; see benchmarks/ways.py")
+    parser.add_argument("--no-peers", action="store_true", help="leave Iceberg and Delta out")
     parser.add_argument("--rounds", type=int, help="rounds of A B A B")
-    parser.add_argument("--write", action="store_true", help="put the tables into docs/BENCHMARKS.md")
-    options = parser.parse_args(argv)
-    sizes = Sizes.quick() if options.quick else Sizes()
+    parser.add_argument("--out", default="build/bench", help="folder of report.md and report.svg (default: %(default)s)")
+    parser.add_argument("--write", action="store_true", help="put the tables into docs/BENCHMARKS.md, the picture beside it")
+    return parser.parse_args(argv)
+
+
+def main(argv: list[str]) -> None:
+    options = arguments(argv)
+    sizes = dataclasses.replace(Sizes.quick() if options.quick else Sizes(), more_sinks=tuple(options.sink))
     if options.rounds:
-        sizes = Sizes(**{**vars(sizes), "rounds": options.rounds})
+        sizes = dataclasses.replace(sizes, rounds=options.rounds)
+    items: list = []
     with tempfile.TemporaryDirectory(prefix="streamsink-bench-") as name:
-        spark = session(Path(name))
+        spark = session(Path(name), not options.no_peers)
         about = machine.versions(spark)
         print(f"{about}; load {machine.load()}", flush=True)
-        for only in options.only or BENCHMARKS:
+        for only in options.only or (BENCHMARKS if options.all else MAIN):
             print(f"\n# {only}", flush=True)
-            before = machine.load()
-            tables = BENCHMARKS[only](spark, Path(name), sizes)
-            content = report.text(tables)
+            before, begun = machine.load(), time.monotonic()
+            found = BENCHMARKS[only](spark, Path(name), sizes)
+            items += found
+            told = f"{about}. Load before {before}, after {machine.load()}; took {time.monotonic() - begun:.0f} s."
+            content = f"{report.text(found)}\n\n{told}"
             print(f"\n{content}\n", flush=True)
             if options.write:
-                report.write(only, f"{content}\n\n{about}. Load before {before}, after {machine.load()}.")
+                report.write(only, content)
         spark.stop()
+    finish(items, about, options)
+
+
+def finish(items: list, about: str, options: argparse.Namespace) -> None:
+    """The goals, the whole report and its picture."""
+    goals = report.text([report.goals(items)])
+    print(f"\n{goals}\n")
+    out = Path(options.out)
+    out.mkdir(parents=True, exist_ok=True)
+    body = "![bars](report.svg)\n\n" if any(isinstance(item, report.Bar) for item in items) else ""
+    (out / "report.md").write_text(f"# Benchmarks\n\n{goals}\n\n{body}{report.text(items)}\n\n{about}.\n", encoding="utf-8")
+    picture.draw(items, out / "report.svg")
+    if options.write:
+        report.write("goals", f"{goals}\n\n{about}.")
+        picture.draw(items, report.PICTURE)
+    print(f"{out}/report.md, {out}/report.svg")
 
 
 if __name__ == "__main__":

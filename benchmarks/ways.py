@@ -1,6 +1,6 @@
 """The sinks that are compared, by name: each turns a streaming DataFrame into a query that is ready to start."""
 
-from collections.abc import Callable
+import importlib
 from pathlib import Path
 
 from pyspark.sql import DataFrame
@@ -9,27 +9,42 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 import streamsink
 
+from benchmarks import peers
+from benchmarks.peers import Start
+
 # The level that streamsink writes with; Spark's own default would be 3.
 ZSTD = {"compression": "zstd", "parquet.compression.codec.zstd.level": "1"}
-Start = Callable[[DataFrame, Path], DataStreamWriter]
+NOOP, SNAPPY, SPARK, OURS = "noop", "Spark parquet sink (snappy, its default)", "Spark parquet sink (zstd)", "streamsink"
+NOTHING, NAIVE = "foreachBatch that does nothing", "naive foreachBatch parquet (zstd)"
+OURS_SNAPPY, UNFLUSHED, TASKS = "streamsink (snappy)", "streamsink, flush=False", "streamsink, tasks"
+# What a goal of ours is measured against: the sinks that keep each row once, as far as they do.
+RIVALS = (SNAPPY, SPARK, peers.ICEBERG, peers.ICEBERG_EQUAL, peers.DELTA, peers.DELTA_EQUAL)
 
 
 class Ways:
-    """Sinks by name, with an optional partition column."""
+    """Sinks by name, with an optional partition column. ``more``: ``module:function``, a function from (streaming
+    DataFrame, an empty folder) to a DataStreamWriter, whose files belong into the folder's ``out``."""
 
-    def __init__(self, partition_by: tuple[str, ...] = ()):
+    def __init__(self, spark, partition_by: tuple[str, ...] = (), more: tuple[str, ...] = ()):
         self._partition_by = partition_by
         self.all: dict[str, Start] = {
-            "noop": lambda df, at: df.writeStream.format("noop"),
-            "foreachBatch that does nothing": lambda df, at: df.writeStream.foreachBatch(lambda batch, number: None),
-            "Spark parquet sink (snappy, its default)": lambda df, at: self._files(df, at, {}),
-            "Spark parquet sink (zstd)": lambda df, at: self._files(df, at, ZSTD),
-            "naive foreachBatch parquet (zstd)": self._naive,
-            "streamsink": lambda df, at: self._ours(df, at),
-            "streamsink (snappy)": lambda df, at: self._ours(df, at, table_options={"file.compression": "snappy"}),
-            "streamsink, flush=False": lambda df, at: self._ours(df, at, flush=False),
-            "streamsink, tasks": lambda df, at: self._ours(df, at, driver_max_rows=0),
+            NOOP: lambda df, at: df.writeStream.format("noop"),
+            NOTHING: lambda df, at: df.writeStream.foreachBatch(lambda batch, number: None),
+            SNAPPY: lambda df, at: self._files(df, at, {}),
+            SPARK: lambda df, at: self._files(df, at, ZSTD),
+            NAIVE: self._naive,
+            OURS: lambda df, at: self._ours(df, at),
+            OURS_SNAPPY: lambda df, at: self._ours(df, at, table_options={"file.compression": "snappy"}),
+            UNFLUSHED: lambda df, at: self._ours(df, at, flush=False),
+            TASKS: lambda df, at: self._ours(df, at, driver_max_rows=0),
+            **peers.starts(spark, partition_by),
+            **{name: _named(name) for name in more},
         }
+        self._more = more
+
+    def among(self, *names: str) -> tuple[str, ...]:
+        """Those of ``names`` that this session can run, and all that were asked for by ``module:function``."""
+        return (*(name for name in names if name in self.all), *self._more)
 
     def start(self, way: str, df: DataFrame, at: Path) -> StreamingQuery:
         """The query runs over what is there now and ends."""
@@ -53,6 +68,11 @@ class Ways:
         table = str(at / "out")
         sink = streamsink.to_table(table, lambda event: None, partition_by=self._partition_by, **options)
         return df.writeStream.foreachBatch(sink)
+
+
+def _named(name: str) -> Start:
+    module, _, function = name.partition(":")
+    return getattr(importlib.import_module(module), function)
 
 
 def ended(query: StreamingQuery) -> list[dict]:

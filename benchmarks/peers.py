@@ -1,0 +1,75 @@
+"""Iceberg's and Delta's streaming sinks, tuned as their guides say; their jars come from the registry. Without them: not compared."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from tools.common import SetupError, say
+from tools.jars import jars
+
+Start = Callable[[DataFrame, Path], DataStreamWriter]
+ICEBERG, ICEBERG_EQUAL = "Iceberg 1.12.0 (its default, zstd 3)", "Iceberg 1.12.0 (zstd 1)"
+DELTA, DELTA_EQUAL = "Delta 4.4.0 (snappy, its default)", "Delta 4.4.0 (zstd 1)"
+_CATALOG = "bench_iceberg"
+_CONF = {
+    "iceberg": {
+        f"spark.sql.catalog.{_CATALOG}": "org.apache.iceberg.spark.SparkCatalog",
+        f"spark.sql.catalog.{_CATALOG}.type": "hadoop",
+        f"spark.sql.catalog.{_CATALOG}.cache-enabled": "false",
+    },
+    "delta": {
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        # its default of 50 tasks for its own log makes a small batch many times slower
+        "spark.databricks.delta.snapshotPartitions": "2",
+        # it hands on the codec only, not the codec's level
+        "spark.hadoop.parquet.compression.codec.zstd.level": "1",
+    },
+}
+_WAREHOUSE = f"spark.sql.catalog.{_CATALOG}.warehouse"
+
+
+def conf(folder: Path) -> tuple[dict[str, str], list[str]]:
+    """Settings of a session that has all peers that the registry has, and their jars."""
+    settings, found = {}, []
+    for kind, wanted in _CONF.items():
+        try:
+            found += jars(kind)
+        except SetupError as why:
+            say(f"not compared with {kind}: {why}")
+            continue
+        settings |= wanted
+    if f"spark.sql.catalog.{_CATALOG}" in settings:
+        settings[_WAREHOUSE] = str(folder)
+    return settings, found
+
+
+def starts(spark, keys: tuple[str, ...]) -> dict[str, Start]:
+    """The peers that this session can run, by name."""
+    found: dict[str, Start] = {}
+    if spark.conf.get(_WAREHOUSE, None):
+        found[ICEBERG] = lambda df, at: _iceberg(df, at, keys, {})
+        found[ICEBERG_EQUAL] = lambda df, at: _iceberg(df, at, keys, {"write.parquet.compression-level": "1"})
+    if "delta" in (spark.conf.get("spark.sql.extensions", None) or ""):
+        found[DELTA] = lambda df, at: _delta(df, at, keys, "snappy")
+        found[DELTA_EQUAL] = lambda df, at: _delta(df, at, keys, "zstd")
+    return found
+
+
+def _iceberg(df: DataFrame, at: Path, keys: tuple[str, ...], properties: dict[str, str]) -> DataStreamWriter:
+    """Writers keep a file open for each partition (fanout), nothing is shuffled: the fastest that it offers."""
+    spark = df.sparkSession
+    parts = (at / "out").relative_to(spark.conf.get(_WAREHOUSE)).parts
+    table = ".".join([_CATALOG, *(f"`{part}`" for part in parts)])
+    columns = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in df.schema.fields)
+    listed = ", ".join(f"'{key}'='{value}'" for key, value in {"write.distribution-mode": "none", **properties}.items())
+    by = f"PARTITIONED BY ({', '.join(keys)})" if keys else ""
+    spark.sql(f"CREATE TABLE IF NOT EXISTS {table} ({columns}) USING iceberg {by} TBLPROPERTIES ({listed})")
+    return df.writeStream.format("iceberg").option("path", table).option("fanout-enabled", "true")
+
+
+def _delta(df: DataFrame, at: Path, keys: tuple[str, ...], codec: str) -> DataStreamWriter:
+    writer = df.writeStream.format("delta").option("path", str(at / "out")).option("compression", codec)
+    return writer.partitionBy(*keys) if keys else writer

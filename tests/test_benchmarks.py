@@ -1,0 +1,22 @@
+"""The benchmarks' own arithmetic and drawing; what they measure is asserted nowhere."""
+import xml.etree.ElementTree as ElementTree
+
+from benchmarks import picture, report
+
+
+def test_a_goal_says_whether_it_is_met():
+    """The bound itself is met; the table shows text only."""
+    goals = [report.at_most("less", 0.3, 0.3), report.at_most("more", 0.31, 0.3), report.at_least("fast", 0.99, 1.0)]
+    assert [goal.met for goal in goals] == [True, False, False]
+    assert report.text([report.goals(goals)]).count("**not met**") == 2
+
+
+def test_the_picture_is_an_svg_that_no_name_breaks(tmp_path):
+    """A bar far beyond the others, one below zero, a name with markup, and a chart of nothing."""
+    bars = [report.Bar("a < b", "<Delta> & co", [9000.0]), report.Bar("a < b", "ours", [1.0, 2.0, 3.0]),
+            report.Bar("a < b", "less than noop", [-5.0]), report.Bar("zeros", "noop", [0.0])]
+    picture.draw([*bars, report.Table("not a bar", ("x",), [["1"]])], tmp_path / "p.svg")
+    svg = ElementTree.parse(tmp_path / "p.svg").getroot()
+    rectangles = [element for element in svg.iter() if element.tag.endswith("rect")][1:]
+    assert len(rectangles) == len(bars)
+    assert all(float(r.get("x")) + float(r.get("width")) <= float(svg.get("width")) for r in rectangles)
