@@ -1,6 +1,6 @@
 """Manifests: the files that a commit adds to or deletes from the table."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any, Collection, Dict, Iterable, List, Optional, Sequence, Tuple
 
@@ -36,6 +36,11 @@ class ManifestEntry:
         f = self.file
         return (self.partition, self.bucket, f.level, f.file_name, f.extra_files, f.embedded_file_index,
                 f.external_path)
+
+    @property
+    def deleting(self) -> "ManifestEntry":
+        """The entry that removes this file."""
+        return replace(self, kind=FileKind.DELETE)
 
 
 def write_manifest(entries: Sequence[ManifestEntry], *, codec: str = "zstandard", level: int = 1) -> bytes:

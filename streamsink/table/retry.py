@@ -1,0 +1,90 @@
+"""How often and how fast a commit tries again: the sink's options, else the table's, else Paimon's defaults."""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+import tenacity
+
+from streamsink.clock import Clock
+from streamsink.errors import Misuse
+from streamsink.options import SinkOptions
+
+Result = TypeVar("Result")
+
+DEFAULT_RETRIES, DEFAULT_MIN_WAIT_MS, DEFAULT_MAX_WAIT_MS = 10, 10, 10_000
+# Paimon's own default is no limit; a streaming query must rather fail and be restarted.
+DEFAULT_TIMEOUT_MS = 120_000
+# So that writers that lost to the same one do not come back in step.
+_JITTER = 0.2
+
+_DURATION = re.compile(r"([0-9]+)\s*([a-zµ]*)")
+_UNIT_MS = {
+    "": 1, "ms": 1, "milli": 1, "millisecond": 1, "s": 1000, "sec": 1000, "second": 1000, "m": 60_000, "min": 60_000,
+    "minute": 60_000, "h": 3_600_000, "hour": 3_600_000, "d": 86_400_000, "day": 86_400_000,
+    "µs": 1e-3, "micro": 1e-3, "microsecond": 1e-3, "ns": 1e-6, "nano": 1e-6, "nanosecond": 1e-6,
+}
+
+
+@dataclass(frozen=True)
+class RetryPolicy:
+    """retries: tries after the first one. The waits (ms) double from min to max; timeout: ms, end of the loop."""
+
+    retries: int
+    min_wait_ms: float
+    max_wait_ms: float
+    timeout_ms: float
+
+    @classmethod
+    def of(cls, table: str, options: SinkOptions, of_table: Mapping[str, str]) -> "RetryPolicy":
+        """A sink's option that is given wins over the table's ``commit.*``, and that over the default.
+
+        Raises: Misuse ``option.value`` for a table option that is no number or duration.
+        """
+        def choose(given, key, read, default):
+            if given is not None:
+                return given
+            return read(table, key, of_table[key]) if key in of_table else default
+
+        return cls(
+            choose(options.commit_max_retries, "commit.max-retries", _whole, DEFAULT_RETRIES),
+            choose(options.commit_min_wait_ms, "commit.min-retry-wait", parse_duration, DEFAULT_MIN_WAIT_MS),
+            choose(options.commit_max_wait_ms, "commit.max-retry-wait", parse_duration, DEFAULT_MAX_WAIT_MS),
+            choose(options.commit_timeout_ms, "commit.timeout", parse_duration, DEFAULT_TIMEOUT_MS),
+        )
+
+    def run(self, one_try: Callable[[int], Result | None], clock: Clock) -> Result | None:
+        """Call ``one_try(attempt)``, from 1, until it returns something; None when tries or time ran out."""
+        retrying = tenacity.Retrying(
+            retry=tenacity.retry_if_result(lambda result: result is None),
+            stop=tenacity.stop_after_attempt(self.retries + 1) | tenacity.stop_after_delay(self.timeout_ms / 1000),
+            wait=self._wait, sleep=lambda seconds: clock.sleep_ms(seconds * 1000), retry_error_callback=lambda _: None,
+        )
+        attempts = iter(range(1, self.retries + 2))
+        return retrying(lambda: one_try(next(attempts)))
+
+    @property
+    def _wait(self):
+        longest = max(self.min_wait_ms, self.max_wait_ms)
+        doubling = tenacity.wait_exponential(multiplier=self.min_wait_ms / 1000, max=longest / 1000)
+        jitter = tenacity.wait_random(0, 1)
+        return lambda state: doubling(state) * (1 + _JITTER * jitter(state))
+
+
+def parse_duration(table: str, option: str, text: str) -> float:
+    """Milliseconds of Paimon's durations: '10 ms', '2 min', '1 h', '500' (ms). Raises: Misuse ``option.value``."""
+    found = _DURATION.fullmatch(text.strip().lower())
+    unit = found[2].removesuffix("s") if found and found[2] not in _UNIT_MS else found and found[2]
+    if not found or unit not in _UNIT_MS:
+        raise Misuse(
+            f"{table}: table option {option} is {text!r}, expected a duration such as '10 ms', '5 s' or '1 h'",
+            kind="option.value",
+        )
+    return int(found[1]) * _UNIT_MS[unit]
+
+
+def _whole(table: str, option: str, text: str) -> int:
+    if not text.strip().isdecimal():
+        raise Misuse(f"{table}: table option {option} is {text!r}, expected a whole number", kind="option.value")
+    return int(text)
