@@ -33,7 +33,8 @@ class SinkOptions:
     driver_max_rows, driver_max_bytes: a batch known to be no larger is written by the driver, without Spark tasks in Python.
     flush: fsync files and folders before they are named. Off, a power failure (not a kill) can lose published rows.
     journal_retain: published checkpoints that the journal remembers.
-    commit_max_retries, commit_min_wait_ms, commit_max_wait_ms, commit_timeout_ms: of the publishing loop.
+    commit_max_retries, commit_min_wait_ms, commit_max_wait_ms, commit_timeout_ms: of the publishing loop; when None the table's
+        options commit.max-retries, commit.min-retry-wait, commit.max-retry-wait, commit.timeout, and 10, 10, 10,000 and 120,000.
     """
 
     application: str = "streamsink"
@@ -57,10 +58,10 @@ class SinkOptions:
     driver_max_bytes: int = 8 * 1024 * 1024
     flush: bool = True
     journal_retain: int = 100
-    commit_max_retries: int = 10
-    commit_min_wait_ms: int = 10
-    commit_max_wait_ms: int = 10_000
-    commit_timeout_ms: int = 120_000
+    commit_max_retries: int | None = None
+    commit_min_wait_ms: int | None = None
+    commit_max_wait_ms: int | None = None
+    commit_timeout_ms: int | None = None
 
     @classmethod
     def of(cls, table: str, given: Mapping) -> "SinkOptions":
@@ -87,6 +88,8 @@ _AT_LEAST = {
     "driver_max_bytes": 0, "journal_retain": 2, "commit_max_retries": 0, "commit_min_wait_ms": 0,
     "commit_max_wait_ms": 0, "commit_timeout_ms": 1,
 }
+# Left to the table's options when they are not given.
+_OF_THE_TABLE = ("commit_max_retries", "commit_min_wait_ms", "commit_max_wait_ms", "commit_timeout_ms")
 _CHOICES = {
     "restore": (RESTORE_AND_FAIL, RESTORE_AND_CONTINUE),
     "on_rollback": (ON_ROLLBACK_FAIL, ON_ROLLBACK_REPUBLISH),
@@ -103,6 +106,8 @@ def _check(table: str, options: SinkOptions) -> None:
             refuse(name, "True or False")
     for name, least in _AT_LEAST.items():
         value = getattr(options, name)
+        if value is None and name in _OF_THE_TABLE:
+            continue
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             refuse(name, f"a whole number of at least {least}")
     for name, choices in _CHOICES.items():

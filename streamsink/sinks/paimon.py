@@ -16,7 +16,9 @@ from streamsink.protocol.committable import AppState, Committable, StagedFile
 from streamsink.protocol.ids import Writer
 from streamsink.protocol.sink import Committer, History, Published
 from streamsink.table import leftovers
-from streamsink.table.commit import CommitRequest, TableCommit
+from streamsink.table.changes import Changes
+from streamsink.table.commit import TableCommit
+from streamsink.table.delta import CommitRequest
 from streamsink.table.states import States
 from streamsink.table.table import Table
 from streamsink.table.write import UNAWARE_BUCKET, WrittenFile
@@ -111,18 +113,18 @@ class PaimonCommitter(Committer):
             if done is not None:
                 return done
             self._check_files_exist(committable)
-        metas, entries = self._adopt(committable)
+        manifest, entries = self._adopt(committable)
         request = CommitRequest(
             commit_user=Writer(committable.application, state.query, state.epoch).commit_user(state.generation),
             identifier=state.checkpoint_id,
-            manifests=metas,
-            rows=committable.rows,
+            changes=Changes(tuple(entries)),
+            manifest=manifest,
+            check=restored,
             watermark_ms=committable.watermark_ms,
             application=committable.application,
             state=state.to_json(),
             # The record may be published again, after a rollback: so the name is the record's and this call's.
             name=f"{state.record_id}-{IdSource().new_id()[:8]}",
-            check_entries=tuple(entries) if restored else (),
         )
 
         def is_published(states: States) -> bool:
@@ -213,8 +215,8 @@ class PaimonCommitter(Committer):
                 kind="pending.files-gone",
             )
 
-    def _adopt(self, committable: Committable) -> tuple[tuple[ManifestFileMeta, ...], list[ManifestEntry]]:
-        """Give every staged file its final name, durably. Idempotent. Returns the delta's manifests and entries."""
+    def _adopt(self, committable: Committable) -> tuple[ManifestFileMeta | None, list[ManifestEntry]]:
+        """Give every staged file its final name, durably. Idempotent. Returns the staged manifest and its entries."""
         io, at = self._table.file_io, self._table.layout
         keep = self._options.on_rollback == ON_ROLLBACK_REPUBLISH
         fault_point("commit.adopting")
@@ -228,11 +230,10 @@ class PaimonCommitter(Committer):
         fault_point("commit.adopted")
         manifest = committable.payload["manifest"]
         if manifest is None:
-            return (), []
+            return None, []
         entries = self._entries.pop(os.path.basename(manifest["final"]), None) or self._read_staged(manifest)
         types = [field.type for field in self._table.schema.partition_fields]
-        meta = ManifestFileMeta.of(os.path.basename(manifest["final"]), manifest["size"], entries, types)
-        return (meta,), entries
+        return ManifestFileMeta.of(os.path.basename(manifest["final"]), manifest["size"], entries, types), entries
 
     def _read_staged(self, manifest: Mapping) -> list[ManifestEntry]:
         path = self._table.layout.within(manifest["final"])

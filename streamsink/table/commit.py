@@ -1,47 +1,29 @@
-"""The table commit: filter, base, conflicts, manifests, snapshot, publish, clean. One call makes one snapshot.
+"""The table commit: filter, base, delta, manifests, snapshot, publish, clean. One call makes one snapshot.
 
-The filter is evaluated again in every try of the loop, against the snapshot that the try builds on.
+The filter is evaluated again in every try of the loop, against the snapshot that the try builds on; so are the files that
+an overwrite deletes, and the conflicts.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-
-import tenacity
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 from streamsink.clock import Clock, IdSource
-from streamsink.errors import Conflict, Retryable
+from streamsink.errors import OutcomeUnknown, Retryable
+from streamsink.events import log
 from streamsink.faults import fault_point
-from streamsink.format.manifest import ManifestEntry
+from streamsink.format.index_manifest import write_index_manifest
+from streamsink.format.manifest import write_manifest
 from streamsink.format.manifest_list import ManifestFileMeta, write_manifest_list
 from streamsink.format.snapshot import Snapshot
 from streamsink.options import SinkOptions
+from streamsink.table.delta import CommitRequest, Delta, Deltas
 from streamsink.table.publish import Outcome, publish
+from streamsink.table.retry import RetryPolicy
 from streamsink.table.states import States
 from streamsink.table.table import Table
 
-APPEND = "APPEND"
 SNAPSHOT_VERSION = 3
-
-
-@dataclass(frozen=True)
-class CommitRequest:
-    """What one snapshot adds. The delta manifest is written already, under its final name.
-
-    manifests: the delta's manifest files. rows: their added rows. watermark_ms: or None.
-    application, state: what the snapshot records of the writing application.
-    check_entries: entries of which none may be in the table already (a restored commit); empty for none.
-    name: unique to this commit and writer; the files that a try writes carry it, so that a crash's leftovers are known.
-    """
-
-    commit_user: str
-    identifier: int
-    manifests: tuple[ManifestFileMeta, ...]
-    rows: int
-    watermark_ms: int | None
-    application: str
-    state: Mapping
-    name: str
-    check_entries: tuple[ManifestEntry, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -54,6 +36,29 @@ class Committed:
 
 # states as of the newest snapshot -> True when the request is published already; raises to refuse.
 Filter = Callable[[States], bool]
+# Name and size in bytes of a file in the manifest folder.
+Written = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class _Unanswered:
+    """A try whose publishing gave no answer. name: in the names of all that it wrote. files: paths of what it would use."""
+
+    snapshot: Snapshot
+    name: str
+    files: list[str]
+    error: OutcomeUnknown
+
+
+@dataclass
+class _Tries:
+    """What the tries of one call know of each other.
+
+    delta_lists: by their manifests; most requests have the same delta in every try, whose list is written once.
+    """
+
+    unanswered: list[_Unanswered] = field(default_factory=list)
+    delta_lists: dict[tuple[str, ...], Written] = field(default_factory=dict)
 
 
 class TableCommit:
@@ -62,10 +67,10 @@ class TableCommit:
     def __init__(self, table: Table, options: SinkOptions):
         self._io = table.file_io
         self._at = table.layout
+        self._table = table
         self._snapshots = table.snapshots
-        self._schemas = table.schemas
-        self._states = table.states
         self._manifests = table.manifests
+        self._deltas = Deltas(table)
         self._options = options
         self._clock = Clock()
         self._ids = IdSource()
@@ -76,113 +81,182 @@ class TableCommit:
         Raises: Retryable when retries ran out, Conflict, OutcomeUnknown, Fenced, and whatever the filter raises.
         After a crash: the snapshot exists or not; unreferenced list files may be left, never a broken table.
         """
-        options = self._options
-        wait = tenacity.wait_exponential(
-            multiplier=options.commit_min_wait_ms / 1000, max=max(options.commit_max_wait_ms, 1) / 1000
-        ) + tenacity.wait_random(0, max(options.commit_min_wait_ms, 1) / 1000)
-        retrying = tenacity.Retrying(
-            retry=tenacity.retry_if_result(lambda committed: committed is None),
-            stop=tenacity.stop_after_attempt(options.commit_max_retries + 1)
-            | tenacity.stop_after_delay(options.commit_timeout_ms / 1000),
-            wait=wait,
-            sleep=lambda seconds: self._clock.sleep_ms(seconds * 1000),
-        )
-        attempts = iter(range(1, options.commit_max_retries + 2))
-        try:
-            return retrying(lambda: self._try_once(request, is_published, next(attempts)))
-        except tenacity.RetryError as gave_up:
-            raise Retryable(
-                f"{self._at.root}: other writers won the snapshot number {gave_up.last_attempt.attempt_number} times "
-                f"(commit_max_retries={options.commit_max_retries}, commit_timeout_ms={options.commit_timeout_ms}). "
-                "What was pre-committed is safe in the journal and is published at the next start",
-                kind="commit.retries",
-            ) from gave_up
+        policy = RetryPolicy.of(self._at.root, self._options, self._table.schema.options)
+        tries = _Tries()
+        done = policy.run(lambda attempt: self._try_once(request, is_published, tries, attempt), self._clock)
+        if done is None:
+            raise self._gave_up(policy, tries)
+        self._settle(tries)
+        return done
 
-    def _try_once(self, request: CommitRequest, is_published: Filter, attempt: int) -> Committed | None:
+    def _try_once(
+        self, request: CommitRequest, is_published: Filter, tries: _Tries, attempt: int
+    ) -> Committed | None:
         """One try; None when another writer won. Steps 1 to 7 as docs/PROTOCOL.md numbers them."""
         fault_point("commit.before_filter")
         newest = self._snapshots.latest()  # 1 filter
-        states = self._states.read(newest)
+        landed = self._landed(tries, newest)
+        if landed is not None:
+            return Committed(landed.id, attempt - 1)
+        states = self._table.states.read(newest)
         if is_published(states):
             return Committed(newest.id, attempt - 1)
         before = self._manifests.all_of(newest)  # 2 base
-        self._check_conflicts(request, newest)  # 3 conflicts
+        delta = self._deltas.of(request, newest)  # 3 delta and conflicts
         name = f"{request.name}-{attempt}"
-        base = self._manifests.merge(before, self._merge_options(), name)  # 4 manifests
-        base_list = self._write_list(base, f"{name}-0")
-        delta_list = self._write_list(request.manifests, f"{name}-1")
-        self._io.sync_dir(self._at.manifest_dir)
+        files = self._write_files(delta, newest, before, (name, tries))  # 4 manifests
         fault_point("commit.lists_written")
-        properties = states.with_state(request.application, request.state)
-        snapshot = self._snapshot(request, newest, (base_list, delta_list), properties)  # 5 snapshot
-        outcome = publish(self._io, self._at, self._snapshots, snapshot, name)  # 6 publish
+        properties = states.properties(request.application, request.state)
+        snapshot = self._snapshot(request, newest, files, (delta.changes.rows, properties))  # 5 snapshot
+        try:
+            outcome = publish(self._io, self._at, self._snapshots, snapshot, name)  # 6 publish
+        except OutcomeUnknown as no_answer:
+            tries.unanswered.append(_Unanswered(snapshot, name, files.own, no_answer))
+            return None
         if outcome is Outcome.LOST:
-            self._clean(before, base, (base_list, delta_list))  # 7 clean: it never existed, so nothing can refer to it
+            self._delete(files.own)  # 7 clean: it never existed, so nothing can refer to its files
             return None
         fault_point("commit.published")
-        self._manifests.remember(snapshot, list(base) + list(request.manifests))
-        self._snapshots.move_hint(snapshot.id, name)
+        self._manifests.remember(snapshot, files.metas)
+        self._deltas.published(snapshot)
+        self._move_hint(snapshot, name)
         fault_point("commit.hinted")
         return Committed(snapshot.id, attempt)
 
-    def _check_conflicts(self, request: CommitRequest, newest: Snapshot | None) -> None:
-        """A restored commit: none of its files may be in the table already."""
-        if not request.check_entries or newest is None:
-            return
-        wanted = {entry.identity for entry in request.check_entries}
-        partitions = {entry.partition for entry in request.check_entries}
-        for entry in self._manifests.entries_of(newest):
-            if entry.partition in partitions and entry.identity in wanted:
-                raise Conflict(
-                    f"{self._at.root}: file {entry.file.file_name} of a restored commit is already in the map: "
-                    f"snapshot {newest.id} has it although it does not record checkpoint {request.identifier} of "
-                    f"'{request.application}'. The snapshot's properties were altered. Nothing was written",
-                    kind="commit.already-in-the-map",
-                )
+    # -- outcomes --------------------------------------------------------------------------------------------------
+
+    def _landed(self, tries: _Tries, newest: Snapshot | None) -> Snapshot | None:
+        """The snapshot of an earlier try that gave no answer, if it is there: same user, identifier, kind and uuid."""
+        if newest is None or not tries.unanswered:
+            return None
+        mine = {_identity(lost.snapshot) for lost in tries.unanswered}
+        for snapshot_id in range(min(lost.snapshot.id for lost in tries.unanswered), newest.id + 1):
+            found = self._snapshots.load(snapshot_id)
+            if found is not None and _identity(found) in mine:
+                self._move_hint(found, self._ids.new_id())
+                return found
+        return None
+
+    def _settle(self, tries: _Tries) -> None:
+        """The commit exists, by one try. Another one whose number is taken can never come to exist: its files go."""
+        for lost in tries.unanswered:
+            found = self._snapshots.load(lost.snapshot.id)
+            if found is not None and _identity(found) != _identity(lost.snapshot):
+                self._delete(lost.files)
+            temporary = [e.name for e in self._io.entries(self._at.snapshot_dir) if f".{lost.name}." in e.name]
+            self._delete([os.path.join(self._at.snapshot_dir, name) for name in temporary])
+        if tries.unanswered:
+            self._io.sync_dir(self._at.snapshot_dir)
+
+    def _move_hint(self, snapshot: Snapshot, name: str) -> None:
+        """The snapshot exists whether or not this works, and an old hint is harmless."""
+        try:
+            self._snapshots.move_hint(snapshot.id, name)
+        except OSError as failed:
+            log.warning("%s: LATEST could not be moved to %s: %s", self._at.root, snapshot.id, failed.strerror)
+
+    def _gave_up(self, policy: RetryPolicy, tries: _Tries) -> Exception:
+        if tries.unanswered:
+            return tries.unanswered[-1].error
+        return Retryable(
+            f"{self._at.root}: other writers won the snapshot number in every try (tries: {policy.retries + 1}, "
+            f"commit.timeout: {policy.timeout_ms:g} ms). What was pre-committed is safe in the journal and is published "
+            "at the next start. With many writers raise commit_max_retries",
+            kind="commit.retries",
+        )
+
+    def _delete(self, paths: Sequence[str]) -> None:
+        for path in paths:
+            self._io.delete(path)
+
+    # -- files -----------------------------------------------------------------------------------------------------
+
+    def _write_files(self, delta: Delta, newest: Snapshot | None, before, named: tuple[str, _Tries]) -> "_Files":
+        """Merged manifests, the delta's own, both lists, the index manifest: durable, and nothing refers to them yet."""
+        name, tries = named
+        base = self._manifests.merge(before, self._merge_options(), name)
+        base_list = self._write(f"manifest-list-{name}-0", write_manifest_list(base))
+        added = self._write_delta(delta, name)
+        index = newest.index_manifest if newest else None
+        own = [base_list[0], *_names(base), *_names(added)]
+        if delta.index is not None:
+            index = self._write(f"index-manifest-{name}", write_index_manifest(delta.index))[0]
+            own.append(index)
+        delta_list = tries.delta_lists.get(_names(added))
+        if delta_list is None:
+            delta_list = self._write(f"manifest-list-{name}-1", write_manifest_list(added))
+            tries.delta_lists[_names(added)] = delta_list
+        self._io.sync_dir(self._at.manifest_dir)
+        kept = {*_names(before), delta.manifest.file_name if delta.manifest else None}
+        return _Files(base_list, delta_list, index, [*base, *added], [self._at.manifest(n) for n in own if n not in kept])
+
+    def _write_delta(self, delta: Delta, name: str) -> list[ManifestFileMeta]:
+        """The delta's manifests: the one that was written before the commit, and one for what only this try knows."""
+        ready = [delta.manifest] if delta.manifest else []
+        if not delta.unwritten:
+            return ready
+        file, size = self._write(f"manifest-{name}-d", write_manifest(delta.unwritten))
+        types = [field.type for field in self._table.schema.partition_fields]
+        return [ManifestFileMeta.of(file, size, delta.unwritten, types), *ready]
+
+    def _write(self, name: str, data: bytes) -> Written:
+        self._io.write(self._at.manifest(name), data)
+        return name, len(data)
 
     def _merge_options(self) -> tuple[int, int]:
-        options = self._schemas.latest().options
+        options = self._table.schema.options
         return (
             parse_bytes(options.get("manifest.target-file-size", "8 mb")),
             int(options.get("manifest.merge-min-count", "30")),
         )
 
-    def _write_list(self, metas: Sequence[ManifestFileMeta], suffix: str) -> tuple[str, int]:
-        name = f"manifest-list-{suffix}"
-        data = write_manifest_list(list(metas))
-        self._io.write(self._at.manifest(name), data)
-        return name, len(data)
-
-    def _snapshot(self, request: CommitRequest, newest: Snapshot | None, lists, properties) -> Snapshot:
-        (base_name, base_size), (delta_name, delta_size) = lists
-        schema_id = self._schemas.latest().id
+    def _snapshot(self, request: CommitRequest, newest: Snapshot | None, files: "_Files", counted) -> Snapshot:
+        rows, properties = counted
+        schema_id = self._table.schema.id
         watermarks = [w for w in (request.watermark_ms, newest.watermark if newest else None) if w is not None]
         return Snapshot(
             version=SNAPSHOT_VERSION,
             uuid=self._ids.new_id(),
             id=newest.id + 1 if newest else 1,
             schema_id=schema_id,
-            base_manifest_list=base_name,
-            base_manifest_list_size=base_size,
-            delta_manifest_list=delta_name,
-            delta_manifest_list_size=delta_size,
-            index_manifest=newest.index_manifest if newest else None,
+            base_manifest_list=files.base_list[0],
+            base_manifest_list_size=files.base_list[1],
+            delta_manifest_list=files.delta_list[0],
+            delta_manifest_list_size=files.delta_list[1],
+            index_manifest=files.index,
             commit_user=request.commit_user,
             commit_identifier=request.identifier,
-            commit_kind=APPEND,
+            commit_kind=request.kind,
             time_millis=self._clock.now_ms(),
-            total_record_count=(newest.total_record_count if newest else 0) + request.rows,
-            delta_record_count=request.rows,
+            total_record_count=(newest.total_record_count if newest else 0) + rows,
+            delta_record_count=rows,
             watermark=max(watermarks) if watermarks else None,
             statistics=newest.statistics if newest and newest.schema_id == schema_id else None,
-            properties=properties,
+            properties=properties or None,
             next_row_id=(newest.next_row_id or 0) if newest else 0,
         )
 
-    def _clean(self, before, base, lists) -> None:
-        kept = {meta.file_name for meta in before}
-        for name in [m.file_name for m in base if m.file_name not in kept] + [name for name, _ in lists]:
-            self._io.delete(self._at.manifest(name))
+
+@dataclass(frozen=True)
+class _Files:
+    """What a try wrote. index: name of the index manifest, old or new. metas: all manifests of the snapshot.
+
+    own: paths that only this try's snapshot would refer to.
+    """
+
+    base_list: Written
+    delta_list: Written
+    index: str | None
+    metas: list[ManifestFileMeta]
+    own: list[str]
+
+
+def _names(metas: Sequence[ManifestFileMeta]) -> tuple[str, ...]:
+    return tuple(meta.file_name for meta in metas)
+
+
+def _identity(snapshot: Snapshot) -> tuple:
+    return snapshot.commit_user, snapshot.commit_identifier, snapshot.commit_kind, snapshot.uuid
 
 
 _UNITS = {"": 1, "b": 1, "kb": 2**10, "k": 2**10, "mb": 2**20, "m": 2**20, "gb": 2**30, "g": 2**30}

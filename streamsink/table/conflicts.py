@@ -15,8 +15,10 @@ KeyOrder = Callable[[bytes], Any]
 
 def check(
     base: Sequence[ManifestEntry], delta: Sequence[ManifestEntry], kind: str, key_order: KeyOrder | None = None
-) -> None:
-    """Raises Conflict when ``delta`` cannot be committed over the live files ``base`` of the partitions it changes.
+) -> list[ManifestEntry]:
+    """The live files after ``delta`` is committed over the live files ``base`` of the partitions it changes.
+
+    Raises Conflict when it cannot be.
 
     key_order: of a primary-key table, whose sorted files of one bucket may not overlap; None for an append table.
     """
@@ -37,6 +39,7 @@ def check(
             )
     if key_order is not None:
         _check_key_ranges(live.values(), key_order)
+    return list(live.values())
 
 
 def check_deletion_vectors(live: Iterable[str], index: Iterable[IndexManifestEntry]) -> None:

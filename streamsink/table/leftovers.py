@@ -12,10 +12,10 @@ def sweep(table: Table, commit_name: str) -> list[str]:
     commit_name: what the names of all its tries begin with, whoever made them. Only after it is published: until then a
     paused writer might still publish its try.
     """
-    publishing = _publishing_try(table, commit_name)
+    published = _published(table, commit_name)
     removed = []
     for folder in (table.layout.manifest_dir, table.layout.snapshot_dir):
-        names = [e.name for e in table.file_io.entries(folder) if _is_leftover(e.name, commit_name, publishing)]
+        names = [e.name for e in table.file_io.entries(folder) if _is_leftover(e.name, commit_name, published)]
         removed += _delete(table, folder, names)
     # Whoever published may have died before the snapshot's name was durable.
     table.file_io.sync_dir(table.layout.snapshot_dir)
@@ -42,23 +42,32 @@ def _delete(table: Table, folder: str, names: list[str]) -> list[str]:
     return paths
 
 
-def _is_leftover(name: str, commit_name: str, publishing: str | None) -> bool:
+def _is_leftover(name: str, commit_name: str, published: Snapshot | None) -> bool:
     if commit_name not in name:
         return False
     if name.endswith(".tmp"):
         return True  # a snapshot of this commit exists under its final name, so no temporary one is needed any more
-    return publishing is not None and not name.startswith((f"manifest-list-{publishing}-", f"manifest-{publishing}-"))
+    if published is None:
+        return False
+    publishing = _try_of(published, commit_name)
+    # The delta's list may be an earlier try's: it is the same in every one.
+    return name != published.delta_manifest_list and not name.startswith(
+        (f"manifest-list-{publishing}-", f"manifest-{publishing}-", f"index-manifest-{publishing}")
+    )
 
 
-def _publishing_try(table: Table, commit_name: str) -> str | None:
-    """The name of the try that published the commit; None when its snapshot has expired, so that nothing is certain."""
+def _try_of(snapshot: Snapshot, commit_name: str) -> str:
+    """Name of the try that published: each writes a base list of its own."""
+    _, found, rest = snapshot.base_manifest_list.partition(commit_name)
+    return (found + rest).rsplit("-", 1)[0]
+
+
+def _published(table: Table, commit_name: str) -> Snapshot | None:
+    """The snapshot that published the commit; None when it has expired, so that nothing is certain."""
     snapshot: Snapshot | None = table.snapshots.latest()
     newest = snapshot.id if snapshot else 0
     for before in range(newest - 1, -1, -1):
-        if snapshot is None:
-            return None
-        prefix, found, rest = snapshot.delta_manifest_list.partition(commit_name)
-        if found:
-            return (found + rest).rsplit("-", 1)[0]
+        if snapshot is None or commit_name in snapshot.base_manifest_list:
+            return snapshot
         snapshot = table.snapshots.load(before) if before else None
     return None

@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from streamsink.errors import Corrupt
 from streamsink.format.binary_row import decode_physical
+from streamsink.format.index_manifest import IndexManifestEntry, read_index_manifest
 from streamsink.format.manifest import ManifestEntry, merge_entries, read_manifest, write_manifest
 from streamsink.format.manifest_list import ManifestFileMeta, read_manifest_list
 from streamsink.format.partition_stats import may_hold
@@ -55,6 +56,13 @@ class Manifests:
             rows = [decode_physical(partition, self._partition_types) for partition in partitions]
             metas = [meta for meta in metas if may_hold(meta.partition_stats, rows, self._partition_types)]
         yield from merge_entries([e for meta in metas for e in self.read(meta.file_name, partitions)])
+
+    def index_of(self, snapshot: Snapshot) -> list[IndexManifestEntry]:
+        """Index files as of a snapshot."""
+        if snapshot.index_manifest is None:
+            return []
+        path = self._at.manifest(snapshot.index_manifest)
+        return read_index_manifest(self._bytes(path), path)
 
     def read(self, name: str, partitions: Collection[bytes] | None = None) -> list[ManifestEntry]:
         """Entries of one manifest, of these partitions unless None. Raises Corrupt that names the file."""

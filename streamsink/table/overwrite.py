@@ -1,6 +1,6 @@
 """Which files an overwrite replaces. Computed in each try of a commit, against the snapshot that the try builds on."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from streamsink.errors import Misuse
@@ -60,6 +60,16 @@ class Overwrite:
         else:
             chosen, wanted = [f for f in fields if f.name in self.columns], {self.row}
         return lambda partition: _row(partition, fields, chosen) in wanted
+
+    def scope(self, schema: TableSchema, new: Changes) -> Collection[bytes] | None:
+        """Partitions whose live files matter to this overwrite; None for all of them.
+
+        A partition with a null may be spelled in other bytes by another writer, so then all are looked at.
+        """
+        types = [field.type for field in schema.partition_fields]
+        if not self.dynamic or any(None in decode_physical(partition, types) for partition in new.partitions):
+            return None
+        return new.partitions
 
     def deletes(self, schema: TableSchema, new: Changes, live: Iterable[ManifestEntry],
                 index: Iterable[IndexManifestEntry]) -> Changes:

@@ -2,7 +2,7 @@
 
 from enum import Enum
 
-from streamsink.errors import Fenced, Retryable
+from streamsink.errors import Fenced, OutcomeUnknown
 from streamsink.faults import fault_point
 from streamsink.format.snapshot import Snapshot
 from streamsink.storage.file_io import FileIO
@@ -20,23 +20,22 @@ class Outcome(Enum):
 def publish(file_io: FileIO, layout: Layout, snapshots: Snapshots, snapshot: Snapshot, name: str) -> Outcome:
     """Create ``snapshot-<id>`` with these bytes, or learn that the number is taken. ``name``: unique to this try.
 
-    After a crash: the snapshot is there, whole, or it is not. Raises: Retryable when it was not published,
-    OutcomeUnknown when that could not be read back, Fenced when it landed in a part of history that has expired.
+    After a crash: the snapshot is there, whole, or it is not. Raises: OutcomeUnknown when no answer came, so that it must be
+    looked for; Fenced when it landed in a part of history that has expired.
     """
     path = layout.snapshot(snapshot.id)
     fault_point("commit.before_publish")
     try:
         won = file_io.create_if_absent(path, snapshot.to_json(), name)
+        if won:
+            _refuse_expired_hole(file_io, snapshots, snapshot, path)
     except OSError as failed:
-        raise Retryable(
-            f"{path}: publishing failed ({failed.strerror}); the snapshot does not exist. What was pre-committed is safe in "
-            "the journal and is published at the next start",
-            kind="publish.failed",
+        raise OutcomeUnknown(
+            f"{path}: publishing failed ({failed.strerror}). Nothing was deleted. What was pre-committed is safe in the "
+            "journal; the next start looks whether it was published, and publishes it if not",
+            kind="publish.unknown",
         ) from failed
-    if not won:
-        return Outcome.LOST
-    _refuse_expired_hole(file_io, snapshots, snapshot, path)
-    return Outcome.WON
+    return Outcome.WON if won else Outcome.LOST
 
 
 def _refuse_expired_hole(file_io: FileIO, snapshots: Snapshots, snapshot: Snapshot, path: str) -> None:

@@ -18,9 +18,9 @@ class States:
     by_application: Mapping[str, Mapping]
     complete: bool
 
-    def with_state(self, application: str, state: Mapping) -> dict[str, str]:
-        """Snapshot properties: these states with one replaced."""
-        merged = {**self.by_application, application: state}
+    def properties(self, application: str | None, state: Mapping | None) -> dict[str, str]:
+        """Snapshot properties: these states, with one replaced; ``application`` None: as they are."""
+        merged = dict(self.by_application) if application is None else {**self.by_application, application: state}
         return {PREFIX + name: json.dumps(value, separators=(",", ":")) for name, value in sorted(merged.items())}
 
 
