@@ -143,10 +143,7 @@ class TableCommit:
             found = self._snapshots.load(lost.snapshot.id)
             if found is not None and _identity(found) != _identity(lost.snapshot):
                 self._delete(lost.files)
-            temporary = [e.name for e in self._io.entries(self._at.snapshot_dir) if f".{lost.name}." in e.name]
-            self._delete([os.path.join(self._at.snapshot_dir, name) for name in temporary])
-        if tries.unanswered:
-            self._io.sync_dir(self._at.snapshot_dir)
+            self._delete_temporary(lost.name)
 
     def _move_hint(self, snapshot: Snapshot, name: str) -> None:
         """The snapshot exists whether or not this works, and an old hint is harmless."""
@@ -154,6 +151,13 @@ class TableCommit:
             self._snapshots.move_hint(snapshot.id, name)
         except OSError as failed:
             log.warning("%s: LATEST could not be moved to %s: %s", self._at.root, snapshot.id, failed.strerror)
+            self._delete_temporary(name)
+
+    def _delete_temporary(self, name: str) -> None:
+        """What a failed call left in the snapshot folder; ``name``: of a try."""
+        left = [e.name for e in self._io.entries(self._at.snapshot_dir) if f".{name}." in e.name]
+        self._delete([os.path.join(self._at.snapshot_dir, file) for file in left])
+        self._io.sync_dir(self._at.snapshot_dir)
 
     def _gave_up(self, policy: RetryPolicy, tries: _Tries) -> Exception:
         if tries.unanswered:
