@@ -74,6 +74,25 @@ class CheckpointPublished(Event):
 
 
 @dataclass(frozen=True)
+class TablePublished(Event):
+    """One of several tables has its part of a checkpoint; ``CheckpointPublished`` follows when all of them have."""
+
+    checkpoint_id: int
+    snapshot_id: int
+    rows: int
+    files: int
+
+
+@dataclass(frozen=True)
+class RowsDeadLettered(Event):
+    """Rows that did not fit are visible in the dead-letter table. ``target``: their table's name, '' when no rule covers it."""
+
+    checkpoint_id: int
+    target: str
+    rows: int
+
+
+@dataclass(frozen=True)
 class RolledBackRepublished(Event):
     """Batches that a rollback had removed are in the table again, from the journal."""
 

@@ -27,6 +27,8 @@ STEPS: dict[str, str] = {
     "commit.before_publish": "the snapshot is about to be created under its number",
     "commit.published": "the snapshot exists: the checkpoint is visible",
     "commit.hinted": "the LATEST hint has been moved",
+    "tables.before_table": "the next of several tables is about to get its part of the checkpoint",
+    "tables.table_published": "one of several tables has its part of the checkpoint, the next ones have not",
     "commit.marked": "the journal knows that the checkpoint is published",
     "forget.staging_removed": "staging of the checkpoint is gone",
     "forget.pruned": "the oldest records of the journal are gone",

@@ -62,7 +62,7 @@ class PendingLog(PendingStore):
             body = {"query": query, "pid": os.getpid(), "host": os.uname().nodename}
             if self._io.create_if_absent(self._path(f"owner-{epoch}"), json.dumps(body).encode()):
                 self._prune_owners(epochs)
-                self._read_listing()
+                self.read_listing()
                 return Writer(self._application, query, epoch)
         raise Fenced(
             f"{self._table}: application '{self._application}' was claimed {_CLAIM_ATTEMPTS} times by others while this "
@@ -218,7 +218,8 @@ class PendingLog(PendingStore):
 
     # -- names -----------------------------------------------------------------------------------------------------
 
-    def _read_listing(self) -> None:
+    def read_listing(self) -> None:
+        """Look anew at which records and marks there are. ``claim`` does; one that only reads calls it by itself."""
         self._sequences = self._numbers("record-", ".json")
         self._marked = set(self._numbers("done-", "")) & set(self._sequences)
 

@@ -1,5 +1,7 @@
 """Bringing Arrow batches to the table's columns: order, types, nullability. Lossless or refused."""
 
+from collections.abc import Callable
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -30,6 +32,13 @@ class Conform:
                 raise Misuse(f"column '{target.name}' is NOT NULL and missing in the data", kind="data.missing-column")
         return pa.RecordBatch.from_arrays(columns, schema=self._target)
 
+    def check_of(self, name: str) -> Callable[[pa.Array], pa.Array] | None:
+        """What brings the values of one column to the table's type, or refuses them; None for a column it does not have."""
+        for field, target in zip(self._fields, self._target):
+            if target.name == name:
+                return lambda column: self._column(column, field, target)
+        return None
+
     def _column(self, column: pa.Array, field: DataField, target: pa.Field) -> pa.Array:
         if not target.nullable and column.null_count:
             raise Misuse(
@@ -48,8 +57,6 @@ class Conform:
                 ) from None  # Arrow's own message quotes the value
         _check_length(column, field)
         return column
-
-
 
 
 def _check_length(column: pa.Array, field: DataField) -> None:

@@ -24,16 +24,29 @@ def split_by_partition(batch: pa.RecordBatch, schema: TableSchema) -> Iterator[t
         yield PartitionKey(EMPTY_ROW, ()), batch
         return
     columns = [batch.column(schema.field_names.index(name)) for name in schema.partition_keys]
+    for first, rows in _split(batch, columns):
+        yield _key(columns, first, schema), rows
+
+
+def split_by_text(batch: pa.RecordBatch, column: str) -> Iterator[tuple[str | None, pa.RecordBatch]]:
+    """Rows of each value of a column of texts, None for nulls. Rows of one value keep their order."""
+    texts = batch.column(column)
+    for first, rows in _split(batch, [texts]):
+        yield texts[first].as_py(), rows
+
+
+def _split(batch: pa.RecordBatch, columns: list[pa.Array]) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """(index of its first row, rows) of each combination of values."""
     codes = _codes(columns)
     if pc.count_distinct(codes).as_py() == 1:
-        yield _key(columns, 0, schema), batch
+        yield 0, batch
         return
-    order = pc.sort_indices(codes)  # stable, so rows of one partition keep their order
+    order = pc.sort_indices(codes)  # stable, so rows of one combination keep their order
     runs = pc.run_end_encode(codes.take(order))
     start = 0
     for end in runs.run_ends.to_pylist():
         # Copied, not sliced: a slice that waits in a buffer would keep the whole batch in memory.
-        yield _key(columns, order[start].as_py(), schema), batch.take(order.slice(start, end - start))
+        yield order[start].as_py(), batch.take(order.slice(start, end - start))
         start = end
 
 

@@ -1,8 +1,8 @@
 """Writing data files: one pass over Arrow batches, rolling files, bounded memory. Executor and driver.
 
-What a writer holds is bounded by ``memory_bytes`` of buffered Arrow data (the largest buffer is flushed as a row group
-when it is full; at most one row group is copied together meanwhile) and by ``max_open`` open files (the largest is
-closed to make room); neither grows with the number of rows or partitions.
+What the writers of a task hold together is bounded by ``memory_bytes`` of buffered Arrow data (the largest buffer is
+flushed as a row group when it is full; at most one row group is copied together meanwhile) and by ``max_open`` open files
+(the largest is closed to make room); neither grows with the number of rows, partitions or tables.
 """
 
 import os
@@ -55,17 +55,58 @@ class WrittenFile:
     meta: DataFileMeta
 
 
-class TableWriter:
-    """Writes Arrow batches of the table's columns into staged files. One per task attempt."""
+class Limits:
+    """What all writers of one task attempt may hold together: open files and buffered bytes."""
 
-    def __init__(self, file_io: FileIO, spec: WriteSpec):
+    def __init__(self, max_open: int, memory_bytes: int):
+        self.memory_bytes = memory_bytes
+        self._max_open = max_open
+        self._writers: list["TableWriter"] = []
+
+    def join(self, writer: "TableWriter") -> None:
+        """From now on this writer counts."""
+        self._writers.append(writer)
+
+    def fit_memory(self) -> None:
+        """Flush the largest buffers until all of them together are small enough."""
+        while sum(writer.buffered for writer in self._writers) > self.memory_bytes:
+            max(self._writers, key=lambda w: w.largest_buffer).flush_largest()
+
+    def make_room(self) -> None:
+        """Before a file is opened: close the largest one when as many are open as may be."""
+        if sum(writer.open_files for writer in self._writers) >= self._max_open:
+            max(self._writers, key=lambda w: w.largest_file).close_largest()
+
+
+class TableWriter:
+    """Writes Arrow batches of the table's columns into staged files. One per table and task attempt."""
+
+    def __init__(self, file_io: FileIO, spec: WriteSpec, limits: Limits | None = None):
+        """limits: shared with other tables' writers; by default the spec's, for this one alone."""
         self._io = file_io
         self._spec = spec
         self._schema = spec.schema()
         self._conform = Conform(self._schema)
-        self._files = _FileSeries(file_io, spec, self._schema)
+        self._limits = limits or Limits(spec.max_open, spec.memory_bytes)
+        self._limits.join(self)
+        self._files = _FileSeries(file_io, spec, self._schema, self._limits)
         self._buffers: dict[bytes, _Buffer] = {}
-        self._buffered = 0
+        self.buffered = 0
+
+    @property
+    def largest_buffer(self) -> int:
+        """Bytes; -1 without any."""
+        return max((buffer.bytes for buffer in self._buffers.values()), default=-1)
+
+    @property
+    def open_files(self) -> int:
+        """How many files are open."""
+        return len(self._files.open)
+
+    @property
+    def largest_file(self) -> int:
+        """Bytes of the largest open file; -1 without any."""
+        return max((file.bytes for file in self._files.open.values()), default=-1)
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Take one batch. Raises Misuse when it does not fit the table; the caller then calls ``abort``."""
@@ -75,11 +116,18 @@ class TableWriter:
             buffer = self._buffers.get(key.row)
             if buffer is None:
                 buffer = self._buffers[key.row] = _Buffer(key)
-            self._buffered += buffer.add(rows)
-            if buffer.bytes >= min(ROW_GROUP_BYTES, self._spec.memory_bytes):
+            self.buffered += buffer.add(rows)
+            if buffer.bytes >= min(ROW_GROUP_BYTES, self._limits.memory_bytes):
                 self._flush(buffer)
-        while self._buffered > self._spec.memory_bytes:
-            self._flush(max(self._buffers.values(), key=lambda b: b.bytes))
+        self._limits.fit_memory()
+
+    def flush_largest(self) -> None:
+        """Write the largest buffer as a row group. There must be one."""
+        self._flush(max(self._buffers.values(), key=lambda b: b.bytes))
+
+    def close_largest(self) -> None:
+        """Finish the largest open file. There must be one."""
+        self._files.finish_largest()
 
     def close(self) -> list[WrittenFile]:
         """Flush and close everything; every file is on disk when this returns."""
@@ -90,11 +138,12 @@ class TableWriter:
     def abort(self) -> None:
         """Delete all that this attempt wrote. Idempotent."""
         self._buffers.clear()
+        self.buffered = 0
         self._files.abort()
 
     def _flush(self, buffer: "_Buffer") -> None:
         del self._buffers[buffer.key.row]
-        self._buffered -= buffer.bytes
+        self.buffered -= buffer.bytes
         self._files.append(buffer.key, pa.Table.from_batches(buffer.batches))
 
 
@@ -159,7 +208,7 @@ class _OpenFile:
 class _FileSeries:
     """The files of one writer: at most one open per partition, rolled at the target size."""
 
-    def __init__(self, file_io: FileIO, spec: WriteSpec, schema: TableSchema):
+    def __init__(self, file_io: FileIO, spec: WriteSpec, schema: TableSchema, limits: Limits):
         self.io = file_io
         self.spec = spec
         self.schema = schema
@@ -167,44 +216,47 @@ class _FileSeries:
         self.level = int(schema.options.get("file.compression.zstd-level", "1")) if self.codec == "zstd" else None
         self.token = IdSource().new_id()
         self.count = 0
-        self._open: dict[bytes, _OpenFile] = {}
+        self.open: dict[bytes, _OpenFile] = {}
+        self._limits = limits
         self._created: list[str] = []
         self._done: list[WrittenFile] = []
 
     def append(self, key: PartitionKey, rows: pa.Table) -> None:
-        file = self._open.get(key.row)
+        file = self.open.get(key.row)
         if file is None:
-            if len(self._open) >= self.spec.max_open:
-                self._finish(max(self._open.values(), key=lambda f: f.bytes))
+            self._limits.make_room()
             file = self._create(key, rows)
         for part in _row_groups(rows):
             file.append(part)
         if file.bytes >= self.spec.target_file_bytes:
             self._finish(file)
 
+    def finish_largest(self) -> None:
+        self._finish(max(self.open.values(), key=lambda f: f.bytes))
+
     def close(self) -> list[WrittenFile]:
-        for file in list(self._open.values()):
+        for file in list(self.open.values()):
             self._finish(file)
         return self._done
 
     def abort(self) -> None:
-        for file in self._open.values():
+        for file in self.open.values():
             file.discard()
         for path in self._created:
             self.io.delete(path)
-        self._open.clear()
+        self.open.clear()
         self._created.clear()
         self._done.clear()
 
     def _create(self, key: PartitionKey, first: pa.Table) -> _OpenFile:
-        file = self._open[key.row] = _OpenFile(self, key, first)
+        file = self.open[key.row] = _OpenFile(self, key, first)
         self._created.append(file.staged)
         self.count += 1
         fault_point("task.file_opened")
         return file
 
     def _finish(self, file: _OpenFile) -> None:
-        del self._open[file.key.row]
+        del self.open[file.key.row]
         size = file.close()
         fault_point("task.file_closed")
         stats, columns = file.stats.finish()

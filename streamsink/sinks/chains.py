@@ -1,0 +1,178 @@
+"""How far each of several tables is along the coordinating journal, and whether that can be true. Changes nothing."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from streamsink.errors import Corrupt, Misuse
+from streamsink.options import SinkOptions
+from streamsink.protocol.committable import Committable
+from streamsink.storage.pending_log import PendingLog
+from streamsink.table.table import is_table
+
+
+class Chains:
+    """Compares the journal with the tables. The records that touched one table are its chain, newest first."""
+
+    def __init__(self, place, journal: PendingLog, member: Callable, parts: Callable, options: SinkOptions):
+        """member(name, path): an open table. parts(record): its tables' parts; see ``ManyTables``."""
+        self._place = place
+        self._journal = journal
+        self._member = member
+        self._parts = parts
+        self._options = options
+
+    def is_at(self, settled: Committable) -> bool:
+        """Whether each table of that record has it as its last one: nothing happened since it was published."""
+        for entry, member, mine in self._parts(settled):
+            self._check_identity(member, entry)
+            state = member.committer.history(self._place.key).state
+            if state is None or state.record_id != mine.state.record_id:
+                return False
+        return True
+
+    def last_settled(self, expected: Callable[[], Sequence[tuple[str, str]]]) -> Committable | None:
+        """The newest record that all of its tables have, as all records before it are; None when there is none.
+
+        Raises Misuse: a table was rolled back, dropped, recreated, or is ahead of the journal; the journal was removed.
+        """
+        newest = self._journal.newest()
+        if newest is None:
+            for name, path in expected():
+                self.check_unknown(name, self._member(name, path), journal_is_new=True)
+            return None
+        missing: dict[int, str] = {}
+        at: dict[str, int] = {}
+        for name, head in newest.payload["heads"].items():
+            at[name], behind = self._behind(name, head)
+            for sequence in behind:
+                missing.setdefault(sequence, name)
+        first = min(missing, default=newest.state.sequence + 1)
+        for name, sequence in at.items():
+            if sequence > first:  # later records are published only after earlier ones
+                raise self._rolled_back(missing[first], newest.payload["heads"][missing[first]], first)
+        return self._load(first - 1) if first > 1 else None
+
+    def check_head(self, name: str, member, head: Mapping | None) -> None:
+        """The table must have exactly the record that the journal says (``head``; None: no record yet)."""
+        if head is None:
+            return  # its first record is pending
+        self._check_identity(member, head)
+        history = member.committer.history(self._place.key)
+        found = history.state.sequence if history.state else 0
+        if history.state is None and not history.complete:
+            return  # expired; the journal has it
+        if found != head["sequence"]:
+            raise self._rolled_back(name, head, head["sequence"])
+
+    def check_unknown(self, name: str, member, journal_is_new: bool) -> None:
+        """A table that no record names must not know the application either."""
+        root, options = member.table.root, self._options
+        history = member.committer.history(self._place.key)
+        if history.state is not None:
+            raise Misuse(
+                f"{root}: it carries record {history.state.sequence} of application '{self._place.application}', which the "
+                f"journal of {self._place.root} does not know: that journal was removed or replaced, or another warehouse "
+                "writes this table under the same name. Nothing was written. Restore the journal's folder; or set another "
+                "application and begin a new checkpoint where streamsink's records end",
+                kind="tables.unknown-record",
+            )
+        if member.committer.history(self._place.application).state is not None:
+            raise Misuse(
+                f"{root}: application '{self._place.application}' has written it through streamsink.to_table, whose records "
+                "this query cannot continue. Nothing was written. Set another application",
+                kind="tables.other-protocol",
+            )
+        if journal_is_new and not history.complete and not options.new_application:
+            raise Misuse(
+                f"{root}: the journal of {self._place.root} is empty and older snapshots of '{name}' have expired, so whether "
+                f"application '{self._place.application}' wrote here before cannot be told. Nothing was written. If it never "
+                "did, set new_application=True for its first start",
+                kind="history.incomplete",
+            )
+
+    def has_without_saying(self, member, mine: Committable) -> bool:
+        """Whether the table has its part of a record although every snapshot that could say so has expired."""
+        history = member.committer.history(self._place.key)
+        return history.state is None and not history.complete and member.committer.mentions(mine)
+
+    # -- one chain -------------------------------------------------------------------------------------------------
+
+    def _behind(self, name: str, head: Mapping) -> tuple[int, list[int]]:
+        """(the last record that the table has, those of its chain that it does not have yet)."""
+        if not is_table(self._place.file_io, self._place.absolute(head["path"])):
+            raise Misuse(
+                f"{self._place.absolute(head['path'])}: table '{name}' is gone: application '{self._place.application}' has "
+                f"written it up to record {head['sequence']}. Nothing was written. Restore the table, or set another "
+                "application and begin a new checkpoint",
+                kind="table.gone",
+            )
+        member = self._member(name, head["path"])
+        self._check_identity(member, head)
+        history = member.committer.history(self._place.key)
+        if history.state is not None and history.state.table_id != self._place.journal_id:
+            self.check_unknown(name, member, journal_is_new=False)
+        known = history.state.sequence if history.state else None if not history.complete else 0
+        behind, at = [], head["sequence"]
+        while at > 0 and not self._has(at, known, name):
+            record = self._journal.load(at)
+            if record is None or self._journal.is_marked(at):
+                raise self._rolled_back(name, head, at)
+            behind.append(at)
+            at = next(e["previous"] for e in record.payload["tables"] if e["name"] == name)
+        if known is not None and known != at:
+            raise self._ahead(name, head, known) if known > head["sequence"] else self._rolled_back(name, head, head["sequence"])
+        return at, behind
+
+    def _has(self, sequence: int, known: int | None, name: str) -> bool:
+        """Whether the table has the record. known: the last one it says; None when its history has expired."""
+        if known is not None:
+            return known >= sequence
+        record = self._journal.load(sequence)
+        if record is None or self._journal.is_marked(sequence):
+            return True
+        [(member, mine)] = [(m, part) for entry, m, part in self._parts(record) if entry["name"] == name]
+        if member.committer.mentions(mine):
+            return True
+        _, _, gone = member.committer.files_adopted(mine)
+        if gone:
+            raise Corrupt(
+                f"{member.table.root}: record {sequence} is pending in the journal, {len(gone)} of its files are gone (first: "
+                f"{gone[0]}) and the history that could say whether it was published has expired. Nothing was written. Look "
+                "whether its rows are in the table; then begin a new checkpoint under another application",
+                kind="journal.undecidable",
+            )
+        return False
+
+    def _load(self, sequence: int) -> Committable:
+        record = self._journal.load(sequence)
+        if record is None:
+            raise Corrupt(
+                f"{self._place.root}: record {sequence}, the last one that is published everywhere, is missing in the journal "
+                "of the application. Nothing was written. Restore the journal's folder from a backup",
+                kind="journal.missing-record",
+            )
+        return record
+
+    def _check_identity(self, member, head: Mapping) -> None:
+        member.table.check_identity()
+        if member.table.table_id != head["table_id"]:
+            raise Misuse(
+                f"{member.table.root}: the table was dropped and recreated since this application wrote it. Nothing was "
+                "written. Restore the table, or set another application and begin a new checkpoint",
+                kind="table.recreated",
+            )
+
+    def _rolled_back(self, name: str, head: Mapping, sequence: int) -> Misuse:
+        return Misuse(
+            f"{self._place.absolute(head['path'])}: record {sequence} of application '{self._place.application}' was published "
+            f"in table '{name}', which does not have it: the table was rolled back, restored or lost its metadata. Nothing was "
+            "written to any table. Restore the table; on_rollback='republish' is for a query of one table",
+            kind="table.rolled-back",
+        )
+
+    def _ahead(self, name: str, head: Mapping, known: int) -> Misuse:
+        return Misuse(
+            f"{self._place.absolute(head['path'])}: table '{name}' has record {known} of application "
+            f"'{self._place.application}', but the journal of {self._place.root} ends at record {head['sequence']} of it: the "
+            "journal was restored from an older copy. Nothing was written. Restore the newest copy",
+            kind="tables.journal-behind",
+        )

@@ -1,0 +1,229 @@
+"""Several tables as one destination of the protocol: one record for a checkpoint, then a commit to each table. Driver only.
+
+The coordinating journal is the authority. A record's payload holds, of each table that has rows in the checkpoint, the
+staged manifest and the number of the record that touched the table before (``previous``); and of every table that was
+ever written the newest such number (``heads``). A table's newest snapshot says the last record that it has. See
+docs/design/0005-many-tables.md.
+"""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from streamsink import events
+from streamsink.errors import Conflict, Misuse
+from streamsink.faults import fault_point
+from streamsink.options import SinkOptions
+from streamsink.protocol.committable import Committable, StagedFile
+from streamsink.protocol.sink import Committer, History, Published
+from streamsink.sinks.chains import Chains
+from streamsink.sinks.paimon import PaimonCommitter
+from streamsink.storage.file_io import FileIO
+from streamsink.storage.pending_log import PendingLog, journal_dir
+from streamsink.table import leftovers
+from streamsink.table.table import Table, is_table, open_table
+from streamsink.table.write import WrittenFile
+
+# A checkpoint of several tables has no snapshot of its own; each of its tables does.
+NO_SNAPSHOT = 0
+_SUFFIX = "@tables"
+
+
+@dataclass(frozen=True)
+class Place:
+    """root: the warehouse's path. application: the query's name. journal_id: the coordinating journal's identity."""
+
+    file_io: FileIO
+    root: str
+    application: str
+    journal_id: str
+
+    @property
+    def key(self) -> str:
+        """Under this name the tables know the application: no query of one table has it."""
+        return self.application + _SUFFIX
+
+    def absolute(self, path: str) -> str:
+        return os.path.join(self.root, path)
+
+
+def open_place(file_io: FileIO, root: str, application: str, new_id: Callable[[], str]) -> Place:
+    """The place of the coordinating journal, which gets its identity on the first start. Raises Misuse: it is a table."""
+    if is_table(file_io, root):
+        raise Misuse(
+            f"{root}: this is a table; expected the folder that holds the tables, such as 'lake/shop.db'",
+            kind="tables.root-is-a-table",
+        )
+    path = os.path.join(journal_dir(root, application), "journal-id")
+    if not file_io.exists(path):
+        file_io.create_if_absent(path, new_id().encode())
+    return Place(file_io, root, application, file_io.read(path).decode())
+
+
+@dataclass(frozen=True)
+class Member:
+    """One of the tables, open."""
+
+    table: Table
+    committer: PaimonCommitter
+
+
+class ManyTables(Committer):
+    """Publishes checkpoints of several append tables, one snapshot for each table that has rows."""
+
+    def __init__(self, place: Place, journal: PendingLog, options: SinkOptions, emit: Callable[[events.Event], None]):
+        """journal: a reader of its own, which never claims."""
+        self.place = place
+        self._journal = journal
+        self._options = options
+        self._emit = emit
+        self._members: dict[str, Member] = {}
+        self._settled: Committable | None = None
+        self._expected: Callable[[], Sequence[tuple[str, str]]] = list
+
+    def expect_tables(self, paths: Callable[[], Sequence[tuple[str, str]]]) -> None:
+        """(name, path) of tables that must not know this application while its journal has no record."""
+        self._expected = paths
+
+    # -- tables ----------------------------------------------------------------------------------------------------
+
+    def heads(self) -> Mapping[str, Mapping]:
+        """By name, of every table that any record touched: its path, its identity, the newest record's number."""
+        newest = self._journal.newest()
+        return newest.payload["heads"] if newest else {}
+
+    def member(self, name: str, path: str) -> Member:
+        """The table, opened once. Raises Misuse when there is none."""
+        if name not in self._members:
+            table = open_table(self.place.file_io, self.place.absolute(path), for_writing=True)
+            self._members[name] = Member(table, PaimonCommitter(table, self._options))
+        return self._members[name]
+
+    # -- pre-commit ------------------------------------------------------------------------------------------------
+
+    def stage(
+        self, staging: str, sequence: int, written: Mapping[str, tuple[str, Sequence[WrittenFile]]], dead: Mapping[str, int]
+    ) -> tuple[tuple[StagedFile, ...], Mapping]:
+        """Stage each table's manifest; the files and the payload of the one record that names them all.
+
+        written: by table name, its path and files. dead: dead letters by the table that they were meant for.
+        Raises Misuse when a table is not as the journal says: then nothing is recorded.
+        """
+        heads = dict(self.heads())
+        files: list[StagedFile] = []
+        entries = []
+        for name in sorted(written):
+            path, mine = written[name]
+            member = self.member(name, path)
+            previous = self._check_untouched(name, path, heads)
+            staged, payload = member.committer.stage(staging, mine)
+            files += [self._from_root(file, path) for file in staged]
+            entries.append({
+                "name": name, "path": path, "table_id": member.table.table_id, "previous": previous, "files": len(staged),
+                "manifest": {**payload["manifest"], "staged": self._relative(path, payload["manifest"]["staged"])},
+            })
+            heads[name] = {"path": path, "table_id": member.table.table_id, "sequence": sequence}
+        return tuple(files), {"kind": "MANY", "tables": entries, "heads": heads, "dead_letters": dict(dead)}
+
+    def _check_untouched(self, name: str, path: str, heads: Mapping) -> int:
+        """The number of the last record that touched the table, which the table must carry; 0 for none."""
+        chains = self._chains()
+        if name not in heads:
+            chains.check_unknown(name, self._members[name], journal_is_new=False)
+            return 0
+        if heads[name]["path"] != path:
+            raise Misuse(
+                f"{self.place.absolute(path)}: table '{name}' was written at {self.place.absolute(heads[name]['path'])} so "
+                "far. Nothing was written. Give it that path, or another name",
+                kind="tables.moved",
+            )
+        settled = self._settled.payload["heads"].get(name) if self._settled else None
+        chains.check_head(name, self._members[name], settled)
+        return heads[name]["sequence"]
+
+    def _from_root(self, file: StagedFile, path: str) -> StagedFile:
+        return StagedFile(self._relative(path, file.staged), os.path.join(path, file.final), file.size, file.rows)
+
+    def _relative(self, path: str, staged: str) -> str:
+        """A staged file's path, which its table says relative to itself, relative to the warehouse."""
+        return os.path.normpath(os.path.join(path, staged))
+
+    # -- Committer -------------------------------------------------------------------------------------------------
+
+    def history(self, application: str) -> History:
+        self._journal.read_listing()
+        settled = self._settled
+        # Nothing is pending, and the last record's tables are as it left them: other tables are looked at before they are
+        # written again. Else all are looked at.
+        if settled is None or self._journal.last_sequence() != settled.state.sequence or not self._chains().is_at(settled):
+            self._settled = self._chains().last_settled(self._expected)
+        return History(self._settled.state if self._settled else None, True)
+
+    def mentions(self, committable: Committable) -> bool:
+        return any(member.committer.mentions(mine) for _, member, mine in self._parts(committable))
+
+    def files_adopted(self, committable: Committable) -> tuple[int, int, tuple[str, ...]]:
+        found = [member.committer.files_adopted(mine) for _, member, mine in self._parts(committable)]
+        return sum(f[0] for f in found), sum(f[1] for f in found), tuple(path for f in found for path in f[2])
+
+    def publish(
+        self, committable: Committable, *, expect: int, restored: bool, fence: Callable[[], None]
+    ) -> Published:
+        published = self._settled.state.sequence if self._settled else 0
+        if published not in (expect, committable.state.sequence):
+            raise Conflict(
+                f"{self.place.root}: record {committable.state.sequence} of application '{self.place.application}' follows record "
+                f"{expect}, but record {published} is the last one that every table has. Nothing was published; restart the query",
+                kind="tables.order",
+            )
+        attempts = 0
+        for entry, member, mine in self._parts(committable):
+            fault_point("tables.before_table")
+            fence()
+            if restored and self._chains().has_without_saying(member, mine):
+                continue
+            done = member.committer.publish(mine, expect=entry["previous"], restored=restored, fence=fence)
+            attempts = max(attempts, done.attempts)
+            self._emit(events.TablePublished(
+                member.table.root, self.place.application, done.checkpoint_id, done.snapshot_id, mine.rows, len(mine.files),
+            ))
+            fault_point("tables.table_published")
+        self._settled = committable
+        self._tell_dead_letters(committable)
+        return Published(committable.state.checkpoint_id, NO_SNAPSHOT, attempts)
+
+    def sweep(self, published: Sequence[Committable]) -> list[str]:
+        removed = []
+        for member in self._members.values():
+            removed += leftovers.sweep_creations(member.table)
+        for committable in published:
+            for _, member, mine in self._parts(committable):
+                removed += leftovers.sweep(member.table, mine.state.record_id)
+        return removed
+
+    # -- parts -----------------------------------------------------------------------------------------------------
+
+    def _chains(self) -> Chains:
+        return Chains(self.place, self._journal, self.member, self._parts, self._options)
+
+    def _parts(self, committable: Committable) -> list[tuple[Mapping, Member, Committable]]:
+        """(entry of the record, open table, the table's own part as a record of that table) in the order of publishing."""
+        parts, at = [], 0
+        for entry in committable.payload["tables"]:
+            files = committable.files[at:at + entry["files"]]
+            at += entry["files"]
+            own = tuple(
+                StagedFile(self.place.absolute(f.staged), os.path.relpath(f.final, entry["path"]), f.size, f.rows) for f in files
+            )
+            manifest = {**entry["manifest"], "staged": self.place.absolute(entry["manifest"]["staged"])}
+            mine = Committable(
+                committable.state, self.place.key, committable.watermark_ms, own, {"kind": "APPEND", "manifest": manifest}
+            )
+            parts.append((entry, self.member(entry["name"], entry["path"]), mine))
+        return parts
+
+    def _tell_dead_letters(self, committable: Committable) -> None:
+        for target, rows in sorted(committable.payload["dead_letters"].items()):
+            self._emit(events.RowsDeadLettered(
+                self.place.root, self.place.application, committable.state.checkpoint_id, target, rows,
+            ))

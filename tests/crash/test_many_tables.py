@@ -1,0 +1,170 @@
+"""A query into several tables dies anywhere: each row ends once, in the table of one evaluation, or among the dead letters."""
+
+import random
+from collections import Counter
+
+import pytest
+
+from streamsink import faults
+from streamsink.testing.crashing import CrashingCalls, Mode
+from streamsink.testing.faults import InjectedCrash, arm, crash
+from tests.crash.many_world import ManyWorld, check_complete, check_readable, die_at
+
+# Steps that a run without an earlier crash does not reach, and one of Spark's tasks.
+_ELSEWHERE = {"restore.before_publish", "task.end"}
+# A run has about 1,500 calls; each test of the default run tries every so-manieth, beginning somewhere else each time.
+_STRIDE = 97
+_MOST_CALLS = 5_000
+
+
+@pytest.fixture(autouse=True)
+def disarmed():
+    yield
+    faults.arm(None)
+
+
+def _die(step: str, occurrence: int, world: ManyWorld) -> bool:
+    """Run and die there: from that instant on not even cleanup code reaches the store."""
+    calls = CrashingCalls(world.calls)
+
+    def death():
+        calls.dead = True
+        crash()
+
+    arm(step, occurrence, death)
+    try:
+        world.run(calls)
+    except InjectedCrash:
+        world.die()
+        return True
+    finally:
+        faults.arm(None)
+    return False
+
+
+def _ends_right(world: ManyWorld, what: str) -> None:
+    check_readable(world.rows())
+    world.run()
+    check_complete(world.rows())
+    assert world.unknown_files() == [], what
+
+
+def _occurrences() -> Counter[str]:
+    """How often a run in which nothing happens reaches each step."""
+    seen: Counter[str] = Counter()
+    world = ManyWorld()
+    faults.arm(lambda step: seen.update([step]))
+    world.run()
+    faults.arm(None)
+    return seen
+
+
+OCCURRENCES = _occurrences()
+
+
+@pytest.mark.parametrize("step", sorted(OCCURRENCES))
+def test_death_at_a_step(step, rng):
+    """The first time it is reached, the last time, and once between."""
+    times = OCCURRENCES[step]
+    for occurrence in sorted({1, rng.randint(1, times), times}):
+        world = ManyWorld()
+        assert _die(step, occurrence, world), f"{step} is not reached {occurrence} times"
+        _ends_right(world, f"{step}, occurrence {occurrence}")
+
+
+def test_every_step_of_the_protocol_is_tried():
+    """Several tables pass through the same steps as one, and their own."""
+    assert set(OCCURRENCES) == set(faults.STEPS) - _ELSEWHERE
+
+
+@pytest.mark.parametrize("between", range(1, OCCURRENCES["tables.table_published"] + 1))
+def test_death_between_two_tables(between):
+    """Each time that some tables have a checkpoint and others do not."""
+    world = ManyWorld()
+    assert _die("tables.table_published", between, world)
+    _ends_right(world, f"after {between} tables")
+
+
+@pytest.mark.parametrize("second", sorted(s for s in faults.STEPS if s.startswith(("restore.", "tables.", "commit."))))
+def test_death_again_while_restoring(second):
+    """Killed between two tables, and again at each step of the restore that finishes them."""
+    world = ManyWorld()
+    assert _die("tables.table_published", 1, world)
+    assert _die(second, 1, world), f"the restore never reached {second}"
+    _ends_right(world, second)
+
+
+@pytest.mark.parametrize("power", [False, True], ids=["killed", "power-failure"])
+def test_death_at_calls(power, rng):
+    """Before an I/O call, of all calls in turn over many runs of the suite."""
+    for n in range(rng.randint(1, _STRIDE), _MOST_CALLS, _STRIDE):
+        if not die_at(n, ManyWorld(), Mode.BEFORE, power):
+            return
+    raise AssertionError(f"a run has more than {_MOST_CALLS} calls")
+
+
+@pytest.mark.parametrize("mode", [Mode.ERROR, Mode.REPLY_LOST], ids=lambda m: m.value)
+def test_errors_and_lost_replies(mode, rng):
+    """An I/O error fails the query at that call, done or not; the restarted query ends right."""
+    for n in range(rng.randint(1, _STRIDE), len(_calls_of_a_run()), _STRIDE):
+        world = ManyWorld()
+        try:
+            world.run(CrashingCalls(world.calls, n, mode))
+        except OSError:
+            world.die()
+            check_readable(world.rows())
+            world.run()
+        check_complete(world.rows())
+        assert world.unknown_files() == [], f"error at call {n}"
+
+
+def _calls_of_a_run() -> list[str]:
+    world = ManyWorld()
+    calls = CrashingCalls(world.calls)
+    world.run(calls)
+    return calls.log
+
+
+def _survive(seed: str) -> int:
+    """One life of a query with up to six deaths; how many there were."""
+    chance = random.Random(seed)
+    world = ManyWorld(restore=chance.choice(["restore-and-fail", "restore-and-continue"]))
+    deaths = 0
+    for _ in range(chance.randint(2, 6)):
+        mode = chance.choice([Mode.BEFORE, Mode.TORN, Mode.ERROR, Mode.REPLY_LOST])
+        try:
+            world.run(CrashingCalls(world.calls, chance.randint(1, 1600), mode))
+        except (InjectedCrash, OSError):
+            deaths += 1
+            world.die(power=mode in (Mode.BEFORE, Mode.TORN) and chance.random() < 0.5)
+        check_readable(world.rows())
+    world.run()
+    check_complete(world.rows())
+    assert world.unknown_files() == [], f"seed {seed}"
+    return deaths
+
+
+def test_crash_upon_crash(seed):
+    """A few lives, other ones in each run of the suite."""
+    print(f"STREAMSINK_SEED={seed}")
+    assert sum(_survive(f"{seed}-many-{number}") for number in range(8)) > 8
+
+
+@pytest.mark.soak
+def test_crash_upon_crash_for_long(seed):
+    """Many lives; STREAMSINK_SEED repeats them."""
+    deaths = sum(_survive(f"{seed}-many-{number}") for number in range(2_000))
+    print(f"RESULT soak many tables: lives=2000 deaths={deaths} lost=0 doubled=0 seed={seed}")
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("power", [False, True], ids=["killed", "power-failure"])
+def test_death_at_every_call(power):
+    """All of them."""
+    points = 0
+    for n in range(1, _MOST_CALLS):
+        if not die_at(n, ManyWorld(), Mode.BEFORE, power):
+            break
+        points += 1
+    print(f"RESULT many tables: deaths at {points} calls, power={power}, lost=0 doubled=0")
+    assert 1_000 < points < _MOST_CALLS - 1
