@@ -7,15 +7,18 @@ from streamsink import errors
 from streamsink.options import SinkOptions
 
 __all__ = [
-    "SinkOptions", "create_table", "errors", "read", "read_arrow", "run", "starting_offsets", "to_table", "write",
+    "SinkOptions", "create_table", "errors", "read", "read_arrow", "run", "starting_offsets", "to_table", "to_tables",
+    "write",
 ]
 __version__ = "0.1.0"
 
 
-def to_table(path, listener=None, **options):
+def to_table(path, listener=None, dead_letters=None, **options):
     """A function for ``foreachBatch`` that publishes every micro-batch exactly once into the Paimon table at ``path``.
 
     options: see ``SinkOptions``. listener: called with each event of ``streamsink.events``; the default logs them.
+    dead_letters: name of a table beside this one for rows that do not fit; then this is ``to_tables`` with one table, and the
+    application is 'streamsink-<table>' unless given.
     Raises Misuse for an option that does not exist or has a wrong value.
     """
     from streamsink.events import to_log
@@ -23,7 +26,30 @@ def to_table(path, listener=None, **options):
     from streamsink.storage.local import local_path
 
     root = local_path(path)
+    if dead_letters is not None:
+        warehouse, _, name = root.rpartition("/")
+        options = {"application": f"streamsink-{name}", **options}
+        return to_tables(warehouse, f"'{name}'", {name: {}}, listener, dead_letters=dead_letters, **options)
     return TableSink(root, SinkOptions.of(root, options), listener or to_log)
+
+
+def to_tables(warehouse, route, tables, listener=None, *, dead_letters=None, unrouted="fail", drop_route_column=True, **options):
+    """A function for ``foreachBatch`` that publishes every micro-batch exactly once into several tables below ``warehouse``.
+
+    route: a column or SQL expression that names each row's table. tables: {name or pattern: options of its own}; see
+    docs/OPTIONS.md. dead_letters: name of the table for rows that do not fit theirs; without one the first such row fails the batch.
+    unrouted: 'fail', or 'dead-letter' for rows whose table no rule covers. options: see ``SinkOptions``, for all tables.
+    Raises Misuse for an option that does not exist or has a wrong value.
+    """
+    from streamsink.events import to_log
+    from streamsink.spark.many_tables import TablesSink
+    from streamsink.storage.local import local_path
+    from streamsink.table.routing import Routing
+
+    root = local_path(warehouse)
+    given = SinkOptions.of(root, options)
+    routing = Routing.of(root, tables, given, dead_letters=dead_letters, unrouted=unrouted)
+    return TablesSink(route, routing, given, listener or to_log, drop_route_column=drop_route_column)
 
 
 def run(start, **settings):

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from streamsink.errors import Misuse
 from streamsink.protocol.committable import AppState
 from streamsink.storage.local import local_file_io, local_path
-from streamsink.storage.pending_log import PendingLog
-from streamsink.table.table import open_table
+from streamsink.storage.pending_log import PendingLog, journal_dir
+from streamsink.table.table import is_table, open_table
 
 _EARLIEST = -2
 
@@ -18,7 +18,10 @@ def starting_offsets(path: str, application: str, partitions: Mapping[str, int])
     Raises Misuse when the table records no Kafka positions of that application.
     """
     file_io = local_file_io()
-    table = open_table(file_io, local_path(path), for_writing=False)
+    root = local_path(path)
+    if not is_table(file_io, root) and file_io.exists(journal_dir(root, application)):
+        return _of_several_tables(PendingLog(file_io, root, application, 2), application, partitions)
+    table = open_table(file_io, root, for_writing=False)
     found = table.states.read(table.snapshots.latest()).by_application.get(application)
     state = AppState.from_json(found) if found is not None else None
     journal = PendingLog(file_io, table.root, application, 2)
@@ -32,6 +35,20 @@ def starting_offsets(path: str, application: str, partitions: Mapping[str, int])
             f"written here: {known}",
             kind="positions.none",
         )
+    return _text(state, partitions)
+
+
+def _of_several_tables(journal: PendingLog, application: str, partitions: Mapping[str, int]) -> str:
+    """Where a query into several tables is: its journal's newest record, which is published or will be."""
+    newest = journal.newest()
+    if newest is None or not newest.state.recorded:
+        raise Misuse(
+            f"no Kafka positions are recorded for application '{application}' in its journal", kind="positions.none"
+        )
+    return _text(newest.state, partitions)
+
+
+def _text(state: AppState, partitions: Mapping[str, int]) -> str:
     offsets = {topic: dict(parts) for topic, parts in state.recorded.items()}
     for topic, count in partitions.items():
         for part in range(count):

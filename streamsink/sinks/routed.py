@@ -31,6 +31,16 @@ class RoutedTables:
         self._templates: dict[str, Target] = {}
         self._dead_schema: bytes | None = None
 
+    @property
+    def root(self) -> str:
+        """The warehouse's path."""
+        return self._routing.root
+
+    @property
+    def table_id(self) -> str:
+        """Identity of what this query writes to: its journal's."""
+        return self._to.place.journal_id
+
     def existing(self) -> list[tuple[str, str]]:
         """(name, path) of each table that is there and that this query might write."""
         routing = self._routing

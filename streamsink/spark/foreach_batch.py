@@ -22,6 +22,7 @@ from streamsink.sinks.paimon import PaimonCommitter
 from streamsink.spark import gateway, write_ways
 from streamsink.spark.explain import explain
 from streamsink.spark.schema import to_fields
+from streamsink.spark.tasks import TableWriting
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.local import local_file_io
 from streamsink.storage.pending_log import PendingLog
@@ -127,10 +128,7 @@ class TableSink:
             return self._run
         with _LOCK:
             self._release_ended(df, batch)
-            table = self._open_or_create(df, batch)
-            keep = self.options.on_rollback == ON_ROLLBACK_REPUBLISH
-            journal = PendingLog(self._io, self.path, self.options.application, self.options.journal_retain, keep)
-            committer = PaimonCommitter(table, self.options)
+            table, journal, committer = self._open(df, batch)
             to = Destination(self.path, table.table_id)
             protocol = TwoPhaseCommit(to, journal, committer, self.options, self._listener)
             run = Run(table, protocol, committer, batch)
@@ -151,6 +149,13 @@ class TableSink:
         if earlier.query == batch.query or not gateway.is_active(df.sparkSession, earlier.query):
             earlier.protocol.close()
 
+    def _open(self, df: DataFrame, batch: Batch) -> tuple[Table, PendingLog, PaimonCommitter]:
+        """What this run writes to."""
+        table = self._open_or_create(df, batch)
+        keep = self.options.on_rollback == ON_ROLLBACK_REPUBLISH
+        journal = PendingLog(self._io, self.path, self.options.application, self.options.journal_retain, keep)
+        return table, journal, PaimonCommitter(table, self.options)
+
     def _open_or_create(self, df: DataFrame, batch: Batch) -> Table:
         if is_table(self._io, self.path) or not self.options.create:
             return open_table(self._io, self.path, for_writing=True)
@@ -170,19 +175,8 @@ class TableSink:
     def _write(self, run: Run, df: DataFrame, checkpoint: Checkpoint):
         """Rows to staged files and their manifest: what the pre-commit will name."""
         begun = self._clock.monotonic_ms()
-        written, way = [], write_ways.DRIVER
-        if checkpoint.decision.verdict is not Verdict.SEEN:
-            rows = self._stored(self._new_rows(df, checkpoint.decision, checkpoint.batch))
-            schema = fit(run.table, to_fields(rows.schema), self.options)
-            options = self.options
-            spec = WriteSpec(
-                checkpoint.staging, schema.to_json(), options.target_file_bytes, options.max_open_writers,
-                options.writer_memory_bytes,
-            )
-            way = write_ways.choose(df, checkpoint.batch, options, run.sizes)
-            written = write_ways.write(rows, way, spec, self._io, options.flush)
-            fault_point("write.flushed")
-        files, payload = run.committer.stage(checkpoint.staging, written)
+        way = write_ways.choose(df, checkpoint.batch, self.options, run.sizes)
+        files, payload = self._stage(run, df, checkpoint, way)
         rows_written, size = sum(f.rows for f in files), sum(f.size for f in files)
         if rows_written:
             run.sizes.bytes_per_row = size / rows_written
@@ -191,6 +185,20 @@ class TableSink:
             write_ms=self._clock.monotonic_ms() - begun, way=way,
         )
         return files, payload
+
+    def _stage(self, run: Run, df: DataFrame, checkpoint: Checkpoint, way: str):
+        """Files and payload of the record."""
+        written = []
+        if checkpoint.decision.verdict is not Verdict.SEEN:
+            rows = self._stored(self._new_rows(df, checkpoint.decision, checkpoint.batch))
+            schema, options = fit(run.table, to_fields(rows.schema), self.options), self.options
+            spec = WriteSpec(
+                checkpoint.staging, schema.to_json(), options.target_file_bytes, options.max_open_writers,
+                options.writer_memory_bytes,
+            )
+            written = write_ways.write(rows, way, TableWriting(spec), self._io, options.flush)
+            fault_point("write.flushed")
+        return run.committer.stage(checkpoint.staging, written)
 
     def _new_rows(self, df: DataFrame, decision: Decision, batch: Batch) -> DataFrame:
         """Under an overlap: only rows at or after the recorded position of their topic and partition."""

@@ -8,26 +8,42 @@ import json
 import sys
 import zipimport
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
 
 import pyarrow as pa
 
 from streamsink.faults import fault_point
 from streamsink.format.data_file import DataFileMeta
+from streamsink.storage.file_io import FileIO
 from streamsink.storage.local import local_file_io
 from streamsink.table.write import TableWriter, WriteSpec, WrittenFile
 
 COMMITTABLE_SCHEMA = "committable string"
 
 
-def write_task(spec: WriteSpec, flush: bool) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function for ``mapInArrow``: rows in, one JSON text for each closed and flushed file out."""
+class Writing(Protocol):
+    """How rows become files; travels to executors. What ``close`` of a writer hands back is a list, travelling as texts."""
+
+    def open(self, file_io: FileIO):
+        """A writer with ``write(batch)``, ``close()`` and ``abort()``, for one task attempt."""
+
+    def encode(self, written) -> str:
+        """One item of that list as text."""
+
+    def decode(self, text: str):
+        """The inverse."""
+
+
+def write_task(writing: Writing, flush: bool) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The function for ``mapInArrow``: rows in, what the writer hands back out, when all files are closed and flushed."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        writer = TableWriter(local_file_io(flush), spec)
+        writer = writing.open(local_file_io(flush))
         try:
             for batch in batches:
                 writer.write(batch)
-            texts = [encode(file) for file in writer.close()]
+            texts = [writing.encode(written) for written in writer.close()]
             fault_point("task.end")
             yield pa.RecordBatch.from_pydict({"committable": pa.array(texts, pa.string())})
         except BaseException:
@@ -59,3 +75,19 @@ def decode(text: str) -> WrittenFile:
     value = json.loads(text)
     meta = DataFileMeta.from_wire(value["meta"])
     return WrittenFile(bytes.fromhex(value["partition"]), value["staged"], value["final"], meta)
+
+
+@dataclass(frozen=True)
+class TableWriting:
+    """Into one table: a list of files."""
+
+    spec: WriteSpec
+
+    def open(self, file_io: FileIO) -> TableWriter:
+        return TableWriter(file_io, self.spec)
+
+    def encode(self, written: WrittenFile) -> str:
+        return encode(written)
+
+    def decode(self, text: str) -> WrittenFile:
+        return decode(text)

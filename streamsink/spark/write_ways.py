@@ -10,9 +10,8 @@ from streamsink.options import SinkOptions
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.positions import all_numeric, offsets
 from streamsink.spark import gateway
-from streamsink.spark.tasks import COMMITTABLE_SCHEMA, decode, write_task
+from streamsink.spark.tasks import COMMITTABLE_SCHEMA, Writing, write_task
 from streamsink.storage.file_io import FileIO
-from streamsink.table.write import TableWriter, WriteSpec, WrittenFile
 
 DRIVER, TASKS = "driver", "tasks"
 
@@ -36,17 +35,17 @@ def choose(df: DataFrame, batch: Batch, options: SinkOptions, sizes: Sizes) -> s
     return DRIVER if size is not None and size <= options.driver_max_bytes else TASKS
 
 
-def write(df: DataFrame, way: str, spec: WriteSpec, file_io: FileIO, flush: bool) -> list[WrittenFile]:
-    """All rows of the DataFrame in staged files, flushed. Raises Misuse when a row does not fit."""
+def write(df: DataFrame, way: str, writing: Writing, file_io: FileIO, flush: bool) -> list:
+    """All rows of the DataFrame in staged files, flushed: what the writers hand back. Raises Misuse when a row does not fit."""
     if way == DRIVER:
-        written = _on_driver(df, spec, file_io)
+        written = _on_driver(df, writing, file_io)
         if written is not None:
             return written
-    rows = df.mapInArrow(write_task(spec, flush), COMMITTABLE_SCHEMA).collect()
-    return [decode(row.committable) for row in rows]
+    rows = df.mapInArrow(write_task(writing, flush), COMMITTABLE_SCHEMA).collect()
+    return [writing.decode(row.committable) for row in rows]
 
 
-def _on_driver(df: DataFrame, spec: WriteSpec, file_io: FileIO) -> list[WrittenFile] | None:
+def _on_driver(df: DataFrame, writing: Writing, file_io: FileIO) -> list | None:
     """None when Spark refuses to collect so much: the estimate was wrong, and tasks do it."""
     try:
         table = df.toArrow()
@@ -54,7 +53,7 @@ def _on_driver(df: DataFrame, spec: WriteSpec, file_io: FileIO) -> list[WrittenF
         if "maxResultSize" in str(refused):
             return None
         raise
-    writer = TableWriter(file_io, spec)
+    writer = writing.open(file_io)
     try:
         for piece in table.to_batches():
             writer.write(piece)

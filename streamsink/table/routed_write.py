@@ -75,10 +75,10 @@ class RoutedWriter:
             else:
                 self._routed(name, rows, target)
 
-    def close(self) -> RoutedFiles:
-        """Flush and close everything; every file is on disk when this returns."""
+    def close(self) -> list[RoutedFiles]:
+        """Flush and close everything; every file is on disk when this returns. One item."""
         files = tuple((name, file) for name, writer in self._writers.items() for file in writer.close())
-        return RoutedFiles(files, self._rows_in, self._dead)
+        return [RoutedFiles(files, self._rows_in, self._dead)]
 
     def abort(self) -> None:
         """Delete all that this attempt wrote. Idempotent."""

@@ -66,7 +66,7 @@ class DrivenTables:
             writer.write(self._driver.rows(start, end))
             written = writer.close()
             fault_point("write.flushed")
-            files, payload = self._tables.stage(checkpoint.staging, checkpoint.sequence, [written])
+            files, payload = self._tables.stage(checkpoint.staging, checkpoint.sequence, written)
         except BaseException:
             writer.abort()
             self.protocol.abort(checkpoint)
