@@ -35,6 +35,11 @@ class SinkOptions:
     journal_retain: published checkpoints that the journal remembers.
     commit_max_retries, commit_min_wait_ms, commit_max_wait_ms, commit_timeout_ms: of the publishing loop; when None the table's
         options commit.max-retries, commit.min-retry-wait, commit.max-retry-wait, commit.timeout, and 10, 10, 10,000 and 120,000.
+    lock: '' for none, 'file' or 'file:/folder', 'jdbc:...' or 'hive://host:port': held while a snapshot gets its name.
+    lock_id: '<catalog-key>.<database>.<table>' of Paimon's catalog; by default 'jdbc' and what the table's path says.
+    lock_user, lock_password_env: of the lock's database; the second is the name of an environment variable.
+    lock_lease_ms: a holder that is silent for so long loses the lock (whole seconds; not 'file' and 'hive').
+    lock_acquire_timeout_ms: longest wait for the lock.
     """
 
     application: str = "streamsink"
@@ -62,6 +67,12 @@ class SinkOptions:
     commit_min_wait_ms: int | None = None
     commit_max_wait_ms: int | None = None
     commit_timeout_ms: int | None = None
+    lock: str = ""
+    lock_id: str | None = None
+    lock_user: str | None = None
+    lock_password_env: str | None = None
+    lock_lease_ms: int = 60_000
+    lock_acquire_timeout_ms: int = 480_000
 
     @classmethod
     def of(cls, table: str, given: Mapping) -> "SinkOptions":
@@ -86,7 +97,7 @@ _BOOLEANS = ("create", "store_position_columns", "add_columns", "widen_types", "
 _AT_LEAST = {
     "target_file_bytes": 1, "max_open_writers": 1, "writer_memory_bytes": 1, "driver_max_rows": 0,
     "driver_max_bytes": 0, "journal_retain": 2, "commit_max_retries": 0, "commit_min_wait_ms": 0,
-    "commit_max_wait_ms": 0, "commit_timeout_ms": 1,
+    "commit_max_wait_ms": 0, "commit_timeout_ms": 1, "lock_lease_ms": 1_000, "lock_acquire_timeout_ms": 0,
 }
 # Left to the table's options when they are not given.
 _OF_THE_TABLE = ("commit_max_retries", "commit_min_wait_ms", "commit_max_wait_ms", "commit_timeout_ms")
@@ -115,6 +126,14 @@ def _check(table: str, options: SinkOptions) -> None:
             refuse(name, "one of " + ", ".join(choices))
     if len(options.position_columns) not in (0, 3):
         refuse("position_columns", "three column names: topic, partition, offset")
+    if not isinstance(options.lock, str):
+        refuse("lock", "a URL, or '' for no lock")
+    for name in ("lock_id", "lock_user", "lock_password_env"):
+        value = getattr(options, name)
+        if value is not None and not (isinstance(value, str) and value):
+            refuse(name, "a name")
+    if options.lock_id is not None and (options.lock_id.count(".") < 2 or "" in options.lock_id.split(".")):
+        refuse("lock_id", "'<catalog-key>.<database>.<table>'")
     for name in ("partition_by", "position_columns"):
         if not all(isinstance(column, str) and column for column in getattr(options, name)):
             refuse(name, "column names")

@@ -127,6 +127,43 @@ def kafka_broker(tmp_path_factory):
     broker.stop()
 
 
+def _serving(server):
+    """Start a server of the tests, and end it with them."""
+    from tests.services.server import ServerError
+
+    try:
+        server.start()
+    except (SetupError, ServerError, ImportError, OSError) as why:
+        server.stop()
+        unavailable(type(server).__name__, why)
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory):
+    """A real PostgreSQL server for all tests of a process. One that restarts it leaves it running."""
+    from tests.services.postgres import Postgres
+
+    yield from _serving(Postgres(tmp_path_factory.mktemp("postgres")))
+
+
+@pytest.fixture(scope="session")
+def mariadb(tmp_path_factory):
+    """A real MariaDB server, likewise."""
+    from tests.services.mariadb import MariaDb
+
+    yield from _serving(MariaDb(tmp_path_factory.mktemp("mariadb")))
+
+
+@pytest.fixture(scope="session")
+def hive_metastore(tmp_path_factory):
+    """A real Hive Metastore whose silent locks end after three seconds."""
+    from tests.services.hive_metastore import HiveMetastore
+
+    yield from _serving(HiveMetastore(tmp_path_factory.mktemp("hive"), lock_timeout_s=3))
+
+
 @pytest.fixture(scope="session")
 def pypaimon_python() -> str:
     """The interpreter that has pypaimon (another pyarrow than ours, so a process of its own)."""

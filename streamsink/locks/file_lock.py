@@ -1,0 +1,72 @@
+"""A lock between the processes of one host: flock(2). A process that dies gives it back at once; a paused one keeps it."""
+
+import json
+
+from streamsink.clock import Clock, IdSource
+from streamsink.errors import Corrupt, Retryable
+from streamsink.locks.lock import UNAVAILABLE, Lease, Lock, LockTerms
+from streamsink.storage.file_io import FileIO
+
+
+class FileLock(Lock):
+    """``path`` is locked; ``path``.token beside it holds the newest token and its owner.
+
+    The lease has no length: the kernel knows when the holder is gone. Should somebody delete the locked file, a second
+    holder is possible; it takes the next token, and the first one is fenced by that.
+    """
+
+    def __init__(self, file_io: FileIO, path: str, terms: LockTerms, clock: Clock | None = None, ids: IdSource | None = None):
+        super().__init__(terms, clock, ids)
+        self._io = file_io
+        self._path = path
+        self._token_path = f"{path}.token"
+        self._release = None
+
+    def try_acquire(self, owner):
+        try:
+            self._release = self._io.try_hold(self._path)
+            if self._release is None:
+                return None
+            token = self._newest()["token"] + 1
+            written = {"token": token, "owner": owner, "since_ms": self._clock.now_ms()}
+            self._io.replace(self._token_path, json.dumps(written).encode(), owner.rpartition(":")[2])
+        except OSError as failed:
+            self._let_go()
+            raise Retryable(f"{self._path}: {failed.strerror}", kind=UNAVAILABLE) from failed
+        except BaseException:
+            self._let_go()
+            raise
+        return token
+
+    def renew(self, lease):
+        return self._release is not None and self._newest()["owner"] == lease.owner
+
+    def release(self, lease):
+        self._let_go()
+
+    def give_up(self, owner):
+        self._let_go()
+
+    def holder(self):
+        newest = self._newest()
+        since = (self._clock.now_ms() - newest["since_ms"]) // 1000
+        return f"{newest['owner']} (host:process:id) has held {self._path} for {since} s; end that process when it hangs"
+
+    def _let_go(self) -> None:
+        if self._release is not None:
+            self._release()
+            self._release = None
+
+    def _newest(self) -> dict:
+        try:
+            data = self._io.read(self._token_path)
+        except FileNotFoundError:
+            data = b""
+        try:
+            # Empty after a power failure, which no holder has survived.
+            return json.loads(data) if data else {"token": 0, "owner": "", "since_ms": self._clock.now_ms()}
+        except ValueError as broken:
+            raise Corrupt(
+                f"{self._token_path}: not a lock's token. It holds no data: make sure that no writer runs, and delete it",
+                kind="lock.token",
+            ) from broken

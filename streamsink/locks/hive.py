@@ -1,0 +1,154 @@
+"""Exclusive table locks of a Hive Metastore, as Paimon's HiveCatalog takes them: both exclude each other.
+
+The metastore queues requests; a waiting one is looked after until it is granted, or taken back. Its lock ids only grow and
+are the fencing tokens. The length of a lease is the metastore's own (``hive.txn.timeout``), judged by its clock.
+Plain Thrift only, no SASL.
+"""
+
+import contextlib
+import getpass
+import socket
+
+from streamsink.clock import Clock, IdSource
+from streamsink.errors import Misuse, Retryable
+from streamsink.locks.lock import UNAVAILABLE, Lock, LockTerms
+
+CALL_TIMEOUT_MS = 10_000
+
+
+def _client():
+    """The generated client and its types, and Thrift's modules. Raises Misuse when they are not installed."""
+    try:
+        from pymetastore.hive_metastore import ThriftHiveMetastore, ttypes
+        from thrift import Thrift
+        from thrift.protocol import TBinaryProtocol
+        from thrift.transport import TSocket, TTransport
+    except ImportError as missing:
+        raise Misuse(
+            "a lock in a Hive Metastore needs the package 'pymetastore', which is not installed: pip install 'streamsink[hive]'",
+            kind="lock.driver",
+        ) from missing
+    return ThriftHiveMetastore, ttypes, Thrift, TSocket, TTransport, TBinaryProtocol
+
+
+class HiveLock(Lock):
+    """The lock of one table, named by its database and table. A connection lives as long as a lease."""
+
+    def __init__(self, host: str, port: int, terms: LockTerms, *, clock: Clock | None = None, ids: IdSource | None = None):
+        super().__init__(terms, clock, ids)
+        _, self._database, self._table = terms.lock_id.rsplit(".", 2)
+        self._host, self._port = host, port
+        self._service, self._types, self._thrift, self._sockets, self._transports, self._protocols = _client()
+        self._transport = None
+        self._client = None
+        self._request: int | None = None  # of ours, waiting or granted
+        self._asked = False  # a request of ours may be there although its reply was lost
+
+    # -- Lock ------------------------------------------------------------------------------------------------------
+
+    def try_acquire(self, owner):
+        types = self._types
+        if self._request is None and self._asked:
+            self._request = next((found.lockid for found in self._shown() if found.agentInfo == owner), None)
+        if self._request is None:
+            self._asked = True
+            answer = self._call(lambda client: client.lock(self._wanted(owner)))
+            self._request = answer.lockid
+        else:
+            # Asking keeps a waiting request alive, too.
+            answer = self._call(lambda client: client.check_lock(types.CheckLockRequest(lockid=self._request)), gone=None)
+        if answer is None:
+            self._request = None  # it timed out on the server, and the next try asks anew
+            return None
+        return self._request if answer.state == types.LockState.ACQUIRED else None
+
+    def renew(self, lease):
+        types = self._types
+        answer = self._call(lambda client: client.check_lock(types.CheckLockRequest(lockid=lease.token)), gone=None)
+        return answer is not None and answer.state == types.LockState.ACQUIRED
+
+    def release(self, lease):
+        try:
+            self._unlock(lease.token)
+        finally:
+            self._forget()
+
+    def give_up(self, owner):
+        try:
+            if self._request is None and self._asked:
+                self._request = next((found.lockid for found in self._shown() if found.agentInfo == owner), None)
+            if self._request is not None:
+                self._unlock(self._request)
+        except Retryable:
+            return  # the metastore ends it when it hears nothing more of it
+        finally:
+            self._forget()
+
+    def holder(self):
+        granted = [found for found in self._shown() if found.state == self._types.LockState.ACQUIRED]
+        if not granted:
+            return "nobody holds it now: many writers take turns"
+        held = granted[0]
+        since = (self._clock.now_ms() - (held.acquiredat or 0)) // 1000
+        return (
+            f"{held.user} on {held.hostname} ({held.agentInfo}) has held lock {held.lockid} of the metastore for {since} s; when it "
+            "is dead, the metastore ends it after hive.txn.timeout"
+        )
+
+    # -- parts -----------------------------------------------------------------------------------------------------
+
+    def _wanted(self, owner: str):
+        types = self._types
+        component = types.LockComponent(
+            type=types.LockType.EXCLUSIVE, level=types.LockLevel.TABLE, dbname=self._database, tablename=self._table
+        )
+        return types.LockRequest(component=[component], user=_user(), hostname=socket.gethostname(), agentInfo=owner)
+
+    def _shown(self) -> list:
+        request = self._types.ShowLocksRequest(dbname=self._database, tablename=self._table)
+        return self._call(lambda client: client.show_locks(request)).locks or []
+
+    def _unlock(self, request: int) -> None:
+        wanted = self._types.UnlockRequest(lockid=request)
+        self._call(lambda client: client.unlock(wanted))
+
+    def _forget(self) -> None:
+        self._request, self._asked = None, False
+        self._disconnect()
+
+    def _call(self, action, gone=None):
+        """The metastore's answer; ``gone`` when it does not know the lock any more. Connects when there is no connection."""
+        try:
+            if self._client is None:
+                self._connect()
+            return action(self._client)
+        except self._types.NoSuchLockException:
+            return gone
+        except (self._thrift.TException, OSError, EOFError) as failed:
+            self._disconnect()
+            raise Retryable(
+                f"lock {self.lock_id}: hive://{self._host}:{self._port}: {type(failed).__name__}: {failed}", kind=UNAVAILABLE
+            ) from failed
+        except BaseException:
+            self._disconnect()  # a reply may be on its way that nobody waits for
+            raise
+
+    def _connect(self) -> None:
+        channel = self._sockets.TSocket(self._host, self._port)
+        channel.setTimeout(CALL_TIMEOUT_MS)
+        self._transport = self._transports.TBufferedTransport(channel)
+        self._client = self._service.Client(self._protocols.TBinaryProtocol(self._transport))
+        self._transport.open()
+
+    def _disconnect(self) -> None:
+        if self._transport is not None:
+            with contextlib.suppress(OSError):
+                self._transport.close()
+        self._client = self._transport = None
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a container's user id without a name
+        return "streamsink"

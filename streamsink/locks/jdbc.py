@@ -1,0 +1,180 @@
+"""Locks in a database, in the table that Paimon's own writers use (JdbcCatalog with lock.enabled=true): both exclude each other.
+
+``paimon_distributed_locks`` is Paimon's: a row is the lock, its insertion the acquisition, its age its expiry. Paimon
+deletes that row without asking whose it is. Our own ``streamsink_lock_tokens`` beside it keeps, for ever, the newest token
+of each lock, its owner, and which row of Paimon's table is that owner's. Every decision is one transaction, and time is
+the database's: a clock of ours that is wrong ends nobody's lease.
+"""
+
+import contextlib
+import math
+
+from streamsink.clock import Clock, IdSource
+from streamsink.errors import Misuse, Retryable
+from streamsink.locks.lock import UNAVAILABLE, Lease, Lock, LockTerms
+from streamsink.locks.sql_dialects import Address, Dialect
+
+_TABLES = {
+    "paimon_distributed_locks": "CREATE TABLE IF NOT EXISTS paimon_distributed_locks(lock_id VARCHAR(255) NOT NULL, acquired_at "
+    "TIMESTAMP DEFAULT CURRENT_TIMESTAMP NOT NULL, expire_time_seconds BIGINT DEFAULT 0 NOT NULL, PRIMARY KEY (lock_id))",
+    "streamsink_lock_tokens": "CREATE TABLE IF NOT EXISTS streamsink_lock_tokens(lock_id VARCHAR(255) NOT NULL, token BIGINT NOT NULL, "
+    "owner VARCHAR(255) NOT NULL, acquired_at TIMESTAMP NULL, expire_time_seconds BIGINT NOT NULL, PRIMARY KEY (lock_id))",
+}
+_MARK_S = 10  # see Dialect.now
+_SAME_ROW = "lock_id = ? AND acquired_at = ? AND expire_time_seconds = ?"
+
+
+class JdbcLock(Lock):
+    """A row of Paimon's lock table. Leases count in whole seconds, rounded up. A connection lives as long as a lease."""
+
+    def __init__(self, dialect: Dialect, address: Address, password: str | None, terms: LockTerms, *,
+                 clock: Clock | None = None, ids: IdSource | None = None):
+        super().__init__(terms, clock, ids)
+        self._dialect = dialect
+        self._driver = dialect.driver()
+        self._address = address
+        self._password = password
+        self._connection = None
+        self._has_tables = False
+        self._lease_s = math.ceil(terms.lease_ms / 1000)
+
+    # -- Lock ------------------------------------------------------------------------------------------------------
+
+    def try_acquire(self, owner):
+        with self._transaction() as run:
+            token, last_owner, *row = self._newest(run)
+            if last_owner == owner and self._renew(run, row):
+                return token  # the reply to an earlier try was lost
+            run(f"DELETE FROM paimon_distributed_locks WHERE lock_id = ? AND {self._dialect.expired}", self.lock_id)
+            before, after = self._dialect.insert_ignore
+            inserted = run(
+                f"{before} paimon_distributed_locks (lock_id, acquired_at, expire_time_seconds) "
+                f"VALUES (?, {self._dialect.now}, ?){after}",
+                self.lock_id, self._lease_s + _MARK_S,
+            ).rowcount
+            if inserted != 1:
+                return None
+            run("UPDATE streamsink_lock_tokens SET token = ?, owner = ? WHERE lock_id = ?", token + 1, owner, self.lock_id)
+            self._remember_row(run)
+            return token + 1
+
+    def renew(self, lease):
+        with self._transaction() as run:
+            token, owner, *row = self._newest(run)
+            return (token, owner) == (lease.token, lease.owner) and self._renew(run, row)
+
+    def release(self, lease):
+        try:
+            with self._transaction() as run:
+                self._delete_row_of(run, lease.owner)
+        finally:
+            self._disconnect()
+
+    def give_up(self, owner):
+        try:
+            if self._connection is not None:
+                with self._transaction() as run:
+                    self._delete_row_of(run, owner)
+        except Retryable:
+            return  # if a lost reply was an acquisition, its lease runs out
+        finally:
+            self._disconnect()
+
+    def holder(self):
+        with self._transaction() as run:
+            _, owner, *ours = self._newest(run)
+            found = run(
+                f"SELECT acquired_at, expire_time_seconds, {self._dialect.age_s} FROM paimon_distributed_locks WHERE lock_id = ?",
+                self.lock_id,
+            ).fetchone()
+        if found is None:
+            return "nobody holds it now: many writers take turns"
+        *row, age = found
+        left = f"it ends by itself {max(row[1] - age, 0)} s from now unless its holder renews it"
+        if row == ours:
+            return f"{owner} (host:process:id) renewed it {age - _MARK_S} s ago; {left}"
+        return (
+            f"a writer that is not streamsink (a catalog of Paimon's) has held it for {age} s; {left}. When that writer is "
+            "certainly dead, delete the row of this lock_id from paimon_distributed_locks"
+        )
+
+    # -- parts -----------------------------------------------------------------------------------------------------
+
+    def _newest(self, run) -> tuple:
+        """(token, owner, acquired_at, expire_time_seconds) of the newest lease of ours, whose row stays locked."""
+        ask = f"SELECT token, owner, acquired_at, expire_time_seconds FROM streamsink_lock_tokens WHERE lock_id = ?{self._dialect.for_update}"
+        found = run(ask, self.lock_id).fetchone()
+        if found is None:
+            before, after = self._dialect.insert_ignore
+            run(f"{before} streamsink_lock_tokens (lock_id, token, owner, expire_time_seconds) VALUES (?, 0, '', 0){after}", self.lock_id)
+            found = run(ask, self.lock_id).fetchone()
+        return found
+
+    def _renew(self, run, row) -> bool:
+        """Begin the lease of this row anew, if it is still there: expired or not, nobody else has taken it."""
+        renewed = run(f"UPDATE paimon_distributed_locks SET acquired_at = {self._dialect.now} WHERE {_SAME_ROW}", self.lock_id, *row)
+        if renewed.rowcount != 1:
+            return False
+        self._remember_row(run)
+        return True
+
+    def _remember_row(self, run) -> None:
+        """Note which row of Paimon's table is ours: Paimon's writers delete rows that are not theirs, and insert their own."""
+        row = run("SELECT acquired_at, expire_time_seconds FROM paimon_distributed_locks WHERE lock_id = ?", self.lock_id).fetchone()
+        run("UPDATE streamsink_lock_tokens SET acquired_at = ?, expire_time_seconds = ? WHERE lock_id = ?", *row, self.lock_id)
+
+    def _delete_row_of(self, run, owner: str) -> None:
+        _, newest_owner, *row = self._newest(run)
+        if newest_owner == owner:
+            run(f"DELETE FROM paimon_distributed_locks WHERE {_SAME_ROW}", self.lock_id, *row)
+
+    @contextlib.contextmanager
+    def _transaction(self):
+        """``run(sql, *parameters)`` -> cursor, inside one transaction; an error of the database ends the connection."""
+        try:
+            if self._connection is None:
+                self._connection = self._dialect.connect(self._address, self._password)
+            self._make_tables()
+            if self._dialect.begin:
+                self._connection.execute(self._dialect.begin)
+            yield self._run
+            self._connection.commit()
+        except self._driver.Error as failed:
+            self._disconnect()
+            raise self._translated(failed) from None  # the driver's own error may show how it connected
+        except BaseException:
+            self._disconnect()
+            raise
+
+    def _run(self, text: str, *parameters):
+        cursor = self._connection.cursor()
+        cursor.execute(self._dialect.sql(text), parameters)
+        return cursor
+
+    def _make_tables(self) -> None:
+        """Only where they are missing: the user may have no right to make tables."""
+        if self._has_tables:
+            return
+        for name, statement in _TABLES.items():
+            try:
+                self._run(f"SELECT 1 FROM {name} WHERE 1 = 0")
+            except self._driver.Error:
+                self._connection.rollback()
+                self._run(statement)
+            self._connection.commit()
+        self._has_tables = True
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            with contextlib.suppress(self._driver.Error):
+                self._connection.close()
+            self._connection = None
+
+    def _translated(self, failed: Exception) -> Exception:
+        said = str(failed).strip()
+        if self._password:
+            said = said.replace(self._password, "***")
+        what = f"lock {self.lock_id}: {self._address.place}: {type(failed).__name__}: {said}"
+        if self._dialect.is_refusal(failed):
+            return Misuse(f"{what}. Check 'lock', 'lock_user' and 'lock_password_env'", kind="lock.refused")
+        return Retryable(what, kind=UNAVAILABLE)

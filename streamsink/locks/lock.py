@@ -1,0 +1,171 @@
+"""The contract of a lock, and how it is waited for.
+
+    with lock.acquire() as lease:
+        lease.check()        # ours still? renewed to its full length
+        ...                  # one short step
+
+A lease ends by itself when its holder dies. Whoever was paused for longer than its lease finds out in ``check``. Each
+acquisition has a **fencing token**, a number that only grows: what a store could compare, had it a place for it.
+One thread at a time uses a lock object. After a crash: the lease runs out, or the kernel ends it (``file_lock.py``).
+"""
+
+import logging
+import os
+import socket
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import tenacity
+
+from streamsink.clock import Clock, IdSource
+from streamsink.errors import Fenced, Retryable
+
+log = logging.getLogger("streamsink")
+
+UNAVAILABLE = "lock.unavailable"  # the kind of a Retryable: the lock's server cannot be asked just now
+_FIRST_WAIT_MS = 20
+_MOST_WAIT_MS = 1_000
+
+
+@dataclass(frozen=True)
+class LockTerms:
+    """lock_id: '<catalog-key>.<database>.<table>'. lease_ms: how long a silent holder keeps it. acquire_timeout_ms: longest wait."""
+
+    lock_id: str
+    lease_ms: int
+    acquire_timeout_ms: int
+
+
+class Lease:
+    """A hold on a lock. A context manager that gives it back; ``token`` is greater than that of every earlier lease."""
+
+    def __init__(self, lock: "Lock", owner: str, token: int):
+        self._lock = lock
+        self.owner = owner
+        self.token = token
+
+    def check(self) -> None:
+        """Return only when the lock is still ours; its lease then begins anew.
+
+        Raises: Fenced when another may have it by now. Retryable when the lock's server cannot be asked.
+        """
+        if not self._lock.renew(self):
+            raise Fenced(
+                f"lock {self._lock.lock_id}: the lease of {self.owner} has ended and somebody else may hold the lock: this "
+                "writer was paused, or cut off from the lock's server, for longer than its lease, or another writer released "
+                "a lock that was not its own. Nothing may be written under this lease any more",
+                kind="lock.fenced",
+            )
+
+    def __enter__(self) -> "Lease":
+        return self
+
+    def __exit__(self, *_) -> None:
+        try:
+            self._lock.release(self)
+        except Retryable as away:
+            # What was done under the lock is done; the lease ends by itself.
+            log.warning("lock %s: not released, its lease runs out instead: %s", self._lock.lock_id, away)
+
+
+class Lock(ABC):
+    """One table's lock. ``acquire`` waits for it with growing, random pauses."""
+
+    def __init__(self, terms: LockTerms, clock: Clock | None = None, ids: IdSource | None = None):
+        self.lock_id = terms.lock_id
+        self.terms = terms
+        self._clock = clock or Clock()
+        self._ids = ids or IdSource()
+
+    @staticmethod
+    def empty() -> "Lock":
+        """No lock: for stores that create a name only when it is absent, whoever else writes there."""
+        return _NoLock(LockTerms("", 0, 0))
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether this lock excludes nobody."""
+        return False
+
+    def acquire(self) -> Lease:
+        """Wait for the lock, at most ``acquire_timeout_ms``. A server that is away meanwhile is waited for too.
+
+        Raises: Retryable when the time is over, which says who holds the lock. Misuse when the server refuses us.
+        After a crash: the lease ends by itself.
+        """
+        owner = f"{socket.gethostname()}:{os.getpid()}:{self._ids.new_id()}"
+        retrying = tenacity.Retrying(
+            retry=tenacity.retry_if_result(lambda token: token is None) | tenacity.retry_if_exception(_is_away),
+            stop=tenacity.stop_after_delay(self.terms.acquire_timeout_ms / 1000),
+            wait=tenacity.wait_random_exponential(multiplier=_FIRST_WAIT_MS / 1000, max=_MOST_WAIT_MS / 1000),
+            sleep=lambda seconds: self._clock.sleep_ms(seconds * 1000),
+        )
+        token = None
+        try:
+            token = retrying(lambda: self.try_acquire(owner))
+        except tenacity.RetryError as gave_up:
+            raise self._timed_out(gave_up.last_attempt) from gave_up
+        finally:
+            if token is None:
+                self.give_up(owner)
+        return Lease(self, owner, token)
+
+    @abstractmethod
+    def try_acquire(self, owner: str) -> int | None:
+        """The token when ``owner`` has the lock now, else None.
+
+        Idempotent: asked again after a lost reply it finds that ``owner`` has it. Raises: Retryable of kind UNAVAILABLE, Misuse.
+        """
+
+    @abstractmethod
+    def renew(self, lease: Lease) -> bool:
+        """Whether the lock is still this lease's; then it is renewed. Idempotent. Raises: Retryable, UNAVAILABLE."""
+
+    @abstractmethod
+    def release(self, lease: Lease) -> None:
+        """Give it back if it is still this lease's; nobody else's lease ends by it. Raises: Retryable, UNAVAILABLE."""
+
+    @abstractmethod
+    def give_up(self, owner: str) -> None:
+        """``owner`` waits no longer: leave nothing behind that others would wait for. Raises nothing."""
+
+    @abstractmethod
+    def holder(self) -> str:
+        """Who holds it, since when, as far as can be told, and the way out. Raises: Retryable, UNAVAILABLE."""
+
+    def _timed_out(self, last: tenacity.Future) -> Retryable:
+        waited = f"lock {self.lock_id}: not acquired within lock_acquire_timeout_ms={self.terms.acquire_timeout_ms}"
+        safe = "What was pre-committed is safe in the journal and is published at the next start"
+        try:
+            if last.exception() is not None:
+                raise last.exception()
+            return Retryable(f"{waited}: {self.holder()}. {safe}", kind="lock.timeout")
+        except Retryable as away:
+            return Retryable(f"{waited}: {away}. {safe}", kind="lock.timeout")
+
+
+def _is_away(error: BaseException) -> bool:
+    return isinstance(error, Retryable) and error.kind == UNAVAILABLE
+
+
+class _NoLock(Lock):
+    """Excludes nobody."""
+
+    @property
+    def is_empty(self) -> bool:
+        return True
+
+    def try_acquire(self, owner):
+        return 0
+
+    def renew(self, lease):
+        return True
+
+    def release(self, lease):
+        return
+
+    def give_up(self, owner):
+        return
+
+    def holder(self):
+        return "nobody"

@@ -1,0 +1,163 @@
+"""What differs between the databases that hold locks: the driver, how it connects, and how their SQL tells the time.
+
+``?`` marks a parameter. The expressions for age and expiry are those of Paimon's own writers, so that all agree.
+"""
+
+import importlib
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import parse_qsl, urlsplit
+
+from streamsink.errors import Misuse
+
+CONNECT_TIMEOUT_S = 10
+CALL_TIMEOUT_S = 10
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where the database is. ``place`` is the URL without what stands after '?', for messages."""
+
+    place: str
+    host: str
+    port: int | None
+    database: str
+    user: str | None
+    parameters: Mapping[str, str]
+
+
+class Dialect(ABC):
+    """One database system."""
+
+    module: str
+    remedy: str
+    # The row that is ours begins this much before now: no other writer's row looks like that in the same second.
+    now: str
+    expired: str
+    age_s: str
+    for_update = " FOR UPDATE"
+    insert_ignore = ("INSERT INTO", " ON CONFLICT DO NOTHING")
+    placeholder = "%s"
+    begin: str | None = None
+
+    def driver(self):
+        """The driver's module. Raises Misuse when it is not installed."""
+        try:
+            return importlib.import_module(self.module)
+        except ImportError as missing:
+            raise Misuse(
+                f"a lock in this database needs the Python module '{self.module}', which is not there: {self.remedy}",
+                kind="lock.driver",
+            ) from missing
+
+    @abstractmethod
+    def connect(self, address: Address, password: str | None):
+        """A connection in which a transaction is open until it is committed. Raises the driver's errors."""
+
+    @abstractmethod
+    def is_refusal(self, error: Exception) -> bool:
+        """Whether waiting cannot help: wrong user, password, database."""
+
+    def sql(self, text: str) -> str:
+        """The statement with this driver's parameter marks."""
+        return text.replace("?", self.placeholder)
+
+
+class PostgreSql(Dialect):
+    """Paimon stores local times without a zone here: ``timezone`` of the URL must be the zone of Paimon's writers."""
+
+    module = "psycopg"
+    remedy = "pip install 'streamsink[postgresql]'"
+    now = "CAST(clock_timestamp() AS TIMESTAMP) - INTERVAL '10 seconds'"
+    expired = "EXTRACT(EPOCH FROM AGE(clock_timestamp(), acquired_at)) > expire_time_seconds"
+    age_s = "CAST(EXTRACT(EPOCH FROM AGE(clock_timestamp(), acquired_at)) AS BIGINT)"
+
+    def connect(self, address, password):
+        zone = address.parameters.get("timezone", "UTC")
+        return self.driver().connect(
+            host=address.host, port=address.port or 5432, dbname=address.database, user=address.user, password=password,
+            connect_timeout=CONNECT_TIMEOUT_S, tcp_user_timeout=CALL_TIMEOUT_S * 1000,
+            options=f"-c statement_timeout={CALL_TIMEOUT_S * 1000} -c timezone={zone}",
+        )
+
+    def is_refusal(self, error):
+        if isinstance(error, self.driver().ProgrammingError):
+            return error.sqlstate != "42P07"  # two writers make the lock's tables at once
+        said = str(error)
+        return any(words in said for words in ("authentication failed", "does not exist", "no pg_hba.conf entry", "no password"))
+
+
+class MySql(Dialect):
+    """MySQL and MariaDB."""
+
+    module = "pymysql"
+    remedy = "pip install 'streamsink[mysql]'"
+    now = "NOW() - INTERVAL 10 SECOND"
+    expired = "TIMESTAMPDIFF(SECOND, acquired_at, NOW()) > expire_time_seconds"
+    age_s = "TIMESTAMPDIFF(SECOND, acquired_at, NOW())"
+    insert_ignore = ("INSERT IGNORE INTO", "")
+
+    def connect(self, address, password):
+        pymysql = self.driver()
+        connection = pymysql.connect(
+            host=address.host, port=address.port or 3306, database=address.database, user=address.user, password=password or "",
+            connect_timeout=CONNECT_TIMEOUT_S, read_timeout=CALL_TIMEOUT_S, write_timeout=CALL_TIMEOUT_S,
+            client_flag=pymysql.constants.CLIENT.FOUND_ROWS,  # a renewal within one second changes nothing, and counts
+            init_command="SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
+        )
+        connection.query("SET SESSION time_zone = '+00:00'")  # no hour that comes twice a year
+        return connection
+
+    def is_refusal(self, error):
+        denied = (1044, 1045, 1049, 1142, 1698)  # no such user, password, database or right
+        return isinstance(error, self.driver().err.ProgrammingError) or error.args[:1] in [(code,) for code in denied]
+
+
+class Sqlite(Dialect):
+    """One host only: SQLite's own file locks do not hold on network file systems."""
+
+    module = "sqlite3"
+    remedy = "take a Python that was built with it"
+    now = "datetime('now', '-10 seconds')"
+    expired = "strftime('%s', 'now') - strftime('%s', acquired_at) > expire_time_seconds"
+    age_s = "strftime('%s', 'now') - strftime('%s', acquired_at)"
+    for_update = ""
+    placeholder = "?"
+    begin = "BEGIN IMMEDIATE"
+
+    def connect(self, address, password):
+        return self.driver().connect(address.database, timeout=CALL_TIMEOUT_S, isolation_level=None, check_same_thread=False)
+
+    def is_refusal(self, error):
+        return any(words in str(error) for words in ("unable to open", "not a database", "readonly"))
+
+
+_DIALECTS = {"postgresql": PostgreSql, "mysql": MySql, "mariadb": MySql, "sqlite": Sqlite}
+
+
+def parse(url: str, user: str | None) -> tuple[Dialect, Address]:
+    """The dialect and place of 'jdbc:<database>://host:port/name?...'. Raises Misuse, which never shows a password."""
+    place = url.partition("?")[0]
+    system, _, rest = url.removeprefix("jdbc:").partition(":")
+    if system not in _DIALECTS:
+        raise Misuse(
+            f"option 'lock': there is no lock in a database of the kind '{system}'; expected jdbc:postgresql, jdbc:mysql, "
+            "jdbc:mariadb or jdbc:sqlite",
+            kind="lock.url",
+        )
+    if system == "sqlite":
+        return Sqlite(), Address(place, "", None, rest.partition("?")[0].removeprefix("file:"), None, {})
+    parts = urlsplit(f"{system}:{rest}")
+    parameters = dict(parse_qsl(parts.query))
+    if parts.username is not None or "password" in parameters:
+        raise Misuse(
+            "option 'lock': the URL holds a user or a password; name the user in 'lock_user', and in 'lock_password_env' the "
+            "environment variable that holds the password",
+            kind="lock.url",
+        )
+    database = parts.path.lstrip("/")
+    if not parts.hostname or not database:
+        raise Misuse(f"option 'lock': {place}: expected jdbc:{system}://host:port/database", kind="lock.url")
+    address = Address(place, parts.hostname, parts.port, database, user or parameters.get("user"), parameters)
+    return _DIALECTS[system](), address

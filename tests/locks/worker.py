@@ -1,0 +1,50 @@
+"""Processes that take a lock, for tests that race, kill and pause them."""
+
+import os
+import signal
+import time
+
+from streamsink.locks.configured import lock_of
+from streamsink.options import SinkOptions
+
+
+def make(root: str, settings: dict, clock=None):
+    """The lock of the table at ``root``."""
+    return lock_of(root, SinkOptions.of(root, settings), clock)
+
+
+def increment(root: str, settings: dict, folder: str, times: int) -> None:
+    """Add one to a counter that nothing but the lock protects; a mark shows whoever else is inside."""
+    lock = make(root, settings)
+    counter, mark = f"{folder}/counter", f"{folder}/inside"
+    for _ in range(times):
+        with lock.acquire() as lease:
+            os.close(os.open(mark, os.O_CREAT | os.O_EXCL))
+            lease.check()
+            with open(counter) as stream:
+                value = int(stream.read())
+            time.sleep(0.001)
+            with open(counter, "w") as stream:
+                stream.write(str(value + 1))
+            with open(f"{folder}/tokens", "a") as stream:
+                stream.write(f"{lease.token}\n")
+            os.unlink(mark)
+
+
+def hold_and_say(root: str, settings: dict, said) -> None:
+    """Take the lock, send the token, wait to be killed."""
+    with make(root, settings).acquire() as lease:
+        said.send(lease.token)
+        signal.pause()
+
+
+def hold_then_check(root: str, settings: dict, said) -> None:
+    """Take the lock, send the token, be stopped by the test at the first recv; then check, and say what came of it."""
+    with make(root, settings).acquire() as lease:
+        said.send(lease.token)
+        said.recv()
+        try:
+            lease.check()
+            said.send("still ours")
+        except Exception as fenced:
+            said.send(f"{type(fenced).__name__} {fenced.kind}")

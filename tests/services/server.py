@@ -1,0 +1,94 @@
+"""What the servers of the tests have in common: a port that stays the same over restarts, readiness, an end by process id."""
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+from tests.services import process
+from tests.services.ports import free_ports
+
+READY_TIMEOUT_S = 120
+START_ATTEMPTS = 3  # another process may take a free port before the server does
+
+
+class ServerError(Exception):
+    """The server does not start; the message holds the end of its log."""
+
+
+class Server:
+    """A server whose data is in `data_dir`; a second start on the same folder keeps them. A context manager."""
+
+    stop_signal = signal.SIGTERM
+    ports = 1
+
+    def __init__(self, data_dir: Path) -> None:
+        self.data_dir = Path(data_dir)
+        self.log = self.data_dir / "server.log"
+        self._ports: list[int] = []
+        self._process: subprocess.Popen | None = None
+
+    @property
+    def port(self) -> int:
+        return self._ports[0]
+
+    def prepare(self) -> None:
+        """Make what the first start needs below `data_dir`. Idempotent."""
+
+    def command(self) -> list[str]:
+        raise NotImplementedError
+
+    def environment(self) -> dict[str, str] | None:
+        return None
+
+    def answers(self) -> bool:
+        """Whether the server serves."""
+        raise NotImplementedError
+
+    def start(self):
+        """Returns when the server answers. Raises: ServerError, with the end of the log."""
+        self.data_dir.mkdir(parents=True, exist_ok=True)
+        fresh = not self._ports
+        self.prepare()
+        # the children of a killed server may still hold what the new one needs
+        for _ in range(START_ATTEMPTS):
+            if fresh:
+                self._ports = free_ports(self.ports)
+            self._process = process.spawn(self.command(), self.log, self.environment())
+            if self._wait_until_ready():
+                return self
+            self.kill()
+        raise ServerError(f"{type(self).__name__} does not start; the end of {self.log}:\n{process.tail(self.log)}")
+
+    def stop(self) -> None:
+        """An orderly end. Idempotent."""
+        if self._process and self._process.poll() is None:
+            self._process.send_signal(self.stop_signal)
+            try:
+                self._process.wait(process.STOP_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                self.kill()
+
+    def kill(self) -> None:
+        """SIGKILL. Idempotent."""
+        if self._process:
+            process.kill(self._process)
+
+    def restart(self):
+        """End and start again on the same data and port."""
+        self.stop()
+        return self.start()
+
+    def __enter__(self):
+        return self.start()
+
+    def __exit__(self, *_) -> None:
+        self.stop()
+
+    def _wait_until_ready(self) -> bool:
+        end = time.monotonic() + READY_TIMEOUT_S
+        while time.monotonic() < end and self._process.poll() is None:
+            if self.answers():
+                # another server on that port may have answered while ours died
+                return self._process.poll() is None
+            time.sleep(0.1)
+        return False
