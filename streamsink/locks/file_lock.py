@@ -39,7 +39,12 @@ class FileLock(Lock):
         return token
 
     def renew(self, lease):
-        return self._release is not None and self._newest()["owner"] == lease.owner
+        if self._release is None:
+            return False
+        try:
+            return self._newest()["owner"] == lease.owner
+        except OSError as failed:
+            raise Retryable(f"{self._token_path}: {failed.strerror}", kind=UNAVAILABLE) from failed
 
     def release(self, lease):
         self._let_go()

@@ -9,13 +9,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from streamsink.clock import Clock, IdSource
-from streamsink.errors import OutcomeUnknown, Retryable
+from streamsink.errors import Misuse, OutcomeUnknown, Retryable
 from streamsink.events import log
 from streamsink.faults import fault_point
 from streamsink.format.index_manifest import write_index_manifest
 from streamsink.format.manifest import write_manifest
 from streamsink.format.manifest_list import ManifestFileMeta, write_manifest_list
 from streamsink.format.snapshot import Snapshot
+from streamsink.locks.configured import lock_of
 from streamsink.options import SinkOptions
 from streamsink.table.delta import CommitRequest, Delta, Deltas
 from streamsink.table.publish import Outcome, publish
@@ -72,6 +73,13 @@ class TableCommit:
         self._manifests = table.manifests
         self._deltas = Deltas(table)
         self._options = options
+        self._lock = lock_of(table.root, options)
+        if self._lock.is_empty and not table.file_io.atomic_create:
+            raise Misuse(
+                f"{table.root}: this store cannot create a file only when it is absent, so two writers could replace each "
+                "other's snapshots: set the option 'lock', see docs/LOCKS.md",
+                kind="lock.missing",
+            )
         self._clock = Clock()
         self._ids = IdSource()
 
@@ -109,8 +117,10 @@ class TableCommit:
         properties = states.properties(request.application, request.state)
         snapshot = self._snapshot(request, newest, files, (delta.changes.rows, properties))  # 5 snapshot
         try:
-            outcome = publish(self._io, self._at, self._snapshots, snapshot, name)  # 6 publish
+            outcome = publish(self._io, self._at, self._snapshots, snapshot, name, lock=self._lock)  # 6 publish
         except OutcomeUnknown as no_answer:
+            if not self._io.atomic_create:
+                raise  # a late one replaces what others may have built on: only the newest snapshot decides, at the next start
             tries.unanswered.append(_Unanswered(snapshot, name, files.own, no_answer))
             return None
         if outcome is Outcome.LOST:

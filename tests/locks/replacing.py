@@ -1,0 +1,58 @@
+"""A store that cannot create a name only when it is absent, and a process that commits to a table in it.
+
+    python -m tests.locks.replacing TABLE APPLICATION BATCHES ROWS OPTIONS_JSON
+"""
+
+import json
+import os
+import sys
+
+import pyarrow as pa
+
+from streamsink.clock import IdSource
+from streamsink.options import SinkOptions
+from streamsink.storage.calls import PosixCalls
+from streamsink.storage.file_io import FileIO
+from streamsink.testing.driver import Checkpoint, MicroBatchDriver
+
+SCHEMA = pa.schema([("application", pa.string()), ("id", pa.int64())])
+
+
+class ReplacingFileIO(FileIO):
+    """Writes over whatever is there, as a plain PUT does, or the rename of Paimon's local file system.
+
+    Only snapshots are so: names below streamsink/ and schema/ belong to one writer at a time.
+    """
+
+    atomic_create = False
+
+    def create_if_absent(self, path, data, unique=""):
+        if "/snapshot/" not in path:
+            return super().create_if_absent(path, data, unique)
+        self.make_dir(os.path.dirname(path))
+        temporary = f"{os.path.dirname(path)}/.{os.path.basename(path)}.{unique}.tmp"
+        self.write(temporary, data)
+        self._calls.rename(temporary, path)
+        return True
+
+
+def store() -> ReplacingFileIO:
+    return ReplacingFileIO(PosixCalls(), IdSource().new_id, False)
+
+
+def driver(table: str, application: str, settings: dict) -> MicroBatchDriver:
+    """A query whose rows are its name and a number."""
+    def make(start, end):
+        return pa.RecordBatch.from_pydict({"application": [application] * (end - start), "id": list(range(start, end))}, schema=SCHEMA)
+
+    options = {"application": application, "flush": False, "commit_max_retries": 1000, "commit_max_wait_ms": 20, "commit_min_wait_ms": 1}
+    return MicroBatchDriver(table, SCHEMA, make, SinkOptions.of(table, {**options, **settings}))
+
+
+def main(table, application, batches, rows, settings) -> None:
+    boundaries = [int(rows) * (number + 1) for number in range(int(batches))]
+    driver(table, application, json.loads(settings)).run(store(), Checkpoint(IdSource().new_id()), boundaries)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,113 @@
+"""Commits to a store that replaces: the lock alone keeps writers apart, and a writer that lost it publishes nothing, or says so."""
+
+import collections
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import streamsink
+from streamsink.errors import Misuse, OutcomeUnknown
+from streamsink.faults import arm
+from streamsink.storage.local import local_file_io
+from streamsink.table.table import open_table
+from streamsink.testing.driver import Checkpoint
+from tests.locks import replacing
+
+WRITERS, BATCHES, ROWS = 3, 12, 2
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def _counted(table) -> collections.Counter:
+    return collections.Counter((row["application"], row["id"]) for row in streamsink.read_arrow(table).to_pylist())
+
+
+def _ids(table) -> list[int]:
+    return open_table(local_file_io(), table, for_writing=False).snapshots.ids()
+
+
+def test_writers_that_race_lose_no_commit_under_a_lock(place):
+    """Three processes, one table, a store whose rename replaces: every row once, snapshot ids without a hole."""
+    streamsink.create_table(place.root, "application STRING, id BIGINT")
+    batches = BATCHES // 4 if place.kind == "hive" else BATCHES
+    command = [sys.executable, "-m", "tests.locks.replacing", place.root]
+    more = [str(batches), str(ROWS), json.dumps({**place.settings, "lock_lease_ms": 30_000})]
+    racers = [subprocess.Popen([*command, f"app{i}", *more], cwd=ROOT) for i in range(WRITERS)]
+    assert [racer.wait(120) for racer in racers] == [0] * WRITERS
+    assert _counted(place.root) == {(f"app{i}", n): 1 for i in range(WRITERS) for n in range(batches * ROWS)}
+    assert _ids(place.root) == list(range(1, WRITERS * batches + 1))
+
+
+@pytest.fixture
+def two(tmp_path):
+    """(table, settings) of two applications under a lock whose lease is one second."""
+    table = str(tmp_path / "shop.db" / "orders")
+    streamsink.create_table(table, "application STRING, id BIGINT")
+    return table, {"lock": f"jdbc:sqlite:{tmp_path}/locks.db", "lock_lease_ms": 1000, "on_rollback": "republish"}
+
+
+def _other_commits(table, settings):
+    """Another application's batch, when the sleeper's lease has ended."""
+    time.sleep(2.1)  # the database counts whole seconds
+    other = Checkpoint("other")
+    replacing.driver(table, "other", settings).run(replacing.store(), other, [3])
+    return other
+
+
+def test_a_holder_that_slept_before_its_check_replaces_nothing(two):
+    """It has the lock and has seen that the number is free; when it wakes up, the number is another's: it takes the next one."""
+    table, settings = two
+
+    class Sleeping(replacing.ReplacingFileIO):
+        slept = False
+
+        def exists(self, path):
+            found = super().exists(path)
+            if path.endswith("/snapshot-1") and not found and not self.slept:
+                self.slept = True
+                _other_commits(table, settings)
+            return found
+
+    awake = replacing.store()
+    sleeper = Sleeping(awake._calls, awake._new_id, False)
+    replacing.driver(table, "sleeper", settings).run(sleeper, Checkpoint("sleeper"), [2])
+    assert sleeper.slept and _ids(table) == [1, 2]
+    assert _counted(table) == {("other", 0): 1, ("other", 1): 1, ("other", 2): 1, ("sleeper", 0): 1, ("sleeper", 1): 1}
+
+
+def test_a_holder_that_slept_after_its_check_says_so_and_nobody_goes_on_silently(two):
+    """The window that no lock can close: it replaces the other's snapshot. Its own outcome is unknown; the other publishes again."""
+    table, settings = two
+    others = []
+
+    def sleep(step):
+        if step == "commit.before_publish":
+            arm(None)
+            others.append(_other_commits(table, settings))
+
+    arm(sleep)
+    sleepers = Checkpoint("sleeper")
+    try:
+        with pytest.raises(OutcomeUnknown) as caught:
+            replacing.driver(table, "sleeper", settings).run(replacing.store(), sleepers, [2])
+    finally:
+        arm(None)
+    assert caught.value.kind == "publish.lock-lost"
+    replacing.driver(table, "sleeper", settings).run(replacing.store(), sleepers, [2, 4])
+    # without on_rollback='republish' the other stops with an error; never does it go on without its rows
+    with pytest.raises(Misuse) as stopped:
+        replacing.driver(table, "other", {**settings, "on_rollback": "fail"}).run(replacing.store(), others[0], [3, 6])
+    assert stopped.value.kind == "table.rolled-back"
+    replacing.driver(table, "other", settings).run(replacing.store(), others[0], [3, 6])
+    assert _counted(table) == {**{("other", n): 1 for n in range(6)}, **{("sleeper", n): 1 for n in range(4)}}
+
+
+def test_a_store_that_replaces_wants_a_lock(two):
+    """Refused before anything is written."""
+    table, _ = two
+    with pytest.raises(Misuse, match="set the option 'lock'") as caught:
+        replacing.driver(table, "bare", {}).run(replacing.store(), Checkpoint("bare"), [2])
+    assert caught.value.kind == "lock.missing" and _ids(table) == []
