@@ -3,10 +3,11 @@
 import io
 import struct
 import zlib
-from typing import Any, Dict, List, Mapping, Sequence
+from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple
 
 import fastavro
 from fastavro.schema import SchemaParseException
+from fastavro.write import Writer
 
 from streamsink.errors import Corrupt
 
@@ -34,28 +35,69 @@ def _decoding_errors() -> tuple:
 DECODING_ERRORS = _decoding_errors()
 
 
+def parsed(schema: Mapping[str, Any]) -> Any:
+    """The schema as ``write_avro`` needs it."""
+    return fastavro.parse_schema(dict(schema))
+
+
 def write_avro(schema: Mapping[str, Any], records: Sequence[Dict[str, Any]], *, codec: str, level: int) -> bytes:
-    """The bytes of a container file. ``codec`` is an Avro codec name, ``level`` its compression level."""
-    out = io.BytesIO()
-    fastavro.writer(
-        out, fastavro.parse_schema(dict(schema)), records, codec=codec, sync_interval=SYNC_INTERVAL,
-        metadata={COUNT_KEY: str(len(records))}, sync_marker=_SYNC_MARKER,
-        codec_compression_level=level if codec in ("zstandard", "deflate") else None,
-    )
-    return out.getvalue()
+    """The bytes of a container file. ``schema``: ``parsed``; ``codec`` is an Avro codec name, ``level`` its level."""
+    stream = AvroStream(schema, codec=codec, level=level)
+    for found in records:
+        stream.add(found)
+    return stream.finish()
 
 
-def read_avro(data: bytes, name: str) -> List[Dict[str, Any]]:
-    """The records of a container file; ``name`` is the file's name. Raises: Corrupt ``manifest.corrupt``."""
+class AvroStream:
+    """A container file made record by record: what it holds in memory is the compressed file. ``schema``: ``parsed``."""
+
+    def __init__(self, schema: Mapping[str, Any], *, codec: str, level: int, block_bytes: int = SYNC_INTERVAL):
+        self._schema = schema
+        self._settings = (codec, level, block_bytes)
+        self._count = 0
+        self._out, self._writer = self._open(0)
+        self._body = self._out.tell()
+
+    @property
+    def size(self) -> int:
+        """Bytes so far, without the records of the open block."""
+        return self._out.tell()
+
+    def add(self, found: Dict[str, Any]) -> None:
+        self._writer.write(found)
+        self._count += 1
+
+    def finish(self) -> bytes:
+        """The bytes. The header says how many records there are, so it is written last."""
+        self._writer.flush()
+        header, _ = self._open(self._count)
+        return header.getvalue() + self._out.getbuffer()[self._body:]
+
+    def _open(self, count: int) -> Tuple[io.BytesIO, Writer]:
+        out = io.BytesIO()
+        codec, level, block_bytes = self._settings
+        return out, Writer(
+            out, self._schema, codec=codec, sync_interval=block_bytes, metadata={COUNT_KEY: str(count)},
+            sync_marker=_SYNC_MARKER, compression_level=level if codec in ("zstandard", "deflate") else None,
+        )
+
+
+def read_avro(data: bytes, name: str) -> Iterator[Dict[str, Any]]:
+    """The records of a container file, one by one; ``name`` is the file's name.
+
+    Raises: Corrupt ``manifest.corrupt``, which for a file that was cut short may come after its last record.
+    """
     try:
         reader = fastavro.reader(io.BytesIO(data))
         expected = reader.metadata.get(COUNT_KEY)
-        records = list(reader)
-        if expected is not None and int(expected) != len(records):
-            raise ValueError(f"{len(records)} records, the file was written with {expected}")
-        if not all(isinstance(record, dict) for record in records):
-            raise ValueError("a record is not an Avro record")
-        return records
+        count = 0
+        for found in reader:
+            if not isinstance(found, dict):
+                raise ValueError("a record is not an Avro record")
+            count += 1
+            yield found
+        if expected is not None and int(expected) != count:
+            raise ValueError(f"{count} records, the file was written with {expected}")
     except DECODING_ERRORS as bad:
         raise unreadable(name, bad) from bad
 

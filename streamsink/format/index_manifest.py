@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 
 from streamsink.errors import Conflict
-from streamsink.format.avro_file import DECODING_ERRORS, nullable, read_avro, record, unreadable, write_avro
+from streamsink.format.avro_file import DECODING_ERRORS, nullable, parsed, read_avro, record, unreadable, write_avro
 from streamsink.format.manifest import FileKind, check_version
 
 INDEX_MANIFEST_VERSION = 1
@@ -128,7 +128,7 @@ _GLOBAL = record("record__GLOBAL_INDEX", [
     {"name": "_INDEX_META", "type": nullable("bytes"), "default": None},
     {"name": "_SOURCE_META", "type": nullable("bytes"), "default": None},
 ])
-_SCHEMA = record("record", [
+_SCHEMA = parsed(record("record", [
     {"name": "_VERSION", "type": "int"}, {"name": "_KIND", "type": "int"}, {"name": "_PARTITION", "type": "bytes"},
     {"name": "_BUCKET", "type": "int"}, {"name": "_INDEX_TYPE", "type": "string"},
     {"name": "_FILE_NAME", "type": "string"}, {"name": "_FILE_SIZE", "type": "long"},
@@ -136,7 +136,7 @@ _SCHEMA = record("record", [
     {"name": "_DELETIONS_VECTORS_RANGES", "type": nullable({"type": "array", "items": nullable(_RANGE)}), "default": None},
     {"name": "_EXTERNAL_PATH", "type": nullable("string"), "default": None},
     {"name": "_GLOBAL_INDEX", "type": nullable(_GLOBAL), "default": None},
-])
+]))
 
 
 def _to_record(entry: IndexManifestEntry) -> Dict[str, Any]:

@@ -1,16 +1,19 @@
 """Manifests: the files that a commit adds to or deletes from the table."""
 
+import functools
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import Any, Collection, Dict, Iterable, List, Optional, Sequence, Tuple
+from typing import Any, Collection, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from streamsink.errors import Corrupt
-from streamsink.format.avro_file import DECODING_ERRORS, read_avro, record, unreadable, write_avro
+from streamsink.format.avro_file import DECODING_ERRORS, parsed, read_avro, record, unreadable, write_avro
 from streamsink.format.data_file import DataFileMeta, file_schema
 
 MANIFEST_VERSION = 2
 
 Identity = Tuple[Any, ...]
+#: How many files a manifest adds and deletes.
+Counts = Tuple[int, int]
 
 
 class FileKind(IntEnum):
@@ -43,15 +46,20 @@ class ManifestEntry:
         return replace(self, kind=FileKind.DELETE)
 
 
-def write_manifest(entries: Sequence[ManifestEntry], *, codec: str = "zstandard", level: int = 1) -> bytes:
-    """The bytes of a manifest. ``codec`` is an Avro codec name that Java can read (null, deflate, zstandard)."""
-    with_sequences = any(e.file.write_cols_sequences is not None for e in entries)
-    schema = record("record", [
+@functools.lru_cache
+def manifest_schema(with_sequences: bool) -> Dict[str, Any]:
+    """The Avro schema of a manifest's records: Java's fields in Java's order."""
+    return parsed(record("record", [
         {"name": "_VERSION", "type": "int"}, {"name": "_KIND", "type": "int"}, {"name": "_PARTITION", "type": "bytes"},
         {"name": "_BUCKET", "type": "int"}, {"name": "_TOTAL_BUCKETS", "type": "int"},
         {"name": "_FILE", "type": file_schema(with_sequences)},
-    ])
-    return write_avro(schema, [_to_record(e) for e in entries], codec=codec, level=level)
+    ]))
+
+
+def write_manifest(entries: Sequence[ManifestEntry], *, codec: str = "zstandard", level: int = 1) -> bytes:
+    """The bytes of a manifest. ``codec`` is an Avro codec name that Java can read (null, deflate, zstandard)."""
+    with_sequences = any(e.file.write_cols_sequences is not None for e in entries)
+    return write_avro(manifest_schema(with_sequences), [_to_record(e) for e in entries], codec=codec, level=level)
 
 
 def _to_record(entry: ManifestEntry) -> Dict[str, Any]:
@@ -59,22 +67,60 @@ def _to_record(entry: ManifestEntry) -> Dict[str, Any]:
             "_BUCKET": entry.bucket, "_TOTAL_BUCKETS": entry.total_buckets, "_FILE": entry.file.to_record()}
 
 
-def read_manifest(data: bytes, name: str, partitions: Optional[Collection[bytes]] = None) -> List[ManifestEntry]:
+def iter_manifest(data: bytes, name: str, partitions: Optional[Collection[bytes]] = None,
+                  counts: Optional[Counts] = None) -> Iterator[ManifestEntry]:
     """The entries of a manifest, only those of ``partitions`` when given; ``name`` is the file's name.
 
-    Raises: Corrupt ``manifest.corrupt`` (unreadable, torn) or ``manifest.version``.
+    Raises: Corrupt ``manifest.corrupt`` (unreadable, torn, or not the ``counts`` of its list: perhaps only after the
+    last entry) or ``manifest.version``.
     """
-    entries = []
-    for found in read_avro(data, name):
-        check_version(found, MANIFEST_VERSION, name)
+    for found in checked_records(data, name, counts):
         try:
             if partitions is not None and found["_PARTITION"] not in partitions:
                 continue
-            entries.append(ManifestEntry(FileKind(found["_KIND"]), found["_PARTITION"], found["_BUCKET"],
-                                         found["_TOTAL_BUCKETS"], DataFileMeta.from_record(found["_FILE"])))
+            entry = ManifestEntry(FileKind(found["_KIND"]), found["_PARTITION"], found["_BUCKET"],
+                                  found["_TOTAL_BUCKETS"], DataFileMeta.from_record(found["_FILE"]))
         except DECODING_ERRORS as bad:
             raise unreadable(name, bad) from bad
-    return entries
+        yield entry
+
+
+def checked_records(data: bytes, name: str, counts: Optional[Counts]) -> Iterator[Dict[str, Any]]:
+    """The Avro records of a manifest. Raises as ``iter_manifest``."""
+    seen = [0, 0]
+    for found in read_avro(data, name):
+        if found.get("_VERSION") != MANIFEST_VERSION:
+            check_version(found, MANIFEST_VERSION, name)
+        try:
+            seen[found["_KIND"]] += 1
+        except DECODING_ERRORS as bad:
+            raise unreadable(name, bad) from bad
+        yield found
+    if counts is not None and tuple(seen) != counts:
+        raise unreadable(name, ValueError(f"{seen[0]} files added and {seen[1]} deleted, its manifest list says "
+                                          f"{counts[0]} and {counts[1]}"))
+
+
+def read_manifest(data: bytes, name: str) -> List[ManifestEntry]:
+    """All entries of a manifest; raises as ``iter_manifest``."""
+    return list(iter_manifest(data, name))
+
+
+def iter_records(data: bytes, name: str, counts: Counts) -> Iterator[Tuple[FileKind, Identity, Dict[str, Any]]]:
+    """The entries of a manifest as what they do, whose they are, and their Avro record; raises as ``iter_manifest``.
+
+    For passing entries on as they are: much cheaper than building them.
+    """
+    for found in checked_records(data, name, counts):
+        try:
+            file = found["_FILE"]
+            extra = tuple(file["_EXTRA_FILES"])
+            identity = (found["_PARTITION"], found["_BUCKET"], file["_LEVEL"], file["_FILE_NAME"], extra,
+                        file.get("_EMBEDDED_FILE_INDEX"), file.get("_EXTERNAL_PATH"))
+            kind = FileKind(found["_KIND"])
+        except DECODING_ERRORS as bad:
+            raise unreadable(name, bad) from bad
+        yield kind, identity, found
 
 
 def check_version(found: Dict[str, Any], expected: int, name: str) -> None:
@@ -83,12 +129,3 @@ def check_version(found: Dict[str, Any], expected: int, name: str) -> None:
         raise Corrupt(f"{name} has records of version {found.get('_VERSION')!r}, known is {expected}; a newer Paimon "
                       "may have written it", kind="manifest.version")
 
-
-def merge_entries(entries: Iterable[ManifestEntry]) -> List[ManifestEntry]:
-    """The live files, in order: ADD entries whose identity no DELETE entry has, wherever it stands.
-
-    An identity that is added twice comes out twice: so do all readers see it.
-    """
-    every = list(entries)
-    deleted = {e.identity for e in every if e.kind is FileKind.DELETE}
-    return [e for e in every if e.kind is FileKind.ADD and e.identity not in deleted]

@@ -1,13 +1,14 @@
 """Manifest lists: the manifests of a snapshot, with what is needed to skip them."""
 
+import functools
 from dataclasses import dataclass
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 
 from streamsink.errors import Misuse
 from streamsink.format.avro_file import (
-    DECODING_ERRORS, nullable, read_avro, record, stats_schema, unreadable, write_avro,
+    DECODING_ERRORS, nullable, parsed, read_avro, record, stats_schema, unreadable, write_avro,
 )
-from streamsink.format.manifest import FileKind, ManifestEntry, check_version
+from streamsink.format.manifest import Counts, ManifestEntry, check_version
 from streamsink.format.partition_stats import partition_stats
 from streamsink.format.simple_stats import SimpleStats
 from streamsink.format.types import DataType
@@ -41,20 +42,16 @@ class ManifestFileMeta:
     def of(cls, name: str, size: int, entries: Sequence[ManifestEntry],
            partition_types: Sequence[DataType]) -> "ManifestFileMeta":
         """The record of a manifest of ``size`` bytes. Raises: Misuse ``manifest.empty`` without entries."""
-        if not entries:
-            raise Misuse(f"manifest {name} has no entries", kind="manifest.empty")
-        added = sum(1 for e in entries if e.kind is FileKind.ADD)
-        buckets = [e.bucket for e in entries]
-        levels = [e.file.level for e in entries]
-        first_ids = [e.file.first_row_id for e in entries if e.file.first_row_id is not None]
-        min_row = max_row = None
-        if len(first_ids) == len(entries):
-            min_row = min(first_ids)
-            max_row = max((e.file.first_row_id or 0) + e.file.row_count - 1 for e in entries)
-        return cls(name, size, added, len(entries) - added,
-                   partition_stats([e.partition for e in entries], partition_types),
-                   max(e.file.schema_id for e in entries), min(buckets), max(buckets), min(levels), max(levels),
-                   min_row, max_row)
+        summary = EntrySummary()
+        for e in entries:
+            f = e.file
+            summary.add(e.kind, e.partition, e.bucket, (f.schema_id, f.level, f.first_row_id, f.row_count))
+        return summary.meta(name, size, partition_types)
+
+    @property
+    def counts(self) -> Counts:
+        """What reading the manifest must find."""
+        return self.num_added_files, self.num_deleted_files
 
     def _to_record(self) -> Dict[str, Any]:
         out = {"_VERSION": MANIFEST_LIST_VERSION, "_PARTITION_STATS": self.partition_stats.to_record(),
@@ -64,11 +61,50 @@ class ManifestFileMeta:
         return out
 
 
+class EntrySummary:
+    """What a manifest list says of a manifest, gathered entry by entry."""
+
+    def __init__(self) -> None:
+        self._count = [0, 0]
+        self._partitions: Dict[bytes, int] = {}
+        self._schema_id = 0
+        self._buckets: Set[int] = set()
+        self._levels: Set[int] = set()
+        self._rows: Optional[Tuple[int, int]] = None
+        self._all_rows = True
+
+    def add(self, kind: int, partition: bytes, bucket: int, file: Tuple[int, int, Optional[int], int]) -> None:
+        """One entry; ``file`` is its schema id, level, first row id, and rows."""
+        schema_id, level, first, rows = file
+        self._count[kind] += 1
+        self._partitions[partition] = self._partitions.get(partition, 0) + 1
+        self._schema_id = max(self._schema_id, schema_id)
+        self._buckets.add(bucket)
+        self._levels.add(level)
+        if first is None:
+            self._all_rows = False
+        elif self._all_rows:
+            low, high = self._rows or (first, first)
+            self._rows = min(low, first), max(high, first + rows - 1)
+
+    def meta(self, name: str, size: int, partition_types: Sequence[DataType]) -> ManifestFileMeta:
+        """The record of the manifest. Raises: Misuse ``manifest.empty`` without entries."""
+        if not self._partitions:
+            raise Misuse(f"manifest {name} has no entries", kind="manifest.empty")
+        added, deleted = self._count
+        min_row, max_row = self._rows if self._all_rows and self._rows else (None, None)
+        return ManifestFileMeta(
+            name, size, added, deleted, partition_stats(self._partitions, partition_types), self._schema_id,
+            min(self._buckets), max(self._buckets), min(self._levels), max(self._levels), min_row, max_row,
+        )
+
+
 _PLAIN_REQUIRED = ("file_name", "file_size", "num_added_files", "num_deleted_files", "schema_id")
 _OPTIONAL_INTS = ("min_bucket", "max_bucket", "min_level", "max_level")
 _OPTIONAL_LONGS = ("min_row_id", "max_row_id")
 
 
+@functools.lru_cache
 def _schema(with_extras: bool) -> Dict[str, Any]:
     fields = [{"name": "_VERSION", "type": "int"}, {"name": "_FILE_NAME", "type": "string"}]
     fields += [{"name": n, "type": "long"} for n in ("_FILE_SIZE", "_NUM_ADDED_FILES", "_NUM_DELETED_FILES")]
@@ -79,7 +115,7 @@ def _schema(with_extras: bool) -> Dict[str, Any]:
     if with_extras:
         optional += [("_TOTAL_BUCKETS", "int"), ("_EXTRA_FILES", {"type": "array", "items": "string"})]
     fields += [{"name": name, "type": nullable(kind), "default": None} for name, kind in optional]
-    return record("record", fields)
+    return parsed(record("record", fields))
 
 
 def write_manifest_list(metas: Sequence[ManifestFileMeta], *, codec: str = "zstandard", level: int = 1) -> bytes:

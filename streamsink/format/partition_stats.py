@@ -1,7 +1,7 @@
 """Minima and maxima over the partitions of a manifest, for manifest lists."""
 
 import math
-from typing import Any, Iterable, List, Optional, Sequence, Tuple
+from typing import Any, Iterable, List, Mapping, Optional, Sequence
 
 from streamsink.errors import Corrupt
 from streamsink.format.binary_row import decode_physical, encode_row
@@ -9,15 +9,14 @@ from streamsink.format.simple_stats import EMPTY_STATS, SimpleStats
 from streamsink.format.types import BINARY_ROOTS, AtomicType, DataType
 
 
-def partition_stats(partitions: Sequence[bytes], types: Sequence[DataType]) -> SimpleStats:
-    """Stats of one row per partition given (repeated ones count again, as in Java); nothing is truncated.
+def partition_stats(partitions: Mapping[bytes, int], types: Sequence[DataType]) -> SimpleStats:
+    """Stats of the partitions of entries: partition -> number of entries, as Java counts; nothing is truncated.
 
     A wrong bound here makes readers miss files. Raises: Corrupt ``row.corrupt`` for a bad partition row.
     """
     if not types:
         return EMPTY_STATS
-    counted = _counted(partitions)
-    rows = [(decode_physical(partition, types), count) for partition, count in counted]
+    rows = [(decode_physical(partition, types), count) for partition, count in partitions.items()]
     low: List[Any] = []
     high: List[Any] = []
     nulls: List[int] = []
@@ -55,13 +54,6 @@ def _within(value: Any, low: Any, high: Any, nulls: Optional[int]) -> bool:
     if low is None or high is None:
         return True  # binary columns have no bounds
     return _order(low) <= _order(value) <= _order(high)
-
-
-def _counted(partitions: Sequence[bytes]) -> List[Tuple[bytes, int]]:
-    counts: dict = {}
-    for partition in partitions:
-        counts[partition] = counts.get(partition, 0) + 1
-    return list(counts.items())
 
 
 def _order(value: Any) -> Any:

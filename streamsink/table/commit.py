@@ -188,7 +188,7 @@ class TableCommit:
     def _write_files(self, delta: Delta, newest: Snapshot | None, before, named: tuple[str, _Tries]) -> "_Files":
         """Merged manifests, the delta's own, both lists, the index manifest: durable, and nothing refers to them yet."""
         name, tries = named
-        base = self._manifests.merge(before, self._merge_options(), name)
+        base = self._manifests.merge(before, self._table.schema.options, name)
         base_list = self._write(f"manifest-list-{name}-0", write_manifest_list(base))
         added = self._write_delta(delta, name)
         index = newest.index_manifest if newest else None
@@ -216,13 +216,6 @@ class TableCommit:
     def _write(self, name: str, data: bytes) -> Written:
         self._io.write(self._at.manifest(name), data)
         return name, len(data)
-
-    def _merge_options(self) -> tuple[int, int]:
-        options = self._table.schema.options
-        return (
-            parse_bytes(options.get("manifest.target-file-size", "8 mb")),
-            int(options.get("manifest.merge-min-count", "30")),
-        )
 
     def _snapshot(self, request: CommitRequest, newest: Snapshot | None, files: "_Files", counted) -> Snapshot:
         rows, properties = counted
@@ -271,13 +264,3 @@ def _names(metas: Sequence[ManifestFileMeta]) -> tuple[str, ...]:
 
 def _identity(snapshot: Snapshot) -> tuple:
     return snapshot.commit_user, snapshot.commit_identifier, snapshot.commit_kind, snapshot.uuid
-
-
-_UNITS = {"": 1, "b": 1, "kb": 2**10, "k": 2**10, "mb": 2**20, "m": 2**20, "gb": 2**30, "g": 2**30}
-
-
-def parse_bytes(text: str) -> int:
-    """Paimon's memory sizes: '8 mb', '64KB', '1048576'. Bytes. Raises ValueError."""
-    text = text.strip().lower()
-    number = text.rstrip("abcdefghijklmnopqrstuvwxyz ")
-    return int(number) * _UNITS[text[len(number):].strip()]

@@ -1,45 +1,186 @@
-"""Minor merging of manifests, by Paimon's rules: many small ones become one, so that a scan reads few files."""
+"""Merging manifests: many become few, so that a scan opens few files. What is live stays exactly what it was.
 
-from collections.abc import Callable, Sequence
+**Minor**, often: a run of small manifests becomes one, when ``manifest.merge-min-count`` of them stand together. ADDs that the
+run itself deletes are left out with their DELETEs; a DELETE whose ADD is in an older manifest stays and goes on hiding it.
 
-from streamsink.format.manifest import FileKind, ManifestEntry
+**Full**, seldom: when the manifests that are small or hold DELETEs reach ``manifest.full-compaction-threshold-size``, they are
+rewritten without DELETEs and without what those hide, together with the big ones that have hidden entries.
+
+Nothing is held in memory but the identities of deleted files and one compressed manifest.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from streamsink.errors import Misuse
+from streamsink.format.binary_row import decode_physical
+from streamsink.format.manifest import FileKind, Identity
 from streamsink.format.manifest_list import ManifestFileMeta
+from streamsink.format.partition_stats import may_hold
+from streamsink.format.types import DataType
+
+Record = dict[str, Any]
+_BYTES = {
+    unit: 2 ** (10 * power) for power, units in enumerate(("|b|bytes", "k|kb|kibibytes", "m|mb|mebibytes", "g|gb|gibibytes"))
+    for unit in units.split("|")
+}
 
 
-def merge_small(
-    metas: Sequence[ManifestFileMeta],
-    target_bytes: int,
-    min_count: int,
-    rewrite: Callable[[list[ManifestFileMeta]], list[ManifestFileMeta]],
-) -> list[ManifestFileMeta]:
-    """Walk in order; a run that reaches ``target_bytes`` is merged, the rest only when it has ``min_count`` files.
+@dataclass(frozen=True)
+class MergeOptions:
+    """``target_bytes`` of a manifest, ``min_count`` for minor merging, ``full_bytes`` for full merging."""
 
-    ``rewrite`` reads a run of manifests and writes their entries as few new ones. Order is kept.
+    target_bytes: int
+    min_count: int
+    full_bytes: int
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> "MergeOptions":
+        """From the table's options, with Paimon's defaults. Raises Misuse naming the option."""
+        return cls(
+            _positive(options, "manifest.target-file-size", "8 mb", _BYTES),
+            _positive(options, "manifest.merge-min-count", "30", {"": 1}),
+            _positive(options, "manifest.full-compaction-threshold-size", "16 mb", _BYTES),
+        )
+
+
+class Output(Protocol):
+    """Where rewritten entries go: manifests that roll at the target size."""
+
+    def add(self, kind: FileKind, record: Record) -> None: ...
+
+    def close(self) -> list[ManifestFileMeta]:
+        """The manifests written since the last close."""
+
+
+class Source(Protocol):
+    """Where the entries of a manifest come from, one by one."""
+
+    def __call__(self, meta: ManifestFileMeta) -> Iterator[tuple[FileKind, Identity, Record]]: ...
+
+
+class ManifestMerge:
+    """One commit's merging: reads through ``source``, writes through ``output``."""
+
+    def __init__(self, options: MergeOptions, partition_types: Sequence[DataType], source: Source, output: Output):
+        self._options = options
+        self._types = partition_types
+        self._source = source
+        self._output = output
+
+    def merge(self, metas: Sequence[ManifestFileMeta]) -> list[ManifestFileMeta]:
+        """The manifests of a snapshot with the same live entries: these, or fewer."""
+        merged = self._full(metas)
+        return self._minor(metas) if merged is None else merged
+
+    # -- full ------------------------------------------------------------------------------------------------------
+
+    def _full(self, metas: Sequence[ManifestFileMeta]) -> list[ManifestFileMeta] | None:
+        """None when there is too little to do. The kept ones come first, so that what is rewritten can grow together."""
+        affected = [meta for meta in metas if self._is_affected(meta)]
+        if sum(meta.file_size for meta in affected) < self._options.full_bytes:
+            return None
+        deleted = self._deleted(metas)
+        partitions = [decode_physical(row, self._types) for row in {identity[0] for identity in deleted}]
+        reached = [self._is_affected(m) or may_hold(m.partition_stats, partitions, self._types) for m in metas]
+        if sum(reached) < 2:
+            return None
+        kept = []
+        for meta, within_reach in zip(metas, reached):
+            if within_reach and (self._is_affected(meta) or self._holds(meta, deleted)):
+                self._copy_adds(meta, deleted)
+            else:
+                kept.append(meta)
+        return kept + self._output.close()
+
+    def _is_affected(self, meta: ManifestFileMeta) -> bool:
+        return meta.num_deleted_files > 0 or meta.file_size < self._options.target_bytes
+
+    def _holds(self, meta: ManifestFileMeta, deleted: set[Identity]) -> bool:
+        return any(identity in deleted for _, identity, _ in self._source(meta))
+
+    # -- minor -----------------------------------------------------------------------------------------------------
+
+    def _minor(self, metas: Sequence[ManifestFileMeta]) -> list[ManifestFileMeta]:
+        merged: list[ManifestFileMeta] = []
+        for run in runs(metas, self._options):
+            merged += self._rewrite(run) if len(run) > 1 else run
+        return merged
+
+    def _rewrite(self, run: Sequence[ManifestFileMeta]) -> list[ManifestFileMeta]:
+        deleted = self._deleted(run)
+        hidden: set[Identity] = set()
+        for meta in run:
+            hidden |= self._copy_adds(meta, deleted)
+        for meta in _with_deletes(run):
+            for kind, identity, record in self._source(meta):
+                if kind is FileKind.DELETE and identity not in hidden:
+                    self._output.add(kind, record)
+        return self._output.close()
+
+    # -- both ------------------------------------------------------------------------------------------------------
+
+    def _deleted(self, metas: Iterable[ManifestFileMeta]) -> set[Identity]:
+        found = (entry for meta in _with_deletes(metas) for entry in self._source(meta))
+        return {identity for kind, identity, _ in found if kind is FileKind.DELETE}
+
+    def _copy_adds(self, meta: ManifestFileMeta, deleted: set[Identity]) -> set[Identity]:
+        """Write the ADDs that are not deleted; the identities of those that are."""
+        hidden = set()
+        for kind, identity, record in self._source(meta):
+            if kind is not FileKind.ADD:
+                continue
+            if identity in deleted:
+                hidden.add(identity)
+            else:
+                self._output.add(kind, record)
+        return hidden
+
+
+def runs(metas: Sequence[ManifestFileMeta], options: MergeOptions) -> list[list[ManifestFileMeta]]:
+    """The manifests in order, cut into runs: one of several is to be merged, one of a single manifest stays.
+
+    A small manifest that is larger than everything small behind it stays too. Else the entries of a table would be
+    rewritten again and again until they fill a manifest; so each one is rewritten a logarithmic number of times.
     """
-    result: list[ManifestFileMeta] = []
+    found: list[list[ManifestFileMeta]] = []
     run: list[ManifestFileMeta] = []
-    size = 0
     for meta in metas:
-        run.append(meta)
-        size += meta.file_size
-        if size >= target_bytes:
-            result += run if len(run) == 1 else rewrite(run)
-            run, size = [], 0
-    result += rewrite(run) if len(run) >= min_count else run
-    return result
-
-
-def cancel_pairs(entries: Sequence[ManifestEntry]) -> list[ManifestEntry]:
-    """Entries of a run of manifests with each ADD that the same run deletes left out, and that DELETE too.
-
-    A DELETE whose ADD is in an older manifest stays: it must go on hiding that one.
-    """
-    live: dict[tuple, ManifestEntry] = {}
-    for entry in entries:
-        if entry.kind == FileKind.ADD:
-            live[entry.identity] = entry
-        elif entry.identity in live and live[entry.identity].kind == FileKind.ADD:
-            del live[entry.identity]
+        if meta.file_size < options.target_bytes:
+            run.append(meta)
         else:
-            live[entry.identity] = entry
-    return list(live.values())
+            found += [*_settled(run, options.min_count), [meta]]
+            run = []
+    return found + _settled(run, options.min_count)
+
+
+def _settled(run: list[ManifestFileMeta], min_count: int) -> list[list[ManifestFileMeta]]:
+    """A run of small manifests: the leading ones that stay, each alone, and the rest together when it is long enough."""
+    behind = sum(meta.file_size for meta in run)
+    stay = 0
+    for meta in run:
+        behind -= meta.file_size
+        if meta.file_size <= behind:
+            break
+        stay += 1
+    rest = run[stay:]
+    alone = run if len(rest) < min_count else run[:stay]
+    return [[meta] for meta in alone] + ([rest] if len(rest) >= min_count else [])
+
+
+def _with_deletes(metas: Iterable[ManifestFileMeta]) -> list[ManifestFileMeta]:
+    return [meta for meta in metas if meta.num_deleted_files]
+
+
+def _positive(options: Mapping[str, str], name: str, default: str, units: Mapping[str, int]) -> int:
+    text = options.get(name, default).strip().lower()
+    number = text.rstrip("abcdefghijklmnopqrstuvwxyz ")
+    unit = text[len(number):].strip()
+    if not number.isdigit() or int(number) == 0 or unit not in units:
+        raise Misuse(
+            f"the table's option '{name}' is {options.get(name)!r}, expected a positive number such as '{default}'. Nothing "
+            "was written. Set it right with ALTER TABLE",
+            kind="table.bad-option",
+        )
+    return int(number) * units[unit]

@@ -1,19 +1,20 @@
 """Reading and rewriting the manifests of a snapshot."""
 
 import itertools
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from streamsink.errors import Corrupt
 from streamsink.format.binary_row import decode_physical
 from streamsink.format.index_manifest import IndexManifestEntry, read_index_manifest
-from streamsink.format.manifest import ManifestEntry, merge_entries, read_manifest, write_manifest
+from streamsink.format.manifest import FileKind, Identity, ManifestEntry, iter_manifest, iter_records
 from streamsink.format.manifest_list import ManifestFileMeta, read_manifest_list
+from streamsink.format.manifest_stream import ManifestStream
 from streamsink.format.partition_stats import may_hold
 from streamsink.format.snapshot import Snapshot
 from streamsink.format.types import DataType
 from streamsink.storage.file_io import FileIO
 from streamsink.table.layout import Layout
-from streamsink.table.manifest_merge import cancel_pairs, merge_small
+from streamsink.table.manifest_merge import ManifestMerge, MergeOptions
 
 
 class Manifests:
@@ -47,15 +48,22 @@ class Manifests:
     def entries_of(
         self, snapshot: Snapshot, partitions: Collection[bytes] | None = None
     ) -> Iterator[ManifestEntry]:
-        """The live entries: every ADD that no DELETE of any manifest hides.
+        """The live entries: every ADD that no DELETE of any manifest hides. One by one: few are in memory at a time.
 
         partitions: only entries of these (``ManifestEntry.partition``); manifests that hold none of them are not read.
+        Raises Corrupt, naming the manifest, when one is missing, torn, or not what its list says.
         """
         metas = self.all_of(snapshot)
         if partitions is not None:
             rows = [decode_physical(partition, self._partition_types) for partition in partitions]
             metas = [meta for meta in metas if may_hold(meta.partition_stats, rows, self._partition_types)]
-        yield from merge_entries([e for meta in metas for e in self.read(meta.file_name, partitions)])
+        found = (record for meta in metas if meta.num_deleted_files for record in self._records(meta))
+        deleted = {identity for kind, identity, _ in found if kind is FileKind.DELETE}
+        for meta in metas:
+            path = self._at.manifest(meta.file_name)
+            for entry in iter_manifest(self._bytes(path), path, partitions, meta.counts):
+                if entry.kind is FileKind.ADD and (not deleted or entry.identity not in deleted):
+                    yield entry
 
     def index_of(self, snapshot: Snapshot) -> list[IndexManifestEntry]:
         """Index files as of a snapshot."""
@@ -67,27 +75,25 @@ class Manifests:
     def read(self, name: str, partitions: Collection[bytes] | None = None) -> list[ManifestEntry]:
         """Entries of one manifest, of these partitions unless None. Raises Corrupt that names the file."""
         path = self._at.manifest(name)
-        return read_manifest(self._bytes(path), path, partitions)
+        return list(iter_manifest(self._bytes(path), path, partitions))
 
     def merge(
-        self, metas: Sequence[ManifestFileMeta], options: tuple[int, int], name: str
+        self, metas: Sequence[ManifestFileMeta], table_options: Mapping[str, str], name: str
     ) -> list[ManifestFileMeta]:
-        """The same entries in fewer files, when Paimon's minor rule says so; see ``manifest_merge``.
+        """The same live entries in fewer files, when Paimon's rules say so; see ``manifest_merge``.
 
-        ``name``: unique to this try of a commit; the new files carry it.
+        ``name``: unique to this try of a commit; the new files carry it. Raises Corrupt, Misuse for a bad option.
         """
-        target_bytes, min_count = options
-        numbers = itertools.count()
-        return merge_small(metas, target_bytes, min_count, lambda run: self._rewrite(run, f"{name}-m{next(numbers)}"))
+        options = MergeOptions.of(table_options)
+        output = _RollingOutput(self._write, self._partition_types, options.target_bytes, f"manifest-{name}-m")
+        return ManifestMerge(options, self._partition_types, self._records, output).merge(metas)
 
-    def _rewrite(self, run: list[ManifestFileMeta], suffix: str) -> list[ManifestFileMeta]:
-        entries = cancel_pairs([e for meta in run for e in self.read(meta.file_name)])
-        if not entries:
-            return []
-        name = f"manifest-{suffix}"
-        data = write_manifest(entries)
+    def _write(self, name: str, data: bytes) -> None:
         self._io.write(self._at.manifest(name), data)
-        return [ManifestFileMeta.of(name, len(data), entries, self._partition_types)]
+
+    def _records(self, meta: ManifestFileMeta) -> Iterator[tuple[FileKind, Identity, dict]]:
+        path = self._at.manifest(meta.file_name)
+        return iter_records(self._bytes(path), path, meta.counts)
 
     def _list(self, name: str) -> list[ManifestFileMeta]:
         path = self._at.manifest(name)
@@ -102,3 +108,35 @@ class Manifests:
                 "the table back to a snapshot that is whole",
                 kind="manifest.missing",
             ) from missing
+
+
+class _RollingOutput:
+    """New manifests of one try of a commit, each finished when it has reached the target size."""
+
+    def __init__(self, write: Callable[[str, bytes], None], types: Sequence[DataType], target_bytes: int, prefix: str):
+        self._write = write
+        self._types = types
+        self._target = target_bytes
+        self._names = (f"{prefix}{number}" for number in itertools.count())
+        self._open: ManifestStream | None = None
+        self._done: list[ManifestFileMeta] = []
+
+    def add(self, kind: FileKind, record: dict) -> None:
+        if self._open is not None and not self._open.takes(record):
+            self._finish(self._open)
+        if self._open is None:
+            self._open = ManifestStream.for_record(record, self._target, self._types)
+        self._open.add(kind, record)
+
+    def close(self) -> list[ManifestFileMeta]:
+        """The manifests written since the last close."""
+        if self._open is not None:
+            self._finish(self._open)
+        done, self._done = self._done, []
+        return done
+
+    def _finish(self, stream: ManifestStream) -> None:
+        data, meta = stream.finish(next(self._names))
+        self._write(meta.file_name, data)
+        self._done.append(meta)
+        self._open = None

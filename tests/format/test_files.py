@@ -13,7 +13,7 @@ import pytest
 from streamsink.errors import Corrupt
 from streamsink.format.binary_row import EMPTY_ROW, encode_row
 from streamsink.format.data_file import DataFileMeta
-from streamsink.format.manifest import FileKind, ManifestEntry, merge_entries, read_manifest, write_manifest
+from streamsink.format.manifest import FileKind, ManifestEntry, read_manifest, write_manifest
 from streamsink.format.manifest_list import ManifestFileMeta, read_manifest_list, write_manifest_list
 from streamsink.format.simple_stats import SimpleStats
 from streamsink.format.snapshot import Snapshot
@@ -67,14 +67,6 @@ def test_wire_records_are_json_and_come_back():
             DataFileMeta.from_wire(bad)
 
 
-def test_live_files_are_adds_without_a_delete_anywhere():
-    """A DELETE kills an ADD even when the ADD is later; another level is another identity."""
-    added, later, upgraded = entry(1), entry(2), entry(1, level=5)
-    deletes = [replace(added, kind=FileKind.DELETE), replace(later, kind=FileKind.DELETE)]
-    assert merge_entries([added, deletes[0], upgraded, deletes[1], later, entry(3)]) == [upgraded, entry(3)]
-    assert merge_entries([added, added]) == [added, added]
-
-
 def test_manifest_lists_come_back_and_say_what_is_inside():
     """Counts, pruning bounds and partition stats are those of the entries; extras of newer writers are carried."""
     rows = [encode_row([day, n], [STRING, INT]) for day, n in (("b", 3), ("a", None), (None, 7))]
@@ -94,7 +86,7 @@ def test_manifest_lists_come_back_and_say_what_is_inside():
 
 def test_long_partition_values_are_not_truncated():
     row = encode_row(["x" * 100], [STRING])
-    assert partition_stats([row], [STRING]) == SimpleStats(row, row, (0,))
+    assert partition_stats({row: 1}, [STRING]) == SimpleStats(row, row, (0,))
 
 
 def test_torn_manifests_are_corrupt_and_named():

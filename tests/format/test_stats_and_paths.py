@@ -89,7 +89,7 @@ def test_batches_of_other_shape_are_refused():
 
 
 def test_stats_of_unpartitioned_manifests_are_empty():
-    assert partition_stats([EMPTY_ROW], []) == EMPTY_STATS
+    assert partition_stats({EMPTY_ROW: 1}, []) == EMPTY_STATS
 
 
 @pytest.mark.parametrize("ddl,value,legacy,name", [

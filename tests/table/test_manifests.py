@@ -1,8 +1,11 @@
 """Manifests: pruning by partition, merging, and what damaged ones do."""
 
+from dataclasses import replace
+
 import pytest
 
 from streamsink.clock import IdSource
+from streamsink.errors import Corrupt, Misuse
 from streamsink.format.binary_row import encode_row
 from streamsink.format.data_file import DataFileMeta
 from streamsink.format.manifest import FileKind, ManifestEntry, write_manifest
@@ -51,6 +54,18 @@ class Bench:
         )
 
 
+def test_live_files_are_adds_without_a_delete_anywhere():
+    """A DELETE kills an ADD even when the ADD is later; another level is another identity; what is added twice is there twice."""
+    bench = Bench(())
+    added, later, other = (bench.entry(FileKind.ADD, (), name) for name in ("1", "2", "3"))
+    upgraded = replace(added, file=replace(added.file, level=5))
+    deletes = [replace(entry, kind=FileKind.DELETE) for entry in (added, later)]
+    parts = [[added, deletes[0], upgraded], [deletes[1]], [later, other]]
+    assert list(bench.manifests().entries_of(bench.snapshot([bench.manifest(part) for part in parts]))) == [upgraded, other]
+    twice = bench.snapshot([bench.manifest([added]), bench.manifest([added])])
+    assert list(bench.manifests().entries_of(twice)) == [added, added]
+
+
 VALUES = [None, "", "a", "b", "\U0001F600", "zz"]
 
 
@@ -82,3 +97,149 @@ def test_manifests_without_the_wanted_partitions_are_not_opened(wanted, read):
     before = bench.calls.by_name["read"]
     list(bench.manifests().entries_of(snapshot, {encode_row(p, bench.types) for p in wanted}))
     assert bench.calls.by_name["read"] - before == 2 + read
+
+
+# -- merging ---------------------------------------------------------------------------------------------------------
+
+
+def names(entries) -> list[str]:
+    return sorted(entry.file.file_name for entry in entries)
+
+
+class History:
+    """Random commits of a table, with what must be live after each. Every file is added once and deleted at most once."""
+
+    def __init__(self, bench: Bench, rng):
+        self.bench, self.rng = bench, rng
+        self.live: dict[str, tuple] = {}
+        self._added = 0
+        arity = len(bench.types)
+        self._pool = [(rng.choice(VALUES), rng.choice([None, 0, 1, 2]))[:arity] for _ in range(4)]
+
+    def commit(self) -> ManifestFileMeta:
+        rng, bench = self.rng, self.bench
+        gone = [n for n in self.live if rng.random() < rng.choice([0, 0, 0.1, 0.6])]
+        entries = [bench.entry(FileKind.DELETE, self.live.pop(name), name) for name in gone]
+        for _ in range(rng.choice([1, 1, 2, 3, 40])):
+            self._added += 1
+            name, partition = f"data-{self._added}", rng.choice(self._pool)
+            self.live[name] = partition
+            entries.append(bench.entry(FileKind.ADD, partition, name))
+        return bench.manifest(entries)
+
+
+def test_merging_never_changes_what_is_live(rng):
+    """Random ADDs and DELETEs, merged after each commit under random options: the oracle's live files, each once."""
+    merges = 0
+    for _ in range(12):
+        bench = Bench(rng.choice([(), ("STRING",), ("STRING", "INT")]))
+        history, metas = History(bench, rng), []
+        options = {
+            "manifest.target-file-size": rng.choice(["1", "4 kb", "6kb", "8 mb"]),
+            "manifest.merge-min-count": rng.choice(["1", "2", "3", "7"]),
+            "manifest.full-compaction-threshold-size": rng.choice(["1 b", "9 kb", "15000", "16 mb"]),
+        }
+        for number in range(20):
+            before = [meta.file_name for meta in metas]
+            metas = bench.manifests().merge(metas, options, f"try-{number}")
+            merges += [meta.file_name for meta in metas] != before
+            metas = metas + [history.commit()]
+            found = names(bench.manifests().entries_of(bench.snapshot(metas)))
+            assert found == sorted(history.live), options
+            for meta in metas:
+                assert bench.io.size(bench.at.manifest(meta.file_name)) == meta.file_size
+                entries = bench.manifests().read(meta.file_name)
+                assert ManifestFileMeta.of(meta.file_name, meta.file_size, entries, bench.types) == meta
+    assert merges > 20
+
+
+def full_options(target: int) -> dict[str, str]:
+    return {"manifest.target-file-size": str(target), "manifest.full-compaction-threshold-size": "1"}
+
+
+def test_full_merging_leaves_no_delete_and_keeps_manifests_out_of_reach():
+    """Big manifests of partitions without a DELETE keep their very file; one that holds a deleted file is rewritten."""
+    bench = Bench()
+    big = [bench.manifest([bench.entry(FileKind.ADD, (p, 1), f"{p}{i}") for i in range(300)]) for p in "abc"]
+    small = [bench.manifest([bench.entry(FileKind.DELETE, ("b", 1), "b7"), bench.entry(FileKind.ADD, ("d", 1), "d0")]),
+             bench.manifest([bench.entry(FileKind.DELETE, ("d", 1), "d0")])]
+    target = min(meta.file_size for meta in big)
+    assert max(meta.file_size for meta in small) < target
+    merged = bench.manifests().merge(big + small, full_options(target), "try")
+    assert merged[:2] == [big[0], big[2]]
+    assert sum(meta.num_deleted_files for meta in merged) == 0
+    assert names(e for meta in merged[2:] for e in bench.manifests().read(meta.file_name)) == sorted(
+        f"b{i}" for i in range(300) if i != 7)
+
+
+def test_a_big_manifest_that_only_might_hold_a_deleted_file_is_kept():
+    """Its partitions reach over the deleted file's, but the file is not in it."""
+    bench = Bench()
+    wide = bench.manifest([bench.entry(FileKind.ADD, (p, 1), f"{p}{i}") for p in "ac" for i in range(300)])
+    add = bench.manifest([bench.entry(FileKind.ADD, ("b", 1), "b0"), bench.entry(FileKind.ADD, ("b", 1), "b1")])
+    delete = bench.manifest([bench.entry(FileKind.DELETE, ("b", 1), "b0")])
+    merged = bench.manifests().merge([add, wide, delete], full_options(wide.file_size), "try")
+    assert merged[0] == wide and len(merged) == 2
+    assert names(bench.manifests().read(merged[1].file_name)) == ["b1"]
+
+
+def test_full_merging_waits_for_the_threshold_and_needs_more_than_one_manifest():
+    """One byte below the threshold nothing happens; a single small manifest is never rewritten."""
+    bench = Bench()
+    metas = [bench.manifest([bench.entry(FileKind.ADD, ("a", i), f"a{i}")]) for i in range(4)]
+    total = sum(meta.file_size for meta in metas)
+    options = {"manifest.full-compaction-threshold-size": str(total + 1)}
+    assert bench.manifests().merge(metas, options, "try") == metas
+    assert len(bench.manifests().merge(metas, {"manifest.full-compaction-threshold-size": str(total)}, "try")) == 1
+    assert bench.manifests().merge(metas[:1], {"manifest.full-compaction-threshold-size": "1"}, "try2") == metas[:1]
+
+
+def test_rewritten_manifests_roll_at_the_target_size():
+    """Each but the last reaches the target and none is much larger, so none is small enough to be rewritten next time."""
+    bench = Bench()
+    metas = [bench.manifest([bench.entry(FileKind.ADD, ("a", i), f"{i}-{j}" * 9) for j in range(400)]) for i in range(20)]
+    target = 20_000
+    merged = bench.manifests().merge(metas, full_options(target), "try")
+    assert len(merged) > 2
+    assert all(target <= meta.file_size < 2 * target for meta in merged[:-1]) and merged[-1].file_size < 2 * target
+    again = bench.manifests().merge(merged, full_options(target), "try2")
+    assert again == merged
+    assert sum(meta.num_added_files for meta in merged) == 8000
+
+
+@pytest.mark.parametrize("option", ["manifest.target-file-size", "manifest.merge-min-count",
+                                    "manifest.full-compaction-threshold-size"])
+@pytest.mark.parametrize("value", ["", "0", "-1", "many", "3 qb", "1.5 mb"])
+def test_a_bad_option_is_refused_by_name(option, value):
+    """Not a ValueError from deep inside a commit."""
+    bench = Bench()
+    with pytest.raises(Misuse, match=option) as caught:
+        bench.manifests().merge([], {option: value}, "try")
+    assert caught.value.kind == "table.bad-option"
+
+
+@pytest.mark.parametrize("damage", ["gone", "torn", "cut between blocks", "another", "hidden delete"])
+@pytest.mark.parametrize("use", ["merge", "scan"])
+def test_a_damaged_manifest_is_refused_by_name(damage, use):
+    """Missing, torn, cut short where Avro does not notice, or not what its list says: nothing is built on it."""
+    bench = Bench()
+    metas = [bench.manifest([bench.entry(FileKind.ADD, ("a", 1), f"a{m}-{i}") for i in range(800)]) for m in range(3)]
+    path = bench.at.manifest(metas[1].file_name)
+    data = bench.io.read(path)
+    bench.io.delete(path)
+    if damage == "torn":
+        bench.io.write(path, data[:-200])
+    elif damage == "cut between blocks":
+        blocks = data.split(data[-16:])
+        assert len(blocks) > 3
+        bench.io.write(path, data[-16:].join(blocks[:-2]) + data[-16:])
+    elif damage == "another":
+        bench.io.write(path, bench.io.read(bench.at.manifest(bench.manifest([bench.entry(FileKind.ADD, ("a", 1), "x")]).file_name)))
+    elif damage == "hidden delete":
+        entries = [bench.entry(FileKind.ADD, ("a", 1), f"b{i}") for i in range(799)]
+        bench.io.write(path, write_manifest([*entries, bench.entry(FileKind.DELETE, ("a", 1), "a0-1")]))
+    with pytest.raises(Corrupt, match=metas[1].file_name):
+        if use == "merge":
+            bench.manifests().merge(metas, full_options(8_000_000), "try")
+        else:
+            list(bench.manifests().entries_of(bench.snapshot(metas)))
