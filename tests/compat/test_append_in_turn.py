@@ -117,10 +117,15 @@ def test_rows_stay_when_manifests_are_merged(java, pypaimon, path, rng, commits)
     all_read(java, pypaimon, path, rows + rows[:2] + rows[:2] + rows[:1])
 
 
-def test_deletes_stay_deletes_when_manifests_are_merged(java, pypaimon, path):
-    """Java compacts and drops a partition between our commits; after our merges its deletes still hide what they hid."""
+@pytest.mark.parametrize("full", [False, True])
+def test_deletes_stay_deletes_when_manifests_are_merged(java, pypaimon, path, full):
+    """Java compacts and drops a partition between our commits; after our merges its deletes still hide what they hid.
+
+    full: full merging happens again and again, by us and by Java.
+    """
     fields = columns(DDL)
-    streamsink.create_table(path, fields, ["p"], options={"compaction.min.file-num": "2"})
+    sizes = {"manifest.target-file-size": "10 kb", "manifest.full-compaction-threshold-size": "40 kb"} if full else {}
+    streamsink.create_table(path, fields, ["p"], options={"compaction.min.file-num": "2", **sizes})
     rows = []
     with ArrowSink(path) as sink:
         for number in range(70):
@@ -139,4 +144,4 @@ def test_deletes_stay_deletes_when_manifests_are_merged(java, pypaimon, path):
     all_read(java, pypaimon, path, rows)
     newest, _ = states_of(path)
     assert newest.total_record_count == len(rows)
-    assert len(open_table(local_file_io(), path, for_writing=False).manifests.all_of(newest)) < 40
+    assert len(open_table(local_file_io(), path, for_writing=False).manifests.all_of(newest)) < (14 if full else 40)

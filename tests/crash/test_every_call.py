@@ -7,6 +7,9 @@ from tests.crash.world import die_at, memory_world, posix_world
 
 # A bound for the loop "until a run survives"; a run has a few hundred calls.
 _MOST_CALLS = 5_000
+_MINOR = {"manifest.merge-min-count": "3"}
+# Every commit that has two manifests to build on merges them, into more than one.
+_FULL = {"manifest.target-file-size": "4 kb", "manifest.full-compaction-threshold-size": "1 kb"}
 
 
 def _die_at_each_call(make_world, power, capsys):
@@ -20,11 +23,11 @@ def _die_at_each_call(make_world, power, capsys):
     assert points > 300
 
 
-@pytest.mark.parametrize("rollback", ["fail", "republish"])
+@pytest.mark.parametrize("rollback, merging", [("fail", _MINOR), ("republish", _FULL)], ids=["fail", "republish"])
 @pytest.mark.parametrize("power", [False, True], ids=["killed", "power-failure"])
-def test_death_before_every_call_in_memory(power, rollback, capsys):
+def test_death_before_every_call_in_memory(power, rollback, merging, capsys):
     """Killed, or the machine loses power (what was not flushed is forgotten): each row once, no unknown file."""
-    _die_at_each_call(lambda n: memory_world(on_rollback=rollback), power, capsys)
+    _die_at_each_call(lambda n: memory_world(on_rollback=rollback, table_options=merging), power, capsys)
 
 
 def test_death_before_every_call_on_the_local_disk(tmp_path, capsys):

@@ -10,11 +10,13 @@ from streamsink.format.binary_row import encode_row
 from streamsink.format.data_file import DataFileMeta
 from streamsink.format.manifest import FileKind, ManifestEntry, write_manifest
 from streamsink.format.manifest_list import ManifestFileMeta, write_manifest_list
+from streamsink.format.simple_stats import EMPTY_STATS
 from streamsink.format.snapshot import Snapshot
 from streamsink.format.types import parse_type
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.memory import MemoryCalls
 from streamsink.table.layout import Layout
+from streamsink.table.manifest_merge import MergeOptions, runs
 from streamsink.table.manifests import Manifests
 from streamsink.testing.crashing import CrashingCalls
 
@@ -131,7 +133,7 @@ class History:
 def test_merging_never_changes_what_is_live(rng):
     """Random ADDs and DELETEs, merged after each commit under random options: the oracle's live files, each once."""
     merges = 0
-    for _ in range(12):
+    for _ in range(8):
         bench = Bench(rng.choice([(), ("STRING",), ("STRING", "INT")]))
         history, metas = History(bench, rng), []
         options = {
@@ -150,7 +152,40 @@ def test_merging_never_changes_what_is_live(rng):
                 assert bench.io.size(bench.at.manifest(meta.file_name)) == meta.file_size
                 entries = bench.manifests().read(meta.file_name)
                 assert ManifestFileMeta.of(meta.file_name, meta.file_size, entries, bench.types) == meta
-    assert merges > 20
+    assert merges > 10
+
+
+def test_minor_merging_cancels_pairs_and_keeps_the_other_deletes():
+    """The big manifest before the run stays; its file stays hidden; what the run itself adds and deletes is gone."""
+    bench = Bench()
+    big = bench.manifest([bench.entry(FileKind.ADD, ("a", 1), f"a{i}" * 20) for i in range(2000)])
+    run = [bench.manifest([bench.entry(kind, ("a", 1), name)])
+           for kind, name in ((FileKind.ADD, "x"), (FileKind.DELETE, "a7" * 20), (FileKind.ADD, "y"), (FileKind.DELETE, "x"))]
+    assert big.file_size > sum(meta.file_size for meta in run)
+    merged = bench.manifests().merge([big, *run], {"manifest.merge-min-count": "4"}, "try")
+    assert merged[0] == big and len(merged) == 2 and merged[1].counts == (1, 1)
+    assert [(e.kind, e.file.file_name) for e in bench.manifests().read(merged[1].file_name)] == [
+        (FileKind.ADD, "y"), (FileKind.DELETE, "a7" * 20)]
+    assert bench.manifests().merge([big, *run], {"manifest.merge-min-count": "5"}, "try2") == [big, *run]
+
+
+def test_the_cost_of_minor_merging_does_not_grow_with_the_table():
+    """By sizes alone, 20,000 commits: few manifests at any time, and the bytes written per commit stay what they were."""
+    options, head, entry = MergeOptions.of({}), 3_300, 100
+    metas, written, most = [], [], 0
+
+    def meta(files: int) -> ManifestFileMeta:
+        return ManifestFileMeta(f"m-{files}", head + entry * files, files, 0, EMPTY_STATS, 0)
+
+    for _ in range(20_000):
+        merged = [run if len(run) == 1 else [meta(sum(m.num_added_files for m in run))] for run in runs(metas, options)]
+        written.append(sum(run[0].file_size for run, old in zip(merged, runs(metas, options)) if len(old) > 1))
+        metas = [m for run in merged for m in run] + [meta(1)]
+        most = max(most, len(metas))
+    assert sum(m.num_added_files for m in metas) == 20_000
+    assert most <= 30 + 12
+    early, late = sum(written[100:1100]) / 1000, sum(written[19_000:]) / 1000
+    assert 0 < late <= 2 * early and late < 2 * head
 
 
 def full_options(target: int) -> dict[str, str]:
