@@ -9,6 +9,8 @@ RESTORE_AND_FAIL = "restore-and-fail"
 RESTORE_AND_CONTINUE = "restore-and-continue"
 ON_ROLLBACK_FAIL = "fail"
 ON_ROLLBACK_REPUBLISH = "republish"
+MODE_APPEND = "append"
+MODE_OVERWRITE = "overwrite"
 
 
 @dataclass(frozen=True)
@@ -19,6 +21,9 @@ class SinkOptions:
     partition_by: partition columns of a table that the sink creates.
     table_options: Paimon table options (strings) of a table that the sink creates.
     create: create the table when the path does not exist.
+    mode: 'append', or 'overwrite': each batch replaces what its partitions, or the whole table, held before.
+    overwrite_partition: which rows mode='overwrite' replaces: values of partition columns ({} for the whole table); None for the
+        partitions that the batch's rows are in (the whole table when it is not partitioned, or sets dynamic-partition-overwrite=false).
     position_columns: names of the DataFrame's topic, partition and offset columns; overlap is then filtered by row.
     store_position_columns: keep those columns in a table that the sink creates.
     add_columns, widen_types: schema evolution that the sink may do; anything else is refused.
@@ -46,6 +51,8 @@ class SinkOptions:
     partition_by: tuple[str, ...] = ()
     table_options: Mapping[str, str] = field(default_factory=dict)
     create: bool = True
+    mode: str = MODE_APPEND
+    overwrite_partition: Mapping | None = None
     position_columns: tuple[str, ...] = ()
     store_position_columns: bool = False
     add_columns: bool = False
@@ -102,6 +109,7 @@ _AT_LEAST = {
 # Left to the table's options when they are not given.
 _OF_THE_TABLE = ("commit_max_retries", "commit_min_wait_ms", "commit_max_wait_ms", "commit_timeout_ms")
 _CHOICES = {
+    "mode": (MODE_APPEND, MODE_OVERWRITE),
     "restore": (RESTORE_AND_FAIL, RESTORE_AND_CONTINUE),
     "on_rollback": (ON_ROLLBACK_FAIL, ON_ROLLBACK_REPUBLISH),
 }
@@ -137,6 +145,13 @@ def _check(table: str, options: SinkOptions) -> None:
     for name in ("partition_by", "position_columns"):
         if not all(isinstance(column, str) and column for column in getattr(options, name)):
             refuse(name, "column names")
+    given = options.overwrite_partition
+    if given is not None and (not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given)):
+        refuse("overwrite_partition", "a dictionary of partition columns and their values")
+    if given is not None and options.mode != MODE_OVERWRITE:
+        refuse("overwrite_partition", "None without mode='overwrite'")
+    if options.position_columns and options.mode == MODE_OVERWRITE:
+        refuse("position_columns", "none with mode='overwrite': the rest of a batch must not replace the whole of it")
     adopt = options.adopt_from_batch
     if adopt is not None and (isinstance(adopt, bool) or not isinstance(adopt, int) or adopt < 0):
         refuse("adopt_from_batch", "a batch id")

@@ -9,9 +9,9 @@ from streamsink.errors import Corrupt, Fenced, Misuse
 from streamsink.faults import fault_point
 from streamsink.format.manifest import FileKind, ManifestEntry, read_manifest, write_manifest
 from streamsink.format.manifest_list import ManifestFileMeta
-from streamsink.format.snapshot import Snapshot
+from streamsink.format.snapshot import APPEND, OVERWRITE, Snapshot
 from streamsink.format.supported import check_writable
-from streamsink.options import ON_ROLLBACK_REPUBLISH, SinkOptions
+from streamsink.options import MODE_OVERWRITE, ON_ROLLBACK_REPUBLISH, SinkOptions
 from streamsink.protocol.committable import AppState, Committable, StagedFile
 from streamsink.protocol.ids import Writer
 from streamsink.protocol.sink import Committer, History, Published
@@ -19,6 +19,7 @@ from streamsink.table import leftovers
 from streamsink.table.changes import Changes
 from streamsink.table.commit import TableCommit
 from streamsink.table.delta import CommitRequest
+from streamsink.table.overwrite import Overwrite
 from streamsink.table.states import States
 from streamsink.table.table import Table
 from streamsink.table.write import UNAWARE_BUCKET, WrittenFile
@@ -38,20 +39,27 @@ class PaimonCommitter(Committer):
 
     # -- pre-commit ------------------------------------------------------------------------------------------------
 
-    def stage(self, staging: str, written: Sequence[WrittenFile]) -> tuple[tuple[StagedFile, ...], Mapping]:
+    def stage(
+        self, staging: str, written: Sequence[WrittenFile], *, seen: bool = False
+    ) -> tuple[tuple[StagedFile, ...], Mapping]:
         """Write the manifest that holds the whole metadata of these files, flushed, into staging.
 
-        Returns the files and the payload of the pending record. The record itself names paths and counts only: the
+        seen: the batch's rows are in the table already, so that it replaces nothing either. Returns the files and the payload of the pending record. The record itself names paths and counts only: the
         statistics, which are row values, stay in the manifest, where the table keeps them anyway.
         """
         io = self._table.file_io
         relative = self._table.layout.relative
         files = tuple(StagedFile(relative(w.staged), w.final, w.meta.file_size, w.meta.row_count) for w in written)
-        payload: dict = {"kind": "APPEND", "manifest": None}
+        payload: dict = {"kind": APPEND, "manifest": None}
+        entries = [
+            ManifestEntry(FileKind.ADD, w.partition, UNAWARE_BUCKET, UNAWARE_TOTAL_BUCKETS, w.meta) for w in written
+        ]
+        if self._options.mode == MODE_OVERWRITE and not seen:
+            schema = self._table.schema
+            overwrite = Overwrite.of(self._table.root, schema, self._options.overwrite_partition)
+            overwrite.check_inside(self._table.root, schema, entries)
+            payload |= {"kind": OVERWRITE, "overwrite": overwrite.to_json()}
         if written:
-            entries = [
-                ManifestEntry(FileKind.ADD, w.partition, UNAWARE_BUCKET, UNAWARE_TOTAL_BUCKETS, w.meta) for w in written
-            ]
             name = f"manifest-{IdSource().new_id()}-0"
             data = write_manifest(entries)
             staged = os.path.join(staging, name)
@@ -124,6 +132,8 @@ class PaimonCommitter(Committer):
             application=committable.application,
             state=state.to_json(),
             # The record may be published again, after a rollback: so the name is the record's and this call's.
+            kind=committable.payload["kind"],
+            overwrite=_overwrite_of(committable),
             name=f"{state.record_id}-{IdSource().new_id()[:8]}",
         )
 
@@ -252,6 +262,12 @@ def _renames(committable: Committable) -> list[tuple[str, str]]:
     pairs = [(file.staged, file.final) for file in committable.files]
     manifest = committable.payload["manifest"]
     return pairs + ([(manifest["staged"], manifest["final"])] if manifest else [])
+
+
+def _overwrite_of(committable: Committable) -> Overwrite | None:
+    """What the checkpoint replaces. It is published after every record before it, so never rows of a later one."""
+    given = committable.payload.get("overwrite")
+    return Overwrite.from_json(given) if given is not None else None
 
 
 def _state_of(states: States, application: str) -> AppState | None:

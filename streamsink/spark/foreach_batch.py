@@ -198,7 +198,7 @@ class TableSink:
             )
             written = write_ways.write(rows, way, TableWriting(spec), self._io, options.flush)
             fault_point("write.flushed")
-        return run.committer.stage(checkpoint.staging, written)
+        return run.committer.stage(checkpoint.staging, written, seen=checkpoint.decision.verdict is Verdict.SEEN)
 
     def _new_rows(self, df: DataFrame, decision: Decision, batch: Batch) -> DataFrame:
         """Under an overlap: only rows at or after the recorded position of their topic and partition."""

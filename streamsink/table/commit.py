@@ -55,11 +55,11 @@ class _Unanswered:
 class _Tries:
     """What the tries of one call know of each other.
 
-    delta_lists: by their manifests; most requests have the same delta in every try, whose list is written once.
+    delta_list: of the manifest that the request brings; most requests have no other, so it is written once.
     """
 
     unanswered: list[_Unanswered] = field(default_factory=list)
-    delta_lists: dict[tuple[str, ...], Written] = field(default_factory=dict)
+    delta_list: Written | None = None
 
 
 class TableCommit:
@@ -196,10 +196,15 @@ class TableCommit:
         if delta.index is not None:
             index = self._write(f"index-manifest-{name}", write_index_manifest(delta.index))[0]
             own.append(index)
-        delta_list = tries.delta_lists.get(_names(added))
-        if delta_list is None:
+        ready = delta.manifest is not None and not delta.unwritten
+        if ready and tries.delta_list is not None:
+            delta_list = tries.delta_list
+        else:
             delta_list = self._write(f"manifest-list-{name}-1", write_manifest_list(added))
-            tries.delta_lists[_names(added)] = delta_list
+            if ready:
+                tries.delta_list = delta_list
+            else:
+                own.append(delta_list[0])
         self._io.sync_dir(self._at.manifest_dir)
         kept = {*_names(before), delta.manifest.file_name if delta.manifest else None}
         return _Files(base_list, delta_list, index, [*base, *added], [self._at.manifest(n) for n in own if n not in kept])

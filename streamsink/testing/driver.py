@@ -131,7 +131,8 @@ class DrivenSink:
             self.protocol.abort(checkpoint)
             raise
         fault_point("write.flushed")
-        files, payload = self._committer.stage(checkpoint.staging, written)
+        seen = decision.verdict is Verdict.SEEN
+        files, payload = self._committer.stage(checkpoint.staging, written, seen=seen)
         self.protocol.pre_commit(checkpoint, files, payload)
         self.protocol.commit_up_to_checkpoint(batch.batch_id)
         self.protocol.forget(checkpoint)

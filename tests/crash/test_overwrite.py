@@ -1,0 +1,170 @@
+"""Overwriting batches, exactly once: each replaces what was there, whatever dies; and no rows of a later one."""
+
+import datetime
+
+import pyarrow as pa
+import pytest
+
+from streamsink import faults
+from streamsink.clock import IdSource
+from streamsink.errors import Fenced, Misuse
+from streamsink.options import SinkOptions
+from streamsink.storage.file_io import FileIO
+from streamsink.storage.memory import MemoryCalls
+from streamsink.testing.crashing import CrashingCalls, Mode
+from streamsink.testing.faults import InjectedCrash, arm, crash
+from tests.crash.world import BOUNDARIES, World, counting, memory_world
+from tests.table.entries import add, commit, live, new_table, part
+from streamsink.table.changes import Changes
+from streamsink.table.overwrite import Overwrite
+from streamsink.table.table import open_table
+
+# Rows of a batch are in three partitions; the empty batch replaces none of them. What a reader may see, in order.
+STATES = [[], list(range(6)), [6, 7, 8], [9, 10, 11, 12, 13]]
+WHOLE_TABLE = [[], list(range(6)), [6, 7, 8], [], [9, 10, 11, 12, 13]]
+STRIDE = 9
+
+
+@pytest.fixture(autouse=True)
+def disarmed():
+    yield
+    faults.arm(None)
+
+
+@pytest.mark.parametrize("mode", [Mode.BEFORE, Mode.ERROR, Mode.REPLY_LOST], ids=lambda m: m.value)
+@pytest.mark.parametrize("scope", ["dynamic", "whole-table"])
+def test_overwrites_survive_whatever_happens_at_a_call(mode, scope, rng):
+    """A death, an error or a lost reply at every few calls: readers see one batch at a time, and the last one at the end."""
+    settings = {"mode": "overwrite", "overwrite_partition": None if scope == "dynamic" else {}}
+    states = STATES if scope == "dynamic" else WHOLE_TABLE
+    world = memory_world(**settings)
+    calls = counting(world)
+    world.run(calls)
+    assert world.ids() == states[-1]
+    for n in range(1 + rng.randrange(STRIDE), calls.count, STRIDE):
+        world = memory_world(**settings)
+        try:
+            world.run(CrashingCalls(world.calls, n, mode))
+        except (InjectedCrash, OSError):
+            world.die()
+        assert world.ids() in states, f"call {n}"
+        world.run()
+        assert world.ids() == states[-1], f"call {n}"
+        assert world.unknown_files() == [], f"call {n}"
+
+
+def _pending(world: World, batches: int) -> None:
+    """Let the world die with its last batch recorded and not published."""
+    arm("precommit.saved", batches, crash)
+    with pytest.raises(InjectedCrash):
+        world.run(boundaries=BOUNDARIES[:batches])
+    faults.arm(None)
+    world.die()
+
+
+def test_a_late_overwrite_replaces_what_is_there_when_it_is_published():
+    """Deletes are worked out when it is published: rows that another application wrote meanwhile are replaced too."""
+    world = memory_world(mode="overwrite", overwrite_partition={"part": "a"}, partition_by=("part",))
+    world.driver.rows = _only("a", world.driver.rows)
+    _pending(world, 2)
+    other = World(world.calls, world.driver.root, application="other")
+    other.run(boundaries=(3,))
+    assert len(world.ids()) == 9
+    world.run(boundaries=BOUNDARIES[:2])
+    assert world.ids() == [1, 2, 6, 7, 8]
+
+
+def _only(name, rows):
+    def made(start, end):
+        batch = rows(start, end)
+        return batch.set_column(1, "part", pa.array([name] * batch.num_rows, pa.string()))
+
+    return made
+
+
+def test_an_overwrite_never_deletes_rows_of_a_later_record():
+    """A record cannot be published before or after its turn: sequence order, checked inside each try."""
+    world = memory_world(mode="overwrite", overwrite_partition={}, restore="restore-and-continue")
+    published = []
+    world.run(boundaries=BOUNDARIES[:1])
+    sink = world.driver.start(FileIO(world.calls, IdSource().new_id), world.checkpoint)
+    real = sink._committer.publish
+
+    def spy(committable, **named):
+        published.append(committable)
+        return real(committable, **named)
+
+    sink._committer.publish = spy
+    world.checkpoint.ends = list(BOUNDARIES)
+    for batch_id in (1, 2, 3):
+        sink.batch(world.driver.describe(world.checkpoint, batch_id))
+    early, late = published[0], published[-1]
+    with pytest.raises(Fenced):
+        real(early, expect=early.state.sequence - 1, restored=True, fence=lambda: None)
+    assert world.ids() == STATES[-1]
+    io = FileIO(world.calls, IdSource().new_id)
+    for gone in (2, 3, 4):
+        io.delete(f"{world.driver.root}/snapshot/snapshot-{gone}")
+    io.replace(f"{world.driver.root}/snapshot/LATEST", b"1", "x")
+    with pytest.raises(Misuse) as caught:
+        real(late, expect=late.state.sequence - 1, restored=True, fence=lambda: None)
+    assert caught.value.kind == "table.rolled-back" and world.ids() == STATES[1]
+
+
+def test_a_batch_that_is_seen_replaces_nothing():
+    """accept_as_seen records a batch whose rows are in the table: an overwrite of it would empty the table."""
+    world = memory_world(mode="overwrite", overwrite_partition={}, numeric=False)
+    world.run(boundaries=(6,))
+    world.checkpoint.query = "00000000-0000-0000-0000-000000000002"
+    world.checkpoint.ends, world.checkpoint.committed = [6], 0
+    with pytest.raises(Misuse) as caught:
+        world.run(boundaries=(6,))
+    token = str(caught.value).split("accept_as_seen='")[1].split("'")[0]
+    again = World(world.calls, world.driver.root, numeric=False, mode="overwrite", overwrite_partition={}, accept_as_seen=token)
+    again.checkpoint = world.checkpoint
+    again.run(boundaries=(6,))
+    assert again.ids() == list(range(6))
+
+
+def test_rows_outside_of_the_overwritten_partition_are_refused():
+    """They would be added, not replaced; nothing is written."""
+    world = memory_world(mode="overwrite", overwrite_partition={"part": "a"})
+    with pytest.raises(Misuse) as caught:
+        world.run()
+    assert caught.value.kind == "overwrite.outside" and world.ids() == []
+
+
+def test_an_overwrite_of_one_partition_leaves_the_others():
+    """By one column of two, with a null, and by a date; partitions that another writer spelled in other bytes too."""
+    table = new_table(MemoryCalls())
+    commit(table, Changes(tuple(add(str(n), part(name)) for n, name in enumerate(["x", "y", None, "x"]))))
+    for given, left in (({"part": "x"}, ["1", "2", "n"]), ({"part": None}, ["1", "m"]), ({}, ["m"])):
+        name = part(given["part"]) if given else part("z")
+        new = add("n" if given == {"part": "x"} else "m", name)
+        if not given:
+            commit(table, Changes(), kind="OVERWRITE", overwrite=Overwrite.of("t", table.schema, given))
+            assert live(table) == []
+            continue
+        commit(table, Changes((new,)), kind="OVERWRITE", overwrite=Overwrite.of("t", table.schema, given))
+        assert live(table) == (left if given == {"part": "x"} else ["1", "m", "n"])
+
+
+@pytest.mark.parametrize("given, says", [
+    ({"mode": "replace"}, "mode"), ({"overwrite_partition": {"part": "a"}}, "mode='overwrite'"),
+    ({"mode": "overwrite", "overwrite_partition": ["a"]}, "dictionary"),
+    ({"mode": "overwrite", "position_columns": ("t", "p", "o")}, "position_columns"),
+])
+def test_wrong_options_are_refused(given, says):
+    with pytest.raises(Misuse, match=says):
+        SinkOptions.of("t", given)
+
+
+@pytest.mark.parametrize("given, says", [
+    ({"id": 1}, "partition columns are part"), ({"part": 5}, "column 'part'"), ({"part": datetime.date(2026, 1, 1)}, "STRING"),
+])
+def test_wrong_partition_values_are_refused(given, says):
+    """By the name of the column, and without the value."""
+    table = new_table(MemoryCalls())
+    with pytest.raises(Misuse, match=says) as caught:
+        Overwrite.of("t", table.schema, given)
+    assert caught.value.kind == "option.overwrite-partition"
