@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from streamsink import events
 from streamsink.errors import Conflict, Misuse
 from streamsink.faults import fault_point
-from streamsink.options import SinkOptions
+from streamsink.options import MODE_APPEND, SinkOptions
 from streamsink.protocol.committable import Committable, StagedFile
 from streamsink.protocol.sink import Committer, History, Published
 from streamsink.sinks.chains import Chains
@@ -72,7 +72,13 @@ class ManyTables(Committer):
     """Publishes checkpoints of several append tables, one snapshot for each table that has rows."""
 
     def __init__(self, place: Place, journal: PendingLog, options: SinkOptions, emit: Callable[[events.Event], None]):
-        """journal: a reader of its own, which never claims."""
+        """journal: a reader of its own, which never claims. Raises Misuse for an option that several tables do not have."""
+        if options.mode != MODE_APPEND:
+            raise Misuse(
+                f"{place.root}: option 'mode' is {options.mode!r}, expected '{MODE_APPEND}': a batch for several tables, or with "
+                "dead letters, replaces nothing",
+                kind="option.value",
+            )
         self.place = place
         self._journal = journal
         self._options = options

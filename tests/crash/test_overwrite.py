@@ -9,6 +9,7 @@ from streamsink import faults
 from streamsink.clock import IdSource
 from streamsink.errors import Fenced, Misuse
 from streamsink.options import SinkOptions
+from streamsink.sinks.many_tables import ManyTables, Place
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.memory import MemoryCalls
 from streamsink.testing.crashing import CrashingCalls, Mode
@@ -17,7 +18,7 @@ from tests.crash.world import BOUNDARIES, World, counting, memory_world
 from tests.table.entries import add, commit, live, new_table, part
 from streamsink.table.changes import Changes
 from streamsink.table.overwrite import Overwrite
-from streamsink.table.table import open_table
+
 
 # Rows of a batch are in three partitions; the empty batch replaces none of them. What a reader may see, in order.
 STATES = [[], list(range(6)), [6, 7, 8], [9, 10, 11, 12, 13]]
@@ -168,3 +169,9 @@ def test_wrong_partition_values_are_refused(given, says):
     with pytest.raises(Misuse, match=says) as caught:
         Overwrite.of("t", table.schema, given)
     assert caught.value.kind == "option.overwrite-partition"
+
+
+def test_several_tables_are_not_overwritten():
+    """One batch for several tables appends: an option that would be ignored is refused."""
+    with pytest.raises(Misuse, match="mode"):
+        ManyTables(Place(None, "/lake/shop.db", "app", "j"), None, SinkOptions.of("t", {"mode": "overwrite"}), print)
