@@ -42,18 +42,19 @@ def count_text(number: int) -> str | None:
 class ManyWorld:
     """One store, one query, and Spark's own logs, which outlive every crash."""
 
-    def __init__(self, calls: Calls | None = None, **options):
+    def __init__(self, calls: Calls | None = None, root: str = ROOT, **options):
         self.calls = calls or MemoryCalls()
+        self.root = root
         self.checkpoint = Checkpoint("00000000-0000-0000-0000-000000000001")
         self._versions = itertools.count()
-        settings = SinkOptions.of(ROOT, {
+        settings = SinkOptions.of(root, {
             "journal_retain": 2, "commit_min_wait_ms": 0, "commit_max_wait_ms": 0,
             "table_options": {"manifest.merge-min-count": "3"}, **options,
         })
-        routing = Routing.of(ROOT, RULES, settings, dead_letters="rejected", unrouted="dead-letter")
-        self.driver = ManyTablesDriver(ROOT, SCHEMA, self._rows, routing, settings)
+        routing = Routing.of(root, RULES, settings, dead_letters="rejected", unrouted="dead-letter")
+        self.driver = ManyTablesDriver(root, SCHEMA, self._rows, routing, settings)
         strict = new_schema(parse_ddl("id BIGINT, part STRING, n BIGINT NOT NULL, version BIGINT"), (), {})
-        create_table(self.file_io(), f"{ROOT}/strict", strict)
+        create_table(self.file_io(), f"{root}/strict", strict)
 
     def file_io(self, calls: Calls | None = None) -> FileIO:
         return FileIO(calls or self.calls, IdSource().new_id)
@@ -69,7 +70,7 @@ class ManyWorld:
     def table(self, name: str):
         """The table, or None."""
         file_io = self.file_io()
-        return open_table(file_io, f"{ROOT}/{name}", for_writing=False) if is_table(file_io, f"{ROOT}/{name}") else None
+        return open_table(file_io, f"{self.root}/{name}", for_writing=False) if is_table(file_io, f"{self.root}/{name}") else None
 
     def rows(self) -> list[tuple[str, int, int]]:
         """(table, id, version) of each row that a reader sees; a dead letter's from its text."""
@@ -90,7 +91,7 @@ class ManyWorld:
                 named |= {snapshot.base_manifest_list, snapshot.delta_manifest_list}
                 for meta in table.manifests.base_of(snapshot) + table.manifests.delta_of(snapshot):
                     named |= {meta.file_name} | {e.file.file_name for e in table.manifests.read(meta.file_name)}
-        return sorted(name for name in _files(file_io, ROOT) if name not in named)
+        return sorted(name for name in _files(file_io, self.root) if name not in named)
 
     def _rows(self, start: int, end: int) -> pa.RecordBatch:
         numbers = list(range(start, end))

@@ -18,7 +18,8 @@ class Job:
     source: {"kind": "files", "dir"} of JSON lines, {"kind": "kafka", "bootstrap", "topic"[, "starting"]} or
     {"kind": "rate-micro-batch"}. per_batch: files, messages or rows a batch. column: SQL of an added column "extra".
     shuffle: repartition by id, which takes Spark's shuffle partitions. conf: Spark settings of a driver of its own.
-    event_time: SQL of an event time with a watermark without delay.
+    event_time: SQL of an event time with a watermark without delay. many: arguments of ``to_tables``; ``table`` is then the
+    warehouse.
     """
 
     table: str
@@ -33,6 +34,7 @@ class Job:
     max_restarts: int = 5
     conf: dict = field(default_factory=dict)
     processing_time: str | None = None
+    many: dict = field(default_factory=dict)
 
     def but(self, **changes) -> "Job":
         """The same job with other values; options are added to the ones that are there."""
@@ -77,7 +79,10 @@ def start(spark, job: Job, listener: Callable[[Event], None]):
     options = dict(job.options)
     if job.source["kind"] == "kafka":
         options = {"position_columns": POSITIONS, **options}
-    sink = streamsink.to_table(job.table, listener=listener, **options)
+    if job.many:
+        sink = streamsink.to_tables(job.table, listener=listener, **job.many, **options)
+    else:
+        sink = streamsink.to_table(job.table, listener=listener, **options)
     writer = frame(spark, job).writeStream.foreachBatch(sink).option("checkpointLocation", job.checkpoint)
     if job.processing_time:
         return writer.trigger(processingTime=job.processing_time).start()

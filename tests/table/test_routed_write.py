@@ -1,0 +1,169 @@
+"""Many tables in one pass: the rules, the bounds, the counts."""
+
+import pyarrow as pa
+import pytest
+
+from streamsink.clock import IdSource
+from streamsink.errors import Corrupt, Misuse
+from streamsink.format.arrow_types import from_arrow_schema
+from streamsink.options import SinkOptions
+from streamsink.storage.file_io import FileIO
+from streamsink.storage.memory import MemoryCalls
+from streamsink.table.routed_write import RoutedSpec, RoutedWriter, Target
+from streamsink.table.routing import ROUTE, Routing
+from streamsink.table.table import new_schema
+from streamsink.table.write import TableWriter, WriteSpec
+from streamsink.testing.many_driver import DrivenTables
+from tests.crash.many_world import ManyWorld
+
+SCHEMA = pa.schema([("id", pa.int64()), ("text", pa.string())])
+
+
+class _OpenFiles(MemoryCalls):
+    """Counts files that are being written."""
+
+    def __init__(self):
+        super().__init__()
+        self.now = self.most = 0
+
+    def open_new(self, path):
+        self.now += 1
+        self.most = max(self.most, self.now)
+        return super().open_new(path)
+
+    def close(self, stream, flush):
+        self.now -= 1
+        super().close(stream, flush)
+
+
+def _spec(routing: Routing, max_open: int, memory: int) -> RoutedSpec:
+    schema = new_schema(from_arrow_schema(SCHEMA), (), {}).to_json()
+    limits = WriteSpec("/staging", b"", 10**9, max_open, memory)
+    return RoutedSpec(limits, routing, {}, {key: Target(("id", "text"), schema) for key in routing.rules}, None)
+
+
+def test_fifty_tables_share_one_bound_of_files_and_memory(rng, monkeypatch):
+    """Rows of 50 tables in every batch: never more files or bytes than one table would hold."""
+    calls, held = _OpenFiles(), []
+    calls.mkdir("/staging")
+    routing = Routing.of("/lake", {"t_*": {}}, SinkOptions(), dead_letters=None, unrouted="fail")
+    writer = RoutedWriter(FileIO(calls, IdSource().new_id), _spec(routing, 7, 50_000))
+    writers = []
+    joined = TableWriter.__init__
+    monkeypatch.setattr(TableWriter, "__init__", lambda self, *a, **k: (joined(self, *a, **k), writers.append(self))[0])
+    rows = {}
+    for _ in range(40):
+        names = [f"t_{rng.randint(0, 49)}" for _ in range(500)]
+        ids = [rng.randint(0, 10**9) for _ in names]
+        for name, number in zip(names, ids):
+            rows.setdefault(name, []).append(number)
+        writer.write(pa.RecordBatch.from_pydict({"id": ids, "text": ["x" * 40] * 500, ROUTE: names}))
+        held.append(sum(w.buffered for w in writers))
+    [written] = writer.close()
+    assert len(writers) == 50 and calls.most == 7 and calls.now == 0
+    assert max(held) <= 50_000
+    counts = {}
+    for name, file in written.files:
+        counts[name] = counts.get(name, 0) + file.meta.row_count
+    assert counts == {name: len(ids) for name, ids in rows.items()}
+    assert written.rows_in == 20_000 == sum(counts.values())
+
+
+def test_without_dead_letters_the_first_bad_row_fails_without_its_value():
+    """Named: the table and the column, or how many rows have no table."""
+    routing = Routing.of("/lake", {"a": {}}, SinkOptions(), dead_letters=None, unrouted="fail")
+    writer = RoutedWriter(FileIO(MemoryCalls(), IdSource().new_id), _spec(routing, 7, 10**6))
+    with pytest.raises(Misuse, match="table 'a': column 'id'") as refused:
+        writer.write(pa.RecordBatch.from_pydict({"id": ["secret"], "text": ["x"], ROUTE: ["a"]}))
+    assert "secret" not in str(refused.value)
+    with pytest.raises(Misuse, match="2 rows") as refused:
+        writer.write(pa.RecordBatch.from_pydict({"id": [1, 2], "text": ["x", "y"], ROUTE: ["secret"] * 2}))
+    assert refused.value.kind == "route.unknown" and "secret" not in str(refused.value)
+
+
+def test_rows_that_get_lost_on_the_way_are_an_error(monkeypatch):
+    """The count of rows in is not taken from the files."""
+    written = RoutedWriter._routed
+    monkeypatch.setattr(RoutedWriter, "_routed", lambda self, name, rows, target: written(self, name, rows.slice(1), target))
+    world = ManyWorld()
+    with pytest.raises(Corrupt, match="do not add up"):
+        world.run()
+    assert world.rows() == []
+
+
+@pytest.mark.parametrize("tables, more, word", [
+    ({}, {}, "tables"), ({"a/b": {}}, {}, "names of tables"), ({"streamsink": {}}, {}, "names of tables"),
+    ({"a": {"bucket": 1}}, {}, "'bucket'"), ({"a": {"path": "../a"}}, {}, "below"), ({"a": {"path": "/elsewhere/a"}}, {}, "below"),
+    ({"a_*": {"path": "x"}}, {}, "pattern"), ({"a": {}, "b": {"path": "a"}}, {}, "same path"),
+    ({"a": {}, "b": {"path": "a/b"}}, {}, "inside"), ({"a": {}}, {"dead_letters": "a"}, "dead_letters"),
+    ({"a": {}}, {"unrouted": "skip"}, "unrouted"), ({"a": {}}, {"unrouted": "dead-letter"}, "dead_letters"),
+    ({"a": {"columns": "id"}}, {}, "columns"), ({"a": {"create": "yes"}}, {}, "create"),
+    ({"a": {"path": "rejected"}}, {"dead_letters": "rejected"}, "same path"),
+])
+def test_wrong_rules_are_refused_by_name(tables, more, word):
+    """Before anything is opened."""
+    with pytest.raises(Misuse, match=word):
+        Routing.of("/lake", tables, SinkOptions(), **{"dead_letters": None, "unrouted": "fail", **more})
+
+
+def test_a_name_has_one_rule_and_one_place():
+    """Its own rule first, then patterns in their order; never a place where another table lies."""
+    rules = {"x_*": {}, "x_1": {"path": "deep/er/x"}, "*": {}, "moved": {"path": "taken"}}
+    routing = Routing.of("/lake", rules, SinkOptions(), dead_letters="rejected", unrouted="dead-letter")
+    found = {name: routing.rule_of(name) for name in (
+        "x_1", "x_2", "other", "taken", "deep", "rejected", "streamsink", "../x", "", None, "a b", "x_*"
+    )}
+    assert found == {
+        "x_1": "x_1", "x_2": "x_*", "other": "*", "taken": None, "deep": None, "rejected": None, "streamsink": None, "../x": None,
+        "": None, None: None, "a b": None, "x_*": None,
+    }
+    assert routing.path_of("x_1") == "deep/er/x" and routing.path_of("x_2") == "x_2"
+
+
+def test_each_table_takes_its_own_columns():
+    """All, a list, or those that the table has; a column that a table lacks is an error unless it may be added."""
+    world = ManyWorld()
+    world.driver.routing = Routing.of(
+        world.driver.root,
+        {"a": {"columns": ["id", "version"]}, "strict": {"columns": "existing"}, "more_x": {"columns": ("id", "part", "version")}, "more_y": {}},
+        world.driver.options, dead_letters="rejected", unrouted="dead-letter",
+    )
+    world.run()
+    assert world.table("a").schema.field_names == ("id", "version")
+    assert world.table("more_x").schema.field_names == ("id", "part", "version")
+    assert world.table("more_y").schema.field_names == ("id", "part", "n", "version")
+    assert len(world.rows()) == 18
+    world.driver.routing = Routing.of(
+        world.driver.root, {"a": {}, "*": {}}, world.driver.options, dead_letters="rejected", unrouted="dead-letter"
+    )
+    with pytest.raises(Misuse, match="shop.db/a"):
+        world.run(boundaries=(6, 9, 9, 14, 18, 20))
+
+
+def test_rows_published_and_dead_letters_are_counted_in_events():
+    """For each checkpoint: rows of the tables and dead letters add up to what came in."""
+    world = ManyWorld()
+    world.run()
+    said = [event for event in world.driver.events if type(event).__name__ in ("TablePublished", "RowsDeadLettered")]
+    by_checkpoint: dict[int, list[int]] = {}
+    for event in said:
+        tables, dead = by_checkpoint.setdefault(event.checkpoint_id, [0, 0])
+        if type(event).__name__ == "RowsDeadLettered":
+            dead += event.rows
+        elif not event.table.endswith("/rejected"):
+            tables += event.rows
+        by_checkpoint[event.checkpoint_id] = [tables, dead]
+    assert {number: sum(counts) for number, counts in by_checkpoint.items()} == {0: 6, 1: 3, 3: 5, 4: 4}
+    assert sum(dead for _, dead in by_checkpoint.values()) == sum(name == "rejected" for name, _, _ in world.rows())
+
+
+def test_a_batch_that_touches_two_tables_leaves_the_others_alone():
+    """No empty snapshot, no look at tables without rows."""
+    world = ManyWorld()
+    world.run(boundaries=(6,))
+    before = {name: len(world.table(name).snapshots.ids()) for name in ("a", "strict", "more_x", "more_y") if world.table(name)}
+    sink = DrivenTables(world.driver, world.file_io(), world.checkpoint.query)
+    world.checkpoint.ends += [9]
+    sink.batch(world.driver.describe(world.checkpoint, 1))
+    after = {name: len(world.table(name).snapshots.ids()) for name in before}
+    assert sum(after.values()) - sum(before.values()) <= 1
