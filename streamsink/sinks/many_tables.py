@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from streamsink import events
 from streamsink.errors import Conflict, Misuse
 from streamsink.faults import fault_point
-from streamsink.options import MODE_APPEND, SinkOptions
+from streamsink.options import MODE_APPEND, ON_ROLLBACK_FAIL, SinkOptions
 from streamsink.protocol.committable import Committable, StagedFile
 from streamsink.protocol.sink import Committer, History, Published
 from streamsink.sinks.chains import Chains
@@ -27,6 +27,12 @@ from streamsink.table.write import WrittenFile
 # A checkpoint of several tables has no snapshot of its own; each of its tables does.
 NO_SNAPSHOT = 0
 _SUFFIX = "@tables"
+# Options of a query of one table, the only value that they may have here, and why.
+_ONLY = {
+    "mode": (MODE_APPEND, "a batch replaces nothing in them"),
+    "on_rollback": (ON_ROLLBACK_FAIL, "what one table lost is not published again while the others keep it"),
+    "lock_id": (None, "each table's own path gives the name of its lock"),
+}
 
 
 @dataclass(frozen=True)
@@ -73,12 +79,13 @@ class ManyTables(Committer):
 
     def __init__(self, place: Place, journal: PendingLog, options: SinkOptions, emit: Callable[[events.Event], None]):
         """journal: a reader of its own, which never claims. Raises Misuse for an option that several tables do not have."""
-        if options.mode != MODE_APPEND:
-            raise Misuse(
-                f"{place.root}: option 'mode' is {options.mode!r}, expected '{MODE_APPEND}': a batch for several tables, or with "
-                "dead letters, replaces nothing",
-                kind="option.value",
-            )
+        for option, (only, why) in _ONLY.items():
+            if getattr(options, option) != only:
+                raise Misuse(
+                    f"{place.root}: option '{option}' is {getattr(options, option)!r}, expected {only!r} for several tables, or with "
+                    f"dead letters: {why}",
+                    kind="option.value",
+                )
         self.place = place
         self._journal = journal
         self._options = options

@@ -13,7 +13,7 @@ from streamsink import events
 from streamsink.clock import IdSource
 from streamsink.errors import Misuse
 from streamsink.faults import fault_point
-from streamsink.options import ON_ROLLBACK_FAIL, SinkOptions
+from streamsink.options import SinkOptions
 from streamsink.protocol.admission import Verdict
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.two_phase import Checkpoint
@@ -36,12 +36,6 @@ class TablesSink(TableSink):
     ):
         """route: name of a column, or an SQL expression, that names each row's table."""
         super().__init__(routing.root, options, listener)
-        if options.on_rollback != ON_ROLLBACK_FAIL:
-            raise Misuse(
-                f"{routing.root}: option 'on_rollback' is {options.on_rollback!r}, expected '{ON_ROLLBACK_FAIL}': after a "
-                "rollback of one of several tables nothing is published again by itself",
-                kind="option.value",
-            )
         if not isinstance(route, str) or not route.strip():
             raise Misuse(
                 f"{routing.root}: option 'route' is {route!r}, expected a column or an SQL expression", kind="option.value"

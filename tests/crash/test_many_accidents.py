@@ -267,3 +267,11 @@ def test_a_rule_that_moves_a_table_is_refused(world):
         world.run(boundaries=(*BOUNDARIES, 30))
     assert refused.value.kind == "tables.moved"
     check_readable(world.rows())
+
+
+@pytest.mark.parametrize("option, value", [("on_rollback", "republish"), ("mode", "overwrite"), ("lock_id", "a.b.c")])
+def test_options_of_one_table_are_refused_by_name(option, value):
+    """Not ignored."""
+    world = ManyWorld()
+    world.driver.options = dataclasses.replace(world.driver.options, **{option: value})
+    _refused(world, "option.value", option)
