@@ -43,13 +43,19 @@ def measured() -> Iterator[Cost]:
     """Fills in the cost when the block ends. Pages that others dirtied are written out before it begins."""
     cost = Cost()
     os.sync()
-    cpu, jvm = _processor_s()
-    begun = time.perf_counter()
+    before, begun = _processes(), time.perf_counter()
     yield cost
     cost.wall_s = time.perf_counter() - begun
-    cpu_after, jvm_after = _processor_s()
-    cost.cpu_s = cpu_after - cpu
-    cost.python_s = cost.cpu_s - (jvm_after - jvm)
+    after = _processes()
+    gone = [process for pid, process in before.items() if pid not in after]
+    for pid, now in after.items():
+        own, ended = now.own_s, now.ended_s
+        if pid in before:
+            own, ended = own - before[pid].own_s, ended - before[pid].ended_s
+        # A child that was waited for brings all of its life along; Spark's daemon does not wait for its workers.
+        ended = max(0.0, ended - sum(child.own_s + child.ended_s for child in gone if child.parent == pid))
+        cost.cpu_s += own + ended
+        cost.python_s += ended if now.is_java else own + ended
 
 
 def in_turns(rounds: int, ways: Sequence[str], measure: Callable[[str, int], None]) -> None:
@@ -94,24 +100,29 @@ def slug(name: str) -> str:
     return "".join(c if c.isalnum() else "-" for c in name)
 
 
-def _processor_s() -> tuple[float, float]:
-    """Seconds of this process and all below it, those that ended and were waited for included; and the JVM's alone."""
-    parents, own, java = {}, {}, set()
+@dataclass(frozen=True)
+class _Process:
+    """Processor seconds: its own, and of children that ended and were waited for."""
+
+    parent: int
+    own_s: float
+    ended_s: float
+    is_java: bool
+
+
+def _processes() -> dict[int, _Process]:
+    """This process and all below it."""
+    found = {}
     for folder in Path("/proc").iterdir():
         if not folder.name.isdigit():
             continue
         with contextlib.suppress(OSError):
             name, _, rest = (folder / "stat").read_text().rpartition(")")
             fields = rest.split()
-            pid = int(folder.name)
-            parents[pid] = int(fields[1])
-            times = [int(ticks) / _TICKS for ticks in fields[11:15]]
-            own[pid] = times
-            if name.endswith("(java"):
-                java.add(pid)
-    mine = {pid for pid in parents if _is_below(pid, os.getpid(), parents)}
-    jvm = sum(sum(own[pid][:2]) for pid in mine & java)
-    return sum(sum(own[pid]) for pid in mine), jvm
+            user, system, ended_user, ended_system = (int(ticks) / _TICKS for ticks in fields[11:15])
+            found[int(folder.name)] = _Process(int(fields[1]), user + system, ended_user + ended_system, name.endswith("(java"))
+    parents = {pid: process.parent for pid, process in found.items()}
+    return {pid: process for pid, process in found.items() if _is_below(pid, os.getpid(), parents)}
 
 
 def _is_below(pid: int, root: int, parents: dict[int, int]) -> bool:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from streamsink.options import SinkOptions
+from streamsink.spark import worker_daemon
 from streamsink.spark.schema import to_fields
 from streamsink.table.table import new_schema
 from streamsink.table.write import WriteSpec
@@ -33,6 +34,7 @@ STAGES = (
     Variant("+ Parquet encoding, file written", flush=False),
     Variant("all, flushed"),
 )
+_SPARKS_DAEMON = "pyspark.daemon"
 _AS_IS = Variant("as it is")
 LEVERS = (
     _AS_IS,
@@ -137,28 +139,34 @@ def levers(spark, folder: Path, sizes: data.Sizes) -> list[Table]:
 
 
 def worker(spark, folder: Path, sizes: data.Sizes) -> list[Table]:
-    """A Python task of 1,000 rows with zip importers left in the worker's cache, and with them taken out."""
+    """A Python task of 1,000 rows under Spark's own daemon, under the same with our tasks' cleaning, and under our daemon."""
     frame = spark.read.schema(data.DDL).parquet(data.large(spark, folder, sizes.road_rows)).limit(1000).coalesce(1)
     kept = spark.createDataFrame(frame.toArrow()).coalesce(1)
     ways = {
-        "noop": lambda: kept.write.format("noop").mode("append").save(),
-        "mapInArrow, as Spark leaves its workers": lambda: kept.mapInArrow(stages.count, stages.RESULT).collect(),
-        "mapInArrow, zip importers out of the cache": lambda: kept.mapInArrow(stages.lean(stages.count), stages.RESULT).collect(),
+        "noop": (worker_daemon.MODULE, lambda: kept.write.format("noop").mode("append").save()),
+        "mapInArrow, Spark's daemon": (_SPARKS_DAEMON, lambda: kept.mapInArrow(stages.count, stages.RESULT).collect()),
+        "mapInArrow, Spark's daemon, zip importers out of the cache": (
+            _SPARKS_DAEMON, lambda: kept.mapInArrow(stages.lean(stages.count), stages.RESULT).collect(),
+        ),
+        "mapInArrow, our daemon": (worker_daemon.MODULE, lambda: kept.mapInArrow(stages.count, stages.RESULT).collect()),
     }
     took, cpu = defaultdict(list), defaultdict(list)
-    environment = spark.sparkContext.environment
+    environment, conf = spark.sparkContext.environment, spark._jvm.org.apache.spark.SparkEnv.get().conf()
 
     def measure(way: str, number: int) -> None:
-        environment["STREAMSINK_BENCHMARK"] = way  # workers of their own
-        ways[way]()  # what is left in a worker helps its next task
+        daemon, action = ways[way]
+        conf.set("spark.python.daemon.module", daemon)
+        environment["STREAMSINK_BENCHMARK"] = way  # a daemon and workers of its own
+        action()  # what is left in a worker helps its next task
         with measured() as cost:
             for _ in range(sizes.replays):
-                ways[way]()
+                action()
         took[way].append(cost.wall_s * 1000 / sizes.replays)
         cpu[way].append(cost.cpu_s * 1000 / sizes.replays)
 
     in_turns(sizes.rounds, tuple(ways), measure)
     del environment["STREAMSINK_BENCHMARK"]
+    conf.set("spark.python.daemon.module", worker_daemon.MODULE)
     rows = [[way, spread(took[way]), spread(cpu[way])] for way in ways]
     note = f"Mean of {sizes.replays} jobs, median [min..max] of {sizes.rounds} rounds. Load {load()}."
     return [Table("One small Python task", ("job", "wall ms", "CPU ms"), rows, note)]

@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession  # noqa: E402
 
 from benchmarks import growth, large, machine, memory, micro, operations, peers, picture, reading, report, road, writers  # noqa: E402
 from benchmarks.data import Sizes  # noqa: E402
+from streamsink.spark import worker_daemon  # noqa: E402
 from tools.sparkconf import local_conf  # noqa: E402
 
 # What the goals are about; then what explains them.
@@ -45,7 +46,8 @@ def session(folder: Path, compared: bool) -> SparkSession:
     """As a user's: the JVM's own compiler and collector, not the tests' fast start. ``compared``: with other people's sinks."""
     settings, jars = peers.conf(folder) if compared else ({}, [])
     builder = SparkSession.builder.appName("streamsink-benchmarks").config("spark.driver.memory", _MEMORY)
-    for name, value in {**local_conf("", jars), **settings, "spark.sql.warehouse.dir": str(folder / "warehouse")}.items():
+    ours = {"spark.sql.warehouse.dir": str(folder / "warehouse"), "spark.python.daemon.module": worker_daemon.MODULE}
+    for name, value in {**local_conf("", jars), **settings, **ours}.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")

@@ -1,7 +1,9 @@
 """The benchmarks' own arithmetic and drawing; what they measure is asserted nowhere."""
+import subprocess
+import sys
 import xml.etree.ElementTree as ElementTree
 
-from benchmarks import picture, report
+from benchmarks import machine, picture, report
 
 
 def test_a_goal_says_whether_it_is_met():
@@ -20,3 +22,18 @@ def test_the_picture_is_an_svg_that_no_name_breaks(tmp_path):
     rectangles = [element for element in svg.iter() if element.tag.endswith("rect")][1:]
     assert len(rectangles) == len(bars)
     assert all(float(r.get("x")) + float(r.get("width")) <= float(svg.get("width")) for r in rectangles)
+
+
+def test_processor_time_of_children_is_counted_once():
+    """A child that began before the measurement and ends within it, and one that lives on: only what they took meanwhile."""
+    burn = "import time\nwhile time.process_time() < {}: pass\nprint(1, flush=True)\nimport sys; sys.stdin.readline()\nwhile time.process_time() < {}: pass\n"
+    early, lasting = (
+        subprocess.Popen([sys.executable, "-c", burn.format(*times)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for times in ((0.5, 0.7), (0.5, 0.5))
+    )
+    for child in (early, lasting):
+        child.stdout.readline()
+    with machine.measured() as cost:
+        early.communicate("\n", timeout=60)
+    lasting.communicate("\n", timeout=60)
+    assert 0.1 < cost.cpu_s < 0.45

@@ -12,6 +12,7 @@ SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.session.timeZone": "UTC",
+    "spark.python.daemon.module": "streamsink.spark.worker_daemon",  # Python tasks start sooner
 }
 
 

@@ -8,6 +8,7 @@ import json
 import re
 from urllib.parse import unquote, urlsplit
 
+from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
 from streamsink.errors import Misuse
@@ -54,6 +55,11 @@ def run_id(df: DataFrame) -> str:
 def is_active(spark: SparkSession, query: str) -> bool:
     """Whether a query with this checkpoint id runs in this driver now."""
     return _active(spark, query) is not None
+
+
+def daemon_module() -> str | None:
+    """What this process's Spark says of the Python workers' daemon; None when it leaves that to its default."""
+    return SparkContext.getOrCreate().getConf().get("spark.python.daemon.module")
 
 
 def estimated_bytes(df: DataFrame) -> int | None:

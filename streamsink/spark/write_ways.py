@@ -1,7 +1,12 @@
 """The two ways from a DataFrame to staged files: on the driver when the batch is known to be small, else in tasks. DRIVER."""
 
+import functools
+import logging
+import os
+import sys
 from dataclasses import dataclass
 
+import pyspark
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
@@ -9,10 +14,14 @@ from pyspark.sql import DataFrame
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.positions import all_numeric, offsets
-from streamsink.spark import gateway
+from streamsink.spark import gateway, worker_daemon
 from streamsink.spark.tasks import COMMITTABLE_SCHEMA, Writing, write_task
 from streamsink.storage.file_io import FileIO
 
+log = logging.getLogger("streamsink")
+# From this CPython on the importers of zip files read their archive only when something is imported.
+_QUICK_IMPORTERS = (3, 13)
+_ARCHIVE = os.path.join(os.path.dirname(pyspark.__file__), "python", "lib", "pyspark.zip")
 DRIVER, TASKS = "driver", "tasks"
 
 
@@ -41,6 +50,7 @@ def write(df: DataFrame, way: str, writing: Writing, file_io: FileIO, flush: boo
         written = _on_driver(df, writing, file_io)
         if written is not None:
             return written
+    _advise_daemon()
     rows = df.mapInArrow(write_task(writing, flush), COMMITTABLE_SCHEMA).collect()
     return [writing.decode(row.committable) for row in rows]
 
@@ -61,6 +71,17 @@ def _on_driver(df: DataFrame, writing: Writing, file_io: FileIO) -> list | None:
     except BaseException:
         writer.abort()
         raise
+
+
+@functools.cache
+def _advise_daemon() -> None:
+    """One line in the log, once in a process, when its Python tasks could start sooner and nobody has seen to it."""
+    if sys.version_info < _QUICK_IMPORTERS and os.path.isfile(_ARCHIVE) and gateway.daemon_module() is None:
+        log.warning(
+            "each Python task spends up to 0.7 s on reading pyspark.zip again (CPython before 3.13); a session built with "
+            ".config('spark.python.daemon.module', '%s') does not; streamsink must be installed where the tasks run",
+            worker_daemon.MODULE,
+        )
 
 
 def _rows(batch: Batch) -> int | None:

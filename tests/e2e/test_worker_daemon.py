@@ -1,0 +1,117 @@
+"""Python workers under our daemon: quick to start, and everything that runs under Spark's own runs under ours."""
+import json
+import logging
+import os
+import subprocess
+import sys
+import zipfile
+
+import pytest
+
+import streamsink
+from streamsink.spark import worker_daemon, write_ways
+from streamsink.spark.worker_daemon import without_shipped_archives
+from tests.conftest import spark_conf
+from tests.e2e.harness import ROOT
+
+ZIP, PY4J, JAR = "/v/pyspark/python/lib/pyspark.zip", "/v/pyspark/python/lib/py4j-0.10.9.9-src.zip", "/v/pyspark/jars/spark-core_2.13-4.1.3.jar"
+PATH = ["/work", "/files/user.zip", ZIP, PY4J, JAR, "/v"]
+
+
+def installed(package: str, path: list[str]) -> str | None:
+    return f"/v/{package}" if "/v" in path else None
+
+
+def test_archives_of_an_installed_pyspark_leave_the_path():
+    """The user's own archive stays, and the order."""
+    assert without_shipped_archives(PATH, installed) == ["/work", "/files/user.zip", "/v"]
+
+
+def test_a_pyspark_that_is_only_in_the_archive_stays_importable():
+    """An executor without a pip-installed PySpark, or without py4j."""
+    assert without_shipped_archives(PATH, lambda package, path: None) == PATH
+    assert without_shipped_archives(PATH, lambda package, path: None if package == "py4j" else installed(package, path)) == PATH
+
+
+def test_the_archive_of_another_spark_wins_over_the_installed_pyspark():
+    """A worker must speak the protocol of the Spark that started it."""
+    path = ["/opt/spark/python/lib/pyspark.zip", "/v"]
+    assert without_shipped_archives(path, installed) == path
+
+
+DRIVER = '''
+import json, sys
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql.functions import udf
+import streamsink
+
+folder, conf = sys.argv[1], json.loads(sys.argv[2])
+builder = SparkSession.builder
+for name, value in conf.items():
+    builder = builder.config(name, value)
+spark = builder.getOrCreate()
+
+def importers(batches):
+    import sys, zipimport
+    from zipped_before import VALUE  # --py-files
+    found = [path for path, importer in sys.path_importer_cache.items() if isinstance(importer, zipimport.zipimporter)]
+    yield pa.RecordBatch.from_pydict({"text": [json.dumps([VALUE, found, sys.argv])]})
+
+@udf("long")
+def later(number):
+    from zipped_later import VALUE  # addPyFile
+    return number + VALUE
+
+rows = spark.range(1000)
+for _ in range(3):  # what one task leaves in a worker, the next one finds
+    looked = json.loads(rows.coalesce(1).mapInArrow(importers, "text string").collect()[0].text)
+spark.sparkContext.addPyFile(f"{folder}/zipped_later.zip")
+sums = [rows.select(later("id").alias("id")).agg({"id": "sum"}).collect()[0][0] for _ in range(2)]
+plain = spark.sparkContext.parallelize(range(10), 2).map(lambda n: n * n).sum()
+written = streamsink.write(rows.selectExpr("nullif(id, -1) AS id"), f"{folder}/table", "run", driver_max_rows=0)
+sink = streamsink.to_table(f"{folder}/table", application="stream", driver_max_rows=0)
+stream = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 5).load().selectExpr("value AS id")
+query = stream.writeStream.foreachBatch(sink).option("checkpointLocation", f"{folder}/checkpoint").trigger(processingTime="0 seconds").start()
+while not query.lastProgress or query.lastProgress["batchId"] < 2:
+    query.awaitTermination(0.2)
+query.stop()
+ids = streamsink.read_arrow(f"{folder}/table").num_rows
+print("FOUND=" + json.dumps({"looked": looked, "sums": sums, "plain": plain, "written": written, "rows": ids}))
+'''
+
+
+@pytest.mark.spark
+def test_udfs_arrow_functions_zip_files_and_the_sink_run_under_it(tmp_path, spark_settings):
+    """A real session of its own: no archive of PySpark is left in a worker, and the user's archives are imported from."""
+    for name in ("zipped_before", "zipped_later"):
+        with zipfile.ZipFile(tmp_path / f"{name}.zip", "w") as archive:
+            archive.writestr(f"{name}.py", "VALUE = 7\n")
+    conf = spark_conf() | {
+        "spark.python.daemon.module": worker_daemon.MODULE, "spark.submit.pyFiles": str(tmp_path / "zipped_before.zip"),
+        "spark.sql.warehouse.dir": str(tmp_path / "warehouse"),
+    }
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", DRIVER, str(tmp_path), json.dumps(conf)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, cwd=tmp_path)
+    line = next((line for line in done.stdout.splitlines() if line.startswith("FOUND=")), None)
+    assert line, done.stdout + done.stderr
+    found = json.loads(line.removeprefix("FOUND="))
+    value, zips, started_as = found["looked"]
+    assert value == 7
+    assert [path for path in zips if "zipped_before" not in path] == []
+    assert started_as[0].endswith("worker_daemon.py")
+    assert (found["sums"], found["plain"]) == ([499_500 + 7_000] * 2, 285)
+    assert found["written"] == 1000 and found["rows"] >= 1015 and found["rows"] % 5 == 0
+    assert "spark.python.daemon.module" not in done.stderr  # no advice
+
+
+@pytest.mark.spark
+def test_a_session_without_it_gets_one_line_of_advice(spark, ground, caplog):
+    """Once, and only where a CPython before 3.13 makes it worth it."""
+    write_ways._advise_daemon.cache_clear()
+    with caplog.at_level(logging.WARNING, "streamsink"):
+        for number in range(2):
+            streamsink.write(spark.range(3), ground.table, f"run-{number}", lambda event: None, driver_max_rows=0)
+    assert len(caplog.messages) == (sys.version_info < (3, 13))
+    assert all(worker_daemon.MODULE in message for message in caplog.messages)
