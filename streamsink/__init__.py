@@ -7,8 +7,8 @@ from streamsink import errors
 from streamsink.options import SinkOptions
 
 __all__ = [
-    "SinkOptions", "create_table", "errors", "read", "read_arrow", "run", "starting_offsets", "to_table", "to_tables",
-    "write",
+    "SinkOptions", "col", "create_table", "errors", "read", "read_arrow", "run", "starting_offsets", "to_table",
+    "to_tables", "write",
 ]
 __version__ = "0.1.0"
 
@@ -73,13 +73,26 @@ def read(spark, path, snapshot_id=None):
     return reader.read(spark, path, snapshot_id)
 
 
-def read_arrow(path, snapshot_id=None):
-    """A pyarrow.Table of the newest snapshot, or of the given one; all of it in memory, without Spark."""
+def read_arrow(path, snapshot_id=None, where=None, columns=None):
+    """A pyarrow.Table of the newest snapshot, or of the given one; all of it in memory, without Spark.
+
+    where: a condition such as ``col("price") > 5``; files without a matching row are not opened. columns: names, in order.
+    """
     from streamsink.storage.local import local_file_io, local_path
     from streamsink.table import scan
     from streamsink.table.table import open_table
 
-    return scan.read_arrow(open_table(local_file_io(), local_path(path), for_writing=False), snapshot_id)
+    return scan.read_arrow(open_table(local_file_io(), local_path(path), for_writing=False), snapshot_id, where, columns)
+
+
+def col(name):
+    """A column in a condition: ``(col("day") >= date(2024, 5, 1)) & col("city").isin(["Bern", "Ulm"])``.
+
+    == != < <= > >=, isin, startswith, is_null, is_not_null; combined with & and |. See ``table/predicate.py``.
+    """
+    from streamsink.table import predicate
+
+    return predicate.col(name)
 
 
 def create_table(path, schema, partition_by=(), options=None, comment=None):

@@ -3,7 +3,7 @@
 import functools
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import Any, Collection, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Collection, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from streamsink.errors import Corrupt
 from streamsink.format.avro_file import DECODING_ERRORS, parsed, read_avro, record, unreadable, write_avro
@@ -106,6 +106,38 @@ def read_manifest(data: bytes, name: str) -> List[ManifestEntry]:
     return list(iter_manifest(data, name))
 
 
+class LiveFile(NamedTuple):
+    """What a scan needs of a data file: much less than its DataFileMeta. Sizes in bytes."""
+
+    partition: bytes
+    bucket: int
+    file_name: str
+    file_size: int
+    rows: int
+    schema_id: int
+
+
+#: (partition, the Avro record ``_FILE``) -> whether a scan wants the file.
+Keep = Callable[[bytes, Mapping[str, Any]], bool]
+
+
+def iter_files(data: bytes, name: str, counts: Counts, keep: Optional[Keep] = None,
+               deleted: Collection[Identity] = ()) -> Iterator[LiveFile]:
+    """The files that a manifest adds, that are not ``deleted``, and that ``keep`` wants. Raises as ``iter_manifest``."""
+    for found in checked_records(data, name, counts):
+        try:
+            file, partition = found["_FILE"], found["_PARTITION"]
+            if found["_KIND"] or (keep is not None and not keep(partition, file)):
+                continue
+            if deleted and _identity(found) in deleted:
+                continue
+            item = LiveFile(partition, found["_BUCKET"], file["_FILE_NAME"], file["_FILE_SIZE"], file["_ROW_COUNT"],
+                            file["_SCHEMA_ID"])
+        except DECODING_ERRORS as bad:
+            raise unreadable(name, bad) from bad
+        yield item
+
+
 def iter_records(data: bytes, name: str, counts: Counts) -> Iterator[Tuple[FileKind, Identity, Dict[str, Any]]]:
     """The entries of a manifest as what they do, whose they are, and their Avro record; raises as ``iter_manifest``.
 
@@ -113,14 +145,16 @@ def iter_records(data: bytes, name: str, counts: Counts) -> Iterator[Tuple[FileK
     """
     for found in checked_records(data, name, counts):
         try:
-            file = found["_FILE"]
-            extra = tuple(file["_EXTRA_FILES"])
-            identity = (found["_PARTITION"], found["_BUCKET"], file["_LEVEL"], file["_FILE_NAME"], extra,
-                        file.get("_EMBEDDED_FILE_INDEX"), file.get("_EXTERNAL_PATH"))
-            kind = FileKind(found["_KIND"])
+            item = FileKind(found["_KIND"]), _identity(found), found
         except DECODING_ERRORS as bad:
             raise unreadable(name, bad) from bad
-        yield kind, identity, found
+        yield item
+
+
+def _identity(found: Dict[str, Any]) -> Identity:
+    file = found["_FILE"]
+    return (found["_PARTITION"], found["_BUCKET"], file["_LEVEL"], file["_FILE_NAME"], tuple(file["_EXTRA_FILES"]),
+            file.get("_EMBEDDED_FILE_INDEX"), file.get("_EXTERNAL_PATH"))
 
 
 def check_version(found: Dict[str, Any], expected: int, name: str) -> None:

@@ -1,12 +1,16 @@
 """Reading and rewriting the manifests of a snapshot."""
 
 import itertools
+from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from streamsink.errors import Corrupt
 from streamsink.format.binary_row import decode_physical
 from streamsink.format.index_manifest import IndexManifestEntry, read_index_manifest
-from streamsink.format.manifest import FileKind, Identity, ManifestEntry, iter_manifest, iter_records
+from streamsink.format.manifest import (
+    FileKind, Identity, LiveFile, ManifestEntry, iter_files, iter_manifest, iter_records,
+)
 from streamsink.format.manifest_list import ManifestFileMeta, read_manifest_list
 from streamsink.format.manifest_stream import ManifestStream
 from streamsink.format.partition_stats import may_hold
@@ -15,6 +19,10 @@ from streamsink.format.types import DataType
 from streamsink.storage.file_io import FileIO
 from streamsink.table.layout import Layout
 from streamsink.table.manifest_merge import ManifestMerge, MergeOptions
+from streamsink.table.pruning import Pruner
+
+# Manifests read at once; each is of manifest.target-file-size at most, so this bounds the memory too.
+_READ_AHEAD = 4
 
 
 class Manifests:
@@ -57,13 +65,21 @@ class Manifests:
         if partitions is not None:
             rows = [decode_physical(partition, self._partition_types) for partition in partitions]
             metas = [meta for meta in metas if may_hold(meta.partition_stats, rows, self._partition_types)]
-        found = (record for meta in metas if meta.num_deleted_files for record in self._records(meta))
-        deleted = {identity for kind, identity, _ in found if kind is FileKind.DELETE}
-        for meta in metas:
-            path = self._at.manifest(meta.file_name)
-            for entry in iter_manifest(self._bytes(path), path, partitions, meta.counts):
+        deleted = self._deleted(metas)
+        for meta, path, data in self._data_of(metas):
+            for entry in iter_manifest(data, path, partitions, meta.counts):
                 if entry.kind is FileKind.ADD and (not deleted or entry.identity not in deleted):
                     yield entry
+
+    def files_of(self, snapshot: Snapshot, pruner: Pruner | None = None) -> Iterator[LiveFile]:
+        """The live files in short, those that ``pruner`` keeps; manifests that it rules out are not read.
+
+        Raises as ``entries_of``.
+        """
+        metas = [meta for meta in self.all_of(snapshot) if pruner is None or pruner.may_hold(meta)]
+        deleted = self._deleted(metas)
+        for meta, path, data in self._data_of(metas):
+            yield from iter_files(data, path, meta.counts, pruner.keep if pruner else None, deleted)
 
     def index_of(self, snapshot: Snapshot) -> list[IndexManifestEntry]:
         """Index files as of a snapshot."""
@@ -90,6 +106,27 @@ class Manifests:
 
     def _write(self, name: str, data: bytes) -> None:
         self._io.write(self._at.manifest(name), data)
+
+    def _deleted(self, metas: Sequence[ManifestFileMeta]) -> set[Identity]:
+        found = self._data_of([meta for meta in metas if meta.num_deleted_files])
+        return {
+            identity for meta, path, data in found for kind, identity, _ in iter_records(data, path, meta.counts)
+            if kind is FileKind.DELETE
+        }
+
+    def _data_of(self, metas: Sequence[ManifestFileMeta]) -> Iterator[tuple[ManifestFileMeta, str, bytes]]:
+        """The manifests with their paths and bytes, in order. A few are read ahead: a store far away answers slowly."""
+        paths = [self._at.manifest(meta.file_name) for meta in metas]
+        if len(paths) < 2:
+            yield from ((meta, path, self._bytes(path)) for meta, path in zip(metas, paths))
+            return
+        with ThreadPoolExecutor(_READ_AHEAD) as pool:
+            ahead = deque(pool.submit(self._bytes, path) for path in paths[:_READ_AHEAD])
+            for number, (meta, path) in enumerate(zip(metas, paths)):
+                data = ahead.popleft().result()
+                if number + _READ_AHEAD < len(paths):
+                    ahead.append(pool.submit(self._bytes, paths[number + _READ_AHEAD]))
+                yield meta, path, data
 
     def _records(self, meta: ManifestFileMeta) -> Iterator[tuple[FileKind, Identity, dict]]:
         path = self._at.manifest(meta.file_name)

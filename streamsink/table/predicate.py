@@ -1,0 +1,110 @@
+"""Conditions on columns, for reading: ``(col("day") >= date(2024, 5, 1)) & col("city").isin(["Bern", "Ulm"])``.
+
+A plain model that can be looked into, so that files are skipped by it. As in SQL, a comparison with a null is never true. As
+in Spark, NaN is equal to itself and larger than every other number, and the two zeros are equal.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from streamsink.errors import Misuse
+
+
+class Predicate:
+    """Base of all conditions. Combine with ``&`` and ``|``, each side in parentheses."""
+
+    def __and__(self, other: "Predicate") -> "Predicate":
+        return And((self, _predicate(other)))
+
+    def __or__(self, other: "Predicate") -> "Predicate":
+        return Or((self, _predicate(other)))
+
+    def __bool__(self) -> bool:
+        raise Misuse(
+            "a condition has no truth value of its own: combine conditions with & and | instead of 'and' and 'or', each in "
+            "parentheses, and write a <= x <= b as two of them",
+            kind="where.bool",
+        )
+
+
+@dataclass(frozen=True)
+class And(Predicate):
+    """All of ``parts`` are true."""
+
+    parts: tuple[Predicate, ...]
+
+
+@dataclass(frozen=True)
+class Or(Predicate):
+    """One of ``parts`` is true."""
+
+    parts: tuple[Predicate, ...]
+
+
+@dataclass(frozen=True)
+class Test(Predicate):
+    """One column tested. ``op``: = != < <= > >= (one value), in (any number), starts with (one), is null, is not null."""
+
+    column: str
+    op: str
+    values: tuple[Any, ...] = ()
+
+
+class Column:
+    """A column of the table by name; its comparisons make conditions."""
+
+    __hash__ = None  # == makes a condition
+
+    def __init__(self, name: str):
+        self._name = name
+
+    def __eq__(self, value: Any) -> Predicate:
+        return self._compare("=", value)
+
+    def __ne__(self, value: Any) -> Predicate:
+        return self._compare("!=", value)
+
+    def __lt__(self, value: Any) -> Predicate:
+        return self._compare("<", value)
+
+    def __le__(self, value: Any) -> Predicate:
+        return self._compare("<=", value)
+
+    def __gt__(self, value: Any) -> Predicate:
+        return self._compare(">", value)
+
+    def __ge__(self, value: Any) -> Predicate:
+        return self._compare(">=", value)
+
+    def isin(self, values: Iterable[Any]) -> Predicate:
+        """Equal to one of them; true for no row when there are none."""
+        return Test(self._name, "in", tuple(values))
+
+    def startswith(self, prefix: str) -> Predicate:
+        """A text that begins so."""
+        return Test(self._name, "starts with", (prefix,))
+
+    def is_null(self) -> Predicate:
+        return Test(self._name, "is null")
+
+    def is_not_null(self) -> Predicate:
+        return Test(self._name, "is not null")
+
+    def _compare(self, op: str, value: Any) -> Predicate:
+        if isinstance(value, (Column, Predicate)):
+            raise Misuse(
+                f"column '{self._name}' is compared with a {type(value).__name__}, expected a value", kind="where.value"
+            )
+        return Test(self._name, op, (value,))
+
+
+def col(name: str) -> Column:
+    """The column ``name``, to be compared with values."""
+    return Column(name)
+
+
+def _predicate(found: Any) -> Predicate:
+    if not isinstance(found, Predicate):
+        raise Misuse(f"& and | combine conditions, found a {type(found).__name__}", kind="where.type")
+    return found
