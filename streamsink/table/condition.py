@@ -13,7 +13,7 @@ from streamsink.format.file_stats import ColumnStats
 from streamsink.format.schema import TableSchema
 from streamsink.format.types import CHARACTER_ROOTS, AtomicType, DataField
 from streamsink.table.literals import FLOATS, literal
-from streamsink.table.predicate import And, Or, Predicate, Test
+from streamsink.table.predicate import And, Or, Predicate, Comparison
 
 
 # Name of a column -> its stats, or None when nothing is known.
@@ -39,7 +39,7 @@ def bind(where: Predicate, schema: TableSchema, table: str) -> Condition:
     if isinstance(where, (And, Or)):
         parts = [bind(part, schema, table) for part in where.parts]
         return _All(parts) if isinstance(where, And) else _Any(parts)
-    if not isinstance(where, Test):
+    if not isinstance(where, Comparison):
         raise Misuse(
             f"{table}: where is a {type(where).__name__}, expected a condition such as col('x') > 5", kind="where.type"
         )
@@ -59,7 +59,7 @@ def bind(where: Predicate, schema: TableSchema, table: str) -> Condition:
     return _values(where, field, table)
 
 
-def _values(where: Test, field: DataField, table: str) -> Condition:
+def _values(where: Comparison, field: DataField, table: str) -> Condition:
     if where.op == "starts with" and field.type.root not in CHARACTER_ROOTS:
         raise Misuse(f"{table}: column '{field.name}' is {field.type}; startswith() is for texts", kind="where.value")
     tests: list[Condition] = []
@@ -74,7 +74,7 @@ def _values(where: Test, field: DataField, table: str) -> Condition:
     return tests[0] if len(tests) == 1 else _Any(tests, field.name)
 
 
-def _op(where: Test) -> str:
+def _op(where: Comparison) -> str:
     return "=" if where.op == "in" else where.op
 
 

@@ -20,8 +20,8 @@ def literal(value: Any, field: DataField, table: str) -> tuple[Any, pa.Scalar]:
     """(physical, Arrow) of a value for this column. Raises Misuse, naming the column, when it is of another type."""
     kind = field.type
     try:
-        _check(value, kind)
         physical = to_physical(value, kind)
+        _check(value, kind)
         return physical, _scalar(physical, kind)
     except (Misuse, TypeError, ValueError, ArithmeticError, pa.ArrowException):
         raise Misuse(
@@ -33,7 +33,7 @@ def literal(value: Any, field: DataField, table: str) -> tuple[Any, pa.Scalar]:
 
 
 def _check(value: Any, kind: AtomicType) -> None:
-    """What ``to_physical`` lets pass, because a writer may: raises TypeError or ValueError."""
+    """What ``to_physical`` lets pass: raises TypeError or ValueError."""
     root = kind.root
     if root in FLOATS and (isinstance(value, bool) or not isinstance(value, (int, float))):
         raise TypeError

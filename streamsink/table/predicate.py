@@ -43,7 +43,7 @@ class Or(Predicate):
 
 
 @dataclass(frozen=True)
-class Test(Predicate):
+class Comparison(Predicate):
     """One column tested. ``op``: = != < <= > >= (one value), in (any number), starts with (one), is null, is not null."""
 
     column: str
@@ -79,24 +79,24 @@ class Column:
 
     def isin(self, values: Iterable[Any]) -> Predicate:
         """Equal to one of them; true for no row when there are none."""
-        return Test(self._name, "in", tuple(values))
+        return Comparison(self._name, "in", tuple(values))
 
     def startswith(self, prefix: str) -> Predicate:
         """A text that begins so."""
-        return Test(self._name, "starts with", (prefix,))
+        return Comparison(self._name, "starts with", (prefix,))
 
     def is_null(self) -> Predicate:
-        return Test(self._name, "is null")
+        return Comparison(self._name, "is null")
 
     def is_not_null(self) -> Predicate:
-        return Test(self._name, "is not null")
+        return Comparison(self._name, "is not null")
 
     def _compare(self, op: str, value: Any) -> Predicate:
         if isinstance(value, (Column, Predicate)):
             raise Misuse(
                 f"column '{self._name}' is compared with a {type(value).__name__}, expected a value", kind="where.value"
             )
-        return Test(self._name, op, (value,))
+        return Comparison(self._name, op, (value,))
 
 
 def col(name: str) -> Column:
