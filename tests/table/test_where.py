@@ -142,11 +142,9 @@ def test_a_condition_keeps_exactly_the_rows_it_holds_for(tmp_path, rng, mode):
 
 def test_conditions_across_schemas(tmp_path, rng):
     """Columns added and widened between the files: old stats are read in the old types, a later column is null in old files."""
+    narrow = "id INT NOT NULL, p STRING, f FLOAT, c VARCHAR(30), d DECIMAL(5, 2), t TIMESTAMP(4)"
     wide = "id BIGINT NOT NULL, p STRING, f DOUBLE, c VARCHAR(60), d DECIMAL(25, 2), t TIMESTAMP(6)"
-    steps = [
-        "id INT NOT NULL, p STRING, f FLOAT, c VARCHAR(30), d DECIMAL(5, 2), t TIMESTAMP(4)",
-        wide, f"{wide}, late INT", f"{wide}, late BIGINT, more STRING",
-    ]
+    steps = [narrow, f"{narrow}, late INT, more STRING", f"{wide}, late BIGINT, more STRING"]
     path = str(tmp_path / "t")
     streamsink.create_table(path, steps[0], ["p"])
     rows = []
