@@ -6,13 +6,16 @@ No event carries a row value: names, paths, counts and milliseconds only.
 import logging
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from typing import ClassVar
 
 log = logging.getLogger("streamsink")
 
 
 @dataclass(frozen=True)
 class Event:
-    """Base: ``table`` is the table's path, ``application`` the name of the writing query."""
+    """Base: ``table`` is the table's path, ``application`` the name of the writing query. ``level``: of its log line."""
+
+    level: ClassVar[int] = logging.INFO
 
     table: str
     application: str
@@ -99,6 +102,18 @@ class RolledBackRepublished(Event):
     checkpoints: tuple[int, ...]
 
 
+@dataclass(frozen=True)
+class SnapshotReplaced(Event):
+    """Another writer's snapshot took the place of one of ours, by a rename that replaces. ``checkpoints``: those that were
+    lost with it and are published again; none when only the other's rows are hidden, which ``streamsink.verify`` names.
+    """
+
+    level = logging.WARNING
+
+    snapshot_id: int
+    checkpoints: tuple[int, ...]
+
+
 Listener = Callable[[Event], None]
 
 
@@ -107,4 +122,4 @@ def to_log(event: Event) -> None:
     fields = asdict(event)
     table, application = fields.pop("table"), fields.pop("application")
     said = " ".join(f"{key}={value}" for key, value in fields.items())
-    log.info("%s %s application=%s %s", type(event).__name__, table, application, said)
+    log.log(event.level, "%s %s application=%s %s", type(event).__name__, table, application, said)

@@ -97,6 +97,10 @@ class Committable:
         """The same checkpoint, published by a later writer that took over."""
         return replace(self, state=replace(self.state, epoch=epoch))
 
+    def without_files(self) -> "Committable":
+        """Only what the snapshot is to say: the rows are in the table."""
+        return replace(self, files=(), payload={"kind": "APPEND", "manifest": None})
+
     def to_json(self) -> dict:
         return {
             "application": self.application,

@@ -1,9 +1,19 @@
 """The pending store: a journal of pre-commits. Contract only; ``storage/pending_log.py`` keeps it in files."""
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 
 from streamsink.protocol.committable import Committable
 from streamsink.protocol.ids import Writer
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Where a record was published. at_ms: a moment, by our clock, at which that snapshot was in its place with this uuid."""
+
+    snapshot_id: int
+    uuid: str
+    at_ms: int
 
 
 class PendingStore(ABC):
@@ -49,9 +59,13 @@ class PendingStore(ABC):
     def is_marked(self, sequence: int) -> bool:
         """Whether the record is marked published. An unmarked one may be published all the same (crash between)."""
 
+    def mark_of(self, sequence: int) -> Mark | None:
+        """Where a marked record was published; None when its mark does not say."""
+        return None
+
     @abstractmethod
-    def mark_published(self, committable: Committable) -> None:
-        """Idempotent. After a crash before it, the committer finds out by reading the table.
+    def mark_published(self, committable: Committable, where: Mark | None = None) -> None:
+        """Idempotent; a newer ``where`` counts. After a crash before it, the committer finds out by reading the table.
 
         A bounded job's run is remembered for good, longer than its record.
         """

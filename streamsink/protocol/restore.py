@@ -1,5 +1,6 @@
 """What a restart must do, as a pure plan over what the table and the journal say."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from streamsink.errors import Corrupt, Misuse
@@ -11,12 +12,16 @@ from streamsink.protocol.sink import Committer, History
 
 @dataclass(frozen=True)
 class RestorePlan:
-    """publish: records to publish, in order. mark: published ones whose mark is missing. last: the last published state."""
+    """publish: records to publish, in order. mark: published ones whose mark is missing. last: the last published state.
+
+    rolled_back: numbers of those that had been published. replaced: snapshots of theirs that another writer replaced.
+    """
 
     publish: tuple[Committable, ...]
     mark: tuple[Committable, ...]
     last: AppState | None
     rolled_back: tuple[int, ...] = ()
+    replaced: tuple[int, ...] = ()
 
 
 def plan_restore(
@@ -29,7 +34,8 @@ def plan_restore(
     base = history.state.sequence if history.state else 0
     ahead = [s for s in retained if s > base]
     lost = tuple(s for s in ahead if store.is_marked(s))
-    if lost and options.on_rollback != ON_ROLLBACK_REPUBLISH:
+    replaced = _replaced(lost, store, committer)
+    if len(replaced) < len(lost) and options.on_rollback != ON_ROLLBACK_REPUBLISH:
         raise _rolled_back(table, base, lost[-1], options)
     if ahead and ahead[0] != base + 1:
         raise Misuse(
@@ -39,9 +45,23 @@ def plan_restore(
             "checkpoint at streamsink.starting_offsets(...).",
             kind="table.rolled-back-too-far",
         )
-    publish = tuple(_load(store, s) for s in ahead)
+    publish = tuple(_to_publish(store, s, replaced, committer) for s in ahead)
     behind = tuple(_load(store, s) for s in retained if s <= base and not store.is_marked(s))
-    return RestorePlan(publish, behind, history.state, lost)
+    return RestorePlan(publish, behind, history.state, lost, tuple(sorted(set(replaced.values()))))
+
+
+def _replaced(marked: Sequence[int], store: PendingStore, committer: Committer) -> dict[int, int]:
+    """Of these records those whose snapshot another writer replaced in a race: with that snapshot's number."""
+    marks = {sequence: store.mark_of(sequence) for sequence in marked}
+    return {s: mark.snapshot_id for s, mark in marks.items() if mark is not None and committer.was_replaced(mark)}
+
+
+def _to_publish(store: PendingStore, sequence: int, replaced: Mapping[int, int], committer: Committer) -> Committable:
+    """The record; without its files when another writer had built on its snapshot before that was replaced."""
+    committable = _load(store, sequence)
+    if sequence in replaced and committer.holds(committable, replaced[sequence]):
+        return committable.without_files()
+    return committable
 
 
 def _rolled_back(table: str, base: int, newest: int, options: SinkOptions) -> Misuse:
@@ -66,9 +86,12 @@ def _from_journal(table, retained, store, committer, options) -> RestorePlan:
             kind="history.incomplete",
         )
     last, publish, mark = None, [], []
+    replaced = _replaced([s for s in retained if store.is_marked(s)], store, committer)
     for sequence in retained:
-        committable = _load(store, sequence)
-        if store.is_marked(sequence):
+        committable = _to_publish(store, sequence, replaced, committer)
+        if sequence in replaced:
+            publish.append(committable)
+        elif store.is_marked(sequence):
             last = committable.state
         elif committer.mentions(committable):
             last = committable.state
@@ -76,7 +99,7 @@ def _from_journal(table, retained, store, committer, options) -> RestorePlan:
         else:
             _check_never_published(table, committable, committer)
             publish.append(committable)
-    return RestorePlan(tuple(publish), tuple(mark), last)
+    return RestorePlan(tuple(publish), tuple(mark), last, tuple(replaced), tuple(sorted(set(replaced.values()))))
 
 
 def _check_never_published(table: str, committable: Committable, committer: Committer) -> None:

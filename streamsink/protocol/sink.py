@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from streamsink.protocol.committable import AppState, Committable
+from streamsink.protocol.pending import Mark
 
 
 @dataclass(frozen=True)
@@ -21,11 +22,17 @@ class History:
 
 @dataclass(frozen=True)
 class Published:
-    """The outcome of publishing one checkpoint. attempts: tries of the publishing loop."""
+    """The outcome of publishing one checkpoint. attempts: tries of the publishing loop.
+
+    where: the snapshot that says so; None when no single one does. base_replaced: another writer's snapshot took the place of
+    the one below, which it is built on: nothing of ours is lost, the other's rows are not seen.
+    """
 
     checkpoint_id: int
     snapshot_id: int
     attempts: int
+    where: Mark | None = None
+    base_replaced: bool = False
 
 
 class Committer(ABC):
@@ -34,6 +41,19 @@ class Committer(ABC):
     @abstractmethod
     def history(self, application: str) -> History:
         """What is published. Called at restore and before each batch; must cost the same however long history is."""
+
+    def was_replaced(self, mark: Mark) -> bool:
+        """Whether another writer's snapshot stands in the marked one's place, prepared before ours was complete.
+
+        Then it replaced ours in a race, by a rename; a later one means that the table was rolled back and written again.
+        """
+        return False
+
+    def holds(self, committable: Committable, since: int) -> bool:
+        """Whether the newest snapshot holds the record's files, although snapshot ``since`` that published it was replaced:
+        another writer has built on it before. Raises Conflict when that cannot be told.
+        """
+        return False
 
     @abstractmethod
     def mentions(self, committable: Committable) -> bool:

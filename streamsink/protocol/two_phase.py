@@ -104,8 +104,11 @@ class TwoPhaseCommit:
         """Bring journal and table together; what ``filter_and_commit`` returns."""
         history = self._committer.history(self._options.application)
         plan = plan_restore(self._to.path, history, self._store, self._committer, self._options)
+        lost = tuple(c.state.checkpoint_id for c in plan.publish if c.state.sequence in plan.rolled_back)
+        for snapshot_id in plan.replaced:
+            self._emit(events.SnapshotReplaced(self._to.path, self._options.application, snapshot_id, lost))
         published, leftovers = self.filter_and_commit(plan)
-        if plan.rolled_back:
+        if plan.rolled_back and not plan.replaced:
             self._emit(events.RolledBackRepublished(self._to.path, self._options.application, published))
         return published, leftovers
 
@@ -197,7 +200,9 @@ class TwoPhaseCommit:
         )
 
     def _published(self, committable: Committable, outcome: Published, elapsed: float) -> None:
-        self._store.mark_published(committable)
+        self._store.mark_published(committable, outcome.where)
+        if outcome.base_replaced:
+            self._emit(events.SnapshotReplaced(self._to.path, self._options.application, outcome.snapshot_id - 1, ()))
         self._last = committable.state
         fault_point("commit.marked")
         self._emit(events.CheckpointPublished(

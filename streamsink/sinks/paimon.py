@@ -4,8 +4,8 @@ import hashlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 
-from streamsink.clock import IdSource
-from streamsink.errors import Corrupt, Fenced, Misuse
+from streamsink.clock import Clock, IdSource
+from streamsink.errors import Corrupt, Fenced, Retryable
 from streamsink.faults import fault_point
 from streamsink.format.manifest import FileKind, ManifestEntry, read_manifest, write_manifest
 from streamsink.format.manifest_list import ManifestFileMeta
@@ -14,8 +14,9 @@ from streamsink.format.supported import check_writable
 from streamsink.options import MODE_OVERWRITE, ON_ROLLBACK_REPUBLISH, SinkOptions
 from streamsink.protocol.committable import AppState, Committable, StagedFile
 from streamsink.protocol.ids import Writer
+from streamsink.protocol.pending import Mark
 from streamsink.protocol.sink import Committer, History, Published
-from streamsink.table import leftovers
+from streamsink.table import leftovers, replaced
 from streamsink.table.changes import Changes
 from streamsink.table.commit import TableCommit
 from streamsink.table.delta import CommitRequest
@@ -100,6 +101,13 @@ class PaimonCommitter(Committer):
                     return True
         return False
 
+    def was_replaced(self, mark: Mark) -> bool:
+        return replaced.was_replaced(self._table, mark.snapshot_id, mark.uuid, mark.at_ms)
+
+    def holds(self, committable: Committable, since: int) -> bool:
+        names = {os.path.basename(file.final) for file in committable.files}
+        return replaced.has_files(self._table, names, since)
+
     def files_adopted(self, committable: Committable) -> tuple[int, int, tuple[str, ...]]:
         io, at = self._table.file_io, self._table.layout
         final, staged, gone = 0, 0, []
@@ -142,7 +150,7 @@ class PaimonCommitter(Committer):
             return self._is_published(committable, expect, states)
 
         done = self._commit.commit(request, is_published)
-        return Published(state.checkpoint_id, done.snapshot_id, done.attempts)
+        return Published(state.checkpoint_id, done.snapshot_id, done.attempts, _mark(done.snapshot, done.at_ms), done.base_replaced)
 
     def sweep(self, published: Sequence[Committable]) -> list[str]:
         removed = leftovers.sweep_creations(self._table)
@@ -156,7 +164,7 @@ class PaimonCommitter(Committer):
         newest = self._table.snapshots.latest()
         found = _state_of(self._table.states.read(newest), committable.application)
         if newest is not None and found is not None and found.record_id == committable.state.record_id:
-            return Published(committable.state.checkpoint_id, newest.id, 0)
+            return Published(committable.state.checkpoint_id, newest.id, 0, _mark(newest, Clock().now_ms()))
         return None
 
     def _is_published(self, committable: Committable, expect: int, states: States) -> bool:
@@ -167,7 +175,7 @@ class PaimonCommitter(Committer):
         if found is None:
             if expect == 0 or not states.complete:
                 return False
-            raise self._rolled_back(committable, 0)
+            raise self._changed(committable, 0)
         if found.epoch > mine.epoch:
             raise Fenced(
                 f"{self._table.root}: application '{committable.application}' was taken over: the newest snapshot is of "
@@ -183,15 +191,16 @@ class PaimonCommitter(Committer):
                 kind="writer.fenced",
             )
         if found.sequence != expect:
-            raise self._rolled_back(committable, found.sequence)
+            raise self._changed(committable, found.sequence)
         return False
 
-    def _rolled_back(self, committable: Committable, found: int) -> Misuse:
-        return Misuse(
-            f"{self._table.root}: the table was rolled back while checkpoint {committable.state.checkpoint_id} was being "
-            f"committed: record {found} is the newest, expected {committable.state.sequence - 1}. Nothing was published; "
-            "the checkpoint is safe in the journal. Restart the query; on_rollback says what it then does",
-            kind="table.rolled-back",
+    def _changed(self, committable: Committable, found: int) -> Retryable:
+        return Retryable(
+            f"{self._table.root}: the table was rolled back, or a snapshot was replaced, while checkpoint "
+            f"{committable.state.checkpoint_id} was being committed: record {found} is the newest, expected "
+            f"{committable.state.sequence - 1}. Nothing was published; the checkpoint is safe in the journal. The restart of "
+            "the query finds out which, and publishes again what was replaced; after a rollback on_rollback says what it does",
+            kind="table.history-changed",
         )
 
     def _check_schema(self) -> None:
@@ -262,6 +271,10 @@ def _renames(committable: Committable) -> list[tuple[str, str]]:
     pairs = [(file.staged, file.final) for file in committable.files]
     manifest = committable.payload["manifest"]
     return pairs + ([(manifest["staged"], manifest["final"])] if manifest else [])
+
+
+def _mark(snapshot: Snapshot, at_ms: int) -> Mark | None:
+    return Mark(snapshot.id, snapshot.uuid, at_ms) if snapshot.uuid else None
 
 
 def _overwrite_of(committable: Committable) -> Overwrite | None:

@@ -82,10 +82,13 @@ class FileIO:
         """A new file of a unique name, flushed; its name is durable after ``sync_dir``. Raises FileExistsError."""
         self._in_dir(path, lambda: self._calls.write_new(path, data, self._flush))
 
-    def mark(self, path: str) -> None:
-        """An empty file whose name is the message; fine when it is there. Durable after ``sync_dir``."""
+    def mark(self, path: str, data: bytes = b"") -> None:
+        """A file whose name is the message; fine when it is there. Durable after ``sync_dir``.
+
+        After a crash ``data`` may be missing in part or all.
+        """
         try:
-            self._in_dir(path, lambda: self._calls.write_new(path, b"", False))
+            self._in_dir(path, lambda: self._calls.write_new(path, data, False))
         except FileExistsError:
             return
 

@@ -3,7 +3,7 @@
     hold                     held (flock) while a driver lives
     owner-<epoch>            who claimed; created once, so epochs never repeat
     record-<sequence>.json   a pre-commit: one header line (version, length, SHA-256), one body line; never changed
-    done-<sequence>          the record is published (empty file)
+    done-<sequence>          the record is published: its name says so; in it, in JSON, the snapshot's number, uuid and our clock
     staging/<epoch>-<sequence>/   files of a checkpoint that is not published yet
     runs/<run id>            a bounded job's run is published (empty file, kept for good)
 """
@@ -18,7 +18,7 @@ from streamsink.errors import Corrupt, Fenced
 from streamsink.faults import fault_point
 from streamsink.protocol.committable import Committable
 from streamsink.protocol.ids import END_OF_INPUT, Writer
-from streamsink.protocol.pending import PendingStore
+from streamsink.protocol.pending import Mark, PendingStore
 from streamsink.storage.file_io import FileIO
 
 JOURNAL_DIR = "streamsink"
@@ -158,15 +158,26 @@ class PendingLog(PendingStore):
     def is_marked(self, sequence: int) -> bool:
         return sequence in self._marked
 
-    def mark_published(self, committable: Committable) -> None:
+    def mark_of(self, sequence: int) -> Mark | None:
+        try:
+            found = json.loads(self._io.read(self._done(sequence)))
+            return Mark(int(found["snapshot"]), str(found["uuid"]), int(found["at_ms"]))
+        except (FileNotFoundError, ValueError, KeyError, TypeError):
+            return None  # of an older version, or torn by a crash: its name is what counts
+
+    def mark_published(self, committable: Committable, where: Mark | None = None) -> None:
         state = committable.state
         if state.checkpoint_id == END_OF_INPUT:
             self._io.mark(self._run_marker(state.query))
             self._io.sync_dir(self._path("runs"))
+        said = b"" if where is None else json.dumps({
+            "snapshot": where.snapshot_id, "uuid": where.uuid, "at_ms": where.at_ms}).encode()
         if state.sequence not in self._marked:
             # Not synced: a mark that a power failure forgets is found out again by reading the table.
-            self._io.mark(self._done(state.sequence))
+            self._io.mark(self._done(state.sequence), said)
             self._marked.add(state.sequence)
+        elif where is not None:  # published again, because a snapshot was lost
+            self._io.replace(self._done(state.sequence), said, f"{where.uuid}")
 
     def knows_run(self, run: str) -> bool:
         return self._io.exists(self._run_marker(run))

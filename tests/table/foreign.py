@@ -1,0 +1,60 @@
+"""Another writer as Paimon's own are on a bare local disk: prepares a snapshot, and renames it over whatever has its number."""
+
+import dataclasses
+import os
+
+import pyarrow as pa
+
+from streamsink.clock import IdSource
+from streamsink.format.snapshot import Snapshot
+from streamsink.storage.file_io import FileIO
+from tests.crash.world import World
+
+FIRST_ID = 1000
+
+
+class _Held(FileIO):
+    """Keeps a snapshot back instead of publishing it."""
+
+    held: bytes | None = None
+
+    def create_if_absent(self, path, data, unique=""):
+        if os.path.basename(path).startswith("snapshot-"):
+            self.held = data
+            return True
+        return super().create_if_absent(path, data, unique)
+
+    def replace(self, path, data, unique):
+        if os.path.basename(path) not in ("LATEST", "EARLIEST"):
+            super().replace(path, data, unique)
+
+
+class Prepared:
+    """A foreign commit of three rows, built on the newest snapshot there is now; ``rename`` publishes it."""
+
+    def __init__(self, world: World, number: int = 0):
+        self._calls = world.calls
+        self.root = world.driver.root
+        name = f"foreign{number}"
+        other = World(world.calls, self.root, application=name)
+        first, rows = FIRST_ID + 10 * number, other.driver.rows
+        other.driver.rows = lambda start, end: _shifted(rows(start, end), first)
+        io = _Held(world.calls, IdSource().new_id)
+        other.driver.run(io, other.checkpoint, (3,))
+        self.ids = [first, first + 1, first + 2]
+        # Paimon's writers carry no properties of others forward.
+        self.snapshot = dataclasses.replace(Snapshot.from_json(io.held, "held"), properties=None, commit_user=name)
+
+    def rename(self, time_millis: int | None = None) -> None:
+        """Publish, over whatever has the number. ``time_millis``: as if it had been prepared then."""
+        io = FileIO(self._calls, IdSource().new_id)
+        snapshot = self.snapshot
+        if time_millis is not None:
+            snapshot = dataclasses.replace(snapshot, time_millis=time_millis)
+        io.replace(f"{self.root}/snapshot/snapshot-{snapshot.id}", snapshot.to_json(), IdSource().new_id())
+        io.replace(f"{self.root}/snapshot/LATEST", str(snapshot.id).encode(), IdSource().new_id())
+
+
+def _shifted(batch, first):
+    ids = pa.array([first + n for n in batch.column("id").to_pylist()], pa.int64())
+    return batch.set_column(0, "id", ids)

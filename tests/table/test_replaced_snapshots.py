@@ -1,0 +1,195 @@
+"""Paimon's own writers replace snapshots on a bare local disk. Ours notice, and lose and double nothing of theirs."""
+
+import dataclasses
+
+import pytest
+
+from streamsink import events, faults
+from streamsink.clock import Clock, IdSource
+from streamsink.errors import Corrupt, Misuse
+from streamsink.format.snapshot import Snapshot
+from streamsink.storage.file_io import FileIO
+from streamsink.testing.faults import InjectedCrash, arm, crash
+from tests.crash.world import BOUNDARIES, expected, memory_world
+from tests.table.foreign import Prepared
+
+# Where in our second commit (snapshot 2) the other one's rename may come, and in the third, when ours is long published.
+AFTER_OURS = ["commit.published", "commit.hinted", "commit.marked", "forget.staging_removed", "batch.end"]
+BEFORE_NEXT = ["write.begin", "write.flushed", "precommit.saved", "commit.adopted", "commit.before_filter"]
+WHILE_BUILDING = ["commit.lists_written", "commit.before_publish"]
+
+
+@pytest.fixture(autouse=True)
+def disarmed():
+    yield
+    faults.arm(None)
+
+
+def _replaced_at(step, occurrence, then=None, **settings):
+    """Run to the end while a foreign snapshot 2 is renamed over ours at that step; the world and the foreign commit."""
+    world = memory_world(**settings)
+    world.run(boundaries=BOUNDARIES[:1])
+    prepared = Prepared(world)
+    # armed for a run that goes on with batch 1
+    arm(step, occurrence, lambda: (prepared.rename(), then() if then else None))
+    try:
+        world.run()
+    finally:
+        faults.arm(None)
+    return world, prepared
+
+
+def _told(world):
+    return [e for e in world.driver.events if isinstance(e, events.SnapshotReplaced)]
+
+
+@pytest.mark.parametrize("step", AFTER_OURS)
+def test_a_replaced_checkpoint_is_published_again(step):
+    """Noticed at the next batch: every row of ours and of the other once, and a warning that names the snapshot."""
+    world, prepared = _replaced_at(step, 1)
+    assert world.ids() == expected() + prepared.ids
+    assert [(e.snapshot_id, e.checkpoints) for e in _told(world)] == [(2, (1,))]
+
+
+@pytest.mark.parametrize("step", BEFORE_NEXT)
+def test_it_is_noticed_before_the_next_snapshot_is_built(step):
+    """The rename comes late, in our next batch: at the latest the commit's filter finds out, and a restart mends it."""
+    world, prepared = _replaced_at(step, 2)
+    assert world.ids() == expected() + prepared.ids
+    assert [e.snapshot_id for e in _told(world)] == [2] and _told(world)[0].checkpoints[0] == 1
+
+
+@pytest.mark.parametrize("step", WHILE_BUILDING)
+def test_replaced_while_the_next_one_is_built_hides_the_other_and_says_so(step):
+    """Ours is built on what it read: nothing of ours is lost or doubled, the other's rows are not seen, and a warning says so."""
+    world, _ = _replaced_at(step, 2)
+    assert world.ids() == expected()
+    assert [(e.snapshot_id, e.checkpoints) for e in _told(world)] == [(2, ())]
+
+
+@pytest.mark.parametrize("step", AFTER_OURS + BEFORE_NEXT)
+def test_a_death_in_that_moment_changes_nothing(step):
+    """Killed right after the rename; with or without our mark: the restart publishes again what was lost."""
+    world = memory_world()
+    world.run(boundaries=BOUNDARIES[:1])
+    prepared = Prepared(world)
+    arm(step, 1 if step in AFTER_OURS else 2, lambda: (prepared.rename(), crash()))
+    with pytest.raises(InjectedCrash):
+        world.run()
+    faults.arm(None)
+    world.die()
+    world.run()
+    assert world.ids() == expected() + prepared.ids
+
+
+@pytest.mark.parametrize("second", ["restore.before_publish", "commit.lists_written", "commit.published", "restore.published"])
+def test_a_death_while_publishing_again(second):
+    """The mending itself is killed: mended at the next start."""
+    world = memory_world()
+    world.run(boundaries=BOUNDARIES[:2])
+    prepared = _prepared_before_the_last(world)
+    prepared.rename()
+    arm(second, 1, crash)
+    with pytest.raises(InjectedCrash):
+        world.run()
+    faults.arm(None)
+    world.die()
+    world.run()
+    assert world.ids() == expected() + prepared.ids
+
+
+def _prepared_before_the_last(world):
+    """A foreign commit built on the snapshot before the newest, as one that read it before ours was there."""
+    io = FileIO(world.calls, IdSource().new_id)
+    newest = f"{world.driver.root}/snapshot/snapshot-2"
+    data = io.read(newest)
+    io.delete(newest)
+    io.replace(f"{world.driver.root}/snapshot/LATEST", b"1", "x")
+    prepared = Prepared(world)
+    # It took its time before it looked whether the number was free.
+    prepared.snapshot = dataclasses.replace(prepared.snapshot, time_millis=Snapshot.from_json(data, newest).time_millis)
+    io.create_if_absent(newest, data)
+    io.replace(f"{world.driver.root}/snapshot/LATEST", b"2", "x")
+    return prepared
+
+
+def test_two_in_a_row_are_replaced():
+    """Ours at 2 and 3 are both renamed over, the second by one that was built on the first: both are published again."""
+    world = memory_world()
+    world.run(boundaries=BOUNDARIES[:1])
+    first = Prepared(world)
+    first.rename()
+    second = Prepared(world, 1)
+    io = FileIO(world.calls, IdSource().new_id)
+    io.delete(f"{world.driver.root}/snapshot/snapshot-2")
+    io.replace(f"{world.driver.root}/snapshot/LATEST", b"1", "x")
+    world.run(boundaries=BOUNDARIES[:3])
+    first.rename()
+    second.rename()
+    world.run()
+    assert world.ids() == expected() + first.ids + second.ids
+    assert [(e.snapshot_id, e.checkpoints) for e in _told(world)] == [(2, (1, 2)), (3, (1, 2))]
+
+
+def test_files_that_a_third_writer_built_on_are_not_added_twice():
+    """It read our snapshot before that was replaced: our rows are in its snapshot, and only the state is published again."""
+    world = memory_world()
+    world.run(boundaries=BOUNDARIES[:1])
+    replacing = Prepared(world)
+    world.run(boundaries=BOUNDARIES[:2])
+    third = Prepared(world, 1)
+    replacing.rename()
+    third.rename()
+    world.run()
+    assert world.ids() == expected() + third.ids
+
+
+def test_a_rollback_is_no_replacement():
+    """What another writer wrote after a rollback is later than our mark: the rule for rollbacks holds, nothing is republished."""
+    for option in ("fail", "republish"):
+        world = memory_world(on_rollback=option, journal_retain=10)
+        world.run(boundaries=BOUNDARIES[:2])
+        prepared = _prepared_before_the_last(world)
+        prepared.rename(Clock().now_ms() + 1)
+        if option == "fail":
+            with pytest.raises(Misuse) as caught:
+                world.run()
+            assert caught.value.kind == "table.rolled-back" and world.ids() == list(range(6)) + prepared.ids
+        else:
+            world.run()
+            assert world.ids() == expected() + prepared.ids
+        assert _told(world) == []
+
+
+def test_a_mark_of_an_older_version_says_nothing():
+    """An empty mark: the rule for rollbacks holds."""
+    world = memory_world()
+    world.run(boundaries=BOUNDARIES[:2])
+    world.calls._names[f"{world.driver.root}/streamsink/streamsink/done-2"].data = b""
+    _prepared_before_the_last(world).rename()
+    with pytest.raises(Misuse) as caught:
+        world.run()
+    assert caught.value.kind == "table.rolled-back"
+
+
+def test_files_that_are_gone_are_an_error():
+    """Whoever cleaned up took the replaced snapshot's files for orphans: an error that names one, nothing is published."""
+    world = memory_world()
+    world.run(boundaries=BOUNDARIES[:2])
+    prepared = _prepared_before_the_last(world)
+    before = {p for p in world.calls._names if "/data-" in p}
+    prepared.rename()
+    lost = sorted(before - _files_of(world))
+    assert lost
+    FileIO(world.calls, IdSource().new_id).delete(lost[0])
+    with pytest.raises(Corrupt, match=lost[0].rsplit("/", 1)[-1]) as caught:
+        world.run()
+    assert caught.value.kind == "pending.files-gone"
+
+
+def _files_of(world):
+    from tests.table.test_commit import _table
+
+    table = _table(world)
+    live = {entry.file.file_name for entry in table.manifests.entries_of(table.snapshots.latest())}
+    return {p for p in world.calls._names if p.rsplit("/", 1)[-1] in live}
