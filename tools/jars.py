@@ -1,7 +1,7 @@
 """Jars that PySpark does not ship, resolved by Spark's own package resolver (no Maven), and remembered.
 
 `jars("kafka")` gives the Kafka source of the PySpark at hand, `jars("paimon")` Paimon's Java library, `jars("broker")` a Kafka broker;
-`jars("iceberg")` and `jars("delta")` the sinks that the benchmarks compare with.
+`jars("iceberg")` and `jars("delta")` the sinks that the benchmarks compare with, `jars("jdbc")` what Java needs to reach the tests' databases.
 A registry does not always hold every version of everything: the Kafka source needs Spark's token provider, which some mirrors have in
 other versions only. So the plain coordinate is tried first, and then the two separately; `Resolved.way` says which way was taken.
 """
@@ -25,11 +25,12 @@ from tools.java import find_java
 PAIMON = "org.apache.paimon:paimon-bundle:1.4.2"
 BROKER = "org.apache.kafka:kafka_2.13:4.1.1,org.slf4j:slf4j-simple:1.7.36"  # without the second, the broker's log is lost
 # For the Spark minor version at hand. Iceberg's runtime holds all that it needs.
-PEERS = {
+OTHERS = {
     "iceberg": "org.apache.iceberg:iceberg-spark-runtime-{minor}_2.13:1.12.0",
     "delta": "io.delta:delta-spark_{minor}_2.13:4.4.0",
+    "jdbc": "org.postgresql:postgresql:42.7.7,com.mysql:mysql-connector-j:9.3.0,org.xerial:sqlite-jdbc:3.50.1.0",
 }
-KINDS = ("kafka", "paimon", "broker", *PEERS)
+KINDS = ("kafka", "paimon", "broker", *OTHERS)
 CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13"
 TOKEN_PROVIDER = "org.apache.spark:spark-token-provider-kafka-0-10_2.13"
 # Spark minor version -> (newest connector, newest token provider) known to be published widely; the provider's API did not change in 4.x
@@ -176,7 +177,7 @@ def _resolve_kind(kind: str, python: str) -> Resolved:
         found = _kafka(python, spark)
         return Resolved(_beyond(found.jars, shipped), found.way)
     if kind != "broker":
-        coordinate = PAIMON if kind == "paimon" else PEERS[kind].format(minor=_minor(spark))
+        coordinate = PAIMON if kind == "paimon" else OTHERS[kind].format(minor=_minor(spark))
         return Resolved(_beyond(_resolve(python, coordinate), shipped), f"plain: {coordinate}")
     # Spark's resolver never fetches the Scala library, as Spark has it; the broker runs without Spark
     library = [str(jar) for jar in shipped.glob("scala-library-*.jar")]
@@ -192,8 +193,8 @@ def resolve(kind: str, python: str = sys.executable) -> Resolved:
     spark, shipped = pyspark_of(python)
     # the broker's list holds a jar of this very PySpark, so its folder belongs to the key
     wanted = [spark, PAIMON, BROKER, FALLBACK, str(shipped) if kind == "broker" else ""]
-    if kind in PEERS:
-        wanted = [spark, PEERS[kind]]
+    if kind in OTHERS:
+        wanted = [spark, OTHERS[kind]]
     key = hashlib.sha256(json.dumps(wanted).encode()).hexdigest()[:10]
     entry = cache_dir() / f"jars-{kind}-{spark}-{key}.json"
     if found := _remembered(entry):
