@@ -3,6 +3,7 @@
 ``?`` marks a parameter. The expressions for age and expiry are those of Paimon's own writers, so that all agree.
 """
 
+import contextlib
 import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -127,7 +128,12 @@ class Sqlite(Dialect):
     begin = "BEGIN IMMEDIATE"
 
     def connect(self, address, password):
-        return self.driver().connect(address.database, timeout=CALL_TIMEOUT_S, isolation_level=None, check_same_thread=False)
+        sqlite = self.driver()
+        connection = sqlite.connect(address.database, timeout=CALL_TIMEOUT_S, isolation_level=None, check_same_thread=False)
+        with contextlib.suppress(sqlite.OperationalError):  # busy just now: a later connection does it, and it stays
+            # A catalog of Paimon's leaves a read open, which would block every writer for as long as that catalog lives.
+            connection.execute("PRAGMA journal_mode=WAL")
+        return connection
 
     def is_refusal(self, error):
         return any(words in str(error) for words in ("unable to open", "not a database", "readonly"))
