@@ -2,7 +2,7 @@
 """Prepare this machine, and run something in what was prepared. Needs only Python 3.10; called by the Makefile.
 
     bootstrap.py env [--for run|test]                        virtual environment(s) and Java
-    bootstrap.py jars kafka|paimon|broker [--python P]       resolve jars; prints {"jars": [...], "way": "..."}
+    bootstrap.py jars KIND [--python P]                      resolve jars; prints {"jars": [...], "way": "..."}
     bootstrap.py cds [--python P]                            class-data archive; prints the JVM options
     bootstrap.py exec [--for run|test] [--jars KIND ...] -- ARGS   all of it, then `python ARGS` in the environment
 

@@ -2,6 +2,8 @@
 
 import collections
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -99,6 +101,18 @@ def test_a_holder_that_slept_after_its_check_says_so_and_nobody_goes_on_silently
     replacing.driver(table, "sleeper", settings).run(replacing.store(), sleepers, [2, 4])
     replacing.driver(table, "other", {**settings, "on_rollback": "fail"}).run(replacing.store(), others[0], [3, 6])
     assert _counted(table) == {**{("other", n): 1 for n in range(6)}, **{("sleeper", n): 1 for n in range(4)}}
+
+
+def test_a_writer_killed_under_the_lock_is_followed_and_publishes_at_its_restart(two):
+    """SIGKILL right before the creation, the lock held: another writer goes on after the lease; the restart publishes the rest."""
+    table, settings = two
+    command = [sys.executable, "-m", "tests.locks.replacing", table, "killed", "4", "2", json.dumps(settings)]
+    dead = subprocess.run(command, cwd=ROOT, env={**os.environ, "STREAMSINK_FAULT": "commit.before_publish@3:kill"})
+    assert dead.returncode == -signal.SIGKILL and _ids(table) == [1, 2]
+    _other_commits(table, settings)
+    subprocess.run(command, cwd=ROOT, check=True)
+    assert _counted(table) == {**{("killed", n): 1 for n in range(8)}, **{("other", n): 1 for n in range(3)}}
+    assert _ids(table) == [1, 2, 3, 4, 5]
 
 
 def test_a_store_that_replaces_wants_a_lock(two):

@@ -1,0 +1,73 @@
+"""What the options may say of a lock, and what an error about it says, and does not say."""
+
+import sys
+
+import pytest
+
+from streamsink.errors import Misuse, Retryable
+from streamsink.locks.configured import lock_of
+from streamsink.options import SinkOptions
+from tests.locks.places import PASSWORDS, place_of
+
+ROOT = "/lake/shop.db/orders"
+SECRET = "s3cret-of-mine"
+
+
+def _lock(root=ROOT, **settings):
+    return lock_of(root, SinkOptions.of(root, settings))
+
+
+def test_no_option_is_no_lock():
+    """And a lock's id is the one of Paimon's default catalog key, or the given one."""
+    assert _lock().is_empty
+    assert _lock(lock="file").lock_id == "jdbc.shop.orders"
+    assert _lock("/elsewhere", lock="file", lock_id="key.shop.orders").lock_id == "key.shop.orders"
+
+
+@pytest.mark.parametrize("root, settings, kind", [
+    ("/lake/orders", {"lock": "file"}, "lock.id"),
+    (ROOT, {"lock": "zookeeper://host"}, "lock.url"),
+    (ROOT, {"lock": "jdbc:oracle://host/db"}, "lock.url"),
+    (ROOT, {"lock": "jdbc:postgresql:///db"}, "lock.url"),
+    (ROOT, {"lock": f"jdbc:postgresql://me:{SECRET}@host/db"}, "lock.url"),
+    (ROOT, {"lock": f"jdbc:mysql://host/db?user=me&password={SECRET}"}, "lock.url"),
+    (ROOT, {"lock": "jdbc:mysql://host/db", "lock_password_env": "STREAMSINK_NOT_SET"}, "lock.password"),
+    (ROOT, {"lock": "file", "lock_id": "orders"}, "option.value"),
+    (ROOT, {"lock": "file", "lock_lease_ms": 10}, "option.value"),
+])
+def test_what_cannot_be_a_lock_is_refused_before_anything_is_contacted(root, settings, kind):
+    """The error has its kind, and shows no password."""
+    with pytest.raises(Misuse) as caught:
+        _lock(root, **settings)
+    assert caught.value.kind == kind and SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize("url, module", [
+    ("jdbc:postgresql://host/db", "psycopg"), ("jdbc:mysql://host/db", "pymysql"), ("hive://host", "pymetastore.hive_metastore"),
+])
+def test_a_missing_driver_is_named(monkeypatch, url, module):
+    """With the command that installs it."""
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(Misuse, match="pip install 'streamsink") as caught:
+        _lock(lock=url)
+    assert caught.value.kind == "lock.driver"
+
+
+@pytest.mark.parametrize("kind", ["postgresql", "mariadb"])
+def test_a_wrong_password_stops_at_once_and_is_shown_nowhere(kind, request, tmp_path, monkeypatch):
+    """Neither in the message, nor in what it came from, nor in the options' own text."""
+    place = place_of(kind, request, tmp_path)
+    monkeypatch.setenv(place.settings["lock_password_env"], SECRET)
+    with pytest.raises(Misuse) as caught:
+        place.lock().acquire()
+    assert caught.value.kind == "lock.refused"
+    assert SECRET not in f"{caught.value} {caught.value.__cause__} {SinkOptions.of(ROOT, place.settings)}"
+    assert not any(password in str(caught.value) for password in PASSWORDS.values())
+
+
+def test_a_server_that_is_not_there_is_waited_for_and_then_named():
+    """A retryable error, so that the query is restarted; the address is in it."""
+    for url in ("jdbc:postgresql://127.0.0.1:1/db", "jdbc:mysql://127.0.0.1:1/db", "hive://127.0.0.1:1"):
+        with pytest.raises(Retryable, match="127.0.0.1:1") as caught:
+            _lock(lock=url, lock_acquire_timeout_ms=100).acquire()
+        assert caught.value.kind == "lock.timeout"
