@@ -65,7 +65,11 @@ class BatchWritten(Event):
 
 @dataclass(frozen=True)
 class CheckpointPublished(Event):
-    """A snapshot made the checkpoint visible."""
+    """A snapshot made the checkpoint visible, and all of its group: ``checkpoints`` of them, of which it is the last.
+
+    rows, files: of the whole snapshot. pending: checkpoints that are recorded and not published yet. commit_ms: since the
+    batch of the group's first checkpoint began. Emitted by the thread that publishes, which under 'async' is not the batch's.
+    """
 
     checkpoint_id: int
     snapshot_id: int
@@ -74,6 +78,7 @@ class CheckpointPublished(Event):
     pending: int
     attempts: int
     commit_ms: float
+    checkpoints: int = 1
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,10 @@ ON_ROLLBACK_FAIL = "fail"
 ON_ROLLBACK_REPUBLISH = "republish"
 MODE_APPEND = "append"
 MODE_OVERWRITE = "overwrite"
+SYNC = "sync"
+ASYNC = "async"
+SNAPSHOT_PER_CHECKPOINT = "snapshot-per-checkpoint"
+ONE_SNAPSHOT = "one-snapshot"
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,11 @@ class SinkOptions:
     driver_max_rows, driver_max_bytes: a batch known to be no larger is written by the driver, without Spark tasks in Python.
     flush: fsync files and folders before they are named. Off, a power failure (not a kill) can lose published rows.
     journal_retain: published checkpoints that the journal remembers.
+    publish: 'sync' (in the batch) or 'async' (by a thread, beside the next batch).
+    publish_every_batches: checkpoints that are gathered before they are published.
+    publish_interval_ms: the longest that one waits for others; 0 for no such limit. Needs publish_every_batches > 1.
+    publish_as: what is gathered becomes visible as 'snapshot-per-checkpoint', or as 'one-snapshot'.
+    publish_queue: 'async' only: with this many checkpoints pending a batch waits before it writes.
     commit_max_retries, commit_min_wait_ms, commit_max_wait_ms, commit_timeout_ms: of the publishing loop; when None the table's
         options commit.max-retries, commit.min-retry-wait, commit.max-retry-wait, commit.timeout, and 10, 10, 10,000 and 120,000.
     lock: '' for none, 'file' or 'file:/folder', 'jdbc:...' or 'hive://host:port': held while a snapshot gets its name.
@@ -70,6 +79,11 @@ class SinkOptions:
     driver_max_bytes: int = 8 * 1024 * 1024
     flush: bool = True
     journal_retain: int = 100
+    publish: str = SYNC
+    publish_every_batches: int = 1
+    publish_interval_ms: int = 0
+    publish_as: str = SNAPSHOT_PER_CHECKPOINT
+    publish_queue: int = 100
     commit_max_retries: int | None = None
     commit_min_wait_ms: int | None = None
     commit_max_wait_ms: int | None = None
@@ -80,6 +94,11 @@ class SinkOptions:
     lock_password_env: str | None = None
     lock_lease_ms: int = 60_000
     lock_acquire_timeout_ms: int = 480_000
+
+    @property
+    def groups(self) -> bool:
+        """Whether a checkpoint may be pending when its batch returns."""
+        return self.publish == ASYNC or self.publish_every_batches > 1
 
     @classmethod
     def of(cls, table: str, given: Mapping) -> "SinkOptions":
@@ -103,8 +122,9 @@ class SinkOptions:
 _BOOLEANS = ("create", "store_position_columns", "add_columns", "widen_types", "new_application", "flush")
 _AT_LEAST = {
     "target_file_bytes": 1, "max_open_writers": 1, "writer_memory_bytes": 1, "driver_max_rows": 0,
-    "driver_max_bytes": 0, "journal_retain": 2, "commit_max_retries": 0, "commit_min_wait_ms": 0,
-    "commit_max_wait_ms": 0, "commit_timeout_ms": 1, "lock_lease_ms": 1_000, "lock_acquire_timeout_ms": 0,
+    "driver_max_bytes": 0, "journal_retain": 2, "publish_every_batches": 1, "publish_interval_ms": 0, "publish_queue": 1,
+    "commit_max_retries": 0, "commit_min_wait_ms": 0, "commit_max_wait_ms": 0, "commit_timeout_ms": 1, "lock_lease_ms": 1_000,
+    "lock_acquire_timeout_ms": 0,
 }
 # Left to the table's options when they are not given.
 _OF_THE_TABLE = ("commit_max_retries", "commit_min_wait_ms", "commit_max_wait_ms", "commit_timeout_ms")
@@ -112,6 +132,8 @@ _CHOICES = {
     "mode": (MODE_APPEND, MODE_OVERWRITE),
     "restore": (RESTORE_AND_FAIL, RESTORE_AND_CONTINUE),
     "on_rollback": (ON_ROLLBACK_FAIL, ON_ROLLBACK_REPUBLISH),
+    "publish": (SYNC, ASYNC),
+    "publish_as": (SNAPSHOT_PER_CHECKPOINT, ONE_SNAPSHOT),
 }
 
 
@@ -132,6 +154,10 @@ def _check(table: str, options: SinkOptions) -> None:
     for name, choices in _CHOICES.items():
         if getattr(options, name) not in choices:
             refuse(name, "one of " + ", ".join(choices))
+    if options.publish_interval_ms and options.publish_every_batches == 1:
+        refuse("publish_interval_ms", "0 while publish_every_batches is 1, which publishes every batch; give both")
+    if options.publish == ASYNC and options.publish_queue < options.publish_every_batches:
+        refuse("publish_queue", f"at least publish_every_batches, which is {options.publish_every_batches}")
     if len(options.position_columns) not in (0, 3):
         refuse("position_columns", "three column names: topic, partition, offset")
     if not isinstance(options.lock, str):

@@ -21,7 +21,10 @@ class PendingStore(ABC):
 
     Record numbers ("sequence") grow by one. A record is written once, whole, and never changed; that it is published
     is marked beside it. The last ``retain`` published ones are kept: they answer a replay after expired history, and a
-    rollback is mended from them.
+    rollback is mended from them. Pending ones are always kept.
+
+    One thread may record (``save``, ``staging``, ``forget`` of an aborted number) while another publishes (``mark_published``,
+    ``forget``).
     """
 
     @abstractmethod

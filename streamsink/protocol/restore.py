@@ -85,21 +85,30 @@ def _from_journal(table, retained, store, committer, options) -> RestorePlan:
             "did, set new_application=True for its first start.",
             kind="history.incomplete",
         )
-    last, publish, mark = None, [], []
     replaced = _replaced([s for s in retained if store.is_marked(s)], store, committer)
-    for sequence in retained:
-        committable = _to_publish(store, sequence, replaced, committer)
-        if sequence in replaced:
-            publish.append(committable)
-        elif store.is_marked(sequence):
-            last = committable.state
-        elif committer.mentions(committable):
-            last = committable.state
-            mark.append(committable)
-        else:
+    records = [_to_publish(store, sequence, replaced, committer) for sequence in retained]
+    published = _published_ones(records, replaced, store, committer)
+    for committable in records[published:]:
+        if committable.state.sequence not in replaced:
             _check_never_published(table, committable, committer)
-            publish.append(committable)
-    return RestorePlan(tuple(publish), tuple(mark), last, tuple(replaced), tuple(sorted(set(replaced.values()))))
+    mark = tuple(c for c in records[:published] if not store.is_marked(c.state.sequence))
+    last = records[published - 1].state if published else None
+    return RestorePlan(tuple(records[published:]), mark, last, tuple(replaced), tuple(sorted(set(replaced.values()))))
+
+
+def _published_ones(
+    records: Sequence[Committable], replaced: Mapping[int, int], store: PendingStore, committer: Committer
+) -> int:
+    """How many, from the oldest on, none of them replaced.
+
+    Publishing keeps the order, so the newest one that is published answers for all before it. One without files cannot tell:
+    it may stand in one snapshot with others, and publishing it again changes no row.
+    """
+    kept = [c for c in records if c.state.sequence < min(replaced, default=c.state.sequence + 1)]
+    for number in range(len(kept), 0, -1):
+        if store.is_marked(kept[number - 1].state.sequence) or committer.mentions(kept[number - 1]):
+            return number
+    return 0
 
 
 def _check_never_published(table: str, committable: Committable, committer: Committer) -> None:

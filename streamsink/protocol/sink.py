@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from streamsink.errors import Misuse
 from streamsink.protocol.committable import AppState, Committable
 from streamsink.protocol.pending import Mark
 
@@ -36,7 +37,23 @@ class Published:
 
 
 class Committer(ABC):
-    """Publishes checkpoints, one instant each. Driver only, one at a time for each application."""
+    """Publishes checkpoints, one instant each. Driver only, one at a time for each application, used by one thread at a time."""
+
+    def beside(self) -> "Committer":
+        """Another committer of the same destination that shares no changing state with this one, for another thread.
+
+        Called once, before anything is published, when publishing is grouped or 'async'. A sink that does not support it
+        leaves this out, and refuses those options.
+        """
+        raise Misuse("this sink publishes each batch in the batch: leave out publish and publish_every_batches", kind="option.publish")
+
+    def join(self, records: Sequence[Committable]) -> list[Committable]:
+        """As few committables as may stand for these records, in order, each to be published at one instant.
+
+        One that stands for several has the state of the last of them, all their files, and is published over the record
+        before the first. By default each record stands for itself.
+        """
+        return list(records)
 
     @abstractmethod
     def history(self, application: str) -> History:
@@ -65,7 +82,11 @@ class Committer(ABC):
 
     @abstractmethod
     def sweep(self, published: Sequence[Committable]) -> list[str]:
-        """Delete what dead tries to publish these left behind, now that they are published; their paths. Idempotent."""
+        """Delete what dead tries to publish these left behind, now that they are published; their paths. Idempotent.
+
+        A try carries the name of the last record that it stood for, and the record may since have been published in another
+        group.
+        """
 
     @abstractmethod
     def publish(

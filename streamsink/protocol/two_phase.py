@@ -1,4 +1,4 @@
-"""The protocol of one query: restore, admit, begin, pre_commit, commit_up_to_checkpoint, forget. Driver only.
+"""The protocol of one query: restore, admit, begin, pre_commit, commit, and nothing else. Driver only.
 
 Each method is one step for ``spark/foreach_batch.py``; none knows Spark or Paimon. After a crash anywhere the next
 ``restore`` ends in a state where every recorded checkpoint is visible once and nothing else is.
@@ -8,50 +8,56 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from streamsink import events
+from streamsink.clock import Clock
 from streamsink.errors import Misuse, RestoredThenFailed
 from streamsink.faults import fault_point
 from streamsink.options import RESTORE_AND_FAIL, SinkOptions
 from streamsink.protocol.admission import Decision, Past, admit
 from streamsink.protocol.committable import AppState, Batch, Committable, StagedFile
+from streamsink.protocol.committer_thread import CommitterThread
+from streamsink.protocol.committing import Beside, Committing, Step
 from streamsink.protocol.ids import Writer
 from streamsink.protocol.pending import PendingStore
-from streamsink.protocol.restore import RestorePlan, plan_restore
+from streamsink.protocol.publisher import Destination, Publisher, Reconciled, Recorded
 from streamsink.protocol.sink import Committer, Published
 from streamsink.protocol.states import CheckpointState
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint that is being written. ``staging``: absolute folder of its files; ``sequence``: its record's number."""
+    """A checkpoint that is being written. ``staging``: absolute folder of its files; ``sequence``: its record's number.
+
+    begun_ms: on the monotonic clock.
+    """
 
     batch: Batch
     decision: Decision
     sequence: int
     staging: str
     state: CheckpointState
-
-
-@dataclass(frozen=True)
-class Destination:
-    """The table as the protocol sees it: its path and its identity."""
-
-    path: str
-    table_id: str
+    begun_ms: float
 
 
 class TwoPhaseCommit:
-    """One application's way through its checkpoints, for one run of its query."""
+    """One application's way through its checkpoints, for one run of its query.
+
+    All methods but ``close`` are called by the batch function, one after another. What a thread beside it may touch is said
+    in ``publisher.py``.
+    """
 
     def __init__(self, destination: Destination, store: PendingStore, committer: Committer, options: SinkOptions,
-                 emit: Callable[[events.Event], None]):
+                 emit: Callable[[events.Event], None], *, beside: Callable[[Step], Beside] = CommitterThread):
+        """beside: makes what calls the committer's step beside the batches, when the options ask for it."""
         self._to = destination
         self._store = store
         self._committer = committer
         self._options = options
         self._emit = emit
+        self._clock = Clock()
+        self._publisher = Publisher(destination, store, committer.beside() if options.groups else committer, options, emit)
+        self._committing = Committing(destination.path, self._publisher, options, beside)
         self._writer: Writer | None = None
-        self._last: AppState | None = None
-        self._pending: dict[int, tuple[Committable, CheckpointState]] = {}
+        self._last: AppState | None = None  # the last that is recorded, published or not
 
     # -- start of a run --------------------------------------------------------------------------------------------
 
@@ -67,8 +73,9 @@ class TwoPhaseCommit:
         self._writer = self._store.claim(query, published.epoch if published else 0)
         fault_point("restore.claimed")
         self._emit(events.Claimed(self._to.path, self._options.application, self._writer.epoch))
-        published, leftovers = self._reconcile()
-        orphans = leftovers + self._store.sweep(self._writer)
+        reconciled = self._reconcile()
+        published = reconciled.published
+        orphans = reconciled.leftovers + self._store.sweep(self._writer)
         fault_point("restore.swept")
         self._emit(events.Restored(self._to.path, self._options.application, published, tuple(orphans)))
         if published and self._options.restore == RESTORE_AND_FAIL:
@@ -79,57 +86,41 @@ class TwoPhaseCommit:
                 kind="restore.restarting",
             )
 
-    def filter_and_commit(self, plan: RestorePlan) -> tuple[tuple[int, ...], list[str]]:
-        """Publish the records of a restore plan in order, those that are visible already only being marked.
-
-        Returns the ids of the published checkpoints, and the files of dead tries that were deleted. Those go before the
-        mark: a record with a mark is never looked at again.
-        """
-        leftovers = self._committer.sweep(plan.mark)
-        for committable in plan.mark:
-            self._store.mark_published(committable)
-        self._last = plan.last
-        for committable in plan.publish:
-            fault_point("restore.before_publish")
-            mine = committable.published_by(self._writer.epoch)
-            outcome = self._publish(mine, restored=True)
-            if committable.state.sequence not in plan.rolled_back:  # whose first publishing a tag may still hold
-                leftovers += self._committer.sweep((mine,))
-            self._published(mine, outcome, 0.0)
-            self._store.forget(committable.state.sequence)
-        fault_point("restore.published")
-        return tuple(c.state.checkpoint_id for c in plan.publish), leftovers
-
-    def _reconcile(self) -> tuple[tuple[int, ...], list[str]]:
-        """Bring journal and table together; what ``filter_and_commit`` returns."""
-        history = self._committer.history(self._options.application)
-        plan = plan_restore(self._to.path, history, self._store, self._committer, self._options)
-        lost = tuple(c.state.checkpoint_id for c in plan.publish if c.state.sequence in plan.rolled_back)
-        for snapshot_id in plan.replaced:
-            self._emit(events.SnapshotReplaced(self._to.path, self._options.application, snapshot_id, lost))
-        published, leftovers = self.filter_and_commit(plan)
-        if plan.rolled_back and not plan.replaced:
-            self._emit(events.RolledBackRepublished(self._to.path, self._options.application, published))
-        return published, leftovers
+    def _reconcile(self) -> Reconciled:
+        """Bring journal and table together, with nobody else publishing meanwhile."""
+        reconciled = self._publisher.reconcile(self._writer)
+        self._last = reconciled.last
+        if reconciled.rolled_back and not reconciled.replaced:
+            self._emit(events.RolledBackRepublished(self._to.path, self._options.application, reconciled.published))
+        return reconciled
 
     # -- one micro-batch -------------------------------------------------------------------------------------------
 
     def admit(self, batch: Batch) -> Decision:
-        """Decide what the batch is, against the newest snapshot. Raises Fenced, Misuse; nothing is written."""
+        """Decide what the batch is, against the last recorded checkpoint. Raises Fenced, Misuse; nothing is written.
+
+        The newest snapshot must carry that one, or one that is pending now or was when this began. Raises whatever
+        publishing beside the batches has failed with.
+        """
+        self._committing.check()
+        expected = self._publisher.expected()
         # The table first: a dropped table takes the journal along, and then it is the table that is to be named.
         history = self._committer.history(self._options.application)
         self._store.check_owner(self._writer)
-        if history.state is None or self._last is None or history.state.record_id != self._last.record_id:
+        found = history.state.record_id if history.state else None
+        if found not in expected or (found is None and not history.complete):
             self._reconcile()
         past = Past(self._to.path, self._to.table_id, self._last, self._earlier, self._store.knows_run)
         return admit(batch, past, self._options)
 
     def begin(self, batch: Batch, decision: Decision) -> Checkpoint:
-        """Open the checkpoint: its number and its staging folder. After a crash: swept."""
+        """Open the checkpoint: its number and its staging folder. Waits while too many are pending. After a crash: swept."""
+        self._committing.wait_for_room()
         last = self._last.sequence if self._last else 0
         sequence = max(last, self._store.last_sequence()) + 1
         checkpoint = Checkpoint(
-            batch, decision, sequence, self._store.staging(sequence, self._writer), CheckpointState(batch.batch_id)
+            batch, decision, sequence, self._store.staging(sequence, self._writer), CheckpointState(batch.batch_id),
+            self._clock.monotonic_ms(),
         )
         checkpoint.state.step("write")
         fault_point("write.begin")
@@ -141,7 +132,7 @@ class TwoPhaseCommit:
         Raises Misuse "repeatedly committed" when the checkpoint is registered already; Fenced.
         """
         batch, decision = checkpoint.batch, checkpoint.decision
-        if any(c.state.checkpoint_id == batch.batch_id for c, _ in self._pending.values()):
+        if any(entry.committable.state.checkpoint_id == batch.batch_id for entry in self._publisher.pending()):
             raise Misuse(
                 f"{self._to.path}: checkpoint {batch.batch_id} is repeatedly committed: it is pending already",
                 kind="checkpoint.repeated",
@@ -157,58 +148,40 @@ class TwoPhaseCommit:
         fault_point("precommit.before_record")
         self._store.save(committable)
         checkpoint.state.step("save")
-        self._pending[checkpoint.sequence] = (committable, checkpoint.state)
+        self._last = state
+        self._publisher.add(Recorded(committable, checkpoint.state, checkpoint.begun_ms, self._clock.monotonic_ms()))
         fault_point("precommit.saved")
         return committable
 
-    def commit_up_to_checkpoint(self, checkpoint_id: int, elapsed_ms: Callable[[], float] = lambda: 0.0) -> list[Published]:
-        """Publish everything pending up to and with this checkpoint, in order.
+    def commit(self) -> None:
+        """After a pre-commit: publish now, or leave it to a later batch or to the thread, as the options say.
 
-        Idempotent. Raises as ``Committer.publish``; what was not published stays pending for the next restore.
+        Raises as ``Committer.publish``; what was not published stays pending for the next restore.
         """
-        outcomes = []
-        for sequence in sorted(self._pending):
-            committable, state = self._pending[sequence]
-            if committable.state.checkpoint_id > checkpoint_id:
-                break
-            self._store.check_owner(self._writer)
-            outcome = self._publish(committable, restored=False)
-            state.step("publish")
-            del self._pending[sequence]
-            self._published(committable, outcome, elapsed_ms())
-            outcomes.append(outcome)
-        return outcomes
+        self._committing.recorded()
+
+    def commit_up_to_checkpoint(self, checkpoint_id: int) -> list[Published]:
+        """Publish everything pending up to and with this checkpoint now, in order. Idempotent. Raises as ``commit``."""
+        return self._publisher.commit_up_to(checkpoint_id)
 
     def abort(self, checkpoint: Checkpoint) -> None:
         """Writing failed: remove the checkpoint's files. Nothing of it is durable."""
         checkpoint.state.step("abort")
         self._store.forget(checkpoint.sequence)
 
-    def forget(self, checkpoint: Checkpoint) -> None:
-        """Drop what only the way to publishing needed. After a crash: done by the next restore."""
-        checkpoint.state.step("forget")
-        self._store.forget(checkpoint.sequence)
+    def finish(self) -> None:
+        """No further batch will come: publish what is pending. Raises as ``commit``; an error that a batch has raised is not repeated.
+
+        Idempotent. Any thread may call it.
+        """
+        self._committing.stop()
 
     def close(self) -> None:
-        """Give the hold on the application back; the next writer needs no takeover."""
-        self._store.release()
-
-    def _publish(self, committable: Committable, restored: bool) -> Published:
-        return self._committer.publish(
-            committable, expect=committable.state.sequence - 1, restored=restored,
-            fence=lambda: self._store.check_owner(self._writer),
-        )
-
-    def _published(self, committable: Committable, outcome: Published, elapsed: float) -> None:
-        self._store.mark_published(committable, outcome.where)
-        if outcome.base_replaced:
-            self._emit(events.SnapshotReplaced(self._to.path, self._options.application, outcome.snapshot_id - 1, ()))
-        self._last = committable.state
-        fault_point("commit.marked")
-        self._emit(events.CheckpointPublished(
-            self._to.path, self._options.application, outcome.checkpoint_id, outcome.snapshot_id,
-            committable.rows, len(committable.files), len(self._pending), outcome.attempts, elapsed,
-        ))
+        """Finish, and give the hold on the application back; the next writer needs no takeover."""
+        try:
+            self.finish()
+        finally:
+            self._store.release()
 
     def _earlier(self, query: str, checkpoint_id: int) -> AppState | None:
         """The newest record of that checkpoint of the same query that the journal still has."""

@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from streamsink import events
 from streamsink.errors import Conflict, Misuse
 from streamsink.faults import fault_point
-from streamsink.options import MODE_APPEND, ON_ROLLBACK_FAIL, SinkOptions
+from streamsink.options import MODE_APPEND, ON_ROLLBACK_FAIL, SYNC, SinkOptions
 from streamsink.protocol.committable import Committable, StagedFile
 from streamsink.protocol.sink import Committer, History, Published
 from streamsink.sinks.chains import Chains
 from streamsink.sinks.paimon import PaimonCommitter
+from streamsink.sinks.records import is_older_than
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.pending_log import PendingLog, journal_dir
 from streamsink.table import leftovers
@@ -31,6 +32,8 @@ _SUFFIX = "@tables"
 _ONLY = {
     "mode": (MODE_APPEND, "a batch replaces nothing in them"),
     "on_rollback": (ON_ROLLBACK_FAIL, "what one table lost is not published again while the others keep it"),
+    "publish": (SYNC, "a batch is published before it ends"),
+    "publish_every_batches": (1, "a batch is published before it ends"),
     "lock_id": (None, "each table's own path gives the name of its lock"),
 }
 
@@ -211,7 +214,7 @@ class ManyTables(Committer):
             removed += leftovers.sweep_creations(member.table)
         for committable in published:
             for _, member, mine in self._parts(committable):
-                removed += leftovers.sweep(member.table, mine.state.record_id)
+                removed += leftovers.sweep(member.table, mine.state.record_id, is_older_than(mine))
         return removed
 
     # -- parts -----------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from streamsink.clock import Clock, IdSource
 from streamsink.errors import Corrupt, Fenced, Retryable
 from streamsink.faults import fault_point
-from streamsink.format.manifest import FileKind, ManifestEntry, read_manifest, write_manifest
+from streamsink.format.manifest import FileKind, ManifestEntry, write_manifest
 from streamsink.format.manifest_list import ManifestFileMeta
 from streamsink.format.snapshot import APPEND, OVERWRITE, Snapshot
 from streamsink.format.supported import check_writable
@@ -16,6 +16,7 @@ from streamsink.protocol.committable import AppState, Committable, StagedFile
 from streamsink.protocol.ids import Writer
 from streamsink.protocol.pending import Mark
 from streamsink.protocol.sink import Committer, History, Published
+from streamsink.sinks.records import is_older_than, joined, read_staged, renames, staged_manifests
 from streamsink.table import leftovers, replaced
 from streamsink.table.changes import Changes
 from streamsink.table.commit import TableCommit
@@ -31,12 +32,23 @@ UNAWARE_TOTAL_BUCKETS = -1
 class PaimonCommitter(Committer):
     """Publishes checkpoints of bucket-unaware append tables as snapshots."""
 
-    def __init__(self, table: Table, options: SinkOptions):
+    def __init__(self, table: Table, options: SinkOptions, entries: dict[str, list[ManifestEntry]] | None = None):
+        """entries: by name, of manifests that are staged and not published; shared with a committer beside this one."""
         self._table = table
         self._options = options
         self._commit = TableCommit(table, options)
-        self._entries: dict[str, list[ManifestEntry]] = {}
+        self._entries = entries if entries is not None else {}
         self._checked_schema = table.schema.id
+
+    def beside(self) -> "PaimonCommitter":
+        """Over the same table, opened again: no cache is shared.
+
+        Only the entries of staged manifests are: put in by one side before the record exists, taken out once by the other side
+        after it was handed the record.
+        """
+        other = Table(self._table.file_io, self._table.root)
+        self._table.check_identity()  # it was not recreated between the two openings
+        return PaimonCommitter(other, self._options, self._entries)
 
     # -- pre-commit ------------------------------------------------------------------------------------------------
 
@@ -45,8 +57,9 @@ class PaimonCommitter(Committer):
     ) -> tuple[tuple[StagedFile, ...], Mapping]:
         """Write the manifest that holds the whole metadata of these files, flushed, into staging.
 
-        seen: the batch's rows are in the table already, so that it replaces nothing either. Returns the files and the payload of the pending record. The record itself names paths and counts only: the
-        statistics, which are row values, stay in the manifest, where the table keeps them anyway.
+        seen: the batch's rows are in the table already, so that it replaces nothing either. Returns the files and the payload of
+        the pending record. The record itself names paths and counts only: the statistics, which are row values, stay in the
+        manifest, where the table keeps them anyway.
         """
         io = self._table.file_io
         relative = self._table.layout.relative
@@ -111,7 +124,7 @@ class PaimonCommitter(Committer):
     def files_adopted(self, committable: Committable) -> tuple[int, int, tuple[str, ...]]:
         io, at = self._table.file_io, self._table.layout
         final, staged, gone = 0, 0, []
-        for source, target in _renames(committable):
+        for source, target in renames(committable):
             if io.exists(at.within(target)):
                 final += 1
             elif io.exists(at.within(source)):
@@ -129,12 +142,12 @@ class PaimonCommitter(Committer):
             if done is not None:
                 return done
             self._check_files_exist(committable)
-        manifest, entries = self._adopt(committable)
+        manifests, entries = self._adopt(committable)
         request = CommitRequest(
             commit_user=Writer(committable.application, state.query, state.epoch).commit_user(state.generation),
             identifier=state.checkpoint_id,
             changes=Changes(tuple(entries)),
-            manifest=manifest,
+            manifests=manifests,
             check=restored,
             watermark_ms=committable.watermark_ms,
             application=committable.application,
@@ -152,10 +165,14 @@ class PaimonCommitter(Committer):
         done = self._commit.commit(request, is_published)
         return Published(state.checkpoint_id, done.snapshot_id, done.attempts, _mark(done.snapshot, done.at_ms), done.base_replaced)
 
+    def join(self, records: Sequence[Committable]) -> list[Committable]:
+        """One committable for each run of appends of one commit user."""
+        return joined(records)
+
     def sweep(self, published: Sequence[Committable]) -> list[str]:
         removed = leftovers.sweep_creations(self._table)
         for committable in published:
-            removed += leftovers.sweep(self._table, committable.state.record_id)
+            removed += leftovers.sweep(self._table, committable.state.record_id, is_older_than(committable))
         return removed
 
     # -- parts -----------------------------------------------------------------------------------------------------
@@ -175,7 +192,7 @@ class PaimonCommitter(Committer):
         if found is None:
             if expect == 0 or not states.complete:
                 return False
-            raise self._changed(committable, 0)
+            raise self._changed(committable, expect, 0)
         if found.epoch > mine.epoch:
             raise Fenced(
                 f"{self._table.root}: application '{committable.application}' was taken over: the newest snapshot is of "
@@ -184,6 +201,13 @@ class PaimonCommitter(Committer):
             )
         if found.record_id == mine.record_id:
             return True
+        if found.epoch < mine.epoch and found.sequence > expect:
+            raise Retryable(
+                f"{self._table.root}: an earlier driver of application '{committable.application}', which was about to publish when "
+                f"this one took over, has published up to record {found.sequence} meanwhile. Nothing is lost or doubled; the next "
+                "start sees it and goes on from there",
+                kind="restore.overtaken",
+            )
         if found.sequence >= mine.sequence:
             raise Fenced(
                 f"{self._table.root}: record {mine.sequence} of application '{committable.application}' is published, "
@@ -191,14 +215,14 @@ class PaimonCommitter(Committer):
                 kind="writer.fenced",
             )
         if found.sequence != expect:
-            raise self._changed(committable, found.sequence)
+            raise self._changed(committable, expect, found.sequence)
         return False
 
-    def _changed(self, committable: Committable, found: int) -> Retryable:
+    def _changed(self, committable: Committable, expect: int, found: int) -> Retryable:
         return Retryable(
             f"{self._table.root}: the table was rolled back, or a snapshot was replaced, while checkpoint "
             f"{committable.state.checkpoint_id} was being committed: record {found} is the newest, expected "
-            f"{committable.state.sequence - 1}. Nothing was published; the checkpoint is safe in the journal. The restart of "
+            f"{expect}. Nothing was published; the checkpoint is safe in the journal. The restart of "
             "the query finds out which, and publishes again what was replaced; after a rollback on_rollback says what it does",
             kind="table.history-changed",
         )
@@ -234,43 +258,27 @@ class PaimonCommitter(Committer):
                 kind="pending.files-gone",
             )
 
-    def _adopt(self, committable: Committable) -> tuple[ManifestFileMeta | None, list[ManifestEntry]]:
-        """Give every staged file its final name, durably. Idempotent. Returns the staged manifest and its entries."""
+    def _adopt(self, committable: Committable) -> tuple[tuple[ManifestFileMeta, ...], list[ManifestEntry]]:
+        """Give every staged file its final name, durably. Idempotent. Returns the staged manifests and their entries."""
         io, at = self._table.file_io, self._table.layout
         keep = self._options.on_rollback == ON_ROLLBACK_REPUBLISH
         fault_point("commit.adopting")
         folders = set()
-        for source, target in _renames(committable):
+        for source, target in renames(committable):
             io.adopt(at.within(source), at.within(target), keep)
             folders.add(os.path.dirname(at.within(target)))
         # The manifest's own folder is synced once, after the lists that the commit adds to it.
         for folder in sorted(folders - {at.manifest_dir}):
             io.sync_dir(folder)
         fault_point("commit.adopted")
-        manifest = committable.payload["manifest"]
-        if manifest is None:
-            return None, []
-        entries = self._entries.pop(os.path.basename(manifest["final"]), None) or self._read_staged(manifest)
         types = [field.type for field in self._table.schema.partition_fields]
-        return ManifestFileMeta.of(os.path.basename(manifest["final"]), manifest["size"], entries, types), entries
-
-    def _read_staged(self, manifest: Mapping) -> list[ManifestEntry]:
-        path = self._table.layout.within(manifest["final"])
-        data = self._table.file_io.read(path)
-        if len(data) != manifest["size"] or hashlib.sha256(data).hexdigest() != manifest["sha256"]:
-            raise Corrupt(
-                f"{path}: the manifest of a pending checkpoint was altered (size or checksum differ from the pending "
-                "record's). Nothing was published. Restore the file, or delete the record and read the source again",
-                kind="pending.manifest",
-            )
-        return read_manifest(data, path)
-
-
-def _renames(committable: Committable) -> list[tuple[str, str]]:
-    """(staged, final) of the data files and of the manifest, below the table's root."""
-    pairs = [(file.staged, file.final) for file in committable.files]
-    manifest = committable.payload["manifest"]
-    return pairs + ([(manifest["staged"], manifest["final"])] if manifest else [])
+        metas, added = [], []
+        for manifest in staged_manifests(committable):
+            name = os.path.basename(manifest["final"])
+            entries = self._entries.pop(name, None) or read_staged(self._table, manifest)
+            metas.append(ManifestFileMeta.of(name, manifest["size"], entries, types))
+            added += entries
+        return tuple(metas), added
 
 
 def _mark(snapshot: Snapshot, at_ms: int) -> Mark | None:
@@ -286,4 +294,3 @@ def _overwrite_of(committable: Committable) -> Overwrite | None:
 def _state_of(states: States, application: str) -> AppState | None:
     found = states.by_application.get(application)
     return AppState.from_json(found) if found is not None else None
-

@@ -1,9 +1,9 @@
 """The function that ``foreachBatch`` calls: one micro-batch, one checkpoint. DRIVER.
 
-Follow a batch through ``__call__``: restore, admit, write, pre-commit, commit up to it, forget, emit.
+Follow a batch through ``__call__``: restore, admit, write, pre-commit, commit (now, or beside the next batch).
 """
 
-import threading
+import functools
 from collections.abc import Callable
 
 from pyspark.sql import DataFrame
@@ -16,11 +16,13 @@ from streamsink.faults import fault_point
 from streamsink.options import ON_ROLLBACK_REPUBLISH, SinkOptions
 from streamsink.protocol.admission import Decision, Verdict
 from streamsink.protocol.committable import Batch
+from streamsink.protocol.committer_thread import CommitterThread
 from streamsink.protocol.ids import END_OF_INPUT, check_application
 from streamsink.protocol.two_phase import Checkpoint, Destination, TwoPhaseCommit
 from streamsink.sinks.paimon import PaimonCommitter
-from streamsink.spark import gateway, write_ways
+from streamsink.spark import gateway, runs, write_ways
 from streamsink.spark.explain import explain
+from streamsink.spark.runs import Run
 from streamsink.spark.schema import to_fields
 from streamsink.spark.tasks import TableWriting
 from streamsink.storage.file_io import FileIO
@@ -30,34 +32,6 @@ from streamsink.table.fit import fit
 from streamsink.table.table import Table, create_table, is_table, new_schema, open_table
 from streamsink.table.write import WriteSpec
 
-# Drivers of this process by (table, application): a query that has ended gives its hold back when another one comes.
-_RUNS: dict[tuple[str, str], "Run"] = {}
-# Why a run of a query failed, for the supervisor: Spark hands on only the text of a Python error.
-FAILURES: dict[str, Exception] = {}
-_MOST_FAILURES = 16
-_LOCK = threading.Lock()
-
-
-def release(query: str) -> None:
-    """A query of this process has ended: give back the applications that it held."""
-    with _LOCK:
-        for key, run in list(_RUNS.items()):
-            if run.query == query:
-                run.protocol.close()
-                del _RUNS[key]
-
-
-class Run:
-    """One start of one query: the open table and the protocol's state. Replaced when the query restarts."""
-
-    def __init__(self, table: Table, protocol: TwoPhaseCommit, committer: PaimonCommitter, batch: Batch):
-        self.table = table
-        self.protocol = protocol
-        self.committer = committer
-        self.id = batch.run
-        self.query = batch.query
-        self.sizes = write_ways.Sizes()
-
 
 class TableSink:
     """What ``streamsink.to_table`` returns: pass it to ``foreachBatch``. Not for two queries at once."""
@@ -66,14 +40,16 @@ class TableSink:
         check_application(path, options.application)
         self.path = path
         self.options = options
-        self.rows_published = 0
         self._listener = listener
         self._io: FileIO = local_file_io(options.flush)
         self._run: Run | None = None
         self._clock = Clock()
 
     def __call__(self, df: DataFrame, batch_id: int) -> None:
-        """Publish the batch exactly once. Raises errors of ``streamsink.errors``; the query then fails.
+        """Publish the batch exactly once, or make it durable so that it will be, as the options say.
+
+        Raises errors of ``streamsink.errors``; the query then fails. An error of publishing beside the batches is raised by the
+        next one.
 
         Idempotent: a batch that is published already changes nothing. After a crash at any instruction the next call
         of a restarted query settles what was pending first.
@@ -82,27 +58,25 @@ class TableSink:
         try:
             self._commit_batch(df, gateway.describe(df, batch_id, self.path))
         except Exception as failed:  # outermost edge: remembered for the supervisor, then on its way to Spark
-            while len(FAILURES) >= _MOST_FAILURES:
-                FAILURES.pop(next(iter(FAILURES)))
-            FAILURES[run_id] = explain(self.path, failed)
-            if FAILURES[run_id] is failed:
+            cause = runs.remember(run_id, explain(self.path, failed))
+            if cause is failed:
                 raise
-            raise FAILURES[run_id] from failed
+            raise cause from failed
         fault_point("batch.end")
 
     def write_job(self, df: DataFrame, batch: Batch) -> int:
-        """A bounded job's one batch; the rows it published."""
-        before = self.rows_published
-        self._commit_batch(df, batch)
-        return self.rows_published - before
+        """A bounded job's one batch, published when this returns; the rows it published."""
+        rows = self._commit_batch(df, batch)
+        self._run.protocol.commit_up_to_checkpoint(batch.batch_id)
+        return rows
 
-    def _commit_batch(self, df: DataFrame, batch: Batch) -> None:
-        started = self._clock.monotonic_ms()
+    def _commit_batch(self, df: DataFrame, batch: Batch) -> int:
+        """Rows written; 0 for a replay."""
         run = self._restored(df, batch)
         decision = run.protocol.admit(batch)
         if decision.verdict is Verdict.SKIP:
             self._emit(events.BatchSkipped, checkpoint_id=batch.batch_id, reason=decision.reason)
-            return
+            return 0
         checkpoint = run.protocol.begin(batch, decision)
         try:
             files, payload = self._write(run, df, checkpoint)
@@ -110,15 +84,17 @@ class TableSink:
             run.protocol.abort(checkpoint)
             raise
         run.protocol.pre_commit(checkpoint, files, payload)
-        run.protocol.commit_up_to_checkpoint(batch.batch_id, lambda: self._clock.monotonic_ms() - started)
-        run.protocol.forget(checkpoint)
-        self.rows_published += sum(file.rows for file in files)
+        run.protocol.commit()
+        return sum(file.rows for file in files)
 
     def close(self) -> None:
-        """Give the application back to other queries of this or another driver. The query must have ended."""
-        if self._run is not None:
-            self._run.protocol.close()
-            self._run = None
+        """Publish what is pending, and give the application back to other queries. The query must have ended.
+
+        Raises as publishing does; what could not be published is safe in the journal and is published at the next start.
+        """
+        run, self._run = self._run, None
+        if run is not None:
+            run.protocol.close()
 
     # -- parts -----------------------------------------------------------------------------------------------------
 
@@ -126,28 +102,21 @@ class TableSink:
         """The run of this start of the query; at its first batch everything an earlier run left is settled."""
         if self._run is not None and self._run.id == batch.run:
             return self._run
-        with _LOCK:
-            self._release_ended(df, batch)
+        with runs.LOCK:
+            runs.close_ended(self.path, self.options.application, df.sparkSession, batch.query)
             table, journal, committer = self._open(df, batch)
-            to = Destination(self.path, table.table_id)
-            protocol = TwoPhaseCommit(to, journal, committer, self.options, self._listener)
-            run = Run(table, protocol, committer, batch)
+            protocol = TwoPhaseCommit(
+                Destination(self.path, table.table_id), journal, committer, self.options, self._listener,
+                beside=functools.partial(CommitterThread, has_ended=lambda: gateway.has_ended(df.sparkSession, batch.query)),
+            )
             try:
                 protocol.restore(batch.query, IdSource().new_id)
             except BaseException:
                 protocol.close()
                 raise
-            self._run = run
-            _RUNS[(self.path, self.options.application)] = run
-        return run
-
-    def _release_ended(self, df: DataFrame, batch: Batch) -> None:
-        """A query of this process that has ended, or an earlier start of this one, no longer holds the application."""
-        earlier = _RUNS.get((self.path, self.options.application))
-        if earlier is None:
-            return
-        if earlier.query == batch.query or not gateway.is_active(df.sparkSession, earlier.query):
-            earlier.protocol.close()
+            self._run = Run(table, protocol, committer, batch)
+            runs.add(self.path, self.options.application, self._run)
+        return self._run
 
     def _open(self, df: DataFrame, batch: Batch) -> tuple[Table, PendingLog, PaimonCommitter]:
         """What this run writes to."""

@@ -8,6 +8,7 @@ import json
 import re
 from urllib.parse import unquote, urlsplit
 
+from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
@@ -55,6 +56,14 @@ def run_id(df: DataFrame) -> str:
 def is_active(spark: SparkSession, query: str) -> bool:
     """Whether a query with this checkpoint id runs in this driver now."""
     return _active(spark, query) is not None
+
+
+def has_ended(spark: SparkSession, query: str) -> bool:
+    """Whether no further batch of this query can come: it has ended, or Spark is gone. From any thread."""
+    try:
+        return not is_active(spark, query)
+    except (Py4JError, OSError, AttributeError):  # AttributeError: the session was stopped, its gateway is None
+        return True
 
 
 def daemon_module() -> str | None:

@@ -20,8 +20,9 @@ from streamsink.protocol.two_phase import Checkpoint
 from streamsink.sinks.many_tables import ManyTables, open_place
 from streamsink.sinks.routed import RoutedTables
 from streamsink.spark import write_ways
-from streamsink.spark.foreach_batch import Run, TableSink
+from streamsink.spark.foreach_batch import TableSink
 from streamsink.spark.routed_tasks import RoutedWriting
+from streamsink.spark.runs import Run
 from streamsink.spark.schema import to_fields
 from streamsink.storage.pending_log import PendingLog
 from streamsink.table.routing import ROUTE, Routing

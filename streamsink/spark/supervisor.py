@@ -9,7 +9,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from streamsink.clock import Clock
 from streamsink.errors import Misuse, OutcomeUnknown, Retryable
-from streamsink.spark.foreach_batch import FAILURES, release
+from streamsink.spark import runs
 
 log = logging.getLogger("streamsink")
 
@@ -21,7 +21,8 @@ def run(
 
     start: builds and starts the query, each time anew (``lambda: df.writeStream...start()``).
     max_restarts: restarts in all. The wait doubles from min_wait_ms to max_wait_ms, with jitter.
-    Returns the query after it ended without an error (``availableNow``, or ``stop()`` from elsewhere).
+    Returns the query after it ended without an error (``availableNow``, or ``stop()`` from elsewhere) and everything that it
+    left pending is published.
     Raises: the error of ``streamsink.errors`` that was the cause, or Spark's own.
     """
     retrying = tenacity.Retrying(
@@ -48,12 +49,14 @@ def _run_once(start: Callable[[], StreamingQuery]) -> StreamingQuery:
     try:
         query.awaitTermination()
     except PySparkException as failed:
-        cause = FAILURES.pop(str(query.runId), None)
+        cause = runs.failure(str(query.runId))
         if cause is None:
             raise
         raise cause from failed
     finally:
-        release(str(query.id))
+        left_pending = runs.release(str(query.id))
+    if left_pending is not None:
+        raise left_pending
     return query
 
 

@@ -6,12 +6,15 @@
     done-<sequence>          the record is published: its name says so; in it, in JSON, the snapshot's number, uuid and our clock
     staging/<epoch>-<sequence>/   files of a checkpoint that is not published yet
     runs/<run id>            a bounded job's run is published (empty file, kept for good)
+
+One thread records while another publishes: the lists of what is there are kept under a lock, which is never held during I/O.
 """
 
 import hashlib
 import json
 import os
 import re
+import threading
 from collections.abc import Callable
 
 from streamsink.errors import Corrupt, Fenced
@@ -46,6 +49,7 @@ class PendingLog(PendingStore):
         self._retain = retain
         self._dir = journal_dir(table, application)
         self._release: Callable[[], None] | None = None
+        self._lock = threading.Lock()
         self._sequences: list[int] = []
         self._marked: set[int] = set()
 
@@ -124,10 +128,12 @@ class PendingLog(PendingStore):
     # -- records ---------------------------------------------------------------------------------------------------
 
     def last_sequence(self) -> int:
-        return self._sequences[-1] if self._sequences else 0
+        with self._lock:
+            return self._sequences[-1] if self._sequences else 0
 
     def retained(self) -> list[int]:
-        return list(self._sequences)
+        with self._lock:
+            return list(self._sequences)
 
     def save(self, committable: Committable) -> None:
         sequence = committable.state.sequence
@@ -137,7 +143,8 @@ class PendingLog(PendingStore):
                 "runs the same query and was first. Nothing is lost: restart this one or stop it",
                 kind="journal.record-taken",
             )
-        self._sequences.append(sequence)
+        with self._lock:
+            self._sequences.append(sequence)
 
     def load(self, sequence: int) -> Committable | None:
         path = self._record(sequence)
@@ -156,7 +163,8 @@ class PendingLog(PendingStore):
         return self.load(sequences[-1]) if sequences else None
 
     def is_marked(self, sequence: int) -> bool:
-        return sequence in self._marked
+        with self._lock:
+            return sequence in self._marked
 
     def mark_of(self, sequence: int) -> Mark | None:
         try:
@@ -172,10 +180,11 @@ class PendingLog(PendingStore):
             self._io.sync_dir(self._path("runs"))
         said = b"" if where is None else json.dumps({
             "snapshot": where.snapshot_id, "uuid": where.uuid, "at_ms": where.at_ms}).encode()
-        if state.sequence not in self._marked:
+        if not self.is_marked(state.sequence):
             # Not synced: a mark that a power failure forgets is found out again by reading the table.
             self._io.mark(self._done(state.sequence), said)
-            self._marked.add(state.sequence)
+            with self._lock:
+                self._marked.add(state.sequence)
         elif where is not None:  # published again, because a snapshot was lost
             self._io.replace(self._done(state.sequence), said, f"{where.uuid}")
 
@@ -183,19 +192,28 @@ class PendingLog(PendingStore):
         return self._io.exists(self._run_marker(run))
 
     def forget(self, sequence: int) -> None:
-        if not self._keep_staging or sequence not in self._sequences:
+        if not self._keep_staging or sequence not in self.retained():
             self._drop_staging(sequence)
         fault_point("forget.staging_removed")
-        while len(self._sequences) > self._retain and self._sequences[0] in self._marked:
-            oldest = self._sequences[0]
+        for oldest in self._beyond_retained():
             if self._keep_staging:
                 self._drop_staging(oldest)
             # The mark goes last: a record without one would look pending.
             self._io.delete(self._record(oldest))
             self._io.delete(self._done(oldest))
-            self._sequences.pop(0)
-            self._marked.discard(oldest)
         fault_point("forget.pruned")
+
+    def _beyond_retained(self) -> list[int]:
+        """Take the oldest published records off the list, but for the newest ``retain`` of them. Pending ones stay."""
+        with self._lock:
+            oldest: list[int] = []
+            for sequence in self._sequences:
+                if sequence not in self._marked or len(self._marked) - len(oldest) <= self._retain:
+                    break
+                oldest.append(sequence)
+            self._sequences = self._sequences[len(oldest):]
+            self._marked.difference_update(oldest)
+            return oldest
 
     # -- staging ---------------------------------------------------------------------------------------------------
 
@@ -205,7 +223,8 @@ class PendingLog(PendingStore):
         return folder
 
     def sweep(self, writer: Writer) -> list[str]:
-        needed = {s for s in self._sequences if self._keep_staging or s not in self._marked}
+        with self._lock:
+            needed = {s for s in self._sequences if self._keep_staging or s not in self._marked}
         doomed = [
             self._path("staging", entry.name)
             for entry in self._io.entries(self._path("staging"))

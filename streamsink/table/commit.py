@@ -206,7 +206,7 @@ class TableCommit:
         if delta.index is not None:
             index = self._write(f"index-manifest-{name}", write_index_manifest(delta.index))[0]
             own.append(index)
-        ready = delta.manifest is not None and not delta.unwritten
+        ready = delta.manifests and not delta.unwritten
         if ready and tries.delta_list is not None:
             delta_list = tries.delta_list
         else:
@@ -216,17 +216,16 @@ class TableCommit:
             else:
                 own.append(delta_list[0])
         self._io.sync_dir(self._at.manifest_dir)
-        kept = {*_names(before), delta.manifest.file_name if delta.manifest else None}
+        kept = {*_names(before), *_names(delta.manifests)}
         return _Files(base_list, delta_list, index, [*base, *added], [self._at.manifest(n) for n in own if n not in kept])
 
     def _write_delta(self, delta: Delta, name: str) -> list[ManifestFileMeta]:
-        """The delta's manifests: the one that was written before the commit, and one for what only this try knows."""
-        ready = [delta.manifest] if delta.manifest else []
+        """The delta's manifests: those that were written before the commit, and one for what only this try knows."""
         if not delta.unwritten:
-            return ready
+            return list(delta.manifests)
         file, size = self._write(f"manifest-{name}-d", write_manifest(delta.unwritten))
         types = [field.type for field in self._table.schema.partition_fields]
-        return [ManifestFileMeta.of(file, size, delta.unwritten, types), *ready]
+        return [ManifestFileMeta.of(file, size, delta.unwritten, types), *delta.manifests]
 
     def _write(self, name: str, data: bytes) -> Written:
         self._io.write(self._at.manifest(name), data)

@@ -24,7 +24,7 @@ class CommitRequest:
 
     kind: APPEND, OVERWRITE or COMPACT. changes: its entries, without what an overwrite deletes.
     name: unique to this commit and writer; the files that a try writes carry it, so that a crash's leftovers are known.
-    manifest: the manifest that holds the ADD entries already, under its final name; None when the commit is to write it.
+    manifests: those that hold the ADD entries already, under their final names; empty when the commit is to write one.
     overwrite: what is replaced, worked out anew in each try. check: look for conflicts although it only appends.
     watermark_ms: or None. application, state: what the snapshot records of the writing application; None of maintenance.
     """
@@ -34,7 +34,7 @@ class CommitRequest:
     changes: Changes
     name: str
     kind: str = APPEND
-    manifest: ManifestFileMeta | None = None
+    manifests: tuple[ManifestFileMeta, ...] = ()
     overwrite: Overwrite | None = None
     check: bool = False
     watermark_ms: int | None = None
@@ -46,13 +46,13 @@ class CommitRequest:
 class Delta:
     """changes: all entries of the snapshot. index: its whole index state, None when that stays as it was.
 
-    unwritten: entries that no manifest holds yet. manifest: the one that holds the others, or None.
+    unwritten: entries that no manifest holds yet. manifests: those that hold the others.
     """
 
     changes: Changes
     index: Sequence[IndexManifestEntry] | None
     unwritten: tuple[ManifestEntry, ...]
-    manifest: ManifestFileMeta | None
+    manifests: tuple[ManifestFileMeta, ...]
 
 
 class Deltas:
@@ -84,21 +84,21 @@ class Deltas:
 
     def _resolve(self, request: CommitRequest, newest: Snapshot | None) -> tuple[Delta, list[ManifestEntry] | None]:
         """The delta, and the live files it is to be checked against; None when it needs no check."""
-        schema, changes, manifest = self._table.schema, request.changes, request.manifest
+        schema, changes, manifests = self._table.schema, request.changes, request.manifests
         discard = request.kind == APPEND and schema.options.get(DISCARD_DUPLICATES, "false").strip().lower() == "true"
         if request.kind == APPEND and not request.check and not discard:
-            return _delta(changes, manifest), None
+            return _delta(changes, manifests), None
         scope = changes.partitions if request.overwrite is None else request.overwrite.scope(schema, changes)
         live = list(self._table.manifests.entries_of(newest, scope)) if newest is not None else []
         if discard:
             known = {entry.identity for entry in live}
             fresh = tuple(e for e in changes.entries if e.kind is FileKind.DELETE or e.identity not in known)
-            manifest = manifest if len(fresh) == len(changes.entries) else None
+            manifests = manifests if len(fresh) == len(changes.entries) else ()
             changes = replace(changes, entries=fresh)
         if request.overwrite is not None:
             gone = request.overwrite.deletes(schema, changes, live, self._index_of(newest))
             changes = Changes(gone.entries + changes.entries, gone.index + changes.index)
-        return _delta(changes, manifest), live
+        return _delta(changes, manifests), live
 
     def _index(self, changes: Changes, newest: Snapshot | None, after: Sequence[ManifestEntry] | None):
         """The index state after these changes, None when it stays. ``after``: live files then, when they were checked."""
@@ -119,6 +119,6 @@ class Deltas:
         return self._table.manifests.index_of(newest) if newest is not None else []
 
 
-def _delta(changes: Changes, manifest: ManifestFileMeta | None) -> Delta:
-    unwritten = tuple(e for e in changes.entries if manifest is None or e.kind is FileKind.DELETE)
-    return Delta(changes, None, unwritten, manifest)
+def _delta(changes: Changes, manifests: tuple[ManifestFileMeta, ...]) -> Delta:
+    unwritten = tuple(e for e in changes.entries if not manifests or e.kind is FileKind.DELETE)
+    return Delta(changes, None, unwritten, manifests)

@@ -1,21 +1,23 @@
 """What tries of a commit left behind when their process died: manifest lists, merged manifests, a temporary snapshot."""
 
 import os
+from collections.abc import Callable
 
 from streamsink.format.snapshot import Snapshot
 from streamsink.table.table import Table
 
 
-def sweep(table: Table, commit_name: str) -> list[str]:
+def sweep(table: Table, commit_name: str, is_before: Callable[[Snapshot], bool]) -> list[str]:
     """Delete the files of tries of a *published* commit that did not publish it; their paths. Idempotent.
 
     commit_name: what the names of all its tries begin with, whoever made them. Only after it is published: until then a
-    paused writer might still publish its try.
+    paused writer might still publish its try. is_before: whether a snapshot is certainly older than the commit: when there is
+    one and none of this name after it, the commit was published together with others, under another name.
     """
-    published = _published(table, commit_name)
+    certain, published = _published(table, commit_name, is_before)
     removed = []
     for folder in (table.layout.manifest_dir, table.layout.snapshot_dir):
-        names = [e.name for e in table.file_io.entries(folder) if _is_leftover(e.name, commit_name, published)]
+        names = [e.name for e in table.file_io.entries(folder) if _is_leftover(e.name, commit_name, certain, published)]
         removed += _delete(table, folder, names)
     # Whoever published may have died before the snapshot's name was durable.
     table.file_io.sync_dir(table.layout.snapshot_dir)
@@ -42,13 +44,13 @@ def _delete(table: Table, folder: str, names: list[str]) -> list[str]:
     return paths
 
 
-def _is_leftover(name: str, commit_name: str, published: Snapshot | None) -> bool:
+def _is_leftover(name: str, commit_name: str, certain: bool, published: Snapshot | None) -> bool:
     if commit_name not in name:
         return False
     if name.endswith(".tmp"):
-        return True  # a snapshot of this commit exists under its final name, so no temporary one is needed any more
+        return True  # it is published, so no temporary snapshot is needed any more
     if published is None:
-        return False
+        return certain
     publishing = _try_of(published, commit_name)
     # The delta's list may be an earlier try's: it is the same in every one.
     return name != published.delta_manifest_list and not name.startswith(
@@ -62,12 +64,15 @@ def _try_of(snapshot: Snapshot, commit_name: str) -> str:
     return (found + rest).rsplit("-", 1)[0]
 
 
-def _published(table: Table, commit_name: str) -> Snapshot | None:
-    """The snapshot that published the commit; None when it has expired, so that nothing is certain."""
-    snapshot: Snapshot | None = table.snapshots.latest()
-    newest = snapshot.id if snapshot else 0
-    for before in range(newest - 1, -1, -1):
-        if snapshot is None or commit_name in snapshot.base_manifest_list:
-            return snapshot
-        snapshot = table.snapshots.load(before) if before else None
-    return None
+def _published(table: Table, commit_name: str, is_before: Callable[[Snapshot], bool]) -> tuple[bool, Snapshot | None]:
+    """Whether it is certain, and the snapshot of this name that published the commit; None when there is no such one, or it has expired."""
+    snapshot = table.snapshots.latest()
+    for before in range(snapshot.id - 1 if snapshot else -1, -1, -1):
+        if commit_name in snapshot.base_manifest_list:
+            return True, snapshot
+        if before == 0 or is_before(snapshot):
+            return True, None
+        snapshot = table.snapshots.load(before)
+        if snapshot is None:
+            return False, None
+    return False, None

@@ -47,7 +47,7 @@ class StatesReader:
         for before in range(newest.id - 1, -1, -1):
             if known is not None and at == known[0]:
                 return known[1]
-            found = _of(at)
+            found = states_in(at)
             if found is not None:
                 return States(found, True)
             following = self._snapshots.load(before) if before else None
@@ -57,7 +57,8 @@ class StatesReader:
         return States({}, True)
 
 
-def _of(snapshot: Snapshot) -> dict | None:
+def states_in(snapshot: Snapshot) -> dict | None:
+    """State of each application, as this snapshot itself says; None for a foreign writer's. Raises Corrupt."""
     texts = {k[len(PREFIX):]: v for k, v in (snapshot.properties or {}).items() if k.startswith(PREFIX)}
     if not texts:
         return None

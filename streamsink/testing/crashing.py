@@ -1,7 +1,9 @@
 """I/O that dies, errs or tears at the n-th call: every call of a run can be tried, one after another."""
 
 import errno
+import threading
 from collections import Counter
+from collections.abc import Callable
 from enum import Enum
 
 from streamsink.storage.calls import Calls
@@ -22,7 +24,10 @@ class Mode(Enum):
 
 
 class CrashingCalls(Calls):
-    """Wraps calls and counts them. After its death every further call dies too: no cleanup code gets through."""
+    """Wraps calls and counts them. After its death every further call dies too: no cleanup code gets through.
+
+    Calls of several threads come one after another. before_call: set it to act between two calls.
+    """
 
     def __init__(self, inner: Calls, at: int = 0, mode: Mode = Mode.BEFORE):
         """at: number of the call (from 1) at which ``mode`` happens; 0 for never, which only counts."""
@@ -31,6 +36,8 @@ class CrashingCalls(Calls):
         self._mode = mode
         self.log: list[str] = []
         self.dead = False
+        self.before_call: Callable[[], None] = lambda: None
+        self._one_at_a_time = threading.Lock()
 
     @property
     def count(self) -> int:
@@ -43,6 +50,11 @@ class CrashingCalls(Calls):
         return Counter(self.log)
 
     def _do(self, name: str, action, torn=None):
+        self.before_call()
+        with self._one_at_a_time:
+            return self._call(name, action, torn)
+
+    def _call(self, name: str, action, torn):
         if self.dead:
             raise InjectedCrash(name)
         self.log.append(name)

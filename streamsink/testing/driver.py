@@ -12,6 +12,8 @@ from streamsink.faults import fault_point
 from streamsink.options import ON_ROLLBACK_REPUBLISH, SinkOptions
 from streamsink.protocol.admission import Verdict
 from streamsink.protocol.committable import Batch
+from streamsink.protocol.committer_thread import CommitterThread
+from streamsink.protocol.committing import Beside, Step
 from streamsink.protocol.positions import SourceRange
 from streamsink.protocol.two_phase import Destination, TwoPhaseCommit
 from streamsink.sinks.paimon import PaimonCommitter
@@ -34,7 +36,10 @@ class Checkpoint:
 
 
 class MicroBatchDriver:
-    """One query over a numbered source. ``rows(start, end)`` makes the Arrow batch of those numbers."""
+    """One query over a numbered source. ``rows(start, end)`` makes the Arrow batch of those numbers.
+
+    ``beside``: what publishes beside the batches when the options ask for it; a thread unless a test sets something else.
+    """
 
     def __init__(self, root: str, schema: pa.Schema, rows: Callable[[int, int], pa.RecordBatch], options: SinkOptions,
                  numeric: bool = True):
@@ -43,6 +48,7 @@ class MicroBatchDriver:
         self.rows = rows
         self.options = options
         self.numeric = numeric
+        self.beside: Callable[[Step], Beside] = CommitterThread
         self.events: list[events.Event] = []
         self._ids = IdSource()
 
@@ -104,7 +110,8 @@ class DrivenSink:
         journal = PendingLog(file_io, driver.root, options.application, options.journal_retain, keep)
         self._committer = PaimonCommitter(table, options)
         self.protocol = TwoPhaseCommit(
-            Destination(driver.root, table.table_id), journal, self._committer, options, driver.events.append
+            Destination(driver.root, table.table_id), journal, self._committer, options, driver.events.append,
+            beside=driver.beside,
         )
         try:
             self.protocol.restore(query, IdSource().new_id)
@@ -134,8 +141,7 @@ class DrivenSink:
         seen = decision.verdict is Verdict.SEEN
         files, payload = self._committer.stage(checkpoint.staging, written, seen=seen)
         self.protocol.pre_commit(checkpoint, files, payload)
-        self.protocol.commit_up_to_checkpoint(batch.batch_id)
-        self.protocol.forget(checkpoint)
+        self.protocol.commit()
 
     def close(self) -> None:
         """The query has ended."""

@@ -72,8 +72,7 @@ class DrivenTables:
             self.protocol.abort(checkpoint)
             raise
         self.protocol.pre_commit(checkpoint, files, payload)
-        self.protocol.commit_up_to_checkpoint(batch.batch_id)
-        self.protocol.forget(checkpoint)
+        self.protocol.commit()
 
     def close(self) -> None:
         """The query has ended."""

@@ -56,8 +56,7 @@ class ArrowSink:
             raise
         files, payload = self._committer.stage(checkpoint.staging, written)
         self._protocol.pre_commit(checkpoint, files, payload)
-        self._protocol.commit_up_to_checkpoint(batch.batch_id)
-        self._protocol.forget(checkpoint)
+        self._protocol.commit()
         self._done, self._position = self._done + 1, end
 
     def _files(self, data, fields, staging):

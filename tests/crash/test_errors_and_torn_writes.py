@@ -3,22 +3,32 @@
 import pytest
 
 from streamsink.testing.crashing import CrashingCalls, Mode
-from tests.crash.world import counting, die_at, expected, is_prefix, memory_world
+from tests.crash.world import STRIDE, WAYS, counting, die_at, expected, is_prefix, memory_world
 
 
 @pytest.mark.parametrize("power", [False, True], ids=["killed", "power-failure"])
 def test_death_in_the_middle_of_every_write(power):
     """Half of a write is on disk: no reader and no restart takes the torn file for a whole one."""
-    log = _log_of_a_run()
-    for n in [i + 1 for i, name in enumerate(log) if name == "write"]:
+    for n in _writes("plain"):
         assert die_at(n, memory_world(), Mode.TORN, power)
 
 
+@pytest.mark.parametrize("way", sorted(set(WAYS) - {"plain"}))
+def test_death_in_the_middle_of_a_write_of_a_group(way):
+    """The same with several checkpoints pending."""
+    for n in _writes(way)[::3]:
+        assert die_at(n, memory_world(**WAYS[way]), Mode.TORN, True)
+
+
+@pytest.mark.parametrize("way", sorted(WAYS))
 @pytest.mark.parametrize("mode", [Mode.ERROR, Mode.REPLY_LOST], ids=lambda m: m.value)
-def test_an_error_at_every_call_loses_nothing(mode):
-    """An I/O error fails the query at that call (done or not: its reply is lost); the restarted query ends right."""
-    for n in range(1, len(_log_of_a_run()) + 1):
-        world = memory_world()
+def test_an_error_at_every_call_loses_nothing(mode, way):
+    """An I/O error fails the query at that call (done or not: its reply is lost); the restarted query ends right.
+
+    An error of the committer beside a batch fails the next one, or the stop.
+    """
+    for n in range(1, len(_log_of_a_run(way)) + 1, 1 if way == "plain" else STRIDE):
+        world = memory_world(**WAYS[way])
         try:
             world.run(CrashingCalls(world.calls, n, mode))
         except OSError:
@@ -29,9 +39,13 @@ def test_an_error_at_every_call_loses_nothing(mode):
         assert world.unknown_files() == [], f"error at call {n} ({mode.value})"
 
 
-def _log_of_a_run():
+def _writes(way):
+    return [number for number, name in enumerate(_log_of_a_run(way), 1) if name == "write"]
+
+
+def _log_of_a_run(way):
     """Names of all I/O calls of a run in which nothing happens."""
-    world = memory_world()
+    world = memory_world(**WAYS[way])
     calls = counting(world)
     world.run(calls)
     return calls.log

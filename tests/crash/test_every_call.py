@@ -3,7 +3,7 @@
 import pytest
 
 from streamsink.testing.crashing import Mode
-from tests.crash.world import die_at, memory_world, posix_world
+from tests.crash.world import STRIDE, WAYS, die_at, memory_world, posix_world
 
 # A bound for the loop "until a run survives"; a run has a few hundred calls.
 _MOST_CALLS = 5_000
@@ -12,15 +12,15 @@ _MINOR = {"manifest.merge-min-count": "3"}
 _FULL = {"manifest.target-file-size": "4 kb", "manifest.full-compaction-threshold-size": "1 kb"}
 
 
-def _die_at_each_call(make_world, power, capsys):
+def _die_at_each_call(make_world, power, capsys, stride=1, first=1):
     points = 0
-    for n in range(1, _MOST_CALLS):
+    for n in range(first, _MOST_CALLS, stride):
         if not die_at(n, make_world(n), Mode.BEFORE, power):
             break
         points += 1
     with capsys.disabled():
         print(f"\n[crash points: {points}, lost rows: 0, doubled rows: 0]", end=" ")
-    assert points > 300
+    assert points * stride > 300
 
 
 @pytest.mark.parametrize("rollback, merging", [("fail", _MINOR), ("republish", _FULL)], ids=["fail", "republish"])
@@ -28,6 +28,26 @@ def _die_at_each_call(make_world, power, capsys):
 def test_death_before_every_call_in_memory(power, rollback, merging, capsys):
     """Killed, or the machine loses power (what was not flushed is forgotten): each row once, no unknown file."""
     _die_at_each_call(lambda n: memory_world(on_rollback=rollback, table_options=merging), power, capsys)
+
+
+@pytest.mark.parametrize("way", sorted(set(WAYS) - {"plain"}))
+@pytest.mark.parametrize("power", [False, True], ids=["killed", "power-failure"])
+def test_death_at_calls_of_grouped_and_asynchronous_publishing(power, way, capsys, rng):
+    """One call in eleven, other ones in each run of the suite."""
+    rollback = rng.choice(["fail", "republish"])
+    first = rng.randint(1, STRIDE)
+    _die_at_each_call(lambda n: memory_world(on_rollback=rollback, **WAYS[way]), power, capsys, STRIDE, first)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("delay", [0, 3, 12, 40, None])
+@pytest.mark.parametrize("as_", ["snapshot-per-checkpoint", "one-snapshot"])
+@pytest.mark.parametrize("rollback", ["fail", "republish"])
+@pytest.mark.parametrize("power", [False, True], ids=["killed", "power-failure"])
+def test_death_before_every_call_whenever_the_committer_works(power, rollback, as_, delay, capsys):
+    """Asynchronous publishing at five instants of the next batch, and each call of it."""
+    settings = {"publish": "async", "publish_queue": 2, "publish_as": as_, "on_rollback": rollback, "delay": delay}
+    _die_at_each_call(lambda n: memory_world(**settings), power, capsys)
 
 
 def test_death_before_every_call_on_the_local_disk(tmp_path, capsys):

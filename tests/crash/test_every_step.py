@@ -4,12 +4,15 @@ import pytest
 
 from streamsink import faults
 from streamsink.testing.faults import InjectedCrash, arm, crash
-from tests.crash.world import counting, expected, is_prefix, memory_world
+from tests.crash.world import WAYS, counting, expected, is_prefix, memory_world
 
 # Steps that a run without an earlier crash does not reach.
 _ONLY_AFTER_A_CRASH = {"restore.before_publish"}
 # Steps of a query into several tables are tried in test_many_tables.py.
 _SINGLE = {step for step in faults.STEPS if not step.startswith("tables.")}
+# Steps that the plain way never takes, and the others' that a run takes.
+_GROUP = {"group.queued", "group.stopping"}
+_OTHER_WAYS = sorted(step for step in _SINGLE if step.startswith(("precommit.saved", "group.", "commit.", "forget.", "batch.")))
 
 
 @pytest.fixture(autouse=True)
@@ -37,13 +40,24 @@ def _die(step, occurrence, world):
     return False
 
 
-@pytest.mark.parametrize("step", sorted(_SINGLE - _ONLY_AFTER_A_CRASH - {"task.end"}))
+@pytest.mark.parametrize("step", sorted(_SINGLE - _ONLY_AFTER_A_CRASH - _GROUP - {"task.end"}))
 def test_death_at_every_occurrence_of_a_step(step):
     """Each row once, whichever time the step was reached."""
+    _die_each_time(step, "plain")
+
+
+@pytest.mark.parametrize("way", sorted(set(WAYS) - {"plain"}))
+@pytest.mark.parametrize("step", _OTHER_WAYS)
+def test_death_at_every_step_of_grouped_and_asynchronous_publishing(step, way):
+    """Several checkpoints are pending at the death, recorded by a batch, or by a batch beside which others are published."""
+    _die_each_time(step, way)
+
+
+def _die_each_time(step, way):
     occurrence = 0
     while True:
         occurrence += 1
-        world = memory_world()
+        world = memory_world(**WAYS[way])
         if not _die(step, occurrence, world):
             break
         assert is_prefix(world.ids())
@@ -53,10 +67,11 @@ def test_death_at_every_occurrence_of_a_step(step):
     assert occurrence > 1, f"the run never reached {step}"
 
 
+@pytest.mark.parametrize("way", sorted(WAYS))
 @pytest.mark.parametrize("second", sorted(s for s in faults.STEPS if s.startswith(("restore.", "commit.", "forget."))))
-def test_death_again_while_restoring(second):
+def test_death_again_while_restoring(second, way):
     """Killed between pre-commit and publishing, and again at each step of the restore that publishes it."""
-    world = memory_world()
+    world = memory_world(**WAYS[way])
     assert _die("precommit.saved", 2, world)
     assert _die(second, 1, world), f"the restore never reached {second}"
     assert is_prefix(world.ids())

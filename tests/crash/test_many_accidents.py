@@ -269,7 +269,9 @@ def test_a_rule_that_moves_a_table_is_refused(world):
     check_readable(world.rows())
 
 
-@pytest.mark.parametrize("option, value", [("on_rollback", "republish"), ("mode", "overwrite"), ("lock_id", "a.b.c")])
+@pytest.mark.parametrize("option, value", [
+    ("on_rollback", "republish"), ("mode", "overwrite"), ("lock_id", "a.b.c"), ("publish", "async"), ("publish_every_batches", 2),
+])
 def test_options_of_one_table_are_refused_by_name(option, value):
     """Not ignored."""
     world = ManyWorld()

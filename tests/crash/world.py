@@ -14,16 +14,30 @@ from streamsink.table.table import is_table, open_table
 from streamsink.testing.crashing import CrashingCalls, Mode
 from streamsink.testing.driver import Checkpoint, MicroBatchDriver
 from streamsink.testing.faults import InjectedCrash
+from streamsink.testing.stepping import Stepping
 
 SCHEMA = pa.schema([("id", pa.int64()), ("part", pa.string()), ("version", pa.int64())])
 # Batch 2 is empty. The last ones make the journal prune and the manifests merge.
 BOUNDARIES = (6, 9, 9, 14)
+# Of the ways beside the plain one each n-th call is tried; every call with the mark "soak".
+STRIDE = 11
+# The ways of publishing. ``delay``: at which I/O call of the next batch the committer's work is done; without it nothing is async.
+# Batches 0 to 2 make a group of three, and stopping publishes batch 3.
+WAYS = {
+    "plain": {},
+    "grouped": {"publish_every_batches": 3},
+    "one-snapshot": {"publish_every_batches": 3, "publish_as": "one-snapshot"},
+    "async": {"publish": "async", "publish_queue": 2, "delay": 20},
+    "async-late": {"publish": "async", "publish_queue": 3, "publish_as": "one-snapshot", "delay": None},
+}
 
 
 class World:
     """One store, one query, and Spark's own logs, which outlive every crash."""
 
-    def __init__(self, calls: Calls, root: str, numeric: bool = True, **options):
+    def __init__(self, calls: Calls, root: str, numeric: bool = True, delay: int | None = 0, **options):
+        """delay: of the committer's work, as ``Stepping`` has it."""
+        self.delay = delay
         self.calls = calls
         self.checkpoint = Checkpoint("00000000-0000-0000-0000-000000000001")
         self._versions = itertools.count()
@@ -35,7 +49,9 @@ class World:
 
     def run(self, calls: Calls | None = None, boundaries=BOUNDARIES) -> None:
         """Start the query and let it run to its end, over these calls."""
-        self.driver.run(FileIO(calls or self.calls, IdSource().new_id), self.checkpoint, boundaries)
+        calls = calls or CrashingCalls(self.calls)
+        self.driver.beside = lambda step: Stepping(step, calls, self.delay)
+        self.driver.run(FileIO(calls, IdSource().new_id), self.checkpoint, boundaries)
 
     def die(self, power: bool = False) -> None:
         """The driver is gone; with ``power`` the machine too."""

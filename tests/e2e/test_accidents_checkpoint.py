@@ -198,7 +198,7 @@ def test_s7_a_table_dropped_between_runs_is_noticed(spark, ground):
 
 def running_query_meets(spark, ground, accident):
     """Three batches of a query that goes on; the accident; a fourth file. Returns the error with which the query ends."""
-    from streamsink.spark.foreach_batch import FAILURES
+    from streamsink.spark import runs
 
     ground.add_files(0, 3)
     query = start(spark, ground.job(processing_time="50 milliseconds"), lambda event: None)
@@ -209,7 +209,7 @@ def running_query_meets(spark, ground, accident):
     until(lambda: not query.isActive)
     assert query.exception() is not None
     assert content(ground.table) == before
-    return FAILURES.pop(str(query.runId))
+    return runs.failure(str(query.runId))
 
 
 def test_s7_a_table_recreated_under_a_running_query_is_noticed(spark, ground):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from streamsink.spark.foreach_batch import FAILURES
+from streamsink.spark import runs
 from tests.e2e import foreign
 from tests.e2e.harness import (
     assert_each_once, assert_refused, content, forget_commit, ids_of, run_driver, run_here, until,
@@ -95,7 +95,7 @@ def test_s6_rolled_back_under_a_running_query(spark, ground, way):
     before = content(ground.table)
     ground.add_files(3, 1)
     until(lambda: not query.isActive)
-    error = FAILURES.pop(str(query.runId))
+    error = runs.failure(str(query.runId))
     assert error.kind == "table.rolled-back", error
     for word in (ground.table, "Nothing was written", "on_rollback='republish'", "starting_offsets"):
         assert word in str(error)

@@ -22,6 +22,8 @@ FILES = 2 * len(SINGLE) + 4
 NEEDS = {"restore.before_publish": "precommit.saved"}
 # At the start of a run a step is reached for the first time, in a batch for the second: one batch gets through before.
 AT_START = ("table.", "restore.")
+# Nothing is published before the run ends.
+ALL_PENDING = {"publish_every_batches": 1000}
 
 
 @dataclass
@@ -29,10 +31,15 @@ class Chain:
     """All kills on one table."""
 
     ground: Ground
+    files: int = 0
     kills: list[str] = field(default_factory=list)
 
+    def add_files(self) -> None:
+        self.ground.add_files(self.files, FILES)
+        self.files += FILES
+
     def kill_at(self, step: str) -> None:
-        occurrence = 1 if step.startswith(AT_START) else 2
+        occurrence = 1 if step.startswith((*AT_START, "group.stopping")) else 2
         # two records are the least that the journal may keep, so that each batch prunes one
         job = self.ground.job(options={"journal_retain": 2}, max_restarts=3)
         if step.startswith("task."):
@@ -41,16 +48,20 @@ class Chain:
             env = task_faults.environment(f"{step}:kill-driver:1", self.ground.root / "marks")
             outcome = run_driver(self.ground, job, env=env)
         else:
+            if step in ("group.queued", "group.stopping"):
+                job = job.but(options=ALL_PENDING)
             outcome = run_driver(self.ground, job, fault=f"{step}@{occurrence}:kill")
         assert outcome.code == -signal.SIGKILL, f"a driver does not reach {step}: {outcome}"
         self.kills.append(step)
+        if step == "group.stopping":
+            self.add_files()  # it read everything there was
 
 
 @pytest.fixture(scope="module")
 def chain(tmp_path_factory, spark_settings) -> Chain:
-    ground = Ground(tmp_path_factory.mktemp("chain"))
-    ground.add_files(0, FILES)
-    return Chain(ground)
+    chain = Chain(Ground(tmp_path_factory.mktemp("chain")))
+    chain.add_files()
+    return chain
 
 
 @pytest.mark.parametrize("step", SINGLE)
@@ -68,7 +79,7 @@ def test_after_all_kills_each_row_is_there_once(chain):
     """The last start publishes the rest: the exact set of ids, none lost, none doubled."""
     outcome = run_driver(chain.ground, chain.ground.job(options={"journal_retain": 2}))
     assert outcome.code == 0, outcome
-    lost, doubled = lost_and_doubled(ids_in(chain.ground.table), ids_of(0, FILES))
-    print(f"RESULT kill-every-step: steps={len(SINGLE)} kills={len(chain.kills)} rows={FILES * 10} lost={lost} doubled={doubled}")
-    assert_each_once(chain.ground.table, ids_of(0, FILES))
+    lost, doubled = lost_and_doubled(ids_in(chain.ground.table), ids_of(0, chain.files))
+    print(f"RESULT kill-every-step: steps={len(SINGLE)} kills={len(chain.kills)} rows={chain.files * 10} lost={lost} doubled={doubled}")
+    assert_each_once(chain.ground.table, ids_of(0, chain.files))
     assert set(SINGLE) <= set(chain.kills)

@@ -1,0 +1,212 @@
+"""Publishing of what is pending, in order: one snapshot for each checkpoint, or one for all of a group. Driver only.
+
+Two threads meet here: the batch function records checkpoints, and whoever publishes them (the same thread, the committer's, or
+the one that stops the query) makes them visible. What each may touch:
+
+- ``_publishing`` is held throughout a publishing, a restore included. So the committer that publishes, its table and its
+  caches have one user at a time. The batch function reads the table with a committer of its own (``Committer.beside``).
+- ``changed`` guards the few facts that both sides read; it is never held during I/O.
+- What is handed over is the record: frozen, and durable in the journal before it is handed over. The journal keeps its own lists.
+"""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from streamsink import events
+from streamsink.clock import Clock
+from streamsink.faults import fault_point
+from streamsink.options import ONE_SNAPSHOT, SinkOptions
+from streamsink.protocol.committable import AppState, Committable
+from streamsink.protocol.ids import Writer
+from streamsink.protocol.pending import PendingStore
+from streamsink.protocol.restore import RestorePlan, plan_restore
+from streamsink.protocol.sink import Committer, Published
+from streamsink.protocol.states import CheckpointState
+
+
+@dataclass(frozen=True)
+class Destination:
+    """The table as the protocol sees it: its path and its identity."""
+
+    path: str
+    table_id: str
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A checkpoint of this run that is durable and not published. Times in ms of the monotonic clock: its batch's begin, its record."""
+
+    committable: Committable
+    state: CheckpointState
+    begun_ms: float
+    recorded_ms: float
+
+
+@dataclass(frozen=True)
+class Reconciled:
+    """Journal and table agree. last: the last published state. published: checkpoint ids. The others as ``RestorePlan`` has them."""
+
+    last: AppState | None
+    published: tuple[int, ...]
+    rolled_back: tuple[int, ...]
+    replaced: tuple[int, ...]
+    leftovers: list[str]
+
+
+class Publisher:
+    """Publishes recorded checkpoints in the order of their records. Its first error is its last: the run is over then."""
+
+    def __init__(self, destination: Destination, store: PendingStore, committer: Committer, options: SinkOptions,
+                 emit: Callable[[events.Event], None]):
+        self._to = destination
+        self._store = store
+        self._committer = committer
+        self._options = options
+        self._emit = emit
+        self._clock = Clock()
+        self._publishing = threading.Lock()
+        self.changed = threading.Condition()
+        self._pending: list[Recorded] = []
+        self._published: AppState | None = None
+        self._failure: BaseException | None = None
+        self._writer: Writer | None = None
+
+    # -- what both sides read --------------------------------------------------------------------------------------
+
+    def add(self, recorded: Recorded) -> None:
+        """The record is durable: from here on it is this object's to publish."""
+        with self.changed:
+            self._pending.append(recorded)
+
+    def pending(self) -> list[Recorded]:
+        """What is recorded and not published, in order."""
+        with self.changed:
+            return list(self._pending)
+
+    def expected(self) -> set[str | None]:
+        """Ids of the records of which one may be the table's last from now on: the published one, and those pending."""
+        with self.changed:
+            published = self._published.record_id if self._published else None
+            return {published} | {entry.committable.state.record_id for entry in self._pending}
+
+    def check(self) -> None:
+        """Raises the error that publishing failed with, the original one."""
+        if self._failure is not None:
+            raise self._failure
+
+    @property
+    def failed(self) -> bool:
+        """Whether publishing is over because of an error."""
+        return self._failure is not None
+
+    # -- publishing ------------------------------------------------------------------------------------------------
+
+    def commit_up_to(self, checkpoint_id: int | None) -> list[Published]:
+        """Publish everything pending up to and with this checkpoint, in order; ``None``: everything.
+
+        Idempotent. Raises as ``Committer.publish``; what was not published stays pending for the next restore.
+        """
+        with self._publishing:
+            self.check()
+            try:
+                return self._commit(self._up_to(checkpoint_id))
+            except BaseException as failed:
+                with self.changed:
+                    self._failure = failed
+                    self.changed.notify_all()
+                raise
+
+    def reconcile(self, writer: Writer) -> Reconciled:
+        """Bring journal and table together for this owner: what is pending is published, what is published is marked."""
+        with self._publishing:
+            self._writer = writer
+            history = self._committer.history(self._options.application)
+            plan = plan_restore(self._to.path, history, self._store, self._committer, self._options)
+            lost = tuple(c.state.checkpoint_id for c in plan.publish if c.state.sequence in plan.rolled_back)
+            for snapshot_id in plan.replaced:
+                self._emit(events.SnapshotReplaced(self._to.path, self._options.application, snapshot_id, lost))
+            leftovers = self._filter_and_commit(plan)
+            with self.changed:
+                self._pending.clear()
+                last = self._published
+        published = tuple(c.state.checkpoint_id for c in plan.publish)
+        return Reconciled(last, published, plan.rolled_back, plan.replaced, leftovers)
+
+    def _filter_and_commit(self, plan: RestorePlan) -> list[str]:
+        """Publish the records of a restore plan in order, those that are visible already only being marked.
+
+        Returns the files of dead tries that were deleted. Those go before the mark: a record with a mark is never looked at
+        again. They are looked for by each record's name, whichever group its dead tries were made for.
+        """
+        leftovers = self._committer.sweep(plan.mark)
+        for committable in plan.mark:
+            self._store.mark_published(committable)
+        with self.changed:
+            self._published = plan.last
+        for unit, group in self._units([c.published_by(self._writer.epoch) for c in plan.publish]):
+            fault_point("restore.before_publish")
+            outcome = self._publish(unit, group, restored=True)
+            # The first publishing of one that was rolled back may still be held by a tag.
+            leftovers += self._committer.sweep([c for c in group if c.state.sequence not in plan.rolled_back])
+            self._mark(unit, group, outcome, 0.0)
+            for committable in group:
+                self._store.forget(committable.state.sequence)
+        fault_point("restore.published")
+        return leftovers
+
+    def _up_to(self, checkpoint_id: int | None) -> list[Recorded]:
+        entries = self.pending()
+        wanted = [
+            number for number, entry in enumerate(entries, 1)
+            if checkpoint_id is None or entry.committable.state.checkpoint_id <= checkpoint_id
+        ]
+        return entries[: wanted[-1]] if wanted else []
+
+    def _commit(self, entries: Sequence[Recorded]) -> list[Published]:
+        outcomes = []
+        by_sequence = {entry.committable.state.sequence: entry for entry in entries}
+        for unit, group in self._units([entry.committable for entry in entries]):
+            mine = [by_sequence[committable.state.sequence] for committable in group]
+            self._store.check_owner(self._writer)
+            fault_point("group.before_publish")
+            outcome = self._publish(unit, group, restored=False)
+            for entry in mine:
+                entry.state.step("publish")
+            self._mark(unit, group, outcome, self._clock.monotonic_ms() - mine[0].begun_ms)
+            for entry in mine:
+                entry.state.step("forget")
+                self._store.forget(entry.committable.state.sequence)
+            outcomes.append(outcome)
+        return outcomes
+
+    def _units(self, records: Sequence[Committable]) -> Iterator[tuple[Committable, list[Committable]]]:
+        """(what is published at one instant, the records that it stands for), in order."""
+        joined = self._committer.join(records) if self._options.publish_as == ONE_SNAPSHOT else records
+        rest = list(records)
+        for unit in joined:
+            group = [committable for committable in rest if committable.state.sequence <= unit.state.sequence]
+            rest = rest[len(group):]
+            yield unit, group
+
+    def _publish(self, unit: Committable, group: Sequence[Committable], restored: bool) -> Published:
+        return self._committer.publish(
+            unit, expect=group[0].state.sequence - 1, restored=restored, fence=lambda: self._store.check_owner(self._writer)
+        )
+
+    def _mark(self, unit: Committable, group: Sequence[Committable], outcome: Published, elapsed_ms: float) -> None:
+        """The journal learns of it, and so does the batch function."""
+        for committable in group:
+            self._store.mark_published(committable, outcome.where)
+        if outcome.base_replaced:
+            self._emit(events.SnapshotReplaced(self._to.path, self._options.application, outcome.snapshot_id - 1, ()))
+        with self.changed:
+            self._published = unit.state
+            self._pending = [e for e in self._pending if e.committable.state.sequence > unit.state.sequence]
+            left = len(self._pending)
+            self.changed.notify_all()
+        fault_point("commit.marked")
+        self._emit(events.CheckpointPublished(
+            self._to.path, self._options.application, outcome.checkpoint_id, outcome.snapshot_id,
+            unit.rows, len(unit.files), left, outcome.attempts, elapsed_ms, len(group),
+        ))

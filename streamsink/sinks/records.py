@@ -1,0 +1,67 @@
+"""What a pending record of a Paimon table names: its files and staged manifests, alone or of a group. Driver only."""
+
+import hashlib
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from streamsink.errors import Corrupt
+from streamsink.format.manifest import ManifestEntry, read_manifest
+from streamsink.format.snapshot import APPEND, Snapshot
+from streamsink.protocol.committable import AppState, Committable
+from streamsink.table.states import states_in
+from streamsink.table.table import Table
+
+
+def joined(records: Sequence[Committable]) -> list[Committable]:
+    """One committable for each run of appends of one commit user; a record that replaces something stays alone."""
+    found = []
+    for (kind, *_), run in itertools.groupby(records, lambda c: (c.payload["kind"], c.state.query, c.state.generation)):
+        found += [_as_one(list(run))] if kind == APPEND else list(run)
+    return found
+
+
+def _as_one(run: Sequence[Committable]) -> Committable:
+    """One committable that stands for all of these: the last one's state, and everybody's files."""
+    if len(run) == 1:
+        return run[0]
+    watermarks = [c.watermark_ms for c in run if c.watermark_ms is not None]
+    return replace(
+        run[-1], files=tuple(file for c in run for file in c.files), watermark_ms=max(watermarks, default=None),
+        payload={"kind": APPEND, "joined": [c.payload for c in run]},
+    )
+
+
+def staged_manifests(committable: Committable) -> list[Mapping]:
+    """The staged manifests, one of each record that has rows."""
+    payloads = committable.payload.get("joined", [committable.payload])
+    return [payload["manifest"] for payload in payloads if payload["manifest"]]
+
+
+def renames(committable: Committable) -> list[tuple[str, str]]:
+    """(staged, final) of the data files and of the manifests, below the table's root."""
+    pairs = [(file.staged, file.final) for file in committable.files]
+    return pairs + [(manifest["staged"], manifest["final"]) for manifest in staged_manifests(committable)]
+
+
+def read_staged(table: Table, manifest: Mapping) -> list[ManifestEntry]:
+    """Entries of a record's manifest, under its final name, checked. Raises Corrupt."""
+    path = table.layout.within(manifest["final"])
+    data = table.file_io.read(path)
+    if len(data) != manifest["size"] or hashlib.sha256(data).hexdigest() != manifest["sha256"]:
+        raise Corrupt(
+            f"{path}: the manifest of a pending checkpoint was altered (size or checksum differ from the pending "
+            "record's). Nothing was published. Restore the file, or delete the record and read the source again",
+            kind="pending.manifest",
+        )
+    return read_manifest(data, path)
+
+
+def is_older_than(committable: Committable) -> Callable[[Snapshot], bool]:
+    """Whether a snapshot says that this record was not published yet."""
+
+    def is_older(snapshot: Snapshot) -> bool:
+        state = (states_in(snapshot) or {}).get(committable.application)
+        return state is not None and AppState.from_json(state).sequence < committable.state.sequence
+
+    return is_older

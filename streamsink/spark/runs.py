@@ -1,0 +1,99 @@
+"""The runs of this process: which application is held by which query, why one failed, and what happens when it ends. DRIVER."""
+
+import atexit
+import logging
+import os
+import threading
+
+from pyspark.sql import SparkSession
+
+from streamsink.errors import StreamsinkError
+from streamsink.protocol.committable import Batch
+from streamsink.protocol.two_phase import TwoPhaseCommit
+from streamsink.sinks.paimon import PaimonCommitter
+from streamsink.spark import gateway, write_ways
+from streamsink.table.table import Table
+
+log = logging.getLogger("streamsink")
+
+# Held while a run starts: two queries of this process may want one application.
+LOCK = threading.Lock()
+# By (table, application): a query that has ended gives its hold back when another one comes.
+_RUNS: dict[tuple[str, str], "Run"] = {}
+# Why a run of a query failed, for the supervisor: Spark hands on only the text of a Python error.
+_FAILURES: dict[str, Exception] = {}
+_MOST_FAILURES = 16
+
+
+class Run:
+    """One start of one query: the open table and the protocol's state. Replaced when the query restarts."""
+
+    def __init__(self, table: Table, protocol: TwoPhaseCommit, committer: PaimonCommitter, batch: Batch):
+        self.table = table
+        self.protocol = protocol
+        self.committer = committer
+        self.id = batch.run
+        self.query = batch.query
+        self.sizes = write_ways.Sizes()
+
+
+def add(path: str, application: str, run: Run) -> None:
+    """It holds the application from now on. Called under ``LOCK``."""
+    _RUNS[(path, application)] = run
+
+
+def close_ended(path: str, application: str, spark: SparkSession, query: str) -> None:
+    """A query of this process that has ended, or an earlier start of this one, no longer holds the application.
+
+    What it had pending is published, now or by the restore that follows. Called under ``LOCK``.
+    """
+    earlier = _RUNS.get((path, application))
+    if earlier is not None and (earlier.query == query or not gateway.is_active(spark, earlier.query)):
+        _close(earlier)
+
+
+def release(query: str) -> Exception | None:
+    """A query of this process has ended: publish what it left pending, and give back the applications that it held.
+
+    Returns the error that this ended with; what could not be published is published at the next start.
+    """
+    with LOCK:
+        ended = [_RUNS.pop(key) for key, run in list(_RUNS.items()) if run.query == query]
+    errors = [_close(run) for run in ended]
+    return next((error for error in errors if error is not None), None)
+
+
+def remember(run_id: str, cause: Exception) -> Exception:
+    """Why this start of a query failed."""
+    while len(_FAILURES) >= _MOST_FAILURES:
+        _FAILURES.pop(next(iter(_FAILURES)))
+    _FAILURES[run_id] = cause
+    return cause
+
+
+def failure(run_id: str) -> Exception | None:
+    """Why this start of a query failed, once; None when it is not known here."""
+    return _FAILURES.pop(run_id, None)
+
+
+def _close(run: Run) -> Exception | None:
+    try:
+        run.protocol.close()
+    except (StreamsinkError, OSError) as failed:
+        log.warning("what is pending could not be published: %s", failed)
+        return failed
+    return None
+
+
+def _finish_all() -> None:
+    """The interpreter exits: publish what is pending. Bounded, as every publishing is. Holds end with the process."""
+    for run in list(_RUNS.values()):
+        try:
+            run.protocol.finish()
+        except (StreamsinkError, OSError) as failed:
+            log.warning("what is pending could not be published at exit: %s", failed)
+
+
+atexit.register(_finish_all)
+# A forked child has the list, but neither the queries nor their threads.
+os.register_at_fork(after_in_child=_RUNS.clear)

@@ -1,0 +1,51 @@
+"""The committer's work beside the batches, without a thread: it runs at a chosen I/O call of the batch, the same one each time."""
+
+from streamsink.protocol.committing import Beside, Step
+from streamsink.testing.crashing import CrashingCalls
+
+
+class Stepping(Beside):
+    """Runs the step as a whole between two I/O calls of the batch function, ``delay`` calls after it was woken.
+
+    A thread's other interleavings differ from these only in the order of calls that do not see each other; tests with real
+    threads are there all the same. delay: 0 runs it at once, None only when a batch waits for room (and stopping publishes).
+    """
+
+    def __init__(self, step: Step, calls: CrashingCalls, delay: int | None):
+        self._step = step
+        self._delay = delay
+        self._left: int | None = None
+        self._stepping = False
+        self._stopped = False
+        self.steps = 0
+        calls.before_call = self._at_call
+
+    def wake(self) -> None:
+        self._left = self._delay
+        if self._left == 0:
+            self._turn()
+
+    def hurry(self) -> None:
+        self._turn()
+
+    def stop(self, timeout_ms: float) -> bool:
+        self._stopped = True
+        return True
+
+    def _at_call(self) -> None:
+        if self._left is None or self._stepping:
+            return
+        self._left -= 1
+        if self._left <= 0:
+            self._turn()
+
+    def _turn(self) -> None:
+        if self._stopped:
+            return
+        self._left = None
+        self._stepping = True
+        try:
+            self._step(False)
+        finally:
+            self._stepping = False
+        self.steps += 1
