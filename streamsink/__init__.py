@@ -23,9 +23,9 @@ def to_table(path, listener=None, dead_letters=None, **options):
     """
     from streamsink.events import to_log
     from streamsink.spark.foreach_batch import TableSink
-    from streamsink.storage.local import local_path
+    from streamsink.storage.stores import table_path
 
-    root = local_path(path)
+    root = table_path(path)
     if dead_letters is not None:
         warehouse, _, name = root.rpartition("/")
         options = {"application": f"streamsink-{name}", **options}
@@ -43,10 +43,10 @@ def to_tables(warehouse, route, tables, listener=None, *, dead_letters=None, unr
     """
     from streamsink.events import to_log
     from streamsink.spark.many_tables import TablesSink
-    from streamsink.storage.local import local_path
+    from streamsink.storage.stores import table_path
     from streamsink.table.routing import Routing
 
-    root = local_path(warehouse)
+    root = table_path(warehouse)
     given = SinkOptions.of(root, options)
     routing = Routing.of(root, tables, given, dead_letters=dead_letters, unrouted=unrouted)
     return TablesSink(route, routing, given, listener or to_log, drop_route_column=drop_route_column)
@@ -66,23 +66,24 @@ def write(df, path, run_id, listener=None, **options):
     return write_bounded(df, path, run_id, listener, options)
 
 
-def read(spark, path, snapshot_id=None):
+def read(spark, path, snapshot_id=None, store_options=None):
     """A DataFrame of the newest snapshot, or of the given one."""
     from streamsink.spark import read as reader
 
-    return reader.read(spark, path, snapshot_id)
+    return reader.read(spark, path, snapshot_id, store_options)
 
 
-def read_arrow(path, snapshot_id=None, where=None, columns=None):
+def read_arrow(path, snapshot_id=None, where=None, columns=None, store_options=None):
     """A pyarrow.Table of the newest snapshot, or of the given one; all of it in memory, without Spark.
 
     where: a condition such as ``col("price") > 5``; files without a matching row are not opened. columns: names, in order.
     """
-    from streamsink.storage.local import local_file_io, local_path
+    from streamsink.storage.stores import store_of
     from streamsink.table import scan
     from streamsink.table.table import open_table
 
-    return scan.read_arrow(open_table(local_file_io(), local_path(path), for_writing=False), snapshot_id, where, columns)
+    store = store_of(path, store_options)
+    return scan.read_arrow(open_table(store.open(), store.root, for_writing=False), snapshot_id, where, columns)
 
 
 def col(name):
@@ -95,22 +96,23 @@ def col(name):
     return predicate.col(name)
 
 
-def create_table(path, schema, partition_by=(), options=None, comment=None):
+def create_table(path, schema, partition_by=(), options=None, *, comment=None, store_options=None):
     """Create an append table. ``schema``: a Spark StructType, a pyarrow.Schema, or DDL text. Returns its absolute path."""
+    from streamsink.storage.stores import store_of
     from streamsink.table.creation import create
 
     if type(schema).__module__.startswith("pyspark."):
         from streamsink.spark.schema import to_fields
 
         schema = to_fields(schema)
-    return create(path, schema, partition_by, options or {}, comment)
+    return create(store_of(path, store_options), schema, partition_by, options or {}, comment)
 
 
-def starting_offsets(path, application="streamsink", partitions=None):
+def starting_offsets(path, application="streamsink", partitions=None, store_options=None):
     """JSON for Kafka's option ``startingOffsets``: where the table's own record of ``application`` ends.
 
     partitions: {topic: number of partitions}; one that the table does not know yet begins at its earliest offset.
     """
     from streamsink.sinks.offsets import starting_offsets as of_table
 
-    return of_table(path, application, partitions or {})
+    return of_table(store_of(path, store_options), application, partitions or {})

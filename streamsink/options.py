@@ -40,6 +40,7 @@ class SinkOptions:
     max_open_writers: open files per task; the largest is closed to make room.
     writer_memory_bytes: Arrow bytes buffered per task before the largest buffer is flushed.
     driver_max_rows, driver_max_bytes: a batch known to be no larger is written by the driver, without Spark tasks in Python.
+    store_options: how to reach the store, such as its endpoint; never printed. See docs/OPTIONS.md.
     flush: fsync files and folders before they are named. Off, a power failure (not a kill) can lose published rows.
     journal_retain: published checkpoints that the journal remembers.
     publish: 'sync' (in the batch) or 'async' (by a thread, beside the next batch).
@@ -77,6 +78,7 @@ class SinkOptions:
     writer_memory_bytes: int = 128 * 1024 * 1024
     driver_max_rows: int = 20_000
     driver_max_bytes: int = 8 * 1024 * 1024
+    store_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     flush: bool = True
     journal_retain: int = 100
     publish: str = SYNC
@@ -181,6 +183,9 @@ def _check(table: str, options: SinkOptions) -> None:
     adopt = options.adopt_from_batch
     if adopt is not None and (isinstance(adopt, bool) or not isinstance(adopt, int) or adopt < 0):
         refuse("adopt_from_batch", "a batch id")
+    for key, value in dict(options.store_options).items():
+        if not isinstance(key, str) or not isinstance(value, str):  # the value is not shown: it may be a password
+            raise Misuse(f"{table}: store option {key!r} must be a string with a string value", kind="option.value")
     for key, value in dict(options.table_options).items():
         if not isinstance(key, str) or not isinstance(value, str):
             raise Misuse(f"{table}: table option {key!r} must be a string with a string value", kind="option.value")

@@ -165,6 +165,37 @@ def hive_metastore(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def hdfs_cluster(tmp_path_factory):
+    """A real HDFS for all tests of a process; tests take folders of their own."""
+    from tests.services.hdfs import HdfsCluster, HdfsError
+
+    cluster = HdfsCluster(tmp_path_factory.mktemp("hdfs"))
+    try:
+        cluster.start()
+    except (SetupError, HdfsError, OSError) as why:
+        cluster.stop()
+        unavailable("HDFS", why)
+    yield cluster
+    cluster.kill()  # an orderly end takes a quarter of a minute, and nobody needs the data any more
+
+
+@pytest.fixture(scope="session")
+def s3_server(tmp_path_factory):
+    """A real S3 server with one bucket for all tests of a process; tests take prefixes of their own."""
+    from tests.services.s3 import S3Error, S3Server
+
+    server = S3Server(tmp_path_factory.mktemp("s3"))
+    try:
+        server.start()
+        server.client().create_bucket(Bucket=server.bucket)
+    except (S3Error, OSError) as why:
+        server.stop()
+        unavailable("S3", why)
+    yield server
+    server.kill()
+
+
+@pytest.fixture(scope="session")
 def pypaimon_python() -> str:
     """The interpreter that has pypaimon (another pyarrow than ours, so a process of its own)."""
     if named := os.environ.get("STREAMSINK_PYPAIMON_PYTHON"):

@@ -56,7 +56,7 @@ def test_environment(python: str, found: java.Java) -> dict[str, str]:
     env = child_environment(python, found)
     conf_file = checkout_cache() / f"{Path(python).parent.parent.name}-spark-conf.json"
     write_atomically(conf_file, json.dumps(sparkconf.test_conf(python), indent=1))
-    for kind in ("broker", "jdbc"):
+    for kind in ("broker", "jdbc", "hdfs"):
         jars.jars(kind, python)
     env |= {
         "STREAMSINK_TEST_SPARK_CONF": str(conf_file),

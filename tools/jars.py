@@ -1,7 +1,8 @@
 """Jars that PySpark does not ship, resolved by Spark's own package resolver (no Maven), and remembered.
 
-`jars("kafka")` gives the Kafka source of the PySpark at hand, `jars("paimon")` Paimon's Java library, `jars("broker")` a Kafka broker;
-`jars("iceberg")` and `jars("delta")` the sinks that the benchmarks compare with, `jars("jdbc")` what Java needs to reach the tests' databases.
+`jars("kafka")` gives the Kafka source of the PySpark at hand, `jars("paimon")` Paimon's Java library, `jars("broker")` a Kafka broker,
+`jars("hdfs")` an HDFS cluster, `jars("iceberg")` and `jars("delta")` the sinks that the benchmarks compare with, `jars("jdbc")` what Java
+needs to reach the tests' databases.
 A registry does not always hold every version of everything: the Kafka source needs Spark's token provider, which some mirrors have in
 other versions only. So the plain coordinate is tried first, and then the two separately; `Resolved.way` says which way was taken.
 """
@@ -24,13 +25,15 @@ from tools.java import find_java
 
 PAIMON = "org.apache.paimon:paimon-bundle:1.4.2"
 BROKER = "org.apache.kafka:kafka_2.13:4.1.1,org.slf4j:slf4j-simple:1.7.36"  # without the second, the broker's log is lost
+# Hadoop's own cluster for tests; WebHDFS needs the second on Java 11 and newer
+HDFS = "org.apache.hadoop:hadoop-client-minicluster:3.4.2,javax.xml.bind:jaxb-api:2.3.1,org.slf4j:slf4j-simple:1.7.36"
 # For the Spark minor version at hand. Iceberg's runtime holds all that it needs.
 OTHERS = {
     "iceberg": "org.apache.iceberg:iceberg-spark-runtime-{minor}_2.13:1.12.0",
     "delta": "io.delta:delta-spark_{minor}_2.13:4.4.0",
     "jdbc": "org.postgresql:postgresql:42.7.7,com.mysql:mysql-connector-j:9.3.0,org.xerial:sqlite-jdbc:3.50.1.0",
 }
-KINDS = ("kafka", "paimon", "broker", *OTHERS)
+KINDS = ("kafka", "paimon", "broker", "hdfs", *OTHERS)
 CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13"
 TOKEN_PROVIDER = "org.apache.spark:spark-token-provider-kafka-0-10_2.13"
 # Spark minor version -> (newest connector, newest token provider) known to be published widely; the provider's API did not change in 4.x
@@ -176,6 +179,8 @@ def _resolve_kind(kind: str, python: str) -> Resolved:
     if kind == "kafka":
         found = _kafka(python, spark)
         return Resolved(_beyond(found.jars, shipped), found.way)
+    if kind == "hdfs":
+        return Resolved(_resolve(python, HDFS), f"plain: {HDFS}")
     if kind != "broker":
         coordinate = PAIMON if kind == "paimon" else OTHERS[kind].format(minor=_minor(spark))
         return Resolved(_beyond(_resolve(python, coordinate), shipped), f"plain: {coordinate}")
@@ -195,6 +200,8 @@ def resolve(kind: str, python: str = sys.executable) -> Resolved:
     wanted = [spark, PAIMON, BROKER, FALLBACK, str(shipped) if kind == "broker" else ""]
     if kind in OTHERS:
         wanted = [spark, OTHERS[kind]]
+    if kind == "hdfs":
+        wanted = [spark, HDFS]
     key = hashlib.sha256(json.dumps(wanted).encode()).hexdigest()[:10]
     entry = cache_dir() / f"jars-{kind}-{spark}-{key}.json"
     if found := _remembered(entry):

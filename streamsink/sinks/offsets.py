@@ -5,21 +5,20 @@ from collections.abc import Mapping
 
 from streamsink.errors import Misuse
 from streamsink.protocol.committable import AppState
-from streamsink.storage.local import local_file_io, local_path
 from streamsink.storage.pending_log import PendingLog, journal_dir
+from streamsink.storage.stores import Store
 from streamsink.table.table import is_table, open_table
 
 _EARLIEST = -2
 
 
-def starting_offsets(path: str, application: str, partitions: Mapping[str, int]) -> str:
+def starting_offsets(store: Store, application: str, partitions: Mapping[str, int]) -> str:
     """JSON for ``startingOffsets``. Counts what is pending in the journal too: the next start publishes that first.
 
     Raises Misuse when the table records no Kafka positions of that application.
     """
-    file_io = local_file_io()
-    root = local_path(path)
-    if not is_table(file_io, root) and file_io.exists(journal_dir(root, application)):
+    file_io, root = store.open(), store.root
+    if not is_table(file_io, root) and file_io.entries(journal_dir(root, application)):
         return _of_several_tables(PendingLog(file_io, root, application, 2), application, partitions)
     table = open_table(file_io, root, for_writing=False)
     found = table.states.read(table.snapshots.latest()).by_application.get(application)

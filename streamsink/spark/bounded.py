@@ -11,7 +11,7 @@ from streamsink.options import SinkOptions
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.ids import END_OF_INPUT
 from streamsink.spark.foreach_batch import TableSink
-from streamsink.storage.local import local_path
+from streamsink.storage.stores import table_path
 
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
@@ -23,7 +23,7 @@ def write_bounded(
 
     Raises as the sink does.
     """
-    root = local_path(path)
+    root = table_path(path)
     if not isinstance(run_id, str) or not _RUN_ID.fullmatch(run_id):
         raise Misuse(
             f"{root}: run_id is {run_id!r}, expected 1 to 64 letters, digits, '_', '-' or '.', the same whenever the "

@@ -26,8 +26,8 @@ from streamsink.spark.runs import Run
 from streamsink.spark.schema import to_fields
 from streamsink.spark.tasks import TableWriting
 from streamsink.storage.file_io import FileIO
-from streamsink.storage.local import local_file_io
 from streamsink.storage.pending_log import PendingLog
+from streamsink.storage.stores import Store
 from streamsink.table.fit import fit
 from streamsink.table.table import Table, create_table, is_table, new_schema, open_table
 from streamsink.table.write import WriteSpec
@@ -41,7 +41,8 @@ class TableSink:
         self.path = path
         self.options = options
         self._listener = listener
-        self._io: FileIO = local_file_io(options.flush)
+        self._store = Store(path, options.store_options, options.flush)
+        self._io: FileIO = self._store.open()
         self._run: Run | None = None
         self._clock = Clock()
 
@@ -165,7 +166,7 @@ class TableSink:
                 checkpoint.staging, schema.to_json(), options.target_file_bytes, options.max_open_writers,
                 options.writer_memory_bytes,
             )
-            written = write_ways.write(rows, way, TableWriting(spec), self._io, options.flush)
+            written = write_ways.write(rows, way, TableWriting(spec), self._io, self._store)
             fault_point("write.flushed")
         return run.committer.stage(checkpoint.staging, written, seen=checkpoint.decision.verdict is Verdict.SEEN)
 

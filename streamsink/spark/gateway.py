@@ -8,7 +8,7 @@ import json
 import re
 from urllib.parse import unquote, urlsplit
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
@@ -79,6 +79,19 @@ def estimated_bytes(df: DataFrame) -> int | None:
     if last is None:
         return None
     return int(str(last.optimizedPlan().stats().sizeInBytes()))
+
+
+def check_file_system(spark: SparkSession, scheme: str, table: str) -> None:
+    """Raises Misuse when Spark cannot read paths of this scheme."""
+    conf = spark._jsparkSession.sessionState().newHadoopConf()
+    try:
+        spark._jvm.org.apache.hadoop.fs.FileSystem.getFileSystemClass(scheme, conf)
+    except Py4JJavaError as missing:
+        raise Misuse(
+            f"{table}: this Spark session has no file system for {scheme}:// paths. Add hadoop-aws in the version of Spark's "
+            "Hadoop (spark.jars.packages) and set fs.s3a.*; or read the table with streamsink.read_arrow",
+            kind="read.no-file-system",
+        ) from missing
 
 
 def _active(spark: SparkSession, query: str):

@@ -61,7 +61,7 @@ class TablesSink(TableSink):
             data = to_fields(self._for_tables(rows).schema)
             positions = to_fields(rows.select(*(f"`{name}`" for name in self.options.position_columns)).schema)
             spec = run.table.spec(checkpoint.staging, data, positions, checkpoint.batch)
-            written = write_ways.write(self._named(rows), way, RoutedWriting(spec), self._io, self.options.flush)
+            written = write_ways.write(self._named(rows), way, RoutedWriting(spec), self._io, self._store)
             fault_point("write.flushed")
         return run.table.stage(checkpoint.staging, checkpoint.sequence, written)
 

@@ -2,7 +2,7 @@
 
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -11,7 +11,8 @@ from pyspark.sql import types as spark_types
 from streamsink.errors import Misuse
 from streamsink.format.schema import TableSchema
 from streamsink.format.types import ArrayType, AtomicType, DataField, DataType, MapType, RowType
-from streamsink.storage.local import local_file_io, local_path
+from streamsink.spark import gateway
+from streamsink.storage.stores import store_of
 from streamsink.table.evolved import check_casts
 from streamsink.table.scan import by_schema, plan
 from streamsink.table.table import open_table
@@ -28,14 +29,19 @@ _PLAIN = {
 }
 
 
-def read(spark: SparkSession, path: str, snapshot_id: int | None = None) -> DataFrame:
+def read(
+    spark: SparkSession, path: str, snapshot_id: int | None = None, store_options: Mapping[str, str] | None = None
+) -> DataFrame:
     """The rows of a snapshot (the newest unless given) in the newest schema's columns.
 
     Files of older schemas are brought to it: added columns are null, widened ones cast. Timestamps of more than
     microseconds are cut to microseconds, which is what Spark has. Raises Misuse for a path that
     is no table, a snapshot that does not exist, or a column type that Spark lacks; Corrupt for damaged metadata.
     """
-    table = open_table(local_file_io(), local_path(path), for_writing=False)
+    store = store_of(path, store_options)
+    table = open_table(store.open(), store.root, for_writing=False)
+    if store.root.startswith(("s3://", "s3a://")):
+        gateway.check_file_system(spark, "s3a", table.root)
     _, files = plan(table, snapshot_id)
     schema = table.schema
     parts = []
@@ -44,7 +50,7 @@ def read(spark: SparkSession, path: str, snapshot_id: int | None = None) -> Data
         check_casts(written, schema, table.root)
         reader = spark.read.schema(to_spark(written, table.root))
         with _listing_on_the_driver(spark, len(group)):
-            frame = reader.parquet(*[_GLOB.sub(r"\\\g<0>", file.path) for file in group])
+            frame = reader.parquet(*[_GLOB.sub(r"\\\g<0>", _for_spark(file.path)) for file in group])
         parts.append(frame if written.fields == schema.fields else _evolved(frame, written, schema))
     if not parts:
         return spark.createDataFrame([], to_spark(schema, table.root))
@@ -52,6 +58,11 @@ def read(spark: SparkSession, path: str, snapshot_id: int | None = None) -> Data
     for part in parts[1:]:
         whole = whole.union(part)
     return whole
+
+
+def _for_spark(path: str) -> str:
+    """Spark knows S3 as s3a."""
+    return "s3a://" + path[len("s3://"):] if path.startswith("s3://") else path
 
 
 @contextlib.contextmanager

@@ -16,7 +16,7 @@ import pyarrow as pa
 from streamsink.faults import fault_point
 from streamsink.format.data_file import DataFileMeta
 from streamsink.storage.file_io import FileIO
-from streamsink.storage.local import local_file_io
+from streamsink.storage.stores import Store
 from streamsink.table.write import TableWriter, WriteSpec, WrittenFile
 
 COMMITTABLE_SCHEMA = "committable string"
@@ -35,11 +35,11 @@ class Writing(Protocol):
         """The inverse."""
 
 
-def write_task(writing: Writing, flush: bool) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def write_task(writing: Writing, store: Store) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The function for ``mapInArrow``: rows in, what the writer hands back out, when all files are closed and flushed."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        writer = writing.open(local_file_io(flush))
+        writer = writing.open(store.open())
         try:
             for batch in batches:
                 writer.write(batch)

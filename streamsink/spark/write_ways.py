@@ -17,6 +17,7 @@ from streamsink.protocol.positions import all_numeric, offsets
 from streamsink.spark import gateway, worker_daemon
 from streamsink.spark.tasks import COMMITTABLE_SCHEMA, Writing, write_task
 from streamsink.storage.file_io import FileIO
+from streamsink.storage.stores import Store
 
 log = logging.getLogger("streamsink")
 # From this CPython on the importers of zip files read their archive only when something is imported.
@@ -44,14 +45,14 @@ def choose(df: DataFrame, batch: Batch, options: SinkOptions, sizes: Sizes) -> s
     return DRIVER if size is not None and size <= options.driver_max_bytes else TASKS
 
 
-def write(df: DataFrame, way: str, writing: Writing, file_io: FileIO, flush: bool) -> list:
+def write(df: DataFrame, way: str, writing: Writing, file_io: FileIO, store: Store) -> list:
     """All rows of the DataFrame in staged files, flushed: what the writers hand back. Raises Misuse when a row does not fit."""
     if way == DRIVER:
         written = _on_driver(df, writing, file_io)
         if written is not None:
             return written
     _advise_daemon()
-    rows = df.mapInArrow(write_task(writing, flush), COMMITTABLE_SCHEMA).collect()
+    rows = df.mapInArrow(write_task(writing, store), COMMITTABLE_SCHEMA).collect()
     return [writing.decode(row.committable) for row in rows]
 
 

@@ -1,4 +1,4 @@
-"""The few operating system calls that everything else is made of.
+"""The few calls to a store that everything else is made of.
 
 Small on purpose: a crash test wraps one object and so meets every n-th I/O call, and the memory back end
 (``memory.py``) has the same calls with a model of what a power failure forgets.
@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 
 class Calls(ABC):
-    """POSIX semantics: ``link`` does not replace, ``rename`` does; names are durable after ``sync_dir``."""
+    """What every store has."""
 
     @abstractmethod
     def read(self, path: str) -> bytes:
@@ -20,47 +20,23 @@ class Calls(ABC):
 
     @abstractmethod
     def size(self, path: str) -> int | None:
-        """Bytes, 0 for a folder, None when there is nothing."""
+        """Bytes, 0 for a folder, None when there is nothing. A store without folders has nothing there."""
 
     @abstractmethod
     def entries(self, path: str) -> list[tuple[str, int, bool]]:
         """(name, size, is folder) of each entry; empty when there is no such folder."""
 
     @abstractmethod
-    def mkdir(self, path: str) -> None:
-        """Create one folder; fine when it is there."""
-
-    @abstractmethod
     def open_new(self, path: str) -> BinaryIO:
-        """Create a file that must not exist, to write to."""
+        """Create a file that must not exist, to write to. Closed by itself it is given up."""
 
     @abstractmethod
     def close(self, stream: BinaryIO, flush: bool) -> None:
         """Close; with ``flush`` the content is durable."""
 
     @abstractmethod
-    def link(self, source: str, target: str) -> bool:
-        """A second name for a file; False when ``target`` is taken. Atomic between processes."""
-
-    @abstractmethod
-    def rename(self, source: str, target: str) -> None:
-        """Move, replacing ``target``. Atomic."""
-
-    @abstractmethod
-    def unlink(self, path: str) -> bool:
-        """Remove a name; False when there was none."""
-
-    @abstractmethod
-    def rmdir(self, path: str) -> None:
-        """Remove an empty folder; fine when it is not there or not empty."""
-
-    @abstractmethod
-    def sync_dir(self, path: str) -> None:
-        """Names in this folder are durable."""
-
-    @abstractmethod
-    def try_hold(self, path: str) -> Callable[[], None] | None:
-        """An exclusive hold that ends with the process, or None."""
+    def unlink(self, path: str) -> bool | None:
+        """Remove a name; False when there was none, None where the store does not tell."""
 
     def write_new(self, path: str, data: bytes, flush: bool) -> None:
         """A new file with this content."""
@@ -74,7 +50,35 @@ class Calls(ABC):
         self.close(stream, flush)
 
 
-class PosixCalls(Calls):
+class PosixLikeCalls(Calls):
+    """POSIX semantics: ``link`` does not replace, ``rename`` does; names are durable after ``sync_dir``."""
+
+    @abstractmethod
+    def mkdir(self, path: str) -> None:
+        """Create one folder; fine when it is there."""
+
+    @abstractmethod
+    def link(self, source: str, target: str) -> bool:
+        """A second name for a file; False when ``target`` is taken. Atomic between processes."""
+
+    @abstractmethod
+    def rename(self, source: str, target: str) -> None:
+        """Move, replacing ``target``. Atomic."""
+
+    @abstractmethod
+    def rmdir(self, path: str) -> None:
+        """Remove an empty folder; fine when it is not there or not empty."""
+
+    @abstractmethod
+    def sync_dir(self, path: str) -> None:
+        """Names in this folder are durable."""
+
+    @abstractmethod
+    def try_hold(self, path: str) -> Callable[[], None] | None:
+        """An exclusive hold that ends with the process, or None."""
+
+
+class PosixCalls(PosixLikeCalls):
     """The real ones, on a local file system."""
 
     def read(self, path):

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 from streamsink.errors import OutcomeUnknown
-from streamsink.storage.calls import Calls
+from streamsink.storage.calls import PosixLikeCalls
+from streamsink.storage.hold import Flock, Hold
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class FileIO:
 
     atomic_create = True
 
-    def __init__(self, calls: Calls, new_id: Callable[[], str], flush: bool = True):
+    def __init__(self, calls: PosixLikeCalls, new_id: Callable[[], str], flush: bool = True):
         self._calls = calls
         self._new_id = new_id
         self._flush = flush
@@ -104,16 +105,21 @@ class FileIO:
         temporary = os.path.join(folder, f".{name}.{unique or self._new_id()}.tmp")
         self.write(temporary, data)
         try:
-            won = self._calls.link(temporary, path)
-            self._calls.unlink(temporary)
-            if won:
-                self.sync_dir(folder)  # after the unlink, so that one sync makes both durable
+            return self._give_name(temporary, path)
         except OSError as failed:
             won = self._is_there(path, data, failed)
             if won:
                 # What the failed call left undone; when this fails too, the next start finds the file and goes on.
                 self._calls.unlink(temporary)
                 self.sync_dir(folder)
+            return won
+
+    def _give_name(self, temporary: str, path: str) -> bool:
+        """Give a written file of the same folder its final name, unless that is taken: then False. No temporary is left."""
+        won = self._calls.link(temporary, path)
+        self._calls.unlink(temporary)
+        if won:
+            self.sync_dir(os.path.dirname(path))  # after the unlink, so that one sync makes both durable
         return won
 
     def _is_there(self, path: str, data: bytes, failed: OSError) -> bool:
@@ -186,13 +192,17 @@ class FileIO:
         self._calls.rmdir(path)
         self._settled.discard(path)
 
+    def delete_unfinished(self, folder: str) -> None:
+        """Remove below ``folder`` what dead writers never closed, where a listing does not show it."""
+
     # -- ownership -------------------------------------------------------------------------------------------------
 
-    def try_hold(self, path: str) -> "Callable[[], None] | None":
-        """Hold a name exclusively until released or until this process ends; None when another holds it.
+    def hold(self, folder: str) -> Hold:
+        """The hold on the application whose journal is in ``folder``; nothing is taken yet."""
+        return Flock(lambda: self.try_hold(os.path.join(folder, "hold")))
 
-        Returns the function that releases it.
-        """
+    def try_hold(self, path: str) -> Callable[[], None] | None:
+        """Lock a name between the processes of one machine until released (by calling the result), or until this one ends."""
         self.make_dir(os.path.dirname(path))
         return self._calls.try_hold(path)
 

@@ -7,7 +7,7 @@ import errno
 import io
 import os
 
-from streamsink.storage.calls import Calls
+from streamsink.storage.calls import PosixLikeCalls
 
 
 class _File:
@@ -29,7 +29,7 @@ class _Stream(io.BytesIO):
         return written
 
 
-class MemoryCalls(Calls):
+class MemoryCalls(PosixLikeCalls):
     """Names and folders in dictionaries. ``power_failure()`` keeps only what was flushed and synced."""
 
     def __init__(self):

@@ -1,6 +1,6 @@
 """The pending store in files, below ``<table>/streamsink/<application>/``: Paimon never lists that folder.
 
-    hold                     held (flock) while a driver lives
+    hold                     held (flock) while a driver lives; on a store without locks hold-<epoch>, which it keeps changing
     owner-<epoch>            who claimed; created once, so epochs never repeat
     record-<sequence>.json   a pre-commit: one header line (version, length, SHA-256), one body line; never changed
     done-<sequence>          the record is published: its name says so; in it, in JSON, the snapshot's number, uuid and our clock
@@ -15,8 +15,8 @@ import json
 import os
 import re
 import threading
-from collections.abc import Callable
 
+from streamsink.clock import IdSource
 from streamsink.errors import Corrupt, Fenced
 from streamsink.faults import fault_point
 from streamsink.protocol.committable import Committable
@@ -48,7 +48,7 @@ class PendingLog(PendingStore):
         self._application = application
         self._retain = retain
         self._dir = journal_dir(table, application)
-        self._release: Callable[[], None] | None = None
+        self._hold = file_io.hold(self._dir)
         self._lock = threading.Lock()
         self._sequences: list[int] = []
         self._marked: set[int] = set()
@@ -56,15 +56,17 @@ class PendingLog(PendingStore):
     # -- ownership -------------------------------------------------------------------------------------------------
 
     def claim(self, query: str, above: int) -> Writer:
-        held = self._hold()
         for _ in range(_CLAIM_ATTEMPTS):
             epochs = self._numbers("owner-", "")
             owner = self._owner(epochs[-1]) if epochs else None
-            if not held and owner is not None and owner.get("query") != query:
+            rival = epochs[-1] if owner is not None and owner.get("query") != query else None
+            if not self._hold.allows(rival):
                 raise self._in_use(owner)
             epoch = max(epochs[-1] if epochs else 0, above) + 1
-            body = {"query": query, "pid": os.getpid(), "host": os.uname().nodename}
+            # The id tells two processes apart that have the same number on machines of the same name, as in containers.
+            body = {"query": query, "pid": os.getpid(), "host": os.uname().nodename, "id": IdSource().new_id()}
             if self._io.create_if_absent(self._path(f"owner-{epoch}"), json.dumps(body).encode()):
+                self._hold.keep(epoch)
                 self._prune_owners(epochs)
                 self.read_listing()
                 return Writer(self._application, query, epoch)
@@ -92,14 +94,7 @@ class PendingLog(PendingStore):
         )
 
     def release(self) -> None:
-        if self._release is not None:
-            self._release()
-            self._release = None
-
-    def _hold(self) -> bool:
-        if self._release is None:
-            self._release = self._io.try_hold(self._path("hold"))
-        return self._release is not None
+        self._hold.release()
 
     def _owner(self, epoch: int) -> dict:
         path = self._path(f"owner-{epoch}")
@@ -124,6 +119,7 @@ class PendingLog(PendingStore):
         """Keep the newest earlier owner: a fenced writer sees its own record gone, or a newer one."""
         for old in epochs[:-1]:
             self._io.delete(self._path(f"owner-{old}"))
+            self._hold.forget(old)
 
     # -- records ---------------------------------------------------------------------------------------------------
 
@@ -237,6 +233,7 @@ class PendingLog(PendingStore):
         fault_point("restore.before_sweep")
         for folder in doomed:
             self._io.delete_tree(folder)
+        self._io.delete_unfinished(self._path("staging"))
         for path in leftovers:
             self._io.delete(path)
         return orphans + leftovers

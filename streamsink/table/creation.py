@@ -7,17 +7,16 @@ import pyarrow as pa
 from streamsink.errors import Misuse
 from streamsink.format.arrow_types import from_arrow_schema
 from streamsink.format.types import DataField, parse_ddl
-from streamsink.storage.local import local_file_io, local_path
+from streamsink.storage.stores import Store
 from streamsink.table.table import create_table, is_table, new_schema
 
 
 def create(
-    path: str, schema, partition_by: Sequence[str] = (), options: Mapping[str, str] | None = None,
+    store: Store, schema, partition_by: Sequence[str] = (), options: Mapping[str, str] | None = None,
     comment: str | None = None,
 ) -> str:
     """Create the table; its absolute path. Raises Misuse that names the column, or when there is a table already."""
-    root = local_path(path)
-    file_io = local_file_io()
+    root, file_io = store.root, store.open()
     if is_table(file_io, root):
         raise Misuse(f"{root}: there is a table already; open it, or choose another path", kind="table.exists")
     fields = to_fields(schema)

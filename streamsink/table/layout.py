@@ -44,4 +44,4 @@ class Layout:
 
     def relative(self, path: str) -> str:
         """Name relative to the root."""
-        return os.path.relpath(path, self.root)
+        return path.removeprefix(self.root).lstrip("/")

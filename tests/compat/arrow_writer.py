@@ -9,7 +9,8 @@ from streamsink.protocol.committable import AppState, Batch
 from streamsink.protocol.positions import SourceRange
 from streamsink.protocol.two_phase import Destination, TwoPhaseCommit
 from streamsink.sinks.paimon import PaimonCommitter
-from streamsink.storage.local import local_file_io, local_path
+from streamsink.storage.local import local_file_io
+from streamsink.storage.stores import table_path
 from streamsink.storage.pending_log import PendingLog
 from streamsink.format.arrow_types import from_arrow_schema
 from streamsink.table.fit import fit
@@ -23,7 +24,7 @@ class ArrowSink:
     """One query that writes what it is given, batch by batch; a later one of the same name goes on where it ended."""
 
     def __init__(self, path, **options):
-        self.root = local_path(str(path))
+        self.root = table_path(str(path))
         self.options = SinkOptions.of(self.root, options)
         self._io = local_file_io(flush=False)
         self.table = open_table(self._io, self.root, for_writing=True)

@@ -1,6 +1,7 @@
 """A small world for crash tests: a numbered source whose rows are different each time they are computed, and an oracle."""
 
 import itertools
+from collections.abc import Callable
 
 import pyarrow as pa
 
@@ -35,10 +36,13 @@ WAYS = {
 class World:
     """One store, one query, and Spark's own logs, which outlive every crash."""
 
-    def __init__(self, calls: Calls, root: str, numeric: bool = True, delay: int | None = 0, **options):
-        """delay: of the committer's work, as ``Stepping`` has it."""
+    def __init__(
+        self, calls: Calls, root: str, numeric: bool = True, delay: int | None = 0, *, make_io: Callable | None = None, **options
+    ):
+        """delay: of the committer's work, as ``Stepping`` has it. make_io: FileIO over some calls, for stores unlike POSIX."""
         self.delay = delay
         self.calls = calls
+        self.file_io = make_io or (lambda over: FileIO(over, IdSource().new_id))
         self.checkpoint = Checkpoint("00000000-0000-0000-0000-000000000001")
         self._versions = itertools.count()
         settings = SinkOptions.of(root, {
@@ -51,7 +55,7 @@ class World:
         """Start the query and let it run to its end, over these calls."""
         calls = calls or CrashingCalls(self.calls)
         self.driver.beside = lambda step: Stepping(step, calls, self.delay)
-        self.driver.run(FileIO(calls, IdSource().new_id), self.checkpoint, boundaries)
+        self.driver.run(self.file_io(calls), self.checkpoint, boundaries)
 
     def die(self, power: bool = False) -> None:
         """The driver is gone; with ``power`` the machine too."""
@@ -60,7 +64,7 @@ class World:
 
     def ids(self) -> list[int]:
         """Ids in the table, sorted, as a reader sees them."""
-        file_io = FileIO(self.calls, IdSource().new_id)
+        file_io = self.file_io(self.calls)
         if not is_table(file_io, self.driver.root):
             return []
         table = open_table(file_io, self.driver.root, for_writing=False)
@@ -68,7 +72,7 @@ class World:
 
     def unknown_files(self) -> list[str]:
         """Data files, manifests, lists and temporary files that no snapshot names."""
-        file_io = FileIO(self.calls, IdSource().new_id)
+        file_io = self.file_io(self.calls)
         table = open_table(file_io, self.driver.root, for_writing=False)
         named = set()
         for snapshot_id in table.snapshots.ids():

@@ -1,23 +1,26 @@
 """What a store promises, as tests that every back end passes: what is atomic, what is durable, what a missing name means."""
 
-import threading
+import collections
+import json
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 from streamsink.clock import IdSource
-from streamsink.storage.calls import PosixCalls
 from streamsink.storage.file_io import FileIO, FileStatus
 from streamsink.storage.memory import MemoryCalls
+from tests.storage.back_ends import ALL, REMOTE, back_end
+
+RACERS, NAMES, MANY_NAMES = 8, 40, 20_000
 
 
-@pytest.fixture(params=["local", "memory"])
-def store(request, tmp_path):
+@pytest.fixture(params=ALL)
+def store(request):
     """(FileIO, root folder) of each back end."""
-    if request.param == "local":
-        return FileIO(PosixCalls(), IdSource().new_id), str(tmp_path)
-    file_io = FileIO(MemoryCalls(), IdSource().new_id)
-    file_io.make_dir("/root")
-    return file_io, "/root"
+    made = back_end(request.param, request)
+    return made.io(), made.root
 
 
 def test_create_if_absent_makes_its_folders_and_wins_once(store):
@@ -30,24 +33,38 @@ def test_create_if_absent_makes_its_folders_and_wins_once(store):
     assert io.entries(f"{root}/a/b") == [FileStatus("snapshot-1", 5, False)]
 
 
-def test_of_many_racing_creators_one_wins(tmp_path):
-    """Threads race for 300 names on the local disk: one winner each, and its bytes are the ones that are there."""
-    io, names, wins = FileIO(PosixCalls(), IdSource().new_id, flush=False), range(300), {}
-    lock = threading.Lock()
+def _race(made, names):
+    """Processes race to create these names: one winner each, and its bytes are the ones that are there."""
+    program = str(Path(__file__).with_name("racer.py"))
+    command = [sys.executable, program, made.root, json.dumps(dict(made.options))]
+    racers = [
+        subprocess.Popen([*command, str(me), str(names)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for me in range(RACERS)
+    ]
+    for racer in racers:
+        assert racer.stdout.readline() == "ready\n"
+    for racer in racers:
+        racer.stdin.write("go\n")
+        racer.stdin.flush()
+    won = [json.loads(racer.communicate(timeout=3600)[0]) for racer in racers]
+    assert collections.Counter(name for mine in won for name in mine) == {name: 1 for name in range(names)}
+    winner = {name: str(me).encode() for me, mine in enumerate(won) for name in mine}
+    io = made.io()
+    assert {name: io.read(f"{made.root}/race/{name}") for name in range(names)} == winner
+    assert [e.name for e in io.entries(f"{made.root}/race") if e.name.startswith(".")] == []
 
-    def race(me):
-        for name in names:
-            if io.create_if_absent(f"{tmp_path}/race/{name}", str(me).encode()):
-                with lock:
-                    wins.setdefault(name, []).append(me)
 
-    threads = [threading.Thread(target=race, args=(me,)) for me in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert {name: len(winners) for name, winners in wins.items()} == {name: 1 for name in names}
-    assert all(io.read(f"{tmp_path}/race/{name}") == str(wins[name][0]).encode() for name in names)
+@pytest.mark.parametrize("kind", ["local", *REMOTE])
+def test_of_many_racing_processes_one_wins(kind, request):
+    """Eight processes, 40 names."""
+    _race(back_end(kind, request), NAMES)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("kind", REMOTE)
+def test_of_many_racing_processes_one_wins_for_long(kind, request):
+    """Eight processes, 20,000 names."""
+    _race(back_end(kind, request), MANY_NAMES)
 
 
 def test_write_refuses_a_taken_name(store):
@@ -68,7 +85,8 @@ def test_adopt_is_idempotent_and_keeps_the_source_when_asked(store):
         io.adopt(source, target, keep)
         io.adopt(source, target, keep)
         assert io.read(target) == b"rows"
-        assert io.exists(source) is keep
+        assert io.exists(source) or not keep
+        assert [e.name for e in io.entries(f"{root}/dt=1/bucket-0")] == [f"data-{k}" for k in (False, True)][:keep + 1]
     with pytest.raises(FileNotFoundError):
         io.adopt(f"{root}/nothing", f"{root}/nowhere", False)
 
@@ -92,12 +110,61 @@ def test_missing_names(store):
         io.read(f"{root}/x")
 
 
-def test_folders_have_size_zero_and_are_listed_as_such(store):
-    """A folder exists, and is no file of some bytes."""
+def test_folders_are_listed_as_such_and_have_no_bytes(store):
+    """A folder is no file of some bytes; whether one without files is there is the store's own affair."""
     io, root = store
     io.make_dir(f"{root}/d/e")
-    assert io.exists(f"{root}/d/e") and io.size(f"{root}/d/e") == 0
+    io.write(f"{root}/d/e/file", b"1")
+    assert not io.size(f"{root}/d/e")
     assert io.entries(f"{root}/d") == [FileStatus("e", 0, True)]
+
+
+def test_names_of_every_kind(store):
+    """What partition values become: blanks, percent signs, letters of the world, signs that URIs and patterns know."""
+    io, root = store
+    names = ["dt=2026-01-01 00%3A00", "ü#?*[x]&+", "a=b'c"]
+    for name in names:
+        io.write(f"{root}/n/staged/{name}", name.encode())
+        io.adopt(f"{root}/n/staged/{name}", f"{root}/n/final/{name}", False)
+    assert sorted(e.name for e in io.entries(f"{root}/n/final")) == sorted(names)
+    assert [io.read(f"{root}/n/final/{name}").decode() for name in names] == names
+
+
+def test_a_long_listing_is_whole(store):
+    """More entries than an object store lists at once; deleting the folder leaves none."""
+    io, root = store
+    for number in range(1_100):
+        io.mark(f"{root}/l/{number:05}")
+    assert [e.name for e in io.entries(f"{root}/l")] == [f"{number:05}" for number in range(1_100)]
+    io.delete_tree(f"{root}/l")
+    assert io.entries(f"{root}/l") == []
+
+
+@pytest.mark.parametrize("size", [0, 10, 40_000_000])
+def test_an_output_is_whole_once_it_is_closed(store, size):
+    """Written in pieces, of any size; ``tell`` counts."""
+    io, root = store
+    io.make_dir(f"{root}/o")
+    stream = io.open_output(f"{root}/o/data")
+    piece = b"0123456789" * 100_000
+    for at in range(0, size, len(piece)):
+        stream.write(memoryview(piece)[:size - at])
+    assert stream.tell() == size
+    io.close_output(stream)
+    assert io.size(f"{root}/o/data") == size
+    assert io.read(f"{root}/o/data") == (piece * (size // len(piece) + 1))[:size]
+
+
+def test_an_output_that_is_given_up_can_be_deleted(store):
+    """Closed by itself, as an aborted task does, then deleted: nothing is there, nor is anything unfinished."""
+    io, root = store
+    io.make_dir(f"{root}/g")
+    stream = io.open_output(f"{root}/g/data")
+    stream.write(b"x" * 20_000_000)
+    stream.close()
+    io.delete(f"{root}/g/data")
+    assert io.entries(f"{root}/g") == []
+    assert not hasattr(io._calls, "unfinished") or io._calls.unfinished(root) == []
 
 
 def test_delete_tree_leaves_nothing(store):
@@ -107,18 +174,6 @@ def test_delete_tree_leaves_nothing(store):
     io.write(f"{root}/t/s/b", b"2")
     io.delete_tree(f"{root}/t")
     assert [io.exists(f"{root}/{path}") for path in ("t", "t/a", "t/s/b")] == [False, False, False]
-
-
-def test_a_hold_is_exclusive_until_released(store):
-    """A second one gets None, also in the same process."""
-    io, root = store
-    release = io.try_hold(f"{root}/j/hold")
-    assert release is not None
-    assert io.try_hold(f"{root}/j/hold") is None
-    release()
-    again = io.try_hold(f"{root}/j/hold")
-    assert again is not None
-    again()
 
 
 def test_power_failure_forgets_what_was_not_flushed():

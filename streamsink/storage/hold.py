@@ -1,0 +1,130 @@
+"""Keeping a second query of the same name out, while its driver lives. Never what exactly-once rests on: epochs and fences are."""
+
+import os
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+from streamsink.clock import Clock, IdSource
+
+BEAT_MS, LEASE_MS = 5_000, 15_000
+BEAT_THREAD = "streamsink-hold-"  # what the names of beating threads begin with
+_LOOKS_PER_BEAT = 5
+_RELEASED = b"released"
+
+
+class Hold(ABC):
+    """One driver's hold on one application."""
+
+    @abstractmethod
+    def allows(self, rival: int | None) -> bool:
+        """Whether this driver may claim. rival: epoch of the newest owner when that is another query; None otherwise,
+        because a restart of the same query takes over at once."""
+
+    @abstractmethod
+    def keep(self, epoch: int) -> None:
+        """This driver has claimed ``epoch``: hold until released, or until the process ends."""
+
+    def forget(self, epoch: int) -> None:
+        """``epoch`` was superseded long ago: drop what is left of its hold."""
+
+    @abstractmethod
+    def release(self) -> None:
+        """Give it back. Idempotent."""
+
+
+class Flock(Hold):
+    """A lock of the operating system, which ends with the process."""
+
+    def __init__(self, try_hold: Callable[[], Callable[[], None] | None]):
+        """try_hold: takes the lock and returns what releases it, or None."""
+        self._try_hold = try_hold
+        self._release: Callable[[], None] | None = None
+
+    def allows(self, rival):
+        if self._release is None:
+            self._release = self._try_hold()
+        return self._release is not None or rival is None
+
+    def keep(self, epoch):
+        """Held already, since ``allows``."""
+
+    def release(self):
+        if self._release is not None:
+            self._release()
+            self._release = None
+
+
+class Lease(Hold):
+    """``hold-<epoch>``, which its one writer changes every few seconds: for stores without locks.
+
+    A rival watches it for one lease length on its own clock: unchanged means dead. No two machines' clocks are compared.
+    A driver that is paused for longer is taken for dead; it is fenced when it wakes up, as under every takeover.
+    """
+
+    def __init__(self, file_io, folder: str, beat_ms: int = BEAT_MS, lease_ms: int = LEASE_MS):
+        self._io = file_io
+        self._folder = folder
+        self._beat_ms = beat_ms
+        self._lease_ms = lease_ms
+        self._clock = Clock()
+        self._ended = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._path = ""
+
+    def allows(self, rival):
+        if rival is None:
+            return True
+        first = self._read(rival)
+        end = self._clock.monotonic_ms() + self._lease_ms
+        while first != _RELEASED and self._clock.monotonic_ms() < end:
+            self._clock.sleep_ms(self._beat_ms / _LOOKS_PER_BEAT)
+            found = self._read(rival)
+            if found != first:
+                return found == _RELEASED
+        return True
+
+    def keep(self, epoch):
+        self._path = self._path_of(epoch)
+        self._ended.clear()
+        self._beat(0)
+        self._thread = threading.Thread(target=self._beat_on, args=(epoch,), name=f"{BEAT_THREAD}{epoch}", daemon=True)
+        self._thread.start()
+
+    def forget(self, epoch):
+        self._io.delete(self._path_of(epoch))
+
+    def release(self):
+        if self._thread is None:
+            return
+        self._ended.set()
+        self._thread.join(self._beat_ms / 1000)  # a beat that is under way would hide the release
+        self._thread = None
+        try:
+            if self._io.exists(self._path):
+                self._io.replace(self._path, _RELEASED, IdSource().new_id())
+        except OSError:
+            return  # a rival then waits for one lease length
+
+    def _beat_on(self, epoch: int) -> None:
+        number = 0
+        while not self._ended.wait(self._beat_ms / 1000):
+            number += 1
+            try:
+                if self._io.exists(os.path.join(self._folder, f"owner-{epoch + 1}")):
+                    return  # superseded
+                self._beat(number)
+            except OSError:
+                continue  # the store may answer the next time; until then a rival may take over
+
+    def _beat(self, number: int) -> None:
+        self._io.replace(self._path, b"%d" % number, IdSource().new_id())
+
+    def _read(self, epoch: int) -> bytes | None:
+        try:
+            return self._io.read(self._path_of(epoch))
+        except FileNotFoundError:
+            return None  # claimed a moment ago, or before its first beat died
+
+    def _path_of(self, epoch: int) -> str:
+        return os.path.join(self._folder, f"hold-{epoch}")

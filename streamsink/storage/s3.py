@@ -1,0 +1,321 @@
+"""S3 and what speaks its protocol, through ``boto3``. See docs/design/0003-stores.md.
+
+An object is there whole or not at all, and durable when the reply comes. What publishes is a PUT with
+``If-None-Match: *``; files get their final names by copies within the store. There are no folders.
+"""
+
+import errno
+import functools
+import io
+import os
+from collections.abc import Callable, Iterator, Mapping
+
+from streamsink.clock import Clock
+from streamsink.errors import Misuse
+from streamsink.storage.calls import Calls
+from streamsink.storage.file_io import FileIO
+from streamsink.storage.hold import Hold, Lease
+
+CONNECT_TIMEOUT_S, READ_TIMEOUT_S, ATTEMPTS = 10, 60, 5
+PART_BYTES = 16 * 1024 * 1024  # of a multipart upload, which may have 10,000
+MOST_COPIED_BYTES = 5 * 1024 ** 3  # CopyObject's limit
+_DELETED_AT_ONCE = 1_000
+_CONFLICT_WAIT_MS = 100
+_TRY = "streamsink-try"
+# Names of the options as Paimon and Flink have them.
+_CLIENT_OPTIONS = {
+    "s3.endpoint": "endpoint_url", "s3.region": "region_name", "s3.access-key": "aws_access_key_id",
+    "s3.secret-key": "aws_secret_access_key", "s3.session-token": "aws_session_token",
+}
+_PATH_STYLE = "s3.path-style-access"
+OPTIONS = (*_CLIENT_OPTIONS, _PATH_STYLE)
+
+
+@functools.lru_cache(maxsize=16)
+def _client(options: frozenset, process: int):
+    """One client per process and settings: making one takes a tenth of a second. Safe between threads."""
+    try:
+        import boto3
+        from botocore.config import Config
+        from botocore.exceptions import BotoCoreError
+    except ImportError as missing:
+        raise Misuse(
+            "tables on S3 need the package boto3: pip install 'streamsink[s3]', on executors too", kind="store.extra-missing"
+        ) from missing
+    given = dict(options)
+    more = {}
+    if "s3.endpoint" in given:
+        # Not every server that speaks S3 knows the checksums that newer clients add by themselves.
+        more = {"request_checksum_calculation": "when_required", "response_checksum_validation": "when_required"}
+    if _PATH_STYLE in given:
+        more["s3"] = {"addressing_style": "path" if given[_PATH_STYLE].lower() == "true" else "virtual"}
+    config = Config(
+        connect_timeout=CONNECT_TIMEOUT_S, read_timeout=READ_TIMEOUT_S, retries={"mode": "standard", "total_max_attempts": ATTEMPTS},
+        **more,
+    )
+    settings = {name: given[key] for key, name in _CLIENT_OPTIONS.items() if key in given}
+    try:
+        return boto3.session.Session().client("s3", config=config, **settings)
+    except (ValueError, BotoCoreError) as refused:
+        raise Misuse(f"the S3 client refuses its settings: {refused}", kind="store.options") from refused
+
+
+class S3Calls(Calls):
+    """Requests. Paths are URIs: ``s3://bucket/key`` or ``s3a://bucket/key``."""
+
+    def __init__(self, options: Mapping[str, str]):
+        """options: see ``OPTIONS``; what is missing comes from the environment and files that every AWS client reads."""
+        self._client = _client(frozenset(options.items()), os.getpid())
+        self._clock = Clock()
+
+    def read(self, path):
+        return self._do(path, lambda at: self._client.get_object(**at)["Body"].read())
+
+    def size(self, path):
+        try:
+            return self._do(path, lambda at: self._client.head_object(**at))["ContentLength"]
+        except FileNotFoundError:
+            return None
+
+    def entries(self, path):
+        bucket, prefix = _split(path.rstrip("/") + "/")
+        found = []
+        for page in self._pages(path, "list_objects_v2", Bucket=bucket, Prefix=prefix, Delimiter="/"):
+            objects = [o for o in page.get("Contents", ()) if o["Key"] != prefix]
+            found += [(o["Key"][len(prefix):], o["Size"], False) for o in objects]
+            found += [(p["Prefix"][len(prefix):-1], 0, True) for p in page.get("CommonPrefixes", ())]
+        return found
+
+    def open_new(self, path):
+        return _Upload(self, path)
+
+    def close(self, stream, flush):
+        stream.finish()
+
+    def unlink(self, path):
+        self._do(path, lambda at: self._client.delete_object(**at))
+
+    def put(self, path: str, data: bytes) -> None:
+        """An object with this content, replacing what was there."""
+        self._do(path, lambda at: self._client.put_object(Body=data, **at))
+
+    def put_new(self, path: str, data: bytes, unique: str) -> bool:
+        """An object that must not exist; False when it does. Atomic.
+
+        The client repeats a request whose reply was lost, and is then refused by its own object: the mark tells.
+        """
+        for _ in range(ATTEMPTS):
+            try:
+                self._do(path, lambda at: self._client.put_object(Body=data, IfNoneMatch="*", Metadata={_TRY: unique}, **at))
+                return True
+            except FileExistsError:
+                return self._do(path, lambda at: self._client.head_object(**at))["Metadata"].get(_TRY) == unique
+            except BlockingIOError:
+                self._clock.sleep_ms(_CONFLICT_WAIT_MS)  # another one is creating it at this moment
+        raise OSError(errno.EIO, "still being created by others", path)
+
+    def copy(self, source: str, target: str) -> None:
+        """A copy within the store, replacing. Raises FileNotFoundError."""
+        bucket, key = _split(source)
+        self._do(target, lambda at: self._client.copy_object(CopySource={"Bucket": bucket, "Key": key}, **at))
+
+    def remove_tree(self, path: str) -> None:
+        """Every object below, a thousand a request."""
+        bucket, prefix = _split(path.rstrip("/") + "/")
+        for page in self._pages(path, "list_objects_v2", Bucket=bucket, Prefix=prefix):
+            keys = [{"Key": o["Key"]} for o in page.get("Contents", ())]
+            for at in range(0, len(keys), _DELETED_AT_ONCE):
+                doomed = {"Objects": keys[at:at + _DELETED_AT_ONCE], "Quiet": True}
+                done = self._do(path, lambda _: self._client.delete_objects(Bucket=bucket, Delete=doomed))
+                for refused in done.get("Errors", ())[:1]:
+                    raise OSError(errno.EIO, f"deleting {refused.get('Key')}: {refused.get('Code')}", path)
+
+    def unfinished(self, path: str) -> list[tuple[str, str]]:
+        """(path, upload id) of multipart uploads below that were neither finished nor given up."""
+        bucket, prefix = _split(path.rstrip("/") + "/")
+        pages = self._pages(path, "list_multipart_uploads", Bucket=bucket, Prefix=prefix)
+        root = path[:path.index("://") + 3] + bucket
+        return [(f"{root}/{u['Key']}", u["UploadId"]) for page in pages for u in page.get("Uploads", ())]
+
+    def abort(self, path: str, upload: str) -> None:
+        """Give an unfinished upload up; fine when it is gone."""
+        try:
+            self._do(path, lambda at: self._client.abort_multipart_upload(UploadId=upload, **at))
+        except FileNotFoundError:
+            return
+
+    # -- multipart uploads, for ``_Upload`` ------------------------------------------------------------------------
+
+    def begin(self, path: str) -> str:
+        return self._do(path, lambda at: self._client.create_multipart_upload(**at))["UploadId"]
+
+    def part(self, path: str, upload: str, number: int, data: bytes) -> dict:
+        done = self._do(path, lambda at: self._client.upload_part(UploadId=upload, PartNumber=number, Body=data, **at))
+        return {"PartNumber": number, "ETag": done["ETag"]}
+
+    def complete(self, path: str, upload: str, parts: list[dict], size: int) -> None:
+        try:
+            self._do(path, lambda at: self._client.complete_multipart_upload(
+                UploadId=upload, MultipartUpload={"Parts": parts}, **at
+            ))
+        except FileNotFoundError:
+            if self.size(path) != size:  # else repeated after a lost reply: the upload is gone because it is finished
+                raise
+
+    def _pages(self, path: str, operation: str, **arguments) -> Iterator[dict]:
+        pages = iter(self._client.get_paginator(operation).paginate(**arguments))
+        while (page := self._do(path, lambda _: next(pages, None))) is not None:
+            yield page
+
+    def _do(self, path: str, request: Callable):
+        """One request about the object of this path; its failures as OSError of the kind that a disk would give."""
+        from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, PartialCredentialsError
+
+        bucket, key = _split(path)
+        try:
+            return request({"Bucket": bucket, "Key": key})
+        except (NoCredentialsError, PartialCredentialsError) as missing:
+            raise Misuse(
+                f"{path}: no credentials for S3 were found. Give them in the environment or a file that every AWS client "
+                "reads, or in store_options (s3.access-key, s3.secret-key)",
+                kind="store.credentials",
+            ) from missing
+        except ClientError as failed:
+            raise _as_os_error(failed, path) from failed
+        except BotoCoreError as failed:
+            raise OSError(errno.EIO, str(failed), path) from failed
+
+
+def _as_os_error(failed, path: str) -> Exception:
+    status = failed.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    code = failed.response.get("Error", {}).get("Code", "")
+    if code == "NoSuchBucket":
+        return Misuse(f"{path}: the bucket does not exist", kind="store.bucket")
+    if status == 404:
+        return FileNotFoundError(errno.ENOENT, "no such object", path)
+    if status == 412:
+        return FileExistsError(errno.EEXIST, "object exists", path)
+    if status == 409:
+        return BlockingIOError(errno.EAGAIN, f"S3 said {code}", path)
+    if status in (401, 403):
+        return PermissionError(errno.EACCES, f"S3 said {code}", path)
+    return OSError(errno.EIO, f"S3 said {status} {code}", path)
+
+
+class S3FileIO(FileIO):
+    """FileIO without folders, links and renames."""
+
+    def __init__(self, calls: S3Calls, new_id: Callable[[], str], table: str):
+        """table: its path; below it the store is tried out, once, before the first write."""
+        super().__init__(calls, new_id)
+        self._table = table
+
+    @functools.cached_property
+    def atomic_create(self) -> bool:
+        """Whether the server honours ``If-None-Match``. Tried out, because one that does not know it writes over, silently."""
+        probe = os.path.join(self._table, "streamsink", f".probe-{self._new_id()}")
+        try:
+            # Two tries by name: the second one must be refused.
+            return self._calls.put_new(probe, b"", "1") and not self._calls.put_new(probe, b"", "2")
+        except OSError as failed:
+            if "501" not in failed.strerror:  # not implemented, which is an answer too
+                raise
+            return False
+        finally:
+            self._calls.unlink(probe)
+
+    def make_dir(self, path):
+        """There are none."""
+
+    def sync_dir(self, path):
+        """A name is durable when the reply comes."""
+
+    def write(self, path, data):
+        if not self._calls.put_new(path, data, self._new_id()):
+            raise FileExistsError(errno.EEXIST, "object exists", path)
+
+    def mark(self, path):
+        self._calls.put(path, b"")
+
+    def create_if_absent(self, path, data, unique=""):
+        try:
+            return self._calls.put_new(path, data, unique or self._new_id())
+        except OSError as failed:
+            return self._is_there(path, data, failed)
+
+    def adopt(self, source, target, keep_source):
+        """A copy. The source stays in staging, which goes as a whole once the checkpoint is published."""
+        try:
+            self._calls.copy(source, target)
+        except FileNotFoundError:
+            if self._calls.size(target) is None:
+                raise
+
+    def replace(self, path, data, unique):
+        self._calls.put(path, data)
+
+    def delete_tree(self, path):
+        self._calls.remove_tree(path)
+
+    def delete_unfinished(self, folder):
+        for path, upload in self._calls.unfinished(folder):
+            self._calls.abort(path, upload)
+
+    def hold(self, folder) -> Hold:
+        return Lease(self, folder)
+
+
+class _Upload(io.RawIOBase):
+    """An object being written: one PUT when it is small, else a multipart upload. Closed by itself it is given up."""
+
+    def __init__(self, calls: S3Calls, path: str):
+        super().__init__()
+        self._calls = calls
+        self._path = path
+        self._buffer = bytearray()
+        self._written = 0
+        self._upload: str | None = None
+        self._parts: list[dict] = []
+
+    def write(self, data) -> int:
+        view = memoryview(data)
+        self._buffer += view
+        self._written += view.nbytes
+        while len(self._buffer) >= PART_BYTES:
+            self._send(bytes(self._buffer[:PART_BYTES]))
+            del self._buffer[:PART_BYTES]
+        return view.nbytes
+
+    def tell(self) -> int:
+        return self._written
+
+    def writable(self) -> bool:
+        return True
+
+    def finish(self) -> None:
+        """The object is there, whole."""
+        if self._upload is None:
+            self._calls.put(self._path, bytes(self._buffer))
+        else:
+            if self._buffer:
+                self._send(bytes(self._buffer))
+            self._calls.complete(self._path, self._upload, self._parts, self._written)
+            self._upload = None
+        self.close()
+
+    def close(self) -> None:
+        if not self.closed and self._upload is not None:
+            self._calls.abort(self._path, self._upload)
+            self._upload = None
+        super().close()
+
+    def _send(self, data: bytes) -> None:
+        if self._upload is None:
+            self._upload = self._calls.begin(self._path)
+        self._parts.append(self._calls.part(self._path, self._upload, len(self._parts) + 1, data))
+
+
+def _split(path: str) -> tuple[str, str]:
+    """(bucket, key) of a URI."""
+    bucket, _, key = path.partition("://")[2].partition("/")
+    return bucket, key

@@ -1,0 +1,85 @@
+"""The store that a table's path names, and how to open it. Driver and executor."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from urllib.parse import unquote, urlsplit
+
+from streamsink.clock import IdSource
+from streamsink.errors import Misuse
+from streamsink.storage.file_io import FileIO
+from streamsink.storage.local import local_file_io
+
+_S3 = ("s3", "s3a")
+
+
+@dataclass(frozen=True)
+class Store:
+    """A table's path and how to reach it; small, and it travels to executors. Its text form shows no option's value.
+
+    root: the path as the library spells it (absolute; a URI but on the local disk). options: see ``store_options``.
+    """
+
+    root: str
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    flush: bool = True
+
+    def open(self) -> FileIO:
+        """Its FileIO. Raises Misuse when a package is missing or an option is wrong. Not connected yet."""
+        scheme = _scheme(self.root)
+        new_id = IdSource().new_id
+        if scheme == "hdfs":
+            from streamsink.storage.hdfs import HdfsCalls, HdfsFileIO
+
+            authority = "hdfs://" + self.root[len("hdfs://"):].partition("/")[0]
+            return HdfsFileIO(HdfsCalls(authority, self.options), new_id, self.flush)
+        if scheme in _S3:
+            from streamsink.storage.s3 import S3Calls, S3FileIO
+
+            self._check_s3_options()
+            return S3FileIO(S3Calls(self.options), new_id, self.root)
+        return local_file_io(self.flush)
+
+    def _check_s3_options(self) -> None:
+        from streamsink.storage.s3 import OPTIONS
+
+        unknown = sorted(set(self.options) - set(OPTIONS))
+        if unknown:
+            raise Misuse(
+                f"{self.root}: store_options has no '{unknown[0]}'; for S3 there are {', '.join(OPTIONS)}",
+                kind="option.unknown",
+            )
+
+
+def store_of(table: str, options: Mapping[str, str] | None = None, flush: bool = True) -> Store:
+    """The store of a table given as a path, or a file:, hdfs:, s3: or s3a: URI. Raises Misuse for anything else."""
+    return Store(table_path(table), dict(options or {}), flush)
+
+
+def table_path(table: str) -> str:
+    """The path as the library spells it: absolute, without a slash at its end. Raises Misuse for an unknown scheme."""
+    if not isinstance(table, str) or not table.strip():
+        raise Misuse(f"the table's path is {table!r}, expected a path such as 'lake/shop.db/orders'", kind="table.path")
+    scheme = _scheme(table)
+    if scheme == "hdfs" or scheme in _S3:
+        authority, _, path = table[len(scheme) + 3:].partition("/")
+        if not path.strip("/") or (scheme in _S3 and not authority):
+            raise Misuse(f"{table}: expected {scheme}://{'bucket' if scheme in _S3 else 'namenode:port'}/path", kind="table.path")
+        return f"{scheme}://{authority}/{os.path.normpath(path.strip('/'))}"
+    if scheme:
+        parts = urlsplit(table)
+        if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
+            raise Misuse(
+                f"{table}: the scheme '{parts.scheme}' has no back end here; expected a local path, or a file:, hdfs:, s3: or "
+                "s3a: URI",
+                kind="table.scheme",
+            )
+        table = unquote(parts.path)
+    return os.path.abspath(table)
+
+
+def _scheme(path: str) -> str:
+    if path.startswith("file:"):
+        return "file"
+    scheme, found, _ = path.partition("://")
+    return scheme if found else ""

@@ -1,0 +1,50 @@
+"""The stores that the same tests run on: the local disk, the model in memory, a real HDFS, a real S3."""
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from streamsink.clock import IdSource
+from streamsink.storage.calls import Calls, PosixCalls
+from streamsink.storage.file_io import FileIO
+from streamsink.storage.hdfs import HdfsCalls, HdfsFileIO
+from streamsink.storage.memory import MemoryCalls
+from streamsink.storage.s3 import S3Calls, S3FileIO
+
+REMOTE = ("hdfs", "s3")
+ALL = ("local", "memory", *REMOTE)
+
+
+@dataclass
+class BackEnd:
+    """A store with a folder of the test's own."""
+
+    kind: str
+    root: str
+    calls: Calls
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def io(self, calls: Calls | None = None) -> FileIO:
+        """FileIO over these calls, such as ones that crash, or over the store's own."""
+        calls, new_id = calls or self.calls, IdSource().new_id
+        if self.kind == "hdfs":
+            return HdfsFileIO(calls, new_id)
+        if self.kind == "s3":
+            return S3FileIO(calls, new_id, self.root)
+        return FileIO(calls, new_id)
+
+
+def back_end(kind: str, request) -> BackEnd:
+    """One of ``ALL``; its server is started when it is the first test that needs it."""
+    name = uuid.uuid4().hex
+    if kind == "hdfs":
+        uri = request.getfixturevalue("hdfs_cluster").uri
+        return BackEnd(kind, f"{uri}/{name}", HdfsCalls(uri, {}))
+    if kind == "s3":
+        server = request.getfixturevalue("s3_server")
+        return BackEnd(kind, f"s3://{server.bucket}/{name}", S3Calls(server.options), server.options)
+    if kind == "memory":
+        made = BackEnd(kind, f"/{name}", MemoryCalls())
+        made.io().make_dir(made.root)
+        return made
+    return BackEnd(kind, str(request.getfixturevalue("tmp_path")), PosixCalls())

@@ -1,0 +1,18 @@
+"""One process of a race: creates numbered names, if absent, and prints those that it won."""
+
+import json
+import sys
+
+from streamsink.storage.stores import store_of
+
+
+def main(root: str, options: str, me: str, names: str) -> None:
+    store = store_of(root, json.loads(options), flush=False)
+    file_io = store.open()
+    print("ready", flush=True)
+    sys.stdin.readline()
+    print(json.dumps([n for n in range(int(names)) if file_io.create_if_absent(f"{store.root}/race/{n}", me.encode())]))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

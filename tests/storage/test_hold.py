@@ -1,0 +1,70 @@
+"""The hold keeps a second query of the same name out while its driver lives, on every store."""
+
+import pytest
+
+from streamsink.storage.hold import Lease
+from tests.storage.back_ends import ALL, back_end
+
+BEAT_MS, LEASE_MS = 150, 900
+
+
+@pytest.fixture(params=ALL)
+def holds(request):
+    """A function that makes the hold of another driver each time."""
+    made = back_end(request.param, request)
+    folder = f"{made.root}/streamsink/app"
+    remote = request.param in ("hdfs", "s3")
+    made.io().make_dir(folder)
+    return lambda: Lease(made.io(), folder, BEAT_MS, LEASE_MS) if remote else made.io().hold(folder)
+
+
+def test_a_rival_is_kept_out_while_the_holder_lives_and_let_in_after_its_release(holds):
+    """Released, there is nothing to wait for."""
+    first, second = holds(), holds()
+    assert first.allows(None)
+    first.keep(1)
+    try:
+        assert second.allows(1) is False
+    finally:
+        first.release()
+    assert second.allows(1) is True
+    second.release()
+
+
+def test_a_restart_of_the_same_query_is_let_in_at_once(holds):
+    """Its epoch fences the earlier driver."""
+    first, second = holds(), holds()
+    assert first.allows(None)
+    first.keep(1)
+    assert second.allows(None) is True
+    second.keep(2)
+    assert holds().allows(2) is False
+    first.release()
+    second.release()
+
+
+@pytest.mark.parametrize("kind", ["hdfs", "s3"])
+def test_a_lease_of_a_dead_driver_expires(kind, request):
+    """No beat for one lease length: taken over, whether it died after a beat or before its first one."""
+    made = back_end(kind, request)
+    folder = f"{made.root}/streamsink/app"
+    dead = Lease(made.io(), folder, BEAT_MS, LEASE_MS)
+    dead.keep(1)
+    dead._ended.set()  # its process is gone: no beat and no release any more
+    dead._thread.join()
+    rival = Lease(made.io(), folder, BEAT_MS, LEASE_MS)
+    assert rival.allows(1) is True
+    assert rival.allows(2) is True
+
+
+@pytest.mark.parametrize("kind", ["hdfs", "s3"])
+def test_a_superseded_driver_stops_beating(kind, request):
+    """A newer owner exists: its hold is nobody's business any more."""
+    made = back_end(kind, request)
+    folder = f"{made.root}/streamsink/app"
+    old = Lease(made.io(), folder, BEAT_MS, LEASE_MS)
+    old.keep(1)
+    made.io().write(f"{folder}/owner-2", b"{}")
+    old._thread.join(30)
+    assert not old._thread.is_alive()
+    old.release()
