@@ -39,9 +39,9 @@ class Layout:
         return os.path.join(self.snapshot_dir, "EARLIEST")
 
     def within(self, relative: str) -> str:
-        """Absolute path of a name relative to the root."""
-        return os.path.join(self.root, relative)
+        """Absolute path of a name relative to the root; one that is absolute, elsewhere on the store, stays as it is."""
+        return relative if "://" in relative else os.path.join(self.root, relative)
 
     def relative(self, path: str) -> str:
-        """Name relative to the root."""
-        return path.removeprefix(self.root).lstrip("/")
+        """Name relative to the root. Of URIs too, which are alike up to the root's own name."""
+        return os.path.relpath(path, self.root)
