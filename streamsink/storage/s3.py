@@ -234,8 +234,8 @@ class S3FileIO(FileIO):
         if not self._calls.put_new(path, data, self._new_id()):
             raise FileExistsError(errno.EEXIST, "object exists", path)
 
-    def mark(self, path):
-        self._calls.put(path, b"")
+    def mark(self, path, data=b""):
+        self._calls.put(path, data)
 
     def create_if_absent(self, path, data, unique=""):
         try:
