@@ -1,0 +1,81 @@
+"""Grouped and asynchronous publishing under Spark: killed drivers, a stopped query, an error beside the batches."""
+import signal
+
+import pytest
+
+from streamsink import faults
+from streamsink.errors import Conflict
+from streamsink.spark import runs
+from tests.e2e.harness import Ground, assert_each_once, ids_in, ids_of, run_driver, run_here, until
+from tests.e2e.job import start
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+BESIDE = {"publish": "async", "publish_every_batches": 2, "publish_as": "one-snapshot", "publish_queue": 3}
+# In the batch's thread and in the committer's, each time on what the kill before left behind.
+KILLS = ("group.queued@3", "commit.lists_written@2", "commit.published@2", "precommit.saved@4")
+FILES = 8 * len(KILLS)
+
+
+@pytest.fixture(autouse=True)
+def disarmed():
+    yield
+    faults.arm(None)
+
+
+def test_drivers_killed_while_checkpoints_are_pending_lose_and_double_nothing(tmp_path, spark_settings):
+    """SIGKILL upon SIGKILL, then a run to the end: a reader always sees whole batches in order, and in the end each row once."""
+    ground = Ground(tmp_path)
+    ground.add_files(0, FILES)
+    for fault in KILLS:
+        outcome = run_driver(ground, ground.job(options=BESIDE), fault=f"{fault}:kill")
+        assert outcome.code == -signal.SIGKILL, f"a driver does not reach {fault}: {outcome}"
+        found = ids_in(ground.table)
+        assert len(found) == len(set(found)) and set(found) == ids_of(0, len(found) // 10)
+    outcome = run_driver(ground, ground.job(options=BESIDE))
+    assert outcome.code == 0, outcome
+    assert_each_once(ground.table, ids_of(0, FILES))
+    grouped = [e for e in outcome.of("CheckpointPublished") if e["checkpoints"] > 1]
+    assert grouped, "nothing was published as a group"
+
+
+def test_run_returns_when_everything_is_published(spark, ground):
+    """The group is never full: stopping publishes, in one snapshot."""
+    ground.add_files(0, 5)
+    outcome = run_here(spark, ground.job(options={"publish_every_batches": 100, "publish_as": "one-snapshot"}))
+    assert outcome.code == 0
+    assert [(e["checkpoint_id"], e["checkpoints"]) for e in outcome.of("CheckpointPublished")] == [(4, 5)]
+    assert_each_once(ground.table, ids_of(0, 5))
+
+
+def test_a_plain_query_that_is_stopped_publishes_what_is_pending(spark, ground):
+    """Without streamsink.run nobody tells the sink: its thread notices that the query has ended."""
+    ground.add_files(0, 3)
+    seen = []
+    query = start(spark, ground.job(options={"publish_every_batches": 100}, processing_time="50 milliseconds"), seen.append)
+    until(lambda: len([e for e in seen if type(e).__name__ == "BatchWritten"]) == 3)
+    query.stop()
+    until(lambda: set(ids_in(ground.table)) == ids_of(0, 3))
+    assert_each_once(ground.table, ids_of(0, 3))
+
+
+def test_an_error_beside_the_batches_fails_the_query_at_its_next_batch(spark, ground):
+    """With the original error; a restart publishes what was pending."""
+    ground.add_files(0, 1)
+    broken = Conflict("injected", kind="test")
+
+    def fail(step):
+        if step == "group.before_publish":
+            raise broken
+
+    faults.arm(fail)
+    seen = []
+    query = start(spark, ground.job(options={"publish": "async"}, processing_time="50 milliseconds"), seen.append)
+    until(lambda: any(type(e).__name__ == "BatchWritten" for e in seen))
+    assert query.isActive
+    ground.add_files(1, 1)
+    until(lambda: not query.isActive)
+    assert runs.failure(str(query.runId)) is broken
+    faults.arm(None)
+    assert run_here(spark, ground.job(options={"publish": "async"})).code == 0
+    assert_each_once(ground.table, ids_of(0, 2))

@@ -1,0 +1,375 @@
+"""Grouped and asynchronous publishing: what a group's snapshot says, admission against what is recorded, fences, errors, stopping."""
+
+import json
+import threading
+
+import pytest
+
+from streamsink import events
+from streamsink.clock import IdSource
+from streamsink.errors import Conflict, Fenced, Misuse, Retryable
+from streamsink.faults import arm
+from streamsink.options import SinkOptions
+from streamsink.protocol.committable import AppState
+from streamsink.protocol.committer_thread import CommitterThread
+from streamsink.storage.file_io import FileIO
+from streamsink.table.table import open_table
+from streamsink.testing.crashing import CrashingCalls
+from streamsink.testing.driver import Checkpoint
+from streamsink.testing.stepping import Stepping
+from tests.crash.world import expected, memory_world, posix_world
+
+QUERY = "00000000-0000-0000-0000-000000000001"
+WAIT_S = 60
+GROUPS_OF_THREE = {"publish_every_batches": 3, "publish_as": "one-snapshot", "restore": "restore-and-continue"}
+
+
+@pytest.fixture(autouse=True)
+def disarmed():
+    yield
+    arm(None)
+
+
+class Query:
+    """One start of a query, its batches given one by one. beside: None for a real thread."""
+
+    def __init__(self, world, beside="steps", delay=None):
+        calls = CrashingCalls(world.calls)
+        world.driver.beside = (lambda step: Stepping(step, calls, delay)) if beside else CommitterThread
+        self.world = world
+        self.sink = world.driver.start(FileIO(calls, IdSource().new_id), Checkpoint(QUERY))
+        self.ends = []
+
+    def batch(self, end):
+        self.ends.append(end)
+        self.again(len(self.ends) - 1)
+
+    def again(self, batch_id):
+        self.sink.batch(self.world.driver.describe(Checkpoint(QUERY, list(self.ends)), batch_id))
+
+
+def _snapshots(world):
+    table = open_table(FileIO(world.calls, IdSource().new_id), world.driver.root, for_writing=False)
+    return [table.snapshots.load(number) for number in table.snapshots.ids()]
+
+
+def _published(world):
+    return [e for e in world.driver.events if isinstance(e, events.CheckpointPublished)]
+
+
+def test_a_group_becomes_visible_as_one_snapshot_that_says_what_its_last_checkpoint_would():
+    """Sequence, checkpoint id and positions of the highest record, everybody's rows; the next group builds on it."""
+    world = memory_world(**GROUPS_OF_THREE)
+    query = Query(world)
+    for end in (6, 9):
+        query.batch(end)
+        assert world.ids() == []
+    query.batch(14)
+    assert world.ids() == list(range(14))
+    (snapshot,) = _snapshots(world)
+    state = AppState.from_json(json.loads(snapshot.properties["streamsink.app.streamsink"]))
+    assert (state.sequence, state.checkpoint_id, state.recorded) == (3, 2, {"t": {"0": 14}})
+    assert (snapshot.commit_identifier, snapshot.delta_record_count, snapshot.total_record_count) == (2, 14, 14)
+    (event,) = _published(world)
+    assert (event.checkpoint_id, event.checkpoints, event.rows, event.pending) == (2, 3, 14, 0)
+    for end in (15, 16, 20):
+        query.batch(end)
+    assert [s.commit_identifier for s in _snapshots(world)] == [2, 5]
+    assert world.ids() == list(range(20)) and world.unknown_files() == []
+
+
+def test_a_snapshot_for_each_checkpoint_keeps_their_order():
+    """The default: a group only defers; each of its snapshots is as if it had been published at once."""
+    world = memory_world(publish_every_batches=3)
+    query = Query(world)
+    for end in (6, 9, 14):
+        query.batch(end)
+    assert [s.commit_identifier for s in _snapshots(world)] == [0, 1, 2]
+    assert [e.pending for e in _published(world)] == [2, 1, 0]
+
+
+@pytest.mark.parametrize("way", [{"publish_every_batches": 9}, {"publish": "async"}], ids=["grouped", "async"])
+def test_a_replay_of_a_pending_checkpoint_is_skipped_and_a_gap_after_it_refused(way):
+    """Admission judges against what is recorded, not against what is published."""
+    world = memory_world(**way)
+    query = Query(world)
+    query.batch(6)
+    query.batch(9)
+    assert world.ids() == []
+    query.again(1)
+    query.again(0)
+    query.ends = [6, 9, 12, 15]
+    with pytest.raises(Misuse) as refused:
+        query.again(3)
+    assert refused.value.kind == "positions.gap"
+    query.sink.close()
+    assert world.ids() == list(range(9))
+
+
+def test_stopping_publishes_what_is_pending_and_a_death_leaves_it_to_the_next_start():
+    """close() twice is once; the next start after a death finds the records."""
+    world = memory_world(**GROUPS_OF_THREE)
+    query = Query(world)
+    query.batch(6)
+    query.batch(9)
+    query.sink.close()
+    query.sink.close()
+    assert world.ids() == list(range(9)) and len(_snapshots(world)) == 1
+    with pytest.raises(Retryable, match="closed"):
+        query.batch(14)
+    dead = Query(world)
+    dead.ends = [6, 9]
+    dead.batch(14)
+    world.die()
+    assert world.ids() == list(range(9))
+    Query(world).sink.close()
+    assert world.ids() == list(range(14))
+
+
+def test_the_next_start_may_group_differently_and_sweeps_the_dead_group_by_name():
+    """A dead try of a group, then its records published one by one: nothing of the try is left."""
+    world = memory_world(**GROUPS_OF_THREE)
+    query = Query(world)
+    arm(_die_at("commit.before_publish", query))
+    with pytest.raises(ZeroDivisionError):
+        for end in (6, 9, 14):
+            query.batch(end)
+    arm(None)
+    world.die()
+    assert world.unknown_files() != []
+    singly = memory_world(restore="restore-and-continue")
+    singly.calls = world.calls
+    Query(singly).sink.close()
+    assert world.ids() == list(range(14)) and len(_snapshots(world)) == 3
+    assert world.unknown_files() == []
+
+
+def _die_at(step, query):
+    def hook(reached):
+        if reached == step:
+            query.sink._io._calls.dead = True
+            raise ZeroDivisionError
+
+    return hook
+
+
+def test_pending_records_are_kept_whatever_the_journal_retains():
+    """journal_retain counts published ones only, and at least so many of them stay."""
+    world = memory_world(publish_every_batches=9, journal_retain=2)
+    query = Query(world)
+    for end in range(1, 10):
+        query.batch(end)
+    for end in range(10, 18):
+        query.batch(end)
+    names = [e.name for e in FileIO(world.calls, IdSource().new_id).entries(f"{world.driver.root}/streamsink/streamsink")]
+    assert sorted(int(n[7:-5]) for n in names if n.startswith("record-")) == list(range(8, 18))
+    world.die()
+
+
+def test_a_rollback_under_pending_checkpoints_is_refused_before_the_next_batch_or_mended_with_them():
+    """The snapshot of the first group goes; under 'republish' it comes back, and what was pending after it."""
+    for rollback in ("fail", "republish"):
+        world = memory_world(on_rollback=rollback, publish_every_batches=2, publish_as="one-snapshot")
+        query = Query(world)
+        for end in (2, 4, 6, 8, 9):
+            query.batch(end)
+        io = FileIO(world.calls, IdSource().new_id)
+        io.delete(f"{world.driver.root}/snapshot/snapshot-2")
+        if rollback == "fail":
+            with pytest.raises(Misuse) as refused:
+                query.batch(10)
+            assert refused.value.kind == "table.rolled-back" and world.ids() == list(range(4))
+        else:
+            query.batch(10)
+            assert world.ids() == list(range(9))
+            query.sink.close()
+            assert world.ids() == list(range(10))
+
+
+def test_a_zombie_of_a_group_publishes_nothing_after_its_takeover():
+    """The fence is asked in each try, whichever thread publishes."""
+    world = memory_world(publish="async", publish_as="one-snapshot", restore="restore-and-continue")
+    zombie = Query(world)
+    zombie.batch(6)
+    zombie.batch(9)
+    successor = Query(world)
+    assert world.ids() == list(range(9))
+    with pytest.raises(Fenced):
+        zombie.sink.protocol.commit_up_to_checkpoint(1)
+    with pytest.raises(Fenced):
+        zombie.batch(12)
+    zombie.sink.protocol.finish()
+    successor.ends = [6, 9]
+    successor.batch(12)
+    successor.sink.close()
+    assert world.ids() == list(range(12)) and world.unknown_files() == []
+
+
+def test_a_predecessors_group_that_lands_during_the_restore_is_planned_anew():
+    """It ends in the middle of ours: nothing is doubled, and the start after it goes on from there."""
+    world = memory_world(publish="async", publish_every_batches=2, publish_as="one-snapshot", restore="restore-and-continue")
+    zombie, held, may_land, landed = Query(world, beside=None), *(threading.Event() for _ in range(3))
+
+    def hook(step):
+        if threading.current_thread().name.startswith("streamsink-committer"):
+            if step == "commit.before_publish":
+                held.set()
+                assert may_land.wait(WAIT_S)
+            elif step == "commit.marked":
+                landed.set()
+        elif step == "restore.before_publish":
+            may_land.set()
+            assert landed.wait(WAIT_S)
+
+    arm(hook)
+    zombie.batch(6)
+    zombie.batch(9)
+    assert held.wait(WAIT_S)
+    zombie.batch(12)
+    with pytest.raises(Retryable) as overtaken:
+        Query(world)
+    assert overtaken.value.kind == "restore.overtaken"
+    arm(None)
+    with pytest.raises(Fenced):
+        zombie.sink.close()
+    assert world.ids() == list(range(9))
+    Query(world).sink.close()
+    assert world.ids() == list(range(12)) and world.unknown_files() == []
+
+
+def test_an_error_beside_the_batches_is_raised_by_the_next_one_as_it_was():
+    """The batch beside which it happened ends well; nothing is published after it; the next start settles it."""
+    world = memory_world(publish="async", restore="restore-and-continue")
+    query = Query(world, delay=0)
+    query.batch(6)
+    broken = Conflict("injected", kind="test")
+
+    def fail(step):
+        if step == "commit.lists_written":
+            raise broken
+
+    arm(fail)
+    query.batch(9)
+    arm(None)
+    assert world.ids() == list(range(6))
+    with pytest.raises(Conflict) as raised:
+        query.batch(14)
+    assert raised.value is broken
+    query.sink.close()  # a batch has raised it: not again
+    assert world.ids() == list(range(6))
+    Query(world).sink.close()
+    assert world.ids() == list(range(9)) and world.unknown_files() == []
+
+
+def test_an_error_after_the_last_batch_is_raised_by_stopping():
+    """Nobody has heard of it before."""
+    world = memory_world(publish="async", restore="restore-and-continue")
+    query = Query(world, delay=0)
+    broken = Conflict("injected", kind="test")
+
+    def fail(step):
+        if step == "group.before_publish":
+            raise broken
+
+    arm(fail)
+    query.batch(6)
+    with pytest.raises(Conflict) as raised:
+        query.sink.close()
+    assert raised.value is broken
+    query.sink.close()
+
+
+def test_a_batch_waits_for_room_before_it_writes():
+    """With publish_queue checkpoints pending the next batch makes the committer work before it has files."""
+    world = memory_world(publish="async", publish_queue=2)
+    query = Query(world)
+    seen = []
+    arm(lambda step: seen.append(step) if step in ("write.begin", "commit.published") else None)
+    for end in (6, 9, 14):
+        query.batch(end)
+    assert seen == ["write.begin", "write.begin", "commit.published", "commit.published", "write.begin"]
+
+
+# -- with real threads -------------------------------------------------------------------------------------------------
+
+
+def _until(true):
+    done = threading.Event()
+    for _ in range(WAIT_S * 50):
+        if true():
+            return
+        done.wait(0.02)
+    raise AssertionError(f"waited {WAIT_S} s in vain")
+
+
+def test_a_thread_publishes_beside_the_batches(tmp_path):
+    """On the local disk: the batch returns before the snapshot is there; stopping waits for everything."""
+    world = posix_world(tmp_path, publish="async")
+    others = set(threading.enumerate())
+    query = Query(world, beside=None)
+    go_on = threading.Event()
+    arm(lambda step: go_on.wait(WAIT_S) if step == "group.before_publish" else None)
+    query.batch(6)
+    query.batch(9)
+    assert world.ids() == []
+    go_on.set()
+    query.batch(14)
+    query.sink.close()
+    assert world.ids() == list(range(14)) and world.unknown_files() == []
+    assert set(threading.enumerate()) <= others
+
+
+@pytest.mark.parametrize("publish", ["sync", "async"])
+def test_the_interval_holds_when_no_further_batch_comes(tmp_path, publish):
+    """Spark calls nothing without data: the thread publishes."""
+    world = posix_world(tmp_path, publish=publish, publish_every_batches=100, publish_interval_ms=50)
+    query = Query(world, beside=None)
+    query.batch(6)
+    _until(lambda: world.ids() == list(range(6)))
+    query.batch(9)
+    _until(lambda: world.ids() == list(range(9)))
+    query.sink.close()
+
+
+def test_the_thread_publishes_the_rest_when_the_query_has_ended_by_itself(tmp_path):
+    """Nobody calls close(): the thread asks whether the query still runs."""
+    world = posix_world(tmp_path, publish_every_batches=100)
+    ended = threading.Event()
+    query = Query(world, beside=None)
+    query.sink.close()
+    world.driver.beside = lambda step: CommitterThread(step, has_ended=ended.is_set)
+    query.sink = world.driver.start(FileIO(world.calls, IdSource().new_id), Checkpoint(QUERY))
+    query.batch(6)
+    assert world.ids() == []
+    ended.set()
+    _until(lambda: world.ids() == list(range(6)))
+    query.sink.close()
+
+
+@pytest.mark.parametrize("as_", ["snapshot-per-checkpoint", "one-snapshot"])
+def test_many_batches_beside_a_real_thread_at_random_speeds(tmp_path, as_, rng):
+    """Queue full, empty and between; every row once, every batch whole, whatever the timing."""
+    ends = sorted(rng.sample(range(1, 400), 60))
+    world = posix_world(tmp_path, publish="async", publish_as=as_, publish_queue=rng.randint(1, 5))
+    slow = {"write.flushed", "group.before_publish", "commit.published"}
+    pause = threading.Event()
+    arm(lambda step: pause.wait(rng.random() * 0.02) if step in slow else None)
+    query = Query(world, beside=None)
+    for end in ends:
+        query.batch(end)
+        found = world.ids()
+        assert found == list(range(len(found))) and len(found) in (0, *ends)
+    query.sink.close()
+    assert world.ids() == expected(ends) and world.unknown_files() == []
+    assert sum(e.checkpoints for e in _published(world)) == len(ends)
+
+
+@pytest.mark.parametrize("given, option", [
+    ({"publish": "later"}, "publish"), ({"publish_as": "both"}, "publish_as"), ({"publish_every_batches": 0}, "publish_every_batches"),
+    ({"publish_interval_ms": 100}, "publish_interval_ms"), ({"publish_interval_ms": -1}, "publish_interval_ms"),
+    ({"publish": "async", "publish_every_batches": 9, "publish_queue": 8}, "publish_queue"),
+])
+def test_options_that_mean_nothing_are_refused_by_name(given, option):
+    """Before anything is written."""
+    with pytest.raises(Misuse, match=f"option '{option}'"):
+        SinkOptions.of("/lake/orders", given)
