@@ -145,7 +145,7 @@ class TableSink:
     def _write(self, run: Run, df: DataFrame, checkpoint: Checkpoint):
         """Rows to staged files and their manifest: what the pre-commit will name."""
         begun = self._clock.monotonic_ms()
-        way = write_ways.choose(df, checkpoint.batch, self.options, run.sizes)
+        way = write_ways.choose(checkpoint.batch, self.options, run.sizes)
         files, payload = self._stage(run, df, checkpoint, way)
         rows_written, size = sum(f.rows for f in files), sum(f.size for f in files)
         if rows_written:

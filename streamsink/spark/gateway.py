@@ -6,8 +6,10 @@ Spark Connect has no gateway; a second file with the same functions is what it w
 import hashlib
 import json
 import re
+from dataclasses import dataclass, field
 from urllib.parse import unquote, urlsplit
 
+from py4j.java_gateway import JavaObject
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
@@ -22,6 +24,23 @@ _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _TEMPORARY = re.compile(r"/temporary-[0-9a-f]{8}-[0-9a-f-]{27}/?$")
 
 
+@dataclass
+class _Running:
+    """One start of a query, which has one id, one execution and one checkpoint; and where its last batch ended."""
+
+    execution: JavaObject
+    query: str
+    run: str
+    root: str
+    last_batch: int | None = None
+    last_ends: list = field(default_factory=list)
+
+
+# By the id of the start, as the execution itself says it.
+_RUNNING: dict[str, _Running] = {}
+_MOST_RUNNING = 16
+
+
 def describe(df: DataFrame, batch_id: int, table: str) -> Batch:
     """Identity, source positions and watermark of the micro-batch that ``foreachBatch`` was called with.
 
@@ -29,23 +48,21 @@ def describe(df: DataFrame, batch_id: int, table: str) -> Batch:
     streaming batch, or its checkpoint is a temporary folder.
     """
     spark = df.sparkSession
-    execution, query = _execution(spark, table)
-    root = str(execution.resolvedCheckpointRoot())
-    if _TEMPORARY.search(root):
-        raise Misuse(
-            f"{table}: the query has no checkpointLocation, so Spark uses a temporary one and would forget what it "
-            "wrote. Nothing was written. Set .option('checkpointLocation', ...)",
-            kind="checkpoint.missing",
-        )
+    running = _running(df, table)
+    root = running.root
     ends, watermark = _offsets(spark, root, batch_id, table)
-    starts = _offsets(spark, root, batch_id - 1, table)[0] if batch_id > 0 else [None] * len(ends)
+    if running.last_batch == batch_id - 1:
+        starts = running.last_ends
+    else:
+        starts = _offsets(spark, root, batch_id - 1, table)[0] if batch_id > 0 else [None] * len(ends)
+    running.last_batch, running.last_ends = batch_id, ends
     if len(starts) != len(ends):
         starts = [None] * len(ends)
     sources = tuple(
         SourceRange(start if start is not None else _initial(spark, root, index), end, _digest(spark, root, index, end))
         for index, (start, end) in enumerate(zip(starts, ends))
     )
-    return Batch(batch_id, query, str(execution.runId().toString()), sources, watermark)
+    return Batch(batch_id, running.query, running.run, sources, watermark)
 
 
 def run_id(df: DataFrame) -> str:
@@ -71,11 +88,10 @@ def daemon_module() -> str | None:
     return SparkContext.getOrCreate().getConf().get("spark.python.daemon.module")
 
 
-def estimated_bytes(df: DataFrame) -> int | None:
-    """Spark's estimate of the size of the running micro-batch, or None when it has none."""
-    query = df.sparkSession.sparkContext.getLocalProperty(_QUERY_ID)
-    execution = _active(df.sparkSession, query) if query else None
-    last = execution.lastExecution() if execution else None
+def estimated_bytes(run: str) -> int | None:
+    """Spark's estimate of the size of the micro-batch that this start of a query runs now, or None when it has none."""
+    running = _RUNNING.get(run)
+    last = running.execution.lastExecution() if running else None
     if last is None:
         return None
     return int(str(last.optimizedPlan().stats().sizeInBytes()))
@@ -92,6 +108,27 @@ def check_file_system(spark: SparkSession, scheme: str, table: str) -> None:
             "Hadoop (spark.jars.packages) and set fs.s3a.*; or read the table with streamsink.read_arrow",
             kind="read.no-file-system",
         ) from missing
+
+
+def _running(df: DataFrame, table: str) -> _Running:
+    """What is asked of Spark once in a run. A program that sets a job group of its own is asked for in every batch."""
+    known = _RUNNING.get(run_id(df))
+    if known is not None:
+        return known
+    execution, query = _execution(df.sparkSession, table)
+    root = str(execution.resolvedCheckpointRoot())
+    if _TEMPORARY.search(root):
+        raise Misuse(
+            f"{table}: the query has no checkpointLocation, so Spark uses a temporary one and would forget what it "
+            "wrote. Nothing was written. Set .option('checkpointLocation', ...)",
+            kind="checkpoint.missing",
+        )
+    found = _Running(execution, query, str(execution.runId().toString()), root)
+    earlier = [run for run, other in list(_RUNNING.items()) if other.query == query]
+    for run in earlier or list(_RUNNING)[:-_MOST_RUNNING]:
+        _RUNNING.pop(run, None)
+    _RUNNING[found.run] = found
+    return found
 
 
 def _active(spark: SparkSession, query: str):

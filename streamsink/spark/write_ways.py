@@ -33,7 +33,7 @@ class Sizes:
     bytes_per_row: float | None = None
 
 
-def choose(df: DataFrame, batch: Batch, options: SinkOptions, sizes: Sizes) -> str:
+def choose(batch: Batch, options: SinkOptions, sizes: Sizes) -> str:
     """The driver's way is for a batch that is known to be small, by its Kafka offsets or by Spark's own estimate."""
     if options.driver_max_rows == 0:
         return TASKS
@@ -41,7 +41,7 @@ def choose(df: DataFrame, batch: Batch, options: SinkOptions, sizes: Sizes) -> s
     if rows is not None:
         small = rows * (sizes.bytes_per_row or 0) <= options.driver_max_bytes
         return DRIVER if rows <= options.driver_max_rows and small else TASKS
-    size = gateway.estimated_bytes(df)
+    size = gateway.estimated_bytes(batch.run)
     return DRIVER if size is not None and size <= options.driver_max_bytes else TASKS
 
 

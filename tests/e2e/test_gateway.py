@@ -1,0 +1,88 @@
+"""What a micro-batch asks of Spark's JVM, counted; and that what is remembered of a run is never taken for another's."""
+import json
+import traceback
+
+import pytest
+from py4j.clientserver import ClientServerConnection
+
+import streamsink
+from streamsink.errors import Misuse
+from streamsink.storage.local import local_file_io
+from streamsink.table.table import open_table
+from tests.e2e.harness import assert_each_once
+
+_GATEWAY = "streamsink/spark/gateway.py"
+
+
+def run(spark, ground, checkpoint: str, function) -> None:
+    """One availableNow run of the files at the source, without a supervisor."""
+    stream = spark.readStream.schema("id BIGINT, name STRING").option("maxFilesPerTrigger", 1).json(str(ground.source))
+    query = stream.writeStream.foreachBatch(function).option("checkpointLocation", str(ground.root / checkpoint))
+    query.trigger(availableNow=True).start().awaitTermination()
+
+
+@pytest.mark.spark
+def test_a_batch_of_a_run_that_is_known_asks_six_questions(spark, ground, monkeypatch):
+    """Twice which run it is, and four times for the estimate; the checkpoint's log is read without the JVM."""
+    questions: dict[int, int] = {}
+    batch = [0]
+    ask = ClientServerConnection.send_command
+
+    def counted(connection, command):
+        if any(frame.filename.endswith(_GATEWAY) for frame in traceback.extract_stack()) and not command.startswith("m\n"):
+            questions[batch[0]] = questions.get(batch[0], 0) + 1
+        return ask(connection, command)
+
+    monkeypatch.setattr(ClientServerConnection, "send_command", counted)
+    sink = streamsink.to_table(ground.table, lambda event: None)
+
+    def publish(df, batch_id: int) -> None:
+        batch[0] = batch_id
+        sink(df, batch_id)
+
+    expected = ground.add_files(0, 4)
+    run(spark, ground, "checkpoint", publish)
+    assert_each_once(ground.table, expected)
+    assert questions[0] > 6 and [questions[number] for number in (1, 2, 3)] == [6, 6, 6]
+
+
+@pytest.mark.spark
+def test_a_program_with_a_job_group_of_its_own_is_never_taken_for_its_earlier_run(spark, ground):
+    """The same sink under another checkpoint: the file source cannot tell old rows from new, so it is refused."""
+    failures = []
+    sink = streamsink.to_table(ground.table, lambda event: None)
+
+    def publish(df, batch_id: int) -> None:
+        df.sparkSession.sparkContext.setLocalProperty("spark.jobGroup.id", "nightly")
+        try:
+            sink(df, batch_id)
+        except Misuse as refused:
+            failures.append(refused.kind)
+
+    expected = ground.add_files(0, 2)
+    run(spark, ground, "first", publish)
+    expected |= ground.add_files(2, 1)
+    run(spark, ground, "first", publish)
+    assert_each_once(ground.table, expected)
+    assert failures == []
+    run(spark, ground, "second", publish)
+    assert set(failures) == {"checkpoint.replaced"}
+    assert_each_once(ground.table, expected)
+
+
+@pytest.mark.spark
+def test_a_batch_starts_where_spark_says_the_last_one_ended(spark, ground):
+    """Positions that were remembered are those of the offset log, over a restart as well."""
+    sink = streamsink.to_table(ground.table, lambda event: None)
+    for number in range(2):
+        ground.add_files(3 * number, 3)
+        run(spark, ground, "checkpoint", sink)
+    table = open_table(local_file_io(), ground.table, for_writing=False)
+    newest = table.snapshots.latest()
+    ranges = [json.loads(table.snapshots.load(n).properties["streamsink.app.streamsink"])["sources"] for n in range(1, newest.id + 1)]
+    ends = [None]
+    for offsets in ranges:
+        (source,) = offsets
+        assert source["start"] == ends[-1]
+        ends.append(source["end"])
+    assert len(ends) == 7 and len({json.dumps(end) for end in ends}) == 7
