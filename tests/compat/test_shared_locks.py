@@ -9,6 +9,7 @@ from py4j.protocol import Py4JJavaError
 
 from streamsink.clock import IdSource
 from streamsink.errors import Fenced, Retryable
+from streamsink.faults import arm
 from streamsink.storage.local import local_file_io
 from streamsink.table.creation import to_fields
 from streamsink.table.table import open_table
@@ -19,7 +20,7 @@ from tests.locks.places import PASSWORDS, place_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.compat]
 DATABASES = ("sqlite", "postgresql", "mariadb")
-JAVA_WRITERS, JAVA_COMMITS, OUR_BATCHES, ROWS = 2, 6, 12, 2
+JAVA_WRITERS, JAVA_COMMITS, OUR_BATCHES, ROWS = 2, 5, 10, 2
 
 
 @pytest.fixture(scope="module")
@@ -133,6 +134,30 @@ def test_java_s_hive_lock_and_ours_wait_for_each_other(request, tmp_path, locks)
         with pytest.raises(Py4JJavaError, match="Acquire lock failed"):
             java.acquire(database, table)
     java.release(java.acquire(database, table))
+
+
+def test_nothing_of_ours_is_published_while_a_java_writer_has_the_lock(both, spark, java, tmp_path):
+    """It has looked, and its rename is still to come: our commit waits for it, and then takes the next number."""
+    table = str(tmp_path / "shop.db" / "orders")
+    java.create(table, to_fields("application STRING, id BIGINT"))
+    settings = {**both.place.settings, "lock": both.url + both.zone, "lock_id": f"jdbc.{IdSource().new_id()[:8]}.orders"}
+    driver = replacing.driver(table, "ours", settings)
+    at_the_lock = threading.Event()
+    arm(lambda step: at_the_lock.set() if step == "commit.lists_written" else None)
+    assert both.java.acquire(settings["lock_id"])
+    ours = threading.Thread(target=lambda: driver.run(local_file_io(False), Checkpoint("ours"), [1]))
+    try:
+        ours.start()
+        assert at_the_lock.wait(60)
+        time.sleep(0.5)
+        assert open_table(local_file_io(), table, for_writing=False).snapshots.ids() == []
+        java.append(table, [("java", 0)])
+    finally:
+        arm(None)
+        both.java.release(settings["lock_id"])
+        ours.join(60)
+    assert sorted(java.read(table)) == [("java", 0), ("ours", 0)]
+    assert open_table(local_file_io(), table, for_writing=False).snapshots.ids() == [1, 2]
 
 
 def test_java_s_writers_and_ours_lose_no_commit_under_one_lock(both, spark, locks, tmp_path):

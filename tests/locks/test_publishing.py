@@ -19,7 +19,7 @@ from streamsink.table.table import open_table
 from streamsink.testing.driver import Checkpoint
 from tests.locks import replacing
 
-WRITERS, BATCHES, ROWS = 3, 12, 2
+WRITERS, BATCHES, ROWS = 3, 6, 2
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -34,7 +34,7 @@ def _ids(table) -> list[int]:
 def test_writers_that_race_lose_no_commit_under_a_lock(place):
     """Three processes, one table, a store whose rename replaces: every row once, snapshot ids without a hole."""
     streamsink.create_table(place.root, "application STRING, id BIGINT")
-    batches = BATCHES // 4 if place.kind == "hive" else BATCHES
+    batches = BATCHES // 3 if place.kind == "hive" else BATCHES
     command = [sys.executable, "-m", "tests.locks.replacing", place.root]
     more = [str(batches), str(ROWS), json.dumps({**place.settings, "lock_lease_ms": 30_000})]
     racers = [subprocess.Popen([*command, f"app{i}", *more], cwd=ROOT) for i in range(WRITERS)]
