@@ -57,7 +57,13 @@ def _file(root: str, url: str, terms: LockTerms, clock: Clock | None) -> Lock:
     from streamsink.storage.calls import PosixCalls
     from streamsink.storage.file_io import FileIO
 
-    folder = urlsplit(url).path or os.path.join(root, "streamsink")
+    folder = os.path.join(root, "streamsink") if url == "file" else urlsplit(url).path
+    if not os.path.isabs(folder):
+        raise Misuse(
+            f"{root}: option 'lock' is '{url}', expected 'file' for a table on a local disk, "
+            "'file:/folder' when all writers of the table are on this host, else a lock that every host reaches",
+            kind="lock.url",
+        )
     path = os.path.join(folder, f"{terms.lock_id}.lock".replace("/", "_"))
     return FileLock(FileIO(PosixCalls(), IdSource().new_id, flush=False), path, terms, clock)
 

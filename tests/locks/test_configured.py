@@ -24,8 +24,21 @@ def test_no_option_is_no_lock():
     assert _lock("/elsewhere", lock="file", lock_id="key.shop.orders").lock_id == "key.shop.orders"
 
 
+def test_a_file_in_the_table_is_the_lock_of_a_local_table(tmp_path):
+    """Two lock objects of one table exclude each other, and the file is below the table's own folder."""
+    root = str(tmp_path / "shop.db" / "orders")
+    with _lock(root, lock="file").acquire():
+        with pytest.raises(Retryable):
+            _lock(root, lock="file", lock_acquire_timeout_ms=0).acquire()
+    assert sorted(p.name for p in (tmp_path / "shop.db" / "orders" / "streamsink").iterdir()) == [
+        "jdbc.shop.orders.lock", "jdbc.shop.orders.lock.token",
+    ]
+
+
 @pytest.mark.parametrize("root, settings, kind", [
     ("/lake/orders", {"lock": "file"}, "lock.id"),
+    ("s3://bucket/shop.db/orders", {"lock": "file"}, "lock.url"),
+    (ROOT, {"lock": "file:"}, "lock.url"),
     (ROOT, {"lock": "zookeeper://host"}, "lock.url"),
     (ROOT, {"lock": "jdbc:oracle://host/db"}, "lock.url"),
     (ROOT, {"lock": "jdbc:postgresql:///db"}, "lock.url"),
