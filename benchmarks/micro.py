@@ -118,7 +118,7 @@ _PARTS = (
     ("manifest, staged and flushed", (("paimon.py", "stage"),)),
     ("pre-commit: the journal's record, flushed", (("two_phase.py", "pre_commit"),)),
     ("commit: adopt, lists, snapshot, publish", (("paimon.py", "publish"),)),
-    ("mark published, forget staging", (("pending_log.py", "mark_published"), ("two_phase.py", "forget"))),
+    ("mark published, forget staging", (("pending_log.py", "mark_published"), ("pending_log.py", "forget"))),
 )
 
 
