@@ -8,7 +8,7 @@ from streamsink.options import SinkOptions
 
 __all__ = [
     "SinkOptions", "col", "create_table", "errors", "read", "read_arrow", "run", "starting_offsets", "to_table",
-    "to_tables", "write",
+    "to_tables", "verify", "write",
 ]
 __version__ = "0.1.0"
 
@@ -116,3 +116,16 @@ def starting_offsets(path, application="streamsink", partitions=None, store_opti
     from streamsink.sinks.offsets import starting_offsets as of_table
 
     return of_table(store_of(path, store_options), application, partitions or {})
+
+
+def verify(path, store_options=None):
+    """Look whether the table at ``path`` is whole: a report with ``ok``, ``findings`` and readable text. Changes nothing.
+
+    It names holes in the chain of snapshots, files that are missing or have another size, counts that do not add up, commits
+    that another writer's rename has hidden, and what the journals say of pending or lost checkpoints.
+    """
+    from streamsink.sinks.verify import verify as of_table
+    from streamsink.storage.stores import store_of
+
+    store = store_of(path, store_options)
+    return of_table(store.open(), store.root)

@@ -44,10 +44,10 @@ class Manifests:
         return self._known[1]
 
     def base_of(self, snapshot: Snapshot) -> list[ManifestFileMeta]:
-        return self._list(snapshot.base_manifest_list)
+        return self.list_of(snapshot.base_manifest_list)
 
     def delta_of(self, snapshot: Snapshot) -> list[ManifestFileMeta]:
-        return self._list(snapshot.delta_manifest_list)
+        return self.list_of(snapshot.delta_manifest_list)
 
     def remember(self, snapshot: Snapshot, metas: list[ManifestFileMeta]) -> None:
         """A snapshot that was just published here: its lists need not be read again."""
@@ -132,7 +132,8 @@ class Manifests:
         path = self._at.manifest(meta.file_name)
         return iter_records(self._bytes(path), path, meta.counts)
 
-    def _list(self, name: str) -> list[ManifestFileMeta]:
+    def list_of(self, name: str) -> list[ManifestFileMeta]:
+        """Manifests of one list. Raises Corrupt that names the file."""
         path = self._at.manifest(name)
         return read_manifest_list(self._bytes(path), path)
 

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 from streamsink.errors import Corrupt, Misuse
 from streamsink.format.arrow_types import needs_int96, to_arrow_schema
 from streamsink.format.binary_row import decode_row
+from streamsink.format.manifest import ManifestEntry
 from streamsink.format.paths import bucket_dir, partition_path
 from streamsink.format.schema import TableSchema
 from streamsink.format.snapshot import Snapshot
@@ -129,6 +130,11 @@ def _read_file(file: ScanFile, data: bytes, fields: Sequence[DataField]) -> pa.T
         for name in nanos.column_names:
             found = found.append_column(name, nanos.column(name))
     return found
+
+
+def data_file_path(table: Table, schema: TableSchema, entry: ManifestEntry) -> str:
+    """Absolute path of an entry's data file."""
+    return entry.file.external_path or _folder(table, schema, entry.partition, entry.bucket) + entry.file.file_name
 
 
 def _folder(table: Table, schema: TableSchema, partition: bytes, bucket: int) -> str:

@@ -41,6 +41,7 @@ class Prepared:
         other.driver.rows = lambda start, end: _shifted(rows(start, end), first)
         io = _Held(world.calls, IdSource().new_id)
         other.driver.run(io, other.checkpoint, (3,))
+        io.delete_tree(f"{self.root}/streamsink/{name}")  # a foreign writer has no journal
         self.ids = [first, first + 1, first + 2]
         # Paimon's writers carry no properties of others forward.
         self.snapshot = dataclasses.replace(Snapshot.from_json(io.held, "held"), properties=None, commit_user=name)

@@ -1,42 +1,21 @@
 """The table commit: safe between processes, right over foreign writers, fenced where history has expired, constant in cost."""
 
 import collections
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
-import streamsink
 from streamsink.clock import IdSource
 from streamsink.errors import Corrupt, Fenced, Misuse
 from streamsink.faults import arm
 from streamsink.storage.file_io import FileIO
-from streamsink.storage.local import local_file_io
 from streamsink.table.table import open_table
 from streamsink.testing.crashing import CrashingCalls
 from streamsink.testing.driver import Checkpoint
 from tests.crash.world import counting, memory_world, posix_world
 
-WRITERS, BATCHES, ROWS = 3, 40, 3
-
 
 def _table(world):
     return open_table(FileIO(world.calls, IdSource().new_id), world.driver.root, for_writing=True)
-
-
-def test_processes_that_race_lose_no_commit(tmp_path):
-    """Three processes, 40 commits each, one table on the local disk: every row once, snapshot ids without a hole."""
-    table = str(tmp_path / "shop.db" / "raced")
-    streamsink.create_table(table, "application STRING, id BIGINT")
-    program = str(Path(__file__).with_name("committer.py"))
-    command = [sys.executable, program, table]
-    racers = [subprocess.Popen([*command, f"app{i}", str(BATCHES), str(ROWS)]) for i in range(WRITERS)]
-    assert [racer.wait(120) for racer in racers] == [0] * WRITERS
-    rows = streamsink.read_arrow(table).to_pylist()
-    seen = collections.Counter((row["application"], row["id"]) for row in rows)
-    assert seen == {(f"app{i}", n): 1 for i in range(WRITERS) for n in range(BATCHES * ROWS)}
-    assert open_table(local_file_io(), table, for_writing=False).snapshots.ids() == list(range(1, WRITERS * BATCHES + 1))
 
 
 def test_a_writer_that_slept_past_expiry_is_fenced_and_leaves_nothing():

@@ -1,0 +1,100 @@
+"""``streamsink.verify``: the table, and what the journals of its applications say of it. Reads only, claims nothing."""
+
+from streamsink.errors import Corrupt
+from streamsink.format.snapshot import Snapshot
+from streamsink.protocol.committable import AppState
+from streamsink.storage.file_io import FileIO
+from streamsink.storage.pending_log import JOURNAL_DIR, PendingLog
+from streamsink.table.replaced import was_replaced
+from streamsink.table.table import Table, open_table
+from streamsink.table.verify import Report, TableCheck
+
+
+def verify(file_io: FileIO, root: str) -> Report:
+    """Look at every retained snapshot, every file that they refer to (there, with its size), and every journal.
+
+    Cost: each manifest is read once, each data file's size asked once. A commit that happens meanwhile may show as a note.
+    Raises: Misuse when the path is not a table that is readable here, Corrupt when its schema is not.
+    """
+    table = open_table(file_io, root, for_writing=False)
+    check = TableCheck(table)
+    check.run()
+    newest = check.snapshots[-1] if check.snapshots else None
+    try:
+        states = table.states.read(newest).by_application
+    except Corrupt as broken:
+        check.damage(broken.kind, str(broken))
+        states = {}
+    journals = [e.name for e in file_io.entries(table.layout.within(JOURNAL_DIR)) if e.is_dir]
+    for application in journals:
+        found = states.get(application)
+        _Journal(check, table, application, AppState.from_json(found) if found else None).look()
+    for application in sorted(set(states) - set(journals)):
+        if "@" not in application:  # a writer of several tables keeps its journal beside them
+            check.note("journal.missing", f"application '{application}' wrote here, but its journal is gone")
+    rows = newest.total_record_count if newest else 0
+    return Report(table.root, len(check.snapshots), len(check.files), rows, tuple(check.findings))
+
+
+class _Journal:
+    """One application's records beside what the table says of it."""
+
+    def __init__(self, check: TableCheck, table: Table, application: str, state: AppState | None):
+        self._check = check
+        self._table = table
+        self._name = application
+        self._published = state.sequence if state else 0
+        self._log = PendingLog(table.file_io, table.root, application, 2)
+
+    def look(self) -> None:
+        self._log.read_listing()
+        for sequence in self._log.retained():
+            try:
+                self._log.load(sequence)
+            except Corrupt as broken:
+                self._check.damage(broken.kind, str(broken))
+                continue
+            self._record(sequence)
+        self._staging()
+
+    def _record(self, sequence: int) -> None:
+        if not self._log.is_marked(sequence):
+            if sequence > self._published:
+                self._check.note("checkpoint.pending", f"record {sequence} of application '{self._name}' is pending: the next start publishes it")
+            return
+        mark = self._log.mark_of(sequence)
+        try:
+            replaced = mark is not None and was_replaced(self._table, mark.snapshot_id, mark.uuid, mark.at_ms)
+            in_place = self._table.snapshots.load(mark.snapshot_id) if replaced else None
+        except Corrupt:
+            return  # that snapshot is named already
+        if in_place is not None:
+            self._replaced(sequence, in_place)
+        elif sequence > self._published:
+            self._check.damage(
+                "checkpoint.rolled-back",
+                f"record {sequence} of application '{self._name}' was published, but the newest snapshot ends at record "
+                f"{self._published}: the table was rolled back, restored, or lost snapshots; see on_rollback",
+            )
+
+    def _replaced(self, sequence: int, by: Snapshot) -> None:
+        what = (f"snapshot {by.id}, which published record {sequence} of application '{self._name}', was replaced by one of "
+                f"'{by.commit_user}': a writer that publishes by a rename that replaces")
+        if sequence > self._published:
+            self._check.damage("checkpoint.lost", f"{what}. The next start of the application publishes the record again")
+        else:
+            self._check.note("snapshot.replaced", f"{what}. Nothing of the application is lost")
+
+    def _staging(self) -> None:
+        pending = {s for s in self._log.retained() if not self._log.is_marked(s)}
+        folder = self._table.layout.within(f"{JOURNAL_DIR}/{self._name}/staging")
+        for entry in self._table.file_io.entries(folder):
+            number = entry.name.rpartition("-")[2]
+            if entry.is_dir and number.isdigit() and int(number) not in pending:
+                files = self._table.file_io.entries(f"{folder}/{entry.name}")
+                if files:
+                    self._check.note(
+                        "staging.files",
+                        f"{len(files)} files in {folder}/{entry.name} are of no pending record: of a batch under way, of a "
+                        "dead one (the next start removes them), or kept for on_rollback='republish'",
+                    )

@@ -1,0 +1,87 @@
+"""A commit whose I/O fails or whose replies are lost, at each call: it says truly whether it happened, and happens once."""
+
+import collections
+
+import pytest
+
+from streamsink.clock import IdSource
+from streamsink.errors import StreamsinkError
+from streamsink.storage.file_io import FileIO
+from streamsink.storage.memory import MemoryCalls
+from streamsink.table.changes import Changes, CommitMessage, Increment
+from streamsink.table.commit import TableCommit
+from streamsink.table.delta import CommitRequest
+from streamsink.table.maintain import commit_compaction
+from streamsink.table.overwrite import Overwrite
+from streamsink.table.table import open_table
+from streamsink.testing.crashing import CrashingCalls, Mode
+from tests.table.entries import OPTIONS, ROOT, add, commit, data_file, new_table, part
+
+
+def _append(table, check=False):
+    request = CommitRequest("me", 7, Changes((add("new", part("x")),)), IdSource().new_id(), check=check)
+    TableCommit(table, OPTIONS).commit(request, lambda states: False)
+
+
+def _overwrite(table):
+    changes = Changes((add("new", part("x")),))
+    request = CommitRequest("me", 7, changes, IdSource().new_id(), "OVERWRITE", overwrite=Overwrite(dynamic=True))
+    TableCommit(table, OPTIONS).commit(request, lambda states: False)
+
+
+def _compact(table):
+    files = Increment(deleted=(data_file("a"), data_file("b")), new=(data_file("new"),))
+    commit_compaction(table, OPTIONS, [CommitMessage(part("x"), 0, -1, compact=files)])
+
+
+STRIDE = 3
+BEFORE = ["a", "b", "c"]
+COMMITS = {
+    "append": (_append, ["a", "b", "c", "new"]), "restored": (lambda t: _append(t, True), ["a", "b", "c", "new"]),
+    "overwrite": (_overwrite, ["c", "new"]), "compact": (_compact, ["c", "new"]),
+}
+
+
+def _table():
+    calls = MemoryCalls()
+    table = new_table(calls, options={"manifest.merge-min-count": "2"})
+    commit(table, Changes((add("a", part("x")), add("b", part("x")))))
+    commit(table, Changes((add("c", part("y")),)))
+    return calls
+
+
+def _opened(calls):
+    return open_table(FileIO(calls, IdSource().new_id), ROOT, for_writing=True)
+
+
+def _files(table) -> list[str]:
+    names = [e.file.file_name for e in table.manifests.entries_of(table.snapshots.latest())]
+    assert max(collections.Counter(names).values()) == 1
+    return sorted(names)
+
+
+@pytest.mark.parametrize("mode", [Mode.ERROR, Mode.REPLY_LOST], ids=lambda m: m.value)
+@pytest.mark.parametrize("kind", COMMITS)
+def test_a_commit_says_truly_whether_it_happened(kind, mode, rng):
+    """Returned: it is there, once. Raised: it is not there, and doing it again works. Other writers beside it lose nothing."""
+    action, after = COMMITS[kind]
+    failed = survived = 0
+    for n in range(1 + rng.randrange(STRIDE), 500, STRIDE):
+        calls = _table()
+        crashing = CrashingCalls(calls)
+        table = open_table(FileIO(crashing, IdSource().new_id), ROOT, for_writing=True)
+        opened = crashing.count
+        crashing._at, crashing._mode = opened + n, mode
+        try:
+            action(table)
+        except (OSError, StreamsinkError):
+            failed += 1
+            assert _files(_opened(calls)) == BEFORE, f"call {n}: it said that it failed, but it is there"
+            action(_opened(calls))
+        else:
+            survived += 1
+        assert _files(_opened(calls)) == after, f"call {n}"
+        assert _opened(calls).snapshots.ids() == [1, 2, 3], f"call {n}: published twice"
+        if crashing.count < opened + n:
+            break
+    assert failed > 2 and survived > 2

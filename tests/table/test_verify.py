@@ -1,0 +1,181 @@
+"""verify names every damage, is silent about a whole table, and changes nothing."""
+
+import dataclasses
+import json
+
+import pytest
+
+from streamsink import faults
+from streamsink.clock import IdSource
+from streamsink.errors import Misuse
+from streamsink.format.index_manifest import HASH_INDEX, IndexManifestEntry
+from streamsink.format.manifest import FileKind
+from streamsink.sinks.verify import verify
+from streamsink.storage.file_io import FileIO
+from streamsink.storage.memory import MemoryCalls
+from streamsink.table.changes import Changes
+from streamsink.testing.faults import InjectedCrash, arm, crash
+from tests.crash.world import BOUNDARIES, World, memory_world
+from tests.table.entries import ROOT, add, commit, index_file, new_table, part
+from tests.table.foreign import Prepared
+
+
+@pytest.fixture(autouse=True)
+def disarmed():
+    yield
+    faults.arm(None)
+
+
+def _look(world: World):
+    names = {path: file.data for path, file in world.calls._names.items()}
+    report = verify(FileIO(world.calls, IdSource().new_id), world.driver.root)
+    assert names == {path: file.data for path, file in world.calls._names.items()}, "verify changed something"
+    return report
+
+
+def _kinds(world, severity="damage"):
+    return {f.kind for f in _look(world).findings if f.severity == severity}
+
+
+def _path(world, start) -> str:
+    return sorted(p for p in world.calls._names if p.startswith(f"{world.driver.root}/{start}"))[0]
+
+
+def _edit(world, snapshot_id, **values):
+    file = world.calls._names[f"{world.driver.root}/snapshot/snapshot-{snapshot_id}"]
+    file.data = json.dumps({**json.loads(file.data), **values}).encode()
+
+
+@pytest.mark.parametrize("settings", [{}, {"mode": "overwrite"}, {"on_rollback": "republish"}], ids=str)
+def test_a_whole_table_is_ok(settings):
+    """After appends, empty batches, merges and overwrites: no damage, and the counts in the head line."""
+    world = memory_world(**settings)
+    world.run()
+    report = _look(world)
+    assert report.ok and report.snapshots == 4 and report.rows == len(world.ids()), str(report)
+    assert "on_rollback" in settings or report.findings == ()
+    assert str(report).startswith(f"{world.driver.root}: ok, 4 snapshots, ")
+
+
+def test_an_empty_table_is_ok():
+    table = new_table(MemoryCalls())
+    assert str(verify(table.file_io, ROOT)) == f"{ROOT}: ok, 0 snapshots, 0 data files, 0 rows"
+
+
+def _remove(start):
+    return lambda world: world.calls.unlink(_path(world, start))
+
+
+def _cut(start):
+    def damage(world):
+        file = world.calls._names[_path(world, start)]
+        file.data = file.data[:-1]
+
+    return damage
+
+
+@pytest.mark.parametrize("damage, kind", [
+    (_remove("snapshot/snapshot-2"), "snapshot.hole"),
+    (_cut("snapshot/snapshot-3"), "snapshot.corrupt"),
+    (_remove("manifest/manifest-list-"), "file.missing"),
+    (_cut("manifest/manifest-list-"), "file.size"),
+    (_remove("manifest/manifest-"), "file.missing"),
+    (_cut("part=a/bucket-0/data-"), "file.size"),
+    (_remove("part=a/bucket-0/data-"), "file.missing"),
+    (lambda w: _edit(w, 4, totalRecordCount=15), "count.total"),
+    (lambda w: _edit(w, 4, deltaRecordCount=4), "count.delta"),
+    (lambda w: w.calls._names.__setitem__(f"{w.driver.root}/snapshot/LATEST", _file(b"9")), "hint.future"),
+    (_cut("streamsink/streamsink/record-"), "journal.corrupt"),
+    (lambda w: [w.calls.unlink(f"{w.driver.root}/snapshot/{n}") for n in ("snapshot-4", "LATEST")], "checkpoint.rolled-back"),
+])
+def test_each_damage_is_named(damage, kind):
+    """With the file or the snapshot in the message; and ``ok`` is false."""
+    world = memory_world()
+    world.run()
+    damage(world)
+    report = _look(world)
+    assert not report.ok and kind in {f.kind for f in report.findings}, str(report)
+    assert kind in str(report) and "DAMAGED" in str(report)
+
+
+def _file(data):
+    from streamsink.storage.memory import _File
+
+    file = _File()
+    file.data = data
+    return file
+
+
+def test_an_old_hint_is_only_a_note():
+    world = memory_world()
+    world.run()
+    world.calls._names[f"{world.driver.root}/snapshot/LATEST"].data = b"2"
+    assert _look(world).ok and _kinds(world, "note") == {"hint.old"}
+
+
+def test_a_file_that_is_there_twice_is_named():
+    """The same ADD in two manifests: every reader sees its rows twice."""
+    table = new_table(MemoryCalls())
+    for _ in range(2):
+        commit(table, Changes((add("a", part("x")),)))
+    found = {f.kind for f in verify(table.file_io, ROOT).findings}
+    assert "file.twice" in found
+
+
+def test_a_missing_index_file_is_named():
+    table = new_table(MemoryCalls())
+    commit(table, Changes((), (IndexManifestEntry(FileKind.ADD, part("x"), 0, index_file("h1", HASH_INDEX)),)))
+    found = [f.message for f in verify(table.file_io, ROOT).findings if f.kind == "file.missing"]
+    assert len(found) == 1 and "index/h1" in found[0]
+
+
+def test_a_hidden_foreign_commit_is_named():
+    """Its rename came when our next snapshot was published already: snapshot 3 is built on ours, not on what is now 2."""
+    world = memory_world()
+    world.run(boundaries=BOUNDARIES[:1])
+    prepared = Prepared(world)
+    world.run()
+    prepared.rename()
+    report = _look(world)
+    found = [f.message for f in report.findings if f.kind == "snapshot.not-derived"]
+    assert not report.ok and len(found) == 1 and "snapshot 3" in found[0] and "foreign0" in found[0] and "3 files are hidden" in found[0]
+    assert "checkpoint.lost" not in _kinds(world)
+
+
+def test_a_lost_checkpoint_is_named_until_it_is_published_again():
+    """Our snapshot was replaced, and no batch has come since."""
+    world = memory_world()
+    world.run(boundaries=BOUNDARIES[:1])
+    prepared = Prepared(world)
+    world.run(boundaries=BOUNDARIES[:2])
+    prepared.rename()
+    assert _kinds(world) == {"checkpoint.lost"}
+    world.run()
+    assert _look(world).ok and world.ids()[-3:] == prepared.ids
+
+
+def test_what_is_pending_and_what_a_dead_batch_left_are_notes():
+    world = memory_world()
+    arm("precommit.saved", 2, crash)
+    with pytest.raises(InjectedCrash):
+        world.run()
+    arm("write.flushed", 1, crash)
+    faults.arm(None)
+    world.die()
+    assert _look(world).ok and _kinds(world, "note") == {"checkpoint.pending"}
+    world.calls.mkdir(f"{world.driver.root}/streamsink/streamsink/staging/9-9")
+    world.calls.open_new(f"{world.driver.root}/streamsink/streamsink/staging/9-9/data-x.parquet").close()
+    assert _kinds(world, "note") == {"checkpoint.pending", "staging.files"}
+
+
+def test_what_is_no_table_is_refused():
+    with pytest.raises(Misuse) as caught:
+        verify(FileIO(MemoryCalls(), IdSource().new_id), "/lake/none")
+    assert caught.value.kind == "table.missing"
+
+
+def test_a_report_is_a_value():
+    """Frozen, so that a program may keep it."""
+    table = new_table(MemoryCalls())
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        verify(table.file_io, ROOT).rows = 1
