@@ -5,8 +5,8 @@ import os
 import random
 import subprocess
 import sys
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -48,11 +48,9 @@ class Fleet:
     def run(self) -> float:
         """Until everyone is done; seconds."""
         begun = time.monotonic()
-        threads = [threading.Thread(target=self._live, args=(n,)) for n in range(self.writers)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(_LONGEST_S)
+        with ThreadPoolExecutor(self.writers) as pool:
+            for done in [pool.submit(self._live, n) for n in range(self.writers)]:
+                done.result(_LONGEST_S)
         return time.monotonic() - begun
 
     def attempts(self) -> list[int]:
@@ -69,9 +67,7 @@ class Fleet:
             time.sleep(delay)
             process.kill()
             self.kills += process.wait() < 0
-        last = subprocess.run(command, cwd=PROJECT, timeout=_LONGEST_S)
-        if last.returncode:
-            raise AssertionError(f"app{n} ended with {last.returncode}")
+        assert subprocess.run(command, cwd=PROJECT, timeout=_LONGEST_S).returncode == 0, f"app{n}"
 
 
 def _race(tmp_path, rng, size) -> tuple[Fleet, float]:
