@@ -178,7 +178,7 @@ def test_a_lost_try_is_cheap_and_leaves_nothing():
             beaten.append(calls.count)
             arm(others_win)
 
-    request = CommitRequest("me", 1, Changes((add("mine"),)), "name", manifest=manifest)
+    request = CommitRequest("me", 1, Changes((add("mine"),)), "name", manifests=(manifest,))
     arm(others_win)
     try:
         done = TableCommit(mine, OPTIONS).commit(request, lambda states: False)
