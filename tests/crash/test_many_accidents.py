@@ -184,6 +184,23 @@ def test_a_rolled_back_table_is_named(world, name):
     _refused(world, "table.rolled-back", f"{ROOT}/{name}")
 
 
+def test_a_rolled_back_table_is_named_without_marks_too(world):
+    """A power failure may forget marks; other tables that have later records prove that it had this one."""
+    for entry in world.file_io().entries(JOURNAL):
+        if entry.name.startswith("done-"):
+            world.file_io().delete(f"{JOURNAL}/{entry.name}")
+    _roll_back(world, "strict")
+    _refused(world, "table.rolled-back", f"{ROOT}/strict")
+
+
+def test_a_table_that_lost_only_a_pending_part_gets_it_again():
+    """Rolled back between two tables' commits of one checkpoint: its part is in the record still, and its files are there."""
+    world = _half_published(2)
+    _roll_back(world, "a")
+    world.run()
+    check_complete(world.rows())
+
+
 @pytest.mark.parametrize("name", ["a", "strict", "rejected"])
 def test_a_dropped_table_is_named(world, name):
     """It is not created again silently."""

@@ -80,6 +80,22 @@ def test_death_between_two_tables(occurrences):
         _ends_right(world, f"after {between} tables")
 
 
+@pytest.mark.parametrize("between", range(1, 6))
+def test_death_between_tables_with_several_files_each(between):
+    """Each table gets its own files of the one record, however many they are."""
+    boundaries = (60, 120)
+    world = ManyWorld()
+    arm("tables.table_published", between, crash)
+    with pytest.raises(InjectedCrash):
+        world.run(boundaries=boundaries)
+    faults.arm(None)
+    world.die()
+    check_readable(world.rows(), boundaries)
+    world.run(boundaries=boundaries)
+    check_complete(world.rows(), boundaries)
+    assert world.unknown_files() == []
+
+
 @pytest.mark.parametrize("second", sorted(s for s in faults.STEPS if s.startswith(("restore.", "tables.", "commit."))))
 def test_death_again_while_restoring(second):
     """Killed between two tables, and again at each step of the restore that finishes them."""

@@ -1,19 +1,25 @@
 """Many tables in one pass: the rules, the bounds, the counts."""
 
+import json
+
 import pyarrow as pa
 import pytest
 
+import streamsink
 from streamsink.clock import IdSource
 from streamsink.errors import Corrupt, Misuse
 from streamsink.format.arrow_types import from_arrow_schema
 from streamsink.options import SinkOptions
+from streamsink.storage.calls import PosixCalls
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.memory import MemoryCalls
 from streamsink.table.routed_write import RoutedSpec, RoutedWriter, Target
 from streamsink.table.routing import ROUTE, Routing
 from streamsink.table.table import new_schema
 from streamsink.table.write import TableWriter, WriteSpec
-from streamsink.testing.many_driver import DrivenTables
+from streamsink.testing.crashing import CrashingCalls
+from streamsink.testing.driver import Checkpoint
+from streamsink.testing.many_driver import ManyTablesDriver
 from tests.crash.many_world import ManyWorld
 
 SCHEMA = pa.schema([("id", pa.int64()), ("text", pa.string())])
@@ -157,13 +163,37 @@ def test_rows_published_and_dead_letters_are_counted_in_events():
     assert sum(dead for _, dead in by_checkpoint.values()) == sum(name == "rejected" for name, _, _ in world.rows())
 
 
-def test_a_batch_that_touches_two_tables_leaves_the_others_alone():
-    """No empty snapshot, no look at tables without rows."""
-    world = ManyWorld()
-    world.run(boundaries=(6,))
-    before = {name: len(world.table(name).snapshots.ids()) for name in ("a", "strict", "more_x", "more_y") if world.table(name)}
-    sink = DrivenTables(world.driver, world.file_io(), world.checkpoint.query)
-    world.checkpoint.ends += [9]
-    sink.batch(world.driver.describe(world.checkpoint, 1))
-    after = {name: len(world.table(name).snapshots.ids()) for name in before}
-    assert sum(after.values()) - sum(before.values()) <= 1
+def _calls_of_a_batch_after(tables: int) -> int:
+    """I/O calls of a batch for one table, when the query has written so many."""
+    calls = MemoryCalls()
+    options = SinkOptions.of("/lake", {"commit_min_wait_ms": 0})
+    routing = Routing.of("/lake", {"t_*": {}}, options, dead_letters=None, unrouted="fail")
+    schema = pa.schema([("id", pa.int64()), (ROUTE, pa.string())])
+
+    def rows(start, end):
+        names = [f"t_{n if n < tables else 0}" for n in range(start, end)]
+        return pa.RecordBatch.from_pydict({"id": list(range(start, end)), ROUTE: names}, schema=schema)
+
+    driver = ManyTablesDriver("/lake", schema, rows, routing, options)
+    checkpoint = Checkpoint("00000000-0000-0000-0000-000000000001", [tables, tables + 1, tables + 2, tables + 3])
+    counting = CrashingCalls(calls)
+    sink = driver.start(FileIO(counting, IdSource().new_id), checkpoint)
+    for batch_id in range(3):
+        sink.batch(driver.describe(checkpoint, batch_id))
+    before = counting.count
+    sink.batch(driver.describe(checkpoint, 3))
+    return counting.count - before
+
+
+def test_a_batch_costs_what_its_own_tables_cost():
+    """Tables without rows in it get no snapshot and not even a look."""
+    assert _calls_of_a_batch_after(30) == _calls_of_a_batch_after(2)
+
+
+def test_starting_offsets_of_the_warehouse_are_its_journals(tmp_path):
+    """Where a new checkpoint reads nothing twice: no single table knows it."""
+    world = ManyWorld(PosixCalls(), str(tmp_path))
+    world.run()
+    assert json.loads(streamsink.starting_offsets(str(tmp_path), partitions={"t": 2})) == {"t": {"0": 18, "1": -2}}
+    with pytest.raises(Misuse):
+        streamsink.starting_offsets(str(tmp_path), application="other")
