@@ -133,10 +133,11 @@ class ManyTables(Committer):
             member = self.member(name, path)
             previous = self._check_untouched(name, path, heads)
             staged, payload = member.committer.stage(staging, mine)
-            files += [self._from_root(file, path) for file in staged]
+            files += [self._from_root(staging, file, path) for file in staged]
+            manifest = payload["manifest"]
             entries.append({
                 "name": name, "path": path, "table_id": member.table.table_id, "previous": previous, "files": len(staged),
-                "manifest": {**payload["manifest"], "staged": self._relative(path, payload["manifest"]["staged"])},
+                "manifest": {**manifest, "staged": self._staged(staging, manifest["staged"])},
             })
             heads[name] = {"path": path, "table_id": member.table.table_id, "sequence": sequence}
         return tuple(files), {"kind": "MANY", "tables": entries, "heads": heads, "dead_letters": dict(dead)}
@@ -157,12 +158,13 @@ class ManyTables(Committer):
         chains.check_head(name, self._members[name], settled)
         return heads[name]["sequence"]
 
-    def _from_root(self, file: StagedFile, path: str) -> StagedFile:
-        return StagedFile(self._relative(path, file.staged), os.path.join(path, file.final), file.size, file.rows)
+    def _from_root(self, staging: str, file: StagedFile, path: str) -> StagedFile:
+        return StagedFile(self._staged(staging, file.staged), os.path.join(path, file.final), file.size, file.rows)
 
-    def _relative(self, path: str, staged: str) -> str:
-        """A staged file's path, which its table says relative to itself, relative to the warehouse."""
-        return os.path.normpath(os.path.join(path, staged))
+    def _staged(self, staging: str, file: str) -> str:
+        """Path of a file in the staging folder, relative to the warehouse."""
+        folder = staging.removeprefix(self.place.root).lstrip("/")
+        return os.path.join(folder, os.path.basename(file))
 
     # -- Committer -------------------------------------------------------------------------------------------------
 
