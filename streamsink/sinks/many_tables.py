@@ -205,6 +205,8 @@ class ManyTables(Committer):
             self._emit(events.TablePublished(
                 member.table.root, self.place.application, done.checkpoint_id, done.snapshot_id, mine.rows, len(mine.files),
             ))
+            if done.base_replaced:
+                self._emit(events.SnapshotReplaced(member.table.root, self.place.application, done.snapshot_id - 1, ()))
             fault_point("tables.table_published")
         self._settled = committable
         self._tell_dead_letters(committable)
