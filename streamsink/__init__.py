@@ -114,6 +114,7 @@ def starting_offsets(path, application="streamsink", partitions=None, store_opti
     partitions: {topic: number of partitions}; one that the table does not know yet begins at its earliest offset.
     """
     from streamsink.sinks.offsets import starting_offsets as of_table
+    from streamsink.storage.stores import store_of
 
     return of_table(store_of(path, store_options), application, partitions or {})
 

@@ -165,7 +165,8 @@ class Chains:
         return Misuse(
             f"{self._place.absolute(head['path'])}: record {sequence} of application '{self._place.application}' was published "
             f"in table '{name}', which does not have it: the table was rolled back, restored or lost its metadata, or another "
-            "writer's rename replaced its snapshot. Nothing was written to any table. Restore the table; on_rollback='republish' is for a query of one table",
+            "writer's rename replaced its snapshot. Nothing was written to any table. Restore the table; "
+            "on_rollback='republish' is for a query of one table",
             kind="table.rolled-back",
         )
 
