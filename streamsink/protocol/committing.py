@@ -11,7 +11,7 @@ from streamsink.protocol.publisher import Publisher
 
 # While something is pending, how often it is asked whether the query has ended.
 LOOK_MS = 1000
-# How long a batch or a stop waits for one publishing, unless commit_timeout_ms says something else.
+# How long a batch or a stop waits for the thread; longer when commit_timeout_ms is.
 PATIENCE_MS = 120_000
 
 # Work that is done beside the batch function. Argument: no further batch will come, so nothing may wait any longer.
@@ -43,7 +43,7 @@ class Committing:
         self._publisher = publisher
         self._options = options
         self._clock = Clock()
-        self._patience_ms = PATIENCE_MS if options.commit_timeout_ms is None else options.commit_timeout_ms
+        self._patience_ms = max(PATIENCE_MS, options.commit_timeout_ms or 0)
         self._beside = beside(self._step) if options.groups else None
         self._unheard = False
         self._stopped = False
@@ -132,8 +132,7 @@ class Committing:
 
     def _stuck(self, waited_ms: float) -> Retryable:
         return Retryable(
-            f"{self._table}: the publishing thread has not moved for {waited_ms:.0f} ms (option commit_timeout_ms): the store does "
-            "not answer. Nothing is lost: what is pending is safe in the "
-            "journal and is published at the next start",
+            f"{self._table}: the publishing thread has not moved for {waited_ms:.0f} ms: the store does not answer. "
+            "Nothing is lost: what is pending is safe in the journal and is published at the next start",
             kind="publish.stuck",
         )

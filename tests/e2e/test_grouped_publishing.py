@@ -1,12 +1,14 @@
 """Grouped and asynchronous publishing under Spark: killed drivers, a stopped query, an error beside the batches."""
 import signal
+import subprocess
+import sys
 
 import pytest
 
 from streamsink import faults
 from streamsink.errors import Conflict
 from streamsink.spark import runs
-from tests.e2e.harness import Ground, assert_each_once, ids_in, ids_of, run_driver, run_here, until
+from tests.e2e.harness import ROOT, Ground, assert_each_once, ids_in, ids_of, run_driver, run_here, until
 from tests.e2e.job import start
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -79,3 +81,24 @@ def test_an_error_beside_the_batches_fails_the_query_at_its_next_batch(spark, gr
     faults.arm(None)
     assert run_here(spark, ground.job(options={"publish": "async"})).code == 0
     assert_each_once(ground.table, ids_of(0, 2))
+
+
+EXIT = """
+import sys
+from streamsink.protocol.committable import Batch
+from streamsink.spark import runs
+from tests.crash.world import posix_world
+from tests.protocol.test_publishing import QUERY, Query
+
+world = posix_world(sys.argv[1], publish_every_batches=100)
+query = Query(world, beside=None)
+query.batch(6)
+runs.add(world.driver.root, "streamsink", runs.Run(query.sink._table, query.sink.protocol, None, Batch(0, QUERY, "run")))
+assert world.ids() == []
+"""
+
+
+def test_an_interpreter_that_exits_publishes_what_is_pending_and_does_not_hang(tmp_path):
+    """Nobody stopped anything; the thread is there, and is no hindrance."""
+    subprocess.run([sys.executable, "-c", EXIT, str(tmp_path)], cwd=ROOT, check=True, timeout=100)
+    assert_each_once(str(tmp_path / "shop.db" / "orders"), set(range(6)))

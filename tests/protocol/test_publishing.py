@@ -186,6 +186,42 @@ def test_a_rollback_under_pending_checkpoints_is_refused_before_the_next_batch_o
             assert world.ids() == list(range(10))
 
 
+def test_a_group_is_published_over_the_record_before_it_and_nothing_else():
+    """Rolled back between admission and publishing: the group would hide the loss, so it stays pending."""
+    world = memory_world(publish_every_batches=2, publish_as="one-snapshot")
+    query = Query(world)
+    for end in (2, 4, 6, 8, 9):
+        query.batch(end)
+    FileIO(world.calls, IdSource().new_id).delete(f"{world.driver.root}/snapshot/snapshot-2")
+    with pytest.raises(Retryable) as refused:
+        query.sink.close()
+    assert refused.value.kind == "table.history-changed" and world.ids() == list(range(4))
+
+
+def test_a_dead_group_that_is_published_within_a_larger_one_leaves_nothing():
+    """Its try carries the name of its highest record, which no snapshot carries."""
+    world = memory_world(publish="async", publish_every_batches=2, publish_as="one-snapshot", restore="restore-and-continue")
+    query = Query(world)
+    query.batch(6)
+    query.batch(9)
+
+    def fail_beside_the_third(step):
+        if step == "write.flushed":
+            query.sink.protocol._committing._beside.hurry()
+        elif step == "commit.before_publish":
+            raise ZeroDivisionError
+
+    arm(fail_beside_the_third)
+    query.batch(14)
+    arm(None)
+    with pytest.raises(ZeroDivisionError):
+        query.sink.close()
+    assert world.unknown_files() != []
+    Query(world).sink.close()
+    assert world.ids() == list(range(14)) and len(_snapshots(world)) == 1
+    assert world.unknown_files() == []
+
+
 def test_a_zombie_of_a_group_publishes_nothing_after_its_takeover():
     """The fence is asked in each try, whichever thread publishes."""
     world = memory_world(publish="async", publish_as="one-snapshot", restore="restore-and-continue")
