@@ -10,8 +10,7 @@ from streamsink.faults import arm
 from streamsink.storage.file_io import FileIO
 from streamsink.table.table import open_table
 from streamsink.testing.crashing import CrashingCalls
-from streamsink.testing.driver import Checkpoint
-from tests.crash.world import counting, memory_world, posix_world
+from tests.crash.world import memory_world
 
 
 def _table(world):
@@ -137,24 +136,6 @@ def test_a_hint_never_goes_back():
     snapshots = _table(world).snapshots
     snapshots.move_hint(1, "x")
     assert world.calls.read(f"{world.driver.root}/snapshot/LATEST") == b"2"
-
-
-def test_the_cost_of_a_commit_does_not_grow(tmp_path):
-    """I/O calls of one micro-batch are the same at snapshot 10 and at snapshot 1,000 (manifest merging left aside)."""
-    world = posix_world(tmp_path, journal_retain=3, partition_by=(), table_options={"manifest.merge-min-count": "100000"})
-    io_calls = {}
-    calls = counting(world)
-    sink = world.driver.start(FileIO(calls, IdSource().new_id, flush=False), Checkpoint(world.checkpoint.query))
-    for batch_id in range(1001):
-        checkpoint = Checkpoint(world.checkpoint.query, [batch_id] * batch_id + [batch_id + 1])
-        if batch_id:
-            checkpoint.ends[batch_id - 1] = batch_id
-        before = len(calls.log)
-        sink.batch(world.driver.describe(checkpoint, batch_id))
-        io_calls[batch_id + 1] = collections.Counter(calls.log[before:])
-    without_size = [{k: v for k, v in io_calls[n].items() if k != "write"} for n in (10, 1000)]
-    assert without_size[0] == without_size[1]
-    assert sum(without_size[1].values()) < 120
 
 
 def test_a_replay_costs_a_few_reads_and_writes_nothing():
