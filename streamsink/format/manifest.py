@@ -3,7 +3,7 @@
 import functools
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import Any, Callable, Collection, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Collection, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from streamsink.errors import Corrupt
 from streamsink.format.avro_file import DECODING_ERRORS, parsed, read_avro, record, unreadable, write_avro
@@ -106,17 +106,9 @@ def read_manifest(data: bytes, name: str) -> List[ManifestEntry]:
     return list(iter_manifest(data, name))
 
 
-class LiveFile(NamedTuple):
-    """What a scan needs of a data file: much less than its DataFileMeta. Sizes in bytes."""
-
-    partition: bytes
-    bucket: int
-    file_name: str
-    file_size: int
-    rows: int
-    schema_id: int
-
-
+#: What a scan needs of a data file: partition, bucket, file name, size in bytes, rows, schema id. A plain tuple, because
+#: there may be very many.
+LiveFile = Tuple[bytes, int, str, int, int, int]
 #: (partition, the Avro record ``_FILE``) -> whether a scan wants the file.
 Keep = Callable[[bytes, Mapping[str, Any]], bool]
 
@@ -131,8 +123,8 @@ def iter_files(data: bytes, name: str, counts: Counts, keep: Optional[Keep] = No
                 continue
             if deleted and _identity(found) in deleted:
                 continue
-            item = LiveFile(partition, found["_BUCKET"], file["_FILE_NAME"], file["_FILE_SIZE"], file["_ROW_COUNT"],
-                            file["_SCHEMA_ID"])
+            item = (partition, found["_BUCKET"], file["_FILE_NAME"], file["_FILE_SIZE"], file["_ROW_COUNT"],
+                    file["_SCHEMA_ID"])
         except DECODING_ERRORS as bad:
             raise unreadable(name, bad) from bad
         yield item
