@@ -35,7 +35,7 @@ class Sizes:
     growth: tuple[int, ...] = (10, 1_000, 10_000)
     pending: int = 100
     live_files: int = 100_000
-    snapshots: tuple[int, ...] = (10, 100, 1_000)
+    snapshots: tuple[int, ...] = (10, 100, 1_000, 10_000)
     replays: int = 10
     small_files: int = 200
     more_sinks: tuple[str, ...] = ()

@@ -12,6 +12,7 @@ import streamsink
 from streamsink.format.manifest import write_manifest
 from streamsink.format.manifest_list import ManifestFileMeta
 from streamsink.storage.local import local_file_io
+from streamsink.table.changes import Changes
 from streamsink.table.commit import CommitRequest, TableCommit
 from streamsink.table.table import open_table
 from streamsink.testing.driver import Checkpoint
@@ -83,19 +84,22 @@ def _many_files(folder: Path, live_files: int) -> None:
     table = open_table(file_io, driver.root, for_writing=True)
     newest = table.snapshots.latest()
     (entry,) = table.manifests.entries_of(newest)
-    metas = []
+    application = driver.options.application
+    state = table.states.read(newest).by_application[application]
+    commit = TableCommit(table, driver.options)
     for first in range(0, live_files, _ENTRIES_A_MANIFEST):
         numbered = range(first, min(first + _ENTRIES_A_MANIFEST, live_files))
-        entries = [
+        entries = tuple(
             dataclasses.replace(entry, file=dataclasses.replace(entry.file, file_name=f"data-{number:036}-0.parquet"))
             for number in numbered
-        ]
+        )
         name, content = f"manifest-{first:036}-0", write_manifest(entries)
         file_io.write(table.layout.manifest(name), content)
-        metas.append(ManifestFileMeta.of(name, len(content), entries, []))
-    state = table.states.read(newest).by_application[driver.options.application]
-    request = CommitRequest("benchmark", 1, tuple(metas), live_files * _ROWS, None, driver.options.application, state, "many")
-    TableCommit(table, driver.options).commit(request, lambda states: False)
+        meta = ManifestFileMeta.of(name, len(content), entries, [])
+        request = CommitRequest(
+            "benchmark", first, Changes(entries), f"many-{first}", manifests=(meta,), application=application, state=state
+        )
+        commit.commit(request, lambda states: False)
 
 
 def _watched(folder: Path) -> None:

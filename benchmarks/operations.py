@@ -23,6 +23,9 @@ QUERY = "00000000-0000-0000-0000-000000000001"
 _SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
 _NAMES = ("open", "write", "close", "link", "rename", "unlink", "mkdir", "rmdir", "sync_dir", "read", "size", "entries")
 # Merging manifests costs now and then; with it out of the way the counts are exact.
+_TWO_CYCLES = 60
+# Without merging each commit writes a list of all commits before it.
+_MOST_UNMERGED = 1_000
 _NO_MERGE = {"manifest.merge-min-count": "1000000"}
 
 
@@ -31,6 +34,7 @@ class Commit:
     """Calls by name; ``flushed``: files that were to be flushed."""
 
     calls: Counter
+    bytes_read: int
     bytes_written: int
     flushed: int
     ms: float
@@ -50,7 +54,13 @@ class _Counting(CrashingCalls):
     def __init__(self):
         super().__init__(PosixCalls())
         self.bytes_written = 0
+        self.bytes_read = 0
         self.flushed = 0
+
+    def read(self, path):
+        data = super().read(path)
+        self.bytes_read += len(data)
+        return data
 
     def write(self, stream, data):
         self.bytes_written += memoryview(data).nbytes
@@ -66,29 +76,36 @@ class _Counting(CrashingCalls):
 
 def operations(spark, folder: Path, sizes: Sizes) -> list[Table]:
     """Counts at some snapshots, with manifest merging out of the way and as it is by default."""
-    rows = []
-    for what, options in (("no merging", _NO_MERGE), ("default", {})):
+    rows, cycles = [], []
+    for what, options, most in (("no merging", _NO_MERGE, _MOST_UNMERGED), ("default", {}, max(sizes.snapshots))):
         at = folder / f"operations-{what.replace(' ', '-')}"
-        seen = commits(at, max(sizes.snapshots), {"table_options": options})
-        for number in sizes.snapshots:
+        counted = [number for number in sizes.snapshots if number <= most]
+        seen = commits(at, counted[-1], {"table_options": options})
+        for number in counted:
             one = seen[number]
             rows.append([
                 f"{what}, snapshot {number:,}", str(one.total), *(str(one.calls[name]) for name in _NAMES), str(one.fsyncs),
-                f"{one.bytes_written:,}",
+                f"{one.bytes_read:,}", f"{one.bytes_written:,}",
             ])
-        for number in sizes.snapshots:
-            before = [seen[n] for n in range(max(2, number - 29), number + 1)]
-            rows.append([
-                f"{what}, the last {len(before)} up to {number:,}", spread([c.total for c in before]), *[""] * len(_NAMES),
-                spread([c.fsyncs for c in before]),
-                spread([c.bytes_written for c in before]) + f"; {spread([c.ms for c in before], 1)} ms",
+        for number in counted:
+            before = [seen[n] for n in range(max(2, number - _TWO_CYCLES + 1), number + 1)]
+            read, written = ([getattr(c, of) for c in before] for of in ("bytes_read", "bytes_written"))
+            cycles.append([
+                f"{what}, the last {len(before)} up to {number:,}", spread([c.total for c in before]), spread([c.fsyncs for c in before]),
+                f"{sum(read) / len(read):,.0f}", f"{max(read):,}", f"{sum(written) / len(written):,.0f}", f"{max(written):,}",
+                spread([c.ms for c in before], 1),
             ])
-    head = ("commit", "calls", *_NAMES, "fsyncs", "bytes written")
     note = (
         "Calls of one micro-batch of one data file, from its admission to its end, all that the sink does on the disk "
         f"(fsyncs are those it asks for; the ms are without them). Load {load()}."
     )
-    return [Table("File operations of one commit", head, rows, note)]
+    head = ("commit", "calls", *_NAMES, "fsyncs", "bytes read", "bytes written")
+    cycle_head = ("commits", "calls", "fsyncs", "bytes read, mean", "most", "bytes written, mean", "most", "ms")
+    cycle_note = "Manifests are merged about every thirtieth commit, so these are two cycles; median [min..max] where no mean is named."
+    return [
+        Table("File operations of one commit", head, rows, note),
+        Table("Over two cycles of merging manifests", cycle_head, cycles, cycle_note),
+    ]
 
 
 def commits(
@@ -104,11 +121,12 @@ def commits(
     sink = driver.start(FileIO(calls, IdSource().new_id), checkpoint)
     seen = {}
     for batch_id in range(snapshots):
-        known, written, flushed = len(calls.log), calls.bytes_written, calls.flushed
+        known, read, written, flushed = len(calls.log), calls.bytes_read, calls.bytes_written, calls.flushed
         begun = time.perf_counter()
         sink.batch(driver.describe(checkpoint, batch_id))
         took = (time.perf_counter() - begun) * 1000
-        seen[batch_id + 1] = Commit(Counter(calls.log[known:]), calls.bytes_written - written, calls.flushed - flushed, took)
+        spent = calls.bytes_read - read, calls.bytes_written - written, calls.flushed - flushed
+        seen[batch_id + 1] = Commit(Counter(calls.log[known:]), *spent, took)
         at_snapshot(batch_id + 1, checkpoint)
     sink.close()
     return seen

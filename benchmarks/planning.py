@@ -118,7 +118,7 @@ def _commit(table: PaimonTable, commit: TableCommit, number: int, files: int) ->
     name, content = f"manifest-planning-{number}", write_manifest(entries)
     table.file_io.write(table.layout.manifest(name), content)
     meta = ManifestFileMeta.of(name, len(content), entries, types[:1])
-    request = CommitRequest("planning", number, Changes(entries), f"planning-{number}", manifest=meta)
+    request = CommitRequest("planning", number, Changes(entries), f"planning-{number}", manifests=(meta,))
     commit.commit(request, lambda states: False)
 
 

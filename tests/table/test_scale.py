@@ -115,7 +115,7 @@ def many_files(root: str, commits: int, files: int, options=None):
         name, data = f"manifest-many-{number}", write_manifest(entries)
         table.file_io.write(table.layout.manifest(name), data)
         meta = ManifestFileMeta.of(name, len(data), entries, [])
-        request = CommitRequest("many", number, Changes(entries), f"many-{number}", manifest=meta)
+        request = CommitRequest("many", number, Changes(entries), f"many-{number}", manifests=(meta,))
         commit.commit(request, lambda states: False)
     return table
 
