@@ -73,6 +73,12 @@ def spread(values: Sequence[float], digits: int = 0) -> str:
     return f"{statistics.median(values):.{digits}f} [{min(values):.{digits}f}..{max(values):.{digits}f}]"
 
 
+def own_peak() -> int:
+    """KiB that this process has had at most: the kernel's mark of this program. That of getrusage begins with what the parent had."""
+    status = Path("/proc/self/status").read_text()
+    return int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:")))
+
+
 def python_workers() -> dict[int, int]:
     """KiB that each of Spark's Python workers below this process has had at most, by process id."""
     parents, peaks = {}, {}

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import resource
 import shutil
 import subprocess
 import sys
@@ -18,7 +17,7 @@ from streamsink.table.table import open_table
 from streamsink.testing.driver import Checkpoint
 
 from benchmarks import data, stages
-from benchmarks.machine import python_workers
+from benchmarks.machine import own_peak, python_workers
 from benchmarks.operations import QUERY, numbers
 from benchmarks.report import Table, at_most
 
@@ -107,13 +106,13 @@ def _watched(folder: Path) -> None:
     import pyspark.sql  # noqa: F401 - what a driver has loaded before the sink takes anything
 
     driver = numbers(folder, {}, _ROWS)
-    base = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    base = own_peak()
     checkpoint = Checkpoint(QUERY, [_ROWS * number for number in range(1, _COMMITS + 2)], 1)
     sink = driver.start(local_file_io(flush=False), checkpoint)
     for batch_id in range(1, _COMMITS + 1):
         sink.batch(driver.describe(checkpoint, batch_id))
     sink.close()
-    print(json.dumps({"base": base, "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss}))
+    print(json.dumps({"base": base, "peak": own_peak()}))
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 import gc
 import io
 import json
-import re
 import subprocess
 import sys
 import time
@@ -28,7 +27,7 @@ from streamsink.table.table import Table as PaimonTable
 from streamsink.table.table import create_table, new_schema, open_table
 
 from benchmarks.data import Sizes
-from benchmarks.machine import in_turns, load, spread
+from benchmarks.machine import in_turns, load, own_peak, spread
 from benchmarks.report import Table, at_most
 
 _DDL = "day STRING, id BIGINT, customer BIGINT, price DOUBLE, at TIMESTAMP, city STRING"
@@ -130,7 +129,7 @@ def _fresh(what: str, root: str, commits: int) -> tuple[int, int]:
 
 def _watched(what: str, root: str, commits: int) -> None:
     """In a process of its own; prints its memory in KiB."""
-    base = _peak()
+    base = own_peak()
     if what == "make":
         _make(root, commits)
     else:
@@ -140,12 +139,7 @@ def _watched(what: str, root: str, commits: int) -> None:
         else:
             metas = table.manifests.all_of(table.snapshots.latest())
             table.manifests.merge(metas, {"manifest.full-compaction-threshold-size": "1 b"}, f"planning-{what}")
-    print(json.dumps([base, _peak()]))
-
-
-def _peak() -> int:
-    """KiB; the kernel's own mark of this program (that of getrusage begins with what the parent had)."""
-    return int(re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())[1])
+    print(json.dumps([base, own_peak()]))
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ WIRE_VERSION = 1
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class DataFileMeta:
     """One data file. Sizes in bytes; keys are BinaryRows with arity prefix; ``creation_time`` in ms of the local
     wall clock as if it were UTC (Java's convention)."""

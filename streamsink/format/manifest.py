@@ -23,7 +23,7 @@ class FileKind(IntEnum):
     DELETE = 1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ManifestEntry:
     """One file added or deleted. ``partition`` is a BinaryRow with arity prefix."""
 

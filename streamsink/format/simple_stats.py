@@ -8,7 +8,7 @@ from typing import Any, Dict, Mapping, Optional, Tuple
 EMPTY_ROW = bytes(12)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class SimpleStats:
     """``min_values`` and ``max_values`` are BinaryRows with arity prefix; counts are per column, None = unknown."""
 
@@ -24,7 +24,8 @@ class SimpleStats:
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> "SimpleStats":
         """From the Avro record; absent counts (some writers) are read as none."""
-        return cls(bytes(record["_MIN_VALUES"]), bytes(record["_MAX_VALUES"]), tuple(record["_NULL_COUNTS"] or ()))
+        found = cls(bytes(record["_MIN_VALUES"]), bytes(record["_MAX_VALUES"]), tuple(record["_NULL_COUNTS"] or ()))
+        return EMPTY_STATS if found == EMPTY_STATS else found
 
     def to_wire(self) -> Dict[str, Any]:
         """A JSON-safe dict."""
