@@ -88,7 +88,7 @@ import sys
 from streamsink.protocol.committable import Batch
 from streamsink.spark import runs
 from tests.crash.world import posix_world
-from tests.protocol.test_publishing import QUERY, Query
+from tests.protocol.query import QUERY, Query
 
 world = posix_world(sys.argv[1], publish_every_batches=100)
 query = Query(world, beside=None)

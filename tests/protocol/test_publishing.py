@@ -5,22 +5,15 @@ import threading
 
 import pytest
 
-from streamsink import events
 from streamsink.clock import IdSource
 from streamsink.errors import Conflict, Fenced, Misuse, Retryable
 from streamsink.faults import arm
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import AppState
-from streamsink.protocol.committer_thread import CommitterThread
 from streamsink.storage.file_io import FileIO
-from streamsink.table.table import open_table
-from streamsink.testing.crashing import CrashingCalls
-from streamsink.testing.driver import Checkpoint
-from streamsink.testing.stepping import Stepping
-from tests.crash.world import expected, memory_world, posix_world
+from tests.crash.world import memory_world
+from tests.protocol.query import WAIT_S, Query, published, snapshots
 
-QUERY = "00000000-0000-0000-0000-000000000001"
-WAIT_S = 60
 GROUPS_OF_THREE = {"publish_every_batches": 3, "publish_as": "one-snapshot", "restore": "restore-and-continue"}
 
 
@@ -28,33 +21,6 @@ GROUPS_OF_THREE = {"publish_every_batches": 3, "publish_as": "one-snapshot", "re
 def disarmed():
     yield
     arm(None)
-
-
-class Query:
-    """One start of a query, its batches given one by one. beside: None for a real thread."""
-
-    def __init__(self, world, beside="steps", delay=None):
-        calls = CrashingCalls(world.calls)
-        world.driver.beside = (lambda step: Stepping(step, calls, delay)) if beside else CommitterThread
-        self.world = world
-        self.sink = world.driver.start(FileIO(calls, IdSource().new_id), Checkpoint(QUERY))
-        self.ends = []
-
-    def batch(self, end):
-        self.ends.append(end)
-        self.again(len(self.ends) - 1)
-
-    def again(self, batch_id):
-        self.sink.batch(self.world.driver.describe(Checkpoint(QUERY, list(self.ends)), batch_id))
-
-
-def _snapshots(world):
-    table = open_table(FileIO(world.calls, IdSource().new_id), world.driver.root, for_writing=False)
-    return [table.snapshots.load(number) for number in table.snapshots.ids()]
-
-
-def _published(world):
-    return [e for e in world.driver.events if isinstance(e, events.CheckpointPublished)]
 
 
 def test_a_group_becomes_visible_as_one_snapshot_that_says_what_its_last_checkpoint_would():
@@ -66,15 +32,15 @@ def test_a_group_becomes_visible_as_one_snapshot_that_says_what_its_last_checkpo
         assert world.ids() == []
     query.batch(14)
     assert world.ids() == list(range(14))
-    (snapshot,) = _snapshots(world)
+    (snapshot,) = snapshots(world)
     state = AppState.from_json(json.loads(snapshot.properties["streamsink.app.streamsink"]))
     assert (state.sequence, state.checkpoint_id, state.recorded) == (3, 2, {"t": {"0": 14}})
     assert (snapshot.commit_identifier, snapshot.delta_record_count, snapshot.total_record_count) == (2, 14, 14)
-    (event,) = _published(world)
+    (event,) = published(world)
     assert (event.checkpoint_id, event.checkpoints, event.rows, event.pending) == (2, 3, 14, 0)
     for end in (15, 16, 20):
         query.batch(end)
-    assert [s.commit_identifier for s in _snapshots(world)] == [2, 5]
+    assert [s.commit_identifier for s in snapshots(world)] == [2, 5]
     assert world.ids() == list(range(20)) and world.unknown_files() == []
 
 
@@ -84,8 +50,8 @@ def test_a_snapshot_for_each_checkpoint_keeps_their_order():
     query = Query(world)
     for end in (6, 9, 14):
         query.batch(end)
-    assert [s.commit_identifier for s in _snapshots(world)] == [0, 1, 2]
-    assert [e.pending for e in _published(world)] == [2, 1, 0]
+    assert [s.commit_identifier for s in snapshots(world)] == [0, 1, 2]
+    assert [e.pending for e in published(world)] == [2, 1, 0]
 
 
 @pytest.mark.parametrize("way", [{"publish_every_batches": 9}, {"publish": "async"}], ids=["grouped", "async"])
@@ -114,7 +80,7 @@ def test_stopping_publishes_what_is_pending_and_a_death_leaves_it_to_the_next_st
     query.batch(9)
     query.sink.close()
     query.sink.close()
-    assert world.ids() == list(range(9)) and len(_snapshots(world)) == 1
+    assert world.ids() == list(range(9)) and len(snapshots(world)) == 1
     with pytest.raises(Retryable, match="closed"):
         query.batch(14)
     dead = Query(world)
@@ -140,7 +106,7 @@ def test_the_next_start_may_group_differently_and_sweeps_the_dead_group_by_name(
     singly = memory_world(restore="restore-and-continue")
     singly.calls = world.calls
     Query(singly).sink.close()
-    assert world.ids() == list(range(14)) and len(_snapshots(world)) == 3
+    assert world.ids() == list(range(14)) and len(snapshots(world)) == 3
     assert world.unknown_files() == []
 
 
@@ -218,7 +184,7 @@ def test_a_dead_group_that_is_published_within_a_larger_one_leaves_nothing():
         query.sink.close()
     assert world.unknown_files() != []
     Query(world).sink.close()
-    assert world.ids() == list(range(14)) and len(_snapshots(world)) == 1
+    assert world.ids() == list(range(14)) and len(snapshots(world)) == 1
     assert world.unknown_files() == []
 
 
@@ -324,80 +290,6 @@ def test_a_batch_waits_for_room_before_it_writes():
     for end in (6, 9, 14):
         query.batch(end)
     assert seen == ["write.begin", "write.begin", "commit.published", "commit.published", "write.begin"]
-
-
-# -- with real threads -------------------------------------------------------------------------------------------------
-
-
-def _until(true):
-    done = threading.Event()
-    for _ in range(WAIT_S * 50):
-        if true():
-            return
-        done.wait(0.02)
-    raise AssertionError(f"waited {WAIT_S} s in vain")
-
-
-def test_a_thread_publishes_beside_the_batches(tmp_path):
-    """On the local disk: the batch returns before the snapshot is there; stopping waits for everything."""
-    world = posix_world(tmp_path, publish="async")
-    others = set(threading.enumerate())
-    query = Query(world, beside=None)
-    go_on = threading.Event()
-    arm(lambda step: go_on.wait(WAIT_S) if step == "group.before_publish" else None)
-    query.batch(6)
-    query.batch(9)
-    assert world.ids() == []
-    go_on.set()
-    query.batch(14)
-    query.sink.close()
-    assert world.ids() == list(range(14)) and world.unknown_files() == []
-    assert set(threading.enumerate()) <= others
-
-
-@pytest.mark.parametrize("publish", ["sync", "async"])
-def test_the_interval_holds_when_no_further_batch_comes(tmp_path, publish):
-    """Spark calls nothing without data: the thread publishes."""
-    world = posix_world(tmp_path, publish=publish, publish_every_batches=100, publish_interval_ms=50)
-    query = Query(world, beside=None)
-    query.batch(6)
-    _until(lambda: world.ids() == list(range(6)))
-    query.batch(9)
-    _until(lambda: world.ids() == list(range(9)))
-    query.sink.close()
-
-
-def test_the_thread_publishes_the_rest_when_the_query_has_ended_by_itself(tmp_path):
-    """Nobody calls close(): the thread asks whether the query still runs."""
-    world = posix_world(tmp_path, publish_every_batches=100)
-    ended = threading.Event()
-    query = Query(world, beside=None)
-    query.sink.close()
-    world.driver.beside = lambda step: CommitterThread(step, has_ended=ended.is_set)
-    query.sink = world.driver.start(FileIO(world.calls, IdSource().new_id), Checkpoint(QUERY))
-    query.batch(6)
-    assert world.ids() == []
-    ended.set()
-    _until(lambda: world.ids() == list(range(6)))
-    query.sink.close()
-
-
-@pytest.mark.parametrize("as_", ["snapshot-per-checkpoint", "one-snapshot"])
-def test_many_batches_beside_a_real_thread_at_random_speeds(tmp_path, as_, rng):
-    """Queue full, empty and between; every row once, every batch whole, whatever the timing."""
-    ends = sorted(rng.sample(range(1, 400), 60))
-    world = posix_world(tmp_path, publish="async", publish_as=as_, publish_queue=rng.randint(1, 5))
-    slow = {"write.flushed", "group.before_publish", "commit.published"}
-    pause = threading.Event()
-    arm(lambda step: pause.wait(rng.random() * 0.02) if step in slow else None)
-    query = Query(world, beside=None)
-    for end in ends:
-        query.batch(end)
-        found = world.ids()
-        assert found == list(range(len(found))) and len(found) in (0, *ends)
-    query.sink.close()
-    assert world.ids() == expected(ends) and world.unknown_files() == []
-    assert sum(e.checkpoints for e in _published(world)) == len(ends)
 
 
 @pytest.mark.parametrize("given, option", [

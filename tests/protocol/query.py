@@ -1,0 +1,40 @@
+"""One query for tests of publishing, its batches given one by one."""
+
+from streamsink import events
+from streamsink.clock import IdSource
+from streamsink.protocol.committer_thread import CommitterThread
+from streamsink.storage.file_io import FileIO
+from streamsink.table.table import open_table
+from streamsink.testing.crashing import CrashingCalls
+from streamsink.testing.driver import Checkpoint
+from streamsink.testing.stepping import Stepping
+
+QUERY = "00000000-0000-0000-0000-000000000001"
+WAIT_S = 60
+
+
+class Query:
+    """One start of a query, its batches given one by one. beside: None for a real thread."""
+
+    def __init__(self, world, beside="steps", delay=None):
+        calls = CrashingCalls(world.calls)
+        world.driver.beside = (lambda step: Stepping(step, calls, delay)) if beside else CommitterThread
+        self.world = world
+        self.sink = world.driver.start(FileIO(calls, IdSource().new_id), Checkpoint(QUERY))
+        self.ends = []
+
+    def batch(self, end):
+        self.ends.append(end)
+        self.again(len(self.ends) - 1)
+
+    def again(self, batch_id):
+        self.sink.batch(self.world.driver.describe(Checkpoint(QUERY, list(self.ends)), batch_id))
+
+
+def snapshots(world):
+    table = open_table(FileIO(world.calls, IdSource().new_id), world.driver.root, for_writing=False)
+    return [table.snapshots.load(number) for number in table.snapshots.ids()]
+
+
+def published(world):
+    return [e for e in world.driver.events if isinstance(e, events.CheckpointPublished)]

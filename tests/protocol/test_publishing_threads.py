@@ -1,0 +1,90 @@
+"""Grouped and asynchronous publishing with real threads: any timing, any order, the same rows."""
+
+import threading
+
+import pytest
+
+from streamsink.clock import IdSource
+from streamsink.faults import arm
+from streamsink.protocol.committer_thread import CommitterThread
+from streamsink.storage.file_io import FileIO
+from streamsink.testing.driver import Checkpoint
+from tests.crash.world import expected, posix_world
+from tests.protocol.query import QUERY, WAIT_S, Query, published
+
+
+@pytest.fixture(autouse=True)
+def disarmed():
+    yield
+    arm(None)
+
+
+def _until(true):
+    done = threading.Event()
+    for _ in range(WAIT_S * 50):
+        if true():
+            return
+        done.wait(0.02)
+    raise AssertionError(f"waited {WAIT_S} s in vain")
+
+
+def test_a_thread_publishes_beside_the_batches(tmp_path):
+    """On the local disk: the batch returns before the snapshot is there; stopping waits for everything."""
+    world = posix_world(tmp_path, publish="async")
+    others = set(threading.enumerate())
+    query = Query(world, beside=None)
+    go_on = threading.Event()
+    arm(lambda step: go_on.wait(WAIT_S) if step == "group.before_publish" else None)
+    query.batch(6)
+    query.batch(9)
+    assert world.ids() == []
+    go_on.set()
+    query.batch(14)
+    query.sink.close()
+    assert world.ids() == list(range(14)) and world.unknown_files() == []
+    assert set(threading.enumerate()) <= others
+
+
+@pytest.mark.parametrize("publish", ["sync", "async"])
+def test_the_interval_holds_when_no_further_batch_comes(tmp_path, publish):
+    """Spark calls nothing without data: the thread publishes."""
+    world = posix_world(tmp_path, publish=publish, publish_every_batches=100, publish_interval_ms=50)
+    query = Query(world, beside=None)
+    query.batch(6)
+    _until(lambda: world.ids() == list(range(6)))
+    query.batch(9)
+    _until(lambda: world.ids() == list(range(9)))
+    query.sink.close()
+
+
+def test_the_thread_publishes_the_rest_when_the_query_has_ended_by_itself(tmp_path):
+    """Nobody calls close(): the thread asks whether the query still runs."""
+    world = posix_world(tmp_path, publish_every_batches=100)
+    ended = threading.Event()
+    query = Query(world, beside=None)
+    query.sink.close()
+    world.driver.beside = lambda step: CommitterThread(step, has_ended=ended.is_set)
+    query.sink = world.driver.start(FileIO(world.calls, IdSource().new_id), Checkpoint(QUERY))
+    query.batch(6)
+    assert world.ids() == []
+    ended.set()
+    _until(lambda: world.ids() == list(range(6)))
+    query.sink.close()
+
+
+@pytest.mark.parametrize("as_", ["snapshot-per-checkpoint", "one-snapshot"])
+def test_many_batches_beside_a_real_thread_at_random_speeds(tmp_path, as_, rng):
+    """Queue full, empty and between; every row once, every batch whole, whatever the timing."""
+    ends = sorted(rng.sample(range(1, 400), 60))
+    world = posix_world(tmp_path, publish="async", publish_as=as_, publish_queue=rng.randint(1, 5))
+    slow = {"write.flushed", "group.before_publish", "commit.published"}
+    pause = threading.Event()
+    arm(lambda step: pause.wait(rng.random() * 0.02) if step in slow else None)
+    query = Query(world, beside=None)
+    for end in ends:
+        query.batch(end)
+        found = world.ids()
+        assert found == list(range(len(found))) and len(found) in (0, *ends)
+    query.sink.close()
+    assert world.ids() == expected(ends) and world.unknown_files() == []
+    assert sum(e.checkpoints for e in published(world)) == len(ends)
