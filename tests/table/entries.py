@@ -1,5 +1,7 @@
 """Synthetic files and tables for tests of the commit layer."""
 
+from dataclasses import replace
+
 from streamsink.clock import IdSource
 from streamsink.format.binary_row import encode_row
 from streamsink.format.data_file import DataFileMeta
@@ -27,7 +29,7 @@ def part(name: str | None) -> bytes:
 def data_file(name: str, level: int = 0, keys: tuple[bytes, bytes] = (EMPTY_ROW, EMPTY_ROW), rows: int = 1) -> DataFileMeta:
     """Metadata of a file that nobody reads."""
     plain = DataFileMeta.for_append(file_name=name, file_size=10, row_count=rows, schema_id=0)
-    return DataFileMeta(**{**plain.__dict__, "level": level, "min_key": keys[0], "max_key": keys[1]})
+    return replace(plain, level=level, min_key=keys[0], max_key=keys[1])
 
 
 def add(name: str, partition: bytes = EMPTY_ROW, buckets: int = -1, bucket: int = 0, **file) -> ManifestEntry:
