@@ -147,6 +147,14 @@ class JavaPaimon:
             given.put(name, value)
         self._commit(path, rows, given)
 
+    def copy_index_manifest(self, path, name) -> str:
+        """Java reads an index manifest and writes its entries as a new one, whose name is returned."""
+        table, _ = self._open(path)
+        manifest = table.store().indexManifestFileFactory().create()
+        entries = manifest.read(name)
+        mode = self._jvm.java.lang.Enum.valueOf(self._class("table.BucketMode"), "HASH_FIXED")
+        return manifest.writeIndexFiles(None, entries, mode)
+
     def drop_partition(self, path, partition) -> None:
         """Delete all rows of one partition, given as text."""
         given, wanted = self._jvm.java.util.HashMap(), self._jvm.java.util.ArrayList()
