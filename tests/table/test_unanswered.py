@@ -1,0 +1,90 @@
+"""Publishing that gives no answer at all: the next try finds out, and nothing that a snapshot may refer to is deleted."""
+
+import pytest
+
+from streamsink.clock import IdSource
+from streamsink.errors import OutcomeUnknown
+from streamsink.faults import arm
+from streamsink.storage.file_io import FileIO
+from streamsink.storage.memory import MemoryCalls
+from streamsink.table.changes import Changes
+from streamsink.table.commit import TableCommit
+from streamsink.table.delta import CommitRequest
+from streamsink.table.overwrite import Overwrite
+from streamsink.table.table import open_table
+from tests.table.entries import OPTIONS, ROOT, add, commit, live, new_table, part
+
+
+class Silent(FileIO):
+    """Creates the first ``silent`` snapshots, or does not, and never says; ``meanwhile`` happens before the silence ends."""
+
+    lands = True
+    silent = 1
+
+    def meanwhile(self):
+        """What others do."""
+
+    def create_if_absent(self, path, data, unique=""):
+        if "/snapshot-" not in path or not self.silent:
+            return super().create_if_absent(path, data, unique)
+        self.silent -= 1
+        if self.lands:
+            super().create_if_absent(path, data, unique)
+        self.meanwhile()
+        raise OutcomeUnknown("no answer", kind="publish.unknown")
+
+
+def _silent(calls, **settings):
+    io = Silent(calls, IdSource().new_id)
+    for name, value in settings.items():
+        setattr(io, name, value)
+    return open_table(io, ROOT, for_writing=True)
+
+
+def _commit(table, kind):
+    request = CommitRequest("me", 7, Changes((add("new", part("x")),)), "mine", kind,
+                            overwrite=Overwrite(dynamic=True) if kind == "OVERWRITE" else None)
+    return TableCommit(table, OPTIONS).commit(request, lambda states: False)
+
+
+@pytest.mark.parametrize("kind, after", [("APPEND", ["new", "old"]), ("OVERWRITE", ["new"])])
+@pytest.mark.parametrize("others", [False, True], ids=["alone", "others-went-on"])
+@pytest.mark.parametrize("lands", [True, False], ids=["landed", "not-landed"])
+def test_no_answer_is_settled_by_looking(kind, after, lands, others):
+    """One snapshot of ours, whole, whether it landed or not, and whether others built on it or took its number."""
+    calls = MemoryCalls()
+    table = new_table(calls)
+    commit(table, Changes((add("old", part("x")),)))
+    meanwhile = (lambda: commit(table, Changes((add("other", part("y")),)), user="other")) if others else (lambda: None)
+    done = _commit(_silent(calls, lands=lands, meanwhile=meanwhile), kind)
+    assert live(table) == sorted(after + ["other"] * others)
+    mine = [n for n in table.snapshots.ids() if table.snapshots.load(n).commit_user == "me"]
+    assert mine == [done.snapshot_id] and table.snapshots.load(mine[0]).commit_kind == kind
+
+
+def test_never_an_answer_is_an_unknown_outcome():
+    """After the last try: the error says that it is unknown, and every list of every try is still there."""
+    calls = MemoryCalls()
+    commit(new_table(calls), Changes((add("old", part("x")),)))
+    with pytest.raises(OutcomeUnknown):
+        _commit(_silent(calls, lands=False, silent=99), "APPEND")
+    names = [name for name, *_ in calls.entries(f"{ROOT}/manifest")]
+    assert sum(name.startswith("manifest-list-mine-") and name.endswith("-0") for name in names) == 4
+
+
+def test_what_an_overwrite_deletes_is_worked_out_in_each_try():
+    """Rows that another writer published between two tries are replaced too."""
+    table = new_table(MemoryCalls())
+    commit(table, Changes((add("old", part("x")),)))
+
+    def others_win(step):
+        if step == "commit.before_publish":
+            arm(None)
+            commit(table, Changes((add("late", part("x")), add("other", part("y")))), user="other")
+
+    arm(others_win)
+    try:
+        done = _commit(table, "OVERWRITE")
+    finally:
+        arm(None)
+    assert done.attempts == 2 and live(table) == ["new", "other"]
