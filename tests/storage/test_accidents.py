@@ -1,0 +1,129 @@
+"""The main job's accidents on a real HDFS and a real S3, without Spark: each row once, or an error that says what happened."""
+
+import collections
+import copy
+import json
+import subprocess
+import sys
+import time
+
+import pytest
+
+import streamsink
+from streamsink.errors import Fenced, Misuse
+from streamsink.table.table import open_table
+from streamsink.testing.driver import Checkpoint
+from tests.crash.world import World, expected
+from tests.storage import writer
+from tests.storage.back_ends import REMOTE, back_end
+
+BOUNDARIES = (4, 6)
+WRITERS, BATCHES, ROWS = 4, 5, 3
+POSITIONS = {"position_columns": ("topic", "partition", "offset")}
+
+
+@pytest.fixture(params=REMOTE)
+def make_world(request):
+    """A function that makes worlds on one folder of the store."""
+    made = back_end(request.param, request)
+    return lambda **options: World(made.calls, f"{made.root}/shop.db/orders", make_io=made.io, **options)
+
+
+@pytest.fixture
+def world(make_world):
+    """A world whose first batches are published."""
+    world = make_world(**POSITIONS)
+    world.run(boundaries=BOUNDARIES)
+    return world
+
+
+def test_a_replay_changes_nothing(world):
+    """Spark's commit log is gone: every batch comes again."""
+    world.checkpoint.committed = 0
+    world.run(boundaries=(*BOUNDARIES, 8))
+    assert world.ids() == expected((8,))
+
+
+def test_an_old_copy_of_the_checkpoint_with_other_boundaries_is_filtered_by_row(world):
+    """The second batch is planned anew and reaches further than the published one."""
+    world.checkpoint.ends, world.checkpoint.committed = [4], 1
+    world.run(boundaries=(4, 9, 11))
+    assert world.ids() == expected((11,))
+
+
+def test_a_deleted_checkpoint_is_filtered_by_row_or_refused(make_world, world):
+    """A new query that reads from the beginning; without position columns it gets an error before anything is written."""
+    fresh = make_world()
+    fresh.checkpoint = Checkpoint("00000000-0000-0000-0000-000000000002")
+    with pytest.raises(Misuse) as caught:
+        fresh.run(boundaries=(5, 9))
+    assert caught.value.kind == "positions.overlap"
+    assert world.ids() == expected(BOUNDARIES)
+    world.checkpoint = Checkpoint("00000000-0000-0000-0000-000000000002")
+    world.run(boundaries=(5, 9))
+    assert world.ids() == expected((9,))
+
+
+def test_two_queries_under_one_name_do_not_meet(make_world, world):
+    """The second is refused while the first lives, which is not harmed."""
+    sink = world.driver.start(world.file_io(world.calls), world.checkpoint)
+    second = make_world(**POSITIONS)
+    second.checkpoint = Checkpoint("00000000-0000-0000-0000-000000000003")
+    try:
+        with pytest.raises(Fenced) as caught:
+            second.run(boundaries=(20,))
+        assert caught.value.kind == "application.in-use"
+        world.checkpoint.ends.append(9)
+        sink.batch(world.driver.describe(world.checkpoint, 2))
+    finally:
+        sink.close()
+    assert world.ids() == expected((9,))
+
+
+def test_a_restart_fences_a_driver_that_still_runs(make_world, world):
+    """The same checkpoint in two drivers: the newer one goes on, the older one writes nothing more."""
+    old = world.driver.start(world.file_io(world.calls), copy.deepcopy(world.checkpoint))
+    world.run(boundaries=(*BOUNDARIES, 9))
+    sleeper = copy.deepcopy(world.checkpoint)
+    try:
+        with pytest.raises(Fenced):
+            old.batch(world.driver.describe(sleeper, 2))
+    finally:
+        old.close()
+    assert world.ids() == expected((9,))
+
+
+def test_expired_history_is_no_gap(world):
+    """All snapshots but the newest are gone; its properties answer."""
+    io = world.file_io(world.calls)
+    for number in (1,):
+        io.delete(f"{world.driver.root}/snapshot/snapshot-{number}")
+    world.checkpoint.committed = 0
+    world.run(boundaries=(*BOUNDARIES, 9))
+    assert world.ids() == expected((9,))
+
+
+@pytest.mark.parametrize("kind", REMOTE)
+def test_writers_at_once_lose_nothing_although_one_is_killed(kind, request):
+    """Four processes on one table, one of them ended by SIGKILL and started again: every row once, ids without a hole."""
+    made = back_end(kind, request)
+    table = f"{made.root}/shop.db/raced"
+    streamsink.create_table(table, writer.SCHEMA, store_options=made.options)
+    command = [sys.executable, writer.__file__, table, json.dumps(dict(made.options))]
+
+    def start(number):
+        return subprocess.Popen([*command, f"app{number}", str(BATCHES), str(ROWS)])
+
+    writers = [start(number) for number in range(WRITERS)]
+    opened = open_table(made.io(), table, for_writing=False)
+    end = time.monotonic() + 60
+    while len(opened.snapshots.ids()) < WRITERS * BATCHES // 3 and time.monotonic() < end:
+        time.sleep(0.05)
+    writers[0].kill()
+    writers[0].wait()
+    writers[0] = start(0)
+    assert [process.wait(150) for process in writers] == [0] * WRITERS
+    rows = streamsink.read_arrow(table, store_options=made.options).to_pylist()
+    seen = collections.Counter((row["application"], row["id"]) for row in rows)
+    assert seen == {(f"app{i}", n): 1 for i in range(WRITERS) for n in range(BATCHES * ROWS)}
+    assert opened.snapshots.ids() == list(range(1, WRITERS * BATCHES + 1))
