@@ -4,8 +4,10 @@ An object is there whole or not at all, and durable when the reply comes. What p
 ``If-None-Match: *``; files get their final names by copies within the store. There are no folders.
 """
 
+import base64
 import errno
 import functools
+import hashlib
 import io
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -97,7 +99,7 @@ class S3Calls(Calls):
 
     def put(self, path: str, data: bytes) -> None:
         """An object with this content, replacing what was there."""
-        self._do(path, lambda at: self._client.put_object(Body=data, **at))
+        self._do(path, lambda at: self._client.put_object(**_body(data), **at))
 
     def put_new(self, path: str, data: bytes, unique: str) -> bool:
         """An object that must not exist; False when it does. Atomic.
@@ -106,13 +108,25 @@ class S3Calls(Calls):
         """
         for _ in range(ATTEMPTS):
             try:
-                self._do(path, lambda at: self._client.put_object(Body=data, IfNoneMatch="*", Metadata={_TRY: unique}, **at))
+                self._do(path, lambda at: self._client.put_object(
+                    **_body(data), IfNoneMatch="*", Metadata={_TRY: unique}, **at
+                ))
                 return True
             except FileExistsError:
-                return self._do(path, lambda at: self._client.head_object(**at))["Metadata"].get(_TRY) == unique
+                return self._is_mine(path, data, unique)
             except BlockingIOError:
                 self._clock.sleep_ms(_CONFLICT_WAIT_MS)  # another one is creating it at this moment
         raise OSError(errno.EIO, "still being created by others", path)
+
+    def _is_mine(self, path: str, data: bytes, unique: str) -> bool:
+        """Whether the object is of this try. Raises OSError when it is, but not whole: a server that does not check bodies."""
+        found = self._do(path, lambda at: self._client.get_object(**at))
+        if found["Metadata"].get(_TRY) != unique:
+            return False
+        if found["Body"].read() != data:
+            self.unlink(path)
+            raise OSError(errno.EIO, "the server kept a part of a broken request; removed", path)
+        return True
 
     def copy(self, source: str, target: str) -> None:
         """A copy within the store, replacing. Raises FileNotFoundError."""
@@ -150,7 +164,9 @@ class S3Calls(Calls):
         return self._do(path, lambda at: self._client.create_multipart_upload(**at))["UploadId"]
 
     def part(self, path: str, upload: str, number: int, data: bytes) -> dict:
-        done = self._do(path, lambda at: self._client.upload_part(UploadId=upload, PartNumber=number, Body=data, **at))
+        done = self._do(path, lambda at: self._client.upload_part(
+            UploadId=upload, PartNumber=number, **_body(data), **at
+        ))
         return {"PartNumber": number, "ETag": done["ETag"]}
 
     def complete(self, path: str, upload: str, parts: list[dict], size: int) -> None:
@@ -313,6 +329,11 @@ class _Upload(io.RawIOBase):
         if self._upload is None:
             self._upload = self._calls.begin(self._path)
         self._parts.append(self._calls.part(self._path, self._upload, len(self._parts) + 1, data))
+
+
+def _body(data: bytes) -> dict:
+    """Content with its digest, so that no server takes a part of it for the whole when a connection breaks."""
+    return {"Body": data, "ContentMD5": base64.b64encode(hashlib.md5(data, usedforsecurity=False).digest()).decode()}
 
 
 def _split(path: str) -> tuple[str, str]:

@@ -1,0 +1,46 @@
+"""A TCP relay before a server that can lose replies: the server has done what was asked, and the client never hears of it."""
+import contextlib
+import socket
+import threading
+
+from tests.services.ports import LOOPBACK
+
+CHUNK = 65536
+
+
+class LossyRelay:
+    """Relays to `port` on 127.0.0.1. As a context manager: closed on exit."""
+
+    def __init__(self, port: int) -> None:
+        self._to = port
+        self._listener = socket.create_server((LOOPBACK, 0))
+        self.port = self._listener.getsockname()[1]
+        self.to_lose = 0  # so many replies are lost from now on
+        self.lost = 0
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def __enter__(self) -> "LossyRelay":
+        return self
+
+    def __exit__(self, *_) -> None:
+        self._listener.close()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                server = socket.create_connection((LOOPBACK, self._to))
+                threading.Thread(target=self._pump, args=(client, server, False), daemon=True).start()
+                threading.Thread(target=self._pump, args=(server, client, True), daemon=True).start()
+
+    def _pump(self, source: socket.socket, target: socket.socket, replies: bool) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(CHUNK):
+                if replies and self.to_lose:
+                    self.to_lose -= 1
+                    self.lost += 1
+                    break
+                target.sendall(data)
+        for end in (source, target):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)

@@ -1,0 +1,126 @@
+"""What is special about S3: requests that the client repeats by itself, servers that ignore conditions, uploads in parts."""
+
+import uuid
+
+import pytest
+
+from streamsink.clock import IdSource
+from streamsink.errors import Misuse
+from streamsink.options import SinkOptions
+from streamsink.storage import s3
+from streamsink.storage.s3 import S3Calls, S3FileIO
+from streamsink.storage.stores import store_of, table_path
+from tests.crash.world import World, expected
+from tests.services.lossy import LossyRelay
+from tests.storage.back_ends import back_end
+
+
+@pytest.fixture
+def lossy(s3_server):
+    """(relay, FileIO through it, root)."""
+    root = f"s3://{s3_server.bucket}/{uuid.uuid4().hex}"
+    with LossyRelay(int(s3_server.endpoint.rpartition(":")[2])) as relay:
+        options = {**s3_server.options, "s3.endpoint": f"http://127.0.0.1:{relay.port}"}
+        yield relay, S3FileIO(S3Calls(options), IdSource().new_id, root), root
+
+
+@pytest.mark.parametrize("losses", [1, 2])
+def test_a_creation_whose_reply_was_lost_is_won(lossy, losses):
+    """The client repeats the request and is refused by its own object: that is no other writer's."""
+    relay, io, root = lossy
+    relay.to_lose = losses
+    assert io.create_if_absent(f"{root}/snapshot-1", b"ours") is True
+    assert relay.lost == losses
+    assert io.read(f"{root}/snapshot-1") == b"ours"
+
+
+def test_a_creation_that_another_writer_won_is_lost_although_its_reply_was_lost(lossy):
+    """Even when both wrote the same bytes: the mark of the try tells."""
+    relay, io, root = lossy
+    assert io.create_if_absent(f"{root}/snapshot-1", b"same") is True
+    relay.to_lose = 1
+    assert io.create_if_absent(f"{root}/snapshot-1", b"same") is False
+    assert relay.lost == 1
+
+
+def test_a_big_output_survives_lost_replies(lossy):
+    """Parts and their completion are repeated."""
+    relay, io, root = lossy
+    stream = io.open_output(f"{root}/data")
+    for _ in range(3):
+        relay.to_lose = 1
+        stream.write(b"x" * s3.PART_BYTES)
+    relay.to_lose = 1
+    io.close_output(stream)
+    assert relay.lost == 4
+    assert io.size(f"{root}/data") == 3 * s3.PART_BYTES
+
+
+def test_a_query_whose_replies_get_lost_writes_each_row_once(lossy):
+    """Every so often in a run of several batches."""
+    relay, io, root = lossy
+    world = World(io._calls, f"{root}/shop.db/orders", make_io=lambda calls: S3FileIO(calls, IdSource().new_id, root))
+    for at in range(2, 9):
+        relay.to_lose = 1
+        world.run(boundaries=tuple(range(1, at)))
+    assert relay.lost == 7
+    assert world.ids() == expected((7,))
+    assert world.unknown_files() == []
+
+
+def test_a_server_that_ignores_the_condition_is_found_out_and_refused(s3_server):
+    """It would write over, and say that all is well."""
+    options = {**s3_server.options, "s3.session-token": ""}  # a client of its own
+    calls = S3Calls(options)
+    calls._client.meta.events.register(
+        "before-sign.s3.PutObject", lambda request, **_: request.headers.__delitem__("If-None-Match")
+    )
+    root = f"s3://{s3_server.bucket}/{uuid.uuid4().hex}/shop.db/orders"
+    assert S3FileIO(calls, IdSource().new_id, f"{root}-probe").atomic_create is False
+    world = World(calls, root, make_io=lambda over: S3FileIO(over, IdSource().new_id, root))
+    with pytest.raises(Misuse) as caught:
+        world.run()
+    assert caught.value.kind == "lock.missing"
+    assert world.ids() == []
+
+
+def test_uploads_that_were_never_finished_are_given_up_at_the_next_start(request):
+    """A killed task leaves parts that no listing shows, and that cost money."""
+    made = back_end("s3", request)
+    world = World(made.calls, f"{made.root}/shop.db/orders", make_io=made.io)
+    world.run(boundaries=(3,))
+    staging = f"{world.driver.root}/streamsink/streamsink/staging"
+    upload = made.calls.begin(f"{staging}/1-2/data-x.parquet")
+    made.calls.part(f"{staging}/1-2/data-x.parquet", upload, 1, b"x" * 100)
+    assert len(made.calls.unfinished(staging)) == 1
+    world.run(boundaries=(3, 5))
+    assert made.calls.unfinished(staging) == []
+
+
+def test_no_option_of_the_store_is_shown(s3_server):
+    """Not in the text form of options and stores, nor in an error about them."""
+    options = SinkOptions.of("t", {"store_options": s3_server.options})
+    secret = s3_server.options["s3.secret-key"]
+    assert secret not in repr(options) and secret not in repr(store_of("s3://lake/t", s3_server.options))
+    with pytest.raises(Misuse) as caught:
+        store_of("s3://lake/t", {"s3.secret": secret}).open()
+    assert secret not in str(caught.value) and "s3.secret-key" in str(caught.value)
+    with pytest.raises(Misuse):
+        SinkOptions.of("t", {"store_options": {"s3.secret-key": 1}})
+
+
+@pytest.mark.parametrize("given, spelled", [
+    ("hdfs://namenode:8020/lake//shop.db/orders/", "hdfs://namenode:8020/lake/shop.db/orders"),
+    ("hdfs:///lake/orders", "hdfs:///lake/orders"), ("s3://bucket/a/b", "s3://bucket/a/b"),
+    ("s3a://bucket/a b%20/", "s3a://bucket/a b%20"), ("file:///a%20b", "/a b"), ("/a/../b", "/b"),
+])
+def test_paths_keep_their_spelling(given, spelled):
+    """URIs as they are, local paths absolute."""
+    assert table_path(given) == spelled
+
+
+@pytest.mark.parametrize("given", ["", "s3://bucket", "s3:///key", "gs://bucket/key", "hdfs://namenode:8020/", "memory://x/y", None])
+def test_paths_that_name_no_table_are_refused(given):
+    """Before anything is opened."""
+    with pytest.raises(Misuse):
+        table_path(given)
