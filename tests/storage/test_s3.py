@@ -24,11 +24,12 @@ def lossy(s3_server):
         yield relay, S3FileIO(S3Calls(options), IdSource().new_id, root), root
 
 
+@pytest.mark.parametrize("interim", [False, True], ids=["done", "half-done"])
 @pytest.mark.parametrize("losses", [1, 2])
-def test_a_creation_whose_reply_was_lost_is_won(lossy, losses):
+def test_a_creation_whose_reply_was_lost_is_won(lossy, losses, interim):
     """The client repeats the request and is refused by its own object: that is no other writer's."""
     relay, io, root = lossy
-    relay.to_lose = losses
+    relay.to_lose, relay.interim = losses, interim
     assert io.create_if_absent(f"{root}/snapshot-1", b"ours") is True
     assert relay.lost == losses
     assert io.read(f"{root}/snapshot-1") == b"ours"
