@@ -13,6 +13,7 @@ from streamsink import events
 from streamsink.clock import Clock, IdSource
 from streamsink.errors import Misuse
 from streamsink.faults import fault_point
+from streamsink.locks.creation import lock_creations
 from streamsink.options import ON_ROLLBACK_REPUBLISH, SinkOptions
 from streamsink.protocol.admission import Decision, Verdict
 from streamsink.protocol.committable import Batch
@@ -121,6 +122,7 @@ class TableSink:
 
     def _open(self, df: DataFrame, batch: Batch) -> tuple[Table, PendingLog, PaimonCommitter]:
         """What this run writes to."""
+        lock_creations(self._io, self.path, self.options)
         table = self._open_or_create(df, batch)
         keep = self.options.on_rollback == ON_ROLLBACK_REPUBLISH
         journal = PendingLog(self._io, self.path, self.options.application, self.options.journal_retain, keep)

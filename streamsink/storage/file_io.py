@@ -10,9 +10,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from streamsink.errors import OutcomeUnknown
+from streamsink.errors import Misuse, OutcomeUnknown
 from streamsink.storage.calls import PosixLikeCalls
 from streamsink.storage.hold import Flock, Hold
+
+
+# (store, path, data, what creates it) -> whether it was created; see ``locks/creation.py``.
+CreateUnderLock = Callable[["FileIO", str, bytes, Callable[[], bool]], bool]
 
 
 @dataclass(frozen=True)
@@ -27,10 +31,11 @@ class FileStatus:
 class FileIO:
     """Files with durable creation. ``flush=False`` leaves out every fsync, and nothing else.
 
-    atomic_create: whether ``create_if_absent`` keeps its promise between processes without a lock.
+    atomic_create: whether ``create_new`` keeps its promise between processes without a lock.
     """
 
     atomic_create = True
+    _under_lock: "CreateUnderLock | None" = None
 
     def __init__(self, calls: PosixLikeCalls, new_id: Callable[[], str], flush: bool = True):
         self._calls = calls
@@ -95,6 +100,25 @@ class FileIO:
 
     def create_if_absent(self, path: str, data: bytes, unique: str = "") -> bool:
         """Publish ``data`` under ``path``, whole and durable, unless the name is taken: then False. The one publishing primitive.
+
+        As ``create_new``; where that needs a lock, under it. Raises besides: Misuse when there is none.
+        """
+        if self.atomic_create:
+            return self.create_new(path, data, unique)
+        if self._under_lock is None:
+            raise Misuse(
+                f"{path}: this store cannot create a file only when it is absent, so two writers could replace what the other "
+                "wrote. Nothing was written. Set the option 'lock', see docs/LOCKS.md",
+                kind="lock.missing",
+            )
+        return self._under_lock(self, path, data, lambda: self.create_new(path, data, unique))
+
+    def use_lock(self, create: "CreateUnderLock") -> None:
+        """Let what this store cannot create atomically be created under a lock; see ``locks/creation.py``."""
+        self._under_lock = create
+
+    def create_new(self, path: str, data: bytes, unique: str = "") -> bool:
+        """The store's own creation; its user holds a lock unless ``atomic_create``.
 
         unique: known only to this try; whatever a death leaves behind has it in its name. ``data`` is the caller's own:
         when a reply is lost, finding equal bytes under the name settles it. After a crash the name is there with all its

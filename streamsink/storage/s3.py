@@ -229,7 +229,8 @@ class S3FileIO(FileIO):
     @functools.cached_property
     def atomic_create(self) -> bool:
         """Whether the server honours ``If-None-Match``. Tried out, because one that does not know it writes over, silently."""
-        probe = os.path.join(self._table, "streamsink", f".probe-{self._new_id()}")
+        # Where a creation that died may leave a hidden file, which is swept: so a probe that died is no foreign file either.
+        probe = os.path.join(self._table, "schema", f".probe-{self._new_id()}.tmp")
         try:
             # Two tries by name: the second one must be refused.
             return self._calls.put_new(probe, b"", "1") and not self._calls.put_new(probe, b"", "2")
@@ -247,17 +248,30 @@ class S3FileIO(FileIO):
         """A name is durable when the reply comes."""
 
     def write(self, path, data):
-        if not self._calls.put_new(path, data, self._new_id()):
+        created = self._calls.put_new(path, data, self._new_id()) if self.atomic_create else self._put_if_free(path, data)
+        if not created:
             raise FileExistsError(errno.EEXIST, "object exists", path)
 
     def mark(self, path, data=b""):
         self._calls.put(path, data)
 
-    def create_if_absent(self, path, data, unique=""):
+    def create_new(self, path, data, unique=""):
+        if not self.atomic_create:
+            return self._put_if_free(path, data)
         try:
             return self._calls.put_new(path, data, unique or self._new_id())
         except OSError as failed:
             return self._is_there(path, data, failed)
+
+    def _put_if_free(self, path: str, data: bytes) -> bool:
+        """Look, then put: for a server without conditions, under a lock that others honour."""
+        if self._calls.size(path) is not None:
+            return False
+        try:
+            self._calls.put(path, data)
+        except OSError as failed:
+            return self._is_there(path, data, failed)
+        return True
 
     def adopt(self, source, target, keep_source):
         """A copy. The source stays in staging, which goes as a whole once the checkpoint is published."""

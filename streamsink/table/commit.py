@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from streamsink.clock import Clock, IdSource
-from streamsink.errors import Misuse, OutcomeUnknown, Retryable
+from streamsink.errors import OutcomeUnknown, Retryable
 from streamsink.events import log
 from streamsink.faults import fault_point
 from streamsink.format.index_manifest import write_index_manifest
@@ -83,12 +83,6 @@ class TableCommit:
         self._deltas = Deltas(table)
         self._options = options
         self._lock = lock_of(table.root, options)
-        if self._lock.is_empty and not table.file_io.atomic_create:
-            raise Misuse(
-                f"{table.root}: this store cannot create a file only when it is absent, so two writers could replace each "
-                "other's snapshots: set the option 'lock', see docs/LOCKS.md",
-                kind="lock.missing",
-            )
         self._clock = Clock()
         self._ids = IdSource()
 

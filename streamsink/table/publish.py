@@ -7,10 +7,11 @@ table hold a lock, ours holds it too. As in Paimon it covers this step alone.
 import logging
 from enum import Enum
 
-from streamsink.errors import Fenced, OutcomeUnknown, Retryable
+from streamsink.errors import Fenced, OutcomeUnknown
 from streamsink.faults import fault_point
 from streamsink.format.snapshot import Snapshot
-from streamsink.locks.lock import Lease, Lock
+from streamsink.locks.creation import LeaseEnded, create_under
+from streamsink.locks.lock import Lock
 from streamsink.storage.file_io import FileIO
 from streamsink.table.table import Table
 
@@ -38,11 +39,7 @@ def publish(table: Table, snapshot: Snapshot, base: Snapshot | None, name: str, 
     """
     file_io, path = table.file_io, table.layout.snapshot(snapshot.id)
     try:
-        if lock.is_empty:
-            fault_point("commit.before_publish")
-            won = file_io.create_if_absent(path, snapshot.to_json(), name)
-        else:
-            won = _create_locked(file_io, path, snapshot.to_json(), name, lock)
+        won = _create(file_io, path, snapshot.to_json(), name, lock)
         kept = won and _base_is_kept(table, snapshot, base)
     except OSError as failed:
         raise OutcomeUnknown(
@@ -55,41 +52,21 @@ def publish(table: Table, snapshot: Snapshot, base: Snapshot | None, name: str, 
     return Outcome.WON if kept else Outcome.WON_OVER_REPLACED
 
 
-def _create_locked(file_io: FileIO, path: str, data: bytes, name: str, lock: Lock) -> bool:
-    """Create the name as the lock's holder: look, make sure that the lock is still ours, create, and look again.
-
-    Between the check and the creation there is a window that no lock can close. The check renews the lease, so a second
-    holder can be inside only if this process stops, or its request is under way, for all of ``lock_lease_ms``: the lease
-    must be longer than the store's own time-outs. A store that creates atomically refuses the late one. In one that does
-    not, the late one replaces a snapshot; it sees that its lease is gone, and reports an unknown outcome. Whose commit is in
-    the table is then decided by the newest snapshot alone, which every writer reads before its next commit: a streamsink
-    writer whose record is missing there publishes it again or stops with an error, it never goes on.
-    """
-    with lock.acquire() as lease:
-        if file_io.exists(path):
-            return False
-        try:
-            lease.check()
-        except Fenced as fenced:
-            log.warning("%s: not created, tried again under a new lease: %s", path, fenced)
-            return False
+def _create(file_io: FileIO, path: str, data: bytes, name: str, lock: Lock) -> bool:
+    """Create the snapshot's file, under the lock if there is one; a lease that ended before that counts as lost."""
+    if lock.is_empty:
         fault_point("commit.before_publish")
-        won = file_io.create_if_absent(path, data, name)
-        return won if file_io.atomic_create else won and _is_still_ours(file_io, path, data, lease)
+        return file_io.create_if_absent(path, data, name)
 
+    def create() -> bool:
+        fault_point("commit.before_publish")
+        return file_io.create_new(path, data, name)
 
-def _is_still_ours(file_io: FileIO, path: str, data: bytes, lease: Lease) -> bool:
-    """Whether the name holds our bytes, at a moment when nobody else could have the lock."""
     try:
-        ours = file_io.read(path) == data
-        lease.check()
-    except (Fenced, Retryable, OSError) as lost:
-        raise OutcomeUnknown(
-            f"{path}: the lock was lost while the snapshot was being created, in a store that replaces. It may have replaced "
-            "another writer's snapshot, or have been replaced. Nothing was deleted; the next start settles it",
-            kind="publish.lock-lost",
-        ) from lost
-    return ours
+        return create_under(lock, file_io, path, data, create)
+    except LeaseEnded as ended:
+        log.warning("%s: not created, tried again under a new lease: %s", path, ended)
+        return False
 
 
 def _base_is_kept(table: Table, snapshot: Snapshot, base: Snapshot | None) -> bool:

@@ -9,6 +9,7 @@ from streamsink import events
 from streamsink.clock import IdSource
 from streamsink.errors import Fenced, Retryable
 from streamsink.faults import fault_point
+from streamsink.locks.creation import lock_creations
 from streamsink.options import ON_ROLLBACK_REPUBLISH, SinkOptions
 from streamsink.protocol.admission import Verdict
 from streamsink.protocol.committable import Batch
@@ -79,6 +80,7 @@ class MicroBatchDriver:
 
     def start(self, file_io: FileIO, checkpoint: Checkpoint) -> "DrivenSink":
         """The sink of one start of the query, restored."""
+        lock_creations(file_io, self.root, self.options)
         if is_table(file_io, self.root):
             table = open_table(file_io, self.root, for_writing=True)
         else:

@@ -20,18 +20,13 @@ SCHEMA = pa.schema([("application", pa.string()), ("id", pa.int64())])
 
 
 class ReplacingFileIO(FileIO):
-    """Writes over whatever is there, as a plain PUT does, or the rename of Paimon's local file system.
-
-    Only snapshots are so: names below streamsink/ and schema/ belong to one writer at a time.
-    """
+    """Writes over whatever is there, as a plain PUT does, or the rename of Paimon's local file system."""
 
     atomic_create = False
 
-    def create_if_absent(self, path, data, unique=""):
-        if "/snapshot/" not in path:
-            return super().create_if_absent(path, data, unique)
+    def create_new(self, path, data, unique=""):
         self.make_dir(os.path.dirname(path))
-        temporary = f"{os.path.dirname(path)}/.{os.path.basename(path)}.{unique}.tmp"
+        temporary = f"{os.path.dirname(path)}/.{os.path.basename(path)}.{unique or self._new_id()}.tmp"
         self.write(temporary, data)
         self._calls.rename(temporary, path)
         return True

@@ -17,7 +17,7 @@ from streamsink.faults import arm
 from streamsink.storage.local import local_file_io
 from streamsink.table.table import open_table
 from streamsink.testing.driver import Checkpoint
-from tests.locks import replacing
+from tests.locks import replacing, worker
 
 WRITERS, BATCHES, ROWS = 3, 6, 2
 ROOT = Path(__file__).resolve().parents[2]
@@ -115,9 +115,21 @@ def test_a_writer_killed_under_the_lock_is_followed_and_publishes_at_its_restart
     assert _ids(table) == [1, 2, 3, 4, 5]
 
 
+def test_epochs_records_and_schemas_are_created_under_the_lock_as_well(two, processes):
+    """Four processes race for the same names, which the store would write over: each name is won once, and keeps its winner's bytes."""
+    table, settings = two
+    settings = {**settings, "lock_lease_ms": 30_000}
+    with processes.Pool(WRITERS + 1) as pool:
+        won = pool.starmap(worker.create_names, [(table, settings, f"{table}/streamsink", f"racer-{n}", 12) for n in range(WRITERS + 1)])
+    owners = [name for names in won for name in names]
+    assert sorted(owners) == sorted(f"owner-{n}" for n in range(12))
+    for number, names in enumerate(won):
+        assert {Path(f"{table}/streamsink/{name}").read_text() for name in names} <= {f"racer-{number}"}
+
+
 def test_a_store_that_replaces_wants_a_lock(two):
     """Refused before anything is written."""
     table, _ = two
-    with pytest.raises(Misuse, match="set the option 'lock'") as caught:
+    with pytest.raises(Misuse, match="Set the option 'lock'") as caught:
         replacing.driver(table, "bare", {}).run(replacing.store(), Checkpoint("bare"), [2])
     assert caught.value.kind == "lock.missing" and _ids(table) == []

@@ -5,7 +5,9 @@ import signal
 import time
 
 from streamsink.locks.configured import lock_of
+from streamsink.locks.creation import lock_creations
 from streamsink.options import SinkOptions
+from tests.locks import replacing
 
 
 def make(root: str, settings: dict, clock=None):
@@ -48,3 +50,10 @@ def hold_then_check(root: str, settings: dict, said) -> None:
             said.send("still ours")
         except Exception as fenced:
             said.send(f"{type(fenced).__name__} {fenced.kind}")
+
+
+def create_names(root: str, settings: dict, folder: str, me: str, names: int) -> list[str]:
+    """Create ``owner-0`` and on in a store that replaces, under the lock; those that were won."""
+    store = replacing.store()
+    lock_creations(store, root, SinkOptions.of(root, settings))
+    return [f"owner-{n}" for n in range(names) if store.create_if_absent(f"{folder}/owner-{n}", me.encode())]

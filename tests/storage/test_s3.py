@@ -69,20 +69,38 @@ def test_a_query_whose_replies_get_lost_writes_each_row_once(lossy):
     assert world.unknown_files() == []
 
 
-def test_a_server_that_ignores_the_condition_is_found_out_and_refused(s3_server):
-    """It would write over, and say that all is well."""
-    options = {**s3_server.options, "s3.session-token": ""}  # a client of its own
-    calls = S3Calls(options)
+@pytest.fixture
+def ignoring(s3_server):
+    """(root, FileIO of calls) of a server that never hears of a condition."""
+    calls = S3Calls({**s3_server.options, "s3.session-token": ""})  # a client of its own
     calls._client.meta.events.register(
         "before-sign.s3.PutObject", lambda request, **_: request.headers.__delitem__("If-None-Match")
     )
     root = f"s3://{s3_server.bucket}/{uuid.uuid4().hex}/shop.db/orders"
-    assert S3FileIO(calls, IdSource().new_id, f"{root}-probe").atomic_create is False
-    world = World(calls, root, make_io=lambda over: S3FileIO(over, IdSource().new_id, root))
+    return root, calls, lambda over: S3FileIO(over, IdSource().new_id, root)
+
+
+def test_a_server_that_ignores_the_condition_is_found_out_and_refused(ignoring):
+    """It would write over, and say that all is well."""
+    root, calls, make_io = ignoring
+    assert make_io(calls).atomic_create is False
+    world = World(calls, root, make_io=make_io)
     with pytest.raises(Misuse) as caught:
         world.run()
     assert caught.value.kind == "lock.missing"
     assert world.ids() == []
+
+
+def test_a_server_that_ignores_the_condition_is_written_under_a_lock(ignoring, tmp_path):
+    """Two applications in turns, a replay among them: every row of each once."""
+    root, calls, make_io = ignoring
+    settings = {"lock": f"jdbc:sqlite:{tmp_path}/locks.db"}
+    first, second = (World(calls, root, make_io=make_io, application=name, **settings) for name in ("first", "second"))
+    first.run(boundaries=(3,))
+    second.run(boundaries=(4,))
+    first.checkpoint.committed = 0
+    first.run(boundaries=(3, 6))
+    assert first.ids() == sorted([*range(6), *range(4)])
 
 
 def test_uploads_that_were_never_finished_are_given_up_at_the_next_start(request):
