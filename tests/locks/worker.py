@@ -54,6 +54,12 @@ def hold_then_check(root: str, settings: dict, said) -> None:
 
 def create_names(root: str, settings: dict, folder: str, me: str, names: int) -> list[str]:
     """Create ``owner-0`` and on in a store that replaces, under the lock; those that were won."""
-    store = replacing.store()
+    class Slow(replacing.ReplacingFileIO):
+        def create_new(self, path, data, unique=""):
+            time.sleep(0.01)  # whoever else looked meanwhile takes the name for free
+            return super().create_new(path, data, unique)
+
+    ready = replacing.store()
+    store = Slow(ready._calls, ready._new_id, False)
     lock_creations(store, root, SinkOptions.of(root, settings))
     return [f"owner-{n}" for n in range(names) if store.create_if_absent(f"{folder}/owner-{n}", me.encode())]
