@@ -47,7 +47,7 @@ def publishing(spark, folder: Path, sizes: data.Sizes) -> list[Table]:
             walls.append((time.perf_counter() - begun) * 1000)
 
         stream = data.json_stream(spark, source).writeStream.foreachBatch(timed)
-        with _publishing_ms() as spent:
+        with publishing_ms() as spent:
             begun = time.perf_counter()
             took = ended(stream.option("checkpointLocation", str(at / "checkpoint")).trigger(availableNow=True).start())
             sink.close()  # what is pending counts
@@ -73,7 +73,7 @@ def publishing(spark, folder: Path, sizes: data.Sizes) -> list[Table]:
 
 
 @contextlib.contextmanager
-def _publishing_ms() -> Iterator[list[float]]:
+def publishing_ms() -> Iterator[list[float]]:
     """Wall milliseconds of each publishing, in whichever thread."""
     publish, spent = PaimonCommitter.publish, []
 

@@ -23,12 +23,18 @@ _COMPACT = 3
 class JavaPaimon:
     """Every call opens the table anew, so it sees what others did meanwhile."""
 
-    def __init__(self, spark):
+    def __init__(self, spark, on=None):
+        """on: a URI of the HDFS where the tables are; None for the local disk."""
         self._gateway = spark.sparkContext._gateway
         self._jvm = spark._jvm
         self._paimon = spark._jvm.org.apache.paimon
-        self._io = self._paimon.fs.local.LocalFileIO.create()
+        self._io = self._paimon.fs.local.LocalFileIO.create() if on is None else self._hadoop(on)
         self._loader = self._io.getClass().getClassLoader()
+
+    def _hadoop(self, uri):
+        """What Paimon itself chooses for this scheme: Hadoop's client, which Spark brings."""
+        path = self._paimon.fs.Path(uri)
+        return self._paimon.fs.FileIO.get(path, self._paimon.catalog.CatalogContext.create(path))
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
