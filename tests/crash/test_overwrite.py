@@ -1,6 +1,7 @@
 """Overwriting batches, exactly once: each replaces what was there, whatever dies; and no rows of a later one."""
 
 import datetime
+import itertools
 
 import pyarrow as pa
 import pytest
@@ -23,7 +24,7 @@ from streamsink.table.overwrite import Overwrite
 # Rows of a batch are in three partitions; the empty batch replaces none of them. What a reader may see, in order.
 STATES = [[], list(range(6)), [6, 7, 8], [9, 10, 11, 12, 13]]
 WHOLE_TABLE = [[], list(range(6)), [6, 7, 8], [], [9, 10, 11, 12, 13]]
-STRIDE = 9
+STRIDE = 29
 
 
 @pytest.fixture(autouse=True)
@@ -32,17 +33,35 @@ def disarmed():
     faults.arm(None)
 
 
-@pytest.mark.parametrize("mode", [Mode.BEFORE, Mode.ERROR, Mode.REPLY_LOST], ids=lambda m: m.value)
-@pytest.mark.parametrize("scope", ["dynamic", "whole-table"])
+EACH_WAY = pytest.mark.parametrize(
+    "mode, scope", list(itertools.product([Mode.BEFORE, Mode.ERROR, Mode.REPLY_LOST], ["dynamic", "whole-table"])),
+    ids=lambda value: value if isinstance(value, str) else value.value,
+)
+
+
+@EACH_WAY
 def test_overwrites_survive_whatever_happens_at_a_call(mode, scope, rng):
-    """A death, an error or a lost reply at every few calls: readers see one batch at a time, and the last one at the end."""
+    """A death, an error or a lost reply at some calls, others in each run: readers see one batch at a time, the last one at the end."""
+    assert _survive(mode, scope, 1 + rng.randrange(STRIDE), STRIDE) > 5
+
+
+@pytest.mark.soak
+@EACH_WAY
+def test_overwrites_survive_whatever_happens_at_every_call(mode, scope):
+    """All of them."""
+    print(f"RESULT overwrites: {_survive(mode, scope, 1, 1)} calls, {mode.value}, {scope}, lost=0 doubled=0")
+
+
+def _survive(mode: Mode, scope: str, first: int, stride: int) -> int:
+    """How many calls it happened at."""
     settings = {"mode": "overwrite", "overwrite_partition": None if scope == "dynamic" else {}}
     states = STATES if scope == "dynamic" else WHOLE_TABLE
     world = memory_world(**settings)
     calls = counting(world)
     world.run(calls)
     assert world.ids() == states[-1]
-    for n in range(1 + rng.randrange(STRIDE), calls.count, STRIDE):
+    chosen = range(first, calls.count, stride)
+    for n in chosen:
         world = memory_world(**settings)
         try:
             world.run(CrashingCalls(world.calls, n, mode))
@@ -52,6 +71,7 @@ def test_overwrites_survive_whatever_happens_at_a_call(mode, scope, rng):
         world.run()
         assert world.ids() == states[-1], f"call {n}"
         assert world.unknown_files() == [], f"call {n}"
+    return len(chosen)
 
 
 def _pending(world: World, batches: int) -> None:

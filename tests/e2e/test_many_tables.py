@@ -17,9 +17,10 @@ pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark_settings")]
 # Another route at each evaluation; every seventh row has none.
 RANDOM_ROUTE = "CASE WHEN id % 7 = 0 THEN 'nowhere' ELSE concat('t_', abs(hash(uuid())) % 3) END"
 RANDOM = {"route": RANDOM_ROUTE, "tables": {"t_*": {}}, "dead_letters": "rejected", "unrouted": "dead-letter"}
-# Where drivers die, one after another: the steps that several tables bring, and those around the one record. The kill at precommit.saved
-# leaves the record that the next start is killed before publishing.
-KILLS = ["table.created@2", "precommit.saved@2", "restore.before_publish@1", "tables.before_table@2", "tables.table_published@3"]
+# Where drivers die, one after another: around the one record, and between two tables. The kill at precommit.saved leaves the record
+# that the next start is killed before publishing. Without Spark, tests/crash/test_many_tables.py dies at every step.
+KILLS = ["precommit.saved@2", "restore.before_publish@1", "tables.table_published@3"]
+MORE_KILLS = ["table.created@2", *KILLS[:2], "tables.before_table@2", *KILLS[2:]]
 
 
 def ids_by_table(warehouse: str) -> dict[str, list[int]]:
@@ -42,12 +43,22 @@ def all_ids(warehouse: str) -> list[int]:
 
 
 @pytest.mark.slow
-def test_drivers_killed_at_new_steps_lose_and_double_nothing(ground):
+def test_drivers_killed_around_the_record_lose_and_double_nothing(ground):
     """Each start is killed where another one was not; what is routed elsewhere at each evaluation is in one table only."""
-    files = 2 * len(KILLS) + 6
+    _killed_one_after_another(ground, KILLS)
+
+
+@pytest.mark.soak
+def test_drivers_killed_at_all_new_steps_lose_and_double_nothing(ground):
+    """At the other steps that several tables bring as well."""
+    _killed_one_after_another(ground, MORE_KILLS)
+
+
+def _killed_one_after_another(ground, kills):
+    files = 2 * len(kills) + 6
     ground.add_files(0, files)
     job = ground.job(table=str(ground.root / "lake"), many=RANDOM, options={"journal_retain": 2}, max_restarts=3)
-    for fault in KILLS:
+    for fault in kills:
         assert run_driver(ground, job, fault=f"{fault}:kill").code == -signal.SIGKILL, f"a driver does not reach {fault}"
         found = all_ids(job.table)
         assert len(found) == len(set(found)) and set(found) <= ids_of(0, files), fault
@@ -55,7 +66,7 @@ def test_drivers_killed_at_new_steps_lose_and_double_nothing(ground):
     assert outcome.code == 0, outcome
     found = ids_by_table(job.table)
     lost, doubled = lost_and_doubled(all_ids(job.table), ids_of(0, files))
-    print(f"RESULT many tables: kills={len(KILLS)} rows={files * 10} lost={lost} doubled={doubled} tables={len(found)}")
+    print(f"RESULT many tables: kills={len(kills)} rows={files * 10} lost={lost} doubled={doubled} tables={len(found)}")
     assert (lost, doubled) == (0, 0)
     assert set(found["rejected"]) == {number for number in ids_of(0, files) if number % 7 == 0}
     assert all(found.values())

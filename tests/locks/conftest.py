@@ -20,7 +20,8 @@ def passwords():
 def processes(passwords):
     """A clean process that forks quickly: this one has threads."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tests.locks.worker", "psycopg", "pymysql", "sqlite3", "pymetastore.hive_metastore.ThriftHiveMetastore"])
+    drivers = ["psycopg", "pymysql", "sqlite3", "pymetastore.hive_metastore.ThriftHiveMetastore"]
+    context.set_forkserver_preload(["tests.locks.worker", "tests.locks.replacing", *drivers])
     return context
 
 

@@ -31,14 +31,20 @@ def _ids(table) -> list[int]:
     return open_table(local_file_io(), table, for_writing=False).snapshots.ids()
 
 
-def test_writers_that_race_lose_no_commit_under_a_lock(place):
+def test_writers_that_race_lose_no_commit_under_a_lock(place, processes):
     """Three processes, one table, a store whose rename replaces: every row once, snapshot ids without a hole."""
     streamsink.create_table(place.root, "application STRING, id BIGINT")
     batches = BATCHES // 3 if place.kind == "hive" else BATCHES
-    command = [sys.executable, "-m", "tests.locks.replacing", place.root]
-    more = [str(batches), str(ROWS), json.dumps({**place.settings, "lock_lease_ms": 30_000})]
-    racers = [subprocess.Popen([*command, f"app{i}", *more], cwd=ROOT) for i in range(WRITERS)]
-    assert [racer.wait(120) for racer in racers] == [0] * WRITERS
+    settings = json.dumps({**place.settings, "lock_lease_ms": 30_000})
+    racers = [
+        processes.Process(target=replacing.main, args=(place.root, f"app{i}", batches, ROWS, settings), daemon=True)
+        for i in range(WRITERS)
+    ]
+    for racer in racers:
+        racer.start()
+    for racer in racers:
+        racer.join(120)
+    assert [racer.exitcode for racer in racers] == [0] * WRITERS
     assert _counted(place.root) == {(f"app{i}", n): 1 for i in range(WRITERS) for n in range(batches * ROWS)}
     assert _ids(place.root) == list(range(1, WRITERS * batches + 1))
 
