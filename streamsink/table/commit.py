@@ -157,6 +157,8 @@ class TableCommit:
             found = self._snapshots.load(lost.snapshot.id)
             if found is not None and _identity(found) != _identity(lost.snapshot):
                 self._delete(lost.files)
+                # Before the mark, after which nobody looks for them: a power failure must not bring them back.
+                self._io.sync_dir(self._at.manifest_dir)
             self._delete_temporary(lost.name)
 
     def _move_hint(self, snapshot: Snapshot, name: str) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from streamsink.testing.crashing import CrashingCalls, Mode
 from streamsink.testing.faults import InjectedCrash
-from tests.crash.world import expected, is_prefix, memory_world
+from tests.crash.world import WAYS, expected, is_prefix, memory_world
 
 FEW, MANY = 120, 20_000
 
@@ -15,8 +15,11 @@ FEW, MANY = 120, 20_000
 def _survive(seed: str) -> int:
     """One life of a query with up to six deaths; how many there were."""
     chance = random.Random(seed)
+    way = dict(WAYS[chance.choice(sorted(WAYS))])
+    if "delay" in way:
+        way["delay"] = chance.choice([0, 1, 7, 20, 45, None])
     world = memory_world(
-        on_rollback=chance.choice(["fail", "republish"]), restore=chance.choice(["restore-and-fail", "restore-and-continue"])
+        on_rollback=chance.choice(["fail", "republish"]), restore=chance.choice(["restore-and-fail", "restore-and-continue"]), **way
     )
     deaths = 0
     for _ in range(chance.randint(2, 6)):
