@@ -126,7 +126,8 @@ class Publisher:
             lost = tuple(c.state.checkpoint_id for c in plan.publish if c.state.sequence in plan.rolled_back)
             for snapshot_id in plan.replaced:
                 self._emit(events.SnapshotReplaced(self._to.path, self._options.application, snapshot_id, lost))
-            leftovers = self._filter_and_commit(plan)
+            with self._committer.restoring((*plan.mark, *plan.publish)):
+                leftovers = self._filter_and_commit(plan)
             with self.changed:
                 self._pending.clear()
                 last = self._published

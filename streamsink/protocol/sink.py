@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 from streamsink.errors import Misuse
@@ -79,6 +80,12 @@ class Committer(ABC):
     @abstractmethod
     def files_adopted(self, committable: Committable) -> tuple[int, int, tuple[str, ...]]:
         """(files under their final name, files only staged, paths of files that are gone)."""
+
+    def restoring(self, records: Sequence[Committable]) -> AbstractContextManager:
+        """Within it these records, all of earlier runs, are published or swept for, in order: what is asked for each of them may
+        be looked up once for all. By default nothing is remembered.
+        """
+        return nullcontext()
 
     @abstractmethod
     def sweep(self, published: Sequence[Committable]) -> list[str]:

@@ -7,7 +7,8 @@ docs/design/0005-many-tables.md.
 """
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from streamsink import events
@@ -18,10 +19,8 @@ from streamsink.protocol.committable import Committable, StagedFile
 from streamsink.protocol.sink import Committer, History, Published
 from streamsink.sinks.chains import Chains
 from streamsink.sinks.paimon import PaimonCommitter
-from streamsink.sinks.records import is_older_than
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.pending_log import PendingLog, journal_dir
-from streamsink.table import leftovers
 from streamsink.table.table import Table, is_table, open_table
 from streamsink.table.write import WrittenFile
 
@@ -212,16 +211,26 @@ class ManyTables(Committer):
         self._tell_dead_letters(committable)
         return Published(committable.state.checkpoint_id, NO_SNAPSHOT, attempts)
 
+    @contextmanager
+    def restoring(self, records: Sequence[Committable]) -> Iterator[None]:
+        with ExitStack() as stack:
+            for name, mine in self._by_table(records).items():
+                stack.enter_context(self._members[name].committer.restoring(mine))
+            yield
+
     def sweep(self, published: Sequence[Committable]) -> list[str]:
-        removed = []
-        for member in self._members.values():
-            removed += leftovers.sweep_creations(member.table)
-        for committable in published:
-            for _, member, mine in self._parts(committable):
-                removed += leftovers.sweep(member.table, mine.state.record_id, is_older_than(mine))
-        return removed
+        parts = self._by_table(published)
+        return [path for name, member in self._members.items() for path in member.committer.sweep(parts.get(name, []))]
 
     # -- parts -----------------------------------------------------------------------------------------------------
+
+    def _by_table(self, records: Sequence[Committable]) -> dict[str, list[Committable]]:
+        """By table name, its parts of these records, in order."""
+        found: dict[str, list[Committable]] = {}
+        for committable in records:
+            for entry, _, mine in self._parts(committable):
+                found.setdefault(entry["name"], []).append(mine)
+        return found
 
     def _chains(self) -> Chains:
         return Chains(self.place, self._journal, self.member, self._parts, self._options)

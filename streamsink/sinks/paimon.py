@@ -2,7 +2,8 @@
 
 import hashlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from streamsink.clock import Clock, IdSource
 from streamsink.errors import Corrupt, Fenced, Retryable
@@ -17,11 +18,13 @@ from streamsink.protocol.ids import Writer
 from streamsink.protocol.pending import Mark
 from streamsink.protocol.sink import Committer, History, Published
 from streamsink.sinks.records import is_older_than, joined, read_staged, renames, staged_manifests
+from streamsink.sinks.restoring import Restoring
 from streamsink.table import leftovers, replaced
 from streamsink.table.changes import Changes
 from streamsink.table.commit import TableCommit
 from streamsink.table.delta import CommitRequest
 from streamsink.table.overwrite import Overwrite
+from streamsink.table.presence import Presence, were_named
 from streamsink.table.states import States
 from streamsink.table.table import Table
 from streamsink.table.write import UNAWARE_BUCKET, WrittenFile
@@ -39,6 +42,7 @@ class PaimonCommitter(Committer):
         self._commit = TableCommit(table, options)
         self._entries = entries if entries is not None else {}
         self._checked_schema = table.schema.id
+        self._restoring: Restoring | None = None
 
     def beside(self) -> "PaimonCommitter":
         """Over the same table, opened again: no cache is shared.
@@ -98,21 +102,7 @@ class PaimonCommitter(Committer):
         return History(_state_of(states, application), states.complete)
 
     def mentions(self, committable: Committable) -> bool:
-        wanted = {os.path.basename(file.final) for file in committable.files}
-        seen: set[str] = set()
-        for number, snapshot_id in enumerate(self._table.snapshots.ids()):
-            snapshot = self._table.snapshots.load(snapshot_id)
-            if snapshot is None:
-                continue
-            manifests = self._table.manifests
-            metas = manifests.delta_of(snapshot) + (manifests.base_of(snapshot) if number == 0 else [])
-            for meta in metas:
-                if meta.file_name in seen:
-                    continue
-                seen.add(meta.file_name)
-                if any(entry.file.file_name in wanted for entry in manifests.read(meta.file_name)):
-                    return True
-        return False
+        return were_named(self._table, {os.path.basename(file.final) for file in committable.files})
 
     def was_replaced(self, mark: Mark) -> bool:
         return replaced.was_replaced(self._table, mark.snapshot_id, mark.uuid, mark.at_ms)
@@ -148,7 +138,7 @@ class PaimonCommitter(Committer):
             identifier=state.checkpoint_id,
             changes=Changes(tuple(entries)),
             manifests=manifests,
-            check=restored,
+            check=self._presence if restored else None,
             watermark_ms=committable.watermark_ms,
             application=committable.application,
             state=state.to_json(),
@@ -169,13 +159,24 @@ class PaimonCommitter(Committer):
         """One committable for each run of appends of one commit user."""
         return joined(records)
 
+    @contextmanager
+    def restoring(self, records: Sequence[Committable]) -> Iterator[None]:
+        self._restoring = Restoring(self._table, records)
+        try:
+            yield
+        finally:
+            self._restoring = None
+
     def sweep(self, published: Sequence[Committable]) -> list[str]:
-        removed = leftovers.sweep_creations(self._table)
-        for committable in published:
-            removed += leftovers.sweep(self._table, committable.state.record_id, is_older_than(committable))
-        return removed
+        names = {committable.state.record_id: is_older_than(committable) for committable in published}
+        found = self._restoring.left if self._restoring and names else leftovers.look(self._table, names)
+        return leftovers.sweep_creations(self._table) + leftovers.sweep(self._table, names, found)
 
     # -- parts -----------------------------------------------------------------------------------------------------
+
+    @property
+    def _presence(self) -> Presence:
+        return self._restoring.presence if self._restoring else Presence(self._table.manifests)
 
     def _already_published(self, committable: Committable) -> Published | None:
         newest = self._table.snapshots.latest()

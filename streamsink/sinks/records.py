@@ -45,9 +45,13 @@ def renames(committable: Committable) -> list[tuple[str, str]]:
 
 
 def read_staged(table: Table, manifest: Mapping) -> list[ManifestEntry]:
-    """Entries of a record's manifest, under its final name, checked. Raises Corrupt."""
+    """Entries of a record's manifest, checked, under its final name or still staged. Raises Corrupt, FileNotFoundError."""
     path = table.layout.within(manifest["final"])
-    data = table.file_io.read(path)
+    try:
+        data = table.file_io.read(path)
+    except FileNotFoundError:
+        path = table.layout.within(manifest["staged"])
+        data = table.file_io.read(path)
     if len(data) != manifest["size"] or hashlib.sha256(data).hexdigest() != manifest["sha256"]:
         raise Corrupt(
             f"{path}: the manifest of a pending checkpoint was altered (size or checksum differ from the pending "

@@ -26,6 +26,10 @@ class Calls(ABC):
     def entries(self, path: str) -> list[tuple[str, int, bool]]:
         """(name, size, is folder) of each entry; empty when there is no such folder."""
 
+    def names(self, path: str) -> list[str]:
+        """Names alone of the entries: a store whose listing does not tell sizes need not ask for them."""
+        return [name for name, _, _ in self.entries(path)]
+
     @abstractmethod
     def open_new(self, path: str) -> BinaryIO:
         """Create a file that must not exist, to write to. Closed by itself it is given up."""
@@ -96,6 +100,12 @@ class PosixCalls(PosixLikeCalls):
         try:
             with os.scandir(path) as entries:
                 return [_status(entry) for entry in entries]
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def names(self, path):
+        try:
+            return os.listdir(path)
         except (FileNotFoundError, NotADirectoryError):
             return []
 

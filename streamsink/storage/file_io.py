@@ -61,6 +61,10 @@ class FileIO:
         """Entries of a folder by name; empty when there is no such folder."""
         return [FileStatus(*entry) for entry in sorted(self._calls.entries(path))]
 
+    def names(self, path: str) -> list[str]:
+        """Names of the entries of a folder, in order: cheaper than ``entries`` where the sizes would be asked for one by one."""
+        return sorted(self._calls.names(path))
+
     # -- writing ---------------------------------------------------------------------------------------------------
 
     def make_dir(self, path: str) -> None:

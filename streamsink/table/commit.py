@@ -171,7 +171,7 @@ class TableCommit:
 
     def _delete_temporary(self, name: str) -> None:
         """What a failed call left in the snapshot folder; ``name``: of a try."""
-        left = [e.name for e in self._io.entries(self._at.snapshot_dir) if f".{name}." in e.name]
+        left = [file for file in self._io.names(self._at.snapshot_dir) if f".{name}." in file]
         self._delete([os.path.join(self._at.snapshot_dir, file) for file in left])
         self._io.sync_dir(self._at.snapshot_dir)
 

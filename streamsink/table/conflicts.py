@@ -1,12 +1,12 @@
 """Whether changes contradict what the table holds by now, by Paimon's rules. Pure functions; a conflict is not retried."""
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from streamsink.errors import Conflict
 from streamsink.format.index_manifest import DELETION_VECTORS_INDEX, IndexManifestEntry
-from streamsink.format.manifest import FileKind, ManifestEntry
+from streamsink.format.manifest import FileKind, Identity, ManifestEntry
 from streamsink.format.snapshot import OVERWRITE
 
 # BinaryRow bytes of a key -> something that sorts as the key does.
@@ -40,6 +40,17 @@ def check(
     if key_order is not None:
         _check_key_ranges(live.values(), key_order)
     return list(live.values())
+
+
+def check_added(delta: Sequence[ManifestEntry], present: Collection[Identity]) -> None:
+    """The same for a delta that only adds files, of no bucket and no key: nothing but these files themselves can contradict it.
+
+    present: those of its files that are in the table. Raises Conflict.
+    """
+    _check_once(delta)
+    for entry in delta:
+        if entry.identity in present:
+            raise _already_there(entry)
 
 
 def check_deletion_vectors(live: Iterable[str], index: Iterable[IndexManifestEntry]) -> None:

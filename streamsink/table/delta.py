@@ -12,6 +12,7 @@ from streamsink.table import conflicts
 from streamsink.table.changes import Changes
 from streamsink.table.keys import key_order
 from streamsink.table.overwrite import Overwrite
+from streamsink.table.presence import Presence
 from streamsink.table.strict import StrictMode
 from streamsink.table.table import Table
 
@@ -25,7 +26,8 @@ class CommitRequest:
     kind: APPEND, OVERWRITE or COMPACT. changes: its entries, without what an overwrite deletes.
     name: unique to this commit and writer; the files that a try writes carry it, so that a crash's leftovers are known.
     manifests: those that hold the ADD entries already, under their final names; empty when the commit is to write one.
-    overwrite: what is replaced, worked out anew in each try. check: look for conflicts although it only appends.
+    overwrite: what is replaced, worked out anew in each try. check: of an append whose files may be in the table already, with
+    which it is looked whether they are; it adds files of no bucket and no key only.
     watermark_ms: or None. application, state: what the snapshot records of the writing application; None of maintenance.
     """
 
@@ -36,7 +38,7 @@ class CommitRequest:
     kind: str = APPEND
     manifests: tuple[ManifestFileMeta, ...] = ()
     overwrite: Overwrite | None = None
-    check: bool = False
+    check: Presence | None = None
     watermark_ms: int | None = None
     application: str | None = None
     state: Mapping | None = None
@@ -86,7 +88,9 @@ class Deltas:
         """The delta, and the live files it is to be checked against; None when it needs no check."""
         schema, changes, manifests = self._table.schema, request.changes, request.manifests
         discard = request.kind == APPEND and schema.options.get(DISCARD_DUPLICATES, "false").strip().lower() == "true"
-        if request.kind == APPEND and not request.check and not discard:
+        if request.kind == APPEND and not discard:
+            if request.check is not None:
+                conflicts.check_added(changes.entries, request.check.of(changes.entries, newest))
             return _delta(changes, manifests), None
         scope = changes.partitions if request.overwrite is None else request.overwrite.scope(schema, changes)
         live = list(self._table.manifests.entries_of(newest, scope)) if newest is not None else []

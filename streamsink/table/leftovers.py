@@ -1,26 +1,50 @@
 """What tries of a commit left behind when their process died: manifest lists, merged manifests, a temporary snapshot."""
 
+import functools
 import os
-from collections.abc import Callable
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from streamsink.format.snapshot import Snapshot
 from streamsink.table.table import Table
 
+# The form of a commit's name: the id of its record.
+_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+#: By commit name, the paths of files that its tries made.
+Found = Mapping[str, Sequence[str]]
 
-def sweep(table: Table, commit_name: str, is_before: Callable[[Snapshot], bool]) -> list[str]:
-    """Delete the files of tries of a *published* commit that did not publish it; their paths. Idempotent.
 
-    commit_name: what the names of all its tries begin with, whoever made them. Only after it is published: until then a
-    paused writer might still publish its try. is_before: whether a snapshot is certainly older than the commit: when there is
-    one and none of this name after it, the commit was published together with others, under another name.
+def look(table: Table, commit_names: Iterable[str]) -> Found:
+    """The files of all tries of these commits, by one listing of each folder.
+
+    commit_names: UUIDs, each of which the names of all tries of one commit carry, whoever made them.
     """
-    certain, published = _published(table, commit_name, is_before)
+    wanted, found = set(commit_names), defaultdict(list)
+    for folder in (table.layout.manifest_dir, table.layout.snapshot_dir) if wanted else ():
+        for name in table.file_io.names(folder):
+            for commit_name in wanted.intersection(_ID.findall(name)):
+                found[commit_name].append(os.path.join(folder, name))
+    return found
+
+
+def sweep(table: Table, commits: Mapping[str, Callable[[Snapshot], bool]], found: Found) -> list[str]:
+    """Delete the files of tries of *published* commits that did not publish them; their paths. Idempotent.
+
+    commits: their names; and of each, whether a snapshot is certainly older than it: when there is one and none of this name
+    after it, the commit was published together with others, under another name. Only after they are published: until then a
+    paused writer might still publish its try. found: what ``look`` saw, for these commits at least.
+    """
+    load = functools.cache(table.snapshots.load)
     removed = []
-    for folder in (table.layout.manifest_dir, table.layout.snapshot_dir):
-        names = [e.name for e in table.file_io.entries(folder) if _is_leftover(e.name, commit_name, certain, published)]
-        removed += _delete(table, folder, names)
-    # Whoever published may have died before the snapshot's name was durable.
-    table.file_io.sync_dir(table.layout.snapshot_dir)
+    for commit_name, is_before in commits.items():
+        if found.get(commit_name):
+            certain, published = _published(table.snapshots.latest(), load, commit_name, is_before)
+            removed += [path for path in found[commit_name] if _is_leftover(os.path.basename(path), commit_name, certain, published)]
+    _delete(table, removed)
+    if commits:
+        # Whoever published may have died before the snapshot's name was durable.
+        table.file_io.sync_dir(table.layout.snapshot_dir)
     return removed
 
 
@@ -30,23 +54,20 @@ def sweep_creations(table: Table) -> list[str]:
     A creation that is under way at this moment finds its file gone, and tries again.
     """
     folder = table.layout.schema_dir
-    names = [e.name for e in table.file_io.entries(folder) if e.name.startswith(".") and e.name.endswith(".tmp")]
-    return _delete(table, folder, names)
-
-
-def _delete(table: Table, folder: str, names: list[str]) -> list[str]:
-    """Durably: nobody looks for these names again once the record is marked, so a power failure must not bring them back."""
-    paths = [os.path.join(folder, name) for name in names]
-    for path in paths:
-        table.file_io.delete(path)
-    if paths:
-        table.file_io.sync_dir(folder)
+    paths = [os.path.join(folder, n) for n in table.file_io.names(folder) if n.startswith(".") and n.endswith(".tmp")]
+    _delete(table, paths)
     return paths
 
 
+def _delete(table: Table, paths: Sequence[str]) -> None:
+    """Durably: nobody looks for these names again once the record is marked, so a power failure must not bring them back."""
+    for path in paths:
+        table.file_io.delete(path)
+    for folder in sorted({os.path.dirname(path) for path in paths}):
+        table.file_io.sync_dir(folder)
+
+
 def _is_leftover(name: str, commit_name: str, certain: bool, published: Snapshot | None) -> bool:
-    if commit_name not in name:
-        return False
     if name.endswith(".tmp"):
         return True  # it is published, so no temporary snapshot is needed any more
     if published is None:
@@ -64,15 +85,17 @@ def _try_of(snapshot: Snapshot, commit_name: str) -> str:
     return (found + rest).rsplit("-", 1)[0]
 
 
-def _published(table: Table, commit_name: str, is_before: Callable[[Snapshot], bool]) -> tuple[bool, Snapshot | None]:
+def _published(
+    newest: Snapshot | None, load: Callable[[int], Snapshot | None], commit_name: str, is_before: Callable[[Snapshot], bool]
+) -> tuple[bool, Snapshot | None]:
     """Whether it is certain, and the snapshot of this name that published the commit; None when there is no such one, or it has expired."""
-    snapshot = table.snapshots.latest()
+    snapshot = newest
     for before in range(snapshot.id - 1 if snapshot else -1, -1, -1):
         if commit_name in snapshot.base_manifest_list:
             return True, snapshot
         if before == 0 or is_before(snapshot):
             return True, None
-        snapshot = table.snapshots.load(before)
+        snapshot = load(before)
         if snapshot is None:
             return False, None
     return False, None

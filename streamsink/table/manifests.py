@@ -63,13 +63,23 @@ class Manifests:
         """
         metas = self.all_of(snapshot)
         if partitions is not None:
-            rows = [decode_physical(partition, self._partition_types) for partition in partitions]
-            metas = [meta for meta in metas if may_hold(meta.partition_stats, rows, self._partition_types)]
+            metas = self._holding(metas, partitions)
         deleted = self._deleted(metas)
         for meta, path, data in self._data_of(metas):
             for entry in iter_manifest(data, path, partitions, meta.counts):
                 if entry.kind is FileKind.ADD and (not deleted or entry.identity not in deleted):
                     yield entry
+
+    def identities_of(
+        self, metas: Sequence[ManifestFileMeta], partitions: Collection[bytes]
+    ) -> Iterator[tuple[str, FileKind, Identity]]:
+        """(name of the manifest, what the entry does, whose it is) of these manifests: at least the entries of these partitions.
+
+        Raises as ``entries_of``.
+        """
+        for meta, path, data in self._data_of(self._holding(metas, partitions)):
+            for kind, identity, _ in iter_records(data, path, meta.counts):
+                yield meta.file_name, kind, identity
 
     def files_of(self, snapshot: Snapshot, pruner: Pruner | None = None) -> Iterator[LiveFile]:
         """The live files in short, those that ``pruner`` keeps; manifests that it rules out are not read.
@@ -106,6 +116,11 @@ class Manifests:
 
     def _write(self, name: str, data: bytes) -> None:
         self._io.write(self._at.manifest(name), data)
+
+    def _holding(self, metas: Sequence[ManifestFileMeta], partitions: Collection[bytes]) -> list[ManifestFileMeta]:
+        """Those that may have entries of these partitions."""
+        rows = [decode_physical(partition, self._partition_types) for partition in partitions]
+        return [meta for meta in metas if may_hold(meta.partition_stats, rows, self._partition_types)]
 
     def _deleted(self, metas: Sequence[ManifestFileMeta]) -> set[Identity]:
         found = self._data_of([meta for meta in metas if meta.num_deleted_files])

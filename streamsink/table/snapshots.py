@@ -50,7 +50,7 @@ class Snapshots:
 
     def ids(self) -> list[int]:
         """Numbers of all snapshot files, in order."""
-        names = [e.name for e in self._io.entries(self._at.snapshot_dir)]
+        names = self._io.names(self._at.snapshot_dir)
         return sorted(int(n[9:]) for n in names if n.startswith("snapshot-") and n[9:].isdigit())
 
     def exists(self, snapshot_id: int) -> bool:

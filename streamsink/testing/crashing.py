@@ -85,6 +85,9 @@ class CrashingCalls(PosixLikeCalls):
     def entries(self, path):
         return self._do("entries", lambda: self._inner.entries(path))
 
+    def names(self, path):
+        return self._do("entries", lambda: self._inner.names(path))
+
     def mkdir(self, path):
         return self._do("mkdir", lambda: self._inner.mkdir(path))
 

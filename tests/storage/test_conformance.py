@@ -117,6 +117,7 @@ def test_folders_are_listed_as_such_and_have_no_bytes(store):
     io.write(f"{root}/d/e/file", b"1")
     assert not io.size(f"{root}/d/e")
     assert io.entries(f"{root}/d") == [FileStatus("e", 0, True)]
+    assert io.names(f"{root}/d") == ["e"]
 
 
 def test_names_of_every_kind(store):
@@ -136,8 +137,9 @@ def test_a_long_listing_is_whole(store):
     for number in range(1_100):
         io.mark(f"{root}/l/{number:05}")
     assert [e.name for e in io.entries(f"{root}/l")] == [f"{number:05}" for number in range(1_100)]
+    assert io.names(f"{root}/l") == [f"{number:05}" for number in range(1_100)]
     io.delete_tree(f"{root}/l")
-    assert io.entries(f"{root}/l") == []
+    assert io.entries(f"{root}/l") == io.names(f"{root}/l") == []
 
 
 @pytest.mark.parametrize("size", [0, 10, 40_000_000])

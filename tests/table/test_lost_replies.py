@@ -13,13 +13,14 @@ from streamsink.table.commit import TableCommit
 from streamsink.table.delta import CommitRequest
 from streamsink.table.maintain import commit_compaction
 from streamsink.table.overwrite import Overwrite
+from streamsink.table.presence import Presence
 from streamsink.table.table import open_table
 from streamsink.testing.crashing import CrashingCalls, Mode
 from tests.table.entries import OPTIONS, ROOT, add, commit, data_file, new_table, part
 
 
 def _append(table, check=False):
-    request = CommitRequest("me", 7, Changes((add("new", part("x")),)), IdSource().new_id(), check=check)
+    request = CommitRequest("me", 7, Changes((add("new", part("x")),)), IdSource().new_id(), check=Presence(table.manifests) if check else None)
     TableCommit(table, OPTIONS).commit(request, lambda states: False)
 
 

@@ -49,6 +49,10 @@ class Metered(CrashingCalls):
         self.listed.add(os.path.basename(path))
         return super().entries(path)
 
+    def names(self, path):
+        self.listed.add(os.path.basename(path))
+        return super().names(path)
+
 
 Cost = collections.namedtuple("Cost", "calls read written")
 

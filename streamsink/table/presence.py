@@ -1,0 +1,61 @@
+"""Whether files are in the table already: asked again and again as it changes, or of all of its history."""
+
+from collections.abc import Collection, Iterable
+
+from streamsink.format.manifest import FileKind, Identity, ManifestEntry
+from streamsink.format.snapshot import Snapshot
+from streamsink.table.manifests import Manifests
+from streamsink.table.table import Table
+
+
+class Presence:
+    """Looks for a few files in one snapshot after another.
+
+    A manifest never changes and its name is given once. So what each one says of these files is remembered, and a later
+    snapshot, whoever wrote it and over whichever other, costs the manifests that are new in it. Remembered are the names of
+    one snapshot's manifests, and of files only those that are looked for: nothing grows with the files of the table.
+    """
+
+    def __init__(self, manifests: Manifests, wanted: Iterable[Identity] = ()):
+        """wanted: all the files that will be asked for. Asking for others is fine, and reads everything anew."""
+        self._manifests = manifests
+        self._wanted = set(wanted)
+        self._said: dict[str, dict[FileKind, set[Identity]]] = {}
+
+    def of(self, entries: Iterable[ManifestEntry], snapshot: Snapshot | None) -> set[Identity]:
+        """Which of the files that these entries add are live in the snapshot. Raises Corrupt for an unreadable manifest."""
+        asked = {entry.identity for entry in entries}
+        if not asked <= self._wanted:
+            self._wanted |= asked
+            self._said = {}
+        self._read(snapshot)
+        added, deleted = (set().union(*(said[kind] for said in self._said.values())) for kind in (FileKind.ADD, FileKind.DELETE))
+        return asked & added - deleted
+
+    def _read(self, snapshot: Snapshot | None) -> None:
+        """What each manifest of the snapshot says of the wanted files, and nothing of other manifests."""
+        metas = self._manifests.all_of(snapshot)
+        new = [meta for meta in metas if meta.file_name not in self._said]
+        said = {meta.file_name: self._said.get(meta.file_name) or {kind: set() for kind in FileKind} for meta in metas}
+        partitions = {identity[0] for identity in self._wanted}
+        for name, kind, identity in self._manifests.identities_of(new, partitions):
+            if identity in self._wanted:
+                said[name][kind].add(identity)
+        self._said = said
+
+
+def were_named(table: Table, names: Collection[str]) -> bool:
+    """Whether any retained snapshot names one of these data files, added or deleted. Raises Corrupt."""
+    manifests, seen = table.manifests, set()
+    for number, snapshot_id in enumerate(table.snapshots.ids()):
+        snapshot = table.snapshots.load(snapshot_id)
+        if snapshot is None:
+            continue
+        metas = manifests.delta_of(snapshot) + (manifests.base_of(snapshot) if number == 0 else [])
+        for meta in metas:
+            if meta.file_name in seen:
+                continue
+            seen.add(meta.file_name)
+            if any(entry.file.file_name in names for entry in manifests.read(meta.file_name)):
+                return True
+    return False
