@@ -112,23 +112,8 @@ def spark(spark_settings):
     session.stop()
 
 
-@pytest.fixture(scope="session")
-def kafka_broker(tmp_path_factory):
-    """A real Kafka broker for all tests of a process; tests take topics of their own. One that kills a broker starts its own."""
-    from tests.services.kafka import KafkaBroker, KafkaError
-
-    broker = KafkaBroker(tmp_path_factory.mktemp("kafka"))
-    try:
-        broker.start()
-    except (SetupError, KafkaError, OSError) as why:
-        broker.stop()
-        unavailable("Kafka", why)
-    yield broker
-    broker.stop()
-
-
-def _serving(server):
-    """Start a server of the tests, and end it with them."""
+def _serving(server, end=None):
+    """Start a server of the tests, and end it with them; ``end``: how, if not in order."""
     from tests.services.server import ServerError
 
     try:
@@ -137,7 +122,15 @@ def _serving(server):
         server.stop()
         unavailable(type(server).__name__, why)
     yield server
-    server.stop()
+    (end or type(server).stop)(server)
+
+
+@pytest.fixture(scope="session")
+def kafka_broker(tmp_path_factory):
+    """A real Kafka broker for all tests of a process; tests take topics of their own. One that kills a broker starts its own."""
+    from tests.services.kafka import KafkaBroker
+
+    yield from _serving(KafkaBroker(tmp_path_factory.mktemp("kafka")))
 
 
 @pytest.fixture(scope="session")
@@ -167,32 +160,20 @@ def hive_metastore(tmp_path_factory):
 @pytest.fixture(scope="session")
 def hdfs_cluster(tmp_path_factory):
     """A real HDFS for all tests of a process; tests take folders of their own."""
-    from tests.services.hdfs import HdfsCluster, HdfsError
+    from tests.services.hdfs import HdfsCluster
 
-    cluster = HdfsCluster(tmp_path_factory.mktemp("hdfs"))
-    try:
-        cluster.start()
-    except (SetupError, HdfsError, OSError) as why:
-        cluster.stop()
-        unavailable("HDFS", why)
-    yield cluster
-    cluster.kill()  # an orderly end takes a quarter of a minute, and nobody needs the data any more
+    # an orderly end takes a quarter of a minute, and nobody needs the data any more
+    yield from _serving(HdfsCluster(tmp_path_factory.mktemp("hdfs")), end=HdfsCluster.kill)
 
 
 @pytest.fixture(scope="session")
 def s3_server(tmp_path_factory):
     """A real S3 server with one bucket for all tests of a process; tests take prefixes of their own."""
-    from tests.services.s3 import S3Error, S3Server
+    from tests.services.s3 import S3Server
 
-    server = S3Server(tmp_path_factory.mktemp("s3"))
-    try:
-        server.start()
+    for server in _serving(S3Server(tmp_path_factory.mktemp("s3")), end=S3Server.kill):
         server.client().create_bucket(Bucket=server.bucket)
-    except (S3Error, OSError) as why:
-        server.stop()
-        unavailable("S3", why)
-    yield server
-    server.kill()
+        yield server
 
 
 @pytest.fixture(scope="session")

@@ -3,18 +3,15 @@ import shutil
 import socket
 import struct
 import subprocess
-import time
 from pathlib import Path
 
-from tests.services import process
-from tests.services.ports import LOOPBACK, free_ports
+from tests.services.ports import LOOPBACK
+from tests.services.server import Server, ServerError
 from tools.common import cache_dir, locked
 from tools.jars import BROKER, jars
 from tools.java import find_java
 
 CLUSTER_ID = "c3RyZWFtc2luay1rYWZrYQ"  # fixed: a random one may begin with "-", which the formatter takes for an option
-READY_TIMEOUT_S = 120
-START_ATTEMPTS = 3  # another process may take a free port before the broker does
 FORMAT_TIMEOUT_S = 120
 JVM = ["-Xms64m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.net.preferIPv4Stack=true"]
 JVM += ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
@@ -46,10 +43,6 @@ transaction.abort.timed.out.transaction.cleanup.interval.ms=1000
 """
 
 
-class KafkaError(Exception):
-    """The broker does not start; the message holds the end of its log."""
-
-
 def answers(port: int) -> bool:
     """Does a broker answer an ApiVersions request? (The port opens before the broker serves.)"""
     request = struct.pack(">hhih", 18, 0, 7, -1)
@@ -62,66 +55,21 @@ def answers(port: int) -> bool:
         return False
 
 
-class KafkaBroker:
-    """A broker whose data is in `data_dir`; a second start on the same folder keeps the messages.
+class KafkaBroker(Server):
+    """One broker, its own controller."""
 
-    The port stays the same over restarts, as clients expect. As a context manager: started on entry, stopped on exit."""
-
-    def __init__(self, data_dir: Path) -> None:
-        self.data_dir = Path(data_dir)
-        self.log = self.data_dir / "broker.log"
-        self._ports: list[int] = []
-        self._process: subprocess.Popen | None = None
+    ports = 2
 
     @property
     def bootstrap(self) -> str:
         """What clients call bootstrap.servers."""
         return f"{LOOPBACK}:{self._ports[0]}"
 
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    def start(self) -> "KafkaBroker":
-        """Returns when the broker answers. Raises: KafkaError, with the end of the log."""
-        self.data_dir.mkdir(parents=True, exist_ok=True)
-        fresh = not self._ports
-        for _ in range(START_ATTEMPTS if fresh else 1):
-            if fresh:
-                self._ports = free_ports(2)
-            self._prepare_storage()
-            self._process = process.spawn(self._command(), self.log)
-            if self._wait_until_ready():
-                return self
-            self.kill()
-        raise KafkaError(f"the broker does not start; the end of {self.log}:\n{process.tail(self.log)}")
-
-    def stop(self) -> None:
-        """An orderly end. Idempotent."""
-        if self._process:
-            process.stop(self._process)
-
-    def kill(self) -> None:
-        """SIGKILL. Idempotent."""
-        if self._process:
-            process.kill(self._process)
-
-    def restart(self) -> "KafkaBroker":
-        """Start again on the same data and port; stops the broker first when it still runs."""
-        self.stop()
-        return self.start()
-
-    def __enter__(self) -> "KafkaBroker":
-        return self.start()
-
-    def __exit__(self, *_) -> None:
-        self.stop()
-
-    def _command(self) -> list[str]:
+    def command(self):
         java = ":".join(jars("broker"))
         return [find_java().java, *JVM, "-cp", java, "kafka.Kafka", str(self.data_dir / "server.properties")]
 
-    def _prepare_storage(self) -> None:
+    def prepare(self):
         data = self.data_dir / "data"
         if not data.exists():
             shutil.copytree(_formatted_storage(), data)
@@ -129,14 +77,8 @@ class KafkaBroker:
         text = PROPERTIES.format(port=port, controller=controller, data=data)
         (self.data_dir / "server.properties").write_text(text)
 
-    def _wait_until_ready(self) -> bool:
-        end = time.monotonic() + READY_TIMEOUT_S
-        while time.monotonic() < end and self._process.poll() is None:
-            if answers(self._ports[0]):
-                # another server on that port may have answered while ours died
-                return self._process.poll() is None
-            time.sleep(0.1)
-        return False
+    def answers(self):
+        return answers(self.port)
 
 
 def _formatted_storage() -> Path:
@@ -153,6 +95,6 @@ def _formatted_storage() -> Path:
             command += ["-t", CLUSTER_ID, "-c", str(properties)]
             done = subprocess.run(command, capture_output=True, text=True, timeout=FORMAT_TIMEOUT_S, stdin=subprocess.DEVNULL)
             if done.returncode:
-                raise KafkaError(f"formatting Kafka's storage: {done.stdout}{done.stderr}")
+                raise ServerError(f"formatting Kafka's storage: {done.stdout}{done.stderr}")
             scratch.rename(template)
     return template

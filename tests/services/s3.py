@@ -1,16 +1,12 @@
 """A real S3 server with atomic conditional writes: SeaweedFS, from its Python wheel."""
 import http.client
 import json
-import subprocess
 import sys
-import time
 from pathlib import Path
 
-from tests.services import process
-from tests.services.ports import LOOPBACK, free_ports
+from tests.services.ports import LOOPBACK
+from tests.services.server import Server
 
-READY_TIMEOUT_S = 90
-START_ATTEMPTS = 3  # another process may take a free port before the server does
 ACCESS_KEY, SECRET_KEY, REGION = "test", "testtest", "us-east-1"
 ALLOWED = ["Admin", "Read", "Write", "List", "Tagging"]
 IDENTITIES = {
@@ -20,22 +16,11 @@ IDENTITIES = {
 }
 
 
-class S3Error(Exception):
-    """The server does not start; the message holds the end of its log."""
+class S3Server(Server):
+    """SeaweedFS: its master, volume, filer and S3 servers in one process."""
 
-
-class S3Server:
-    """A server whose data is in `data_dir`; a second start on the same folder keeps the objects.
-
-    The port stays the same over restarts. As a context manager: started on entry, stopped on exit."""
-
+    ports = 8
     bucket = "lake"
-
-    def __init__(self, data_dir: Path) -> None:
-        self.data_dir = Path(data_dir)
-        self.log = self.data_dir / "s3.log"
-        self._ports: list[int] = []
-        self._process: subprocess.Popen | None = None
 
     @property
     def endpoint(self) -> str:
@@ -59,37 +44,11 @@ class S3Server:
             region_name=REGION, config=Config(s3={"addressing_style": "path"}),
         )
 
-    def start(self) -> "S3Server":
-        """Returns when an object can be written. Raises: S3Error, with the end of the log."""
-        (self.data_dir / "data").mkdir(parents=True, exist_ok=True)
+    def prepare(self):
+        (self.data_dir / "data").mkdir(exist_ok=True)
         (self.data_dir / "s3.json").write_text(json.dumps(IDENTITIES))
-        fresh = not self._ports
-        for _ in range(START_ATTEMPTS if fresh else 1):
-            if fresh:
-                self._ports = free_ports(8)
-            self._process = process.spawn(self._command(), self.log)
-            if self._wait_until_ready():
-                return self
-            self.kill()
-        raise S3Error(f"the S3 server does not start; the end of {self.log}:\n{process.tail(self.log)}")
 
-    def stop(self) -> None:
-        """An orderly end. Idempotent."""
-        if self._process:
-            process.stop(self._process)
-
-    def kill(self) -> None:
-        """SIGKILL. Idempotent."""
-        if self._process:
-            process.kill(self._process)
-
-    def __enter__(self) -> "S3Server":
-        return self.start()
-
-    def __exit__(self, *_) -> None:
-        self.stop()
-
-    def _command(self) -> list[str]:
+    def command(self):
         s3, master, *others = self._ports
         # every port is given: the default of a second one is the first plus 10,000, which may be taken
         names = ("master.port.grpc", "volume.port", "volume.port.grpc", "filer.port", "filer.port.grpc", "s3.port.grpc")
@@ -103,15 +62,7 @@ class S3Server:
         command += ["-master.telemetry=false", "-master.volumeSizeLimitMB=64", "-volume.max=1000", "-volume.preStopSeconds=0"]
         return command
 
-    def _wait_until_ready(self) -> bool:
-        end = time.monotonic() + READY_TIMEOUT_S
-        while time.monotonic() < end and self._process.poll() is None:
-            if self._answers():
-                return self._process.poll() is None
-            time.sleep(0.1)
-        return False
-
-    def _answers(self) -> bool:
+    def answers(self):
         """An open port says little: a volume must have joined, so that a file can be placed."""
         try:
             status, _ = _get(self._ports[0], "/")

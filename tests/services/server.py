@@ -7,7 +7,6 @@ from pathlib import Path
 from tests.services import process
 from tests.services.ports import free_ports
 
-READY_TIMEOUT_S = 120
 START_ATTEMPTS = 3  # another process may take a free port before the server does
 
 
@@ -20,6 +19,7 @@ class Server:
 
     stop_signal = signal.SIGTERM
     ports = 1
+    ready_timeout_s = 120
 
     def __init__(self, data_dir: Path) -> None:
         self.data_dir = Path(data_dir)
@@ -31,8 +31,12 @@ class Server:
     def port(self) -> int:
         return self._ports[0]
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def prepare(self) -> None:
-        """Make what the first start needs below `data_dir`. Idempotent."""
+        """Make what a start needs below `data_dir`; the ports are known. Idempotent."""
 
     def command(self) -> list[str]:
         raise NotImplementedError
@@ -48,11 +52,11 @@ class Server:
         """Returns when the server answers. Raises: ServerError, with the end of the log."""
         self.data_dir.mkdir(parents=True, exist_ok=True)
         fresh = not self._ports
-        self.prepare()
         # the children of a killed server may still hold what the new one needs
         for _ in range(START_ATTEMPTS):
             if fresh:
                 self._ports = free_ports(self.ports)
+            self.prepare()
             self._process = process.spawn(self.command(), self.log, self.environment())
             if self._wait_until_ready():
                 return self
@@ -85,7 +89,7 @@ class Server:
         self.stop()
 
     def _wait_until_ready(self) -> bool:
-        end = time.monotonic() + READY_TIMEOUT_S
+        end = time.monotonic() + self.ready_timeout_s
         while time.monotonic() < end and self._process.poll() is None:
             if self.answers():
                 # another server on that port may have answered while ours died
