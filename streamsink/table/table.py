@@ -1,6 +1,7 @@
 """A table: opened, created, evolved. Refuses at open what this library does not honour."""
 
 import dataclasses
+import os
 from collections.abc import Mapping, Sequence
 
 from streamsink.clock import Clock
@@ -122,11 +123,16 @@ def create_table(file_io: FileIO, root: str, schema: TableSchema) -> Table:
 
 def _foreign_entries(file_io: FileIO, root: str) -> list[str]:
     """What stands at the path, apart from the leftovers of a creation that was killed."""
-    names = [entry.name for entry in file_io.entries(root)]
+    names = [e.name for e in file_io.entries(root) if not e.is_dir or _holds_files(file_io, os.path.join(root, e.name))]
     leftovers = [entry.name for entry in file_io.entries(Layout(root).schema_dir)]
     if names == ["schema"] and all(name.startswith(".") for name in leftovers):
         return []
     return names
+
+
+def _holds_files(file_io: FileIO, folder: str) -> bool:
+    """Whether there is any file below. Some S3 servers list folders from which everything was deleted."""
+    return any(not e.is_dir or _holds_files(file_io, os.path.join(folder, e.name)) for e in file_io.entries(folder))
 
 
 def new_schema(

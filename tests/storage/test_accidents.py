@@ -103,6 +103,45 @@ def test_expired_history_is_no_gap(world):
     assert world.ids() == expected((9,))
 
 
+def test_a_rolled_back_table_is_an_error_and_mended_on_request(make_world, world):
+    """The newest snapshot is gone: refused before anything is written; with on_rollback='republish' the journal gives the batch back."""
+    world.file_io(world.calls).delete(f"{world.driver.root}/snapshot/snapshot-2")
+    with pytest.raises(Misuse) as caught:
+        world.run(boundaries=(*BOUNDARIES, 9))
+    assert caught.value.kind == "table.rolled-back"
+    assert world.ids() == expected(BOUNDARIES[:1])
+    mending = make_world(on_rollback="republish", **POSITIONS)
+    mending.checkpoint = world.checkpoint
+    mending.run(boundaries=(*BOUNDARIES, 9))
+    assert mending.ids() == expected((9,))
+
+
+def test_a_table_recreated_under_the_query_is_an_error(make_world, world):
+    """Another query made a new table at the same path: the running one writes nothing into it."""
+    sink = world.driver.start(world.file_io(world.calls), world.checkpoint)
+    world.file_io(world.calls).delete_tree(world.driver.root)
+    other = make_world(**POSITIONS)
+    other.checkpoint = Checkpoint("00000000-0000-0000-0000-000000000004")
+    other.run(boundaries=(3,))
+    world.checkpoint.ends.append(9)
+    try:
+        with pytest.raises(Misuse) as caught:
+            sink.batch(world.driver.describe(world.checkpoint, 2))
+    finally:
+        sink.close()
+    assert caught.value.kind == "table.recreated"
+    assert other.ids() == expected((3,))
+
+
+def test_removed_metadata_is_an_error(world):
+    """All snapshots are gone, the journal knows better: refused, and nothing is written."""
+    world.file_io(world.calls).delete_tree(f"{world.driver.root}/snapshot")
+    with pytest.raises(Misuse) as caught:
+        world.run(boundaries=(*BOUNDARIES, 9))
+    assert caught.value.kind == "table.rolled-back"
+    assert world.ids() == []
+
+
 @pytest.mark.parametrize("kind", REMOTE)
 def test_writers_at_once_lose_nothing_although_one_is_killed(kind, request):
     """Four processes on one table, one of them ended by SIGKILL and started again: every row once, ids without a hole."""
