@@ -8,6 +8,9 @@ the database's: a clock of ours that is wrong ends nobody's lease.
 
 import contextlib
 import math
+from collections.abc import Callable
+
+import tenacity
 
 from streamsink.clock import Clock, IdSource
 from streamsink.errors import Misuse, Retryable
@@ -21,6 +24,9 @@ _TABLES = {
     "owner VARCHAR(255) NOT NULL, acquired_at TIMESTAMP NULL, expire_time_seconds BIGINT NOT NULL, PRIMARY KEY (lock_id))",
 }
 _MARK_S = 10  # see Dialect.now
+# A database that finds a deadlock ends one of its transactions, all of it; which may be the holder's.
+_TRIES = 10
+_MOST_PAUSE_S = 0.2
 _SAME_ROW = "lock_id = ? AND acquired_at = ? AND expire_time_seconds = ?"
 
 
@@ -41,7 +47,7 @@ class JdbcLock(Lock):
     # -- Lock ------------------------------------------------------------------------------------------------------
 
     def try_acquire(self, owner):
-        with self._transaction() as run:
+        def decide(run):
             token, last_owner, *row = self._newest(run)
             if last_owner == owner and self._renew(run, row):
                 return token  # the reply to an earlier try was lost
@@ -58,35 +64,39 @@ class JdbcLock(Lock):
             self._remember_row(run)
             return token + 1
 
+        return self._transaction(decide)
+
     def renew(self, lease):
-        with self._transaction() as run:
+        def decide(run):
             token, owner, *row = self._newest(run)
             return (token, owner) == (lease.token, lease.owner) and self._renew(run, row)
 
+        return self._transaction(decide)
+
     def release(self, lease):
         try:
-            with self._transaction() as run:
-                self._delete_row_of(run, lease.owner)
+            self._transaction(lambda run: self._delete_row_of(run, lease.owner))
         finally:
             self._disconnect()
 
     def give_up(self, owner):
         try:
             if self._connection is not None:
-                with self._transaction() as run:
-                    self._delete_row_of(run, owner)
+                self._transaction(lambda run: self._delete_row_of(run, owner))
         except Retryable:
             return  # if a lost reply was an acquisition, its lease runs out
         finally:
             self._disconnect()
 
     def holder(self):
-        with self._transaction() as run:
+        def ask(run):
             _, owner, *ours = self._newest(run)
-            found = run(
+            return owner, ours, run(
                 f"SELECT acquired_at, expire_time_seconds, {self._dialect.age_s} FROM paimon_distributed_locks WHERE lock_id = ?",
                 self.lock_id,
             ).fetchone()
+
+        owner, ours, found = self._transaction(ask)
         if found is None:
             return "nobody holds it now: many writers take turns"
         *row, age = found
@@ -128,20 +138,31 @@ class JdbcLock(Lock):
         if newest_owner == owner:
             run(f"DELETE FROM paimon_distributed_locks WHERE {_SAME_ROW}", self.lock_id, *row)
 
-    @contextlib.contextmanager
-    def _transaction(self):
-        """``run(sql, *parameters)`` -> cursor, inside one transaction; an error of the database ends the connection."""
+    def _transaction(self, decide: Callable):
+        """What ``decide(run)`` returns, where ``run(sql, *parameters)`` gives a cursor; all of it is one transaction.
+
+        It is run again when the database ended it to solve a deadlock; any other error of the database ends the connection.
+        """
+        retrying = tenacity.Retrying(
+            retry=tenacity.retry_if_exception(lambda error: isinstance(error, self._driver.Error) and self._dialect.is_deadlock(error)),
+            stop=tenacity.stop_after_attempt(_TRIES), wait=tenacity.wait_random(0, _MOST_PAUSE_S), reraise=True,
+            sleep=lambda seconds: self._clock.sleep_ms(seconds * 1000),
+        )
+        try:
+            return retrying(self._once, decide)
+        except self._driver.Error as failed:
+            raise self._translated(failed) from None  # the driver's own error may show how it connected
+
+    def _once(self, decide: Callable):
         try:
             if self._connection is None:
                 self._connection = self._dialect.connect(self._address, self._password)
             self._make_tables()
             if self._dialect.begin:
                 self._connection.execute(self._dialect.begin)
-            yield self._run
+            result = decide(self._run)
             self._connection.commit()
-        except self._driver.Error as failed:
-            self._disconnect()
-            raise self._translated(failed) from None  # the driver's own error may show how it connected
+            return result
         except BaseException:
             self._disconnect()
             raise

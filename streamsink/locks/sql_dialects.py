@@ -60,6 +60,10 @@ class Dialect(ABC):
     def is_refusal(self, error: Exception) -> bool:
         """Whether waiting cannot help: wrong user, password, database."""
 
+    def is_deadlock(self, error: Exception) -> bool:
+        """Whether the database undid the transaction because another's was in its way: it may be run again."""
+        return False
+
     def sql(self, text: str) -> str:
         """The statement with this driver's parameter marks."""
         return text.replace("?", self.placeholder)
@@ -88,6 +92,9 @@ class PostgreSql(Dialect):
         said = str(error)
         return any(words in said for words in ("authentication failed", "does not exist", "no pg_hba.conf entry", "no password"))
 
+    def is_deadlock(self, error):
+        return error.sqlstate in ("40001", "40P01")  # serialization failure, deadlock
+
 
 class MySql(Dialect):
     """MySQL and MariaDB."""
@@ -113,6 +120,9 @@ class MySql(Dialect):
     def is_refusal(self, error):
         denied = (1044, 1045, 1049, 1142, 1698)  # no such user, password, database or right
         return isinstance(error, self.driver().err.ProgrammingError) or error.args[:1] in [(code,) for code in denied]
+
+    def is_deadlock(self, error):
+        return error.args[:1] == (1213,)
 
 
 class Sqlite(Dialect):

@@ -1,0 +1,55 @@
+"""A database that finds a deadlock ends one transaction, perhaps the holder's: that is no reason to stop a writer."""
+
+import threading
+import time
+
+import pytest
+
+from tests.locks.places import place_of
+
+_WEIGHT = 200
+_TOKENS = "SELECT token FROM streamsink_lock_tokens WHERE lock_id = %s FOR UPDATE"
+_ROW = "SELECT acquired_at FROM paimon_distributed_locks WHERE lock_id = %s FOR UPDATE"
+
+
+@pytest.fixture(params=("postgresql", "mariadb"))
+def place(request, tmp_path):
+    return place_of(request.param, request, tmp_path)
+
+
+@pytest.fixture
+def session(place):
+    """Another user of the database, with a transaction that MariaDB finds heavier than the lock's and ends last."""
+    lock = place.lock()
+    with lock.acquire():  # makes the tables
+        connection = lock._dialect.connect(lock._address, lock._password)
+    connection.rollback()
+    yield connection
+    connection.rollback()
+    connection.close()
+
+
+def test_the_victim_of_a_deadlock_decides_again(place, session):
+    """Another transaction has the lock's row and wants the token's, which a check holds: the check is undone, and succeeds."""
+    with place.lock(lock_lease_ms=60_000).acquire() as lease:
+        lock = lease._lock
+        undone = []
+        asked = lock._dialect.is_deadlock
+        lock._dialect.is_deadlock = lambda error: undone.append(error) or asked(error)
+        cursor = session.cursor()
+        for number in range(_WEIGHT):
+            cursor.execute(
+                "INSERT INTO streamsink_lock_tokens (lock_id, token, owner, expire_time_seconds) VALUES (%s, 0, '', 0)",
+                (f"{lock.lock_id}.{number}",),
+            )
+        cursor.execute(_ROW, (lock.lock_id,))
+        checked = []
+        checking = threading.Thread(target=lambda: checked.append(lease.check()), daemon=True)
+        checking.start()
+        time.sleep(0.3)  # it has the token's row now, and waits for the other
+        assert not checked
+        cursor.execute(_TOKENS, (lock.lock_id,))
+        session.rollback()
+        checking.join(30)
+        assert checked == [None] and undone, "no deadlock was found" if checked else "the check failed"
+        lease.check()
