@@ -12,7 +12,7 @@ BOOTSTRAP = $(PYTHON) tools/bootstrap.py
 JOB = $(BOOTSTRAP) exec --for run $(if $(BROKERS),--jars kafka) -- jobs/kafka_to_lake.py \
 	$(if $(BROKERS),--brokers '$(BROKERS)') $(if $(TOPIC),--topic '$(TOPIC)')
 PYTEST = $(BOOTSTRAP) exec --for test -- -m pytest
-# a module's tests share its services, so a module stays on one worker
+# a file's tests share its services, so a file stays on one worker; tests/schedule.py says which files begin, and which stay together
 PARALLEL = -n 2 --dist loadfile
 
 .PHONY: run chaos test test-fast soak bench env clean

@@ -12,8 +12,8 @@ from streamsink.clock import IdSource
 from streamsink.options import SinkOptions
 from streamsink.storage.calls import PosixCalls
 from streamsink.storage.file_io import FileIO
-from streamsink.testing.crashing import CrashingCalls
 from streamsink.testing.driver import Checkpoint, MicroBatchDriver
+from streamsink.testing.metering import MeteredCalls
 
 from benchmarks.data import Sizes
 from benchmarks.machine import load, spread
@@ -48,23 +48,12 @@ class Commit:
         return self.flushed + self.calls["sync_dir"]
 
 
-class _Counting(CrashingCalls):
-    """Counts bytes and what would be flushed too, without waiting for the disk."""
+class _Counting(MeteredCalls):
+    """Counts what would be flushed too, without waiting for the disk."""
 
     def __init__(self):
         super().__init__(PosixCalls())
-        self.bytes_written = 0
-        self.bytes_read = 0
         self.flushed = 0
-
-    def read(self, path):
-        data = super().read(path)
-        self.bytes_read += len(data)
-        return data
-
-    def write(self, stream, data):
-        self.bytes_written += memoryview(data).nbytes
-        return super().write(stream, data)
 
     def close(self, stream, flush):
         self.flushed += flush

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from streamsink import faults
+from tests import schedule
 from tools.common import SetupError
 
 REQUIRED = os.environ.get("STREAMSINK_REQUIRE_SERVICES") == "1"
@@ -20,6 +22,15 @@ def pytest_configure(config: pytest.Config) -> None:
     # set in the controller before the workers start, so that all of them share it
     os.environ.setdefault("STREAMSINK_SEED", str(random.SystemRandom().getrandbits(SEED_BITS)))
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+
+
+def pytest_collection_modifyitems(items: list) -> None:
+    schedule.longest_first(items)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    return schedule.scheduler(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 def pytest_report_header() -> str:
@@ -64,6 +75,13 @@ def spark_conf() -> dict[str, str]:
     from tools.sparkconf import test_conf
 
     return test_conf()
+
+
+@pytest.fixture(autouse=True)
+def disarmed():
+    """No test leaves a fault armed."""
+    yield
+    faults.arm(None)
 
 
 @pytest.fixture
@@ -151,10 +169,10 @@ def mariadb(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def hive_metastore(tmp_path_factory):
-    """A real Hive Metastore whose silent locks end after three seconds."""
+    """A real Hive Metastore whose silent locks end after five seconds: of all locks, for it has one length."""
     from tests.services.hive_metastore import HiveMetastore
 
-    yield from _serving(HiveMetastore(tmp_path_factory.mktemp("hive"), lock_timeout_s=3))
+    yield from _serving(HiveMetastore(tmp_path_factory.mktemp("hive"), lock_timeout_s=5))
 
 
 @pytest.fixture(scope="session")

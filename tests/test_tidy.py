@@ -10,6 +10,7 @@ import pytest
 
 from streamsink import faults
 from streamsink.options import SinkOptions
+from tests import schedule
 
 ROOT = Path(__file__).resolve().parent.parent
 CODE = [p for folder in ("streamsink", "jobs", "tools", "benchmarks") for p in sorted((ROOT / folder).rglob("*.py"))]
@@ -199,3 +200,8 @@ def test_links_of_the_docs_lead_somewhere():
     for page in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]:
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
             assert (page.parent / target).exists(), f"{_name(page)} links to {target}"
+
+
+def test_the_schedule_of_the_suite_names_files_that_are_there():
+    """A renamed file would begin late and silently."""
+    assert [file for file in schedule.FILES if not (ROOT / file).exists()] == []

@@ -14,6 +14,7 @@ import json
 import os
 import shlex
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 if sys.version_info < (3, 10):
@@ -51,19 +52,25 @@ def run_environment(python: str, found: java.Java, kinds: list) -> dict[str, str
     return env
 
 
-def test_environment(python: str, found: java.Java) -> dict[str, str]:
-    """Everything the tests look for, so that no test process prepares anything itself."""
-    env = child_environment(python, found)
+def test_environment() -> tuple[str, java.Java, dict[str, str]]:
+    """(interpreter, Java, environment) with everything the tests look for, so that no test process prepares anything itself.
+
+    On a new machine one part waits for the network while another computes: so they are made beside each other."""
+    with ThreadPoolExecutor() as pool:
+        pypaimon = pool.submit(venvs.ensure_pypaimon)
+        python, found = prepare("test")
+        archive = pool.submit(cds.fast_options, python)
+        for kind in ("kafka", "paimon", "broker", "jdbc", "hdfs"):
+            jars.jars(kind, python)
+        archive.result()
     conf_file = checkout_cache() / f"{Path(python).parent.parent.name}-spark-conf.json"
     write_atomically(conf_file, json.dumps(sparkconf.test_conf(python), indent=1))
-    for kind in ("broker", "jdbc", "hdfs"):
-        jars.jars(kind, python)
-    env |= {
+    env = child_environment(python, found) | {
         "STREAMSINK_TEST_SPARK_CONF": str(conf_file),
-        "STREAMSINK_PYPAIMON_PYTHON": str(venvs.ensure_pypaimon()),
+        "STREAMSINK_PYPAIMON_PYTHON": str(pypaimon.result()),
         "STREAMSINK_PAIMON_JAR": jars.jars("paimon", python)[0],
     }
-    return env
+    return python, found, env
 
 
 def parse(argv: list) -> argparse.Namespace:
@@ -89,16 +96,19 @@ def main(argv: list) -> None:
         python = options.python or prepare("run")[0]
         print(json.dumps(jars.resolve(options.kind, python)._asdict()) if options.verb == "jars" else cds.fast_options(python))
         return
-    python, found = prepare(options.purpose)
     if options.verb == "env":
+        python, found = prepare(options.purpose)
         say(f"python {python}; Java {found.version} from {found.origin}: {found.home}")
         if options.purpose == "test":
             say(f"pypaimon {venvs.ensure_pypaimon()}")
         print(python)
         return
+    if options.purpose == "test":
+        python, found, env = test_environment()
+    else:
+        python, found = prepare("run")
+        env = run_environment(python, found, options.kinds)
     say(f"Java {found.version} from {found.origin}")
-    test = options.purpose == "test"
-    env = test_environment(python, found) if test else run_environment(python, found, options.kinds)
     args = options.args[1:] if options.args[:1] == ["--"] else options.args
     os.chdir(ROOT)
     os.execve(python, [python, *args], env)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 DEFAULT_SPARK = "4.1.3"
-ATTEMPTS = 4  # of a step that needs the network
-RETRY_PAUSE_S = 3
+RETRY_PAUSES_S = (3, 10, 30)  # between the attempts of a step that needs the network: it is often away for some seconds
+ATTEMPTS = len(RETRY_PAUSES_S) + 1
 
 
 class SetupError(Exception):
@@ -72,5 +72,5 @@ def run_retrying(command: list, what: str, env: dict | None = None) -> None:
             return
         if attempt < ATTEMPTS:
             say(f"{what}: exit code {code}, attempt {attempt} of {ATTEMPTS}; trying again")
-            time.sleep(RETRY_PAUSE_S * attempt)
+            time.sleep(RETRY_PAUSES_S[attempt - 1])
     raise SetupError(f"{what} failed {ATTEMPTS} times; the last command was: {' '.join(str(part) for part in command)}")

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote, urlparse
 
-from tools.common import ATTEMPTS, RETRY_PAUSE_S, SetupError, cache_dir, locked, read_json, say, write_atomically
+from tools.common import ATTEMPTS, RETRY_PAUSES_S, SetupError, cache_dir, locked, read_json, say, write_atomically
 from tools.java import find_java
 
 PAIMON = "org.apache.paimon:paimon-bundle:1.4.2"
@@ -132,7 +132,7 @@ def _resolve(python: str, packages: str, excluded: str = "") -> list[str]:
             if attempt == ATTEMPTS:
                 raise SetupError(str(failure)) from failure
             say(f"attempt {attempt} of {ATTEMPTS}: {failure}")
-            time.sleep(RETRY_PAUSE_S * attempt)
+            time.sleep(RETRY_PAUSES_S[attempt - 1])
     raise SetupError(f"{packages}: no attempt was made")
 
 

@@ -142,9 +142,9 @@ class PaimonCommitter(Committer):
             watermark_ms=committable.watermark_ms,
             application=committable.application,
             state=state.to_json(),
-            # The record may be published again, after a rollback: so the name is the record's and this call's.
             kind=committable.payload["kind"],
             overwrite=_overwrite_of(committable),
+            # The record may be published again, after a rollback: so the name is the record's and this call's.
             name=f"{state.record_id}-{IdSource().new_id()[:8]}",
         )
 

@@ -100,7 +100,23 @@ class MicroBatchDriver:
         return Batch(batch_id, checkpoint.query, self._ids.new_id(), (source,))
 
 
-class DrivenSink:
+class Driven:
+    """A sink of one start of the query, restored, until its query ends."""
+
+    def __init__(self, protocol: TwoPhaseCommit, query: str):
+        self.protocol = protocol
+        try:
+            protocol.restore(query, IdSource().new_id)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """The query has ended."""
+        self.protocol.close()
+
+
+class DrivenSink(Driven):
     """What ``TableSink`` is under Spark: the six calls of a micro-batch."""
 
     def __init__(self, driver: MicroBatchDriver, file_io: FileIO, table: Table, query: str):
@@ -111,15 +127,8 @@ class DrivenSink:
         keep = options.on_rollback == ON_ROLLBACK_REPUBLISH
         journal = PendingLog(file_io, driver.root, options.application, options.journal_retain, keep)
         self._committer = PaimonCommitter(table, options)
-        self.protocol = TwoPhaseCommit(
-            Destination(driver.root, table.table_id), journal, self._committer, options, driver.events.append,
-            beside=driver.beside,
-        )
-        try:
-            self.protocol.restore(query, IdSource().new_id)
-        except BaseException:
-            self.close()
-            raise
+        to = Destination(driver.root, table.table_id)
+        super().__init__(TwoPhaseCommit(to, journal, self._committer, options, driver.events.append, beside=driver.beside), query)
 
     def batch(self, batch: Batch) -> None:
         """One micro-batch, exactly once."""
@@ -144,10 +153,6 @@ class DrivenSink:
         files, payload = self._committer.stage(checkpoint.staging, written, seen=seen)
         self.protocol.pre_commit(checkpoint, files, payload)
         self.protocol.commit()
-
-    def close(self) -> None:
-        """The query has ended."""
-        self.protocol.close()
 
     def _rows(self, batch: Batch, decision) -> pa.RecordBatch:
         source = batch.sources[0]

@@ -17,7 +17,7 @@ from streamsink.storage.pending_log import PendingLog
 from streamsink.table.creation import to_fields
 from streamsink.table.routed_write import RoutedWriter
 from streamsink.table.routing import ROUTE, Routing
-from streamsink.testing.driver import Checkpoint, MicroBatchDriver
+from streamsink.testing.driver import Checkpoint, Driven, MicroBatchDriver
 
 
 class ManyTablesDriver(MicroBatchDriver):
@@ -32,7 +32,7 @@ class ManyTablesDriver(MicroBatchDriver):
         return DrivenTables(self, file_io, checkpoint.query)
 
 
-class DrivenTables:
+class DrivenTables(Driven):
     """What the sink of several tables is under Spark: the six calls of a micro-batch."""
 
     def __init__(self, driver: ManyTablesDriver, file_io: FileIO, query: str):
@@ -44,14 +44,8 @@ class DrivenTables:
         committer = ManyTables(place, reader, options, driver.events.append)
         self._tables = RoutedTables(committer, driver.routing, options)
         committer.expect_tables(self._tables.existing)
-        self.protocol = TwoPhaseCommit(
-            Destination(driver.root, place.journal_id), journal, committer, options, driver.events.append
-        )
-        try:
-            self.protocol.restore(query, IdSource().new_id)
-        except BaseException:
-            self.close()
-            raise
+        to = Destination(driver.root, place.journal_id)
+        super().__init__(TwoPhaseCommit(to, journal, committer, options, driver.events.append), query)
 
     def batch(self, batch: Batch) -> None:
         """One micro-batch, exactly once."""
@@ -73,7 +67,3 @@ class DrivenTables:
             raise
         self.protocol.pre_commit(checkpoint, files, payload)
         self.protocol.commit()
-
-    def close(self) -> None:
-        """The query has ended."""
-        self.protocol.close()

@@ -71,15 +71,16 @@ def test_each_side_waits_for_the_other(both):
 def test_dead_holders_of_either_side_are_followed_by_the_other(both):
     """A lease of two seconds, on both sides: not before its end, and then."""
     name = both.ours().lock_id
+    started = time.monotonic()  # before the lease that is looked at, so that a slow machine makes nothing shorter
     assert both.java.acquire(name, 2000)
-    started = time.monotonic()
     lease = both.ours(lock_lease_ms=2000).acquire()
-    assert time.monotonic() - started > 0.5
+    assert time.monotonic() - started > 0.9
     started = time.monotonic()
+    lease.check()
     while not both.java.acquire(name):
         time.sleep(0.1)
         assert time.monotonic() - started < 30
-    assert time.monotonic() - started > 0.5
+    assert time.monotonic() - started > 0.9
     with pytest.raises(Fenced):
         lease.check()
     with lease:  # its way out takes nothing from Java
@@ -181,7 +182,7 @@ def test_java_s_writers_and_ours_lose_no_commit_under_one_lock(both, spark, lock
     threads = [threading.Thread(target=append, args=(writer,)) for writer in range(JAVA_WRITERS)]
     for thread in threads:
         thread.start()
-    settings = {**both.place.settings, "lock": both.url + both.zone, "lock_lease_ms": 60_000}
+    settings = {**both.place.settings, "lock": both.url + both.zone}
     driver = replacing.driver(table, "ours", settings)
     driver.run(local_file_io(False), Checkpoint("ours"), [ROWS * (number + 1) for number in range(OUR_BATCHES)])
     for thread in threads:

@@ -20,14 +20,20 @@ def test_death_in_the_middle_of_a_write_of_a_group(way):
         assert die_at(n, memory_world(**WAYS[way]), Mode.TORN, True)
 
 
+# Every so-manieth call, other ones in each run of the suite; every call with the mark "soak".
+_SOME = 3
+
+
+@pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.soak)], ids=["", "every"])
 @pytest.mark.parametrize("way", sorted(WAYS))
 @pytest.mark.parametrize("mode", [Mode.ERROR, Mode.REPLY_LOST], ids=lambda m: m.value)
-def test_an_error_at_every_call_loses_nothing(mode, way):
+def test_an_error_at_calls_loses_nothing(mode, way, every, rng):
     """An I/O error fails the query at that call (done or not: its reply is lost); the restarted query ends right.
 
     An error of the committer beside a batch fails the next one, or the stop.
     """
-    for n in range(1, len(_log_of_a_run(way)) + 1, 1 if way == "plain" else STRIDE):
+    stride = 1 if every else _SOME if way == "plain" else STRIDE
+    for n in range(rng.randint(1, stride), len(_log_of_a_run(way)) + 1, stride):
         world = memory_world(**WAYS[way])
         try:
             world.run(CrashingCalls(world.calls, n, mode))

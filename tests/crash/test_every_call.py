@@ -5,6 +5,8 @@ import pytest
 from streamsink.testing.crashing import Mode
 from tests.crash.world import STRIDE, WAYS, die_at, memory_world, posix_world
 
+# Of what other tests try at every call, every so-manieth, other ones in each run of the suite; all of them with the mark "soak".
+_SOME, _FEW = 4, 8
 # A bound for the loop "until a run survives"; a run has a few hundred calls.
 _MOST_CALLS = 5_000
 _MINOR = {"manifest.merge-min-count": "3"}
@@ -23,11 +25,21 @@ def _die_at_each_call(make_world, power, capsys, stride=1, first=1):
     assert points * stride > 300
 
 
-@pytest.mark.parametrize("rollback, merging", [("fail", _MINOR), ("republish", _FULL)], ids=["fail", "republish"])
-@pytest.mark.parametrize("power", [False, True], ids=["killed", "power-failure"])
-def test_death_before_every_call_in_memory(power, rollback, merging, capsys):
-    """Killed, or the machine loses power (what was not flushed is forgotten): each row once, no unknown file."""
-    _die_at_each_call(lambda n: memory_world(on_rollback=rollback, table_options=merging), power, capsys)
+_EACH_MERGING = pytest.mark.parametrize("rollback, merging", [("fail", _MINOR), ("republish", _FULL)], ids=["fail", "republish"])
+
+
+@_EACH_MERGING
+def test_death_before_every_call_in_memory(rollback, merging, capsys):
+    """The machine loses power, and what was not flushed is forgotten: each row once, no unknown file."""
+    _die_at_each_call(lambda n: memory_world(on_rollback=rollback, table_options=merging), True, capsys)
+
+
+@_EACH_MERGING
+@pytest.mark.parametrize("stride", [_SOME, pytest.param(1, marks=pytest.mark.soak)])
+def test_a_killed_process_at_calls_in_memory(rollback, merging, stride, capsys, rng):
+    """What was not flushed stays: more is left behind, and less is lost."""
+    first = rng.randint(1, stride)
+    _die_at_each_call(lambda n: memory_world(on_rollback=rollback, table_options=merging), False, capsys, stride, first)
 
 
 @pytest.mark.parametrize("way", sorted(set(WAYS) - {"plain"}))
@@ -50,6 +62,7 @@ def test_death_before_every_call_whenever_the_committer_works(power, rollback, a
     _die_at_each_call(lambda n: memory_world(**settings), power, capsys)
 
 
-def test_death_before_every_call_on_the_local_disk(tmp_path, capsys):
+@pytest.mark.parametrize("stride", [_FEW, pytest.param(1, marks=pytest.mark.soak)])
+def test_death_at_calls_on_the_local_disk(tmp_path, stride, capsys, rng):
     """The same on real files."""
-    _die_at_each_call(lambda n: posix_world(tmp_path / str(n)), False, capsys)
+    _die_at_each_call(lambda n: posix_world(tmp_path / str(n)), False, capsys, stride, rng.randint(1, stride))

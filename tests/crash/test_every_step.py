@@ -3,8 +3,7 @@
 import pytest
 
 from streamsink import faults
-from streamsink.testing.faults import InjectedCrash, arm, crash
-from tests.crash.world import WAYS, counting, expected, is_prefix, memory_world
+from tests.crash.world import WAYS, die_at_step, expected, is_prefix, memory_world
 
 # Steps that a run without an earlier crash does not reach.
 _ONLY_AFTER_A_CRASH = {"restore.before_publish"}
@@ -13,31 +12,6 @@ _SINGLE = {step for step in faults.STEPS if not step.startswith("tables.")}
 # Steps that the plain way never takes, and the others' that a run takes.
 _GROUP = {"group.queued", "group.stopping"}
 _OTHER_WAYS = sorted(step for step in _SINGLE if step.startswith(("precommit.saved", "group.", "commit.", "forget.", "batch.")))
-
-
-@pytest.fixture(autouse=True)
-def disarmed():
-    yield
-    faults.arm(None)
-
-
-def _die(step, occurrence, world):
-    """Run and die there: from that instant on not even cleanup code reaches the store."""
-    calls = counting(world)
-
-    def death():
-        calls.dead = True
-        crash()
-
-    arm(step, occurrence, death)
-    try:
-        world.run(calls)
-    except InjectedCrash:
-        world.die()
-        return True
-    finally:
-        faults.arm(None)
-    return False
 
 
 @pytest.mark.parametrize("step", sorted(_SINGLE - _ONLY_AFTER_A_CRASH - _GROUP - {"task.end"}))
@@ -58,7 +32,7 @@ def _die_each_time(step, way):
     while True:
         occurrence += 1
         world = memory_world(**WAYS[way])
-        if not _die(step, occurrence, world):
+        if not die_at_step(step, occurrence, world):
             break
         assert is_prefix(world.ids())
         world.run()
@@ -72,8 +46,8 @@ def _die_each_time(step, way):
 def test_death_again_while_restoring(second, way):
     """Killed between pre-commit and publishing, and again at each step of the restore that publishes it."""
     world = memory_world(**WAYS[way])
-    assert _die("precommit.saved", 2, world)
-    assert _die(second, 1, world), f"the restore never reached {second}"
+    assert die_at_step("precommit.saved", 2, world)
+    assert die_at_step(second, 1, world), f"the restore never reached {second}"
     assert is_prefix(world.ids())
     world.run()
     assert world.ids() == expected()

@@ -6,7 +6,6 @@ import pyarrow as pa
 import pytest
 
 from streamsink import faults
-from streamsink.clock import IdSource
 from streamsink.errors import Corrupt, Fenced, Misuse
 from streamsink.format.types import parse_ddl
 from streamsink.options import SinkOptions
@@ -17,12 +16,6 @@ from streamsink.testing.faults import InjectedCrash, arm, crash
 from tests.crash.many_world import BOUNDARIES, ROOT, SCHEMA, ManyWorld, check_complete, check_readable
 
 JOURNAL = f"{ROOT}/streamsink/streamsink"
-
-
-@pytest.fixture(autouse=True)
-def disarmed():
-    yield
-    faults.arm(None)
 
 
 @pytest.fixture

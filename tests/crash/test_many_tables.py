@@ -9,37 +9,13 @@ from streamsink import faults
 from streamsink.testing.crashing import CrashingCalls, Mode
 from streamsink.testing.faults import InjectedCrash, arm, crash
 from tests.crash.many_world import ManyWorld, check_complete, check_readable, die_at
+from tests.crash.world import die_at_step
 
 # Steps that a run without an earlier crash does not reach, that only grouped publishing has, and one of Spark's tasks.
 _ELSEWHERE = {"restore.before_publish", "group.queued", "group.stopping", "task.end"}
 # A run has about 1,500 calls; each test of the default run tries every so-manieth, beginning somewhere else each time.
 _STRIDE = 97
 _MOST_CALLS = 5_000
-
-
-@pytest.fixture(autouse=True)
-def disarmed():
-    yield
-    faults.arm(None)
-
-
-def _die(step: str, occurrence: int, world: ManyWorld) -> bool:
-    """Run and die there: from that instant on not even cleanup code reaches the store."""
-    calls = CrashingCalls(world.calls)
-
-    def death():
-        calls.dead = True
-        crash()
-
-    arm(step, occurrence, death)
-    try:
-        world.run(calls)
-    except InjectedCrash:
-        world.die()
-        return True
-    finally:
-        faults.arm(None)
-    return False
 
 
 def _ends_right(world: ManyWorld, what: str) -> None:
@@ -67,7 +43,7 @@ def test_death_at_a_step(step, occurrences, rng):
     assert times, f"the run never reaches {step}"
     for occurrence in sorted({1, rng.randint(1, times), times}):
         world = ManyWorld()
-        assert _die(step, occurrence, world), f"{step} is not reached {occurrence} times"
+        assert die_at_step(step, occurrence, world), f"{step} is not reached {occurrence} times"
         _ends_right(world, f"{step}, occurrence {occurrence}")
 
 
@@ -76,7 +52,7 @@ def test_death_between_two_tables(occurrences):
     assert occurrences["tables.table_published"] > 10
     for between in range(1, occurrences["tables.table_published"] + 1):
         world = ManyWorld()
-        assert _die("tables.table_published", between, world)
+        assert die_at_step("tables.table_published", between, world)
         _ends_right(world, f"after {between} tables")
 
 
@@ -100,8 +76,8 @@ def test_death_between_tables_with_several_files_each(between):
 def test_death_again_while_restoring(second):
     """Killed between two tables, and again at each step of the restore that finishes them."""
     world = ManyWorld()
-    assert _die("tables.table_published", 1, world)
-    assert _die(second, 1, world), f"the restore never reached {second}"
+    assert die_at_step("tables.table_published", 1, world)
+    assert die_at_step(second, 1, world), f"the restore never reached {second}"
     _ends_right(world, second)
 
 

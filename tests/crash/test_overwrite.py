@@ -27,12 +27,6 @@ WHOLE_TABLE = [[], list(range(6)), [6, 7, 8], [], [9, 10, 11, 12, 13]]
 STRIDE = 29
 
 
-@pytest.fixture(autouse=True)
-def disarmed():
-    yield
-    faults.arm(None)
-
-
 EACH_WAY = pytest.mark.parametrize(
     "mode, scope", list(itertools.product([Mode.BEFORE, Mode.ERROR, Mode.REPLY_LOST], ["dynamic", "whole-table"])),
     ids=lambda value: value if isinstance(value, str) else value.value,

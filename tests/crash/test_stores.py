@@ -7,8 +7,8 @@ import pytest
 from streamsink import faults
 from streamsink.errors import OutcomeUnknown, Retryable
 from streamsink.testing.crashing import CrashingCalls, Mode
-from streamsink.testing.faults import InjectedCrash, arm, crash
-from tests.crash.world import World, expected, is_prefix
+from streamsink.testing.faults import InjectedCrash
+from tests.crash.world import World, die_at_step, expected, is_prefix
 from tests.storage.back_ends import REMOTE, back_end
 
 BOUNDARIES = (4, 6)
@@ -27,8 +27,7 @@ def make_world(request):
         made = back_end(request.param, request)
         return World(made.calls, f"{made.root}/shop.db/orders", make_io=made.io, **options)
 
-    yield make
-    faults.arm(None)
+    return make
 
 
 def _restart_and_check(world, what):
@@ -39,16 +38,7 @@ def _restart_and_check(world, what):
 
 
 def _die_at_step(world, step, occurrence):
-    calls = CrashingCalls(world.calls)
-
-    def death():
-        calls.dead = True
-        crash()
-
-    arm(step, occurrence, death)
-    with pytest.raises(InjectedCrash):
-        world.run(calls, BOUNDARIES)
-    faults.arm(None)
+    assert die_at_step(step, occurrence, world, boundaries=BOUNDARIES)
     _restart_and_check(world, step)
 
 

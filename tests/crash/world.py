@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
+from streamsink import faults
 from streamsink.clock import IdSource
 from streamsink.options import SinkOptions
 from streamsink.storage.calls import Calls, PosixCalls
@@ -14,7 +15,7 @@ from streamsink.table.scan import read_arrow
 from streamsink.table.table import is_table, open_table
 from streamsink.testing.crashing import CrashingCalls, Mode
 from streamsink.testing.driver import Checkpoint, MicroBatchDriver
-from streamsink.testing.faults import InjectedCrash
+from streamsink.testing.faults import InjectedCrash, arm, crash
 from streamsink.testing.stepping import Stepping
 
 SCHEMA = pa.schema([("id", pa.int64()), ("part", pa.string()), ("version", pa.int64())])
@@ -125,6 +126,27 @@ def memory_world(**settings) -> World:
 def counting(world: World) -> CrashingCalls:
     """Calls of this world that only count."""
     return CrashingCalls(world.calls)
+
+
+def die_at_step(step: str, occurrence: int, world, **run) -> bool:
+    """Run a world, of one table or of many, and die there: from that instant on not even cleanup code reaches the store.
+
+    run: arguments of ``world.run``. False when the run survived."""
+    calls = CrashingCalls(world.calls)
+
+    def death():
+        calls.dead = True
+        crash()
+
+    arm(step, occurrence, death)
+    try:
+        world.run(calls, **run)
+    except InjectedCrash:
+        world.die()
+        return True
+    finally:
+        faults.arm(None)
+    return False
 
 
 def die_at(n: int, world: World, mode: Mode, power: bool) -> bool:

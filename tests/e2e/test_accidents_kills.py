@@ -1,4 +1,4 @@
-"""S1, S10, S11, S12, S13: drivers killed or paused in the middle of things."""
+"""S1, S10, S11, S12: drivers killed or paused in the middle of things. S13 is in test_kill_every_step.py."""
 import hashlib
 import signal
 from pathlib import Path
@@ -8,9 +8,7 @@ import pyspark
 import pytest
 
 import streamsink
-from tests.e2e.harness import (
-    Driver, assert_each_once, content, files_under, ids_of, orphans, run_driver, run_here,
-)
+from tests.e2e.harness import Driver, assert_each_once, content, files_under, ids_of, run_driver, run_here
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -97,27 +95,3 @@ def test_s12_a_query_that_is_not_deterministic_has_one_version_of_each_row(spark
     versions = {row["id"]: row["extra"] for row in streamsink.read_arrow(ground.table).to_pylist()}
     for row in before + promised:
         assert versions[row["id"]] == row["extra"]
-
-
-# in the middle of a batch: from the first file to the instant before it is visible
-IN_A_BATCH = (
-    "task.file_opened", "task.file_closed", "write.flushed", "precommit.manifest_staged",
-    "precommit.before_record", "precommit.saved", "commit.adopting", "commit.adopted", "commit.lists_written",
-    "commit.before_publish",
-)
-
-
-@pytest.mark.timeout(900)
-def test_s13_killed_ten_times_in_the_middle_of_a_batch(ground):
-    """After each kill the next start names every orphan file and removes it; each row once at the end."""
-    ground.add_files(0, 2 * len(IN_A_BATCH) + 2)
-    left: set[str] = set()
-    for step in (*IN_A_BATCH, None):
-        outcome = run_driver(ground, ground.job(), fault=f"{step}@2:kill" if step else None)
-        assert outcome.code == (-signal.SIGKILL if step else 0), (step, outcome)
-        named = {path for event in outcome.of("Restored") for path in event["orphans_removed"]}
-        assert left <= named, f"killed before {step}: left but not named: {left - named}"
-        assert not any(Path(path).exists() for path in named)
-        left = orphans(ground.table)
-    assert left == set()
-    assert_each_once(ground.table, ids_of(0, 2 * len(IN_A_BATCH) + 2))

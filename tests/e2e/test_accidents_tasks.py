@@ -32,7 +32,7 @@ def cluster(tmp_path_factory, spark_settings):
 @pytest.mark.parametrize("step, action", [("task.file_closed", "raise"), ("task.end", "exit")])
 def test_s9_a_task_that_fails_twice(ground, step, action):
     """Every task's first two attempts fail after they have written (an error; a worker's death): each row once, no file left."""
-    job = tasks_job(ground, task_faults.CONF | FOUR_TASKS | {"spark.master": "local[2,3]"})
+    job = tasks_job(ground, task_faults.CONF | {"spark.master": "local[2,3]"})
     outcome = run_driver(ground, job, env=task_faults.environment(f"{step}:{action}:2", ground.root / "marks"))
     assert outcome.code == 0, outcome
     batches = outcome.of("BatchWritten")

@@ -2,41 +2,38 @@
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from streamsink import faults
 from streamsink.errors import Conflict
 from streamsink.spark import runs
-from tests.e2e.harness import ROOT, Ground, assert_each_once, ids_in, ids_of, run_driver, run_here, until
+from tests.e2e.harness import ROOT, assert_each_once, ids_in, ids_of, run_driver, run_here, until
 from tests.e2e.job import start
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 BESIDE = {"publish": "async", "publish_every_batches": 2, "publish_as": "one-snapshot", "publish_queue": 3}
-# In the batch's thread and in the committer's, each time on what the kill before left behind.
-KILLS = ("group.queued@3", "commit.lists_written@2", "commit.published@2", "precommit.saved@4")
-FILES = 8 * len(KILLS)
+# In the committer's thread and in the batch's, each time on what the kill before left behind. Without Spark,
+# tests/crash/test_every_step.py dies at every step of every way of publishing.
+KILLS = ("commit.lists_written@2", "precommit.saved@4")
+MORE_KILLS = ("group.queued@3", KILLS[0], "commit.published@2", KILLS[1])
 
 
-@pytest.fixture(autouse=True)
-def disarmed():
-    yield
-    faults.arm(None)
-
-
-def test_drivers_killed_while_checkpoints_are_pending_lose_and_double_nothing(tmp_path, spark_settings):
+@pytest.mark.parametrize("kills", [KILLS, pytest.param(MORE_KILLS, marks=pytest.mark.soak)], ids=["", "more"])
+def test_drivers_killed_while_checkpoints_are_pending_lose_and_double_nothing(ground, spark_settings, kills):
     """SIGKILL upon SIGKILL, then a run to the end: a reader always sees whole batches in order, and in the end each row once."""
-    ground = Ground(tmp_path)
-    ground.add_files(0, FILES)
-    for fault in KILLS:
+    files = 8 * len(kills)
+    ground.add_files(0, files)
+    for fault in kills:
         outcome = run_driver(ground, ground.job(options=BESIDE), fault=f"{fault}:kill")
         assert outcome.code == -signal.SIGKILL, f"a driver does not reach {fault}: {outcome}"
         found = ids_in(ground.table)
         assert len(found) == len(set(found)) and set(found) == ids_of(0, len(found) // 10)
     outcome = run_driver(ground, ground.job(options=BESIDE))
     assert outcome.code == 0, outcome
-    assert_each_once(ground.table, ids_of(0, FILES))
+    assert_each_once(ground.table, ids_of(0, files))
     grouped = [e for e in outcome.of("CheckpointPublished") if e["checkpoints"] > 1]
     assert grouped, "nothing was published as a group"
 
@@ -53,9 +50,10 @@ def test_run_returns_when_everything_is_published(spark, ground):
 def test_a_plain_query_that_is_stopped_publishes_what_is_pending(spark, ground):
     """Without streamsink.run nobody tells the sink: its thread notices that the query has ended."""
     ground.add_files(0, 3)
-    seen = []
-    query = start(spark, ground.job(options={"publish_every_batches": 100}, processing_time="50 milliseconds"), seen.append)
-    until(lambda: len([e for e in seen if type(e).__name__ == "BatchWritten"]) == 3)
+    job = ground.job(options={"publish_every_batches": 100}, processing_time="50 milliseconds")
+    query = start(spark, job, lambda event: None)
+    until(lambda: Path(ground.checkpoint, "commits", "2").exists())
+    assert ids_in(ground.table) == []
     query.stop()
     until(lambda: set(ids_in(ground.table)) == ids_of(0, 3))
     assert_each_once(ground.table, ids_of(0, 3))

@@ -14,7 +14,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow]
 MESSAGES = 200_000
 PARTITIONS = 3
 PER_BATCH = 5_000
-KILLS = 12
 # reached by every driver in its batches
 IN_BATCHES = [step for step in STEPS if step.startswith(("write.", "precommit.", "commit.", "forget.", "batch."))]
 MOST_BATCHES_BEFORE_A_KILL = 2
@@ -39,15 +38,15 @@ def killed_at_a_time(ground, job, rng: random.Random) -> str:
     return f"after {after_ms} ms"
 
 
-@pytest.mark.timeout(600)
-def test_no_message_is_lost_or_doubled_over_twelve_kills(ground, kafka_broker, spark_settings, rng):
+@pytest.mark.parametrize("times", [6, pytest.param(12, marks=pytest.mark.soak)])
+def test_no_message_is_lost_or_doubled_over_many_kills(ground, kafka_broker, spark_settings, rng, times):
     """The exact set of ids at the end, although every other driver dies at a random step and the others at a random time."""
     topic = new_topic(kafka_broker.bootstrap, PARTITIONS)
     ids = send(kafka_broker.bootstrap, topic, range(MESSAGES), PARTITIONS)
     source = {"kind": "kafka", "bootstrap": kafka_broker.bootstrap, "topic": topic}
     job = ground.job(source=source, per_batch=PER_BATCH)
     kills = []
-    for number in range(KILLS):
+    for number in range(times):
         kill = killed_at_a_time if number % 2 else killed_at_a_step
         kills.append(kill(ground, job, rng))
         print(f"kill {number + 1}: {kills[-1]}")

@@ -1,27 +1,34 @@
 """A real SIGKILL of a real Spark driver at every named step, on one table and one checkpoint.
 
 Each test starts a driver on what the killed one before left behind, and kills it too: its restart is the next test's
-driver, and the last one runs to the end. So every kill costs one start.
+driver, and the last one runs to the end. So every kill costs one start. Among them is S13: killed at ten steps in the middle of
+a batch, each time the next start names what was left and removes it.
 """
 import signal
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
 from streamsink.faults import STEPS
 from tests.e2e import task_faults
-from tests.e2e.harness import Ground, assert_each_once, ids_in, ids_of, lost_and_doubled, run_driver
+from tests.e2e.harness import Ground, Outcome, assert_each_once, ids_in, ids_of, lost_and_doubled, orphans, run_driver
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 # Steps of a query into several tables are tried in test_many_tables.py.
 SINGLE = [step for step in STEPS if not step.startswith("tables.")]
-# The source never runs out before the kill: at most two batches are published by each driver.
-FILES = 2 * len(SINGLE) + 4
 # Reached only by a start that finds a checkpoint pending: a kill here, just before, leaves one.
 NEEDS = {"restore.before_publish": "precommit.saved"}
 # At the start of a run a step is reached for the first time, in a batch for the second: one batch gets through before.
 AT_START = ("table.", "restore.")
+# Reached when everything there was has been read, which the rest of the chain needs more than.
+AT_END = "group.stopping"
+# From the first file of a batch to the instant before it is visible; each leaves a file or more behind.
+IN_A_BATCH = (
+    "task.file_opened", "task.file_closed", "task.end", "write.flushed", "precommit.manifest_staged", "precommit.before_record",
+    "precommit.saved", "commit.adopting", "commit.adopted", "commit.lists_written", "commit.before_publish",
+)
 # Nothing is published before the run ends.
 ALL_PENDING = {"publish_every_batches": 1000}
 
@@ -33,13 +40,17 @@ class Chain:
     ground: Ground
     files: int = 0
     kills: list[str] = field(default_factory=list)
+    left: set[str] = field(default_factory=set)  # orphan files that no start has removed yet
+    removed: int = 0
 
-    def add_files(self) -> None:
-        self.ground.add_files(self.files, FILES)
-        self.files += FILES
+    def add_files(self, steps: list[str]) -> None:
+        """As many as the kills at these steps need: each driver publishes at most two batches, and one is left for the last."""
+        count = 2 * sum(not step.startswith(AT_START) for step in steps) + 1
+        self.ground.add_files(self.files, count)
+        self.files += count
 
     def kill_at(self, step: str) -> None:
-        occurrence = 1 if step.startswith((*AT_START, "group.stopping")) else 2
+        occurrence = 1 if step.startswith((*AT_START, AT_END)) else 2
         # two records are the least that the journal may keep, so that each batch prunes one
         job = self.ground.job(options={"journal_retain": 2}, max_restarts=3)
         if step.startswith("task."):
@@ -48,19 +59,29 @@ class Chain:
             env = task_faults.environment(f"{step}:kill-driver:1", self.ground.root / "marks")
             outcome = run_driver(self.ground, job, env=env)
         else:
-            if step in ("group.queued", "group.stopping"):
+            if step in ("group.queued", AT_END):
                 job = job.but(options=ALL_PENDING)
             outcome = run_driver(self.ground, job, fault=f"{step}@{occurrence}:kill")
         assert outcome.code == -signal.SIGKILL, f"a driver does not reach {step}: {outcome}"
         self.kills.append(step)
-        if step == "group.stopping":
-            self.add_files()  # it read everything there was
+        self.check_what_was_left(outcome)
+        if step == AT_END:
+            self.add_files(SINGLE[SINGLE.index(step) + 1:])
+
+    def check_what_was_left(self, outcome: Outcome) -> None:
+        """A start that got beyond its restore has named every file that was left before, and none of them is there."""
+        if outcome.of("Restored"):
+            named = {path for event in outcome.of("Restored") for path in event["orphans_removed"]}
+            assert self.left <= named, f"left before {self.kills[-1]}, but not named: {self.left - named}"
+            assert not any(Path(path).exists() for path in named)
+            self.removed += len(self.left)
+        self.left = orphans(self.ground.table) if Path(self.ground.table, "schema", "schema-0").exists() else set()
 
 
 @pytest.fixture(scope="module")
 def chain(tmp_path_factory, spark_settings) -> Chain:
     chain = Chain(Ground(tmp_path_factory.mktemp("chain")))
-    chain.add_files()
+    chain.add_files([*SINGLE[:SINGLE.index(AT_END)], *NEEDS.values()])
     return chain
 
 
@@ -75,11 +96,14 @@ def test_a_driver_killed_at_this_step_loses_and_doubles_nothing(chain, step):
         assert len(found) == len(set(found)) and set(found) == ids_of(0, len(found) // 10)
 
 
-def test_after_all_kills_each_row_is_there_once(chain):
-    """The last start publishes the rest: the exact set of ids, none lost, none doubled."""
+def test_s13_after_all_kills_each_row_is_there_once_and_no_orphan_is_left(chain):
+    """The last start publishes the rest: the exact set of ids, none lost, none doubled; every orphan was named and removed."""
     outcome = run_driver(chain.ground, chain.ground.job(options={"journal_retain": 2}))
     assert outcome.code == 0, outcome
+    chain.check_what_was_left(outcome)
     lost, doubled = lost_and_doubled(ids_in(chain.ground.table), ids_of(0, chain.files))
-    print(f"RESULT kill-every-step: steps={len(SINGLE)} kills={len(chain.kills)} rows={chain.files * 10} lost={lost} doubled={doubled}")
+    print(f"RESULT kill-every-step: steps={len(SINGLE)} kills={len(chain.kills)} rows={chain.files * 10} lost={lost} doubled={doubled} "
+          f"orphans={chain.removed}")
     assert_each_once(chain.ground.table, ids_of(0, chain.files))
     assert set(SINGLE) <= set(chain.kills)
+    assert chain.left == set() and chain.removed > len(IN_A_BATCH)

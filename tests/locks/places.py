@@ -11,11 +11,16 @@ SHORT_LEASE_S = 2
 
 
 class Place:
-    """Where a lock of one kind is: its options, its server if it has one, and how long a silent holder keeps it."""
+    """Where a lock of one kind is: its options, its server if it has one, and how long a silent holder keeps it.
+
+    By default no lease ends while a test runs, however slow the machine is; what waits for one to end takes the ``short`` one.
+    Only a metastore has a single length for all, ``lease_s``.
+    """
 
     def __init__(self, kind, settings, server, tmp_path, lease_s):
         self.kind = kind
-        self.settings = {"lock_lease_ms": SHORT_LEASE_S * 1000, "lock_acquire_timeout_ms": 60_000, **settings}
+        self.settings = {"lock_lease_ms": 120_000, "lock_acquire_timeout_ms": 60_000, **settings}
+        self.short = {**self.settings, "lock_lease_ms": SHORT_LEASE_S * 1000}
         self.server = server
         self.folder = tmp_path
         self.lease_s = lease_s

@@ -35,7 +35,7 @@ def test_writers_that_race_lose_no_commit_under_a_lock(place, processes):
     """Three processes, one table, a store whose rename replaces: every row once, snapshot ids without a hole."""
     streamsink.create_table(place.root, "application STRING, id BIGINT")
     batches = BATCHES // 3 if place.kind == "hive" else BATCHES
-    settings = json.dumps({**place.settings, "lock_lease_ms": 30_000})
+    settings = json.dumps(place.settings)
     racers = [
         processes.Process(target=replacing.main, args=(place.root, f"app{i}", batches, ROWS, settings), daemon=True)
         for i in range(WRITERS)

@@ -34,9 +34,11 @@ def increment(root: str, settings: dict, folder: str, times: int) -> None:
 
 
 def hold_and_say(root: str, settings: dict, said) -> None:
-    """Take the lock, send the token, wait to be killed."""
-    with make(root, settings).acquire() as lease:
+    """Take the lock, send the token and a time before the lease began, wait to be killed."""
+    lock, before = make(root, settings), time.monotonic()
+    with lock.acquire() as lease:
         said.send(lease.token)
+        said.send(before)
         signal.pause()
 
 

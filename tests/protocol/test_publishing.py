@@ -17,12 +17,6 @@ from tests.protocol.query import WAIT_S, Query, published, snapshots
 GROUPS_OF_THREE = {"publish_every_batches": 3, "publish_as": "one-snapshot", "restore": "restore-and-continue"}
 
 
-@pytest.fixture(autouse=True)
-def disarmed():
-    yield
-    arm(None)
-
-
 def test_a_group_becomes_visible_as_one_snapshot_that_says_what_its_last_checkpoint_would():
     """Sequence, checkpoint id and positions of the highest record, everybody's rows; the next group builds on it."""
     world = memory_world(**GROUPS_OF_THREE)

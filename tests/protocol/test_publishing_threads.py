@@ -13,12 +13,6 @@ from tests.crash.world import expected, posix_world
 from tests.protocol.query import QUERY, WAIT_S, Query, published
 
 
-@pytest.fixture(autouse=True)
-def disarmed():
-    yield
-    arm(None)
-
-
 def _until(true):
     done = threading.Event()
     for _ in range(WAIT_S * 50):

