@@ -12,7 +12,9 @@ UNITS = {
         "e2e/test_stores", "crash/test_stores", "storage/test_accidents", "storage/test_conformance", "storage/test_hold",
         "storage/test_s3", "compat/test_java_on_hdfs",
     ),
-    "locks": ("locks/test_conformance", "locks/test_publishing", "locks/test_configured", "compat/test_shared_locks"),
+    "locks": (
+        "locks/test_conformance", "locks/test_publishing", "locks/test_configured", "locks/test_deadlock", "compat/test_shared_locks",
+    ),
     "tasks": ("e2e/test_accidents_tasks",),
     "restarts": ("e2e/test_accidents_kills",),
     "several tables": ("e2e/test_many_tables",),

@@ -4,10 +4,13 @@ For crash tests that run thousands of times a minute. It passes the same conform
 """
 
 import errno
+import functools
 import io
 import os
 
 from streamsink.storage.calls import PosixLikeCalls
+
+_folder_of = functools.lru_cache(maxsize=10_000)(os.path.dirname)  # asked for every name of the store at each listing
 
 
 class _File:
@@ -42,7 +45,7 @@ class MemoryCalls(PosixLikeCalls):
     def power_failure(self) -> None:
         """Forget every name and byte that was not made durable, and every hold."""
         self._dirs = set(self._durable_dirs)
-        self._names = {p: f for p, f in self._durable_names.items() if os.path.dirname(p) in self._dirs}
+        self._names = {p: f for p, f in self._durable_names.items() if _folder_of(p) in self._dirs}
         for file in self._names.values():
             file.data = file.durable
         self.process_death()
@@ -63,9 +66,9 @@ class MemoryCalls(PosixLikeCalls):
 
     def entries(self, path):
         found = [
-            (os.path.basename(p), len(f.data), False) for p, f in self._names.items() if os.path.dirname(p) == path
+            (os.path.basename(p), len(f.data), False) for p, f in self._names.items() if _folder_of(p) == path
         ]
-        return found + [(os.path.basename(d), 0, True) for d in self._dirs if d != "/" and os.path.dirname(d) == path]
+        return found + [(os.path.basename(d), 0, True) for d in self._dirs if d != "/" and _folder_of(d) == path]
 
     def mkdir(self, path):
         if path in self._names:
@@ -108,10 +111,10 @@ class MemoryCalls(PosixLikeCalls):
             self._dirs.discard(path)
 
     def sync_dir(self, path):
-        elsewhere = {n: f for n, f in self._durable_names.items() if os.path.dirname(n) != path}
-        self._durable_names = elsewhere | {n: f for n, f in self._names.items() if os.path.dirname(n) == path}
-        children = {d for d in self._dirs if os.path.dirname(d) == path}
-        self._durable_dirs = {d for d in self._durable_dirs if os.path.dirname(d) != path or d == "/"} | children
+        elsewhere = {n: f for n, f in self._durable_names.items() if _folder_of(n) != path}
+        self._durable_names = elsewhere | {n: f for n, f in self._names.items() if _folder_of(n) == path}
+        children = {d for d in self._dirs if _folder_of(d) == path}
+        self._durable_dirs = {d for d in self._durable_dirs if _folder_of(d) != path or d == "/"} | children
 
     def try_hold(self, path):
         if path in self._held:
@@ -120,5 +123,5 @@ class MemoryCalls(PosixLikeCalls):
         return lambda: self._held.discard(path)
 
     def _need_parent(self, path):
-        if os.path.dirname(path) not in self._dirs:
-            raise FileNotFoundError(errno.ENOENT, "no such folder", os.path.dirname(path))
+        if _folder_of(path) not in self._dirs:
+            raise FileNotFoundError(errno.ENOENT, "no such folder", _folder_of(path))

@@ -16,7 +16,7 @@ from tools.java import find_java
 
 HOSTS = ("127.0.0.2", "127.0.0.3")
 HOME = Path(pyspark.__file__).parent
-READY_S = 60
+READY_S = 180
 JVM = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 
 

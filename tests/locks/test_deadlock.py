@@ -7,7 +7,7 @@ import pytest
 
 from tests.locks.places import place_of
 
-_WEIGHT = 200
+_WEIGHT, _PATIENCE_S = 200, 60
 _TOKENS = "SELECT token FROM streamsink_lock_tokens WHERE lock_id = %s FOR UPDATE"
 _ROW = "SELECT acquired_at FROM paimon_distributed_locks WHERE lock_id = %s FOR UPDATE"
 
@@ -29,9 +29,25 @@ def session(place):
     connection.close()
 
 
+def _until_locked(lock):
+    """Until some transaction has the row of the lock's token."""
+    end = time.monotonic() + _PATIENCE_S
+    while time.monotonic() < end:
+        looking = lock._dialect.connect(lock._address, lock._password)
+        try:
+            looking.cursor().execute(f"{_TOKENS} NOWAIT", (lock.lock_id,))
+        except lock._driver.Error:
+            return
+        finally:
+            looking.rollback()
+            looking.close()
+        time.sleep(0.05)
+    raise AssertionError("the check never began")
+
+
 def test_the_victim_of_a_deadlock_decides_again(place, session):
     """Another transaction has the lock's row and wants the token's, which a check holds: the check is undone, and succeeds."""
-    with place.lock(lock_lease_ms=60_000).acquire() as lease:
+    with place.lock().acquire() as lease:
         lock = lease._lock
         undone = []
         asked = lock._dialect.is_deadlock
@@ -46,10 +62,10 @@ def test_the_victim_of_a_deadlock_decides_again(place, session):
         checked = []
         checking = threading.Thread(target=lambda: checked.append(lease.check()), daemon=True)
         checking.start()
-        time.sleep(0.3)  # it has the token's row now, and waits for the other
+        _until_locked(lock)  # it has the token's row, and waits for the other
         assert not checked
         cursor.execute(_TOKENS, (lock.lock_id,))
         session.rollback()
-        checking.join(30)
+        checking.join(_PATIENCE_S)
         assert checked == [None] and undone, "no deadlock was found" if checked else "the check failed"
         lease.check()
