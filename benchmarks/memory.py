@@ -56,7 +56,7 @@ def _tasks(spark, folder: Path, count: int, partitions: int) -> tuple[int, int]:
     base = max(peak for pid, peak in python_workers().items() if pid not in known)
     at = folder / "memory"
     keys = ("part",) if partitions else ()
-    streamsink.write(frame, str(at), "memory", lambda event: None, partition_by=keys, driver_max_rows=0)
+    streamsink.write(frame, str(at), "memory", lambda event: None, partition_by=keys, driver_max_rows=0, large_batches="tasks")
     peak = max(peak for pid, peak in python_workers().items() if pid not in known)
     shutil.rmtree(at)
     del environment["STREAMSINK_BENCHMARK"]

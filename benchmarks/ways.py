@@ -36,7 +36,7 @@ class Ways:
             OURS: lambda df, at: self._ours(df, at),
             OURS_SNAPPY: lambda df, at: self._ours(df, at, table_options={"file.compression": "snappy"}),
             UNFLUSHED: lambda df, at: self._ours(df, at, flush=False),
-            TASKS: lambda df, at: self._ours(df, at, driver_max_rows=0),
+            TASKS: lambda df, at: self._ours(df, at, driver_max_rows=0, large_batches="tasks"),
             **peers.starts(spark, partition_by),
             **{name: _named(name) for name in more},
         }

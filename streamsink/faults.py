@@ -16,6 +16,7 @@ STEPS: dict[str, str] = {
     "restore.before_sweep": "orphan files of earlier runs are known and about to be deleted",
     "restore.swept": "no file of an earlier run is left that no record names",
     "write.begin": "the staging folder of this checkpoint exists, no file yet",
+    "spark.written": "files of Spark's own writer are in staging; nobody has looked at them or flushed them",
     "write.flushed": "all files of the checkpoint are in staging and flushed to disk",
     "precommit.manifest_staged": "the manifest that holds the metadata of those files is in staging",
     "precommit.before_record": "the pending record is about to be created",

@@ -13,6 +13,8 @@ MODE_APPEND = "append"
 MODE_OVERWRITE = "overwrite"
 SYNC = "sync"
 ASYNC = "async"
+LARGE_BATCHES_AUTO = "auto"
+LARGE_BATCHES_TASKS = "tasks"
 SNAPSHOT_PER_CHECKPOINT = "snapshot-per-checkpoint"
 ONE_SNAPSHOT = "one-snapshot"
 
@@ -40,6 +42,8 @@ class SinkOptions:
     max_open_writers: open files per task; the largest is closed to make room.
     writer_memory_bytes: Arrow bytes buffered per task before the largest buffer is flushed.
     driver_max_rows, driver_max_bytes: a batch known to be no larger is written by the driver, without Spark tasks in Python.
+    large_batches: 'auto' (other batches are written by Spark's own Parquet writer where its files are what the table needs, else
+        by tasks in Python) or 'tasks'.
     store_options: how to reach the store, such as its endpoint; never printed. See docs/OPTIONS.md.
     flush: fsync files and folders before they are named. Off, a power failure (not a kill) can lose published rows.
     journal_retain: published checkpoints that the journal remembers.
@@ -78,6 +82,7 @@ class SinkOptions:
     writer_memory_bytes: int = 128 * 1024 * 1024
     driver_max_rows: int = 20_000
     driver_max_bytes: int = 8 * 1024 * 1024
+    large_batches: str = LARGE_BATCHES_AUTO
     store_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     flush: bool = True
     journal_retain: int = 100
@@ -134,6 +139,7 @@ _CHOICES = {
     "mode": (MODE_APPEND, MODE_OVERWRITE),
     "restore": (RESTORE_AND_FAIL, RESTORE_AND_CONTINUE),
     "on_rollback": (ON_ROLLBACK_FAIL, ON_ROLLBACK_REPUBLISH),
+    "large_batches": (LARGE_BATCHES_AUTO, LARGE_BATCHES_TASKS),
     "publish": (SYNC, ASYNC),
     "publish_as": (SNAPSHOT_PER_CHECKPOINT, ONE_SNAPSHOT),
 }

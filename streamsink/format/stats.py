@@ -1,11 +1,11 @@
-"""Column stats of one data file, collected batch by batch, to the byte as Java Paimon writes them.
+"""Column stats of one data file, collected batch by batch or from its Parquet footer, to the byte as Java Paimon writes them.
 
 Readers skip files by them, so a bound must be a bound: where Java's own rules do not give one (a NaN in the column,
 a code point that cannot be incremented), there is none.
 """
 
 import re
-from typing import Any, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,7 +19,7 @@ from streamsink.format.types import (
     BINARY_ROOTS, CHARACTER_ROOTS, FOREIGN_ROOTS, TIMESTAMP_ROOTS, AtomicType, DataField,
 )
 
-__all__ = ["EMPTY_STATS", "SimpleStats", "StatsCollector", "partition_stats"]
+__all__ = ["EMPTY_STATS", "ColumnChunk", "SimpleStats", "StatsCollector", "partition_stats"]
 
 _DEFAULT_MODE = "truncate(16)"
 _TRUNCATE = re.compile(r"TRUNCATE\((\d{1,9})\)")
@@ -28,8 +28,17 @@ _MAX_CODE_POINT = 0x10FFFF
 _FIRST_SURROGATE, _AFTER_SURROGATES = 0xD800, 0xE000
 
 
+class ColumnChunk(NamedTuple):
+    """One column in one row group. nulls: None when unknown; low, high: physical bounds, None when there are none."""
+
+    rows: int
+    nulls: Optional[int]
+    low: Any
+    high: Any
+
+
 class StatsCollector:
-    """Takes the batches of one file in order; ``finish`` gives its stats.
+    """Takes the batches of one file in order, or its row groups; ``finish`` gives its stats.
 
     ``mode_options`` are the table's options: ``metadata.stats-mode`` (none, counts, truncate(n), full),
     ``fields.<name>.stats-mode``, ``metadata.stats-keep-first-n-columns``, ``metadata.stats-dense-store``.
@@ -66,6 +75,11 @@ class StatsCollector:
                              f"{column.field.name!r}", kind="stats.bad-batch")
             column.update(batch.column(i))
 
+    def update_from(self, chunks: Sequence[ColumnChunk]) -> None:
+        """Adds a row group by what the file's footer says of the columns given at the start, in that order."""
+        for column, chunk in zip(self._columns, chunks, strict=True):
+            column.add(chunk)
+
     def finish(self) -> Tuple[SimpleStats, Optional[Tuple[str, ...]]]:
         """The stats and ``_VALUE_STATS_COLS``: None when the stats cover every column."""
         kept = [c for c in self._columns if c.collected or not self._dense]
@@ -83,7 +97,7 @@ class _Column:
 
     def __init__(self, field: DataField, mode: str):
         self.field = field
-        self.nulls = 0
+        self.nulls: Optional[int] = 0
         self._low: Any = None
         self._high: Any = None
         self._spoiled = False
@@ -118,7 +132,22 @@ class _Column:
             self._spoiled = True
             return
         found = pc.min_max(values)
-        low, high = _physical(found["min"]), _physical(found["max"])
+        self._widen(_physical(found["min"]), _physical(found["max"]))
+
+    def add(self, chunk: ColumnChunk) -> None:
+        if not self.collected:
+            return
+        self.nulls = None if self.nulls is None or chunk.nulls is None else self.nulls + chunk.nulls
+        if not self._bounded or self._spoiled or chunk.nulls == chunk.rows:
+            return
+        low, high = chunk.low, chunk.high
+        if low is None or high is None or low != low or high != high:
+            # Unknown, or a NaN: what is known of other row groups is no bound of the file.
+            self._spoiled = True
+            return
+        self._widen(low, high)
+
+    def _widen(self, low: Any, high: Any) -> None:
         self._low = low if self._low is None else min(self._low, low)
         self._high = high if self._high is None else max(self._high, high)
 

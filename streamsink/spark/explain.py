@@ -1,6 +1,8 @@
 """Failures of the store in words that say what to do. DRIVER."""
 
 import errno
+import os
+import re
 
 from streamsink.errors import Misuse, StreamsinkError
 
@@ -11,12 +13,15 @@ _KINDS = {
     errno.EACCES: ("storage.denied", "permission is denied", "Give the driver's and executors' user write access"),
     errno.EPERM: ("storage.denied", "the operation is not permitted", "Give the driver's and executors' user write access"),
 }
+# What Java's own files, and Hadoop's over them, fail with; a denied permission may be that of the source.
+_JAVA = re.compile(r"java\.io\.\w*Exception|java\.nio\.file\.\w*Exception|FSError")
+_OF_JAVA = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
 def explain(table: str, failed: Exception) -> Exception:
     """The same failure as a Misuse that names the table and the way out, or the failure itself when it is another one.
 
-    A task's failure reaches the driver as text only, which ends in the errno's own words.
+    A task's failure reaches the driver as text only: Python's with the errno, Java's with the system's words for it.
     """
     if isinstance(failed, StreamsinkError):
         return failed
@@ -34,6 +39,7 @@ def explain(table: str, failed: Exception) -> Exception:
 
 def _code_in(text: str) -> int | None:
     for code in _KINDS:
-        if f"OSError: [Errno {code}]" in text or f"PermissionError: [Errno {code}]" in text:
+        python = f"OSError: [Errno {code}]" in text or f"PermissionError: [Errno {code}]" in text
+        if python or code in _OF_JAVA and _JAVA.search(text) and os.strerror(code) in text:
             return code
     return None

@@ -147,20 +147,19 @@ class TableSink:
     def _write(self, run: Run, df: DataFrame, checkpoint: Checkpoint):
         """Rows to staged files and their manifest: what the pre-commit will name."""
         begun = self._clock.monotonic_ms()
-        way = write_ways.choose(checkpoint.batch, self.options, run.sizes)
-        files, payload = self._stage(run, df, checkpoint, way)
+        small = write_ways.is_small(checkpoint.batch, self.options, run.sizes)
+        files, payload, way = self._stage(run, df, checkpoint, small)
         rows_written, size = sum(f.rows for f in files), sum(f.size for f in files)
-        if rows_written:
-            run.sizes.bytes_per_row = size / rows_written
+        run.sizes.add(way, rows_written, size)
         self._emit(
             events.BatchWritten, checkpoint_id=checkpoint.batch.batch_id, rows=rows_written, files=len(files), bytes=size,
             write_ms=self._clock.monotonic_ms() - begun, way=way,
         )
         return files, payload
 
-    def _stage(self, run: Run, df: DataFrame, checkpoint: Checkpoint, way: str):
-        """Files and payload of the record."""
-        written = []
+    def _stage(self, run: Run, df: DataFrame, checkpoint: Checkpoint, small: bool):
+        """Files and payload of the record, and the way in which they were written."""
+        written, way = [], write_ways.DRIVER
         if checkpoint.decision.verdict is not Verdict.SEEN:
             rows = self._stored(self._new_rows(df, checkpoint.decision, checkpoint.batch))
             schema, options = fit(run.table, to_fields(rows.schema), self.options), self.options
@@ -168,9 +167,10 @@ class TableSink:
                 checkpoint.staging, schema.to_json(), options.target_file_bytes, options.max_open_writers,
                 options.writer_memory_bytes,
             )
-            written = write_ways.write(rows, way, TableWriting(spec), self._io, self._store)
+            job = None if small else write_ways.large_job(rows, spec, self.options, self._io, run.sizes)
+            written, way = write_ways.write(rows, TableWriting(spec), self._io, self._store, small=small, job=job)
             fault_point("write.flushed")
-        return run.committer.stage(checkpoint.staging, written, seen=checkpoint.decision.verdict is Verdict.SEEN)
+        return *run.committer.stage(checkpoint.staging, written, seen=checkpoint.decision.verdict is Verdict.SEEN), way
 
     def _new_rows(self, df: DataFrame, decision: Decision, batch: Batch) -> DataFrame:
         """Under an overlap: only rows at or after the recorded position of their topic and partition."""

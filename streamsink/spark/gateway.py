@@ -12,8 +12,9 @@ from urllib.parse import unquote, urlsplit
 from py4j.java_gateway import JavaObject
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkContext
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Observation, SparkSession
 
+from streamsink.clock import Clock
 from streamsink.errors import Misuse
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.positions import SourceRange
@@ -39,6 +40,8 @@ class _Running:
 # By the id of the start, as the execution itself says it.
 _RUNNING: dict[str, _Running] = {}
 _MOST_RUNNING = 16
+# An observation comes over Spark's listeners, as a rule at once.
+_LISTENER_WAITS_MS = (*[2] * 50, *[50] * 1200)
 
 
 def describe(df: DataFrame, batch_id: int, table: str) -> Batch:
@@ -95,6 +98,21 @@ def estimated_bytes(run: str) -> int | None:
     if last is None:
         return None
     return int(str(last.optimizedPlan().stats().sizeInBytes()))
+
+
+def observed(observation: Observation, name: str) -> int | None:
+    """What an observation of an action that has ended has found; None when Spark's listeners do not bring it within a minute."""
+    clock, found = Clock(), observation._jo.future()
+    for wait_ms in _LISTENER_WAITS_MS:
+        if found.isCompleted():
+            return observation.get.get(name)
+        clock.sleep_ms(wait_ms)
+    return None
+
+
+def encrypts_parquet(spark: SparkSession) -> bool:
+    """Whether this session's Parquet files are encrypted, which no reader of the table expects."""
+    return spark._jsparkSession.sessionState().newHadoopConf().get("parquet.crypto.factory.class") is not None
 
 
 def check_file_system(spark: SparkSession, scheme: str, table: str) -> None:

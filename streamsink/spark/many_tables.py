@@ -54,16 +54,16 @@ class TablesSink(TableSink):
         committer.expect_tables(tables.existing)
         return tables, journal, committer
 
-    def _stage(self, run: Run, df: DataFrame, checkpoint: Checkpoint, way: str):
-        written = []
+    def _stage(self, run: Run, df: DataFrame, checkpoint: Checkpoint, small: bool):
+        written, way = [], write_ways.DRIVER
         if checkpoint.decision.verdict is not Verdict.SEEN:
             rows = self._new_rows(df, checkpoint.decision, checkpoint.batch)
             data = to_fields(self._for_tables(rows).schema)
             positions = to_fields(rows.select(*(f"`{name}`" for name in self.options.position_columns)).schema)
             spec = run.table.spec(checkpoint.staging, data, positions, checkpoint.batch)
-            written = write_ways.write(self._named(rows), way, RoutedWriting(spec), self._io, self._store)
+            written, way = write_ways.write(self._named(rows), RoutedWriting(spec), self._io, self._store, small=small)
             fault_point("write.flushed")
-        return run.table.stage(checkpoint.staging, checkpoint.sequence, written)
+        return *run.table.stage(checkpoint.staging, checkpoint.sequence, written), way
 
     def _for_tables(self, rows: DataFrame) -> DataFrame:
         """The columns that tables may take."""

@@ -1,4 +1,5 @@
-"""The two ways from a DataFrame to staged files: on the driver when the batch is known to be small, else in tasks. DRIVER."""
+"""The three ways from a DataFrame to staged files: on the driver when the batch is known to be small, else by Spark's own Parquet
+writer where its files are what the table needs, else in Python tasks. DRIVER."""
 
 import functools
 import logging
@@ -11,49 +12,87 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
-from streamsink.options import SinkOptions
+from streamsink.format.schema import TableSchema
+from streamsink.options import LARGE_BATCHES_TASKS, SinkOptions
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.positions import all_numeric, offsets
 from streamsink.spark import gateway, worker_daemon
+from streamsink.spark.parquet_job import ParquetJob, can_write
+from streamsink.spark.schema import to_fields
 from streamsink.spark.tasks import COMMITTABLE_SCHEMA, Writing, write_task
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.stores import Store
+from streamsink.table.write import WriteSpec
 
 log = logging.getLogger("streamsink")
 # From this CPython on the importers of zip files read their archive only when something is imported.
 _QUICK_IMPORTERS = (3, 13)
 _ARCHIVE = os.path.join(os.path.dirname(pyspark.__file__), "python", "lib", "pyspark.zip")
-DRIVER, TASKS = "driver", "tasks"
+DRIVER, SPARK, TASKS = "driver", "spark", "tasks"
+# Bytes of a value in a file, until a batch has shown them: generous, so that the first files are too small rather than too large.
+_FIXED_BYTES, _GUESSED_BYTES = 8, {"VARCHAR": 32, "VARBINARY": 128}
 
 
 @dataclass
 class Sizes:
-    """What earlier batches of this run were like: Arrow bytes a row, None before the first one."""
+    """What earlier batches of this run were like: bytes of a row in their files, None before the first one.
+
+    spark_bytes_per_row: of the last one that Spark's writer wrote, where a file's own overhead counts for little.
+    """
 
     bytes_per_row: float | None = None
+    spark_bytes_per_row: float | None = None
+
+    def add(self, way: str, rows: int, size: int) -> None:
+        """A batch was written. Nothing is learnt from one without rows."""
+        if rows:
+            self.bytes_per_row = size / rows
+            if way == SPARK:
+                self.spark_bytes_per_row = size / rows
+
+    def rows_in(self, target_bytes: int, schema: TableSchema) -> int:
+        """How many rows make a file of this size, about."""
+        bytes_a_row = self.spark_bytes_per_row or sum(_GUESSED_BYTES.get(f.type.root, _FIXED_BYTES) for f in schema.fields)
+        return max(1, int(target_bytes / bytes_a_row))
 
 
-def choose(batch: Batch, options: SinkOptions, sizes: Sizes) -> str:
-    """The driver's way is for a batch that is known to be small, by its Kafka offsets or by Spark's own estimate."""
+def is_small(batch: Batch, options: SinkOptions, sizes: Sizes) -> bool:
+    """Whether the batch is for the driver: known to be small, by its Kafka offsets or by Spark's own estimate."""
     if options.driver_max_rows == 0:
-        return TASKS
+        return False
     rows = _rows(batch)
     if rows is not None:
-        small = rows * (sizes.bytes_per_row or 0) <= options.driver_max_bytes
-        return DRIVER if rows <= options.driver_max_rows and small else TASKS
+        return rows <= options.driver_max_rows and rows * (sizes.bytes_per_row or 0) <= options.driver_max_bytes
     size = gateway.estimated_bytes(batch.run)
-    return DRIVER if size is not None and size <= options.driver_max_bytes else TASKS
+    return size is not None and size <= options.driver_max_bytes
 
 
-def write(df: DataFrame, way: str, writing: Writing, file_io: FileIO, store: Store) -> list:
-    """All rows of the DataFrame in staged files, flushed: what the writers hand back. Raises Misuse when a row does not fit."""
-    if way == DRIVER:
+def large_job(df: DataFrame, spec: WriteSpec, options: SinkOptions, file_io: FileIO, sizes: Sizes) -> ParquetJob | None:
+    """The job of Spark's writer for a large batch; None when the table or the session needs tasks, or they are asked for."""
+    if options.large_batches == LARGE_BATCHES_TASKS or gateway.encrypts_parquet(df.sparkSession):
+        return None
+    schema = spec.schema()
+    if not can_write(to_fields(df.schema), schema, file_io):
+        return None
+    return ParquetJob(schema, spec.staging, sizes.rows_in(spec.target_file_bytes, schema))
+
+
+def write(
+    df: DataFrame, writing: Writing, file_io: FileIO, store: Store, *, small: bool, job: ParquetJob | None = None
+) -> tuple[list, str]:
+    """All rows of the DataFrame in staged files, flushed: what the writers hand back, and the way it went.
+
+    Raises Misuse when a row does not fit.
+    """
+    if small:
         written = _on_driver(df, writing, file_io)
         if written is not None:
-            return written
+            return written, DRIVER
+    if job is not None:
+        return job.write(df, file_io), SPARK
     _advise_daemon()
     rows = df.mapInArrow(write_task(writing, store), COMMITTABLE_SCHEMA).collect()
-    return [writing.decode(row.committable) for row in rows]
+    return [writing.decode(row.committable) for row in rows], TASKS
 
 
 def _on_driver(df: DataFrame, writing: Writing, file_io: FileIO) -> list | None:

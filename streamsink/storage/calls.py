@@ -78,6 +78,14 @@ class PosixLikeCalls(Calls):
         """Names in this folder are durable."""
 
     @abstractmethod
+    def sync_file(self, path: str) -> None:
+        """What is in the file now is durable, whichever process wrote it."""
+
+    @abstractmethod
+    def open_existing(self, path: str) -> BinaryIO:
+        """A file to read from, with ``seek``."""
+
+    @abstractmethod
     def try_hold(self, path: str) -> Callable[[], None] | None:
         """An exclusive hold that ends with the process, or None."""
 
@@ -152,11 +160,13 @@ class PosixCalls(PosixLikeCalls):
             return
 
     def sync_dir(self, path):
-        descriptor = os.open(path or ".", os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        _sync(path or ".", os.O_RDONLY | os.O_DIRECTORY)
+
+    def sync_file(self, path):
+        _sync(path, os.O_RDONLY)
+
+    def open_existing(self, path):
+        return open(path, "rb")
 
     def try_hold(self, path):
         import fcntl  # not on every platform, and only the driver needs it
@@ -168,6 +178,14 @@ class PosixCalls(PosixLikeCalls):
             os.close(descriptor)
             return None
         return lambda: os.close(descriptor)
+
+
+def _sync(path: str, flags: int) -> None:
+    descriptor = os.open(path, flags)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _status(entry) -> tuple[str, int, bool]:

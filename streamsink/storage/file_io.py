@@ -32,9 +32,11 @@ class FileIO:
     """Files with durable creation. ``flush=False`` leaves out every fsync, and nothing else.
 
     atomic_create: whether ``create_new`` keeps its promise between processes without a lock.
+    takes_files_of_others: whether files that another program wrote can be looked into and flushed.
     """
 
     atomic_create = True
+    takes_files_of_others = True
     _under_lock: "CreateUnderLock | None" = None
 
     def __init__(self, calls: PosixLikeCalls, new_id: Callable[[], str], flush: bool = True):
@@ -65,6 +67,10 @@ class FileIO:
         """Names of the entries of a folder, in order: cheaper than ``entries`` where the sizes would be asked for one by one."""
         return sorted(self._calls.names(path))
 
+    def open_input(self, path: str) -> BinaryIO:
+        """A file to read parts of; close it. Raises: FileNotFoundError, OSError. Only where ``takes_files_of_others``."""
+        return self._calls.open_existing(path)
+
     # -- writing ---------------------------------------------------------------------------------------------------
 
     def make_dir(self, path: str) -> None:
@@ -87,6 +93,11 @@ class FileIO:
     def close_output(self, stream: BinaryIO) -> None:
         """Close, with everything written on disk. Until the folder is synced the name itself may be lost."""
         self._calls.close(stream, self._flush)
+
+    def flush_file(self, path: str) -> None:
+        """The bytes of a file that another process wrote and closed are on disk. Only where ``takes_files_of_others``."""
+        if self._flush:
+            self._calls.sync_file(path)
 
     def write(self, path: str, data: bytes) -> None:
         """A new file of a unique name, flushed; its name is durable after ``sync_dir``. Raises FileExistsError."""

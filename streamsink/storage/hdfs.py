@@ -93,6 +93,8 @@ class HdfsCalls(Calls):
 class HdfsFileIO(FileIO):
     """FileIO where a rename does not replace and folders need no sync."""
 
+    takes_files_of_others = False
+
     def make_dir(self, path):
         self._calls.mkdir(path)
 

@@ -221,6 +221,8 @@ def _as_os_error(failed, path: str) -> Exception:
 class S3FileIO(FileIO):
     """FileIO without folders, links and renames."""
 
+    takes_files_of_others = False
+
     def __init__(self, calls: S3Calls, new_id: Callable[[], str], table: str):
         """table: its path; below it the store is tried out, once, before the first write."""
         super().__init__(calls, new_id)

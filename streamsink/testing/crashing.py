@@ -112,6 +112,12 @@ class CrashingCalls(PosixLikeCalls):
     def sync_dir(self, path):
         return self._do("sync_dir", lambda: self._inner.sync_dir(path))
 
+    def sync_file(self, path):
+        return self._do("sync_file", lambda: self._inner.sync_file(path))
+
+    def open_existing(self, path):
+        return self._do("open_existing", lambda: self._inner.open_existing(path))
+
     def try_hold(self, path):
         return self._do("hold", lambda: self._inner.try_hold(path))
 

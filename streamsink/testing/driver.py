@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from streamsink import events
 from streamsink.clock import IdSource
@@ -20,9 +21,10 @@ from streamsink.protocol.two_phase import Destination, TwoPhaseCommit
 from streamsink.sinks.paimon import PaimonCommitter
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.pending_log import PendingLog
+from streamsink.table.adopted import adopt_files
 from streamsink.table.creation import to_fields
 from streamsink.table.table import Table, create_table, is_table, new_schema, open_table
-from streamsink.table.write import TableWriter, WriteSpec
+from streamsink.table.write import TableWriter, WriteSpec, WrittenFile
 
 _MAX_RESTARTS = 20
 
@@ -40,6 +42,7 @@ class MicroBatchDriver:
     """One query over a numbered source. ``rows(start, end)`` makes the Arrow batch of those numbers.
 
     ``beside``: what publishes beside the batches when the options ask for it; a thread unless a test sets something else.
+    ``adopts``: rows come as the files of another program, as Spark's own writer leaves them.
     """
 
     def __init__(self, root: str, schema: pa.Schema, rows: Callable[[int, int], pa.RecordBatch], options: SinkOptions,
@@ -50,6 +53,7 @@ class MicroBatchDriver:
         self.options = options
         self.numeric = numeric
         self.beside: Callable[[Step], Beside] = CommitterThread
+        self.adopts = False
         self.events: list[events.Event] = []
         self._ids = IdSource()
 
@@ -136,16 +140,10 @@ class DrivenSink(Driven):
         if decision.verdict is Verdict.SKIP:
             return
         checkpoint = self.protocol.begin(batch, decision)
-        spec = WriteSpec(
-            checkpoint.staging, self._table.schema.to_json(), self._driver.options.target_file_bytes,
-            self._driver.options.max_open_writers, self._driver.options.writer_memory_bytes,
-        )
-        writer = TableWriter(self._io, spec)
         try:
-            writer.write(self._rows(batch, decision))
-            written = writer.close()
+            write = self._adopt if self._driver.adopts else self._write
+            written = write(checkpoint.staging, self._rows(batch, decision))
         except BaseException:
-            writer.abort()
             self.protocol.abort(checkpoint)
             raise
         fault_point("write.flushed")
@@ -153,6 +151,31 @@ class DrivenSink(Driven):
         files, payload = self._committer.stage(checkpoint.staging, written, seen=seen)
         self.protocol.pre_commit(checkpoint, files, payload)
         self.protocol.commit()
+
+    def _write(self, staging: str, rows: pa.RecordBatch) -> list[WrittenFile]:
+        options = self._driver.options
+        spec = WriteSpec(
+            staging, self._table.schema.to_json(), options.target_file_bytes, options.max_open_writers, options.writer_memory_bytes
+        )
+        writer = TableWriter(self._io, spec)
+        try:
+            writer.write(rows)
+            return writer.close()
+        except BaseException:
+            writer.abort()
+            raise
+
+    def _adopt(self, staging: str, rows: pa.RecordBatch) -> list[WrittenFile]:
+        """Two files in a folder of their own, beside what Spark leaves there; nothing is flushed."""
+        folder = f"{staging}/spark"
+        self._io.make_dir(f"{folder}/_temporary")
+        half = rows.num_rows // 2
+        for number, part in enumerate((rows.slice(0, half), rows.slice(half))):
+            for name in (f"part-{number:05}-c000.zstd.parquet", f".part-{number:05}-c000.zstd.parquet.crc"):
+                stream = self._io.open_output(f"{folder}/{name}")
+                pq.write_table(pa.Table.from_batches([part]), stream)
+                stream.close()
+        return adopt_files(self._io, folder, self._table.schema, rows.num_rows)
 
     def _rows(self, batch: Batch, decision) -> pa.RecordBatch:
         source = batch.sources[0]

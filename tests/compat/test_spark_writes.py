@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.compat, pytest.mark.spark]
 
 SPARK_TYPES = """b BOOLEAN, t TINYINT, s SMALLINT, i INT, l BIGINT, f FLOAT, d DOUBLE, st STRING, by BYTES,
   d1 DECIMAL(5,2), d2 DECIMAL(18,4), d3 DECIMAL(38,10), dt DATE, ts6 TIMESTAMP(6), lt6 TIMESTAMP_LTZ(6)"""
-WAYS = {"driver": {}, "tasks": {"driver_max_rows": 0}}
+WAYS = {"driver": {}, "tasks": {"driver_max_rows": 0, "large_batches": "tasks"}}
 
 
 def all_read(java, pypaimon, path, rows):

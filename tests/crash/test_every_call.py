@@ -3,7 +3,7 @@
 import pytest
 
 from streamsink.testing.crashing import Mode
-from tests.crash.world import STRIDE, WAYS, die_at, memory_world, posix_world
+from tests.crash.world import ADOPTED, STRIDE, WAYS, die_at, memory_world, posix_world
 
 # Of what other tests try at every call, every so-manieth, other ones in each run of the suite; all of them with the mark "soak".
 _SOME, _FEW = 4, 8
@@ -49,6 +49,15 @@ def test_death_at_calls_of_grouped_and_asynchronous_publishing(power, way, capsy
     rollback = rng.choice(["fail", "republish"])
     first = rng.randint(1, STRIDE)
     _die_at_each_call(lambda n: memory_world(on_rollback=rollback, **WAYS[way]), power, capsys, STRIDE, first)
+
+
+@pytest.mark.parametrize("power", [False, True], ids=["killed", "power-failure"])
+def test_death_at_calls_when_files_of_others_are_adopted(power, capsys, rng):
+    """Files that Spark's own writer left: looked at, flushed, linked. One call in three, other ones in each run of the suite."""
+    rollback = rng.choice(["fail", "republish"])
+    stride = 3
+    first = rng.randint(1, stride)
+    _die_at_each_call(lambda n: memory_world(on_rollback=rollback, **ADOPTED), power, capsys, stride, first)
 
 
 @pytest.mark.soak

@@ -34,13 +34,21 @@ WAYS = {
 }
 
 
+# Rows as Spark's own writer hands them over: files that nobody has flushed, in a table without partitions.
+ADOPTED = {"partition_by": (), "adopts": True}
+
+
 class World:
     """One store, one query, and Spark's own logs, which outlive every crash."""
 
     def __init__(
-        self, calls: Calls, root: str, numeric: bool = True, delay: int | None = 0, *, make_io: Callable | None = None, **options
+        self, calls: Calls, root: str, numeric: bool = True, delay: int | None = 0, *, make_io: Callable | None = None,
+        adopts: bool = False, **options
     ):
-        """delay: of the committer's work, as ``Stepping`` has it. make_io: FileIO over some calls, for stores unlike POSIX."""
+        """delay: of the committer's work, as ``Stepping`` has it. make_io: FileIO over some calls, for stores unlike POSIX.
+
+        adopts: rows come as files of another program.
+        """
         self.delay = delay
         self.calls = calls
         self.file_io = make_io or (lambda over: FileIO(over, IdSource().new_id))
@@ -51,6 +59,7 @@ class World:
             "table_options": {"manifest.merge-min-count": "3"}, **options,
         })
         self.driver = MicroBatchDriver(root, SCHEMA, self._rows, settings, numeric)
+        self.driver.adopts = adopts
 
     def run(self, calls: Calls | None = None, boundaries=BOUNDARIES) -> None:
         """Start the query and let it run to its end, over these calls."""

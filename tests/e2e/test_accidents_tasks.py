@@ -16,7 +16,7 @@ FOUR_TASKS = {"spark.sql.shuffle.partitions": "4"}
 
 def tasks_job(ground, conf: dict, shuffle: bool = True):
     ground.add_files(0, 4)
-    return ground.job(per_batch=2, shuffle=shuffle, options={"driver_max_rows": 0}, conf=conf)
+    return ground.job(per_batch=2, shuffle=shuffle, options={"driver_max_rows": 0, "large_batches": "tasks"}, conf=conf)
 
 
 def faults_of(ground) -> int:

@@ -101,7 +101,10 @@ def test_a_schema_that_does_not_fit(spark, ground, ddl, kind, column):
     assert content(ground.table) == before
 
 
-@pytest.mark.parametrize("way", [{}, {"driver_max_rows": 0}], ids=["driver", "tasks"])
+WAYS = {"driver": {}, "spark": {"driver_max_rows": 0}, "tasks": {"driver_max_rows": 0, "large_batches": "tasks"}}
+
+
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 def test_a_full_disk_loses_nothing(spark, ground, tmpfs, way):
     """The error says so; with room again the restarted query ends with each row once."""
     folder, remount = tmpfs

@@ -55,12 +55,14 @@ class Chain:
         job = self.ground.job(options={"journal_retain": 2}, max_restarts=3)
         if step.startswith("task."):
             # in the Python worker of a task, which kills its driver
-            job = job.but(options={"driver_max_rows": 0}, conf=task_faults.CONF)
+            job = job.but(options={"driver_max_rows": 0, "large_batches": "tasks"}, conf=task_faults.CONF)
             env = task_faults.environment(f"{step}:kill-driver:1", self.ground.root / "marks")
             outcome = run_driver(self.ground, job, env=env)
         else:
             if step in ("group.queued", AT_END):
                 job = job.but(options=ALL_PENDING)
+            if step.startswith("spark."):
+                job = job.but(options={"driver_max_rows": 0})
             outcome = run_driver(self.ground, job, fault=f"{step}@{occurrence}:kill")
         assert outcome.code == -signal.SIGKILL, f"a driver does not reach {step}: {outcome}"
         self.kills.append(step)

@@ -69,8 +69,8 @@ for _ in range(3):  # what one task leaves in a worker, the next one finds
 spark.sparkContext.addPyFile(f"{folder}/zipped_later.zip")
 sums = [rows.select(later("id").alias("id")).agg({"id": "sum"}).collect()[0][0] for _ in range(2)]
 plain = spark.sparkContext.parallelize(range(10), 2).map(lambda n: n * n).sum()
-written = streamsink.write(rows.selectExpr("nullif(id, -1) AS id"), f"{folder}/table", "run", driver_max_rows=0)
-sink = streamsink.to_table(f"{folder}/table", application="stream", driver_max_rows=0)
+written = streamsink.write(rows.selectExpr("nullif(id, -1) AS id"), f"{folder}/table", "run", driver_max_rows=0, large_batches="tasks")
+sink = streamsink.to_table(f"{folder}/table", application="stream", driver_max_rows=0, large_batches="tasks")
 stream = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 5).load().selectExpr("value AS id")
 query = stream.writeStream.foreachBatch(sink).option("checkpointLocation", f"{folder}/checkpoint").trigger(processingTime="0 seconds").start()
 while not query.lastProgress or query.lastProgress["batchId"] < 2:
@@ -112,6 +112,6 @@ def test_a_session_without_it_gets_one_line_of_advice(spark, ground, caplog):
     write_ways._advise_daemon.cache_clear()
     with caplog.at_level(logging.WARNING, "streamsink"):
         for number in range(2):
-            streamsink.write(spark.range(3), ground.table, f"run-{number}", lambda event: None, driver_max_rows=0)
+            streamsink.write(spark.range(3), ground.table, f"run-{number}", lambda event: None, large_batches="tasks")
     assert len(caplog.messages) == (sys.version_info < (3, 13))
     assert all(worker_daemon.MODULE in message for message in caplog.messages)

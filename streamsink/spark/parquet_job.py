@@ -1,0 +1,131 @@
+"""A large batch as one job of Spark's own Parquet writer, whose files are adopted: no row leaves the JVM. DRIVER.
+
+Spark's committer lets one attempt of each task through, and its own count of the rows is compared with the files' before anything
+is named. What a table must be for it is said in ``can_write``; all other tables are written by ``tasks.py``.
+"""
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F
+
+from streamsink.errors import Retryable
+from streamsink.format.evolution import widens
+from streamsink.format.schema import TableSchema
+from streamsink.format.types import MAX_LENGTH, AtomicType, DataField, DataType
+from streamsink.spark import gateway
+from streamsink.spark.read import to_spark
+from streamsink.storage.file_io import FileIO
+from streamsink.table.adopted import adopt_files
+from streamsink.table.write import WrittenFile
+
+FOLDER = "spark"
+_ROWS = "rows"
+_FIELD_ID = "parquet.field.id"
+_MICROSECONDS = 6
+_CODECS = ("zstd", "snappy", "gzip", "none")
+_PLAIN = ("BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL", "DATE")
+# What Spark asks of the session, not of the job: the types and values that Paimon's readers expect, and the committer that renames.
+_SESSION = {
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.parquet.writeLegacyFormat": "false",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    "spark.sql.parquet.fieldId.write.enabled": "true",
+    "spark.sql.parquet.output.committer.class": "org.apache.parquet.hadoop.ParquetOutputCommitter",
+    "spark.sql.sources.commitProtocolClass": "org.apache.spark.sql.execution.datasources.SQLHadoopMapReduceCommitProtocol",
+}
+_JOB = {
+    "mapreduce.fileoutputcommitter.algorithm.version": "1",
+    "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+    "parquet.writer.version": "v1",
+}
+
+
+def can_write(given: Sequence[DataField], schema: TableSchema, file_io: FileIO) -> bool:
+    """Whether Spark's files would be what ours are, of a DataFrame with these columns.
+
+    The table has no partitions and lies on a disk that the driver shares with the executors; each column's type is one that Spark
+    writes as Paimon's readers expect, and the DataFrame's type of it is the same or a narrower one.
+    """
+    types = {field.name: field.type for field in given}
+    return (
+        file_io.takes_files_of_others and not schema.partition_keys and _codec(schema) in _CODECS
+        and all(_is_stored_alike(f.type) and _fits(types.get(f.name), f.type) for f in schema.fields)
+    )
+
+
+def _is_stored_alike(t: DataType) -> bool:
+    if not isinstance(t, AtomicType):
+        return False
+    if t.root in ("VARCHAR", "VARBINARY"):
+        return t.length == MAX_LENGTH
+    if t.root in ("TIMESTAMP", "TIMESTAMP_LTZ"):
+        return t.precision == _MICROSECONDS
+    return t.root in _PLAIN
+
+
+def _fits(given: DataType | None, wanted: DataType) -> bool:
+    if given is None:
+        return wanted.nullable
+    return given.as_nullable(True) == wanted.as_nullable(True) or widens(given, wanted)
+
+
+@dataclass(frozen=True)
+class ParquetJob:
+    """The job of one batch. staging: absolute. rows_a_file: after so many a task begins its next file."""
+
+    schema: TableSchema
+    staging: str
+    rows_a_file: int
+
+    def write(self, df: DataFrame, file_io: FileIO) -> list[WrittenFile]:
+        """All rows in staged files, flushed. Raises as Spark does, and as ``adopt_files``; Retryable when Spark does not count."""
+        folder = os.path.join(self.staging, FOLDER)
+        counted = Observation()
+        rows = df.select(self._columns(df)).observe(counted, F.count(F.lit(1)).alias(_ROWS))
+        with _session(df.sparkSession, _SESSION):
+            rows.write.options(**self._options()).parquet(f"file:{folder}")
+        count = gateway.observed(counted, _ROWS)
+        if count is None:
+            raise Retryable(
+                f"{self.staging}: Spark has written the batch and does not say how many rows it had: its listeners are behind, or "
+                "lost events. Nothing was published and nothing is lost: the batch is replayed after a restart. Raise "
+                "spark.scheduler.listenerbus.eventqueue.capacity, or set large_batches='tasks'",
+                kind="spark.not-counted",
+            )
+        return adopt_files(file_io, folder, self.schema, count)
+
+    def _columns(self, df: DataFrame) -> list[Column]:
+        """Those of the table, in its order and types; what the DataFrame lacks is null."""
+        given, columns = set(df.columns), []
+        for field, target in zip(self.schema.fields, to_spark(self.schema, self.staging)):
+            name = field.name.replace("`", "``")
+            column = F.col(f"`{name}`") if field.name in given else F.lit(None)
+            columns.append(column.cast(target.dataType).alias(field.name, metadata={_FIELD_ID: field.id}))
+        return columns
+
+    def _options(self) -> dict[str, str]:
+        return {
+            **_JOB, "compression": _codec(self.schema), "maxRecordsPerFile": str(self.rows_a_file),
+            "parquet.compression.codec.zstd.level": self.schema.options.get("file.compression.zstd-level", "1"),
+        }
+
+
+def _codec(schema: TableSchema) -> str:
+    return schema.options.get("file.compression", "zstd").lower()
+
+
+@contextlib.contextmanager
+def _session(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """With these settings. The session of a streaming batch is its query's own; that of ``streamsink.write`` is the caller's."""
+    before = {name: spark.conf.get(name, None) for name in settings}
+    try:
+        for name, value in settings.items():
+            spark.conf.set(name, value)
+        yield
+    finally:
+        for name, value in before.items():
+            spark.conf.unset(name) if value is None else spark.conf.set(name, value)
