@@ -226,7 +226,7 @@ class PendingLog(PendingStore):
             for entry in self._io.entries(self._path("staging"))
             if _STAGING.fullmatch(entry.name) and int(_STAGING.fullmatch(entry.name)[1]) not in needed
         ]
-        orphans = [os.path.join(folder, e.name) for folder in doomed for e in self._io.entries(folder)]
+        orphans = [path for folder in doomed for path in self._files_below(folder)]
         leftovers = [
             self._path(e.name) for e in self._io.entries(self._dir) if e.name.startswith(".") and e.name.endswith(".tmp")
         ]
@@ -237,6 +237,14 @@ class PendingLog(PendingStore):
         for path in leftovers:
             self._io.delete(path)
         return orphans + leftovers
+
+    def _files_below(self, folder: str) -> list[str]:
+        """All files in it, and in the folders that Spark's own writer makes there."""
+        found = []
+        for entry in self._io.entries(folder):
+            path = os.path.join(folder, entry.name)
+            found += self._files_below(path) if entry.is_dir else [path]
+        return found
 
     def _drop_staging(self, sequence: int) -> None:
         for entry in self._io.entries(self._path("staging")):

@@ -26,8 +26,8 @@ AT_START = ("table.", "restore.")
 AT_END = "group.stopping"
 # A kill here leaves files that neither a snapshot nor a record names.
 LEAVES_ORPHANS = {
-    "task.file_opened", "task.file_closed", "task.end", "write.flushed", "precommit.manifest_staged", "precommit.before_record",
-    "commit.lists_written", "commit.before_publish",
+    "task.file_opened", "task.file_closed", "task.end", "spark.written", "write.flushed", "precommit.manifest_staged",
+    "precommit.before_record", "commit.lists_written", "commit.before_publish",
 }
 # Nothing is published before the run ends.
 ALL_PENDING = {"publish_every_batches": 1000}
