@@ -17,6 +17,7 @@ UNITS = {
     ),
     "tasks": ("e2e/test_accidents_tasks",),
     "restarts": ("e2e/test_accidents_kills",),
+    "tasks of Spark's own writer": ("e2e/test_accidents_large_batches",),
     "several tables": ("e2e/test_many_tables",),
     "groups": ("e2e/test_grouped_publishing",),
     "readers": ("compat/test_read_by_others",),
