@@ -47,7 +47,7 @@ class Snapshot:
             value = getattr(self, name)
             if value is not None:
                 out[key] = dict(value) if name == "properties" else value
-        return json.dumps(out, indent=2, ensure_ascii=False).encode("utf-8")
+        return _pretty(out).encode("utf-8")
 
     @classmethod
     def from_json(cls, data: bytes, name: str) -> "Snapshot":
@@ -87,6 +87,17 @@ _KEYS: Tuple[Tuple[str, str, type, bool], ...] = (
     ("statistics", "statistics", str, False), ("properties", "properties", dict, False),
     ("nextRowId", "next_row_id", int, False), ("operation", "operation", str, False),
 )
+
+
+def _pretty(found: Mapping[str, Any], margin: str = "") -> str:
+    """As ``json.dumps(indent=2)`` writes it, which is slow: its fast encoder knows no indent."""
+    if not found:
+        return "{}"
+    items = []
+    for key, value in found.items():
+        text = _pretty(value, margin + "  ") if isinstance(value, dict) else json.dumps(value, ensure_ascii=False)
+        items.append(f"{margin}  {json.dumps(key, ensure_ascii=False)}: {text}")
+    return "{\n" + ",\n".join(items) + f"\n{margin}}}"
 
 
 def _value(found: Mapping[str, Any], key: str, kind: type, needed: bool) -> Any:

@@ -1,6 +1,7 @@
 """The pending store: a journal of pre-commits. Contract only; ``storage/pending_log.py`` keeps it in files."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from streamsink.protocol.committable import Committable
@@ -78,12 +79,15 @@ class PendingStore(ABC):
         """Whether a bounded job's run was marked published, however long ago."""
 
     @abstractmethod
-    def forget(self, sequence: int) -> None:
-        """Drop the staging of a published record and the oldest records beyond what is retained. Idempotent."""
+    def forget(self, sequences: Sequence[int]) -> None:
+        """Drop the staging of published records, or aborted numbers, and the oldest records beyond what is retained. Idempotent."""
 
     @abstractmethod
     def staging(self, sequence: int, writer: Writer) -> str:
-        """Create and name the folder into which writers of this record flush files (absolute path)."""
+        """Create and name the folder into which writers of this record flush files (absolute path).
+
+        It is durable once the sink has made the names in it durable, which is before the record is saved.
+        """
 
     @abstractmethod
     def sweep(self, writer: Writer) -> list[str]:

@@ -151,9 +151,9 @@ class Publisher:
             # The first publishing of one that was rolled back may still be held by a tag.
             leftovers += self._committer.sweep([c for c in group if c.state.sequence not in plan.rolled_back])
             self._mark(unit, group, outcome, 0.0)
-            for committable in group:
-                self._store.forget(committable.state.sequence)
         fault_point("restore.published")
+        if plan.publish:
+            self._store.forget([committable.state.sequence for committable in plan.publish])
         return leftovers
 
     def _up_to(self, checkpoint_id: int | None) -> list[Recorded]:
@@ -177,7 +177,7 @@ class Publisher:
             self._mark(unit, group, outcome, self._clock.monotonic_ms() - mine[0].begun_ms)
             for entry in mine:
                 entry.state.step("forget")
-                self._store.forget(entry.committable.state.sequence)
+            self._store.forget([committable.state.sequence for committable in group])
             outcomes.append(outcome)
         return outcomes
 

@@ -167,7 +167,7 @@ class TwoPhaseCommit:
     def abort(self, checkpoint: Checkpoint) -> None:
         """Writing failed: remove the checkpoint's files. Nothing of it is durable."""
         checkpoint.state.step("abort")
-        self._store.forget(checkpoint.sequence)
+        self._store.forget([checkpoint.sequence])
 
     def finish(self) -> None:
         """No further batch will come: publish what is pending. Raises as ``commit``; an error that a batch has raised is not repeated.

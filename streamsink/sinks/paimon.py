@@ -77,18 +77,21 @@ class PaimonCommitter(Committer):
             overwrite = Overwrite.of(self._table.root, schema, self._options.overwrite_partition)
             overwrite.check_inside(self._table.root, schema, entries)
             payload |= {"kind": OVERWRITE, "overwrite": overwrite.to_json()}
+        with io.together() as group:
+            if written:
+                name = f"manifest-{IdSource().new_id()}-0"
+                data = write_manifest(entries)
+                staged = os.path.join(staging, name)
+                group.write(staged, data)
+                payload["manifest"] = {
+                    "staged": relative(staged), "final": f"manifest/{name}", "size": len(data),
+                    "sha256": hashlib.sha256(data).hexdigest(),
+                }
+                self._entries[name] = entries
+            group.sync_dir(staging)
+            group.flush()
         if written:
-            name = f"manifest-{IdSource().new_id()}-0"
-            data = write_manifest(entries)
-            staged = os.path.join(staging, name)
-            io.write(staged, data)
-            payload["manifest"] = {
-                "staged": relative(staged), "final": f"manifest/{name}", "size": len(data),
-                "sha256": hashlib.sha256(data).hexdigest(),
-            }
-            self._entries[name] = entries
             fault_point("precommit.manifest_staged")
-        io.sync_dir(staging)
         return files, payload
 
     # -- Committer -------------------------------------------------------------------------------------------------
@@ -128,20 +131,28 @@ class PaimonCommitter(Committer):
     ) -> Published:
         state = committable.state
         if restored:
-            done = self._already_published(committable)
-            if done is not None:
+            _, _, gone = self.files_adopted(committable)
+            if gone:
+                done = self._already_published(committable)
+                if done is None:
+                    raise _files_gone(self._table.root, committable, gone)
                 return done
-            self._check_files_exist(committable)
-        manifests, entries = self._adopt(committable)
+        check = None
+        if restored:  # before the manifests are read, which it does too
+            check = self._restoring.presence if self._restoring else Presence(self._table.manifests)
+        folders = self._adopt(committable)
+        manifests, entries = self._read_manifests(committable)
         request = CommitRequest(
             commit_user=Writer(committable.application, state.query, state.epoch).commit_user(state.generation),
             identifier=state.checkpoint_id,
             changes=Changes(tuple(entries)),
             manifests=manifests,
-            check=self._presence if restored else None,
+            check=check,
+            folders=folders,
             watermark_ms=committable.watermark_ms,
             application=committable.application,
             state=state.to_json(),
+            hint=self._restoring is None or self._restoring.is_last(committable),
             kind=committable.payload["kind"],
             overwrite=_overwrite_of(committable),
             # The record may be published again, after a rollback: so the name is the record's and this call's.
@@ -161,7 +172,7 @@ class PaimonCommitter(Committer):
 
     @contextmanager
     def restoring(self, records: Sequence[Committable]) -> Iterator[None]:
-        self._restoring = Restoring(self._table, records)
+        self._restoring = Restoring(self._table, records, self._entries)
         try:
             yield
         finally:
@@ -170,13 +181,15 @@ class PaimonCommitter(Committer):
     def sweep(self, published: Sequence[Committable]) -> list[str]:
         names = {committable.state.record_id: is_older_than(committable) for committable in published}
         found = self._restoring.left if self._restoring and names else leftovers.look(self._table, names)
-        return leftovers.sweep_creations(self._table) + leftovers.sweep(self._table, names, found)
+        removed = leftovers.sweep(self._table, names, found)
+        if self._restoring is None or self._restoring.is_first_sweep():
+            removed += leftovers.sweep_creations(self._table)
+            if names:
+                # Found published: whoever did it may have died before the snapshot's name was durable. Later ones are our own.
+                self._table.file_io.sync_dir(self._table.layout.snapshot_dir)
+        return removed
 
     # -- parts -----------------------------------------------------------------------------------------------------
-
-    @property
-    def _presence(self) -> Presence:
-        return self._restoring.presence if self._restoring else Presence(self._table.manifests)
 
     def _already_published(self, committable: Committable) -> Published | None:
         newest = self._table.snapshots.latest()
@@ -247,20 +260,8 @@ class PaimonCommitter(Committer):
                 kind="manifest.missing",
             )
 
-    def _check_files_exist(self, committable: Committable) -> None:
-        _, _, gone = self.files_adopted(committable)
-        if gone:
-            raise Corrupt(
-                f"{self._table.root}: checkpoint {committable.state.checkpoint_id} is pending, but {len(gone)} of its "
-                f"files are gone (first: {gone[0]}): something deleted them, such as orphan cleaning or a rollback. "
-                "Nothing was published. Restore them, or delete the record "
-                f"{committable.state.sequence} from the journal and start a new checkpoint at "
-                "streamsink.starting_offsets(...), so that the source is read again",
-                kind="pending.files-gone",
-            )
-
-    def _adopt(self, committable: Committable) -> tuple[tuple[ManifestFileMeta, ...], list[ManifestEntry]]:
-        """Give every staged file its final name, durably. Idempotent. Returns the staged manifests and their entries."""
+    def _adopt(self, committable: Committable) -> frozenset[str]:
+        """Give every staged file its final name. Idempotent. Returns the folders, in which the names are not durable yet."""
         io, at = self._table.file_io, self._table.layout
         keep = self._options.on_rollback == ON_ROLLBACK_REPUBLISH
         fault_point("commit.adopting")
@@ -268,11 +269,12 @@ class PaimonCommitter(Committer):
         for source, target in renames(committable):
             io.adopt(at.within(source), at.within(target), keep)
             folders.add(os.path.dirname(at.within(target)))
-        # The manifest's own folder is synced once, after the lists that the commit adds to it.
-        for folder in sorted(folders - {at.manifest_dir}):
-            io.sync_dir(folder)
         fault_point("commit.adopted")
-        types = [field.type for field in self._table.schema.partition_fields]
+        return frozenset(folders)
+
+    def _read_manifests(self, committable: Committable) -> tuple[tuple[ManifestFileMeta, ...], list[ManifestEntry]]:
+        """The staged manifests, which have their final names now, and their entries."""
+        types = [field.type for field in self._table.known_schema.partition_fields]
         metas, added = [], []
         for manifest in staged_manifests(committable):
             name = os.path.basename(manifest["final"])
@@ -280,6 +282,16 @@ class PaimonCommitter(Committer):
             metas.append(ManifestFileMeta.of(name, manifest["size"], entries, types))
             added += entries
         return tuple(metas), added
+
+
+def _files_gone(root: str, committable: Committable, gone: Sequence[str]) -> Corrupt:
+    return Corrupt(
+        f"{root}: checkpoint {committable.state.checkpoint_id} is pending, but {len(gone)} of its files are gone (first: "
+        f"{gone[0]}): something deleted them, such as orphan cleaning or a rollback. Nothing was published. Restore them, or "
+        f"delete the record {committable.state.sequence} from the journal and start a new checkpoint at "
+        "streamsink.starting_offsets(...), so that the source is read again",
+        kind="pending.files-gone",
+    )
 
 
 def _mark(snapshot: Snapshot, at_ms: int) -> Mark | None:

@@ -5,14 +5,16 @@ something is published; ``replace`` is an atomic change of a hint. ``tests/stora
 Called by the driver unless said otherwise. Paths are absolute, as text.
 """
 
+import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO
 
 from streamsink.errors import Misuse, OutcomeUnknown
 from streamsink.storage.calls import PosixLikeCalls
 from streamsink.storage.hold import Flock, Hold
+from streamsink.storage.together import Together, Unflushed
 
 
 # (store, path, data, what creates it) -> whether it was created; see ``locks/creation.py``.
@@ -86,13 +88,18 @@ class FileIO:
             self.sync_dir(os.path.dirname(folder))
             self._settled.add(folder)
 
+    def begin_dir(self, path: str) -> None:
+        """The folder exists afterwards; it is durable, as are names in it, after ``sync_dir``."""
+        self._settled.discard(path)
+        self._in_dir(path, lambda: self._calls.mkdir(path))
+
     def open_output(self, path: str) -> BinaryIO:
         """A new file to write to (executor and driver); its folder must exist. Close it with ``close_output``."""
         return self._calls.open_new(path)
 
     def close_output(self, stream: BinaryIO) -> None:
         """Close, with everything written on disk. Until the folder is synced the name itself may be lost."""
-        self._calls.close(stream, self._flush)
+        self.unflushed(stream).finish()
 
     def flush_file(self, path: str) -> None:
         """The bytes of a file that another process wrote and closed are on disk. Only where ``takes_files_of_others``."""
@@ -101,7 +108,34 @@ class FileIO:
 
     def write(self, path: str, data: bytes) -> None:
         """A new file of a unique name, flushed; its name is durable after ``sync_dir``. Raises FileExistsError."""
-        self._in_dir(path, lambda: self._calls.write_new(path, data, self._flush))
+        self.begin(path, data).finish()
+
+    def together(self) -> Together:
+        """A group of files and folders that are made durable by one wait."""
+        return Together(self)
+
+    def begin(self, path: str, data: bytes) -> Unflushed:
+        """A new file of a unique name, not durable yet: for ``Together``. Raises FileExistsError."""
+        stream = self._in_dir(path, lambda: self._calls.open_new(path))
+        try:
+            stream.write(data)
+        except BaseException:
+            _close_quietly(stream)
+            self._calls.unlink(path)
+            raise
+        return self.unflushed(stream)
+
+    def unflushed(self, stream: BinaryIO) -> Unflushed:
+        """A file that is written and open still."""
+        return Unflushed(lambda: self._calls.close(stream, self._flush), lambda: _close_quietly(stream))
+
+    def at_once(self, actions: Sequence[Callable[[], None]]) -> None:
+        """Flush, in no order; at the same time where that is faster. Raises the first error, when all have ended."""
+        if self._flush:
+            self._calls.at_once(actions)
+        else:
+            for action in actions:
+                action()
 
     def mark(self, path: str, data: bytes = b"") -> None:
         """A file whose name is the message; fine when it is there. Durable after ``sync_dir``.
@@ -113,44 +147,56 @@ class FileIO:
         except FileExistsError:
             return
 
-    def create_if_absent(self, path: str, data: bytes, unique: str = "") -> bool:
+    def create_if_absent(self, path: str, data: bytes, unique: str = "", *, prepared: bool = False) -> bool:
         """Publish ``data`` under ``path``, whole and durable, unless the name is taken: then False. The one publishing primitive.
 
         As ``create_new``; where that needs a lock, under it. Raises besides: Misuse when there is none.
         """
         if self.atomic_create:
-            return self.create_new(path, data, unique)
+            return self.create_new(path, data, unique, prepared=prepared)
         if self._under_lock is None:
             raise Misuse(
                 f"{path}: this store cannot create a file only when it is absent, so two writers could replace what the other "
                 "wrote. Nothing was written. Set the option 'lock', see docs/LOCKS.md",
                 kind="lock.missing",
             )
-        return self._under_lock(self, path, data, lambda: self.create_new(path, data, unique))
+        won = self._under_lock(self, path, data, lambda: self.create_new(path, data, unique, prepared=prepared))
+        if prepared and not won:
+            self.give_up(path, unique)  # the name was taken before the creation began
+        return won
 
     def use_lock(self, create: "CreateUnderLock") -> None:
         """Let what this store cannot create atomically be created under a lock; see ``locks/creation.py``."""
         self._under_lock = create
 
-    def create_new(self, path: str, data: bytes, unique: str = "") -> bool:
+    def prepare(self, group: Together, path: str, data: bytes, unique: str) -> None:
+        """What creating ``path`` can do ahead, together with what it will refer to; then it is created with ``prepared``."""
+        group.write(_temporary(path, unique), data)
+
+    def give_up(self, path: str, unique: str) -> None:
+        """A creation that was prepared is not wanted any more. Idempotent."""
+        self._calls.unlink(_temporary(path, unique))
+
+    def create_new(self, path: str, data: bytes, unique: str = "", *, prepared: bool = False) -> bool:
         """The store's own creation; its user holds a lock unless ``atomic_create``.
 
-        unique: known only to this try; whatever a death leaves behind has it in its name. ``data`` is the caller's own:
+        unique: known only to this try; whatever a death leaves behind has it in its name. prepared: ``prepare`` was called
+        with the same arguments, and its group flushed. ``data`` is the caller's own:
         when a reply is lost, finding equal bytes under the name settles it. After a crash the name is there with all its
         bytes, or it is not there. Raises: OSError when it is not there (on a network a late request may still put it
         there, unless another has taken the name by then); OutcomeUnknown when that could not be read back.
         """
-        folder, name = os.path.split(path)
-        temporary = os.path.join(folder, f".{name}.{unique or self._new_id()}.tmp")
-        self.write(temporary, data)
+        temporary = _temporary(path, unique or self._new_id())
+        if not prepared:
+            self.write(temporary, data)
         try:
             return self._give_name(temporary, path)
         except OSError as failed:
-            won = self._is_there(path, data, failed)
+            won = is_there(self, path, data, failed)
             if won:
                 # What the failed call left undone; when this fails too, the next start finds the file and goes on.
                 self._calls.unlink(temporary)
-                self.sync_dir(folder)
+                self.sync_dir(os.path.dirname(path))
             return won
 
     def _give_name(self, temporary: str, path: str) -> bool:
@@ -160,20 +206,6 @@ class FileIO:
         if won:
             self.sync_dir(os.path.dirname(path))  # after the unlink, so that one sync makes both durable
         return won
-
-    def _is_there(self, path: str, data: bytes, failed: OSError) -> bool:
-        """Settle an unknown outcome by looking: whether ``path`` holds these bytes. Raises ``failed`` when nothing is there."""
-        try:
-            found = self.read(path)
-        except FileNotFoundError:
-            raise failed from None
-        except OSError as unreadable:
-            raise OutcomeUnknown(
-                f"{path}: creating it failed ({failed.strerror}) and the outcome could not be read back "
-                f"({unreadable.strerror}). Nothing was deleted; the next start settles it",
-                kind="publish.unknown",
-            ) from failed
-        return found == data
 
     def adopt(self, source: str, target: str, keep_source: bool) -> None:
         """Give a staged file its final name, which is its own; ``target``'s name is durable after ``sync_dir``.
@@ -194,8 +226,7 @@ class FileIO:
 
         After a crash the hint is the old or the new one; the temporary file may be left.
         """
-        folder, name = os.path.split(path)
-        temporary = os.path.join(folder, f".{name}.{unique}.tmp")
+        temporary = _temporary(path, unique)
         self._in_dir(path, lambda: self._calls.write_new(temporary, data, False))
         self._calls.rename(temporary, path)
 
@@ -252,3 +283,29 @@ class FileIO:
         except FileNotFoundError:
             self.make_dir(os.path.dirname(path))
             return action()
+
+
+def is_there(file_io: FileIO, path: str, data: bytes, failed: OSError) -> bool:
+    """Settle an unknown outcome by looking: whether ``path`` holds these bytes. Raises ``failed`` when nothing is there."""
+    try:
+        found = file_io.read(path)
+    except FileNotFoundError:
+        raise failed from None
+    except OSError as unreadable:
+        raise OutcomeUnknown(
+            f"{path}: creating it failed ({failed.strerror}) and the outcome could not be read back "
+            f"({unreadable.strerror}). Nothing was deleted; the next start settles it",
+            kind="publish.unknown",
+        ) from failed
+    return found == data
+
+
+def _temporary(path: str, unique: str) -> str:
+    folder, name = os.path.split(path)
+    return os.path.join(folder, f".{name}.{unique}.tmp")
+
+
+def _close_quietly(stream: BinaryIO) -> None:
+    """What is still buffered may not fit on a full disk."""
+    with contextlib.suppress(OSError):
+        stream.close()

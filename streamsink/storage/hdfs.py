@@ -98,6 +98,8 @@ class HdfsFileIO(FileIO):
     def make_dir(self, path):
         self._calls.mkdir(path)
 
+    begin_dir = make_dir
+
     def adopt(self, source, target, keep_source):
         try:
             # False: an earlier try was done already.

@@ -15,6 +15,7 @@ import json
 import os
 import re
 import threading
+from collections.abc import Sequence
 
 from streamsink.clock import IdSource
 from streamsink.errors import Corrupt, Fenced
@@ -187,13 +188,14 @@ class PendingLog(PendingStore):
     def knows_run(self, run: str) -> bool:
         return self._io.exists(self._run_marker(run))
 
-    def forget(self, sequence: int) -> None:
-        if not self._keep_staging or sequence not in self.retained():
-            self._drop_staging(sequence)
+    def forget(self, sequences: Sequence[int]) -> None:
+        kept = set(self.retained()) if self._keep_staging else set()
+        self._drop_staging(set(sequences) - kept)
         fault_point("forget.staging_removed")
-        for oldest in self._beyond_retained():
-            if self._keep_staging:
-                self._drop_staging(oldest)
+        pruned = self._beyond_retained()
+        if self._keep_staging:
+            self._drop_staging(set(pruned))
+        for oldest in pruned:
             # The mark goes last: a record without one would look pending.
             self._io.delete(self._record(oldest))
             self._io.delete(self._done(oldest))
@@ -215,20 +217,17 @@ class PendingLog(PendingStore):
 
     def staging(self, sequence: int, writer: Writer) -> str:
         folder = self._path("staging", f"{writer.epoch}-{sequence}")
-        self._io.make_dir(folder)
+        self._io.begin_dir(folder)
         return folder
 
     def sweep(self, writer: Writer) -> list[str]:
         with self._lock:
             needed = {s for s in self._sequences if self._keep_staging or s not in self._marked}
-        doomed = [
-            self._path("staging", entry.name)
-            for entry in self._io.entries(self._path("staging"))
-            if _STAGING.fullmatch(entry.name) and int(_STAGING.fullmatch(entry.name)[1]) not in needed
-        ]
+        found = {name: _STAGING.fullmatch(name) for name in self._io.names(self._path("staging"))}
+        doomed = [self._path("staging", name) for name, match in found.items() if match and int(match[1]) not in needed]
         orphans = [path for folder in doomed for path in self._files_below(folder)]
         leftovers = [
-            self._path(e.name) for e in self._io.entries(self._dir) if e.name.startswith(".") and e.name.endswith(".tmp")
+            self._path(name) for name in self._io.names(self._dir) if name.startswith(".") and name.endswith(".tmp")
         ]
         fault_point("restore.before_sweep")
         for folder in doomed:
@@ -246,10 +245,12 @@ class PendingLog(PendingStore):
             found += self._files_below(path) if entry.is_dir else [path]
         return found
 
-    def _drop_staging(self, sequence: int) -> None:
-        for entry in self._io.entries(self._path("staging")):
-            if entry.name.endswith(f"-{sequence}"):
-                self._io.delete_tree(self._path("staging", entry.name))
+    def _drop_staging(self, sequences: set[int]) -> None:
+        """Of every epoch."""
+        for name in self._io.names(self._path("staging")) if sequences else ():
+            found = _STAGING.fullmatch(name)
+            if found and int(found[1]) in sequences:
+                self._io.delete_tree(self._path("staging", name))
 
     # -- names -----------------------------------------------------------------------------------------------------
 
@@ -259,7 +260,7 @@ class PendingLog(PendingStore):
         self._marked = set(self._numbers("done-", "")) & set(self._sequences)
 
     def _numbers(self, prefix: str, suffix: str) -> list[int]:
-        names = [e.name for e in self._io.entries(self._dir)]
+        names = self._io.names(self._dir)
         texts = [n[len(prefix):len(n) - len(suffix)] for n in names if n.startswith(prefix) and n.endswith(suffix)]
         return sorted(int(t) for t in texts if t.isdigit())
 

@@ -15,8 +15,9 @@ from collections.abc import Callable, Iterator, Mapping
 from streamsink.clock import Clock
 from streamsink.errors import Misuse
 from streamsink.storage.calls import Calls
-from streamsink.storage.file_io import FileIO
+from streamsink.storage.file_io import FileIO, is_there
 from streamsink.storage.hold import Hold, Lease
+from streamsink.storage.together import Unflushed
 
 CONNECT_TIMEOUT_S, READ_TIMEOUT_S, ATTEMPTS = 10, 60, 5
 PART_BYTES = 16 * 1024 * 1024  # of a multipart upload, which may have 10,000
@@ -246,6 +247,8 @@ class S3FileIO(FileIO):
     def make_dir(self, path):
         """There are none."""
 
+    begin_dir = make_dir
+
     def sync_dir(self, path):
         """A name is durable when the reply comes."""
 
@@ -254,16 +257,25 @@ class S3FileIO(FileIO):
         if not created:
             raise FileExistsError(errno.EEXIST, "object exists", path)
 
+    def begin(self, path, data):
+        return Unflushed(lambda: self.write(path, data), lambda: None)
+
     def mark(self, path, data=b""):
         self._calls.put(path, data)
 
-    def create_new(self, path, data, unique=""):
+    def prepare(self, group, path, data, unique):
+        """A conditional PUT needs nothing."""
+
+    def give_up(self, path, unique):
+        """Nothing was prepared."""
+
+    def create_new(self, path, data, unique="", *, prepared=False):
         if not self.atomic_create:
             return self._put_if_free(path, data)
         try:
             return self._calls.put_new(path, data, unique or self._new_id())
         except OSError as failed:
-            return self._is_there(path, data, failed)
+            return is_there(self, path, data, failed)
 
     def _put_if_free(self, path: str, data: bytes) -> bool:
         """Look, then put: for a server without conditions, under a lock that others honour."""
@@ -272,7 +284,7 @@ class S3FileIO(FileIO):
         try:
             self._calls.put(path, data)
         except OSError as failed:
-            return self._is_there(path, data, failed)
+            return is_there(self, path, data, failed)
         return True
 
     def adopt(self, source, target, keep_source):

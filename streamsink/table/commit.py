@@ -18,8 +18,9 @@ from streamsink.format.manifest_list import ManifestFileMeta, write_manifest_lis
 from streamsink.format.snapshot import Snapshot
 from streamsink.locks.configured import lock_of
 from streamsink.options import SinkOptions
+from streamsink.storage.together import Together
 from streamsink.table.delta import CommitRequest, Delta, Deltas
-from streamsink.table.publish import Outcome, publish
+from streamsink.table.publish import Outcome, prepare, publish
 from streamsink.table.retry import RetryPolicy
 from streamsink.table.states import States
 from streamsink.table.table import Table
@@ -92,7 +93,7 @@ class TableCommit:
         Raises: Retryable when retries ran out, Conflict, OutcomeUnknown, Fenced, and whatever the filter raises.
         After a crash: the snapshot exists or not; unreferenced list files may be left, never a broken table.
         """
-        policy = RetryPolicy.of(self._at.root, self._options, self._table.schema.options)
+        policy = RetryPolicy.of(self._at.root, self._options, self._table.known_schema.options)
         tries = _Tries()
         done = policy.run(lambda attempt: self._try_once(request, is_published, tries, attempt), self._clock)
         if done is None:
@@ -111,16 +112,22 @@ class TableCommit:
             return Committed(landed, attempt - 1, self._clock.now_ms())
         states = self._table.states.read(newest)
         if is_published(states):
+            self._io.sync_dir(self._at.snapshot_dir)  # whoever published it may have died before
             return Committed(newest, attempt - 1, self._clock.now_ms())
-        before = self._manifests.all_of(newest)  # 2 base
-        delta = self._deltas.of(request, newest)  # 3 delta and conflicts
+        delta = self._deltas.of(request, newest)  # 2 base, 3 delta and conflicts
         name = f"{request.name}-{attempt}"
-        files = self._write_files(delta, newest, before, (name, tries))  # 4 manifests
+        with self._io.together() as group:
+            files = self._write_files(delta, newest, (name, tries), group)  # 4 manifests
+            properties = states.properties(request.application, request.state)
+            snapshot = self._snapshot(request, newest, files, (delta.changes.rows, properties))  # 5 snapshot
+            prepared = prepare(self._table, snapshot, name, group)
+            for folder in sorted({self._at.manifest_dir, *request.folders}):
+                group.sync_dir(folder)
+            group.flush()
+        tries.delta_list = files.shared_delta_list
         fault_point("commit.lists_written")
-        properties = states.properties(request.application, request.state)
-        snapshot = self._snapshot(request, newest, files, (delta.changes.rows, properties))  # 5 snapshot
         try:
-            outcome = publish(self._table, snapshot, newest, name, lock=self._lock)  # 6 publish
+            outcome = publish(self._table, prepared, newest, lock=self._lock)  # 6 publish
         except OutcomeUnknown as no_answer:
             if not self._io.atomic_create:
                 raise  # a late one replaces what others may have built on: only the newest snapshot decides, at the next start
@@ -133,7 +140,8 @@ class TableCommit:
         fault_point("commit.published")
         self._manifests.remember(snapshot, files.metas)
         self._deltas.published(snapshot)
-        self._move_hint(snapshot, name)
+        if request.hint:
+            self._move_hint(snapshot, name)
         fault_point("commit.hinted")
         return Committed(snapshot, attempt, published_ms, outcome is Outcome.WON_OVER_REPLACED)
 
@@ -191,45 +199,42 @@ class TableCommit:
 
     # -- files -----------------------------------------------------------------------------------------------------
 
-    def _write_files(self, delta: Delta, newest: Snapshot | None, before, named: tuple[str, _Tries]) -> "_Files":
-        """Merged manifests, the delta's own, both lists, the index manifest: durable, and nothing refers to them yet."""
+    def _write_files(self, delta: Delta, newest: Snapshot | None, named: tuple[str, _Tries], group: Together) -> "_Files":
+        """Merged manifests, the delta's own, both lists, the index manifest. Nothing refers to them yet."""
         name, tries = named
-        base = self._manifests.merge(before, self._table.schema.options, name)
-        base_list = self._write(f"manifest-list-{name}-0", write_manifest_list(base))
-        added = self._write_delta(delta, name)
+
+        def write(file: str, data: bytes) -> Written:
+            group.write(self._at.manifest(file), data)
+            return file, len(data)
+
+        before = self._manifests.all_of(newest)
+        base = self._manifests.merge(before, self._table.known_schema.options, name)
+        base_list = write(f"manifest-list-{name}-0", write_manifest_list(base))
+        added = list(delta.manifests)
+        if delta.unwritten:
+            file, size = write(f"manifest-{name}-d", write_manifest(delta.unwritten))
+            types = [field.type for field in self._table.known_schema.partition_fields]
+            added.insert(0, ManifestFileMeta.of(file, size, delta.unwritten, types))
         index = newest.index_manifest if newest else None
         own = [base_list[0], *_names(base), *_names(added)]
         if delta.index is not None:
-            index = self._write(f"index-manifest-{name}", write_index_manifest(delta.index))[0]
+            index = write(f"index-manifest-{name}", write_index_manifest(delta.index))[0]
             own.append(index)
-        ready = delta.manifests and not delta.unwritten
-        if ready and tries.delta_list is not None:
-            delta_list = tries.delta_list
-        else:
-            delta_list = self._write(f"manifest-list-{name}-1", write_manifest_list(added))
-            if ready:
-                tries.delta_list = delta_list
-            else:
-                own.append(delta_list[0])
-        self._io.sync_dir(self._at.manifest_dir)
+        is_shared = bool(delta.manifests) and not delta.unwritten
+        delta_list = tries.delta_list if is_shared else None
+        if delta_list is None:
+            delta_list = write(f"manifest-list-{name}-1", write_manifest_list(added))
+        if not is_shared:
+            own.append(delta_list[0])
         kept = {*_names(before), *_names(delta.manifests)}
-        return _Files(base_list, delta_list, index, [*base, *added], [self._at.manifest(n) for n in own if n not in kept])
-
-    def _write_delta(self, delta: Delta, name: str) -> list[ManifestFileMeta]:
-        """The delta's manifests: those that were written before the commit, and one for what only this try knows."""
-        if not delta.unwritten:
-            return list(delta.manifests)
-        file, size = self._write(f"manifest-{name}-d", write_manifest(delta.unwritten))
-        types = [field.type for field in self._table.schema.partition_fields]
-        return [ManifestFileMeta.of(file, size, delta.unwritten, types), *delta.manifests]
-
-    def _write(self, name: str, data: bytes) -> Written:
-        self._io.write(self._at.manifest(name), data)
-        return name, len(data)
+        return _Files(
+            base_list, delta_list, index, [*base, *added], [self._at.manifest(n) for n in own if n not in kept],
+            delta_list if is_shared else tries.delta_list,
+        )
 
     def _snapshot(self, request: CommitRequest, newest: Snapshot | None, files: "_Files", counted) -> Snapshot:
         rows, properties = counted
-        schema_id = self._table.schema.id
+        schema_id = self._table.known_schema.id
         watermarks = [w for w in (request.watermark_ms, newest.watermark if newest else None) if w is not None]
         return Snapshot(
             version=SNAPSHOT_VERSION,
@@ -258,7 +263,7 @@ class TableCommit:
 class _Files:
     """What a try wrote. index: name of the index manifest, old or new. metas: all manifests of the snapshot.
 
-    own: paths that only this try's snapshot would refer to.
+    own: paths that only this try's snapshot would refer to. shared_delta_list: the one that the next try may use as well.
     """
 
     base_list: Written
@@ -266,6 +271,7 @@ class _Files:
     index: str | None
     metas: list[ManifestFileMeta]
     own: list[str]
+    shared_delta_list: Written | None
 
 
 def _names(metas: Sequence[ManifestFileMeta]) -> tuple[str, ...]:

@@ -27,8 +27,10 @@ class CommitRequest:
     name: unique to this commit and writer; the files that a try writes carry it, so that a crash's leftovers are known.
     manifests: those that hold the ADD entries already, under their final names; empty when the commit is to write one.
     overwrite: what is replaced, worked out anew in each try. check: of an append whose files may be in the table already, with
-    which it is looked whether they are; it adds files of no bucket and no key only.
+    which it is looked whether they are; it adds files of no bucket and no key only. folders: in which files got their final names
+    and that are not synced yet.
     watermark_ms: or None. application, state: what the snapshot records of the writing application; None of maintenance.
+    hint: whether LATEST is moved; not, when another commit of this process follows at once.
     """
 
     commit_user: str
@@ -39,9 +41,11 @@ class CommitRequest:
     manifests: tuple[ManifestFileMeta, ...] = ()
     overwrite: Overwrite | None = None
     check: Presence | None = None
+    folders: frozenset[str] = frozenset()
     watermark_ms: int | None = None
     application: str | None = None
     state: Mapping | None = None
+    hint: bool = True
 
 
 @dataclass(frozen=True)
@@ -71,7 +75,7 @@ class Deltas:
             self._strict.check(request.commit_user, request.kind, delta.changes, newest)
             after = None
             if live is not None:
-                after = conflicts.check(live, delta.changes.entries, request.kind, key_order(self._table.schema))
+                after = conflicts.check(live, delta.changes.entries, request.kind, key_order(self._table.known_schema))
             return replace(delta, index=self._index(delta.changes, newest, after))
         except Conflict as found:
             raise Conflict(
@@ -109,7 +113,7 @@ class Deltas:
         if not changes.index and after is None:
             return None
         before = self._index_of(newest)
-        schema = self._table.schema
+        schema = self._table.known_schema
         unaware = not schema.primary_keys and schema.options.get("bucket", "-1").strip() == "-1"
         state = combine(before, changes.index, unaware_buckets=unaware)
         if after is not None and unaware:

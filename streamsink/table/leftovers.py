@@ -42,9 +42,6 @@ def sweep(table: Table, commits: Mapping[str, Callable[[Snapshot], bool]], found
             certain, published = _published(table.snapshots.latest(), load, commit_name, is_before)
             removed += [path for path in found[commit_name] if _is_leftover(os.path.basename(path), commit_name, certain, published)]
     _delete(table, removed)
-    if commits:
-        # Whoever published may have died before the snapshot's name was durable.
-        table.file_io.sync_dir(table.layout.snapshot_dir)
     return removed
 
 

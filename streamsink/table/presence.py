@@ -1,6 +1,6 @@
 """Whether files are in the table already: asked again and again as it changes, or of all of its history."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from streamsink.format.manifest import FileKind, Identity, ManifestEntry
 from streamsink.format.snapshot import Snapshot
@@ -16,10 +16,15 @@ class Presence:
     one snapshot's manifests, and of files only those that are looked for: nothing grows with the files of the table.
     """
 
-    def __init__(self, manifests: Manifests, wanted: Iterable[Identity] = ()):
-        """wanted: all the files that will be asked for. Asking for others is fine, and reads everything anew."""
+    def __init__(
+        self, manifests: Manifests, wanted: Iterable[Identity] = (), known: Mapping[str, Iterable[Identity]] | None = None
+    ):
+        """wanted: all the files that will be asked for. Asking for others is fine, and reads everything anew.
+        known: by name, manifests that add these files and nothing else: they are not read.
+        """
         self._manifests = manifests
-        self._wanted = set(wanted)
+        self._known = {name: set(added) for name, added in (known or {}).items()}
+        self._wanted = set(wanted).union(*self._known.values())
         self._said: dict[str, dict[FileKind, set[Identity]]] = {}
 
     def of(self, entries: Iterable[ManifestEntry], snapshot: Snapshot | None) -> set[Identity]:
@@ -35,8 +40,12 @@ class Presence:
     def _read(self, snapshot: Snapshot | None) -> None:
         """What each manifest of the snapshot says of the wanted files, and nothing of other manifests."""
         metas = self._manifests.all_of(snapshot)
-        new = [meta for meta in metas if meta.file_name not in self._said]
-        said = {meta.file_name: self._said.get(meta.file_name) or {kind: set() for kind in FileKind} for meta in metas}
+        new = [meta for meta in metas if meta.file_name not in self._said and meta.file_name not in self._known]
+        said = {
+            meta.file_name: self._said.get(meta.file_name)
+            or {FileKind.ADD: self._known.get(meta.file_name, set()), FileKind.DELETE: set()}
+            for meta in metas
+        }
         partitions = {identity[0] for identity in self._wanted}
         for name, kind, identity in self._manifests.identities_of(new, partitions):
             if identity in self._wanted:

@@ -5,6 +5,7 @@ table hold a lock, ours holds it too. As in Paimon it covers this step alone.
 """
 
 import logging
+from dataclasses import dataclass
 from enum import Enum
 
 from streamsink.errors import Fenced, OutcomeUnknown
@@ -13,6 +14,7 @@ from streamsink.format.snapshot import Snapshot
 from streamsink.locks.creation import LeaseEnded, create_under
 from streamsink.locks.lock import Lock
 from streamsink.storage.file_io import FileIO
+from streamsink.storage.together import Together
 from streamsink.table.table import Table
 
 log = logging.getLogger("streamsink")
@@ -30,17 +32,32 @@ class Outcome(Enum):
     LOST = "lost"
 
 
-def publish(table: Table, snapshot: Snapshot, base: Snapshot | None, name: str, *, lock: Lock) -> Outcome:
-    """Create ``snapshot-<id>`` with these bytes, or learn that the number is taken. ``name``: unique to this try.
-    ``base``: the one that it is built on.
+@dataclass(frozen=True)
+class Prepared:
+    """A snapshot that is about to be published. data: its bytes. name: unique to this try."""
+
+    snapshot: Snapshot
+    data: bytes
+    name: str
+
+
+def prepare(table: Table, snapshot: Snapshot, name: str, group: Together) -> Prepared:
+    """Write the snapshot's bytes, where the store lets them be written ahead of the name; ``group`` makes them durable."""
+    prepared = Prepared(snapshot, snapshot.to_json(), name)
+    table.file_io.prepare(group, table.layout.snapshot(snapshot.id), prepared.data, name)
+    return prepared
+
+
+def publish(table: Table, prepared: Prepared, base: Snapshot | None, *, lock: Lock) -> Outcome:
+    """Create ``snapshot-<id>``, or learn that the number is taken. ``base``: the one that it is built on.
 
     After a crash: the snapshot is there, whole, or it is not. Raises: OutcomeUnknown when no answer came, so that it must be
     looked for; Fenced when it landed in a part of history that has expired.
     """
-    file_io, path = table.file_io, table.layout.snapshot(snapshot.id)
+    path = table.layout.snapshot(prepared.snapshot.id)
     try:
-        won = _create(file_io, path, snapshot.to_json(), name, lock)
-        kept = won and _base_is_kept(table, snapshot, base)
+        won = _create(table.file_io, path, prepared, lock)
+        kept = won and _base_is_kept(table, prepared.snapshot, base)
     except OSError as failed:
         raise OutcomeUnknown(
             f"{path}: publishing failed ({failed.strerror}). Nothing was deleted. What was pre-committed is safe in the "
@@ -49,24 +66,29 @@ def publish(table: Table, snapshot: Snapshot, base: Snapshot | None, name: str, 
         ) from failed
     if not won:
         return Outcome.LOST
+    table.snapshots.published(prepared.snapshot, prepared.data)
     return Outcome.WON if kept else Outcome.WON_OVER_REPLACED
 
 
-def _create(file_io: FileIO, path: str, data: bytes, name: str, lock: Lock) -> bool:
+def _create(file_io: FileIO, path: str, prepared: Prepared, lock: Lock) -> bool:
     """Create the snapshot's file, under the lock if there is one; a lease that ended before that counts as lost."""
+    data, name = prepared.data, prepared.name
     if lock.is_empty:
         fault_point("commit.before_publish")
-        return file_io.create_if_absent(path, data, name)
+        return file_io.create_if_absent(path, data, name, prepared=True)
 
     def create() -> bool:
         fault_point("commit.before_publish")
-        return file_io.create_new(path, data, name)
+        return file_io.create_new(path, data, name, prepared=True)
 
     try:
-        return create_under(lock, file_io, path, data, create)
+        won = create_under(lock, file_io, path, data, create)
     except LeaseEnded as ended:
         log.warning("%s: not created, tried again under a new lease: %s", path, ended)
-        return False
+        won = False
+    if not won:
+        file_io.give_up(path, name)  # the number was taken, or the lease over, before the creation began
+    return won
 
 
 def _base_is_kept(table: Table, snapshot: Snapshot, base: Snapshot | None) -> bool:

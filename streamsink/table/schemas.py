@@ -45,6 +45,10 @@ class Schemas:
             self._newest += 1
         return self.load(self._newest)
 
+    def known(self) -> TableSchema:
+        """What ``latest`` has returned last; nothing is asked for once it has."""
+        return self.latest() if self._newest < 0 else self.load(self._newest)
+
     def add(self, schema: TableSchema) -> TableSchema:
         """Publish a schema under its number. Raises Conflict when another writer was first."""
         try:

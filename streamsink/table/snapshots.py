@@ -44,14 +44,20 @@ class Snapshots:
         """One snapshot; None when it has expired or never was."""
         path = self._at.snapshot(snapshot_id)
         try:
-            return _decode(self._io.read(path), path, snapshot_id)
+            data = self._io.read(path)
         except FileNotFoundError:
             return None
+        known = self._newest
+        return known[1] if known and known[0] == data and known[1].id == snapshot_id else _decode(data, path, snapshot_id)
 
     def ids(self) -> list[int]:
         """Numbers of all snapshot files, in order."""
         names = self._io.names(self._at.snapshot_dir)
         return sorted(int(n[9:]) for n in names if n.startswith("snapshot-") and n[9:].isdigit())
+
+    def published(self, snapshot: Snapshot, data: bytes) -> None:
+        """This one was just created here, with these bytes."""
+        self._newest = (data, snapshot)
 
     def exists(self, snapshot_id: int) -> bool:
         return self._io.exists(self._at.snapshot(snapshot_id))
@@ -68,11 +74,17 @@ class Snapshots:
             self._io.replace(self._at.earliest_hint, b"1", name)
 
     def _latest_id(self) -> int | None:
+        """What was the newest at the last look mostly is it still; else the hint mostly tells; else a listing does."""
+        if self._newest is not None and self._is_last(self._newest[1].id):
+            return self._newest[1].id
         hint = self._hint(self._at.latest_hint)
-        if hint is not None and self.exists(hint) and not self.exists(hint + 1):
+        if hint is not None and self._is_last(hint):
             return hint
         ids = self.ids()
         return ids[-1] if ids else None
+
+    def _is_last(self, snapshot_id: int) -> bool:
+        return self.exists(snapshot_id) and not self.exists(snapshot_id + 1)
 
     def _hint(self, path: str) -> int | None:
         try:

@@ -17,7 +17,7 @@ class StrictMode:
 
     def check(self, commit_user: str, kind: str, changes: Changes, newest: Snapshot | None) -> None:
         """Raises Conflict ``commit.strict-mode`` when a snapshot after the safe one contradicts these changes."""
-        given = self._table.schema.options.get(OPTION)
+        given = self._table.known_schema.options.get(OPTION)
         if given is None or newest is None:
             return
         safe = _number(self._table.root, given) if self._safe is None else self._safe

@@ -41,8 +41,13 @@ class Table:
 
     @property
     def schema(self) -> TableSchema:
-        """The newest schema."""
+        """The newest schema: looked for anew, which asks the store."""
         return self.schemas.latest()
+
+    @property
+    def known_schema(self) -> TableSchema:
+        """The newest schema as of the last look."""
+        return self.schemas.known()
 
     def check_identity(self) -> None:
         """Raises Misuse when the path holds another table than the one that was opened, or none."""

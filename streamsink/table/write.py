@@ -6,7 +6,7 @@ flushed as a row group when it is full; at most one row group is copied together
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -18,6 +18,7 @@ from streamsink.format.paths import bucket_dir, partition_path
 from streamsink.format.schema import TableSchema
 from streamsink.format.stats import StatsCollector
 from streamsink.storage.file_io import FileIO
+from streamsink.storage.together import Together
 from streamsink.table.conform import Conform
 from streamsink.table.parquet_output import ParquetOutput
 from streamsink.table.route import PartitionKey, split_by_partition
@@ -29,6 +30,8 @@ ROW_GROUP_BYTES = 64 * 1024 * 1024
 _SMALL_PIECE_ROWS = 4096
 # What a buffered column takes beyond its values: Arrow rounds each of its allocations up to 64 bytes.
 COLUMN_OVERHEAD_BYTES = 128
+# A disk writes out several files in hardly more time than one.
+_FLUSHED_AT_ONCE = 8
 
 
 @dataclass(frozen=True)
@@ -170,7 +173,6 @@ class _OpenFile:
         self.name = f"data-{series.token}-{series.count}.parquet"
         self.staged = os.path.join(series.spec.staging, self.name)
         self.rows = 0
-        self._io = series.io
         self._stream = series.io.open_output(self.staged)
         self.stats = StatsCollector(series.schema.fields, series.schema.options)
         self._output = ParquetOutput(self._stream, series.schema.fields, first, (series.codec, series.level))
@@ -190,11 +192,11 @@ class _OpenFile:
         self._output.write(rows)
         self.rows += rows.num_rows
 
-    def close(self) -> int:
+    def close(self, group: Together) -> int:
+        """Write the footer; ``group`` flushes the file. Its size in bytes."""
         self._output.close()
-        size = self._stream.tell()
-        self._io.close_output(self._stream)
-        return size
+        group.close(self._stream)
+        return self._stream.tell()
 
     def discard(self) -> None:
         """Close without caring for the content, of which the last bytes may not fit on a full disk."""
@@ -229,14 +231,14 @@ class _FileSeries:
         for part in _row_groups(rows):
             file.append(part)
         if file.bytes >= self.spec.target_file_bytes:
-            self._finish(file)
+            self._finish([file])
 
     def finish_largest(self) -> None:
-        self._finish(max(self.open.values(), key=lambda f: f.bytes))
+        self._finish([max(self.open.values(), key=lambda f: f.bytes)])
 
     def close(self) -> list[WrittenFile]:
-        for file in list(self.open.values()):
-            self._finish(file)
+        while self.open:
+            self._finish(list(self.open.values())[:_FLUSHED_AT_ONCE])
         return self._done
 
     def abort(self) -> None:
@@ -255,17 +257,23 @@ class _FileSeries:
         fault_point("task.file_opened")
         return file
 
-    def _finish(self, file: _OpenFile) -> None:
-        del self.open[file.key.row]
-        size = file.close()
-        fault_point("task.file_closed")
+    def _finish(self, files: Sequence[_OpenFile]) -> None:
+        with self.io.together() as group:
+            sizes = [file.close(group) for file in files]
+            group.flush()
+        for file, size in zip(files, sizes):
+            del self.open[file.key.row]
+            fault_point("task.file_closed")
+            self._done.append(self._written(file, size))
+
+    def _written(self, file: _OpenFile, size: int) -> WrittenFile:
         stats, columns = file.stats.finish()
         meta = DataFileMeta.for_append(
             file_name=file.name, file_size=size, row_count=file.rows, schema_id=self.schema.id,
             value_stats=stats, value_stats_cols=columns, creation_time=Clock().now_ms(),
         )
         folder = bucket_dir(_partition_path(self.schema, file.key), UNAWARE_BUCKET)
-        self._done.append(WrittenFile(file.key.row, file.staged, os.path.join(folder, file.name), meta))
+        return WrittenFile(file.key.row, file.staged, os.path.join(folder, file.name), meta)
 
 
 def _partition_path(schema: TableSchema, key: PartitionKey) -> str:

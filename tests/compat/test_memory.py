@@ -1,5 +1,7 @@
 """What a writer holds is bounded, whatever it is given: open files, buffered bytes, sizes of files; every row once."""
 
+from dataclasses import replace
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -30,9 +32,14 @@ class CountingIO(FileIO):
         self.most = max(self.most, self.open)
         return stream
 
-    def close_output(self, stream):
-        super().close_output(stream)
-        self.open -= 1
+    def unflushed(self, stream):
+        begun = super().unflushed(stream)
+
+        def finish():
+            begun.finish()
+            self.open -= 1
+
+        return replace(begun, finish=finish)
 
 
 def spec(folder, partition_by, **caps):

@@ -24,10 +24,11 @@ class ReplacingFileIO(FileIO):
 
     atomic_create = False
 
-    def create_new(self, path, data, unique=""):
+    def create_new(self, path, data, unique="", *, prepared=False):
         self.make_dir(os.path.dirname(path))
         temporary = f"{os.path.dirname(path)}/.{os.path.basename(path)}.{unique or self._new_id()}.tmp"
-        self.write(temporary, data)
+        if not prepared:
+            self.write(temporary, data)
         self._calls.rename(temporary, path)
         return True
 

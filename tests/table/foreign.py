@@ -18,11 +18,12 @@ class _Held(FileIO):
 
     held: bytes | None = None
 
-    def create_if_absent(self, path, data, unique=""):
+    def create_if_absent(self, path, data, unique="", **prepared):
         if os.path.basename(path).startswith("snapshot-"):
             self.held = data
+            self.give_up(path, unique)
             return True
-        return super().create_if_absent(path, data, unique)
+        return super().create_if_absent(path, data, unique, **prepared)
 
     def replace(self, path, data, unique):
         if os.path.basename(path) not in ("LATEST", "EARLIEST"):

@@ -24,12 +24,12 @@ class Silent(FileIO):
     def meanwhile(self):
         """What others do."""
 
-    def create_if_absent(self, path, data, unique=""):
+    def create_if_absent(self, path, data, unique="", **prepared):
         if "/snapshot-" not in path or not self.silent:
-            return super().create_if_absent(path, data, unique)
+            return super().create_if_absent(path, data, unique, **prepared)
         self.silent -= 1
         if self.lands:
-            super().create_if_absent(path, data, unique)
+            super().create_if_absent(path, data, unique, **prepared)
         self.meanwhile()
         raise OutcomeUnknown("no answer", kind="publish.unknown")
 

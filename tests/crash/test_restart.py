@@ -1,0 +1,96 @@
+"""A restart that publishes several pending checkpoints dies at each of its I/O calls; then the next one ends right."""
+
+import copy
+
+import pytest
+
+from streamsink import faults
+from streamsink.testing.crashing import CrashingCalls, Mode
+from streamsink.testing.faults import InjectedCrash, arm, crash
+from tests.crash.world import STRIDE, World, expected, is_prefix, memory_world
+
+_PENDING = {"publish_every_batches": 3, "restore": "restore-and-continue"}
+# A bound for the loop "until a restart survives".
+_MOST_CALLS = 1_000
+_SETTINGS = {
+    "fail": {"on_rollback": "fail"},
+    "republish": {"on_rollback": "republish"},
+    "one-snapshot": {"publish_as": "one-snapshot"},
+}
+
+
+@pytest.fixture(scope="module", params=list(_SETTINGS))
+def left(request) -> World:
+    """Batches 0 to 2 are recorded and none is published: the power failed."""
+    world = memory_world(**_PENDING, **_SETTINGS[request.param])
+    calls = CrashingCalls(world.calls)
+
+    def death() -> None:
+        calls.dead = True
+        crash()
+
+    arm("group.before_publish", 1, death)
+    try:
+        world.run(calls)
+    except InjectedCrash:
+        world.die(power=True)
+    finally:
+        faults.arm(None)
+    assert world.ids() == []
+    return world
+
+
+def _again(left: World) -> World:
+    """The same store once more, and what Spark remembers."""
+    world = memory_world(**_PENDING)
+    world.calls, world.checkpoint = copy.deepcopy(left.calls), copy.deepcopy(left.checkpoint)
+    world.driver.options = left.driver.options
+    return world
+
+
+def _restart(world: World, calls: CrashingCalls) -> None:
+    world.driver.start(world.file_io(calls), world.checkpoint).close()
+
+
+def _check(world: World, what: str) -> None:
+    assert is_prefix(world.ids()), f"{what}: a reader sees a part of a batch"
+    world.run()
+    assert world.ids() == expected(), what
+    assert world.unknown_files() == [], what
+
+
+@pytest.mark.parametrize("power", [False, True], ids=["killed", "power-failure"])
+def test_death_before_the_calls_of_a_restart_with_several_pending(left, power, capsys, rng):
+    """Killed, or what was not flushed is forgotten: each row once, no unknown file, whichever of them were published.
+
+    Each call of the plain way in a power failure, where most can go wrong; else one in five, other ones in each run of the suite.
+    """
+    points, every = 0, power and left.driver.options.on_rollback == "fail" and left.driver.options.publish_as != "one-snapshot"
+    for n in range(1 if every else rng.randint(1, STRIDE // 2), _MOST_CALLS, 1 if every else STRIDE // 2):
+        world = _again(left)
+        try:
+            _restart(world, CrashingCalls(world.calls, n))
+        except InjectedCrash:
+            world.die(power)
+        else:
+            break
+        _check(world, f"death at call {n} of the restart")
+        points += 1
+    with capsys.disabled():
+        print(f"\n[crash points: {points}]", end=" ")
+    assert points > (150 if every else 25)
+
+
+@pytest.mark.parametrize("mode", [Mode.ERROR, Mode.REPLY_LOST], ids=lambda m: m.value)
+def test_an_error_in_a_restart_with_several_pending(left, mode, rng):
+    """A call fails, done or not; the power fails then. The next restart ends right."""
+    world = _again(left)
+    calls = CrashingCalls(world.calls)
+    _restart(world, calls)
+    for n in range(rng.randint(1, STRIDE // 2), calls.count + 1, STRIDE // 2):
+        world = _again(left)
+        try:
+            _restart(world, CrashingCalls(world.calls, n, mode))
+        except OSError:
+            world.die(power=True)
+        _check(world, f"{mode.value} at call {n} of the restart")
