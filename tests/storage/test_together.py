@@ -1,0 +1,100 @@
+"""What is flushed together: all of it, on every kind of calls; an error is raised when nothing is under way any more."""
+
+import errno
+import os
+import threading
+import time
+
+import pytest
+
+from streamsink.clock import IdSource
+from streamsink.storage.calls import PosixCalls
+from streamsink.storage.file_io import FileIO
+from streamsink.storage.memory import MemoryCalls
+
+
+class _Slow(PosixCalls):
+    """Closing takes a while; that of the file named ``bad`` fails at once. Remembers who flushed what."""
+
+    def __init__(self):
+        self.flushed: list[str] = []
+        self.threads: set[int] = set()
+
+    def close(self, stream, flush):
+        name = os.path.basename(stream.name)
+        if name == "bad":
+            stream.close()
+            raise OSError(errno.EIO, "no")
+        time.sleep(0.05)
+        super().close(stream, flush)
+        self.flushed.append(name)
+        self.threads.add(threading.get_ident())
+
+
+def test_files_are_flushed_by_several_threads_and_folders_with_them(tmp_path):
+    """On the local disk."""
+    calls = _Slow()
+    io = FileIO(calls, IdSource().new_id)
+    with io.together() as group:
+        for number in range(5):
+            group.write(f"{tmp_path}/new/{number}", b"x" * number)
+        group.sync_dir(f"{tmp_path}/new")
+        group.flush()
+    assert sorted(calls.flushed) == list("01234") and len(calls.threads) > 1
+    assert [io.read(f"{tmp_path}/new/{number}") for number in range(5)] == [b"x" * number for number in range(5)]
+
+
+@pytest.mark.parametrize("bad", range(4))
+def test_one_error_is_raised_when_all_have_ended(tmp_path, bad):
+    """Whichever of them it is: so nobody still writes to a file that the caller now deletes."""
+    calls = _Slow()
+    group = FileIO(calls, IdSource().new_id).together()
+    for number in range(4):
+        group.write(f"{tmp_path}/{'bad' if number == bad else number}", b"x")
+    with pytest.raises(OSError, match="no"):
+        group.flush()
+    assert len(calls.flushed) == 3
+
+
+def test_what_was_not_flushed_is_forgotten_by_a_power_failure_and_what_was_is_not():
+    """Files, and names of folders whose sync was put off."""
+    calls = MemoryCalls()
+    io = FileIO(calls, IdSource().new_id)
+    io.make_dir("/t")
+    io.begin_dir("/t/a")
+    io.begin_dir("/t/b")
+    with io.together() as group:
+        group.write("/t/a/1", b"one")
+        group.sync_dir("/t/a")
+        group.flush()
+    group = io.together()
+    group.write("/t/b/2", b"two")
+    group.sync_dir("/t/b")
+    calls.power_failure()
+    assert io.read("/t/a/1") == b"one"
+    assert io.entries("/t/b") == []
+
+
+def test_a_group_that_is_given_up_leaves_its_files_closed(tmp_path):
+    """An error in the middle of it: nothing is flushed, the names are there to be swept."""
+    io = FileIO(PosixCalls(), IdSource().new_id)
+    with pytest.raises(FileExistsError):
+        with io.together() as group:
+            group.write(f"{tmp_path}/1", b"x")
+            group.write(f"{tmp_path}/1", b"x")
+    assert io.names(str(tmp_path)) == ["1"]
+    group.flush()
+
+
+def test_a_prepared_creation_is_one_or_is_given_up(tmp_path):
+    """The bytes are written ahead; the name is given once."""
+    io = FileIO(PosixCalls(), IdSource().new_id)
+    path = f"{tmp_path}/snapshot-1"
+    for unique in ("a", "b", "c"):
+        with io.together() as group:
+            io.prepare(group, path, unique.encode(), unique)
+            group.flush()
+    assert io.create_if_absent(path, b"a", "a", prepared=True)
+    assert not io.create_if_absent(path, b"b", "b", prepared=True)
+    io.give_up(path, "c")
+    assert io.names(str(tmp_path)) == ["snapshot-1"] and io.read(path) == b"a"
