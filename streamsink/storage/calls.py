@@ -191,7 +191,6 @@ class PosixCalls(PosixLikeCalls):
             return None
         return lambda: os.close(descriptor)
 
-
     def at_once(self, actions):
         """In threads: a disk writes several files out in hardly more time than one."""
         with contextlib.ExitStack() as all_ended:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 from streamsink.errors import Misuse, OutcomeUnknown
-from streamsink.storage.calls import PosixLikeCalls
+from streamsink.storage.calls import Calls, PosixLikeCalls
 from streamsink.storage.hold import Flock, Hold
 from streamsink.storage.together import Together, Unflushed
 
@@ -131,11 +131,7 @@ class FileIO:
 
     def at_once(self, actions: Sequence[Callable[[], None]]) -> None:
         """Flush, in no order; at the same time where that is faster. Raises the first error, when all have ended."""
-        if self._flush:
-            self._calls.at_once(actions)
-        else:
-            for action in actions:
-                action()
+        self._calls.at_once(actions) if self._flush else Calls.at_once(self._calls, actions)
 
     def mark(self, path: str, data: bytes = b"") -> None:
         """A file whose name is the message; fine when it is there. Durable after ``sync_dir``.
