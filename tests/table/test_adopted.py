@@ -134,9 +134,14 @@ def test_unknown_statistics_are_no_statistics(place):
     assert decode_row(file.meta.value_stats.min_values, types) == (1, None)
 
 
-def test_one_row_group_without_bounds_leaves_none_to_the_file(place):
-    """A NaN in one of two row groups, written by a program whose bounds leave NaN out."""
-    schema = new_schema(parse_ddl("d DOUBLE"), (), {})
-    place.put("part-0.parquet", pa.table({"d": [1.0, 2.0, 3.0, float("nan")]}), row_group_size=2)
+@pytest.mark.parametrize("ddl, values", [
+    ("d DOUBLE", pa.array([1.0, 2.0, 3.0, float("nan")])),
+    ("s STRING", pa.array([b"a", b"b", b"c", b"\xff"]).view(pa.string())),
+], ids=["nan", "not-utf-8"])
+def test_one_row_group_without_bounds_leaves_none_to_the_file(place, ddl, values):
+    """A NaN that the program's bounds leave out, a text whose bound is none, in the second of two row groups."""
+    schema = new_schema(parse_ddl(ddl), (), {})
+    place.put("part-0.parquet", pa.table({ddl[0]: values}), row_group_size=2)
     (file,) = adopt_files(place.io, FOLDER, schema, 4)
-    assert decode_row(file.meta.value_stats.max_values, [schema.fields[0].type]) == (None,)
+    types = [schema.fields[0].type]
+    assert decode_row(file.meta.value_stats.min_values, types) == decode_row(file.meta.value_stats.max_values, types) == (None,)
