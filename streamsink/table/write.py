@@ -28,8 +28,10 @@ UNAWARE_BUCKET = 0
 ROW_GROUP_BYTES = 64 * 1024 * 1024
 # Rows that came in pieces smaller than this (a batch over many partitions) are copied together first: each piece has a price.
 _SMALL_PIECE_ROWS = 4096
-# What a buffered column takes beyond its values: Arrow rounds each of its allocations up to 64 bytes.
-COLUMN_OVERHEAD_BYTES = 128
+# What a buffered column of a piece takes beyond its values: Arrow's own objects, and allocations rounded up to 64 bytes (650 measured).
+COLUMN_OVERHEAD_BYTES = 640
+# So many small pieces of one partition are copied into one, which has that price once.
+_MOST_SMALL_PIECES = 16
 # A disk writes out several files in hardly more time than one.
 _FLUSHED_AT_ONCE = 8
 
@@ -159,10 +161,24 @@ class _Buffer:
         self.bytes = 0
 
     def add(self, rows: pa.RecordBatch) -> int:
-        size = rows.nbytes + rows.num_columns * COLUMN_OVERHEAD_BYTES
+        """Take rows; by how many bytes the buffer has grown."""
+        before = self.bytes
+        self._append(rows)
+        small = self.batches[-_MOST_SMALL_PIECES:]
+        if len(small) == _MOST_SMALL_PIECES and sum(piece.num_rows for piece in small) < _SMALL_PIECE_ROWS:
+            del self.batches[-_MOST_SMALL_PIECES:]
+            self.bytes -= sum(_size(piece) for piece in small)
+            for whole in pa.Table.from_batches(small).combine_chunks().to_batches():
+                self._append(whole)
+        return self.bytes - before
+
+    def _append(self, rows: pa.RecordBatch) -> None:
         self.batches.append(rows)
-        self.bytes += size
-        return size
+        self.bytes += _size(rows)
+
+
+def _size(rows: pa.RecordBatch) -> int:
+    return rows.nbytes + rows.num_columns * COLUMN_OVERHEAD_BYTES
 
 
 class _OpenFile:
