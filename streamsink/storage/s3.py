@@ -25,6 +25,7 @@ MOST_COPIED_BYTES = 5 * 1024 ** 3  # CopyObject's limit
 _DELETED_AT_ONCE = 1_000
 _CONFLICT_WAIT_MS = 100
 _TRY = "streamsink-try"
+_PROBES = 3
 # Names of the options as Paimon and Flink have them.
 _CLIENT_OPTIONS = {
     "s3.endpoint": "endpoint_url", "s3.region": "region_name", "s3.access-key": "aws_access_key_id",
@@ -232,10 +233,14 @@ class S3FileIO(FileIO):
     @functools.cached_property
     def atomic_create(self) -> bool:
         """Whether the server honours ``If-None-Match``. Tried out, because one that does not know it writes over, silently."""
+        # A writer that starts meanwhile may sweep the object away between the two; a server that writes over does it each time.
+        return any(self._refuses_the_second() for _ in range(_PROBES))
+
+    def _refuses_the_second(self) -> bool:
+        """Of two creations under one name."""
         # Where a creation that died may leave a hidden file, which is swept: so a probe that died is no foreign file either.
         probe = os.path.join(self._table, "schema", f".probe-{self._new_id()}.tmp")
         try:
-            # Two tries by name: the second one must be refused.
             return self._calls.put_new(probe, b"", "1") and not self._calls.put_new(probe, b"", "2")
         except OSError as failed:
             if "501" not in failed.strerror:  # not implemented, which is an answer too

@@ -91,6 +91,24 @@ def test_a_server_that_ignores_the_condition_is_found_out_and_refused(ignoring):
     assert world.ids() == []
 
 
+def test_a_probe_that_another_writer_sweeps_away_is_made_again(s3_server):
+    """It looks as if the server wrote over, once; one that does is found out by doing it each time."""
+    calls = S3Calls(s3_server.options)
+    root = f"s3://{s3_server.bucket}/{uuid.uuid4().hex}/shop.db/orders"
+    put, swept = calls.put_new, []
+
+    def put_and_sweep(path, data, name):
+        done = put(path, data, name)
+        if not swept:
+            swept.append(path)
+            calls.unlink(path)
+        return done
+
+    calls.put_new = put_and_sweep
+    assert S3FileIO(calls, IdSource().new_id, root).atomic_create is True
+    assert len(swept) == 1 and "probe" in swept[0]
+
+
 def test_a_server_that_ignores_the_condition_is_written_under_a_lock(ignoring, tmp_path):
     """Two applications in turns, a replay among them: every row of each once."""
     root, calls, make_io = ignoring
