@@ -82,6 +82,7 @@ def _compare(spark, folder: Path, given: _Input, names: tuple[str, ...], sizes: 
     def measure(way: str, number: int) -> None:
         at = folder / f"large-{given.partitions}-{number}" / slug(way)  # a place of its own: Delta remembers tables by path
         stream = given.stream(spark, folder, given.rows if number else min(given.rows, _WARM_UP_ROWS))
+        spark._jvm.System.gc()  # what the one before left is not this one's to clear away
         with measured() as cost:
             took = ended(sinks.start(way, stream, at))
         if number:

@@ -59,9 +59,9 @@ def measured() -> Iterator[Cost]:
 
 
 def in_turns(rounds: int, ways: Sequence[str], measure: Callable[[str, int], None]) -> None:
-    """A B C, A B C, ...: so that a change of the machine's load meets all of them."""
+    """A B C, C B A, ...: so that a change of the machine's load meets all of them, and none always follows the same one."""
     for number in range(rounds):
-        for way in ways:
+        for way in ways if number % 2 == 0 else reversed(ways):
             measure(way, number)
             print(f"  round {number + 1}/{rounds} {way} (load {load()})", flush=True)
 
