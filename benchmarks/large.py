@@ -2,7 +2,6 @@
 
 import shutil
 import statistics
-from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -77,7 +76,7 @@ def partitioned(spark, folder: Path, sizes: data.Sizes) -> list:
 def _compare(spark, folder: Path, given: _Input, names: tuple[str, ...], sizes: data.Sizes) -> _Seen:
     sinks = Ways(spark, ("part",) if given.partitions else (), sizes.more_sinks)
     ways = sinks.among(*names)
-    seen = _Seen(*(defaultdict(list) for _ in range(4)), {})
+    seen = _Seen(*({way: [] for way in ways} for _ in range(4)), {})  # in the order of the ways, whichever ran first
 
     def measure(way: str, number: int) -> None:
         at = folder / f"large-{given.partitions}-{number}" / slug(way)  # a place of its own: Delta remembers tables by path

@@ -11,8 +11,8 @@ from streamsink.testing.faults import InjectedCrash, arm, crash
 from tests.crash.many_world import ManyWorld, check_complete, check_readable, die_at
 from tests.crash.world import die_at_step
 
-# Steps that a run without an earlier crash does not reach, that only grouped publishing has, and one of Spark's tasks.
-_ELSEWHERE = {"restore.before_publish", "group.queued", "group.stopping", "task.end"}
+# Steps that a run without an earlier crash does not reach, that only grouped publishing has, and those of Spark's tasks and writer.
+_ELSEWHERE = {"restore.before_publish", "group.queued", "group.stopping", "task.end", "spark.written"}
 # A run has about 1,500 calls; each test of the default run tries every so-manieth, beginning somewhere else each time.
 _STRIDE = 97
 _MOST_CALLS = 5_000
