@@ -59,7 +59,6 @@ class Calls(ABC):
             raise
         self.close(stream, flush)
 
-
     def at_once(self, actions: Sequence[Callable[[], None]]) -> None:
         """Calls that may be made in any order, or at the same time. Raises the first error, when none is under way any more."""
         for action in actions:
