@@ -1,5 +1,6 @@
 """A data file as Paimon's readers want it: INT96 for nanoseconds and nothing else, small decimals as integers."""
 
+import io
 from collections.abc import Sequence
 from typing import BinaryIO
 
@@ -20,7 +21,7 @@ class ParquetOutput:
         schema = to_arrow_schema(fields)
         int96 = needs_int96(fields)
         self._plain = _plain_timestamps(fields, schema) if int96 else {}
-        self._stream = _HeldEnd(stream) if self._plain else stream
+        self._stream = _Outlet(stream)
         codec, level = compression
         self._writer = pq.ParquetWriter(
             self._stream, self._as_written(schema.empty_table()).schema, compression=codec, compression_level=level,
@@ -42,8 +43,8 @@ class ParquetOutput:
         self._stream.let_go(self._plain)
 
     def discard(self) -> None:
-        """Write nothing more; the writer's finaliser would write the footer to a closed file."""
-        self._writer.is_open = False
+        """Write nothing more to the stream, which may be closed then. The writer's finalisers would write the footer."""
+        self._stream.forget()
 
     def _as_written(self, rows: pa.Table) -> pa.Table:
         for name in self._plain:
@@ -62,8 +63,8 @@ def _plain_timestamps(fields: Sequence[DataField], schema: pa.Schema) -> dict[st
     return found
 
 
-class _HeldEnd:
-    """Passes bytes on until its end is held back, to be changed."""
+class _Outlet:
+    """Passes bytes on until its end is held back, to be changed, or until nobody wants them any more."""
 
     closed = False
 
@@ -83,6 +84,9 @@ class _HeldEnd:
     def let_go(self, columns) -> None:
         self._stream.write(with_timestamps(bytes(self._held), columns))
         self._held = None
+
+    def forget(self) -> None:
+        self._stream, self._held = io.BytesIO(), None
 
     def tell(self) -> int:
         return self._stream.tell() + len(self._held or b"")

@@ -2,8 +2,9 @@
 
 import pytest
 
+from streamsink.storage.calls import PosixCalls
 from streamsink.testing.crashing import CrashingCalls, Mode
-from tests.crash.world import STRIDE, WAYS, counting, die_at, expected, is_prefix, memory_world
+from tests.crash.world import ADOPTED, STRIDE, WAYS, counting, die_at, expected, is_prefix, memory_world
 
 
 @pytest.mark.parametrize("power", [False, True], ids=["killed", "power-failure"])
@@ -43,6 +44,38 @@ def test_an_error_at_calls_loses_nothing(mode, way, every, rng):
             world.run()
         assert world.ids() == expected(), f"error at call {n} ({mode.value})"
         assert world.unknown_files() == [], f"error at call {n} ({mode.value})"
+
+
+class _Flushers(CrashingCalls):
+    """What is flushed together is flushed by threads, as on a real disk. grouped: the numbers of those calls."""
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.grouped: list[int] = []
+
+    def at_once(self, actions):
+        first = self.count + 1
+        try:
+            PosixCalls.at_once(self, actions)
+        finally:
+            self.grouped += range(first, self.count + 1)
+
+
+@pytest.mark.parametrize("settings", [WAYS["plain"], WAYS["one-snapshot"], ADOPTED], ids=["plain", "one-snapshot", "adopted"])
+def test_one_flush_that_fails_fails_all_that_goes_with_it(settings):
+    """In whichever thread it fails: nothing is named that refers to it. So a power failure right after takes no row away."""
+    world = memory_world(**settings)
+    undisturbed = _Flushers(world.calls)
+    world.run(undisturbed)
+    for n in undisturbed.grouped:
+        world = memory_world(**settings)
+        with pytest.raises(OSError, match="injected"):
+            world.run(_Flushers(world.calls, n, Mode.ERROR))
+        world.die(power=True)
+        assert is_prefix(world.ids()), f"flush at call {n}"
+        world.run()
+        assert world.ids() == expected(), f"flush at call {n}"
+        assert world.unknown_files() == [], f"flush at call {n}"
 
 
 def _writes(way):

@@ -1,13 +1,15 @@
 """A restart that publishes several pending checkpoints dies at each of its I/O calls; then the next one ends right."""
 
 import copy
+import os
 
 import pytest
 
 from streamsink import faults
+from streamsink.events import Restored
 from streamsink.testing.crashing import CrashingCalls, Mode
 from streamsink.testing.faults import InjectedCrash, arm, crash
-from tests.crash.world import STRIDE, World, expected, is_prefix, memory_world
+from tests.crash.world import STRIDE, World, die_at_step, expected, is_prefix, memory_world
 
 _PENDING = {"publish_every_batches": 3, "restore": "restore-and-continue"}
 # A bound for the loop "until a restart survives".
@@ -79,6 +81,23 @@ def test_death_before_the_calls_of_a_restart_with_several_pending(left, power, c
     with capsys.disabled():
         print(f"\n[crash points: {points}]", end=" ")
     assert points > (150 if every else 25)
+
+
+@pytest.mark.parametrize("rollback", ["fail", "republish"])
+@pytest.mark.parametrize("step", ["task.file_opened", "task.file_closed", "write.flushed", "precommit.manifest_staged", "precommit.before_record"])
+def test_a_restart_leaves_nothing_of_a_batch_that_no_record_names(step, rollback):
+    """Before any batch comes, for it may be another one, or none: the files are gone, and with them the folder; the event names them."""
+    world = memory_world(on_rollback=rollback)
+    assert die_at_step(step, 2, world)
+    left = world.unknown_files()
+    assert left
+    world.driver.start(world.file_io(world.calls), world.checkpoint).close()
+    assert world.unknown_files() == []
+    (restored,) = [event for event in world.driver.events if isinstance(event, Restored)][-1:]
+    assert sorted(os.path.basename(path) for path in restored.orphans_removed) == left
+    staging = world.file_io(world.calls).names(f"{world.driver.root}/streamsink/streamsink/staging")
+    published = 0 if step.startswith("task.") else 1
+    assert len(staging) == (published if rollback == "republish" else 0)  # with the links of the records that are retained
 
 
 @pytest.mark.parametrize("mode", [Mode.ERROR, Mode.REPLY_LOST], ids=lambda m: m.value)

@@ -137,10 +137,10 @@ def counting(world: World) -> CrashingCalls:
     return CrashingCalls(world.calls)
 
 
-def die_at_step(step: str, occurrence: int, world, **run) -> bool:
+def die_at_step(step: str, occurrence: int, world, power: bool = False, **run) -> bool:
     """Run a world, of one table or of many, and die there: from that instant on not even cleanup code reaches the store.
 
-    run: arguments of ``world.run``. False when the run survived."""
+    power: the machine dies too. run: arguments of ``world.run``. False when the run survived."""
     calls = CrashingCalls(world.calls)
 
     def death():
@@ -151,7 +151,7 @@ def die_at_step(step: str, occurrence: int, world, **run) -> bool:
     try:
         world.run(calls, **run)
     except InjectedCrash:
-        world.die()
+        world.die(power)
         return True
     finally:
         faults.arm(None)

@@ -11,7 +11,7 @@ from streamsink.faults import arm
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import AppState
 from streamsink.storage.file_io import FileIO
-from tests.crash.world import memory_world
+from tests.crash.world import die_at_step, memory_world
 from tests.protocol.query import WAIT_S, Query, published, snapshots
 
 GROUPS_OF_THREE = {"publish_every_batches": 3, "publish_as": "one-snapshot", "restore": "restore-and-continue"}
@@ -124,6 +124,18 @@ def test_pending_records_are_kept_whatever_the_journal_retains():
     names = [e.name for e in FileIO(world.calls, IdSource().new_id).entries(f"{world.driver.root}/streamsink/streamsink")]
     assert sorted(int(n[7:-5]) for n in names if n.startswith("record-")) == list(range(8, 18))
     world.die()
+
+
+@pytest.mark.parametrize("way", [{}, {"publish": "async", "publish_queue": 6, "delay": None}], ids=["grouped", "async"])
+def test_no_record_is_forgotten_before_its_snapshot_exists(way):
+    """A death between two snapshots of a group: the restart has the records of all that are not published yet."""
+    boundaries = (1, 2, 3, 4, 5, 6)
+    for died_after in range(1, len(boundaries)):
+        world = memory_world(publish_every_batches=6, restore="restore-and-continue", **way)
+        assert die_at_step("forget.pruned", died_after, world, boundaries=boundaries)
+        assert world.ids() == list(range(died_after))
+        Query(world).sink.close()
+        assert world.ids() == list(range(6)) and world.unknown_files() == []
 
 
 def test_a_rollback_under_pending_checkpoints_is_refused_before_the_next_batch_or_mended_with_them():

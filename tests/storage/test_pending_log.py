@@ -7,7 +7,7 @@ import pytest
 from streamsink.clock import IdSource
 from streamsink.errors import Corrupt
 from streamsink.storage.file_io import FileIO
-from streamsink.storage.pending_log import decode_record
+from streamsink.storage.pending_log import PendingLog, decode_record
 from streamsink.testing.faults import InjectedCrash, arm, crash
 from streamsink import faults
 from tests.crash.world import memory_world
@@ -101,3 +101,21 @@ def test_a_missing_file_of_a_pending_checkpoint_stops_the_start(world):
         world.run()
     assert caught.value.kind == "pending.files-gone"
     assert world.ids() == []
+
+
+@pytest.mark.parametrize("keep", [False, True], ids=["", "keep-staging"])
+def test_a_sweep_keeps_the_files_of_records_that_are_not_published(world, keep):
+    """Whenever it is called: only what no record names goes, and of published records what nobody needs to mend a rollback."""
+    root, io = world.driver.root, FileIO(world.calls, IdSource().new_id)
+    record = decode_record(_record(world), RECORD)
+    named = sorted([*(f"{root}/{file.staged}" for file in record.files), f"{root}/{record.payload['manifest']['staged']}"])
+    log = PendingLog(io, root, "streamsink", 2, keep)
+    writer = log.claim(world.checkpoint.query, 0)
+    orphan = f"{log.staging(2, writer)}/data-of-nobody.parquet"
+    io.write(orphan, b"x")
+    assert log.sweep(writer) == [orphan]
+    assert [io.exists(path) for path in (orphan, *named)] == [False] + [True] * len(named)
+    log.mark_published(record)
+    assert log.sweep(writer) == ([] if keep else named)
+    assert all(io.exists(path) is keep for path in named)
+    log.release()
