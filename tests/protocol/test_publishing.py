@@ -134,6 +134,9 @@ def test_no_record_is_forgotten_before_its_snapshot_exists(way):
         world = memory_world(publish_every_batches=6, restore="restore-and-continue", **way)
         assert die_at_step("forget.pruned", died_after, world, boundaries=boundaries)
         assert world.ids() == list(range(died_after))
+        names = world.file_io(world.calls).names(f"{world.driver.root}/streamsink/streamsink")
+        retained = range(max(1, died_after - 1), 7)  # the two newest that are published, and all that are not
+        assert [name for name in names if name.startswith("record-")] == [f"record-{number}.json" for number in retained]
         Query(world).sink.close()
         assert world.ids() == list(range(6)) and world.unknown_files() == []
 

@@ -1,5 +1,6 @@
 """A pending record that is torn, truncated or altered is refused by name; nothing in it could run code or show a value."""
 
+import dataclasses
 import json
 
 import pytest
@@ -118,4 +119,21 @@ def test_a_sweep_keeps_the_files_of_records_that_are_not_published(world, keep):
     log.mark_published(record)
     assert log.sweep(writer) == ([] if keep else named)
     assert all(io.exists(path) is keep for path in named)
+    log.release()
+
+
+def test_a_record_that_is_not_marked_stays_and_so_does_all_after_it(world):
+    """Whatever the journal retains: without holes, and nothing that may be pending goes."""
+    record = decode_record(_record(world), RECORD)
+    log = PendingLog(FileIO(world.calls, IdSource().new_id), world.driver.root, "streamsink", 2)
+    log.claim(world.checkpoint.query, 0)
+    for sequence in range(2, 6):
+        later = dataclasses.replace(record, state=dataclasses.replace(record.state, sequence=sequence))
+        log.save(later)
+        log.mark_published(later)
+    log.forget([2, 3, 4, 5])
+    assert log.retained() == [1, 2, 3, 4, 5]
+    log.mark_published(record)
+    log.forget([1])
+    assert log.retained() == [4, 5]
     log.release()
