@@ -1,6 +1,7 @@
 """Avro object container files in memory: the one place that calls fastavro."""
 
 import io
+import itertools
 import struct
 import zlib
 from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple
@@ -89,17 +90,39 @@ def read_avro(data: bytes, name: str) -> Iterator[Dict[str, Any]]:
     """
     try:
         reader = fastavro.reader(io.BytesIO(data))
-        expected = reader.metadata.get(COUNT_KEY)
         count = 0
         for found in reader:
             if not isinstance(found, dict):
                 raise ValueError("a record is not an Avro record")
             count += 1
             yield found
-        if expected is not None and int(expected) != count:
-            raise ValueError(f"{count} records, the file was written with {expected}")
+        _check_count(count, reader.metadata)
     except DECODING_ERRORS as bad:
         raise unreadable(name, bad) from bad
+
+
+def read_blocks(data: bytes, name: str) -> Iterator[Tuple[int, Dict[str, Any], bytes]]:
+    """(how many records, the first of them, all of them as they are encoded) of each block of a container file.
+
+    Twenty times cheaper than decoding them. A text stands in the bytes as UTF-8. Raises as ``read_avro``.
+    """
+    try:
+        reader = fastavro.block_reader(io.BytesIO(data))
+        count = 0
+        for block in reader:
+            count += block.num_records
+            encoded = block.bytes_.getvalue()
+            for first in itertools.islice(block, 1):
+                yield block.num_records, first, encoded
+        _check_count(count, reader.metadata)
+    except DECODING_ERRORS as bad:
+        raise unreadable(name, bad) from bad
+
+
+def _check_count(count: int, metadata: Mapping[str, str]) -> None:
+    expected = metadata.get(COUNT_KEY)
+    if expected is not None and int(expected) != count:
+        raise ValueError(f"{count} records, the file was written with {expected}")
 
 
 def unreadable(name: str, why: object) -> Corrupt:

@@ -1,12 +1,15 @@
 """Manifests: the files that a commit adds to or deletes from the table."""
 
 import functools
+import re
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import Any, Callable, Collection, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Collection, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from streamsink.errors import Corrupt
-from streamsink.format.avro_file import DECODING_ERRORS, parsed, read_avro, record, unreadable, write_avro
+from streamsink.format.avro_file import (
+    DECODING_ERRORS, parsed, read_avro, read_blocks, record, unreadable, write_avro,
+)
 from streamsink.format.data_file import DataFileMeta, file_schema
 
 MANIFEST_VERSION = 2
@@ -14,6 +17,8 @@ MANIFEST_VERSION = 2
 Identity = Tuple[Any, ...]
 #: How many files a manifest adds and deletes.
 Counts = Tuple[int, int]
+#: The beginning of a data file's name as our writers give it, which no other file's has. Two of them never overlap.
+_OWN_NAME = re.compile(rb"data-[0-9a-f-]{36}")
 
 
 class FileKind(IntEnum):
@@ -99,6 +104,26 @@ def checked_records(data: bytes, name: str, counts: Optional[Counts]) -> Iterato
     if counts is not None and tuple(seen) != counts:
         raise unreadable(name, ValueError(f"{seen[0]} files added and {seen[1]} deleted, its manifest list says "
                                           f"{counts[0]} and {counts[1]}"))
+
+
+class NameSearch:
+    """Finds the manifests that may speak of some data files, without decoding their entries."""
+
+    def __init__(self, files: Iterable[str]):
+        """files: their names. One that our writers would not give is found everywhere."""
+        found = [_OWN_NAME.match(file.encode()) for file in files]
+        self._wanted = None if None in found else {match[0] for match in found}
+
+    def may_find(self, data: bytes, name: str, counts: Counts) -> bool:
+        """Whether the manifest may speak of one of the files; no is certain. Raises as ``iter_manifest``, as far as it looks."""
+        seen, found = 0, self._wanted is None
+        for count, first, encoded in read_blocks(data, name):
+            check_version(first, MANIFEST_VERSION, name)
+            seen += count
+            found = found or not self._wanted.isdisjoint(_OWN_NAME.findall(encoded))
+        if seen != sum(counts):
+            raise unreadable(name, ValueError(f"{seen} entries, its manifest list says {sum(counts)}"))
+        return found
 
 
 def read_manifest(data: bytes, name: str) -> List[ManifestEntry]:

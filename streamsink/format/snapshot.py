@@ -89,14 +89,18 @@ _KEYS: Tuple[Tuple[str, str, type, bool], ...] = (
 )
 
 
+#: Made once: ``json.dumps`` makes an encoder for each value.
+_text = json.JSONEncoder(ensure_ascii=False).encode
+
+
 def _pretty(found: Mapping[str, Any], margin: str = "") -> str:
     """As ``json.dumps(indent=2)`` writes it, which is slow: its fast encoder knows no indent."""
     if not found:
         return "{}"
     items = []
     for key, value in found.items():
-        text = _pretty(value, margin + "  ") if isinstance(value, dict) else json.dumps(value, ensure_ascii=False)
-        items.append(f"{margin}  {json.dumps(key, ensure_ascii=False)}: {text}")
+        text = _pretty(value, margin + "  ") if isinstance(value, dict) else _text(value)
+        items.append(f"{margin}  {_text(key)}: {text}")
     return "{\n" + ",\n".join(items) + f"\n{margin}}}"
 
 

@@ -1,16 +1,20 @@
 """What tries of a commit left behind when their process died: manifest lists, merged manifests, a temporary snapshot."""
 
+import bisect
 import functools
+import itertools
 import os
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from streamsink.format.snapshot import Snapshot
 from streamsink.table.table import Table
 
 # The form of a commit's name: the id of its record.
 _ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+# How the files of a try begin, before the commit's name.
+_BEGINNINGS = ("manifest-list-", "manifest-", "index-manifest-")
 #: By commit name, the paths of files that its tries made.
 Found = Mapping[str, Sequence[str]]
 
@@ -22,10 +26,30 @@ def look(table: Table, commit_names: Iterable[str]) -> Found:
     """
     wanted, found = set(commit_names), defaultdict(list)
     for folder in (table.layout.manifest_dir, table.layout.snapshot_dir) if wanted else ():
-        for name in table.file_io.names(folder):
-            for commit_name in wanted.intersection(_ID.findall(name)):
-                found[commit_name].append(os.path.join(folder, name))
+        names = table.file_io.names(folder)
+        for commit_name, name in itertools.chain(_final(names, wanted), _temporary(names, wanted)):
+            found[commit_name].append(os.path.join(folder, name))
     return found
+
+
+def _final(names: Sequence[str], wanted: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """(commit's name, file) of the files that begin as those of a try do."""
+    for commit_name, beginning in itertools.product(wanted, _BEGINNINGS):
+        for name in _beginning_with(f"{beginning}{commit_name}-", names):
+            yield commit_name, name
+
+
+def _temporary(names: Sequence[str], wanted: Collection[str]) -> Iterator[tuple[str, str]]:
+    """(commit's name, file) of temporary files, wherever in their names it stands."""
+    for name in _beginning_with(".", names):
+        for commit_name in set(_ID.findall(name)).intersection(wanted):
+            yield commit_name, name
+
+
+def _beginning_with(text: str, names: Sequence[str]) -> Sequence[str]:
+    """Found by halving: ``names`` are in order, and a folder may have very many."""
+    behind = text[:-1] + chr(ord(text[-1]) + 1)
+    return names[bisect.bisect_left(names, text):bisect.bisect_left(names, behind)]
 
 
 def sweep(table: Table, commits: Mapping[str, Callable[[Snapshot], bool]], found: Found) -> list[str]:

@@ -9,7 +9,7 @@ from streamsink.errors import Corrupt
 from streamsink.format.binary_row import decode_physical
 from streamsink.format.index_manifest import IndexManifestEntry, read_index_manifest
 from streamsink.format.manifest import (
-    FileKind, Identity, LiveFile, ManifestEntry, iter_files, iter_manifest, iter_records,
+    FileKind, Identity, LiveFile, ManifestEntry, NameSearch, iter_files, iter_manifest, iter_records,
 )
 from streamsink.format.manifest_list import ManifestFileMeta, read_manifest_list
 from streamsink.format.manifest_stream import ManifestStream
@@ -70,16 +70,19 @@ class Manifests:
                 if entry.kind is FileKind.ADD and (not deleted or entry.identity not in deleted):
                     yield entry
 
-    def identities_of(
-        self, metas: Sequence[ManifestFileMeta], partitions: Collection[bytes]
+    def said_of(
+        self, wanted: Collection[Identity], metas: Sequence[ManifestFileMeta]
     ) -> Iterator[tuple[str, FileKind, Identity]]:
-        """(name of the manifest, what the entry does, whose it is) of these manifests: at least the entries of these partitions.
+        """(name of the manifest, what the entry does, whose it is) of these manifests: the entries of the wanted files, and others.
 
-        Raises as ``entries_of``.
+        Raises as ``entries_of``, but a manifest that names none of the files is not decoded.
         """
+        partitions = {partition for partition, *_ in wanted}
+        search = NameSearch(file_name for _, _, _, file_name, *_ in wanted)
         for meta, path, data in self._data_of(self._holding(metas, partitions)):
-            for kind, identity, _ in iter_records(data, path, meta.counts):
-                yield meta.file_name, kind, identity
+            if search.may_find(data, path, meta.counts):
+                for kind, identity, _ in iter_records(data, path, meta.counts):
+                    yield meta.file_name, kind, identity
 
     def files_of(self, snapshot: Snapshot, pruner: Pruner | None = None) -> Iterator[LiveFile]:
         """The live files in short, those that ``pruner`` keeps; manifests that it rules out are not read.

@@ -46,8 +46,7 @@ class Presence:
             or {FileKind.ADD: self._known.get(meta.file_name, set()), FileKind.DELETE: set()}
             for meta in metas
         }
-        partitions = {identity[0] for identity in self._wanted}
-        for name, kind, identity in self._manifests.identities_of(new, partitions):
+        for name, kind, identity in self._manifests.said_of(self._wanted, new) if new else ():
             if identity in self._wanted:
                 said[name][kind].add(identity)
         self._said = said

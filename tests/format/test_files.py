@@ -5,6 +5,7 @@ import io
 import json
 import pickle
 import random
+import uuid
 from dataclasses import replace
 
 import fastavro
@@ -13,7 +14,7 @@ import pytest
 from streamsink.errors import Corrupt
 from streamsink.format.binary_row import EMPTY_ROW, encode_row
 from streamsink.format.data_file import DataFileMeta
-from streamsink.format.manifest import FileKind, ManifestEntry, read_manifest, write_manifest
+from streamsink.format.manifest import FileKind, ManifestEntry, NameSearch, read_manifest, write_manifest
 from streamsink.format.manifest_list import ManifestFileMeta, read_manifest_list, write_manifest_list
 from streamsink.format.simple_stats import SimpleStats
 from streamsink.format.snapshot import Snapshot
@@ -89,6 +90,18 @@ def test_long_partition_values_are_not_truncated():
     assert partition_stats({row: 1}, [STRING]) == SimpleStats(row, row, (0,))
 
 
+@pytest.mark.parametrize("codec", ["zstandard", "null", "deflate"])
+def test_manifests_that_name_a_file_are_found_without_decoding(codec):
+    """In any block, in any codec, whatever surrounds the name; never when none is named that our writers would give."""
+    names = [f"data-{uuid.uuid4()}-{i}.parquet" for i in range(2000)]
+    entries = [entry(i, file_name=name, external_path=f"data-x/data-{name}") for i, name in enumerate(names)]
+    data, others = write_manifest(entries, codec=codec), [f"data-{uuid.uuid4()}-0.parquet" for _ in names]
+    for wanted in (names[:1], names[1000:1001], names[-1:] + others):
+        assert NameSearch(wanted).may_find(data, "m", (2000, 0))
+    assert not NameSearch(others).may_find(data, "m", (2000, 0))
+    assert NameSearch(["part-0.parquet", *others]).may_find(data, "m", (2000, 0)), "not a name of ours: not looked for in bytes"
+
+
 def test_torn_manifests_are_corrupt_and_named():
     """Cut anywhere, even between two blocks, or altered: Corrupt with the file's name, never a shorter list."""
     seed = random.randrange(10 ** 9)
@@ -100,9 +113,12 @@ def test_torn_manifests_are_corrupt_and_named():
         blocks = [i + 16 for i in range(len(data)) if data.startswith(b"streamsink-sync.", i)]
         assert len(blocks) > 3
         for cut in blocks[:-1] + [pick.randrange(len(data)) for _ in range(60)]:
-            with pytest.raises(Corrupt) as caught:
-                read_manifest(data[:cut], "manifest-x")
-            assert "manifest-x" in str(caught.value)
+            for read in (read_manifest, lambda torn, name: NameSearch([]).may_find(torn, name, (2000, 0))):
+                with pytest.raises(Corrupt) as caught:
+                    read(data[:cut], "manifest-x")
+                assert "manifest-x" in str(caught.value)
+        with pytest.raises(Corrupt, match="2000 entries, its manifest list says 2001"):
+            NameSearch([]).may_find(data, "manifest-x", (2000, 1))
     small = write_manifest([entry(i) for i in range(3)])
     for _ in range(4000):
         altered = bytearray(small)
@@ -123,9 +139,10 @@ def test_other_versions_are_corrupt():
     found[0]["_VERSION"] = 3
     out = io.BytesIO()
     fastavro.writer(out, schema, found)
-    with pytest.raises(Corrupt) as caught:
-        read_manifest(out.getvalue(), "m")
-    assert caught.value.kind == "manifest.version"
+    for read in (read_manifest, lambda data, name: NameSearch([]).may_find(data, name, (1, 0))):
+        with pytest.raises(Corrupt) as caught:
+            read(out.getvalue(), "m")
+        assert caught.value.kind == "manifest.version"
 
 
 SNAPSHOT = Snapshot(1, 0, "base", "delta", "me", 5, "APPEND", 1_700_000_000_000, 10, 10)
