@@ -12,12 +12,12 @@ from streamsink.format.manifest import FileKind, ManifestEntry, write_manifest
 from streamsink.format.manifest_list import ManifestFileMeta
 from streamsink.format.snapshot import APPEND, OVERWRITE, Snapshot
 from streamsink.format.supported import check_writable
-from streamsink.options import MODE_OVERWRITE, ON_ROLLBACK_REPUBLISH, SinkOptions
+from streamsink.options import MODE_OVERWRITE, ON_ROLLBACK_REPUBLISH, ONE_SNAPSHOT, SinkOptions
 from streamsink.protocol.committable import AppState, Committable, StagedFile
 from streamsink.protocol.ids import Writer
 from streamsink.protocol.pending import Mark
 from streamsink.protocol.sink import Committer, History, Published
-from streamsink.sinks.records import is_older_than, joined, read_staged, renames, staged_manifests
+from streamsink.sinks.records import adopt, is_older_than, joined, manifest_meta, read_staged, renames, staged_manifests
 from streamsink.sinks.restoring import Restoring
 from streamsink.table import leftovers, replaced
 from streamsink.table.changes import Changes
@@ -140,13 +140,15 @@ class PaimonCommitter(Committer):
         check = None
         if restored:  # before the manifests are read, which it does too
             check = self._restoring.presence if self._restoring else Presence(self._table.manifests)
-        folders = self._adopt(committable)
+        is_prepared = self._restoring is not None and self._restoring.prepare(committable)
+        folders = frozenset() if is_prepared else self._adopt(committable)
         manifests, entries = self._read_manifests(committable)
         request = CommitRequest(
             commit_user=Writer(committable.application, state.query, state.epoch).commit_user(state.generation),
             identifier=state.checkpoint_id,
             changes=Changes(tuple(entries)),
             manifests=manifests,
+            delta_list=self._restoring.delta_list(committable) if is_prepared else None,
             check=check,
             folders=folders,
             watermark_ms=committable.watermark_ms,
@@ -172,7 +174,8 @@ class PaimonCommitter(Committer):
 
     @contextmanager
     def restoring(self, records: Sequence[Committable]) -> Iterator[None]:
-        self._restoring = Restoring(self._table, records, self._entries)
+        ahead = self._adopt if self._options.publish_as != ONE_SNAPSHOT else None
+        self._restoring = Restoring(self._table, records, self._entries, ahead)
         try:
             yield
         finally:
@@ -261,25 +264,14 @@ class PaimonCommitter(Committer):
             )
 
     def _adopt(self, committable: Committable) -> frozenset[str]:
-        """Give every staged file its final name. Idempotent. Returns the folders, in which the names are not durable yet."""
-        io, at = self._table.file_io, self._table.layout
-        keep = self._options.on_rollback == ON_ROLLBACK_REPUBLISH
-        fault_point("commit.adopting")
-        folders = set()
-        for source, target in renames(committable):
-            io.adopt(at.within(source), at.within(target), keep)
-            folders.add(os.path.dirname(at.within(target)))
-        fault_point("commit.adopted")
-        return frozenset(folders)
+        return adopt(self._table, committable, keep=self._options.on_rollback == ON_ROLLBACK_REPUBLISH)
 
     def _read_manifests(self, committable: Committable) -> tuple[tuple[ManifestFileMeta, ...], list[ManifestEntry]]:
         """The staged manifests, which have their final names now, and their entries."""
-        types = [field.type for field in self._table.known_schema.partition_fields]
         metas, added = [], []
         for manifest in staged_manifests(committable):
-            name = os.path.basename(manifest["final"])
-            entries = self._entries.pop(name, None) or read_staged(self._table, manifest)
-            metas.append(ManifestFileMeta.of(name, manifest["size"], entries, types))
+            entries = self._entries.pop(os.path.basename(manifest["final"]), None) or read_staged(self._table, manifest)
+            metas.append(manifest_meta(self._table, manifest, entries))
             added += entries
         return tuple(metas), added
 

@@ -2,11 +2,14 @@
 
 import hashlib
 import itertools
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from streamsink.errors import Corrupt
+from streamsink.faults import fault_point
 from streamsink.format.manifest import ManifestEntry, read_manifest
+from streamsink.format.manifest_list import ManifestFileMeta
 from streamsink.format.snapshot import APPEND, Snapshot
 from streamsink.protocol.committable import AppState, Committable
 from streamsink.table.states import states_in
@@ -44,6 +47,21 @@ def renames(committable: Committable) -> list[tuple[str, str]]:
     return pairs + [(manifest["staged"], manifest["final"]) for manifest in staged_manifests(committable)]
 
 
+def adopt(table: Table, committable: Committable, *, keep: bool) -> frozenset[str]:
+    """Give every staged file its final name. Idempotent. Returns the folders, in which the names are not durable yet.
+
+    keep: the staged names stay, so that it can be repeated after a rollback. Raises FileNotFoundError when a file is gone.
+    """
+    fault_point("commit.adopting")
+    folders = set()
+    for source, target in renames(committable):
+        path = table.layout.within(target)
+        table.file_io.adopt(table.layout.within(source), path, keep)
+        folders.add(os.path.dirname(path))
+    fault_point("commit.adopted")
+    return frozenset(folders)
+
+
 def read_staged(table: Table, manifest: Mapping) -> list[ManifestEntry]:
     """Entries of a record's manifest, checked, under its final name or still staged. Raises Corrupt, FileNotFoundError."""
     path = table.layout.within(manifest["final"])
@@ -59,6 +77,12 @@ def read_staged(table: Table, manifest: Mapping) -> list[ManifestEntry]:
             kind="pending.manifest",
         )
     return read_manifest(data, path)
+
+
+def manifest_meta(table: Table, manifest: Mapping, entries: Sequence[ManifestEntry]) -> ManifestFileMeta:
+    """What a manifest list says of a record's manifest that holds these entries."""
+    types = [field.type for field in table.known_schema.partition_fields]
+    return ManifestFileMeta.of(os.path.basename(manifest["final"]), manifest["size"], entries, types)
 
 
 def is_older_than(committable: Committable) -> Callable[[Snapshot], bool]:

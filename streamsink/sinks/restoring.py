@@ -1,31 +1,45 @@
-"""What a restart looks up once for all the records that it publishes or marks, however many they are. Driver only."""
+"""What a restart looks up or does once for many of the records that it publishes or marks. Driver only."""
 
 import functools
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
+from streamsink.clock import IdSource
 from streamsink.errors import Corrupt
 from streamsink.format.manifest import Identity, ManifestEntry
+from streamsink.format.manifest_list import write_manifest_list
 from streamsink.format.snapshot import APPEND
 from streamsink.protocol.committable import Committable
-from streamsink.sinks.records import read_staged, staged_manifests
+from streamsink.sinks.records import manifest_meta, read_staged, staged_manifests
+from streamsink.storage.together import Together
 from streamsink.table import leftovers
+from streamsink.table.delta import Written
 from streamsink.table.presence import Presence
 from streamsink.table.table import Table
 
 # Entries of manifests that are kept between looking for their files and publishing them: some 10 MiB.
 _MOST_ENTRIES = 5_000
+# Records that are prepared at once. Few, because files that have their final names and no snapshot are orphans to a cleaner.
+_AHEAD = 16
 
 
 class Restoring:
-    """Of one table; both are looked up when they are first needed."""
+    """Of one table; everything when it is first needed."""
 
-    def __init__(self, table: Table, records: Sequence[Committable], entries: dict[str, list[ManifestEntry]]):
-        """entries: by name, of manifests that are not published: what is read is put in, to be taken out by who publishes."""
+    def __init__(
+        self, table: Table, records: Sequence[Committable], entries: dict[str, list[ManifestEntry]],
+        adopt: Callable[[Committable], frozenset[str]] | None,
+    ):
+        """entries: by name, of manifests that are not published: what is read is put in, to be taken out by who publishes.
+        adopt: gives a record's files their final names; the folders that are to be synced then. None: nothing is prepared,
+        because what groups are published with depends on the groups.
+        """
         self._table = table
         self._records = records
         self._entries = entries
+        self._adopt = adopt
         self._sweeps = 0
+        self._prepared: dict[str, Written | None] = {}
 
     def is_first_sweep(self) -> bool:
         """True once."""
@@ -35,6 +49,21 @@ class Restoring:
     def is_last(self, committable: Committable) -> bool:
         """Whether no record is published after it."""
         return committable.state.sequence == self._records[-1].state.sequence
+
+    def prepare(self, committable: Committable) -> bool:
+        """Give this record's files their final names, durably, and those of the records behind it: one wait for some of them.
+
+        False when that is not done here, or its files are gone. After a crash: they are pending still, and adopting is repeated.
+        """
+        record_id = committable.state.record_id
+        if record_id not in self._prepared and self._adopt is not None:
+            number = [c.state.record_id for c in self._records].index(record_id)
+            self._prepare(self._records[number:number + _AHEAD])
+        return record_id in self._prepared
+
+    def delta_list(self, committable: Committable) -> Written | None:
+        """The manifest list that ``prepare`` wrote of what the record adds."""
+        return self._prepared.get(committable.state.record_id)
 
     @functools.cached_property
     def presence(self) -> Presence:
@@ -47,6 +76,31 @@ class Restoring:
         this process makes meanwhile remove what they leave.
         """
         return leftovers.look(self._table, (committable.state.record_id for committable in self._records))
+
+    def _prepare(self, records: Sequence[Committable]) -> None:
+        done = {}
+        with self._table.file_io.together() as group:
+            for committable in records:
+                try:
+                    folders = self._adopt(committable)
+                except FileNotFoundError:
+                    break  # publishing this record says so; until then those before it are published
+                for folder in sorted(folders):
+                    group.sync_dir(folder)
+                done[committable.state.record_id] = self._write_delta_list(committable, group)
+            group.flush()
+        self._prepared |= done
+
+    def _write_delta_list(self, committable: Committable, group: Together) -> Written | None:
+        """None when what the record adds may depend on what is in the table, or would have to be read again."""
+        manifests = staged_manifests(committable)
+        known = [self._entries.get(os.path.basename(manifest["final"])) for manifest in manifests]
+        if committable.payload["kind"] != APPEND or not manifests or None in known:
+            return None
+        data = write_manifest_list([manifest_meta(self._table, *each) for each in zip(manifests, known)])
+        name = f"manifest-list-{committable.state.record_id}-{IdSource().new_id()[:8]}-1"
+        group.write(self._table.layout.manifest(name), data)
+        return name, len(data)
 
     def _identities(self) -> Iterator[tuple[str, list[Identity]]]:
         """By manifest."""

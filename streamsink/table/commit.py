@@ -19,7 +19,7 @@ from streamsink.format.snapshot import Snapshot
 from streamsink.locks.configured import lock_of
 from streamsink.options import SinkOptions
 from streamsink.storage.together import Together
-from streamsink.table.delta import CommitRequest, Delta, Deltas
+from streamsink.table.delta import CommitRequest, Delta, Deltas, Written
 from streamsink.table.publish import Outcome, prepare, publish
 from streamsink.table.retry import RetryPolicy
 from streamsink.table.states import States
@@ -47,8 +47,6 @@ class Committed:
 
 # states as of the newest snapshot -> True when the request is published already; raises to refuse.
 Filter = Callable[[States], bool]
-# Name and size in bytes of a file in the manifest folder.
-Written = tuple[str, int]
 
 
 @dataclass(frozen=True)
@@ -94,11 +92,13 @@ class TableCommit:
         After a crash: the snapshot exists or not; unreferenced list files may be left, never a broken table.
         """
         policy = RetryPolicy.of(self._at.root, self._options, self._table.known_schema.options)
-        tries = _Tries()
+        tries = _Tries(delta_list=request.delta_list)
         done = policy.run(lambda attempt: self._try_once(request, is_published, tries, attempt), self._clock)
         if done is None:
             raise self._gave_up(policy, tries)
         self._settle(tries)
+        if request.delta_list and request.delta_list[0] != done.snapshot.delta_manifest_list:
+            self._delete_durably([self._at.manifest(request.delta_list[0])])
         return done
 
     def _try_once(
@@ -164,9 +164,7 @@ class TableCommit:
         for lost in tries.unanswered:
             found = self._snapshots.load(lost.snapshot.id)
             if found is not None and _identity(found) != _identity(lost.snapshot):
-                self._delete(lost.files)
-                # Before the mark, after which nobody looks for them: a power failure must not bring them back.
-                self._io.sync_dir(self._at.manifest_dir)
+                self._delete_durably(lost.files)
             self._delete_temporary(lost.name)
 
     def _move_hint(self, snapshot: Snapshot, name: str) -> None:
@@ -196,6 +194,11 @@ class TableCommit:
     def _delete(self, paths: Sequence[str]) -> None:
         for path in paths:
             self._io.delete(path)
+
+    def _delete_durably(self, paths: Sequence[str]) -> None:
+        """Of the manifest folder; before the mark, after which nobody looks for them: a power failure must not bring them back."""
+        self._delete(paths)
+        self._io.sync_dir(self._at.manifest_dir)
 
     # -- files -----------------------------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ import pytest
 from streamsink.clock import IdSource
 from streamsink.errors import Conflict
 from streamsink.storage.file_io import FileIO
+from streamsink.storage.pending_log import decode_record
 from streamsink.table.changes import Changes
 from streamsink.table.table import open_table
 from streamsink.testing.crashing import CrashingCalls
@@ -98,10 +99,9 @@ def test_a_file_that_another_writer_adds_in_the_middle_of_a_restart_is_refused()
         newest = table.snapshots.latest()
         if newest.id == 6:
             calls.before_call = lambda: None
-            folder = f"{world.driver.root}/streamsink/streamsink/staging"
-            [last] = [e.name for e in table.file_io.entries(folder) if e.name.endswith("-7")]
-            [staged] = [e.name for e in table.file_io.entries(f"{folder}/{last}") if e.name.startswith("manifest-")]
-            table.file_io.write(f"{table.layout.manifest_dir}/manifest-copy", table.file_io.read(f"{folder}/{last}/{staged}"))
+            path = f"{world.driver.root}/streamsink/streamsink/record-7.json"
+            its_manifest = decode_record(table.file_io.read(path), path).payload["manifest"]["final"]
+            table.file_io.write(f"{table.layout.manifest_dir}/manifest-copy", table.file_io.read(table.layout.within(its_manifest)))
             commit(table, Changes(tuple(table.manifests.read("manifest-copy"))), user="foreign")
 
     calls.before_call = add_the_third
