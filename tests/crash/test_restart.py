@@ -6,12 +6,23 @@ import os
 import pytest
 
 from streamsink import faults
+from streamsink.clock import IdSource
+from streamsink.errors import Corrupt
 from streamsink.events import Restored
+from streamsink.format.manifest_list import ManifestFileMeta
+from streamsink.storage.file_io import FileIO
+from streamsink.storage.pending_log import decode_record
+from streamsink.table.changes import Changes
+from streamsink.table.table import open_table
 from streamsink.testing.crashing import CrashingCalls, Mode
 from streamsink.testing.faults import InjectedCrash, arm, crash
-from tests.crash.world import STRIDE, World, die_at_step, expected, is_prefix, memory_world
+from tests.crash.world import BOUNDARIES, STRIDE, World, die_at_step, expected, is_prefix, memory_world
+from tests.table.entries import commit
 
 _PENDING = {"publish_every_batches": 3, "restore": "restore-and-continue"}
+# More pending checkpoints than are prepared at once, twice, and one that is not pending; some are empty.
+_MANY = tuple(2 * (number + number // 5) for number in range(1, 42))
+_FEW_DEATHS = 8
 # A bound for the loop "until a restart survives".
 _MOST_CALLS = 1_000
 _SETTINGS = {
@@ -24,7 +35,12 @@ _SETTINGS = {
 @pytest.fixture(scope="module", params=list(_SETTINGS))
 def left(request) -> World:
     """Batches 0 to 2 are recorded and none is published: the power failed."""
-    world = memory_world(**_PENDING, **_SETTINGS[request.param])
+    return _left(BOUNDARIES, **_PENDING, **_SETTINGS[request.param])
+
+
+def _left(boundaries, **settings) -> World:
+    """Batches that are recorded and not published, when the first group was to be published."""
+    world = memory_world(**settings)
     calls = CrashingCalls(world.calls)
 
     def death() -> None:
@@ -33,7 +49,7 @@ def left(request) -> World:
 
     arm("group.before_publish", 1, death)
     try:
-        world.run(calls)
+        world.run(calls, boundaries)
     except InjectedCrash:
         world.die(power=True)
     finally:
@@ -54,10 +70,10 @@ def _restart(world: World, calls: CrashingCalls) -> None:
     world.driver.start(world.file_io(calls), world.checkpoint).close()
 
 
-def _check(world: World, what: str) -> None:
-    assert is_prefix(world.ids()), f"{what}: a reader sees a part of a batch"
-    world.run()
-    assert world.ids() == expected(), what
+def _check(world: World, what: str, boundaries=BOUNDARIES) -> None:
+    assert is_prefix(world.ids(), boundaries), f"{what}: a reader sees a part of a batch"
+    world.run(boundaries=boundaries)
+    assert world.ids() == expected(boundaries), what
     assert world.unknown_files() == [], what
 
 
@@ -113,3 +129,71 @@ def test_an_error_in_a_restart_with_several_pending(left, mode, rng):
         except OSError:
             world.die(power=True)
         _check(world, f"{mode.value} at call {n} of the restart")
+
+
+@pytest.mark.parametrize("rollback", ["fail", "republish"])
+def test_deaths_in_a_restart_with_more_pending_than_are_prepared_at_once(rollback, rng):
+    """Killed or without power, again and again at random calls, each time in the restart of what the death before left."""
+    pending = len(_MANY) - 1
+    settings = {"publish_every_batches": pending, "restore": "restore-and-continue", "on_rollback": rollback, "journal_retain": 50}
+    world = _left(_MANY, **settings)
+    calls = CrashingCalls(copy.deepcopy(world.calls))
+    _restart(_again(world), calls)
+    for _ in range(_FEW_DEATHS):
+        try:
+            _restart(world, CrashingCalls(world.calls, rng.randint(1, calls.count // 4)))
+        except InjectedCrash:
+            world.die(power=rng.random() < 0.5)
+        assert is_prefix(world.ids(), _MANY)
+    _check(world, "deaths in restarts", _MANY)
+
+
+def test_a_record_whose_file_is_gone_does_not_hold_back_those_before_it(left):
+    """The first is published, the second says what is missing, the third waits; put back, each row is there once."""
+    world = _again(left)
+    io = FileIO(world.calls, IdSource().new_id)
+    committable = _record(world, io, 2 if left.driver.options.publish_as != "one-snapshot" else 1)
+    if not committable.files:  # the empty batch
+        committable = _record(world, io, 3)
+    path = f"{world.driver.root}/{committable.files[0].staged}"
+    data = io.read(path)
+    io.delete(path)
+    with pytest.raises(Corrupt) as refused:
+        _restart(world, CrashingCalls(world.calls))
+    assert refused.value.kind == "pending.files-gone"
+    assert is_prefix(world.ids())
+    io.write(path, data)
+    _check(world, "the file is back")
+
+
+@pytest.mark.parametrize("rollback", ["fail", "republish"])
+def test_a_first_record_that_an_earlier_driver_publishes_meanwhile(rollback):
+    """It was about to when this one took over. Its snapshot counts, the others follow, and what was made ahead for it goes."""
+    world = _left(BOUNDARIES, **_PENDING, on_rollback=rollback)
+    io = FileIO(world.calls, IdSource().new_id)
+    table = open_table(io, world.driver.root, for_writing=True)
+
+    def publish() -> None:
+        faults.arm(None)
+        record = _record(world, io, 1)
+        manifest = record.payload["manifest"]
+        name = manifest["final"].removeprefix("manifest/")
+        entries = table.manifests.read(name)
+        types = [field.type for field in table.schema.partition_fields]
+        commit(
+            table, Changes(tuple(entries)), manifests=(ManifestFileMeta.of(name, manifest["size"], entries, types),),
+            application=record.application, state=record.state.to_json(),
+        )
+
+    arm("commit.before_filter", 1, publish)
+    try:
+        _restart(world, CrashingCalls(world.calls))
+    finally:
+        faults.arm(None)
+    assert table.snapshots.latest().id == 3
+    _check(world, "the first one was published by another")
+
+
+def _record(world: World, io: FileIO, sequence: int):
+    path = f"{world.driver.root}/streamsink/streamsink/record-{sequence}.json"
+    return decode_record(io.read(path), path)

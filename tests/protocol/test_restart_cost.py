@@ -82,6 +82,7 @@ def test_a_restart_costs_a_part_for_the_table_and_a_part_for_each_pending_checkp
     for snapshots in (20, 60):
         (few, few_read), (many, many_read) = found[snapshots, 5], found[snapshots, 10]
         each = found[20, 10][0] - found[20, 5][0]
+        assert each["sync_dir"] == 2 * 5, "a record more costs the syncs of the manifest folder and of the snapshot folder"
         assert many - few == each and few - many == collections.Counter(), "what one more checkpoint costs depends on the table"
         assert many_read - few_read == found[20, 10][1] - found[20, 5][1]
     fewer, more = found[20, 10], found[60, 10]
