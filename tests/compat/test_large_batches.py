@@ -7,12 +7,17 @@ import os
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import Observation
+from pyspark.sql import functions as F
 
 import streamsink
+from streamsink import faults
+from streamsink.errors import Corrupt, Retryable
 from streamsink.events import BatchWritten
 from streamsink.format.binary_row import decode_row
 from streamsink.format.footer_stats import row_groups_of
 from streamsink.format.types import parse_ddl
+from streamsink.spark import gateway
 from streamsink.storage.local import local_file_io
 from streamsink.table.table import open_table
 from tests.compat.rows import assert_same, columns, from_arrow, matching, project, random_rows, to_arrow
@@ -189,6 +194,54 @@ def test_settings_of_the_session_change_nothing_and_are_left_as_they_were(spark,
     assert footer.row_group(0).column(0).compression == "ZSTD"
     assert_same(java.read(path), rows)
     assert_same(from_arrow(streamsink.read_arrow(path)), rows)
+
+
+def test_settings_of_the_session_are_put_back_when_the_job_fails(spark, path):
+    """All of them, those that the session had and those that it had not; and the batch can be written again."""
+    session = spark.newSession()
+    for name, value in HOSTILE.items():
+        session.conf.set(name, value)
+    before = session.conf.getAll
+    frame = session.range(10).selectExpr("id", "if(id = 7, cast(raise_error('a bad row') AS string), 'good') s")
+    with pytest.raises(Exception, match="a bad row"):
+        streamsink.write(frame, path, "run")
+    assert session.conf.getAll == before
+    assert streamsink.write(session.range(10).selectExpr("id", "'good' s"), path, "run") == 10
+
+
+def _files(path) -> list[str]:
+    return glob.glob(f"{path}/**/*.parquet", recursive=True)
+
+
+def test_a_batch_that_spark_does_not_count_is_not_published(spark, path, monkeypatch):
+    """The session has lost its listeners, which bring the count: nothing is left of the batch, and it can be written again."""
+    monkeypatch.setattr(gateway, "_LISTENER_WAITS_MS", (100,) * 10)
+    session = spark.newSession()
+    counted = Observation()
+    session.range(1).observe(counted, F.count("id").alias("rows")).collect()
+    assert counted.get == {"rows": 1}
+    session._jsparkSession.listenerManager().clear()
+    with pytest.raises(Retryable, match="replayed after a restart.*large_batches='tasks'") as refused:
+        streamsink.write(session.range(10), path, "run")
+    assert refused.value.kind == "spark.not-counted"
+    assert _files(path) == [] and streamsink.read_arrow(path).num_rows == 0
+    assert streamsink.write(spark.range(10), path, "run") == 10
+    assert sorted(streamsink.read_arrow(path).column("id").to_pylist()) == list(range(10))
+
+
+def test_a_batch_of_which_a_file_is_lost_is_not_published(spark, path):
+    """Spark has counted the rows on their way, so that it is noticed."""
+    def lose_one(step: str) -> None:
+        if step == "spark.written":
+            os.unlink(_files(path)[0])
+
+    faults.arm(lose_one)
+    with pytest.raises(Corrupt, match="given 10 rows, and its files hold 5") as refused:
+        streamsink.write(spark.range(0, 10, 1, 2), path, "run")
+    faults.arm(None)
+    assert refused.value.kind == "spark.row-count"
+    assert _files(path) == [] and streamsink.read_arrow(path).num_rows == 0
+    assert streamsink.write(spark.range(10), path, "run") == 10
 
 
 def test_columns_are_brought_to_the_table_s(spark, java, path):

@@ -126,6 +126,20 @@ def test_a_successor_of_the_same_checkpoint_fences_the_zombie():
     assert world.ids() == list(range(8))
 
 
+def test_a_zombie_gives_no_file_its_name_back():
+    """What its successor has published others may have compacted and removed: it asks for its ownership before it touches a file."""
+    world = memory_world(restore="restore-and-continue", on_rollback="republish", partition_by=())
+    zombie = _sink(world)
+    _pre_commit(world, zombie, 0, 5, 0)
+    _sink(world)
+    bucket, io = f"{world.driver.root}/bucket-0", FileIO(world.calls, IdSource().new_id)
+    (name,) = io.names(bucket)
+    io.delete(f"{bucket}/{name}")
+    with pytest.raises(Fenced):
+        zombie.protocol.commit_up_to_checkpoint(0)
+    assert io.names(bucket) == []
+
+
 def test_each_guard_against_a_zombie_holds_alone():
     """The owner's record, the taken record number and the epoch in the newest snapshot: each one is enough."""
     world = memory_world(restore="restore-and-continue")
@@ -185,6 +199,19 @@ def test_publishing_a_record_twice_is_published_once():
         outcome = sink._committer.publish(committable, expect=0, restored=restored, fence=lambda: None)
         assert (outcome.checkpoint_id, outcome.snapshot_id, outcome.attempts) == (0, 1, 0)
     assert world.ids() == list(range(5))
+
+
+def test_a_record_is_not_published_over_a_later_one():
+    """An error that ends the query: no restart could publish it, so that it is none that asks for one."""
+    world = memory_world()
+    sink = _sink(world)
+    _pending_chain(world, sink, [5, 9])
+    first = sink.protocol._store.load(1)
+    sink.protocol.commit_up_to_checkpoint(1)
+    with pytest.raises(Fenced, match="record 1 .* is published") as refused:
+        sink._committer.publish(first, expect=0, restored=False, fence=lambda: None)
+    assert refused.value.kind == "writer.fenced"
+    assert world.ids() == list(range(9))
 
 
 def _committed(world, sink):
