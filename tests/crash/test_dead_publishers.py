@@ -78,6 +78,17 @@ def test_the_next_writer_makes_it_durable_before_it_counts_on_it(make, publishin
         _check(world, f"killed in publishing {publishing}, then a power failure at {step}")
 
 
+@pytest.mark.parametrize("make", [memory_world, lambda: memory_world(publish_every_batches=3, publish_as="one-snapshot"), ManyWorld],
+                         ids=["plain", "one-snapshot", "many"])
+def test_what_a_dead_try_left_does_not_come_back(make):
+    """The restart removes it durably before the mark, after which nobody looks for it: a power failure does not bring it back."""
+    for step in _STEPS:
+        world = make()
+        assert die_at_step("commit.lists_written", 1, world)
+        assert die_at_step(step, 1, world, power=True), f"{step} was not reached"
+        _check(world, f"killed with its lists written, then a power failure at {step}")
+
+
 def test_a_commit_that_is_found_published_is_durable():
     """A commit says that it is published: a power failure right after does not take that back, whoever published it."""
     calls = MemoryCalls()

@@ -73,3 +73,25 @@ def test_what_cannot_be_read_back_is_unknown_and_left_alone():
         io.create_if_absent(PATH, b"ours")
     assert caught.value.kind == "publish.unknown"
     assert len(io.entries("/root")) == 2
+
+
+def test_a_creation_that_another_one_overtakes_at_any_call_has_one_winner(memory):
+    """Whenever the other one comes, between a look and the name too: one of them wins, and its bytes stay."""
+    steps = CrashingCalls(memory)
+    _io(steps).create_if_absent("/root/other", b"x")
+    won_at = []
+    for n in range(steps.count + 1):
+        memory.unlink(PATH)
+        calls, others = CrashingCalls(memory), []
+
+        def overtake():
+            if calls.count == n and not others:
+                others.append(_io(memory).create_if_absent(PATH, b"theirs"))
+
+        calls.before_call = overtake
+        mine = _io(calls).create_if_absent(PATH, b"ours")
+        overtake()
+        assert [mine, *others].count(True) == 1, f"the other one came before call {n + 1}"
+        assert memory.read(PATH) == (b"ours" if mine else b"theirs")
+        won_at.append(mine)
+    assert won_at == sorted(won_at) and set(won_at) == {True, False}

@@ -1,5 +1,7 @@
 """Publishing that gives no answer at all: the next try finds out, and nothing that a snapshot may refer to is deleted."""
 
+import errno
+
 import pytest
 
 from streamsink.clock import IdSource
@@ -60,6 +62,31 @@ def test_no_answer_is_settled_by_looking(kind, after, lands, others):
     assert live(table) == sorted(after + ["other"] * others)
     mine = [n for n in table.snapshots.ids() if table.snapshots.load(n).commit_user == "me"]
     assert mine == [done.snapshot_id] and table.snapshots.load(mine[0]).commit_kind == kind
+
+
+class _SyncFails(MemoryCalls):
+    """The first ``failing`` times that the snapshots' folder shall be synced it is not."""
+
+    failing = 0
+
+    def sync_dir(self, path):
+        if path.endswith("/snapshot") and self.failing:
+            self.failing -= 1
+            raise OSError(errno.EIO, "not synced", path)
+        super().sync_dir(path)
+
+
+@pytest.mark.parametrize("failing", [1, 2])
+def test_a_commit_whose_name_was_not_made_durable_at_first_is_durable_when_it_returns(failing):
+    """The name is given and its sync fails, once or twice, so that it is no answer: a power failure after the commit takes nothing back."""
+    calls = _SyncFails()
+    table = new_table(calls)
+    commit(table, Changes((add("old", part("x")),)))
+    calls.failing = failing
+    done = _commit(_silent(calls, silent=0), "APPEND")
+    assert calls.failing == 0
+    calls.power_failure()
+    assert open_table(FileIO(calls, IdSource().new_id), ROOT, for_writing=True).snapshots.ids() == [1, done.snapshot_id]
 
 
 def test_never_an_answer_is_an_unknown_outcome():
