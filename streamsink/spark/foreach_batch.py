@@ -23,7 +23,7 @@ from streamsink.protocol.two_phase import Checkpoint, Destination, TwoPhaseCommi
 from streamsink.sinks.paimon import PaimonCommitter
 from streamsink.spark import gateway, runs, write_ways
 from streamsink.spark.explain import explain
-from streamsink.spark.runs import Run
+from streamsink.spark.runs import Fitted, Run
 from streamsink.spark.schema import to_fields
 from streamsink.spark.tasks import TableWriting
 from streamsink.storage.file_io import FileIO
@@ -58,7 +58,7 @@ class TableSink:
         """
         run_id = gateway.run_id(df)
         try:
-            self._commit_batch(df, gateway.describe(df, batch_id, self.path))
+            self._commit_batch(df, gateway.describe(df, batch_id, self.path, run_id))
         except Exception as failed:  # outermost edge: remembered for the supervisor, then on its way to Spark
             cause = runs.remember(run_id, explain(self.path, failed))
             if cause is failed:
@@ -162,15 +162,23 @@ class TableSink:
         written, way = [], write_ways.DRIVER
         if checkpoint.decision.verdict is not Verdict.SEEN:
             rows = self._stored(self._new_rows(df, checkpoint.decision, checkpoint.batch))
-            schema, options = fit(run.table, to_fields(rows.schema), self.options), self.options
+            options = self.options
             spec = WriteSpec(
-                checkpoint.staging, schema.to_json(), options.target_file_bytes, options.max_open_writers,
+                checkpoint.staging, self._fitted(run, rows).schema_json, options.target_file_bytes, options.max_open_writers,
                 options.writer_memory_bytes,
             )
             job = None if small else write_ways.large_job(rows, spec, self.options, self._io, run.sizes)
             written, way = write_ways.write(rows, TableWriting(spec), self._io, self._store, small=small, job=job)
             fault_point("write.flushed")
         return *run.committer.stage(checkpoint.staging, written, seen=checkpoint.decision.verdict is Verdict.SEEN), way
+
+    def _fitted(self, run: Run, rows: DataFrame) -> Fitted:
+        """What the rows are in the table, whose schema is looked at anew. Raises Misuse when they do not fit."""
+        given, known = rows.schema, run.fitted
+        if known is None or known.schema is not run.table.schema or known.given != given:
+            schema = fit(run.table, to_fields(given), self.options)
+            run.fitted = Fitted(given, schema, schema.to_json())
+        return run.fitted
 
     def _new_rows(self, df: DataFrame, decision: Decision, batch: Batch) -> DataFrame:
         """Under an overlap: only rows at or after the recorded position of their topic and partition."""

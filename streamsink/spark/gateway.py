@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass, field
 from urllib.parse import unquote, urlsplit
 
+import pyarrow as pa
 from py4j.java_gateway import JavaObject
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkContext
@@ -44,14 +45,14 @@ _MOST_RUNNING = 16
 _LISTENER_WAITS_MS = (*[2] * 50, *[50] * 1200)
 
 
-def describe(df: DataFrame, batch_id: int, table: str) -> Batch:
-    """Identity, source positions and watermark of the micro-batch that ``foreachBatch`` was called with.
+def describe(df: DataFrame, batch_id: int, table: str, run: str) -> Batch:
+    """Identity, source positions and watermark of the micro-batch that ``foreachBatch`` was called with. run: as ``run_id`` says.
 
     Read from the checkpoint's offset log, which is durable when this is called. Raises Misuse when this is no
     streaming batch, or its checkpoint is a temporary folder.
     """
     spark = df.sparkSession
-    running = _running(df, table)
+    running = _running(df, table, run)
     root = running.root
     ends, watermark = _offsets(spark, root, batch_id, table)
     if running.last_batch == batch_id - 1:
@@ -71,6 +72,15 @@ def describe(df: DataFrame, batch_id: int, table: str) -> Batch:
 def run_id(df: DataFrame) -> str:
     """Id of this start of the query, as ``StreamingQuery.runId`` says it; empty outside a streaming query."""
     return df.sparkSession.sparkContext.getLocalProperty("spark.jobGroup.id") or ""
+
+
+def collect(df: DataFrame) -> list[pa.RecordBatch]:
+    """All rows, in order, as Spark hands them over; none without rows.
+
+    What ``DataFrame.toArrow`` does first. The rest of it, which brings the batches to types that are said here anyway, asks the JVM
+    four things more. Raises as Spark does.
+    """
+    return df._collect_as_arrow()
 
 
 def is_active(spark: SparkSession, query: str) -> bool:
@@ -128,9 +138,9 @@ def check_file_system(spark: SparkSession, scheme: str, table: str) -> None:
         ) from missing
 
 
-def _running(df: DataFrame, table: str) -> _Running:
+def _running(df: DataFrame, table: str, run: str) -> _Running:
     """What is asked of Spark once in a run. A program that sets a job group of its own is asked for in every batch."""
-    known = _RUNNING.get(run_id(df))
+    known = _RUNNING.get(run)
     if known is not None:
         return known
     execution, query = _execution(df.sparkSession, table)

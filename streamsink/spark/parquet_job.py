@@ -18,6 +18,7 @@ from streamsink.format.schema import TableSchema
 from streamsink.format.types import MAX_LENGTH, AtomicType, DataField, DataType
 from streamsink.spark import gateway
 from streamsink.spark.read import to_spark
+from streamsink.storage.ahead import FlushAhead
 from streamsink.storage.file_io import FileIO
 from streamsink.table.adopted import adopt_files
 from streamsink.table.write import WrittenFile
@@ -86,7 +87,7 @@ class ParquetJob:
         folder = os.path.join(self.staging, FOLDER)
         counted = Observation()
         rows = df.select(self._columns(df)).observe(counted, F.count(F.lit(1)).alias(_ROWS))
-        with _session(df.sparkSession, _SESSION):
+        with _session(df.sparkSession, _SESSION), FlushAhead(file_io, folder):
             rows.write.options(**self._options()).parquet(f"file:{folder}")
         count = gateway.observed(counted, _ROWS)
         if count is None:

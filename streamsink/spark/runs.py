@@ -4,10 +4,13 @@ import atexit
 import logging
 import os
 import threading
+from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
 
 from streamsink.errors import StreamsinkError
+from streamsink.format.schema import TableSchema
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.two_phase import TwoPhaseCommit
 from streamsink.sinks.paimon import PaimonCommitter
@@ -25,6 +28,15 @@ _FAILURES: dict[str, Exception] = {}
 _MOST_FAILURES = 16
 
 
+@dataclass(frozen=True)
+class Fitted:
+    """What the data's schema was found to be in the table: the same answer as long as neither changes."""
+
+    given: StructType
+    schema: TableSchema
+    schema_json: bytes
+
+
 class Run:
     """One start of one query: the open table and the protocol's state. Replaced when the query restarts."""
 
@@ -35,6 +47,7 @@ class Run:
         self.id = batch.run
         self.query = batch.query
         self.sizes = write_ways.Sizes()
+        self.fitted: Fitted | None = None
 
 
 def add(path: str, application: str, run: Run) -> None:

@@ -98,14 +98,14 @@ def write(
 def _on_driver(df: DataFrame, writing: Writing, file_io: FileIO) -> list | None:
     """None when Spark refuses to collect so much: the estimate was wrong, and tasks do it."""
     try:
-        table = df.toArrow()
+        pieces = gateway.collect(df)
     except (Py4JError, PySparkException) as refused:
         if "maxResultSize" in str(refused):
             return None
         raise
     writer = writing.open(file_io)
     try:
-        for piece in table.to_batches():
+        for piece in pieces:
             writer.write(piece)
         return writer.close()
     except BaseException:

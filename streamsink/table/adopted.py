@@ -6,6 +6,7 @@ named.
 
 import os
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -54,6 +55,7 @@ def adopt_files(file_io: FileIO, folder: str, schema: TableSchema, rows: int) ->
             f"and all executors, or a commit protocol other than Spark's. {_WAY_OUT}",
             kind="spark.row-count",
         )
+    file_io.at_once([partial(file_io.flush_file, file.path) for file in files if file.footer.num_rows])
     token = IdSource().new_id()
     written = [
         _take(file_io, file, f"data-{token}-{number}{_SUFFIX}", schema)
@@ -92,7 +94,7 @@ def _listed(columns: pa.Schema) -> str:
 
 
 def _take(file_io: FileIO, file: _Found, name: str, schema: TableSchema) -> WrittenFile:
-    """Statistics from the footer; the file flushed, and linked into staging under the name that it will have in the table."""
+    """Statistics from the footer; the flushed file linked into staging under the name that it will have in the table."""
     stats = StatsCollector(schema.fields, schema.options)
     for number, chunks in enumerate(row_groups_of(file.footer, schema.fields)):
         for column, (field, chunk) in enumerate(zip(schema.fields, chunks)):
@@ -100,7 +102,6 @@ def _take(file_io: FileIO, file: _Found, name: str, schema: TableSchema) -> Writ
             _check_values(file, field, file.footer.row_group(number).num_rows - chunk.rows, nulls)
         stats.update_from(chunks)
     value_stats, columns = stats.finish()
-    file_io.flush_file(file.path)
     staged = os.path.join(os.path.dirname(os.path.dirname(file.path)), name)
     file_io.adopt(file.path, staged, keep_source=False)
     meta = DataFileMeta.for_append(

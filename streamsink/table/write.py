@@ -5,6 +5,7 @@ flushed as a row group when it is full; at most one row group is copied together
 (the largest is closed to make room); neither grows with the number of rows, partitions or tables.
 """
 
+import functools
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -47,7 +48,13 @@ class WriteSpec:
     memory_bytes: int
 
     def schema(self) -> TableSchema:
-        return TableSchema.from_json(self.schema_json, "the writer's schema")
+        return _schema(self.schema_json)
+
+
+@functools.lru_cache(maxsize=16)
+def _schema(schema_json: bytes) -> TableSchema:
+    """One batch after another brings the same."""
+    return TableSchema.from_json(schema_json, "the writer's schema")
 
 
 @dataclass(frozen=True)
