@@ -23,10 +23,11 @@ _FILES = 4
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is measured, and beside which further sinks (``module:function``, see ways.py). ``quick`` is for trying the program, its numbers mean nothing."""
+    """How much is measured (more_rounds: where a round gives one value only), and beside which further sinks (``module:function``, see ways.py). ``quick`` is for trying the program, its numbers mean nothing."""
 
     rounds: int = 3
-    batches: int = 20
+    batches: int = 40
+    more_rounds: int = 5
     batch_rows: int = 1_000
     large_rows: int = 5_000_000
     partitioned_rows: int = 2_000_000
@@ -44,7 +45,7 @@ class Sizes:
     @classmethod
     def quick(cls) -> "Sizes":
         return cls(
-            rounds=2, batches=3, large_rows=100_000, partitioned_rows=50_000, road_rows=50_000, partitions=(8, 20), snapshots=(3, 10),
+            rounds=2, batches=3, more_rounds=2, large_rows=100_000, partitioned_rows=50_000, road_rows=50_000, partitions=(8, 20), snapshots=(3, 10),
             growth=(8, 40), pending=5, live_files=2_000, replays=3, small_files=40, commits=24,
         )
 

@@ -101,7 +101,7 @@ def restart(folder: Path, sizes: data.Sizes, checkpoint: Checkpoint) -> list:
     driver = numbers(at, _OPTIONS, _ROWS)
     _leave_pending(driver, checkpoint, sizes.pending)
     opened, first_batch = [], []
-    for number in range(sizes.rounds):
+    for number in range(sizes.more_rounds):
         copy = folder / f"restart-{number}"
         _copy(at, copy)
         again = numbers(copy, {**_OPTIONS, "journal_retain": 100}, _ROWS)
@@ -116,7 +116,7 @@ def restart(folder: Path, sizes: data.Sizes, checkpoint: Checkpoint) -> list:
     rows = [["until everything pending is published", spread(opened)], ["until the end of the first new batch", spread(first_batch)]]
     what = f"restart at {newest:,} snapshots and {sizes.pending} pending checkpoints, to the end of the first new batch"
     return [
-        Table(title, ("", "ms of our time"), rows, f"Everything flushed; median [min..max] of {sizes.rounds}. Load {load()}."),
+        Table(title, ("", "ms of our time"), rows, f"Everything flushed; median [min..max] of {sizes.more_rounds}. Load {load()}."),
         at_most(what, statistics.median(first_batch), 1000, "{:.0f} ms"),
     ]
 

@@ -23,6 +23,7 @@ class _Input:
     """``partitions``: values of the partition column, 0 for none."""
 
     rows: int
+    rounds: int
     partitions: int = 0
 
     def stream(self, spark, folder: Path, rows: int):
@@ -46,7 +47,7 @@ class _Seen:
 
 def large(spark, folder: Path, sizes: data.Sizes) -> list:
     """5,000,000 rows of 8 columns in one batch."""
-    given = _Input(sizes.large_rows)
+    given = _Input(sizes.large_rows, sizes.more_rounds)
     title = f"One batch of {given.rows:,} rows x 8 columns, from Parquet"
     seen = _compare(spark, folder, given, WAYS, sizes)
     best = min((way for way in RIVALS if way in seen.trigger_s), key=lambda way: statistics.median(seen.trigger_s[way]))
@@ -54,19 +55,19 @@ def large(spark, folder: Path, sizes: data.Sizes) -> list:
         at_least(f"one batch of {given.rows:,} rows: rows/s against the best ({best})", 1 / seen.ratio(seen.trigger_s, OURS, best), 1.0),
         at_most(f"one batch of {given.rows:,} rows: processor time against Spark's own (zstd)", seen.ratio(seen.cpu_s, OURS, SPARK), 1.1),
     ]
-    return [_table(title, seen, given, sizes.rounds), *goals, *_bars(f"one batch of {given.rows:,} rows", seen, given)]
+    return [_table(title, seen, given), *goals, *_bars(f"one batch of {given.rows:,} rows", seen, given)]
 
 
 def partitioned(spark, folder: Path, sizes: data.Sizes) -> list:
     """2,000,000 rows in no order over 64 and over 1,000 partitions: ours keeps files open, Spark's sorts."""
     found = []
     for partitions in sizes.partitions:
-        given = _Input(sizes.partitioned_rows, partitions)
+        given = _Input(sizes.partitioned_rows, sizes.rounds, partitions)
         what = f"{given.rows:,} unsorted rows over {partitions:,} partitions"
         names = tuple(way for way in PARTITIONED_WAYS if way != peers.ICEBERG_EQUAL or partitions <= _MOST_ICEBERG_PARTITIONS)
         seen = _compare(spark, folder, given, names, sizes)
         found += [
-            _table(f"One batch of {what}", seen, given, sizes.rounds),
+            _table(f"One batch of {what}", seen, given),
             at_least(f"{what}: rows/s against Spark's partitionBy (zstd)", 1 / seen.ratio(seen.trigger_s, OURS, SPARK), 1.0),
             *_bars(what, seen, given),
         ]
@@ -92,11 +93,11 @@ def _compare(spark, folder: Path, given: _Input, names: tuple[str, ...], sizes: 
             seen.output[way] = files_and_bytes(at / "out")
         shutil.rmtree(at.parent, ignore_errors=True)
 
-    in_turns(sizes.rounds + 1, ways, measure)
+    in_turns(given.rounds + 1, ways, measure)
     return seen
 
 
-def _table(title: str, seen: _Seen, given: _Input, rounds: int) -> Table:
+def _table(title: str, seen: _Seen, given: _Input) -> Table:
     rows = [
         [way, spread([given.rows / s / 1000 for s in took]), spread(took, 2), spread(seen.add_s[way], 2),
          spread(seen.cpu_s[way], 1), f"{statistics.median(seen.python_s[way]):.1f}", *seen.output[way],
@@ -105,7 +106,7 @@ def _table(title: str, seen: _Seen, given: _Input, rounds: int) -> Table:
     ]
     head = ("sink", "1000 rows/s", "trigger s", "addBatch s", "CPU s", "of it Python", "files", "MB", "time against Spark's (zstd)",
             "CPU against")
-    return Table(title, head, rows, f"Median [min..max] of {rounds} rounds. Load {load()}.")
+    return Table(title, head, rows, f"Median [min..max] of {given.rounds} rounds. Load {load()}.")
 
 
 def _bars(what: str, seen: _Seen, given: _Input) -> list[Bar]:

@@ -13,10 +13,11 @@ from streamsink.events import BatchSkipped
 from benchmarks import data, peers
 from benchmarks.machine import files_and_bytes, in_turns, load, measured, slug, spread
 from benchmarks.report import Bar, Goal, Table, at_most
-from benchmarks.ways import NAIVE, NOOP, NOTHING, OURS, RIVALS, SNAPPY, SPARK, TASKS, UNFLUSHED, Ways, ended
+from benchmarks.ways import ASYNC, NAIVE, NOOP, NOTHING, OURS, RIVALS, SNAPPY, SPARK, TASKS, UNFLUSHED, Ways, ended
 
 WAYS = (
-    NOOP, NOTHING, SNAPPY, SPARK, NAIVE, peers.ICEBERG, peers.ICEBERG_EQUAL, peers.DELTA_EQUAL, OURS, UNFLUSHED, TASKS,
+    NOOP, NOTHING, SNAPPY, SPARK, NAIVE, peers.ICEBERG, peers.ICEBERG_EQUAL, peers.DELTA_EQUAL, OURS, ASYNC, UNFLUSHED,
+    TASKS,
 )
 # The first batches of a query's start compile and restore; they are run, not counted. So is a short round before all.
 WARM_UP = 2

@@ -4,39 +4,24 @@ import os
 
 
 class Layout:
-    """Paths below one table's root."""
+    """Paths below one table's root. ``schema_dir``, ``snapshot_dir``, ``manifest_dir``: its folders of metadata."""
 
     def __init__(self, root: str):
         self.root = root
+        self.schema_dir = os.path.join(root, "schema")
+        self.snapshot_dir = os.path.join(root, "snapshot")
+        self.manifest_dir = os.path.join(root, "manifest")
+        self.latest_hint = os.path.join(self.snapshot_dir, "LATEST")
+        self.earliest_hint = os.path.join(self.snapshot_dir, "EARLIEST")
 
     def schema(self, schema_id: int) -> str:
-        return os.path.join(self.root, "schema", f"schema-{schema_id}")
+        return f"{self.schema_dir}/schema-{schema_id}"
 
     def snapshot(self, snapshot_id: int) -> str:
-        return os.path.join(self.root, "snapshot", f"snapshot-{snapshot_id}")
+        return f"{self.snapshot_dir}/snapshot-{snapshot_id}"
 
     def manifest(self, name: str) -> str:
-        return os.path.join(self.root, "manifest", name)
-
-    @property
-    def schema_dir(self) -> str:
-        return os.path.join(self.root, "schema")
-
-    @property
-    def snapshot_dir(self) -> str:
-        return os.path.join(self.root, "snapshot")
-
-    @property
-    def manifest_dir(self) -> str:
-        return os.path.join(self.root, "manifest")
-
-    @property
-    def latest_hint(self) -> str:
-        return os.path.join(self.snapshot_dir, "LATEST")
-
-    @property
-    def earliest_hint(self) -> str:
-        return os.path.join(self.snapshot_dir, "EARLIEST")
+        return f"{self.manifest_dir}/{name}"
 
     def within(self, relative: str) -> str:
         """Absolute path of a name relative to the root; one that is absolute, elsewhere on the store, stays as it is."""
