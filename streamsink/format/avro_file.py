@@ -92,10 +92,8 @@ def read_avro(data: bytes, name: str) -> Iterator[Dict[str, Any]]:
         reader = fastavro.reader(io.BytesIO(data))
         count = 0
         for found in reader:
-            if not isinstance(found, dict):
-                raise ValueError("a record is not an Avro record")
             count += 1
-            yield found
+            yield _checked(found)
         _check_count(count, reader.metadata)
     except DECODING_ERRORS as bad:
         raise unreadable(name, bad) from bad
@@ -113,10 +111,16 @@ def read_blocks(data: bytes, name: str) -> Iterator[Tuple[int, Dict[str, Any], b
             count += block.num_records
             encoded = block.bytes_.getvalue()
             for first in itertools.islice(block, 1):
-                yield block.num_records, first, encoded
+                yield block.num_records, _checked(first), encoded
         _check_count(count, reader.metadata)
     except DECODING_ERRORS as bad:
         raise unreadable(name, bad) from bad
+
+
+def _checked(found: Any) -> Dict[str, Any]:
+    if not isinstance(found, dict):
+        raise ValueError("a record is not an Avro record")
+    return found
 
 
 def _check_count(count: int, metadata: Mapping[str, str]) -> None:

@@ -54,7 +54,7 @@ class ManifestFileMeta:
         return self.num_added_files, self.num_deleted_files
 
     @functools.cached_property
-    def record(self) -> Dict[str, Any]:
+    def _record(self) -> Dict[str, Any]:
         """As Avro takes it. Kept: the same manifests are in list after list."""
         out = {"_VERSION": MANIFEST_LIST_VERSION, "_PARTITION_STATS": self.partition_stats.to_record(),
                "_EXTRA_FILES": None if self.extra_files is None else list(self.extra_files)}
@@ -123,7 +123,7 @@ def _schema(with_extras: bool) -> Dict[str, Any]:
 def write_manifest_list(metas: Sequence[ManifestFileMeta], *, codec: str = "zstandard", level: int = 1) -> bytes:
     """The bytes of a manifest list; an empty one is a valid file and the base of a first snapshot."""
     with_extras = any(m.total_buckets is not None or m.extra_files is not None for m in metas)
-    return write_avro(_schema(with_extras), [m.record for m in metas], codec=codec, level=level)
+    return write_avro(_schema(with_extras), [m._record for m in metas], codec=codec, level=level)
 
 
 def read_manifest_list(data: bytes, name: str) -> List[ManifestFileMeta]:

@@ -17,7 +17,9 @@ from streamsink.protocol.committable import AppState, Committable, StagedFile
 from streamsink.protocol.ids import Writer
 from streamsink.protocol.pending import Mark
 from streamsink.protocol.sink import Committer, History, Published
-from streamsink.sinks.records import adopt, is_older_than, joined, manifest_meta, read_staged, renames, staged_manifests
+from streamsink.sinks.records import (
+    adopt, commit_name, is_older_than, joined, manifest_meta, read_staged, renames, staged_manifests,
+)
 from streamsink.sinks.restoring import Restoring
 from streamsink.table import leftovers, replaced
 from streamsink.table.changes import Changes
@@ -157,8 +159,7 @@ class PaimonCommitter(Committer):
             hint=self._restoring is None or self._restoring.is_last(committable),
             kind=committable.payload["kind"],
             overwrite=_overwrite_of(committable),
-            # The record may be published again, after a rollback: so the name is the record's and this call's.
-            name=f"{state.record_id}-{IdSource().new_id()[:8]}",
+            name=commit_name(committable),
         )
 
         def is_published(states: States) -> bool:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from streamsink.clock import IdSource
 from streamsink.errors import Corrupt
 from streamsink.faults import fault_point
 from streamsink.format.manifest import ManifestEntry, read_manifest
@@ -45,6 +46,11 @@ def renames(committable: Committable) -> list[tuple[str, str]]:
     """(staged, final) of the data files and of the manifests, below the table's root."""
     pairs = [(file.staged, file.final) for file in committable.files]
     return pairs + [(manifest["staged"], manifest["final"]) for manifest in staged_manifests(committable)]
+
+
+def commit_name(committable: Committable) -> str:
+    """Of one call that publishes the record, for the names of all that it writes: the record may be published again, after a rollback."""
+    return f"{committable.state.record_id}-{IdSource().new_id()[:8]}"
 
 
 def adopt(table: Table, committable: Committable, *, keep: bool) -> frozenset[str]:

@@ -4,13 +4,12 @@ import functools
 import os
 from collections.abc import Callable, Iterator, Sequence
 
-from streamsink.clock import IdSource
 from streamsink.errors import Corrupt
 from streamsink.format.manifest import Identity, ManifestEntry
 from streamsink.format.manifest_list import write_manifest_list
 from streamsink.format.snapshot import APPEND
 from streamsink.protocol.committable import Committable
-from streamsink.sinks.records import manifest_meta, read_staged, staged_manifests
+from streamsink.sinks.records import commit_name, manifest_meta, read_staged, staged_manifests
 from streamsink.storage.together import Together
 from streamsink.table import leftovers
 from streamsink.table.delta import Written
@@ -98,7 +97,7 @@ class Restoring:
         if committable.payload["kind"] != APPEND or not manifests or None in known:
             return None
         data = write_manifest_list([manifest_meta(self._table, *each) for each in zip(manifests, known)])
-        name = f"manifest-list-{committable.state.record_id}-{IdSource().new_id()[:8]}-1"
+        name = f"manifest-list-{commit_name(committable)}-1"
         group.write(self._table.layout.manifest(name), data)
         return name, len(data)
 

@@ -97,7 +97,8 @@ class TableCommit:
         if done is None:
             raise self._gave_up(policy, tries)
         self._settle(tries)
-        if request.delta_list and request.delta_list[0] != done.snapshot.delta_manifest_list:
+        # A try that gave no answer may have used it, even if its snapshot is not found any more.
+        if request.delta_list and not tries.unanswered and request.delta_list[0] != done.snapshot.delta_manifest_list:
             self._delete_durably([self._at.manifest(request.delta_list[0])])
         return done
 

@@ -29,7 +29,7 @@ class CommitRequest:
     kind: APPEND, OVERWRITE or COMPACT. changes: its entries, without what an overwrite deletes.
     name: unique to this commit and writer; the files that a try writes carry it, so that a crash's leftovers are known.
     manifests: those that hold the ADD entries already, under their final names; empty when the commit is to write one.
-    delta_list: a list of these manifests that was written ahead, durably; when the snapshot does not use it, it is deleted.
+    delta_list: a list of these manifests that was written ahead, durably; when no snapshot can use it, it is deleted.
     overwrite: what is replaced, worked out anew in each try. check: of an append whose files may be in the table already, with
     which it is looked whether they are; it adds files of no bucket and no key only. folders: in which files got their final names
     and that are not synced yet.

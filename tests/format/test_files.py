@@ -1,5 +1,6 @@
 """Manifests, manifest lists, snapshots, wire records: round trips, and bytes that are torn."""
 
+import contextlib
 import datetime
 import io
 import json
@@ -123,13 +124,21 @@ def test_torn_manifests_are_corrupt_and_named():
     for _ in range(4000):
         altered = bytearray(small)
         altered[pick.randrange(len(altered))] = pick.randrange(256)
-        try:
-            read_manifest(bytes(altered), "manifest-x")
-        except Corrupt:
-            continue
+        for read in (read_manifest, lambda data, name: NameSearch([]).may_find(data, name, (3, 0))):
+            with contextlib.suppress(Corrupt):
+                read(bytes(altered), "manifest-x")
     for garbage in (b"", b"Obj\x01", b"{}"):
         with pytest.raises(Corrupt):
             read_manifest_list(garbage, "l")
+
+
+def test_a_container_of_other_things_is_corrupt():
+    """Avro, and nothing wrong with it, but no records in it."""
+    out = io.BytesIO()
+    fastavro.writer(out, "int", [1, 2, 3])
+    for read in (read_manifest, lambda data, name: NameSearch([]).may_find(data, name, (3, 0))):
+        with pytest.raises(Corrupt, match="not an Avro record"):
+            read(out.getvalue(), "m")
 
 
 def test_other_versions_are_corrupt():

@@ -7,6 +7,8 @@ import pytest
 from streamsink.clock import IdSource
 from streamsink.errors import OutcomeUnknown
 from streamsink.faults import arm
+from streamsink.format.manifest import write_manifest
+from streamsink.format.manifest_list import ManifestFileMeta, write_manifest_list
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.memory import MemoryCalls
 from streamsink.table.changes import Changes
@@ -14,7 +16,7 @@ from streamsink.table.commit import TableCommit
 from streamsink.table.delta import CommitRequest
 from streamsink.table.overwrite import Overwrite
 from streamsink.table.table import open_table
-from tests.table.entries import OPTIONS, ROOT, add, commit, live, new_table, part
+from tests.table.entries import OPTIONS, ROOT, TEXT, add, commit, live, new_table, part
 
 
 class Silent(FileIO):
@@ -62,6 +64,34 @@ def test_no_answer_is_settled_by_looking(kind, after, lands, others):
     assert live(table) == sorted(after + ["other"] * others)
     mine = [n for n in table.snapshots.ids() if table.snapshots.load(n).commit_user == "me"]
     assert mine == [done.snapshot_id] and table.snapshots.load(mine[0]).commit_kind == kind
+
+
+@pytest.mark.parametrize("silent, kept", [(1, True), (0, False)], ids=["no-answer", "not-tried"])
+def test_a_list_made_ahead_stays_where_a_try_without_an_answer_may_have_used_it(silent, kept):
+    """It landed, others built on it, and its snapshot has expired, as one with a tag may: found published, and nothing of it goes."""
+    calls = MemoryCalls()
+    table = new_table(calls)
+    data = write_manifest([add("new", part("x"))])
+    meta = ManifestFileMeta.of("manifest-ahead", len(data), [add("new", part("x"))], TEXT)
+    lists = write_manifest_list([meta])
+    for name, content in (("manifest-ahead", data), ("manifest-list-ahead", lists)):
+        table.file_io.write(table.layout.manifest(name), content)
+
+    def others_go_on():
+        assert table.snapshots.load(1).delta_manifest_list == "manifest-list-ahead"
+        commit(table, Changes((add("other", part("y")),)), user="other")
+        calls.unlink(table.layout.snapshot(1))
+
+    if not silent:
+        commit(table, Changes((add("other", part("y")),)), user="other")
+    request = CommitRequest(
+        "me", 7, Changes((add("new", part("x")),)), "mine", manifests=(meta,), delta_list=("manifest-list-ahead", len(lists))
+    )
+    done = TableCommit(_silent(calls, silent=silent, meanwhile=others_go_on), OPTIONS).commit(
+        request, lambda states: table.snapshots.latest() is not None
+    )
+    assert done.snapshot.commit_user == "other"
+    assert ("manifest-list-ahead" in table.file_io.names(table.layout.manifest_dir)) is kept
 
 
 class _SyncFails(MemoryCalls):
