@@ -134,7 +134,7 @@ def _survive(seed: str) -> int:
 def test_crash_upon_crash(seed):
     """A few lives, other ones in each run of the suite."""
     print(f"STREAMSINK_SEED={seed}")
-    assert sum(_survive(f"{seed}-many-{number}") for number in range(8)) > 8
+    assert sum(_survive(f"{seed}-many-{number}") for number in range(8)) > 0
 
 
 @pytest.mark.soak
