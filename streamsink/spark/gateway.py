@@ -6,7 +6,9 @@ Spark Connect has no gateway; a second file with the same functions is what it w
 import hashlib
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
@@ -81,6 +83,22 @@ def collect(df: DataFrame) -> list[pa.RecordBatch]:
     four things more. Raises as Spark does.
     """
     return df._collect_as_arrow()
+
+
+class Selected(NamedTuple):
+    """A column: a SQL expression, its name, and what is to be known of it (JSON)."""
+
+    sql: str
+    name: str
+    metadata: dict
+
+
+def select(df: DataFrame, columns: Sequence[Selected]) -> DataFrame:
+    """``df.select`` with three questions to the JVM for a column; a ``Column`` with a type, a name and metadata asks some forty."""
+    jvm = df.sparkSession.sparkContext._jvm
+    functions, metadata = (getattr(jvm, f"org.apache.spark.sql.{name}") for name in ("functions", "types.Metadata"))
+    made = [getattr(functions.expr(each.sql), "as")(each.name, metadata.fromJson(json.dumps(each.metadata))) for each in columns]
+    return DataFrame(df._jdf.select(df._jseq(made)), df.sparkSession)
 
 
 def is_active(spark: SparkSession, query: str) -> bool:

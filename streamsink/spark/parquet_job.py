@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from pyspark.sql import Column, DataFrame, Observation, SparkSession
+from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
 from streamsink.errors import Retryable
@@ -49,13 +49,20 @@ def can_write(given: Sequence[DataField], schema: TableSchema, file_io: FileIO) 
     """Whether Spark's files would be what ours are, of a DataFrame with these columns.
 
     The table has no partitions and lies on a disk that the driver shares with the executors; each column's type is one that Spark
-    writes as Paimon's readers expect, and the DataFrame's type of it is the same or a narrower one.
+    writes as Paimon's readers expect, and the DataFrame's type of it is the same or a narrower one; and no two names are one to
+    Spark's writer.
     """
     types = {field.name: field.type for field in given}
     return (
         file_io.takes_files_of_others and not schema.partition_keys and _codec(schema) in _CODECS
+        and len({_folded(f.name) for f in schema.fields}) == len(schema.fields)
         and all(_is_stored_alike(f.type) and _fits(types.get(f.name), f.type) for f in schema.fields)
     )
+
+
+def _folded(name: str) -> str:
+    """The same for all names that Spark, which compares character by character, takes for one, and perhaps for more."""
+    return "".join(c.upper()[0].lower()[0] for c in name)
 
 
 def _is_stored_alike(t: DataType) -> bool:
@@ -86,7 +93,7 @@ class ParquetJob:
         """All rows in staged files, flushed. Raises as Spark does, and as ``adopt_files``; Retryable when Spark does not count."""
         folder = os.path.join(self.staging, FOLDER)
         counted = Observation()
-        rows = df.select(self._columns(df)).observe(counted, F.count(F.lit(1)).alias(_ROWS))
+        rows = gateway.select(df, self._columns(df)).observe(counted, F.expr(f"count(1) AS {_ROWS}"))
         with _session(df.sparkSession, _SESSION), FlushAhead(file_io, folder):
             rows.write.options(**self._options()).parquet(f"file:{folder}")
         count = gateway.observed(counted, _ROWS)
@@ -99,13 +106,13 @@ class ParquetJob:
             )
         return adopt_files(file_io, folder, self.schema, count)
 
-    def _columns(self, df: DataFrame) -> list[Column]:
+    def _columns(self, df: DataFrame) -> list[gateway.Selected]:
         """Those of the table, in its order and types; what the DataFrame lacks is null."""
         given, columns = set(df.columns), []
         for field, target in zip(self.schema.fields, to_spark(self.schema, self.staging)):
             name = field.name.replace("`", "``")
-            column = F.col(f"`{name}`") if field.name in given else F.lit(None)
-            columns.append(column.cast(target.dataType).alias(field.name, metadata={_FIELD_ID: field.id}))
+            source = f"`{name}`" if field.name in given else "NULL"
+            columns.append(gateway.Selected(f"CAST({source} AS {target.dataType.simpleString()})", field.name, {_FIELD_ID: field.id}))
         return columns
 
     def _options(self) -> dict[str, str]:

@@ -255,6 +255,24 @@ def test_columns_are_brought_to_the_table_s(spark, java, path):
     write(spark.sql("SELECT 1 `q``t`"), path + "_quoted")
 
 
+def test_field_ids_are_the_table_s_whatever_the_columns_say(spark, path):
+    """Columns that were read from another table's files bring that table's ids."""
+    streamsink.create_table(path, "late INT, id BIGINT")
+    write(spark.range(3).select(F.col("id").alias("id", metadata={"parquet.field.id": 0, "other": "x"})), path, add_columns=True)
+    for file in _files(path):
+        assert {f.name: f.metadata[b"PARQUET:field_id"] for f in pq.read_schema(file)} == {"late": b"0", "id": b"1"}
+    assert streamsink.read_arrow(path).to_pylist() == [{"late": None, "id": i} for i in range(3)]
+
+
+@pytest.mark.parametrize("other", ["A", "\u0130x"])
+def test_names_that_are_one_to_spark_go_through_tasks(spark, path, other):
+    """Spark's writer refuses them, or mistakes one for the other; Paimon takes them."""
+    one = "ix" if other != "A" else "a"
+    streamsink.create_table(path, f"`{one}` BIGINT, `{other}` BIGINT")
+    write(spark.range(2).withColumnRenamed("id", other), path, "tasks", add_columns=True)
+    assert streamsink.read_arrow(path).to_pylist() == [{one: None, other: i} for i in range(2)]
+
+
 NEEDS_TASKS = {
     "array": "array(id) a", "row": "struct(id) r", "map": "map(id, id) m",
 }
