@@ -14,6 +14,7 @@ MODE_OVERWRITE = "overwrite"
 SYNC = "sync"
 ASYNC = "async"
 LARGE_BATCHES_AUTO = "auto"
+LARGE_BATCHES_SPARK = "spark"
 LARGE_BATCHES_TASKS = "tasks"
 SNAPSHOT_PER_CHECKPOINT = "snapshot-per-checkpoint"
 ONE_SNAPSHOT = "one-snapshot"
@@ -42,8 +43,8 @@ class SinkOptions:
     max_open_writers: open files per task; the largest is closed to make room.
     writer_memory_bytes: Arrow bytes buffered per task before the largest buffer is flushed.
     driver_max_rows, driver_max_bytes: a batch known to be no larger is written by the driver, without Spark tasks in Python.
-    large_batches: 'auto' (other batches are written by Spark's own Parquet writer where its files are what the table needs, else
-        by tasks in Python) or 'tasks'.
+    large_batches: who writes other batches: 'tasks' in Python, 'spark' (its own Parquet writer, where its files are what the table
+        needs, else tasks), or 'auto' (tasks where they are known to be faster, else as 'spark').
     store_options: how to reach the store, such as its endpoint; never printed. See docs/OPTIONS.md.
     flush: fsync files and folders before they are named. Off, a power failure (not a kill) can lose published rows.
     journal_retain: published checkpoints that the journal remembers.
@@ -139,7 +140,7 @@ _CHOICES = {
     "mode": (MODE_APPEND, MODE_OVERWRITE),
     "restore": (RESTORE_AND_FAIL, RESTORE_AND_CONTINUE),
     "on_rollback": (ON_ROLLBACK_FAIL, ON_ROLLBACK_REPUBLISH),
-    "large_batches": (LARGE_BATCHES_AUTO, LARGE_BATCHES_TASKS),
+    "large_batches": (LARGE_BATCHES_AUTO, LARGE_BATCHES_SPARK, LARGE_BATCHES_TASKS),
     "publish": (SYNC, ASYNC),
     "publish_as": (SNAPSHOT_PER_CHECKPOINT, ONE_SNAPSHOT),
 }

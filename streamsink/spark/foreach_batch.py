@@ -167,8 +167,8 @@ class TableSink:
                 checkpoint.staging, self._fitted(run, rows).schema_json, options.target_file_bytes, options.max_open_writers,
                 options.writer_memory_bytes,
             )
-            job = None if small else write_ways.large_job(rows, spec, self.options, self._io, run.sizes)
-            written, way = write_ways.write(rows, TableWriting(spec), self._io, self._store, small=small, job=job)
+            large = None if small else write_ways.large(rows, spec, checkpoint.batch, options, self._io, sizes=run.sizes)
+            written, way = write_ways.write(rows, TableWriting(spec), self._io, self._store, large)
             fault_point("write.flushed")
         return *run.committer.stage(checkpoint.staging, written, seen=checkpoint.decision.verdict is Verdict.SEEN), way
 

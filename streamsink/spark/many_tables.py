@@ -61,7 +61,8 @@ class TablesSink(TableSink):
             data = to_fields(self._for_tables(rows).schema)
             positions = to_fields(rows.select(*(f"`{name}`" for name in self.options.position_columns)).schema)
             spec = run.table.spec(checkpoint.staging, data, positions, checkpoint.batch)
-            written, way = write_ways.write(self._named(rows), RoutedWriting(spec), self._io, self._store, small=small)
+            large = None if small else write_ways.by_tasks(rows, checkpoint.batch, run.sizes)
+            written, way = write_ways.write(self._named(rows), RoutedWriting(spec), self._io, self._store, large)
             fault_point("write.flushed")
         return *run.table.stage(checkpoint.staging, checkpoint.sequence, written), way
 

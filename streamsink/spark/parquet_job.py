@@ -4,12 +4,11 @@ Spark's committer lets one attempt of each task through, and its own count of th
 is named. What a table must be for it is said in ``can_write``; all other tables are written by ``tasks.py``.
 """
 
-import contextlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
 from streamsink.errors import Retryable
@@ -18,6 +17,7 @@ from streamsink.format.schema import TableSchema
 from streamsink.format.types import MAX_LENGTH, AtomicType, DataField, DataType
 from streamsink.spark import gateway
 from streamsink.spark.read import to_spark
+from streamsink.spark.session import with_settings
 from streamsink.storage.ahead import FlushAhead
 from streamsink.storage.file_io import FileIO
 from streamsink.table.adopted import adopt_files
@@ -94,7 +94,7 @@ class ParquetJob:
         folder = os.path.join(self.staging, FOLDER)
         counted = Observation()
         rows = gateway.select(df, self._columns(df)).observe(counted, F.expr(f"count(1) AS {_ROWS}"))
-        with _session(df.sparkSession, _SESSION), FlushAhead(file_io, folder):
+        with with_settings(df.sparkSession, _SESSION), FlushAhead(file_io, folder):
             rows.write.options(**self._options()).parquet(f"file:{folder}")
         count = gateway.observed(counted, _ROWS)
         if count is None:
@@ -124,16 +124,3 @@ class ParquetJob:
 
 def _codec(schema: TableSchema) -> str:
     return schema.options.get("file.compression", "zstd").lower()
-
-
-@contextlib.contextmanager
-def _session(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """With these settings. The session of a streaming batch is its query's own; that of ``streamsink.write`` is the caller's."""
-    before = {name: spark.conf.get(name, None) for name in settings}
-    try:
-        for name, value in settings.items():
-            spark.conf.set(name, value)
-        yield
-    finally:
-        for name, value in before.items():
-            spark.conf.unset(name) if value is None else spark.conf.set(name, value)

@@ -1,5 +1,5 @@
-"""The three ways from a DataFrame to staged files: on the driver when the batch is known to be small, else by Spark's own Parquet
-writer where its files are what the table needs, else in Python tasks. DRIVER."""
+"""The three ways from a DataFrame to staged files: on the driver when the batch is known to be small; else in Python tasks, or by
+Spark's own Parquet writer. DRIVER."""
 
 import functools
 import logging
@@ -13,12 +13,14 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from streamsink.format.schema import TableSchema
-from streamsink.options import LARGE_BATCHES_TASKS, SinkOptions
+from streamsink.options import LARGE_BATCHES_AUTO, LARGE_BATCHES_TASKS, SinkOptions
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.positions import all_numeric, offsets
 from streamsink.spark import gateway, worker_daemon
+from streamsink.spark.arrow_batches import rows_at_once, settings
 from streamsink.spark.parquet_job import ParquetJob, can_write
 from streamsink.spark.schema import to_fields
+from streamsink.spark.session import with_settings
 from streamsink.spark.tasks import COMMITTABLE_SCHEMA, Writing, write_task
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.stores import Store
@@ -67,31 +69,47 @@ def is_small(batch: Batch, options: SinkOptions, sizes: Sizes) -> bool:
     return size is not None and size <= options.driver_max_bytes
 
 
-def large_job(df: DataFrame, spec: WriteSpec, options: SinkOptions, file_io: FileIO, sizes: Sizes) -> ParquetJob | None:
-    """The job of Spark's writer for a large batch; None when the table or the session needs tasks, or they are asked for."""
-    if options.large_batches == LARGE_BATCHES_TASKS or gateway.encrypts_parquet(df.sparkSession):
-        return None
+@dataclass(frozen=True)
+class Large:
+    """How a batch that is not small is written: by this job of Spark's writer, or by tasks that are given so many rows at once."""
+
+    job: ParquetJob | None = None
+    rows_at_once: int | None = None
+
+
+def large(df: DataFrame, spec: WriteSpec, batch: Batch, options: SinkOptions, file_io: FileIO, *, sizes: Sizes) -> Large:
+    """Tasks are faster where Spark need not weigh what it gives them, and where they start at once; not all that Spark writes can be
+    adopted."""
+    tasks = by_tasks(df, batch, sizes)
+    auto = options.large_batches == LARGE_BATCHES_AUTO and tasks.rows_at_once is not None and not _start_slowly()
+    if auto or options.large_batches == LARGE_BATCHES_TASKS or gateway.encrypts_parquet(df.sparkSession):
+        return tasks
     schema = spec.schema()
     if not can_write(to_fields(df.schema), schema, file_io):
-        return None
-    return ParquetJob(schema, spec.staging, sizes.rows_in(spec.target_file_bytes, schema))
+        return tasks
+    return Large(ParquetJob(schema, spec.staging, sizes.rows_in(spec.target_file_bytes, schema)))
 
 
-def write(
-    df: DataFrame, writing: Writing, file_io: FileIO, store: Store, *, small: bool, job: ParquetJob | None = None
-) -> tuple[list, str]:
-    """All rows of the DataFrame in staged files, flushed: what the writers hand back, and the way it went.
+def by_tasks(df: DataFrame, batch: Batch, sizes: Sizes) -> Large:
+    """With the rows at once that what is known of the batch allows."""
+    return Large(rows_at_once=rows_at_once(df.sparkSession, to_fields(df.schema), batch, sizes.bytes_per_row))
+
+
+def write(df: DataFrame, writing: Writing, file_io: FileIO, store: Store, large: Large | None) -> tuple[list, str]:
+    """All rows of the DataFrame in staged files, flushed: what the writers hand back, and the way it went. large: None of a small batch.
 
     Raises Misuse when a row does not fit.
     """
-    if small:
+    if large is None:
         written = _on_driver(df, writing, file_io)
         if written is not None:
             return written, DRIVER
-    if job is not None:
-        return job.write(df, file_io), SPARK
+        large = Large()
+    if large.job is not None:
+        return large.job.write(df, file_io), SPARK
     _advise_daemon()
-    rows = df.mapInArrow(write_task(writing, store), COMMITTABLE_SCHEMA).collect()
+    with with_settings(df.sparkSession, settings(large.rows_at_once)):
+        rows = df.mapInArrow(write_task(writing, store), COMMITTABLE_SCHEMA).collect()
     return [writing.decode(row.committable) for row in rows], TASKS
 
 
@@ -114,9 +132,15 @@ def _on_driver(df: DataFrame, writing: Writing, file_io: FileIO) -> list | None:
 
 
 @functools.cache
+def _start_slowly() -> bool:
+    """Whether Python's tasks read an archive before they start, and nobody has seen to it."""
+    return sys.version_info < _QUICK_IMPORTERS and os.path.isfile(_ARCHIVE) and gateway.daemon_module() is None
+
+
+@functools.cache
 def _advise_daemon() -> None:
-    """One line in the log, once in a process, when its Python tasks could start sooner and nobody has seen to it."""
-    if sys.version_info < _QUICK_IMPORTERS and os.path.isfile(_ARCHIVE) and gateway.daemon_module() is None:
+    """One line in the log, once in a process, when its Python tasks could start sooner."""
+    if _start_slowly():
         log.warning(
             "each Python task spends up to 0.7 s on reading pyspark.zip again (CPython before 3.13); a session built with "
             ".config('spark.python.daemon.module', '%s') does not; streamsink must be installed where the tasks run",

@@ -8,7 +8,7 @@ from tests.e2e.test_accidents_tasks import SPECULATION
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.usefixtures("spark_settings")]
 
 # Each row is a file of its own, so that an attempt that fails at its last row has left nine.
-SPARKS_WRITER = {"driver_max_rows": 0, "target_file_bytes": 1}
+SPARKS_WRITER = {"driver_max_rows": 0, "large_batches": "spark", "target_file_bytes": 1}
 LAST_ROW = "id % 10 = 9"
 # JVM-wide state: the first time that a task comes to its last row it says so in a file, and fails.
 FAILS_ONCE = (

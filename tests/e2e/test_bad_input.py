@@ -101,7 +101,7 @@ def test_a_schema_that_does_not_fit(spark, ground, ddl, kind, column):
     assert content(ground.table) == before
 
 
-WAYS = {"driver": {}, "spark": {"driver_max_rows": 0}, "tasks": {"driver_max_rows": 0, "large_batches": "tasks"}}
+WAYS = {"driver": {}, "spark": {"driver_max_rows": 0, "large_batches": "spark"}, "tasks": {"driver_max_rows": 0, "large_batches": "tasks"}}
 
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)

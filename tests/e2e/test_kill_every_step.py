@@ -62,7 +62,7 @@ class Chain:
             if step in ("group.queued", AT_END):
                 job = job.but(options=ALL_PENDING)
             if step.startswith("spark."):
-                job = job.but(options={"driver_max_rows": 0})
+                job = job.but(options={"driver_max_rows": 0, "large_batches": "spark"})
             outcome = run_driver(self.ground, job, fault=f"{step}@{occurrence}:kill")
         assert outcome.code == -signal.SIGKILL, f"a driver does not reach {step}: {outcome}"
         self.kills.append(step)

@@ -110,6 +110,7 @@ def test_udfs_arrow_functions_zip_files_and_the_sink_run_under_it(tmp_path, spar
 def test_a_session_without_it_gets_one_line_of_advice(spark, ground, caplog):
     """Once, and only where a CPython before 3.13 makes it worth it."""
     write_ways._advise_daemon.cache_clear()
+    write_ways._start_slowly.cache_clear()
     with caplog.at_level(logging.WARNING, "streamsink"):
         for number in range(2):
             streamsink.write(spark.range(3), ground.table, f"run-{number}", lambda event: None, large_batches="tasks")
