@@ -8,9 +8,9 @@ from pathlib import Path
 from benchmarks import data, peers
 from benchmarks.machine import files_and_bytes, in_turns, load, measured, slug, spread
 from benchmarks.report import Bar, Table, at_least, at_most
-from benchmarks.ways import NOOP, OURS, OURS_SNAPPY, RIVALS, SNAPPY, SPARK, TASKS, Ways, ended
+from benchmarks.ways import NOOP, OURS, OURS_SNAPPY, RIVALS, SNAPPY, SPARK, WRITER, Ways, ended
 
-WAYS = (NOOP, SNAPPY, SPARK, peers.ICEBERG, peers.ICEBERG_EQUAL, peers.DELTA, peers.DELTA_EQUAL, OURS, OURS_SNAPPY, TASKS)
+WAYS = (NOOP, SNAPPY, SPARK, peers.ICEBERG, peers.ICEBERG_EQUAL, peers.DELTA, peers.DELTA_EQUAL, OURS, OURS_SNAPPY, WRITER)
 PARTITIONED_WAYS = (NOOP, SPARK, peers.ICEBERG_EQUAL, OURS)
 # Iceberg keeps a file open for each partition: with 3 GB of heap its writers run out of memory at 1,000, and the session ends.
 _MOST_ICEBERG_PARTITIONS = 100

@@ -50,7 +50,8 @@ def starts(spark, keys: tuple[str, ...]) -> dict[str, Start]:
     """The peers that this session can run, by name."""
     found: dict[str, Start] = {}
     if spark.conf.get(_WAREHOUSE, None):
-        found[ICEBERG] = lambda df, at: _iceberg(df, at, keys, {})
+        # Said here, because what Delta needs of the session would be taken for it.
+        found[ICEBERG] = lambda df, at: _iceberg(df, at, keys, {"write.parquet.compression-level": "3"})
         found[ICEBERG_EQUAL] = lambda df, at: _iceberg(df, at, keys, {"write.parquet.compression-level": "1"})
     if "delta" in (spark.conf.get("spark.sql.extensions", None) or ""):
         found[DELTA] = lambda df, at: _delta(df, at, keys, "snappy")

@@ -17,7 +17,7 @@ ZSTD = {"compression": "zstd", "parquet.compression.codec.zstd.level": "1"}
 NOOP, SNAPPY, SPARK, OURS = "noop", "Spark parquet sink (snappy, its default)", "Spark parquet sink (zstd)", "streamsink"
 NOTHING, NAIVE = "foreachBatch that does nothing", "naive foreachBatch parquet (zstd)"
 OURS_SNAPPY, UNFLUSHED, TASKS = "streamsink (snappy)", "streamsink, flush=False", "streamsink, tasks"
-ASYNC = 'streamsink, publish="async"'
+ASYNC, WRITER = 'streamsink, publish="async"', "streamsink, Spark's writer"
 # What a goal of ours is measured against: the sinks that keep each row once, as far as they do.
 RIVALS = (SNAPPY, SPARK, peers.ICEBERG, peers.ICEBERG_EQUAL, peers.DELTA, peers.DELTA_EQUAL)
 
@@ -38,6 +38,7 @@ class Ways:
             OURS_SNAPPY: lambda df, at: self._ours(df, at, table_options={"file.compression": "snappy"}),
             ASYNC: lambda df, at: self._ours(df, at, publish="async"),
             UNFLUSHED: lambda df, at: self._ours(df, at, flush=False),
+            WRITER: lambda df, at: self._ours(df, at, large_batches="spark"),
             TASKS: lambda df, at: self._ours(df, at, driver_max_rows=0, large_batches="tasks"),
             **peers.starts(spark, partition_by),
             **{name: _named(name) for name in more},
