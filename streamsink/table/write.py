@@ -33,6 +33,9 @@ _SMALL_PIECE_ROWS = 4096
 COLUMN_OVERHEAD_BYTES = 640
 # So many small pieces of one partition are copied into one, which has that price once.
 _MOST_SMALL_PIECES = 16
+# Rows wait until there are so many before they are split by partition, or this share of the memory: to split a few rows over many
+# partitions takes as long as to split many, and leaves small pieces.
+_SPLIT_BYTES, _SPLIT_SHARE = 16 * 1024 * 1024, 8
 # A disk writes out several files in hardly more time than one.
 _FLUSHED_AT_ONCE = 8
 
@@ -102,13 +105,15 @@ class TableWriter:
         self._limits = limits or Limits(spec.max_open, spec.memory_bytes)
         self._limits.join(self)
         self._files = _FileSeries(file_io, spec, self._schema, self._limits)
+        self._waiting: list[pa.RecordBatch] = []
+        self._waiting_bytes = 0
         self._buffers: dict[bytes, _Buffer] = {}
         self.buffered = 0
 
     @property
     def largest_buffer(self) -> int:
-        """Bytes; -1 without any."""
-        return max((buffer.bytes for buffer in self._buffers.values()), default=-1)
+        """Bytes; 0 without any."""
+        return max([self._waiting_bytes, *(buffer.bytes for buffer in self._buffers.values())])
 
     @property
     def open_files(self) -> int:
@@ -124,17 +129,17 @@ class TableWriter:
         """Take one batch. Raises Misuse when it does not fit the table; the caller then calls ``abort``."""
         if batch.num_rows == 0:
             return
-        for key, rows in split_by_partition(self._conform(batch), self._schema):
-            buffer = self._buffers.get(key.row)
-            if buffer is None:
-                buffer = self._buffers[key.row] = _Buffer(key)
-            self.buffered += buffer.add(rows)
-            if buffer.bytes >= min(ROW_GROUP_BYTES, self._limits.memory_bytes):
-                self._flush(buffer)
+        rows = self._conform(batch)
+        self._waiting.append(rows)
+        self._waiting_bytes += _size(rows)
+        self.buffered += _size(rows)
+        if not self._schema.partition_keys or self._waiting_bytes >= min(_SPLIT_BYTES, self._limits.memory_bytes // _SPLIT_SHARE):
+            self._split()
         self._limits.fit_memory()
 
     def flush_largest(self) -> None:
         """Write the largest buffer as a row group. There must be one."""
+        self._split()
         self._flush(max(self._buffers.values(), key=lambda b: b.bytes))
 
     def close_largest(self) -> None:
@@ -143,15 +148,33 @@ class TableWriter:
 
     def close(self) -> list[WrittenFile]:
         """Flush and close everything; every file is on disk when this returns."""
+        self._split()
         for buffer in list(self._buffers.values()):
             self._flush(buffer)
         return self._files.close()
 
     def abort(self) -> None:
         """Delete all that this attempt wrote. Idempotent."""
+        self._waiting.clear()
         self._buffers.clear()
-        self.buffered = 0
+        self.buffered = self._waiting_bytes = 0
         self._files.abort()
+
+    def _split(self) -> None:
+        """Rows that wait, in order, into the buffers of their partitions."""
+        waiting, self._waiting = self._waiting, []
+        self.buffered -= self._waiting_bytes
+        self._waiting_bytes = 0
+        if len(waiting) > 1:
+            waiting = pa.Table.from_batches(waiting).combine_chunks().to_batches()
+        for batch in waiting:
+            for key, rows in split_by_partition(batch, self._schema):
+                buffer = self._buffers.get(key.row)
+                if buffer is None:
+                    buffer = self._buffers[key.row] = _Buffer(key)
+                self.buffered += buffer.add(rows)
+                if buffer.bytes >= min(ROW_GROUP_BYTES, self._limits.memory_bytes):
+                    self._flush(buffer)
 
     def _flush(self, buffer: "_Buffer") -> None:
         del self._buffers[buffer.key.row]

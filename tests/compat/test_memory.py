@@ -58,8 +58,9 @@ def batch(rng, start, rows, partitions, text_bytes=20):
 
 
 def held(writer):
-    """Bytes of all Arrow data that the writer's buffers refer to."""
-    return sum(part.nbytes for buffer in writer._buffers.values() for part in buffer.batches)
+    """Bytes of all Arrow data that the writer refers to, in its buffers or before they are split."""
+    buffered = [part for buffer in writer._buffers.values() for part in buffer.batches]
+    return sum(part.nbytes for part in (*writer._waiting, *buffered))
 
 
 def rows_of(written):
@@ -89,12 +90,28 @@ def test_a_thousand_partitions_within_every_cap(tmp_path, rng, round_number):
         writer.write(batches[-1])
         assert io.open <= io.most <= caps["max_open"]
         assert held(writer) <= caps["memory_bytes"]
+        assert sum(part.nbytes for part in writer._waiting) <= caps["memory_bytes"] / 8, "they are copied together once more"
     written = writer.close()
     assert io.open == 0 and io.most <= caps["max_open"]
     assert io.opened == len(written) == len({file.staged for file in written})
     check_every_row_once(written, batches)
     for file in written:
         assert len(set(pq.read_table(file.staged, columns=["p"]).column("p").to_pylist())) == 1
+
+
+def test_rows_of_small_batches_are_split_together(tmp_path, rng):
+    """500 batches of 20 rows over 100 partitions: none is split before the end, and each partition's rows keep their order."""
+    writer = TableWriter(CountingIO(), spec(tmp_path, ["p"], memory_bytes=64_000 * KILO, max_open=100))
+    batches = [batch(rng, at, 20, 100) for at in range(0, 10_000, 20)]
+    for part in batches:
+        writer.write(part)
+    assert writer._buffers == {} and writer.buffered >= held(writer) == sum(part.nbytes for part in batches)
+    written = writer.close()
+    assert writer.buffered == 0 and len(written) == 100
+    check_every_row_once(written, batches)
+    for file in written:
+        ids = pq.read_table(file.staged).column("id").to_pylist()
+        assert ids == sorted(ids)
 
 
 def test_all_thousand_partitions_of_one_batch(tmp_path, rng):
