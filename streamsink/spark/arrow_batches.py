@@ -1,6 +1,6 @@
 """How many rows a Python task is given at once. DRIVER.
 
-From 4.1 on Spark bounds the Arrow batches of a task by their size (64 MiB), too, and weighs a batch again after each row: with eight
+Spark 4 bounds the Arrow batches of a task by their size, too (64 MiB; 256 in 4.0), and weighs a batch again after each row: with eight
 columns that takes as long as filling it. Where rows are known to be narrow, their number bounds the batch as well.
 """
 
