@@ -82,7 +82,7 @@ def _times(spark, folder: Path, sizes: data.Sizes) -> list:
             trigger[number] += [took["triggerExecution"] for took in done]
             medians[number].append(statistics.median(trigger[number][-len(done):]))
 
-    in_turns(sizes.rounds + 1, sizes.growth, measure)
+    in_turns(sizes.more_rounds + 1, sizes.growth, measure)
     first, last = min(sizes.growth), max(sizes.growth)
     ratios = [late / early for late, early in zip(medians[last], medians[first])]
     rows = [[f"{number:,}", spread(trigger[number]), spread(medians[number])] for number in sizes.growth]
