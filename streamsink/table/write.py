@@ -138,8 +138,10 @@ class TableWriter:
         self._limits.fit_memory()
 
     def flush_largest(self) -> None:
-        """Write the largest buffer as a row group. There must be one."""
-        self._split()
+        """Write the largest buffer as a row group; or split what waits, which may have filled and written buffers. There must be rows."""
+        if self._waiting:
+            self._split()
+            return
         self._flush(max(self._buffers.values(), key=lambda b: b.bytes))
 
     def close_largest(self) -> None:

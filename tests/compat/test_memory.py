@@ -11,7 +11,7 @@ from streamsink.format.schema import TableSchema
 from streamsink.format.types import parse_ddl
 from streamsink.storage.calls import PosixCalls
 from streamsink.storage.file_io import FileIO
-from streamsink.table.write import TableWriter, WriteSpec
+from streamsink.table.write import COLUMN_OVERHEAD_BYTES, TableWriter, WriteSpec
 
 pytestmark = pytest.mark.compat
 
@@ -112,6 +112,17 @@ def test_rows_of_small_batches_are_split_together(tmp_path, rng):
     for file in written:
         ids = pq.read_table(file.staged).column("id").to_pylist()
         assert ids == sorted(ids)
+
+
+@pytest.mark.parametrize("eighths", [0.9, 0.96, 0.99, 1.5, 3])
+def test_rows_that_wait_may_be_the_ones_too_many(tmp_path, rng, eighths):
+    """One partition: splitting what waits fills its buffer, which is written then, and nothing is left to flush."""
+    parts = [batch(rng, at, 100, 1) for at in range(0, 6_000, 100)]
+    size = parts[0].nbytes + parts[0].num_columns * COLUMN_OVERHEAD_BYTES
+    writer = TableWriter(CountingIO(), spec(tmp_path, ["p"], memory_bytes=int(8 * size / eighths)))
+    for part in parts:
+        writer.write(part)
+    check_every_row_once(writer.close(), parts)
 
 
 def test_all_thousand_partitions_of_one_batch(tmp_path, rng):
