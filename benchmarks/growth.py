@@ -140,8 +140,9 @@ def _pre_commit(driver: MicroBatchDriver, sink: DrivenSink, batch, decision) -> 
         opened.staging, table.schema.to_json(), options.target_file_bytes, options.max_open_writers, options.writer_memory_bytes,
     ))
     writer.write(driver.rows(0, _ROWS))
-    files, payload = PaimonCommitter(table, options).stage(opened.staging, writer.close())
-    sink.protocol.pre_commit(opened, files, payload)
+    with file_io.together() as group:
+        files, payload = PaimonCommitter(table, options).stage(opened.staging, writer.close(group), group)
+        sink.protocol.pre_commit(opened, files, payload, group)
 
 
 def _copy(table: Path, to: Path) -> None:

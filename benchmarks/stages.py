@@ -89,14 +89,18 @@ def _statistics(batches, spec, variant) -> list[str]:
 
 
 def _all(batches, spec, variant) -> list[str]:
-    writer = TableWriter(local_file_io(variant.flush), spec)
+    file_io = local_file_io(variant.flush)
+    writer = TableWriter(file_io, spec)
     try:
         if variant.thread:
             _in_second_thread(batches, writer)
         else:
             for batch in batches:
                 writer.write(batch)
-        return [encode(file) for file in writer.close()]
+        with file_io.together() as group:
+            written = writer.close(group)
+            group.flush()
+        return [encode(file) for file in written]
     except BaseException:
         writer.abort()
         raise

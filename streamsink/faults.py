@@ -17,9 +17,9 @@ STEPS: dict[str, str] = {
     "restore.swept": "no file of an earlier run is left that no record names",
     "write.begin": "the staging folder of this checkpoint exists, no file yet",
     "spark.written": "files of Spark's own writer are in staging; nobody has looked at them or flushed them",
-    "write.flushed": "all files of the checkpoint are in staging and flushed to disk",
-    "precommit.manifest_staged": "the manifest that holds the metadata of those files is in staging",
-    "precommit.before_record": "the pending record is about to be created",
+    "write.staged": "all files of the checkpoint are in staging; those of a small batch are not flushed yet",
+    "precommit.manifest_staged": "the manifest that holds the metadata of those files is in staging, not flushed yet",
+    "precommit.before_record": "files, manifest and the record's bytes are flushed; the pending record is about to be created",
     "precommit.saved": "the pending record is durable: from here on the checkpoint will be published",
     "group.queued": "the batch is about to return while its checkpoint is pending",
     "group.before_publish": "what is to be published now is chosen: one checkpoint, or a group",
@@ -38,7 +38,7 @@ STEPS: dict[str, str] = {
     "group.stopping": "the run has ended and is about to publish what is pending",
     "batch.end": "the batch function is about to return to Spark",
     "task.file_opened": "a writer task has created a file (executor)",
-    "task.file_closed": "a writer task has closed and flushed a file (executor)",
+    "task.file_closed": "a writer has closed a file, which may not be flushed yet (executor)",
     "task.end": "a writer task is about to hand back its files (executor)",
 }
 

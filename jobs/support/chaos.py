@@ -13,7 +13,7 @@ from support.progress import say
 # (step, at which time that life of the driver reaches it). Mostly the second: a batch is published first.
 # The steps of a restore that publishes come after a kill that left something pending.
 STEPS = (
-    ("write.flushed", 3), ("precommit.saved", 2), ("restore.before_publish", 1), ("restore.published", 1),
+    ("write.staged", 3), ("precommit.saved", 2), ("restore.before_publish", 1), ("restore.published", 1),
     ("commit.before_publish", 2), ("restore.claimed", 1), ("commit.published", 2), ("precommit.before_record", 2),
     ("restore.before_sweep", 1), ("commit.adopting", 2), ("commit.marked", 3), ("batch.end", 2),
 )

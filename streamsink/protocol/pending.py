@@ -1,8 +1,9 @@
 """The pending store: a journal of pre-commits. Contract only; ``storage/pending_log.py`` keeps it in files."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from streamsink.protocol.committable import Committable
 from streamsink.protocol.ids import Writer
@@ -17,6 +18,16 @@ class Mark:
     at_ms: int
 
 
+class Group(Protocol):
+    """Files and folders that become durable together, as ``storage/together.py`` has them."""
+
+    def flush(self) -> None:
+        """All of it is durable when this returns. Raises OSError; then nothing is known to be."""
+
+    def give_up(self) -> None:
+        """Let go of what is not flushed. Idempotent; never raises."""
+
+
 class PendingStore(ABC):
     """The journal of one application, in a place that outlives the driver and Spark's checkpoint. Driver only.
 
@@ -24,7 +35,7 @@ class PendingStore(ABC):
     is marked beside it. The last ``retain`` published ones are kept: they answer a replay after expired history, and a
     rollback is mended from them. Pending ones are always kept.
 
-    One thread may record (``save``, ``staging``, ``forget`` of an aborted number) while another publishes (``mark_published``,
+    One thread may record (``prepare``, ``staging``, ``forget`` of an aborted number) while another publishes (``mark_published``,
     ``forget``).
     """
 
@@ -48,8 +59,12 @@ class PendingStore(ABC):
         """Number of the newest record, 0 when there is none."""
 
     @abstractmethod
-    def save(self, committable: Committable) -> None:
-        """Make the pre-commit durable. Raises Fenced when the number is taken: a successor has written it."""
+    def prepare(self, committable: Committable, group: "Group") -> Callable[[], None]:
+        """Write the pre-commit's bytes, as far as the store lets them be written ahead of their name; ``group`` makes them durable.
+
+        Returns what makes the record exist, to be called when ``group`` is flushed. It raises Fenced when the number is taken: a
+        successor has written it.
+        """
 
     @abstractmethod
     def load(self, sequence: int) -> Committable | None:

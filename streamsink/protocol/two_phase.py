@@ -17,7 +17,7 @@ from streamsink.protocol.committable import AppState, Batch, Committable, Staged
 from streamsink.protocol.committer_thread import CommitterThread
 from streamsink.protocol.committing import Beside, Committing, Step
 from streamsink.protocol.ids import Writer
-from streamsink.protocol.pending import PendingStore
+from streamsink.protocol.pending import Group, PendingStore
 from streamsink.protocol.publisher import Destination, Publisher, Reconciled, Recorded
 from streamsink.protocol.sink import Committer, Published
 from streamsink.protocol.states import CheckpointState
@@ -126,10 +126,13 @@ class TwoPhaseCommit:
         fault_point("write.begin")
         return checkpoint
 
-    def pre_commit(self, checkpoint: Checkpoint, files: tuple[StagedFile, ...], payload: Mapping) -> Committable:
-        """Make the checkpoint durable. From its return on the checkpoint will be published, whatever happens.
+    def pre_commit(
+        self, checkpoint: Checkpoint, files: tuple[StagedFile, ...], payload: Mapping, group: Group
+    ) -> Committable:
+        """Make the checkpoint durable: what ``group`` holds of it together with its record's bytes, then the record's name.
 
-        Raises Misuse "repeatedly committed" when the checkpoint is registered already; Fenced.
+        From its return on the checkpoint will be published, whatever happens. Raises Misuse "repeatedly committed" when the
+        checkpoint is registered already; Fenced; and what flushing raises, when nothing of the checkpoint is left.
         """
         batch, decision = checkpoint.batch, checkpoint.decision
         if any(entry.committable.state.checkpoint_id == batch.batch_id for entry in self._publisher.pending()):
@@ -137,7 +140,6 @@ class TwoPhaseCommit:
                 f"{self._to.path}: checkpoint {batch.batch_id} is repeatedly committed: it is pending already",
                 kind="checkpoint.repeated",
             )
-        checkpoint.state.step("flushed")
         state = AppState(
             query=batch.query, generation=decision.generation, epoch=self._writer.epoch,
             checkpoint_id=batch.batch_id, sequence=checkpoint.sequence, record_id=self._new_id(),
@@ -145,8 +147,16 @@ class TwoPhaseCommit:
         )
         committable = Committable(state, self._options.application, batch.watermark_ms, files, payload)
         self._store.check_owner(self._writer)
+        try:
+            create = self._store.prepare(committable, group)
+            group.flush()
+        except BaseException:
+            group.give_up()
+            self.abort(checkpoint)
+            raise
+        checkpoint.state.step("flushed")
         fault_point("precommit.before_record")
-        self._store.save(committable)
+        create()
         checkpoint.state.step("save")
         self._last = state
         self._publisher.add(Recorded(committable, checkpoint.state, checkpoint.begun_ms, self._clock.monotonic_ms()))

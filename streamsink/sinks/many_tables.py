@@ -21,6 +21,7 @@ from streamsink.sinks.chains import Chains
 from streamsink.sinks.paimon import PaimonCommitter
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.pending_log import PendingLog, journal_dir
+from streamsink.storage.together import Together
 from streamsink.table.table import Table, is_table, open_table
 from streamsink.table.write import WrittenFile
 
@@ -117,11 +118,12 @@ class ManyTables(Committer):
     # -- pre-commit ------------------------------------------------------------------------------------------------
 
     def stage(
-        self, staging: str, sequence: int, written: Mapping[str, tuple[str, Sequence[WrittenFile]]], dead: Mapping[str, int]
+        self, staging: str, sequence: int, written: Mapping[str, tuple[str, Sequence[WrittenFile]]], dead: Mapping[str, int],
+        group: Together,
     ) -> tuple[tuple[StagedFile, ...], Mapping]:
         """Stage each table's manifest; the files and the payload of the one record that names them all.
 
-        written: by table name, its path and files. dead: dead letters by the table that they were meant for.
+        All of it is durable when ``group`` is flushed. written: by table name, its path and files. dead: dead letters by the table that they were meant for.
         Raises Misuse when a table is not as the journal says: then nothing is recorded.
         """
         heads = dict(self.heads())
@@ -131,7 +133,7 @@ class ManyTables(Committer):
             path, mine = written[name]
             member = self.member(name, path)
             previous = self._check_untouched(name, path, heads)
-            staged, payload = member.committer.stage(staging, mine)
+            staged, payload = member.committer.stage(staging, mine, group)
             files += [self._from_root(staging, file, path) for file in staged]
             manifest = payload["manifest"]
             entries.append({

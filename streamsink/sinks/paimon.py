@@ -21,6 +21,7 @@ from streamsink.sinks.records import (
     adopt, commit_name, is_older_than, joined, manifest_meta, read_staged, renames, staged_manifests,
 )
 from streamsink.sinks.restoring import Restoring
+from streamsink.storage.together import Together
 from streamsink.table import leftovers, replaced
 from streamsink.table.changes import Changes
 from streamsink.table.commit import TableCommit
@@ -59,15 +60,14 @@ class PaimonCommitter(Committer):
     # -- pre-commit ------------------------------------------------------------------------------------------------
 
     def stage(
-        self, staging: str, written: Sequence[WrittenFile], *, seen: bool = False
+        self, staging: str, written: Sequence[WrittenFile], group: Together, *, seen: bool = False
     ) -> tuple[tuple[StagedFile, ...], Mapping]:
-        """Write the manifest that holds the whole metadata of these files, flushed, into staging.
+        """Write the manifest that holds the whole metadata of these files into staging; durable when ``group`` is flushed.
 
         seen: the batch's rows are in the table already, so that it replaces nothing either. Returns the files and the payload of
         the pending record. The record itself names paths and counts only: the statistics, which are row values, stay in the
         manifest, where the table keeps them anyway.
         """
-        io = self._table.file_io
         relative = self._table.layout.relative
         files = tuple(StagedFile(relative(w.staged), w.final, w.meta.file_size, w.meta.row_count) for w in written)
         payload: dict = {"kind": APPEND, "manifest": None}
@@ -79,20 +79,17 @@ class PaimonCommitter(Committer):
             overwrite = Overwrite.of(self._table.root, schema, self._options.overwrite_partition)
             overwrite.check_inside(self._table.root, schema, entries)
             payload |= {"kind": OVERWRITE, "overwrite": overwrite.to_json()}
-        with io.together() as group:
-            if written:
-                name = f"manifest-{IdSource().new_id()}-0"
-                data = write_manifest(entries)
-                staged = os.path.join(staging, name)
-                group.write(staged, data)
-                payload["manifest"] = {
-                    "staged": relative(staged), "final": f"manifest/{name}", "size": len(data),
-                    "sha256": hashlib.sha256(data).hexdigest(),
-                }
-                self._entries[name] = entries
-            group.sync_dir(staging)
-            group.flush()
+        group.sync_dir(staging)
         if written:
+            name = f"manifest-{IdSource().new_id()}-0"
+            data = write_manifest(entries)
+            staged = os.path.join(staging, name)
+            group.write(staged, data)
+            payload["manifest"] = {
+                "staged": relative(staged), "final": f"manifest/{name}", "size": len(data),
+                "sha256": hashlib.sha256(data).hexdigest(),
+            }
+            self._entries[name] = entries
             fault_point("precommit.manifest_staged")
         return files, payload
 

@@ -9,6 +9,7 @@ from streamsink.format.types import DataField
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import Batch
 from streamsink.sinks.many_tables import ManyTables
+from streamsink.storage.together import Together
 from streamsink.table import leftovers
 from streamsink.table.dead_letters import DeadLetters, dead_letter_fields, fit_by_value
 from streamsink.table.fit import fit
@@ -67,8 +68,8 @@ class RoutedTables:
             dead = DeadLetters(routing.dead_letters, self._dead_schema, options.application, batch.batch_id, names)
         return RoutedSpec(limits, routing, dict(self._targets), dict(self._templates), dead)
 
-    def stage(self, staging: str, sequence: int, written: Sequence[RoutedFiles]) -> tuple[tuple, Mapping]:
-        """Create the tables that got their first rows, then stage: files and payload of the record.
+    def stage(self, staging: str, sequence: int, written: Sequence[RoutedFiles], group: Together) -> tuple[tuple, Mapping]:
+        """Create the tables that got their first rows, then stage: files and payload of the record, durable when ``group`` is flushed.
 
         Raises Corrupt when rows in and rows out differ: then nothing is recorded.
         """
@@ -84,7 +85,7 @@ class RoutedTables:
         for name in sorted(files):
             self._create_missing(name)
         by_table = {name: (self._routing.path_of(name), mine) for name, mine in files.items()}
-        return self._to.stage(staging, sequence, by_table, dead)
+        return self._to.stage(staging, sequence, by_table, dead, group)
 
     # -- parts -----------------------------------------------------------------------------------------------------
 

@@ -29,6 +29,7 @@ from streamsink.spark.tasks import TableWriting
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.pending_log import PendingLog
 from streamsink.storage.stores import Store
+from streamsink.storage.together import Together
 from streamsink.table.fit import fit
 from streamsink.table.table import Table, create_table, is_table, new_schema, open_table
 from streamsink.table.write import WriteSpec
@@ -80,12 +81,14 @@ class TableSink:
             self._emit(events.BatchSkipped, checkpoint_id=batch.batch_id, reason=decision.reason)
             return 0
         checkpoint = run.protocol.begin(batch, decision)
-        try:
-            files, payload = self._write(run, df, checkpoint)
-        except BaseException:
-            run.protocol.abort(checkpoint)
-            raise
-        run.protocol.pre_commit(checkpoint, files, payload)
+        with self._io.together() as group:
+            try:
+                files, payload = self._write(run, df, checkpoint, group)
+            except BaseException:
+                group.give_up()
+                run.protocol.abort(checkpoint)
+                raise
+            run.protocol.pre_commit(checkpoint, files, payload, group)
         run.protocol.commit()
         return sum(file.rows for file in files)
 
@@ -144,11 +147,11 @@ class TableSink:
         schema = new_schema(fields, self.options.partition_by, self.options.table_options)
         return create_table(self._io, self.path, schema)
 
-    def _write(self, run: Run, df: DataFrame, checkpoint: Checkpoint):
-        """Rows to staged files and their manifest: what the pre-commit will name."""
+    def _write(self, run: Run, df: DataFrame, checkpoint: Checkpoint, group: Together):
+        """Rows to staged files and their manifest: what the pre-commit will name, durable with it."""
         begun = self._clock.monotonic_ms()
         small = write_ways.is_small(checkpoint.batch, self.options, run.sizes)
-        files, payload, way = self._stage(run, df, checkpoint, small)
+        files, payload, way = self._stage(run, df, checkpoint, small, group)
         rows_written, size = sum(f.rows for f in files), sum(f.size for f in files)
         run.sizes.add(way, rows_written, size)
         self._emit(
@@ -157,20 +160,32 @@ class TableSink:
         )
         return files, payload
 
-    def _stage(self, run: Run, df: DataFrame, checkpoint: Checkpoint, small: bool):
+    def _stage(self, run: Run, df: DataFrame, checkpoint: Checkpoint, small: bool, group: Together):
         """Files and payload of the record, and the way in which they were written."""
         written, way = [], write_ways.DRIVER
-        if checkpoint.decision.verdict is not Verdict.SEEN:
+        seen = checkpoint.decision.verdict is Verdict.SEEN
+        if not seen:
             rows = self._stored(self._new_rows(df, checkpoint.decision, checkpoint.batch))
-            options = self.options
-            spec = WriteSpec(
+            written, way = self._write_rows(run, rows, checkpoint, small, group)
+            fault_point("write.staged")
+        return *run.committer.stage(checkpoint.staging, written, group, seen=seen), way
+
+    def _write_rows(self, run: Run, rows: DataFrame, checkpoint: Checkpoint, small: bool, group: Together):
+        """What the writers hand back, and the way in which the rows were written."""
+        options = self.options
+
+        def spec() -> WriteSpec:
+            return WriteSpec(
                 checkpoint.staging, self._fitted(run, rows).schema_json, options.target_file_bytes, options.max_open_writers,
                 options.writer_memory_bytes,
             )
-            large = None if small else write_ways.large(rows, spec, checkpoint.batch, options, self._io, sizes=run.sizes)
-            written, way = write_ways.write(rows, TableWriting(spec), self._io, self._store, large)
-            fault_point("write.flushed")
-        return *run.committer.stage(checkpoint.staging, written, seen=checkpoint.decision.verdict is Verdict.SEEN), way
+
+        written = write_ways.write_small(rows, lambda: TableWriting(spec()), self._io, group) if small else None
+        if written is not None:
+            return written, write_ways.DRIVER
+        writing = TableWriting(spec())
+        large = write_ways.large(rows, writing.spec, checkpoint.batch, options, self._io, sizes=run.sizes)
+        return write_ways.write_large(rows, writing, self._io, self._store, large)
 
     def _fitted(self, run: Run, rows: DataFrame) -> Fitted:
         """What the rows are in the table, whose schema is looked at anew. Raises Misuse when they do not fit."""

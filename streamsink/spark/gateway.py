@@ -15,7 +15,11 @@ import pyarrow as pa
 from py4j.java_gateway import JavaObject
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkContext
+from pyspark.errors import PySparkException
+from pyspark.errors.exceptions.captured import unwrap_spark_exception
 from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql.pandas.serializers import ArrowCollectSerializer
+from pyspark.util import local_connect_and_auth
 
 from streamsink.clock import Clock
 from streamsink.errors import Misuse
@@ -76,13 +80,33 @@ def run_id(df: DataFrame) -> str:
     return df.sparkSession.sparkContext.getLocalProperty("spark.jobGroup.id") or ""
 
 
-def collect(df: DataFrame) -> list[pa.RecordBatch]:
-    """All rows, in order, as Spark hands them over; none without rows.
+class Collecting:
+    """All rows of a DataFrame on their way to the driver: Spark's job runs while the caller does what it can without them.
 
-    What ``DataFrame.toArrow`` does first. The rest of it, which brings the batches to types that are said here anyway, asks the JVM
-    four things more. Raises as Spark does.
+    As ``DataFrame.toArrow`` does it, with four questions to the JVM instead of eighteen: Spark's name for the job is not set, and how the
+    job ended is asked for only when its rows do not come. A context; at its end nobody listens to the job any more.
     """
-    return df._collect_as_arrow()
+
+    def __init__(self, df: DataFrame):
+        self._handed = df._jdf.collectAsArrowToPython()
+        self._stream, socket = local_connect_and_auth(self._handed[0], self._handed[1])
+        socket.settimeout(None)  # a job takes as long as it takes
+
+    def rows(self) -> list[pa.RecordBatch]:
+        """In order, as Spark hands them over; none without rows. To be called once. Raises as Spark does."""
+        try:
+            *pieces, order = ArrowCollectSerializer().load_stream(self._stream)
+        except (PySparkException, EOFError, pa.ArrowException):  # the stream broke off; the job's own error says why
+            with unwrap_spark_exception():
+                self._handed[2].getResult()
+            raise
+        return [pieces[index] for index in order]
+
+    def __enter__(self) -> "Collecting":
+        return self
+
+    def __exit__(self, *raised) -> None:
+        self._stream.close()
 
 
 class Selected(NamedTuple):

@@ -25,6 +25,7 @@ from streamsink.spark.routed_tasks import RoutedWriting
 from streamsink.spark.runs import Run
 from streamsink.spark.schema import to_fields
 from streamsink.storage.pending_log import PendingLog
+from streamsink.storage.together import Together
 from streamsink.table.routing import ROUTE, Routing
 
 
@@ -54,17 +55,27 @@ class TablesSink(TableSink):
         committer.expect_tables(tables.existing)
         return tables, journal, committer
 
-    def _stage(self, run: Run, df: DataFrame, checkpoint: Checkpoint, small: bool):
+    def _stage(self, run: Run, df: DataFrame, checkpoint: Checkpoint, small: bool, group: Together):
         written, way = [], write_ways.DRIVER
         if checkpoint.decision.verdict is not Verdict.SEEN:
             rows = self._new_rows(df, checkpoint.decision, checkpoint.batch)
+            written, way = self._write_rows(run, rows, checkpoint, small, group)
+            fault_point("write.staged")
+        return *run.table.stage(checkpoint.staging, checkpoint.sequence, written, group), way
+
+    def _write_rows(self, run: Run, rows: DataFrame, checkpoint: Checkpoint, small: bool, group: Together):
+        named = self._named(rows)
+
+        def writing() -> RoutedWriting:
             data = to_fields(self._for_tables(rows).schema)
             positions = to_fields(rows.select(*(f"`{name}`" for name in self.options.position_columns)).schema)
-            spec = run.table.spec(checkpoint.staging, data, positions, checkpoint.batch)
-            large = None if small else write_ways.by_tasks(rows, checkpoint.batch, run.sizes)
-            written, way = write_ways.write(self._named(rows), RoutedWriting(spec), self._io, self._store, large)
-            fault_point("write.flushed")
-        return *run.table.stage(checkpoint.staging, checkpoint.sequence, written), way
+            return RoutedWriting(run.table.spec(checkpoint.staging, data, positions, checkpoint.batch))
+
+        written = write_ways.write_small(named, writing, self._io, group) if small else None
+        if written is not None:
+            return written, write_ways.DRIVER
+        large = write_ways.by_tasks(rows, checkpoint.batch, run.sizes)
+        return write_ways.write_large(named, writing(), self._io, self._store, large)
 
     def _for_tables(self, rows: DataFrame) -> DataFrame:
         """The columns that tables may take."""

@@ -26,7 +26,7 @@ class Writing(Protocol):
     """How rows become files; travels to executors. What ``close`` of a writer hands back is a list, travelling as texts."""
 
     def open(self, file_io: FileIO):
-        """A writer with ``write(batch)``, ``close()`` and ``abort()``, for one task attempt."""
+        """A writer with ``write(batch)``, ``close(group)`` and ``abort()``, for one task attempt."""
 
     def encode(self, written) -> str:
         """One item of that list as text."""
@@ -39,11 +39,14 @@ def write_task(writing: Writing, store: Store) -> Callable[[Iterator[pa.RecordBa
     """The function for ``mapInArrow``: rows in, what the writer hands back out, when all files are closed and flushed."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        writer = writing.open(store.open())
+        file_io = store.open()
+        writer = writing.open(file_io)
         try:
             for batch in batches:
                 writer.write(batch)
-            texts = [writing.encode(written) for written in writer.close()]
+            with file_io.together() as group:
+                texts = [writing.encode(written) for written in writer.close(group)]
+                group.flush()
             fault_point("task.end")
             yield pa.RecordBatch.from_pydict({"committable": pa.array(texts, pa.string())})
         except BaseException:

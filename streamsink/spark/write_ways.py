@@ -5,6 +5,7 @@ import functools
 import logging
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import pyspark
@@ -24,6 +25,7 @@ from streamsink.spark.session import with_settings
 from streamsink.spark.tasks import COMMITTABLE_SCHEMA, Writing, write_task
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.stores import Store
+from streamsink.storage.together import Together
 from streamsink.table.write import WriteSpec
 
 log = logging.getLogger("streamsink")
@@ -95,40 +97,40 @@ def by_tasks(df: DataFrame, batch: Batch, sizes: Sizes) -> Large:
     return Large(rows_at_once=rows_at_once(df.sparkSession, to_fields(df.schema), batch, sizes.bytes_per_row))
 
 
-def write(df: DataFrame, writing: Writing, file_io: FileIO, store: Store, large: Large | None) -> tuple[list, str]:
-    """All rows of the DataFrame in staged files, flushed: what the writers hand back, and the way it went. large: None of a small batch.
+def write_small(df: DataFrame, writing: Callable[[], Writing], file_io: FileIO, group: Together) -> list | None:
+    """All rows of the DataFrame in staged files, which are durable when ``group`` is flushed: what the writer hands back.
+
+    writing: called while Spark works out the rows. None when Spark refuses to collect so much: the estimate was wrong, and tasks do
+    it. Raises Misuse when a row does not fit.
+    """
+    try:
+        with gateway.Collecting(df) as collecting:
+            writer = writing().open(file_io)
+            pieces = collecting.rows()
+    except (Py4JError, PySparkException) as refused:
+        if "maxResultSize" in str(refused):
+            return None
+        raise
+    try:
+        for piece in pieces:
+            writer.write(piece)
+        return writer.close(group)
+    except BaseException:
+        writer.abort()
+        raise
+
+
+def write_large(df: DataFrame, writing: Writing, file_io: FileIO, store: Store, large: Large) -> tuple[list, str]:
+    """All rows of the DataFrame in staged files, flushed: what the writers hand back, and the way it went.
 
     Raises Misuse when a row does not fit.
     """
-    if large is None:
-        written = _on_driver(df, writing, file_io)
-        if written is not None:
-            return written, DRIVER
-        large = Large()
     if large.job is not None:
         return large.job.write(df, file_io), SPARK
     _advise_daemon()
     with with_settings(df.sparkSession, settings(large.rows_at_once)):
         rows = df.mapInArrow(write_task(writing, store), COMMITTABLE_SCHEMA).collect()
     return [writing.decode(row.committable) for row in rows], TASKS
-
-
-def _on_driver(df: DataFrame, writing: Writing, file_io: FileIO) -> list | None:
-    """None when Spark refuses to collect so much: the estimate was wrong, and tasks do it."""
-    try:
-        pieces = gateway.collect(df)
-    except (Py4JError, PySparkException) as refused:
-        if "maxResultSize" in str(refused):
-            return None
-        raise
-    writer = writing.open(file_io)
-    try:
-        for piece in pieces:
-            writer.write(piece)
-        return writer.close()
-    except BaseException:
-        writer.abort()
-        raise
 
 
 @functools.cache

@@ -15,7 +15,7 @@ import json
 import os
 import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from streamsink.clock import IdSource
 from streamsink.errors import Corrupt, Fenced
@@ -24,6 +24,7 @@ from streamsink.protocol.committable import Committable
 from streamsink.protocol.ids import END_OF_INPUT, Writer
 from streamsink.protocol.pending import Mark, PendingStore
 from streamsink.storage.file_io import FileIO
+from streamsink.storage.together import Together
 
 JOURNAL_DIR = "streamsink"
 _FORMAT = "streamsink-pending"
@@ -132,16 +133,22 @@ class PendingLog(PendingStore):
         with self._lock:
             return list(self._sequences)
 
-    def save(self, committable: Committable) -> None:
-        sequence = committable.state.sequence
-        if not self._io.create_if_absent(self._record(sequence), encode_record(committable)):
-            raise Fenced(
-                f"{self._table}: record {sequence} of application '{self._application}' exists already: another driver "
-                "runs the same query and was first. Nothing is lost: restart this one or stop it",
-                kind="journal.record-taken",
-            )
-        with self._lock:
-            self._sequences.append(sequence)
+    def prepare(self, committable: Committable, group: Together) -> Callable[[], None]:
+        sequence, unique = committable.state.sequence, committable.state.record_id
+        path, data = self._record(sequence), encode_record(committable)
+        self._io.prepare(group, path, data, unique)
+
+        def create() -> None:
+            if not self._io.create_if_absent(path, data, unique, prepared=True):
+                raise Fenced(
+                    f"{self._table}: record {sequence} of application '{self._application}' exists already: another driver "
+                    "runs the same query and was first. Nothing is lost: restart this one or stop it",
+                    kind="journal.record-taken",
+                )
+            with self._lock:
+                self._sequences.append(sequence)
+
+        return create
 
     def load(self, sequence: int) -> Committable | None:
         path = self._record(sequence)

@@ -241,13 +241,19 @@ class S3FileIO(FileIO):
         # Where a creation that died may leave a hidden file, which is swept: so a probe that died is no foreign file either.
         probe = os.path.join(self._table, "schema", f".probe-{self._new_id()}.tmp")
         try:
-            return self._calls.put_new(probe, b"", "1") and not self._calls.put_new(probe, b"", "2")
+            return self._calls.put_new(probe, b"", "1") and not self._created_again(probe)
         except OSError as failed:
             if "501" not in failed.strerror:  # not implemented, which is an answer too
                 raise
             return False
         finally:
             self._calls.unlink(probe)
+
+    def _created_again(self, probe: str) -> bool:
+        try:
+            return self._calls.put_new(probe, b"", "2")
+        except FileNotFoundError:
+            return False  # refused, and swept before it could be looked at whose it is
 
     def make_dir(self, path):
         """There are none."""

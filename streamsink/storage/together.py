@@ -44,9 +44,10 @@ class Together:
         try:
             self._io.at_once(actions)
         finally:
-            self._give_up()
+            self.give_up()
 
-    def _give_up(self) -> None:
+    def give_up(self) -> None:
+        """Let go of what is not flushed. Idempotent; never raises."""
         files, self._files, self._folders = self._files, [], {}
         for file in files:
             file.give_up()
@@ -55,4 +56,4 @@ class Together:
         return self
 
     def __exit__(self, *raised) -> None:
-        self._give_up()
+        self.give_up()

@@ -8,6 +8,7 @@ import pyarrow as pa
 from streamsink.errors import Misuse
 from streamsink.format.schema import TableSchema
 from streamsink.storage.file_io import FileIO
+from streamsink.storage.together import Together
 from streamsink.table.dead_letters import BadRow, DeadLetters, Screen
 from streamsink.table.route import split_by_text
 from streamsink.table.routing import ROUTE, UNROUTED_DEAD_LETTER, Routing
@@ -75,9 +76,11 @@ class RoutedWriter:
             else:
                 self._routed(name, rows, target)
 
-    def close(self) -> list[RoutedFiles]:
-        """Flush and close everything; every file is on disk when this returns. One item."""
-        files = tuple((name, file) for name, writer in self._writers.items() for file in writer.close())
+    def close(self, group: Together) -> list[RoutedFiles]:
+        """Write and close everything; every file is durable when ``group`` is flushed. One item."""
+        for writer in self._writers.values():
+            writer.write_buffered()  # of all, before the first is closed: what is closed holds its file until the flush
+        files = tuple((name, file) for name, writer in self._writers.items() for file in writer.close(group))
         return [RoutedFiles(files, self._rows_in, self._dead)]
 
     def abort(self) -> None:

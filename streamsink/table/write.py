@@ -7,7 +7,7 @@ flushed as a row group when it is full; at most one row group is copied together
 
 import functools
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -36,8 +36,6 @@ _MOST_SMALL_PIECES = 16
 # Rows wait until there are so many before they are split by partition, or this share of the memory: to split a few rows over many
 # partitions takes as long as to split many, and leaves small pieces.
 _SPLIT_BYTES, _SPLIT_SHARE = 16 * 1024 * 1024, 8
-# A disk writes out several files in hardly more time than one.
-_FLUSHED_AT_ONCE = 8
 
 
 @dataclass(frozen=True)
@@ -148,12 +146,16 @@ class TableWriter:
         """Finish the largest open file. There must be one."""
         self._files.finish_largest()
 
-    def close(self) -> list[WrittenFile]:
-        """Flush and close everything; every file is on disk when this returns."""
+    def write_buffered(self) -> None:
+        """Write all rows that were taken, so that closing opens no file."""
         self._split()
         for buffer in list(self._buffers.values()):
             self._flush(buffer)
-        return self._files.close()
+
+    def close(self, group: Together) -> list[WrittenFile]:
+        """Write and close everything; every file is durable when ``group`` is flushed, and open until then."""
+        self.write_buffered()
+        return self._files.close(group)
 
     def abort(self) -> None:
         """Delete all that this attempt wrote. Idempotent."""
@@ -279,14 +281,14 @@ class _FileSeries:
         for part in _row_groups(rows):
             file.append(part)
         if file.bytes >= self.spec.target_file_bytes:
-            self._finish([file])
+            self._finish(file)
 
     def finish_largest(self) -> None:
-        self._finish([max(self.open.values(), key=lambda f: f.bytes)])
+        self._finish(max(self.open.values(), key=lambda f: f.bytes))
 
-    def close(self) -> list[WrittenFile]:
-        while self.open:
-            self._finish(list(self.open.values())[:_FLUSHED_AT_ONCE])
+    def close(self, group: Together) -> list[WrittenFile]:
+        for file in list(self.open.values()):
+            self._close(file, group)
         return self._done
 
     def abort(self) -> None:
@@ -305,14 +307,17 @@ class _FileSeries:
         fault_point("task.file_opened")
         return file
 
-    def _finish(self, files: Sequence[_OpenFile]) -> None:
+    def _finish(self, file: _OpenFile) -> None:
+        """Before the others: it is durable now, and holds nothing any more."""
         with self.io.together() as group:
-            sizes = [file.close(group) for file in files]
+            self._close(file, group)
             group.flush()
-        for file, size in zip(files, sizes):
-            del self.open[file.key.row]
-            fault_point("task.file_closed")
-            self._done.append(self._written(file, size))
+
+    def _close(self, file: _OpenFile, group: Together) -> None:
+        size = file.close(group)
+        del self.open[file.key.row]
+        fault_point("task.file_closed")
+        self._done.append(self._written(file, size))
 
     def _written(self, file: _OpenFile, size: int) -> WrittenFile:
         stats, columns = file.stats.finish()

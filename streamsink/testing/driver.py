@@ -21,6 +21,7 @@ from streamsink.protocol.two_phase import Destination, TwoPhaseCommit
 from streamsink.sinks.paimon import PaimonCommitter
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.pending_log import PendingLog
+from streamsink.storage.together import Together
 from streamsink.table.adopted import adopt_files
 from streamsink.table.creation import to_fields
 from streamsink.table.table import Table, create_table, is_table, new_schema, open_table
@@ -140,19 +141,21 @@ class DrivenSink(Driven):
         if decision.verdict is Verdict.SKIP:
             return
         checkpoint = self.protocol.begin(batch, decision)
-        try:
-            write = self._adopt if self._driver.adopts else self._write
-            written = write(checkpoint.staging, self._rows(batch, decision))
-        except BaseException:
-            self.protocol.abort(checkpoint)
-            raise
-        fault_point("write.flushed")
-        seen = decision.verdict is Verdict.SEEN
-        files, payload = self._committer.stage(checkpoint.staging, written, seen=seen)
-        self.protocol.pre_commit(checkpoint, files, payload)
+        with self._io.together() as group:
+            try:
+                write = self._adopt if self._driver.adopts else self._write
+                written = write(checkpoint.staging, self._rows(batch, decision), group)
+                fault_point("write.staged")
+                seen = decision.verdict is Verdict.SEEN
+                files, payload = self._committer.stage(checkpoint.staging, written, group, seen=seen)
+            except BaseException:
+                group.give_up()
+                self.protocol.abort(checkpoint)
+                raise
+            self.protocol.pre_commit(checkpoint, files, payload, group)
         self.protocol.commit()
 
-    def _write(self, staging: str, rows: pa.RecordBatch) -> list[WrittenFile]:
+    def _write(self, staging: str, rows: pa.RecordBatch, group: Together) -> list[WrittenFile]:
         options = self._driver.options
         spec = WriteSpec(
             staging, self._table.schema.to_json(), options.target_file_bytes, options.max_open_writers, options.writer_memory_bytes
@@ -160,13 +163,13 @@ class DrivenSink(Driven):
         writer = TableWriter(self._io, spec)
         try:
             writer.write(rows)
-            return writer.close()
+            return writer.close(group)
         except BaseException:
             writer.abort()
             raise
 
-    def _adopt(self, staging: str, rows: pa.RecordBatch) -> list[WrittenFile]:
-        """Two files in a folder of their own, beside what Spark leaves there; nothing is flushed."""
+    def _adopt(self, staging: str, rows: pa.RecordBatch, group: Together) -> list[WrittenFile]:
+        """Two files in a folder of their own, beside what Spark leaves there; what is adopted is flushed without ``group``."""
         folder = f"{staging}/spark"
         self._io.make_dir(f"{folder}/_temporary")
         half = rows.num_rows // 2

@@ -55,15 +55,17 @@ class DrivenTables(Driven):
         checkpoint = self.protocol.begin(batch, decision)
         fields = [field for field in to_fields(self._driver.schema) if field.name != ROUTE]
         writer = RoutedWriter(self._io, self._tables.spec(checkpoint.staging, fields, (), batch))
-        try:
-            start, end = (side["t"]["0"] for side in (batch.sources[0].start, batch.sources[0].end))
-            writer.write(self._driver.rows(start, end))
-            written = writer.close()
-            fault_point("write.flushed")
-            files, payload = self._tables.stage(checkpoint.staging, checkpoint.sequence, written)
-        except BaseException:
-            writer.abort()
-            self.protocol.abort(checkpoint)
-            raise
-        self.protocol.pre_commit(checkpoint, files, payload)
+        with self._io.together() as group:
+            try:
+                start, end = (side["t"]["0"] for side in (batch.sources[0].start, batch.sources[0].end))
+                writer.write(self._driver.rows(start, end))
+                written = writer.close(group)
+                fault_point("write.staged")
+                files, payload = self._tables.stage(checkpoint.staging, checkpoint.sequence, written, group)
+            except BaseException:
+                group.give_up()
+                writer.abort()
+                self.protocol.abort(checkpoint)
+                raise
+            self.protocol.pre_commit(checkpoint, files, payload, group)
         self.protocol.commit()

@@ -50,17 +50,19 @@ class ArrowSink:
         batch = Batch(self._done, self._query, self._query, (source,))
         decision = self._protocol.admit(batch)
         checkpoint = self._protocol.begin(batch, decision)
-        try:
-            written = self._files(data, fields or from_arrow_schema(data.schema), checkpoint.staging)
-        except BaseException:
-            self._protocol.abort(checkpoint)
-            raise
-        files, payload = self._committer.stage(checkpoint.staging, written)
-        self._protocol.pre_commit(checkpoint, files, payload)
+        with self._io.together() as group:
+            try:
+                written = self._files(data, fields or from_arrow_schema(data.schema), checkpoint.staging, group)
+                files, payload = self._committer.stage(checkpoint.staging, written, group)
+            except BaseException:
+                group.give_up()
+                self._protocol.abort(checkpoint)
+                raise
+            self._protocol.pre_commit(checkpoint, files, payload, group)
         self._protocol.commit()
         self._done, self._position = self._done + 1, end
 
-    def _files(self, data, fields, staging):
+    def _files(self, data, fields, staging, group):
         options = self.options
         schema = fit(self.table, fields, options)
         spec = WriteSpec(
@@ -70,7 +72,7 @@ class ArrowSink:
         try:
             for batch in data.to_batches():
                 writer.write(batch)
-            return writer.close()
+            return writer.close(group)
         except BaseException:
             writer.abort()
             raise

@@ -61,9 +61,12 @@ def test_java_reads_a_compaction_of_ours_and_compacts_on(java, path):
     table = open_table(local_file_io(), path, for_writing=True)
     old = [entry.file for entry in table.manifests.entries_of(table.snapshots.latest())][:2]
     folder = f"{path}/part=a/bucket-0"
-    writer = TableWriter(local_file_io(), WriteSpec(folder, table.schema.to_json(), 2**20, 5, 2**20))
+    io = local_file_io()
+    writer = TableWriter(io, WriteSpec(folder, table.schema.to_json(), 2**20, 5, 2**20))
     writer.write(pa.RecordBatch.from_pydict({"id": [0, 1], "part": ["a", "a"]}, schema=SCHEMA))
-    written = writer.close()[0]
+    with io.together() as group:
+        written = writer.close(group)[0]
+        group.flush()
     files = Increment(deleted=tuple(old), new=(written.meta,))
     commit_compaction(table, OPTIONS, [CommitMessage(written.partition, 0, -1, compact=files)])
     assert sorted(java.read(path)) == [(0, "a"), (1, "a"), (2, "a")] and java.file_count(path) == 2

@@ -57,6 +57,13 @@ def batch(rng, start, rows, partitions, text_bytes=20):
     ], names=["id", "p", "q", "text"])
 
 
+def closed(writer):
+    with writer._io.together() as group:
+        written = writer.close(group)
+        group.flush()
+    return written
+
+
 def held(writer):
     """Bytes of all Arrow data that the writer refers to, in its buffers or before they are split."""
     buffered = [part for buffer in writer._buffers.values() for part in buffer.batches]
@@ -91,7 +98,7 @@ def test_a_thousand_partitions_within_every_cap(tmp_path, rng, round_number):
         assert io.open <= io.most <= caps["max_open"]
         assert held(writer) <= caps["memory_bytes"]
         assert sum(part.nbytes for part in writer._waiting) <= caps["memory_bytes"] / 8, "they are copied together once more"
-    written = writer.close()
+    written = closed(writer)
     assert io.open == 0 and io.most <= caps["max_open"]
     assert io.opened == len(written) == len({file.staged for file in written})
     check_every_row_once(written, batches)
@@ -106,7 +113,7 @@ def test_rows_of_small_batches_are_split_together(tmp_path, rng):
     for part in batches:
         writer.write(part)
     assert writer._buffers == {} and writer.buffered >= held(writer) == sum(part.nbytes for part in batches)
-    written = writer.close()
+    written = closed(writer)
     assert writer.buffered == 0 and len(written) == 100
     check_every_row_once(written, batches)
     for file in written:
@@ -122,7 +129,7 @@ def test_rows_that_wait_may_be_the_ones_too_many(tmp_path, rng, eighths):
     writer = TableWriter(CountingIO(), spec(tmp_path, ["p"], memory_bytes=int(8 * size / eighths)))
     for part in parts:
         writer.write(part)
-    check_every_row_once(writer.close(), parts)
+    check_every_row_once(closed(writer), parts)
 
 
 def test_all_thousand_partitions_of_one_batch(tmp_path, rng):
@@ -131,7 +138,7 @@ def test_all_thousand_partitions_of_one_batch(tmp_path, rng):
     writer = TableWriter(io, spec(tmp_path, ["p"], max_open=8, memory_bytes=100 * KILO))
     batches = [batch(rng, 0, 20_000, 1000)]
     writer.write(batches[0])
-    written = writer.close()
+    written = closed(writer)
     assert io.most == 8
     check_every_row_once(written, batches)
     assert len({file.partition for file in written}) == len(set(batches[0].column("p").to_pylist()))
@@ -150,7 +157,7 @@ def test_a_rare_partition_does_not_keep_whole_batches_alive(tmp_path, rng):
         writer.write(pa.RecordBatch.from_arrays([ids, chosen, big.column(2), big.column(3)], names=big.schema.names))
         most = max(most, pa.total_allocated_bytes() - before - sum(part.nbytes for part in parts))
     assert most < cap + 4 * big.nbytes
-    assert sorted(rows_of(writer.close()).column("id").to_pylist()) == list(range(120_000))
+    assert sorted(rows_of(closed(writer)).column("id").to_pylist()) == list(range(120_000))
 
 
 @pytest.mark.parametrize("partition_by", [[], ["q"]], ids=["plain", "partitioned"])
@@ -161,7 +168,7 @@ def test_files_roll_at_the_target_size(tmp_path, rng, partition_by):
     batches = [batch(rng, at, 500, 12, text_bytes=200) for at in range(0, 10_000, 500)]
     for part in batches:
         writer.write(part)
-    written = writer.close()
+    written = closed(writer)
     check_every_row_once(written, batches)
     assert max(file.meta.file_size for file in written) < target + 3 * memory
     by_partition: dict[bytes, list[int]] = {}

@@ -99,7 +99,7 @@ def test_death_before_the_calls_of_a_restart_with_several_pending(left, power, c
 
 
 @pytest.mark.parametrize("rollback", ["fail", "republish"])
-@pytest.mark.parametrize("step", ["task.file_opened", "task.file_closed", "write.flushed", "precommit.manifest_staged", "precommit.before_record"])
+@pytest.mark.parametrize("step", ["task.file_opened", "task.file_closed", "write.staged", "precommit.manifest_staged", "precommit.before_record"])
 def test_a_restart_leaves_nothing_of_a_batch_that_no_record_names(step, rollback):
     """Before any batch comes, for it may be another one, or none: the files are gone, and with them the folder; the event names them."""
     world = memory_world(on_rollback=rollback)

@@ -115,8 +115,9 @@ class Protocol:
         spec = WriteSpec(checkpoint.staging, self.table.schema.to_json(), 2**20, 10, 2**20)
         writer = TableWriter(self.io, spec)
         writer.write(pa.record_batch({"id": pa.array(sorted(ids), pa.int64())}))
-        files, payload = self.committer.stage(checkpoint.staging, writer.close())
-        self.steps.pre_commit(checkpoint, files, payload)
+        with self.io.together() as group:
+            files, payload = self.committer.stage(checkpoint.staging, writer.close(group), group)
+            self.steps.pre_commit(checkpoint, files, payload, group)
         return decision
 
 

@@ -26,7 +26,7 @@ AT_START = ("table.", "restore.")
 AT_END = "group.stopping"
 # A kill here leaves files that neither a snapshot nor a record names.
 LEAVES_ORPHANS = {
-    "task.file_opened", "task.file_closed", "task.end", "spark.written", "write.flushed", "precommit.manifest_staged",
+    "task.file_opened", "task.file_closed", "task.end", "spark.written", "write.staged", "precommit.manifest_staged",
     "precommit.before_record", "commit.lists_written", "commit.before_publish",
 }
 # Nothing is published before the run ends.

@@ -89,7 +89,7 @@ def test_chaos_kills_the_driver_at_named_steps_and_nothing_is_lost_or_doubled(jo
     counts, said = job.closing("kafka_to_lake.py", "--chaos", "--kills", "3", "--events", "2000", "--rows-per-batch", "250")
     check(counts, "events generated", 2000)
     killed = re.findall(r"^KILLED +at (\S+) in batch \d+$", said, re.MULTILINE)
-    assert killed == ["write.flushed", "precommit.saved", "restore.before_publish"]
+    assert killed == ["write.staged", "precommit.saved", "restore.before_publish"]
 
 
 @pytest.mark.slow

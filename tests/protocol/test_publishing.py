@@ -181,7 +181,7 @@ def test_a_dead_group_that_is_published_within_a_larger_one_leaves_nothing():
     query.batch(9)
 
     def fail_beside_the_third(step):
-        if step == "write.flushed":
+        if step == "write.staged":
             query.sink.protocol._committing._beside.hurry()
         elif step == "commit.before_publish":
             raise ZeroDivisionError

@@ -71,7 +71,7 @@ def test_many_batches_beside_a_real_thread_at_random_speeds(tmp_path, as_, rng):
     """Queue full, empty and between; every row once, every batch whole, whatever the timing."""
     ends = sorted(rng.sample(range(1, 400), 60))
     world = posix_world(tmp_path, publish="async", publish_as=as_, publish_queue=rng.randint(1, 5))
-    slow = {"write.flushed", "group.before_publish", "commit.published"}
+    slow = {"write.staged", "group.before_publish", "commit.published"}
     pause = threading.Event()
     arm(lambda step: pause.wait(rng.random() * 0.02) if step in slow else None)
     query = Query(world, beside=None)

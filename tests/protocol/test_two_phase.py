@@ -36,8 +36,9 @@ def _save(world, sink, batch, decision, rows):
     spec = WriteSpec(opened.staging, sink._table.schema.to_json(), options.target_file_bytes, 10, 1 << 20)
     writer = TableWriter(sink._io, spec)
     writer.write(world.driver.rows(*rows))
-    files, payload = sink._committer.stage(opened.staging, writer.close())
-    sink.protocol.pre_commit(opened, files, payload)
+    with sink._io.together() as group:
+        files, payload = sink._committer.stage(opened.staging, writer.close(group), group)
+        sink.protocol.pre_commit(opened, files, payload, group)
     return batch, decision
 
 
@@ -151,8 +152,11 @@ def test_each_guard_against_a_zombie_holds_alone():
     with pytest.raises(Fenced) as early:
         zombie.protocol._store.check_owner(writer)
     assert early.value.kind == "writer.fenced"
+    with zombie._io.together() as group:
+        create = zombie.protocol._store.prepare(committable, group)
+        group.flush()
     with pytest.raises(Fenced):
-        zombie.protocol._store.save(committable)
+        create()
     _pre_commit(world, successor, 5, 8, 1)
     successor.protocol.commit_up_to_checkpoint(1)
     with pytest.raises(Fenced, match="epoch"):

@@ -125,11 +125,15 @@ def test_a_sweep_keeps_the_files_of_records_that_are_not_published(world, keep):
 def test_a_record_that_is_not_marked_stays_and_so_does_all_after_it(world):
     """Whatever the journal retains: without holes, and nothing that may be pending goes."""
     record = decode_record(_record(world), RECORD)
-    log = PendingLog(FileIO(world.calls, IdSource().new_id), world.driver.root, "streamsink", 2)
+    io = FileIO(world.calls, IdSource().new_id)
+    log = PendingLog(io, world.driver.root, "streamsink", 2)
     log.claim(world.checkpoint.query, 0)
     for sequence in range(2, 6):
         later = dataclasses.replace(record, state=dataclasses.replace(record.state, sequence=sequence))
-        log.save(later)
+        with io.together() as group:
+            create = log.prepare(later, group)
+            group.flush()
+        create()
         log.mark_published(later)
     log.forget([2, 3, 4, 5])
     assert log.retained() == [1, 2, 3, 4, 5]

@@ -109,6 +109,22 @@ def test_a_probe_that_another_writer_sweeps_away_is_made_again(s3_server):
     assert len(swept) == 1 and "probe" in swept[0]
 
 
+def test_a_probe_that_is_swept_while_it_is_looked_at_was_refused(s3_server):
+    """The server said that the name is taken, and so it knows the condition; whose it was cannot be asked any more."""
+    calls = S3Calls(s3_server.options)
+    root = f"s3://{s3_server.bucket}/{uuid.uuid4().hex}/shop.db/orders"
+    look, swept = calls._is_mine, []
+
+    def sweep_and_look(path, data, unique):
+        swept.append(path)
+        calls.unlink(path)
+        return look(path, data, unique)
+
+    calls._is_mine = sweep_and_look
+    assert S3FileIO(calls, IdSource().new_id, root).atomic_create is True
+    assert len(swept) == 1 and "probe" in swept[0]
+
+
 def test_a_server_that_ignores_the_condition_is_written_under_a_lock(ignoring, tmp_path):
     """Two applications in turns, a replay among them: every row of each once."""
     root, calls, make_io = ignoring

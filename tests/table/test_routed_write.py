@@ -65,7 +65,9 @@ def test_fifty_tables_share_one_bound_of_files_and_memory(rng, monkeypatch):
             rows.setdefault(name, []).append(number)
         writer.write(pa.RecordBatch.from_pydict({"id": ids, "text": ["x" * 40] * 500, ROUTE: names}))
         held.append(sum(w.buffered for w in writers))
-    [written] = writer.close()
+    with writer._io.together() as group:
+        [written] = writer.close(group)
+        group.flush()
     assert len(writers) == 50 and calls.most == 7 and calls.now == 0
     assert max(held) <= 50_000
     counts = {}

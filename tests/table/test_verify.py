@@ -153,7 +153,7 @@ def test_what_is_pending_and_what_a_dead_batch_left_are_notes():
     arm("precommit.saved", 2, crash)
     with pytest.raises(InjectedCrash):
         world.run()
-    arm("write.flushed", 1, crash)
+    arm("write.staged", 1, crash)
     faults.arm(None)
     world.die()
     assert _look(world).ok and _kinds(world, "note") == {"checkpoint.pending"}
