@@ -23,9 +23,11 @@ _FILES = 4
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is measured (more_rounds: where a round gives one value only), and beside which further sinks (``module:function``, see ways.py). ``quick`` is for trying the program, its numbers mean nothing."""
+    """How much is measured (micro_rounds of micro_batches each; more_rounds: where a round gives one value only), and beside which further sinks (``module:function``, see ways.py). ``quick`` is for trying the program, its numbers mean nothing."""
 
     rounds: int = 3
+    micro_rounds: int = 8
+    micro_batches: int = 15
     batches: int = 40
     more_rounds: int = 5
     batch_rows: int = 1_000
@@ -45,7 +47,7 @@ class Sizes:
     @classmethod
     def quick(cls) -> "Sizes":
         return cls(
-            rounds=2, batches=3, more_rounds=2, large_rows=100_000, partitioned_rows=50_000, road_rows=50_000, partitions=(8, 20), snapshots=(3, 10),
+            rounds=2, micro_rounds=2, micro_batches=3, batches=3, more_rounds=2, large_rows=100_000, partitioned_rows=50_000, road_rows=50_000, partitions=(8, 20), snapshots=(3, 10),
             growth=(8, 40), pending=5, live_files=2_000, replays=3, small_files=40, commits=24,
         )
 

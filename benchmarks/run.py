@@ -74,7 +74,7 @@ def main(argv: list[str]) -> None:
     options = arguments(argv)
     sizes = dataclasses.replace(Sizes.quick() if options.quick else Sizes(), more_sinks=tuple(options.sink))
     if options.rounds:
-        sizes = dataclasses.replace(sizes, rounds=options.rounds, more_rounds=options.rounds)
+        sizes = dataclasses.replace(sizes, rounds=options.rounds, micro_rounds=options.rounds, more_rounds=options.rounds)
     items: list = []
     with tempfile.TemporaryDirectory(prefix="streamsink-bench-") as name:
         spark = session(Path(name), not options.no_peers)

@@ -1,0 +1,56 @@
+"""How often a batch waits for the disk: once for what its record names and says, once for what its snapshot does, and once for each name."""
+
+from streamsink.clock import IdSource
+from streamsink.storage.file_io import FileIO
+from streamsink.testing.crashing import CrashingCalls
+from streamsink.testing.driver import Checkpoint
+from tests.crash.world import memory_world
+from tests.protocol.query import QUERY
+
+_BEFORE = 3  # batches after which everything is as in all that follow
+
+
+class _Waits(CrashingCalls):
+    """What is made durable, in order: a list for what is begun together, a text for what is waited for alone."""
+
+    def __init__(self, inner, root):
+        super().__init__(inner)
+        self._root = root
+        self.waits: list = []
+        self._group: list[str] | None = None
+
+    def at_once(self, actions):
+        self._group = []
+        super().at_once(actions)
+        self.waits.append(sorted(self._group))
+        self._group = None
+
+    def _durable(self, what):
+        (self.waits if self._group is None else self._group).append(what)
+
+    def close(self, stream, flush):
+        super().close(stream, flush)
+        if flush:
+            self._durable("file")
+
+    def sync_dir(self, path):
+        super().sync_dir(path)
+        self._durable(path.removeprefix(self._root + "/"))
+
+
+def test_a_batch_waits_four_times():
+    """File, manifest and the record's bytes; the record's name; lists, the snapshot's bytes and final names; the snapshot's name."""
+    world = memory_world(table_options={"manifest.merge-min-count": "1000"})
+    calls = _Waits(world.calls, world.driver.root)
+    sink = world.driver.start(FileIO(calls, IdSource().new_id), Checkpoint(QUERY))
+    ends = list(range(1, _BEFORE + 2))
+    for batch_id in range(len(ends)):
+        calls.waits.clear()
+        sink.batch(world.driver.describe(Checkpoint(QUERY, ends), batch_id))
+    journal = f"streamsink/{world.driver.options.application}"
+    assert calls.waits == [
+        ["file", "file", "file", f"{journal}/staging", f"{journal}/staging/1-{len(ends)}"],
+        journal,
+        ["file", "file", "file", "manifest", "part=a/bucket-0"],
+        "snapshot",
+    ]
