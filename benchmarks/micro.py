@@ -118,7 +118,7 @@ _PARTS = (
     ("admit: newest snapshot, owner", (("two_phase.py", "admit"),)),
     ("schema of the batch, and whether it fits", (("foreach_batch.py", "_fitted"),)),
     ("which way: Spark's estimate", (("write_ways.py", "is_small"),)),
-    ("collecting the rows: Spark's own work, the same job as noop's", (("gateway.py", "collect"),)),
+    ("collecting the rows: Spark's own work, the same job as noop's", (("gateway.py", "rows"),)),
     ("data file: conform, stats, encode, flush", (("write.py", "write"), ("write.py", "close"))),
     ("manifest, staged and flushed", (("paimon.py", "stage"),)),
     ("pre-commit: the journal's record, flushed", (("two_phase.py", "pre_commit"),)),

@@ -53,7 +53,7 @@ class BatchFiltered(Event):
 
 @dataclass(frozen=True)
 class BatchWritten(Event):
-    """Files of a checkpoint are flushed in staging. ``way`` is 'driver', 'spark' or 'tasks'."""
+    """Files of a checkpoint are in staging. ``way`` is 'driver', 'spark' or 'tasks'."""
 
     checkpoint_id: int
     rows: int

@@ -15,7 +15,6 @@ import pyarrow as pa
 from py4j.java_gateway import JavaObject
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkContext
-from pyspark.errors import PySparkException
 from pyspark.errors.exceptions.captured import unwrap_spark_exception
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql.pandas.serializers import ArrowCollectSerializer
@@ -83,8 +82,7 @@ def run_id(df: DataFrame) -> str:
 class Collecting:
     """All rows of a DataFrame on their way to the driver: Spark's job runs while the caller does what it can without them.
 
-    As ``DataFrame.toArrow`` does it, with four questions to the JVM instead of eighteen: Spark's name for the job is not set, and how the
-    job ended is asked for only when its rows do not come. A context; at its end nobody listens to the job any more.
+    As ``DataFrame.toArrow`` does it, without a name for the job. A context; at its end nobody listens to the job any more.
     """
 
     def __init__(self, df: DataFrame):
@@ -96,10 +94,10 @@ class Collecting:
         """In order, as Spark hands them over; none without rows. To be called once. Raises as Spark does."""
         try:
             *pieces, order = ArrowCollectSerializer().load_stream(self._stream)
-        except (PySparkException, EOFError, pa.ArrowException):  # the stream broke off; the job's own error says why
+        finally:
+            # Always: the stream of a job that has failed may end as if it were whole.
             with unwrap_spark_exception():
                 self._handed[2].getResult()
-            raise
         return [pieces[index] for index in order]
 
     def __enter__(self) -> "Collecting":

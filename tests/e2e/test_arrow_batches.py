@@ -9,7 +9,7 @@ from streamsink.protocol.committable import Batch
 from streamsink.spark import gateway, worker_daemon
 from streamsink.spark.arrow_batches import rows_at_once, settings
 from streamsink.spark.session import with_settings
-from streamsink.spark.write_ways import TASKS, Large, write
+from streamsink.spark.write_ways import TASKS, Large, write_large
 from streamsink.storage.stores import Store
 from tests.e2e.harness import assert_each_once, ids_of, run_driver
 
@@ -53,7 +53,7 @@ def test_the_sink_s_tasks_are_given_so_many_at_once(spark, tmp_path):
                 def write(self, batch):
                     self.given.append(batch.num_rows)
 
-                def close(self):
+                def close(self, group):
                     return self.given
 
             return Writer()
@@ -66,7 +66,7 @@ def test_the_sink_s_tasks_are_given_so_many_at_once(spark, tmp_path):
 
     frame, store = spark.range(0, 100, 1, 1), Store(str(tmp_path), {}, True)
     for large, given in ((Large(rows_at_once=40), [40, 40, 20]), (Large(), [100])):
-        assert write(frame, Writing(), store.open(), store, large) == (given, TASKS)
+        assert write_large(frame, Writing(), store.open(), store, large) == (given, TASKS)
 
 
 @pytest.mark.parametrize("bytes_per_row, rows", [(1, 10_000), (400, 10_000), (800, 5_242), (4_194, 1_000), (4_195, None), (10**6, None)])

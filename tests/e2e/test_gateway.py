@@ -4,12 +4,14 @@ import traceback
 
 import pytest
 from py4j.clientserver import ClientServerConnection
+from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.sql import functions as F
 
 import streamsink
 from streamsink.errors import Misuse
 from streamsink.storage.local import local_file_io
 from streamsink.table.table import open_table
-from tests.e2e.harness import assert_each_once
+from tests.e2e.harness import assert_each_once, run_driver
 
 _GATEWAY = "streamsink/spark/gateway.py"
 
@@ -22,16 +24,15 @@ def run(spark, ground, checkpoint: str, function) -> None:
 
 
 @pytest.mark.spark
-def test_a_batch_of_a_run_that_is_known_asks_five_questions(spark, ground, monkeypatch):
-    """Once which run it is, and four times for the estimate; the checkpoint's log is read without the JVM. What PySpark asks while
-    it collects the rows is its own."""
+def test_a_batch_of_a_run_that_is_known_asks_thirteen_questions(spark, ground, monkeypatch):
+    """Once which run it is, four times for the estimate, eight times for its rows; the checkpoint's log is read without the JVM."""
     questions: dict[int, int] = {}
     batch = [0]
     ask = ClientServerConnection.send_command
 
     def counted(connection, command):
         stack = traceback.extract_stack()
-        is_ours = any(f.filename.endswith(_GATEWAY) for f in stack) and not any(f.name == "_collect_as_arrow" for f in stack)
+        is_ours = any(f.filename.endswith(_GATEWAY) for f in stack)
         if is_ours and not command.startswith("m\n"):
             questions[batch[0]] = questions.get(batch[0], 0) + 1
         return ask(connection, command)
@@ -46,7 +47,44 @@ def test_a_batch_of_a_run_that_is_known_asks_five_questions(spark, ground, monke
     expected = ground.add_files(0, 4)
     run(spark, ground, "checkpoint", publish)
     assert_each_once(ground.table, expected)
-    assert questions[0] > 5 and [questions[number] for number in (1, 2, 3)] == [5, 5, 5]
+    assert questions[0] > 13 and [questions[number] for number in (1, 2, 3)] == [13, 13, 13]
+
+
+@pytest.mark.spark
+def test_a_job_that_fails_while_its_rows_are_awaited_says_why(spark, ground):
+    """The sink raises the job's own error, nothing of the batch is left, and it can be written again."""
+    errors = []
+    sink = streamsink.to_table(ground.table, lambda event: None)
+
+    def publish(df, batch_id: int) -> None:
+        if batch_id == 1 and not errors:
+            df = df.withColumn("name", F.expr("if(id % 3 = 1, cast(raise_error('a bad row') AS string), name)"))
+        try:
+            sink(df, batch_id)
+        except Exception as failed:
+            errors.append(failed)
+            raise
+
+    expected = ground.add_files(0, 3)
+    with pytest.raises(StreamingQueryException, match="a bad row"):
+        run(spark, ground, "checkpoint", publish)
+    [failed] = errors
+    assert isinstance(failed, PySparkException) and "a bad row" in str(failed)
+    run(spark, ground, "checkpoint", publish)
+    assert_each_once(ground.table, expected)
+
+
+@pytest.mark.spark
+def test_rows_that_spark_refuses_to_collect_are_written_as_a_large_batch(ground):
+    """The estimate was wrong: Spark's own bound of what the driver takes holds, and the batch is written all the same."""
+    expected = ground.add_files(0, 2)
+    for file in ground.source.glob("*.json"):
+        rows = [json.loads(line) for line in file.read_text().splitlines()]
+        file.write_text("".join(json.dumps({**row, "name": "n" * 50_000}) + "\n" for row in rows))
+    outcome = run_driver(ground, ground.job(per_batch=1, conf={"spark.driver.maxResultSize": "100k"}))
+    assert_each_once(ground.table, expected)
+    ways = [written["way"] for written in outcome.of("BatchWritten")]
+    assert len(ways) == 2 and "driver" not in ways
 
 
 @pytest.mark.spark

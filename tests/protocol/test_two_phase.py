@@ -1,5 +1,6 @@
 """The committer's own rules: many checkpoints at once, none twice, restore policies, takeover and fencing."""
 
+import errno
 import json
 
 import pytest
@@ -12,7 +13,7 @@ from streamsink.protocol.admission import Verdict
 from streamsink.storage.file_io import FileIO
 from streamsink.table.write import TableWriter, WriteSpec
 from streamsink.testing.driver import Checkpoint
-from tests.crash.world import memory_world
+from tests.crash.world import expected, memory_world
 
 
 def _sink(world, query="00000000-0000-0000-0000-000000000001"):
@@ -40,6 +41,25 @@ def _save(world, sink, batch, decision, rows):
         files, payload = sink._committer.stage(opened.staging, writer.close(group), group)
         sink.protocol.pre_commit(opened, files, payload, group)
     return batch, decision
+
+
+def test_a_flush_that_fails_leaves_nothing_of_the_checkpoint(monkeypatch):
+    """Neither a record nor files, and not only after a restart: a full disk gets its room back."""
+    world = memory_world()
+    sink = _sink(world)
+
+    def full(actions):
+        raise OSError(errno.ENOSPC, "no space left")
+
+    monkeypatch.setattr(sink._io, "at_once", full)
+    with pytest.raises(OSError, match="no space left"):
+        _pre_commit(world, sink, 0, 5, 0)
+    monkeypatch.undo()
+    assert sink._io.names(f"{world.driver.root}/streamsink/{world.driver.options.application}/staging") == []
+    assert sink.protocol._store.retained() == []
+    world.die()
+    world.run()
+    assert world.ids() == expected() and world.unknown_files() == []
 
 
 def test_a_checkpoint_registered_twice_is_an_error():
