@@ -35,7 +35,7 @@ class PendingStore(ABC):
     is marked beside it. The last ``retain`` published ones are kept: they answer a replay after expired history, and a
     rollback is mended from them. Pending ones are always kept.
 
-    One thread may record (``prepare``, ``staging``, ``forget`` of an aborted number) while another publishes (``mark_published``,
+    One thread may record (``prepare``, ``staging``, ``discard``) while another publishes (``mark_published``,
     ``forget``).
     """
 
@@ -95,7 +95,7 @@ class PendingStore(ABC):
 
     @abstractmethod
     def forget(self, sequences: Sequence[int]) -> None:
-        """Drop the staging of published records, or aborted numbers, and the oldest records beyond what is retained. Idempotent."""
+        """Drop the staging of published records, of every epoch, and the oldest records beyond what is retained. Idempotent."""
 
     @abstractmethod
     def staging(self, sequence: int, writer: Writer) -> str:
@@ -103,6 +103,10 @@ class PendingStore(ABC):
 
         It is durable once the sink has made the names in it durable, which is before the record is saved.
         """
+
+    @abstractmethod
+    def discard(self, staging: str) -> None:
+        """Delete one staging folder, whose checkpoint is given up; no other one of that number. Idempotent."""
 
     @abstractmethod
     def sweep(self, writer: Writer) -> list[str]:

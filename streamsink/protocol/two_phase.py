@@ -175,9 +175,12 @@ class TwoPhaseCommit:
         return self._publisher.commit_up_to(checkpoint_id)
 
     def abort(self, checkpoint: Checkpoint) -> None:
-        """Writing failed: remove the checkpoint's files. Nothing of it is durable."""
+        """Writing failed: remove the checkpoint's files. Nothing of it is durable.
+
+        A successor may have the same number by now: what is in its folder stays.
+        """
         checkpoint.state.step("abort")
-        self._store.forget([checkpoint.sequence])
+        self._store.discard(checkpoint.staging)
 
     def finish(self) -> None:
         """No further batch will come: publish what is pending. Raises as ``commit``; an error that a batch has raised is not repeated.

@@ -227,6 +227,9 @@ class PendingLog(PendingStore):
         self._io.begin_dir(folder)
         return folder
 
+    def discard(self, staging: str) -> None:
+        self._io.delete_tree(staging)
+
     def sweep(self, writer: Writer) -> list[str]:
         with self._lock:
             needed = {s for s in self._sequences if self._keep_staging or s not in self._marked}

@@ -62,6 +62,19 @@ def test_a_flush_that_fails_leaves_nothing_of_the_checkpoint(monkeypatch):
     assert world.ids() == expected() and world.unknown_files() == []
 
 
+def test_what_a_zombie_gives_up_is_its_own():
+    """Its writing fails when its successor has pre-committed under the same number: the successor's files stay."""
+    world = memory_world(restore="restore-and-continue")
+    zombie = _sink(world)
+    batch = world.driver.describe(Checkpoint("00000000-0000-0000-0000-000000000001", [5]), 0)
+    opened = zombie.protocol.begin(batch, zombie.protocol.admit(batch))
+    successor = _sink(world)
+    _pre_commit(world, successor, 0, 5, 0)
+    zombie.protocol.abort(opened)
+    successor.protocol.commit_up_to_checkpoint(0)
+    assert world.ids() == list(range(5)) and world.unknown_files() == []
+
+
 def test_a_checkpoint_registered_twice_is_an_error():
     """Flink's "repeatedly committed": the second pre-commit of one id changes nothing."""
     world = memory_world()
