@@ -59,7 +59,7 @@ class PendingStore(ABC):
         """Number of the newest record, 0 when there is none."""
 
     @abstractmethod
-    def prepare(self, committable: Committable, group: "Group") -> Callable[[], None]:
+    def prepare(self, committable: Committable, group: Group) -> Callable[[], None]:
         """Write the pre-commit's bytes, as far as the store lets them be written ahead of their name; ``group`` makes them durable.
 
         Returns what makes the record exist, to be called when ``group`` is flushed. It raises Fenced when the number is taken: a

@@ -151,8 +151,7 @@ class TwoPhaseCommit:
             create = self._store.prepare(committable, group)
             group.flush()
         except BaseException:
-            group.give_up()
-            self.abort(checkpoint)
+            self.abort(checkpoint, group)
             raise
         checkpoint.state.step("flushed")
         fault_point("precommit.before_record")
@@ -174,12 +173,13 @@ class TwoPhaseCommit:
         """Publish everything pending up to and with this checkpoint now, in order. Idempotent. Raises as ``commit``."""
         return self._publisher.commit_up_to(checkpoint_id)
 
-    def abort(self, checkpoint: Checkpoint) -> None:
-        """Writing failed: remove the checkpoint's files. Nothing of it is durable.
+    def abort(self, checkpoint: Checkpoint, group: Group) -> None:
+        """Writing failed: let go of what ``group`` holds and remove the checkpoint's files. Nothing of it is durable.
 
         A successor may have the same number by now: what is in its folder stays.
         """
         checkpoint.state.step("abort")
+        group.give_up()
         self._store.discard(checkpoint.staging)
 
     def finish(self) -> None:

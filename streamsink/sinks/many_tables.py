@@ -123,7 +123,8 @@ class ManyTables(Committer):
     ) -> tuple[tuple[StagedFile, ...], Mapping]:
         """Stage each table's manifest; the files and the payload of the one record that names them all.
 
-        All of it is durable when ``group`` is flushed. written: by table name, its path and files. dead: dead letters by the table that they were meant for.
+        All of it is durable when ``group`` is flushed. written: by table name, its path and files. dead: dead letters by the table
+        that they were meant for.
         Raises Misuse when a table is not as the journal says: then nothing is recorded.
         """
         heads = dict(self.heads())

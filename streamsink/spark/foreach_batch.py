@@ -85,8 +85,7 @@ class TableSink:
             try:
                 files, payload = self._write(run, df, checkpoint, group)
             except BaseException:
-                group.give_up()
-                run.protocol.abort(checkpoint)
+                run.protocol.abort(checkpoint, group)
                 raise
             run.protocol.pre_commit(checkpoint, files, payload, group)
         run.protocol.commit()
@@ -174,18 +173,18 @@ class TableSink:
         """What the writers hand back, and the way in which the rows were written."""
         options = self.options
 
-        def spec() -> WriteSpec:
-            return WriteSpec(
+        def writing() -> TableWriting:
+            return TableWriting(WriteSpec(
                 checkpoint.staging, self._fitted(run, rows).schema_json, options.target_file_bytes, options.max_open_writers,
                 options.writer_memory_bytes,
-            )
+            ))
 
-        written = write_ways.write_small(rows, lambda: TableWriting(spec()), self._io, group) if small else None
+        written = write_ways.write_small(rows, writing, self._io, group) if small else None
         if written is not None:
             return written, write_ways.DRIVER
-        writing = TableWriting(spec())
-        large = write_ways.large(rows, writing.spec, checkpoint.batch, options, self._io, sizes=run.sizes)
-        return write_ways.write_large(rows, writing, self._io, self._store, large)
+        fitted = writing()
+        large = write_ways.large(rows, fitted.spec, checkpoint.batch, options, self._io, sizes=run.sizes)
+        return write_ways.write_large(rows, fitted, self._io, self._store, large)
 
     def _fitted(self, run: Run, rows: DataFrame) -> Fitted:
         """What the rows are in the table, whose schema is looked at anew. Raises Misuse when they do not fit."""

@@ -100,8 +100,8 @@ def by_tasks(df: DataFrame, batch: Batch, sizes: Sizes) -> Large:
 def write_small(df: DataFrame, writing: Callable[[], Writing], file_io: FileIO, group: Together) -> list | None:
     """All rows of the DataFrame in staged files, which are durable when ``group`` is flushed: what the writer hands back.
 
-    writing: called while Spark works out the rows. None when Spark refuses to collect so much: the estimate was wrong, and tasks do
-    it. Raises Misuse when a row does not fit.
+    writing: called while Spark works out the rows. None when Spark refuses to collect so much: the estimate was wrong, and it is a
+    large batch. Raises Misuse when a row does not fit.
     """
     try:
         with gateway.Collecting(df) as collecting:

@@ -149,8 +149,7 @@ class DrivenSink(Driven):
                 seen = decision.verdict is Verdict.SEEN
                 files, payload = self._committer.stage(checkpoint.staging, written, group, seen=seen)
             except BaseException:
-                group.give_up()
-                self.protocol.abort(checkpoint)
+                self.protocol.abort(checkpoint, group)
                 raise
             self.protocol.pre_commit(checkpoint, files, payload, group)
         self.protocol.commit()

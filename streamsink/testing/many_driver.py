@@ -63,9 +63,8 @@ class DrivenTables(Driven):
                 fault_point("write.staged")
                 files, payload = self._tables.stage(checkpoint.staging, checkpoint.sequence, written, group)
             except BaseException:
-                group.give_up()
                 writer.abort()
-                self.protocol.abort(checkpoint)
+                self.protocol.abort(checkpoint, group)
                 raise
             self.protocol.pre_commit(checkpoint, files, payload, group)
         self.protocol.commit()

@@ -55,8 +55,7 @@ class ArrowSink:
                 written = self._files(data, fields or from_arrow_schema(data.schema), checkpoint.staging, group)
                 files, payload = self._committer.stage(checkpoint.staging, written, group)
             except BaseException:
-                group.give_up()
-                self._protocol.abort(checkpoint)
+                self._protocol.abort(checkpoint, group)
                 raise
             self._protocol.pre_commit(checkpoint, files, payload, group)
         self._protocol.commit()

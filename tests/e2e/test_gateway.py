@@ -11,7 +11,7 @@ import streamsink
 from streamsink.errors import Misuse
 from streamsink.storage.local import local_file_io
 from streamsink.table.table import open_table
-from tests.e2e.harness import assert_each_once, run_driver
+from tests.e2e.harness import assert_each_once, ids_of, run_driver
 
 _GATEWAY = "streamsink/spark/gateway.py"
 
@@ -70,6 +70,7 @@ def test_a_job_that_fails_while_its_rows_are_awaited_says_why(spark, ground):
         run(spark, ground, "checkpoint", publish)
     [failed] = errors
     assert isinstance(failed, PySparkException) and "a bad row" in str(failed)
+    assert_each_once(ground.table, ids_of(0, 1))
     run(spark, ground, "checkpoint", publish)
     assert_each_once(ground.table, expected)
 

@@ -70,7 +70,7 @@ def test_what_a_zombie_gives_up_is_its_own():
     opened = zombie.protocol.begin(batch, zombie.protocol.admit(batch))
     successor = _sink(world)
     _pre_commit(world, successor, 0, 5, 0)
-    zombie.protocol.abort(opened)
+    zombie.protocol.abort(opened, zombie._io.together())
     successor.protocol.commit_up_to_checkpoint(0)
     assert world.ids() == list(range(5)) and world.unknown_files() == []
 
