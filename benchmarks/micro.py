@@ -116,7 +116,7 @@ _PARTS = (
     ("what Spark says of the batch: ids, offsets, watermark", (("gateway.py", "describe"), ("gateway.py", "run_id"))),
     ("open, claim, restore (once)", (("foreach_batch.py", "_restored"),)),
     ("admit: newest snapshot, owner", (("two_phase.py", "admit"),)),
-    ("schema of the batch, and whether it fits (while the job runs)", (("foreach_batch.py", "_fitted"),)),
+    ("schema of the batch, and whether it fits (while the job runs)", (("batch_rows.py", "_fitted"),)),
     ("which way: Spark's estimate", (("write_ways.py", "is_small"),)),
     ("waiting for the rows: Spark's own work, the same job as noop's", (("gateway.py", "rows"),)),
     ("data file: conform, stats, encode", (("write.py", "write"), ("write.py", "close"))),

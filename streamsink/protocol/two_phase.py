@@ -1,6 +1,6 @@
 """The protocol of one query: restore, admit, begin, pre_commit, commit, and nothing else. Driver only.
 
-Each method is one step for ``spark/foreach_batch.py``; none knows Spark or Paimon. After a crash anywhere the next
+Each method is one step of ``micro_batch.py``; none knows Spark or Paimon. After a crash anywhere the next
 ``restore`` ends in a state where every recorded checkpoint is visible once and nothing else is.
 """
 
@@ -195,6 +195,10 @@ class TwoPhaseCommit:
             self.finish()
         finally:
             self._store.release()
+
+    def emit(self, kind: type, **fields) -> None:
+        """Tell the listener of an event of this destination and application."""
+        self._emit(kind(self._to.path, self._options.application, **fields))
 
     def _earlier(self, query: str, checkpoint_id: int) -> AppState | None:
         """The newest record of that checkpoint of the same query that the journal still has."""

@@ -12,8 +12,10 @@ from pyspark.sql.types import StructType
 from streamsink.errors import StreamsinkError
 from streamsink.format.schema import TableSchema
 from streamsink.protocol.committable import Batch
-from streamsink.protocol.two_phase import TwoPhaseCommit
+from streamsink.protocol.micro_batch import QueryRun
+from streamsink.sinks.many_tables import ManyTables
 from streamsink.sinks.paimon import PaimonCommitter
+from streamsink.sinks.routed import RoutedTables
 from streamsink.spark import gateway, write_ways
 from streamsink.table.table import Table
 
@@ -38,11 +40,11 @@ class Fitted:
 
 
 class Run:
-    """One start of one query: the open table and the protocol's state. Replaced when the query restarts."""
+    """One start of one query, and what Spark's side remembers of its batches. Replaced when the query restarts."""
 
-    def __init__(self, table: Table, protocol: TwoPhaseCommit, committer: PaimonCommitter, batch: Batch):
+    def __init__(self, table: Table | RoutedTables, started: QueryRun, committer: PaimonCommitter | ManyTables, batch: Batch):
         self.table = table
-        self.protocol = protocol
+        self.started = started
         self.committer = committer
         self.id = batch.run
         self.query = batch.query
@@ -91,7 +93,7 @@ def failure(run_id: str) -> Exception | None:
 
 def _close(run: Run) -> Exception | None:
     try:
-        run.protocol.close()
+        run.started.close()
     except (StreamsinkError, OSError) as failed:
         log.warning("what is pending could not be published: %s", failed)
         return failed
@@ -102,7 +104,7 @@ def _finish_all() -> None:
     """The interpreter exits: publish what is pending. Bounded, as every publishing is. Holds end with the process."""
     for run in list(_RUNS.values()):
         try:
-            run.protocol.finish()
+            run.started.finish()
         except (StreamsinkError, OSError) as failed:
             log.warning("what is pending could not be published at exit: %s", failed)
 

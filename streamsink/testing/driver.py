@@ -1,5 +1,6 @@
-"""Micro-batches without Spark: a source, Spark's two logs, and the sink's six calls, in one process."""
+"""Micro-batches without Spark: a numbered source and Spark's two logs, in one process; the batch itself is production's."""
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -10,21 +11,22 @@ from streamsink import events
 from streamsink.clock import IdSource
 from streamsink.errors import Fenced, Retryable
 from streamsink.faults import fault_point
-from streamsink.locks.creation import lock_creations
-from streamsink.options import ON_ROLLBACK_REPUBLISH, SinkOptions
+from streamsink.options import SinkOptions
 from streamsink.protocol.admission import Verdict
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.committer_thread import CommitterThread
 from streamsink.protocol.committing import Beside, Step
+from streamsink.protocol.micro_batch import BatchRows, QueryRun
 from streamsink.protocol.positions import SourceRange
-from streamsink.protocol.two_phase import Destination, TwoPhaseCommit
+from streamsink.protocol.two_phase import Checkpoint as Opening
+from streamsink.protocol.two_phase import TwoPhaseCommit
+from streamsink.sinks.opening import Opened, open_one
 from streamsink.sinks.paimon import PaimonCommitter
 from streamsink.storage.file_io import FileIO
-from streamsink.storage.pending_log import PendingLog
 from streamsink.storage.together import Together
 from streamsink.table.adopted import adopt_files
 from streamsink.table.creation import to_fields
-from streamsink.table.table import Table, create_table, is_table, new_schema, open_table
+from streamsink.table.table import Table
 from streamsink.table.write import TableWriter, WriteSpec, WrittenFile
 
 _MAX_RESTARTS = 20
@@ -83,16 +85,10 @@ class MicroBatchDriver:
         finally:
             sink.close()
 
-    def start(self, file_io: FileIO, checkpoint: Checkpoint) -> "DrivenSink":
+    def start(self, file_io: FileIO, checkpoint: Checkpoint) -> "Driven":
         """The sink of one start of the query, restored."""
-        lock_creations(file_io, self.root, self.options)
-        if is_table(file_io, self.root):
-            table = open_table(file_io, self.root, for_writing=True)
-        else:
-            options = self.options
-            fresh = new_schema(to_fields(self.schema), options.partition_by, options.table_options)
-            table = create_table(file_io, self.root, fresh)
-        return DrivenSink(self, file_io, table, checkpoint.query)
+        opened = open_one(file_io, self.root, self.options, checkpoint.committed, lambda: to_fields(self.schema))
+        return DrivenSink(self, file_io, opened, checkpoint.query)
 
     def describe(self, checkpoint: Checkpoint, batch_id: int) -> Batch:
         """The batch as Spark would describe it."""
@@ -106,53 +102,60 @@ class MicroBatchDriver:
 
 
 class Driven:
-    """A sink of one start of the query, restored, until its query ends."""
+    """A sink of one start of the query, restored, until its query ends. What ``TableSink`` is under Spark."""
 
-    def __init__(self, protocol: TwoPhaseCommit, query: str):
-        self.protocol = protocol
-        try:
-            protocol.restore(query, IdSource().new_id)
-        except BaseException:
-            self.close()
-            raise
-
-    def close(self) -> None:
-        """The query has ended."""
-        self.protocol.close()
-
-
-class DrivenSink(Driven):
-    """What ``TableSink`` is under Spark: the six calls of a micro-batch."""
-
-    def __init__(self, driver: MicroBatchDriver, file_io: FileIO, table: Table, query: str):
-        options = driver.options
+    def __init__(self, driver: MicroBatchDriver, file_io: FileIO, opened: Opened, query: str):
         self._driver = driver
         self._io = file_io
-        self._table = table
-        keep = options.on_rollback == ON_ROLLBACK_REPUBLISH
-        journal = PendingLog(file_io, driver.root, options.application, options.journal_retain, keep)
-        self._committer = PaimonCommitter(table, options)
-        to = Destination(driver.root, table.table_id)
-        super().__init__(TwoPhaseCommit(to, journal, self._committer, options, driver.events.append, beside=driver.beside), query)
+        self._committer = opened.committer
+        protocol = opened.protocol(driver.options, driver.events.append, driver.beside)
+        self.run = QueryRun.start(protocol, query, file_io.together)
+
+    @property
+    def protocol(self) -> TwoPhaseCommit:
+        """The steps of the protocol, for tests that take them one by one."""
+        return self.run.protocol
 
     def batch(self, batch: Batch) -> None:
         """One micro-batch, exactly once."""
-        decision = self.protocol.admit(batch)
-        if decision.verdict is Verdict.SKIP:
-            return
-        checkpoint = self.protocol.begin(batch, decision)
-        with self._io.together() as group:
-            try:
-                write = self._adopt if self._driver.adopts else self._write
-                written = write(checkpoint.staging, self._rows(batch, decision), group)
-                fault_point("write.staged")
-                seen = decision.verdict is Verdict.SEEN
-                files, payload = self._committer.stage(checkpoint.staging, written, group, seen=seen)
-            except BaseException:
-                self.protocol.abort(checkpoint, group)
-                raise
-            self.protocol.pre_commit(checkpoint, files, payload, group)
-        self.protocol.commit()
+        self.run.micro_batch(batch, self.rows())
+
+    @abstractmethod
+    def rows(self) -> BatchRows:
+        """How rows become files."""
+
+    def close(self) -> None:
+        """The query has ended."""
+        self.run.close()
+
+
+class DrivenSink(Driven):
+    """A sink of one table."""
+
+    def __init__(self, driver: MicroBatchDriver, file_io: FileIO, opened: Opened, query: str):
+        self._table = opened.tables
+        super().__init__(driver, file_io, opened, query)
+
+    def rows(self) -> BatchRows:
+        return NumberedRows(self._driver, self._io, self._table, self._committer)
+
+
+class NumberedRows(BatchRows):
+    """Rows of a numbered source, in files of one table."""
+
+    def __init__(self, driver: MicroBatchDriver, file_io: FileIO, table: Table, committer: PaimonCommitter):
+        self._driver = driver
+        self._io = file_io
+        self._table = table
+        self._committer = committer
+
+    def write(self, checkpoint: Opening, group: Together) -> list[WrittenFile]:
+        rows = self._rows(checkpoint.batch, checkpoint.decision)
+        return self._adopt(checkpoint.staging, rows) if self._driver.adopts else self._write(checkpoint.staging, rows, group)
+
+    def stage(self, checkpoint: Opening, written: Sequence, group: Together):
+        seen = checkpoint.decision.verdict is Verdict.SEEN
+        return self._committer.stage(checkpoint.staging, written, group, seen=seen)
 
     def _write(self, staging: str, rows: pa.RecordBatch, group: Together) -> list[WrittenFile]:
         options = self._driver.options
@@ -167,8 +170,8 @@ class DrivenSink(Driven):
             writer.abort()
             raise
 
-    def _adopt(self, staging: str, rows: pa.RecordBatch, group: Together) -> list[WrittenFile]:
-        """Two files in a folder of their own, beside what Spark leaves there; what is adopted is flushed without ``group``."""
+    def _adopt(self, staging: str, rows: pa.RecordBatch) -> list[WrittenFile]:
+        """Two files in a folder of their own, beside what Spark leaves there; what is adopted is flushed at once."""
         folder = f"{staging}/spark"
         self._io.make_dir(f"{folder}/_temporary")
         half = rows.num_rows // 2
@@ -184,8 +187,6 @@ class DrivenSink(Driven):
         start, end = (_number(side) for side in (source.start, source.end))
         if decision.verdict is Verdict.FILTER:
             start = max(start, decision.below["t"]["0"])
-        if decision.verdict is Verdict.SEEN:
-            end = start
         return self._driver.rows(start, max(start, end))
 
 

@@ -1,18 +1,18 @@
-"""Writes Arrow tables through the sink's protocol, for types that Spark lacks: the six calls of a batch, without Spark."""
+"""Writes Arrow tables through the sink's protocol, for types that Spark lacks: a micro-batch without Spark."""
 
 import pyarrow as pa
 
 from streamsink.clock import IdSource
 from streamsink.events import to_log
+from streamsink.format.arrow_types import from_arrow_schema
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import AppState, Batch
+from streamsink.protocol.committer_thread import CommitterThread
+from streamsink.protocol.micro_batch import BatchRows, QueryRun
 from streamsink.protocol.positions import SourceRange
-from streamsink.protocol.two_phase import Destination, TwoPhaseCommit
-from streamsink.sinks.paimon import PaimonCommitter
+from streamsink.sinks.opening import open_one
 from streamsink.storage.local import local_file_io
 from streamsink.storage.stores import table_path
-from streamsink.storage.pending_log import PendingLog
-from streamsink.format.arrow_types import from_arrow_schema
 from streamsink.table.fit import fit
 from streamsink.table.table import open_table
 from streamsink.table.write import TableWriter, WriteSpec
@@ -25,15 +25,12 @@ class ArrowSink:
 
     def __init__(self, path, **options):
         self.root = table_path(str(path))
-        self.options = SinkOptions.of(self.root, options)
-        self._io = local_file_io(flush=False)
-        self.table = open_table(self._io, self.root, for_writing=True)
-        self._committer = PaimonCommitter(self.table, self.options)
-        journal = PendingLog(self._io, self.root, self.options.application, self.options.journal_retain, False)
-        to = Destination(self.root, self.table.table_id)
-        self._protocol = TwoPhaseCommit(to, journal, self._committer, self.options, to_log)
+        self.options = SinkOptions.of(self.root, {"create": False, **options})
+        self.io = local_file_io(flush=False)
+        opened = open_one(self.io, self.root, self.options, 0, list)
+        self.table, self.committer = opened.tables, opened.committer
         self._query = IdSource().new_id()
-        self._protocol.restore(self._query, IdSource().new_id)
+        self._run = QueryRun.start(opened.protocol(self.options, to_log, CommitterThread), self._query, self.io.together)
         self._done = 0
         self._position = self._recorded()
 
@@ -41,41 +38,41 @@ class ArrowSink:
         return self
 
     def __exit__(self, *_):
-        self._protocol.close()
+        self._run.close()
 
     def write(self, data: pa.Table, fields=None) -> None:
         """Publish one batch. ``fields``: what the source says of its columns; by default what Arrow tells."""
         end = self._position + 1
         source = SourceRange({_TOPIC: {"0": self._position}}, {_TOPIC: {"0": end}})
         batch = Batch(self._done, self._query, self._query, (source,))
-        decision = self._protocol.admit(batch)
-        checkpoint = self._protocol.begin(batch, decision)
-        with self._io.together() as group:
-            try:
-                written = self._files(data, fields or from_arrow_schema(data.schema), checkpoint.staging, group)
-                files, payload = self._committer.stage(checkpoint.staging, written, group)
-            except BaseException:
-                self._protocol.abort(checkpoint, group)
-                raise
-            self._protocol.pre_commit(checkpoint, files, payload, group)
-        self._protocol.commit()
+        self._run.micro_batch(batch, ArrowRows(self, data, fields or from_arrow_schema(data.schema)))
         self._done, self._position = self._done + 1, end
 
-    def _files(self, data, fields, staging, group):
-        options = self.options
-        schema = fit(self.table, fields, options)
+    def _recorded(self) -> int:
+        found = self.table.states.read(self.table.snapshots.latest()).by_application.get(self.options.application)
+        return AppState.from_json(found).recorded[_TOPIC]["0"] if found else 0
+
+
+class ArrowRows(BatchRows):
+    """The rows of one Arrow table. fields: what the source says of its columns."""
+
+    def __init__(self, sink: ArrowSink, data: pa.Table, fields):
+        self._sink, self._data, self._fields = sink, data, fields
+
+    def write(self, checkpoint, group):
+        options = self._sink.options
+        schema = fit(self._sink.table, self._fields, options)
         spec = WriteSpec(
-            staging, schema.to_json(), options.target_file_bytes, options.max_open_writers, options.writer_memory_bytes
+            checkpoint.staging, schema.to_json(), options.target_file_bytes, options.max_open_writers, options.writer_memory_bytes
         )
-        writer = TableWriter(self._io, spec)
+        writer = TableWriter(self._sink.io, spec)
         try:
-            for batch in data.to_batches():
+            for batch in self._data.to_batches():
                 writer.write(batch)
             return writer.close(group)
         except BaseException:
             writer.abort()
             raise
 
-    def _recorded(self) -> int:
-        found = self.table.states.read(self.table.snapshots.latest()).by_application.get(self.options.application)
-        return AppState.from_json(found).recorded[_TOPIC]["0"] if found else 0
+    def stage(self, checkpoint, written, group):
+        return self._sink.committer.stage(checkpoint.staging, written, group)

@@ -1,0 +1,110 @@
+"""One micro-batch, in the order on which the promise rests: admit, begin, write, stage, pre-commit, commit. Driver only.
+
+Spark's batch function, bounded jobs and the crash tests all run this code. What differs between them is how rows become
+files, which is a ``BatchRows``.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+
+from streamsink import events
+from streamsink.clock import Clock, IdSource
+from streamsink.faults import fault_point
+from streamsink.protocol.admission import Verdict
+from streamsink.protocol.committable import Batch, StagedFile
+from streamsink.protocol.pending import Group
+from streamsink.protocol.sink import Published
+from streamsink.protocol.two_phase import Checkpoint, TwoPhaseCommit
+
+
+class BatchRows(ABC):
+    """The rows of one micro-batch, and how they become staged files. Called by the driver, each method at most once.
+
+    way: how ``write`` wrote them, for the event ``BatchWritten``.
+    """
+
+    way = "driver"
+
+    @abstractmethod
+    def write(self, checkpoint: Checkpoint, group: Group) -> Sequence:
+        """Write the rows that ``checkpoint.decision`` asks for into files of ``checkpoint.staging``.
+
+        Returns what ``stage`` needs to know of them. The files are durable when ``group`` is flushed. Not called for a batch
+        that is recorded without rows (SEEN). Raises Misuse when a row does not fit; the checkpoint is then aborted.
+        """
+
+    @abstractmethod
+    def stage(self, checkpoint: Checkpoint, written: Sequence, group: Group) -> tuple[tuple[StagedFile, ...], Mapping]:
+        """The files, and the sink's own payload, that the record will name; what this writes is durable with ``group``."""
+
+
+class QueryRun:
+    """One start of one query: what earlier starts left is settled, then its batches come one after another."""
+
+    def __init__(self, protocol: TwoPhaseCommit, together: Callable[[], AbstractContextManager[Group]]):
+        """together: opens the group of files that become durable with a record, and lets go of it in the end."""
+        self.protocol = protocol
+        self._together = together
+        self._clock = Clock()
+
+    @classmethod
+    def start(
+        cls, protocol: TwoPhaseCommit, query: str, together: Callable[[], AbstractContextManager[Group]]
+    ) -> "QueryRun":
+        """Claim the application and settle what earlier starts left. Raises as ``TwoPhaseCommit.restore``; it is closed then."""
+        try:
+            protocol.restore(query, IdSource().new_id)
+        except BaseException:
+            protocol.close()
+            raise
+        return cls(protocol, together)
+
+    def micro_batch(self, batch: Batch, rows: BatchRows) -> int:
+        """Publish the batch exactly once, or make it durable so that it will be. Rows written; 0 for a replay.
+
+        Idempotent: a batch that is published or recorded already changes nothing. After a crash at any instruction the next
+        ``start`` settles what was pending. Raises errors of ``streamsink.errors``, and what writing raises.
+        """
+        decision = self.protocol.admit(batch)
+        if decision.verdict is Verdict.SKIP:
+            self.protocol.emit(events.BatchSkipped, checkpoint_id=batch.batch_id, reason=decision.reason)
+            return 0
+        if decision.verdict is Verdict.FILTER:
+            self.protocol.emit(events.BatchFiltered, checkpoint_id=batch.batch_id)
+        checkpoint = self.protocol.begin(batch, decision)
+        with self._together() as group:
+            try:
+                files, payload = self._write(checkpoint, rows, group)
+            except BaseException:
+                self.protocol.abort(checkpoint, group)
+                raise
+            self.protocol.pre_commit(checkpoint, files, payload, group)
+        self.protocol.commit()
+        return sum(file.rows for file in files)
+
+    def _write(self, checkpoint: Checkpoint, rows: BatchRows, group: Group) -> tuple[tuple[StagedFile, ...], Mapping]:
+        """Rows to staged files and their manifest: what the record will name."""
+        begun_ms = self._clock.monotonic_ms()
+        written: Sequence = ()
+        if checkpoint.decision.verdict is not Verdict.SEEN:
+            written = rows.write(checkpoint, group)
+            fault_point("write.staged")
+        files, payload = rows.stage(checkpoint, written, group)
+        self.protocol.emit(
+            events.BatchWritten, checkpoint_id=checkpoint.batch.batch_id, rows=sum(f.rows for f in files), files=len(files),
+            bytes=sum(f.size for f in files), write_ms=self._clock.monotonic_ms() - begun_ms, way=rows.way,
+        )
+        return files, payload
+
+    def commit_up_to_checkpoint(self, checkpoint_id: int) -> list[Published]:
+        """Publish everything pending up to and with this checkpoint now. Raises as ``TwoPhaseCommit.commit``."""
+        return self.protocol.commit_up_to_checkpoint(checkpoint_id)
+
+    def finish(self) -> None:
+        """No further batch will come: publish what is pending."""
+        self.protocol.finish()
+
+    def close(self) -> None:
+        """Finish, and give the application back to other queries."""
+        self.protocol.close()

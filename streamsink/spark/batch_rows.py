@@ -1,0 +1,103 @@
+"""How the DataFrame of one micro-batch becomes staged files of a table. DRIVER."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from streamsink.errors import Misuse
+from streamsink.options import SinkOptions
+from streamsink.protocol.admission import Verdict
+from streamsink.protocol.committable import StagedFile
+from streamsink.protocol.micro_batch import BatchRows
+from streamsink.protocol.two_phase import Checkpoint
+from streamsink.spark import write_ways
+from streamsink.spark.runs import Fitted, Run
+from streamsink.spark.schema import to_fields
+from streamsink.spark.tasks import TableWriting
+from streamsink.storage.file_io import FileIO
+from streamsink.storage.stores import Store
+from streamsink.storage.together import Together
+from streamsink.table.fit import fit
+from streamsink.table.write import WriteSpec
+
+
+class TableRows(BatchRows):
+    """Rows of one table."""
+
+    def __init__(self, df: DataFrame, run: Run, options: SinkOptions, store: Store, file_io: FileIO):
+        self._df = df
+        self._run = run
+        self._options = options
+        self._store = store
+        self._io = file_io
+        self.way = write_ways.DRIVER
+
+    def write(self, checkpoint: Checkpoint, group: Together) -> Sequence:
+        small = write_ways.is_small(checkpoint.batch, self._options, self._run.sizes)
+        written, self.way = self._write(checkpoint, small, group)
+        return written
+
+    def stage(self, checkpoint: Checkpoint, written: Sequence, group: Together) -> tuple[tuple[StagedFile, ...], Mapping]:
+        seen = checkpoint.decision.verdict is Verdict.SEEN
+        staged = self._run.committer.stage(checkpoint.staging, written, group, seen=seen)
+        self._learn(staged[0])
+        return staged
+
+    def _learn(self, files: Sequence[StagedFile]) -> None:
+        """What the batch's rows were like helps to choose the way of the next one."""
+        self._run.sizes.add(self.way, sum(f.rows for f in files), sum(f.size for f in files))
+
+    def _write(self, checkpoint: Checkpoint, small: bool, group: Together) -> tuple[Sequence, str]:
+        """What the writers hand back, and the way in which the rows were written."""
+        rows, options = stored(self._new_rows(checkpoint), self._store.root, self._options), self._options
+
+        def writing() -> TableWriting:
+            return TableWriting(WriteSpec(
+                checkpoint.staging, self._fitted(rows).schema_json, options.target_file_bytes, options.max_open_writers,
+                options.writer_memory_bytes,
+            ))
+
+        written = write_ways.write_small(rows, writing, self._io, group) if small else None
+        if written is not None:
+            return written, write_ways.DRIVER
+        fitted = writing()
+        large = write_ways.large(rows, fitted.spec, checkpoint.batch, options, self._io, sizes=self._run.sizes)
+        return write_ways.write_large(rows, fitted, self._io, self._store, large)
+
+    def _fitted(self, rows: DataFrame) -> Fitted:
+        """What the rows are in the table, whose schema is looked at anew. Raises Misuse when they do not fit."""
+        given, known, table = rows.schema, self._run.fitted, self._run.table
+        if known is None or known.schema is not table.schema or known.given != given:
+            schema = fit(table, to_fields(given), self._options)
+            self._run.fitted = Fitted(given, schema, schema.to_json())
+        return self._run.fitted
+
+    def _new_rows(self, checkpoint: Checkpoint) -> DataFrame:
+        """Under an overlap: only rows at or after the recorded position of their topic and partition."""
+        if checkpoint.decision.verdict is not Verdict.FILTER:
+            return self._df
+        topic, partition, offset = (F.col(f"`{name}`") for name in self._options.position_columns)
+        seen = F.lit(False)
+        for name, parts in checkpoint.decision.below.items():
+            for part, first_new in parts.items():
+                here = (topic == F.lit(name)) & (partition == F.lit(int(part)))
+                seen = seen | (here & (offset < F.lit(first_new)))
+        return self._df.where(~F.coalesce(seen, F.lit(False)))
+
+
+def stored(df: DataFrame, path: str, options: SinkOptions) -> DataFrame:
+    """Without the position columns, unless the table is to keep them. Raises Misuse when the data does not have them."""
+    missing = [name for name in options.position_columns if name not in df.columns]
+    if missing:
+        raise Misuse(
+            f"{path}: position_columns names {', '.join(missing)}, which the data does not have; it has "
+            f"{', '.join(df.columns)}",
+            kind="option.position-columns",
+        )
+    return df if options.store_position_columns else df.drop(*options.position_columns)
+
+
+def fields_of(df: DataFrame, path: str, options: SinkOptions) -> Callable[[], Sequence]:
+    """The columns that a new table gets, when they are asked for."""
+    return lambda: to_fields(stored(df, path, options).schema)
