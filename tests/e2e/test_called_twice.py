@@ -1,0 +1,96 @@
+"""A sink that is called other than once for each batch of the query that it belongs to."""
+
+import contextlib
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from pyspark.errors import StreamingQueryException
+
+import streamsink
+from streamsink.errors import Misuse
+from tests.e2e.harness import assert_each_once, ids_in, ids_of
+
+EVEN, ODD = "id % 2 = 0", "id % 2 = 1"
+
+
+def _run(spark, ground, function) -> list[Exception]:
+    """One query over two files; the errors that the function caught or that ended it."""
+    ground.add_files(0, 2)
+    rows = spark.readStream.schema("id BIGINT, name STRING").option("maxFilesPerTrigger", 1).json(str(ground.source))
+    errors: list[Exception] = []
+
+    def each(batch, number):
+        try:
+            function(batch, number)
+        except Exception as failed:
+            errors.append(failed)
+            raise
+
+    query = rows.writeStream.foreachBatch(each).option("checkpointLocation", ground.checkpoint).trigger(availableNow=True).start()
+    with contextlib.suppress(StreamingQueryException):
+        query.awaitTermination()
+    return errors
+
+
+@pytest.mark.spark
+def test_a_second_part_of_a_batch_is_refused_and_never_skipped(spark, ground):
+    """A1: two filters of one DataFrame, one sink: 10 of 20 rows were lost in silence."""
+    sink = streamsink.to_table(ground.table, lambda event: None, flush=False)
+
+    def both(batch, number):
+        sink(batch.where(EVEN), number)
+        sink(batch.where(ODD), number)
+
+    [error] = _run(spark, ground, both)
+    assert isinstance(error, Misuse) and error.kind == "batch.twice"
+    assert sorted(ids_in(ground.table)) == sorted(i for i in ids_of(0, 1) if i % 2 == 0)
+
+
+@pytest.mark.spark
+def test_two_sinks_of_one_table_and_name_are_one_sink(spark, ground):
+    """A1: the same accident with two objects."""
+    sinks = [streamsink.to_table(ground.table, lambda event: None, flush=False) for _ in range(2)]
+
+    def both(batch, number):
+        sinks[0](batch.where(EVEN), number)
+        sinks[1](batch.where(ODD), number)
+
+    [error] = _run(spark, ground, both)
+    assert isinstance(error, Misuse) and error.kind == "batch.twice"
+
+
+@pytest.mark.spark
+def test_a_name_each_is_the_way_on(spark, ground):
+    """What the error advises: two parts under two names, each row once; and one sink object made anew in each batch."""
+
+    def both(batch, number):
+        for name, part in (("even", EVEN), ("odd", ODD)):
+            streamsink.to_table(ground.table, lambda event: None, flush=False, application=name)(batch.where(part), number)
+
+    streamsink.create_table(ground.table, "id BIGINT, name STRING")
+    assert _run(spark, ground, both) == []
+    assert_each_once(ground.table, ids_of(0, 2))
+
+
+@pytest.mark.spark
+def test_an_id_that_is_not_sparks_is_refused(spark, ground):
+    """A1b: a batch id of one's own, always 0: every batch but the first was taken for a replay."""
+    sink = streamsink.to_table(ground.table, lambda event: None, flush=False)
+    [error] = _run(spark, ground, lambda batch, number: sink(batch, 0))
+    assert isinstance(error, Misuse) and error.kind == "batch.wrong-id"
+    assert "batch 1" in str(error) and "0" in str(error) and ground.table in str(error)
+    assert_each_once(ground.table, ids_of(0, 1))
+
+
+@pytest.mark.spark
+def test_a_call_from_another_thread_is_refused_with_the_reason(spark, ground):
+    """A1b: a pool of threads does not know which query it works for."""
+    sink = streamsink.to_table(ground.table, lambda event: None, flush=False)
+
+    def elsewhere(batch, number):
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(sink, batch, number).result()
+
+    [error] = _run(spark, ground, elsewhere)
+    assert isinstance(error, Misuse) and error.kind == "batch.not-streaming"
+    assert "thread" in str(error)
