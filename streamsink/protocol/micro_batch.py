@@ -4,12 +4,14 @@ Spark's batch function, bounded jobs and the crash tests all run this code. What
 files, which is a ``BatchRows``.
 """
 
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 
 from streamsink import events
 from streamsink.clock import Clock, IdSource
+from streamsink.errors import Misuse
 from streamsink.faults import fault_point
 from streamsink.protocol.admission import Verdict
 from streamsink.protocol.committable import Batch, StagedFile
@@ -39,14 +41,26 @@ class BatchRows(ABC):
         """The files, and the sink's own payload, that the record will name; what this writes is durable with ``group``."""
 
 
+    def same_as(self, other: "BatchRows") -> bool:
+        """Whether both are the same rows, so that one call may go on where the other has failed."""
+        return True
+
+
 class QueryRun:
-    """One start of one query: what earlier starts left is settled, then its batches come one after another."""
+    """One start of one query: what earlier starts left is settled, then its batches come one after another.
+
+    A batch id comes once in a run. Spark gives an id again only in a new run, so in the same run it is no replay: it is a second
+    part of the batch, or an id that is not Spark's, and skipping it would lose its rows.
+    """
 
     def __init__(self, protocol: TwoPhaseCommit, together: Callable[[], AbstractContextManager[Group]]):
         """together: opens the group of files that become durable with a record, and lets go of it in the end."""
         self.protocol = protocol
         self._together = together
         self._clock = Clock()
+        self._one_call = threading.Lock()
+        self._returned = -1  # the last batch for which a call has returned
+        self._failed: tuple[int, BatchRows] | None = None  # the call that raised last
 
     @classmethod
     def start(
@@ -64,8 +78,45 @@ class QueryRun:
         """Publish the batch exactly once, or make it durable so that it will be. Rows written; 0 for a replay.
 
         Idempotent: a batch that is published or recorded already changes nothing. After a crash at any instruction the next
-        ``start`` settles what was pending. Raises errors of ``streamsink.errors``, and what writing raises.
+        ``start`` settles what was pending. Raises errors of ``streamsink.errors``, and what writing raises; after that the same
+        rows may be given again. Raises Misuse when the id was given before in this run, or another call is under way.
         """
+        if not self._one_call.acquire(blocking=False):
+            raise self._refused(
+                batch, "another call of this sink is still under way: a sink takes one batch after another. Call it once in the batch "
+                "function, and not from a pool of threads", kind="batch.concurrent",
+            )
+        try:
+            self._check_once(batch, rows)
+            try:
+                count = self._settle(batch, rows)
+            except BaseException:
+                self._failed = (batch.batch_id, rows)
+                raise
+            self._returned, self._failed = batch.batch_id, None
+            return count
+        finally:
+            self._one_call.release()
+
+    def _check_once(self, batch: Batch, rows: BatchRows) -> None:
+        if batch.batch_id > self._returned:
+            if self._failed is None or self._failed[0] != batch.batch_id or rows.same_as(self._failed[1]):
+                return
+            found = "its earlier call failed with other rows than these"
+        else:
+            found = f"batch {self._returned} of it is done"
+        raise self._refused(
+            batch, f"it was given to this sink before in this run of the query ({found}), and Spark repeats a batch only in a new "
+            "run. So these rows are a second part of the batch, which this call will not skip in silence. Give the sink all rows of "
+            "the batch in one call (df1.unionByName(df2)); or use a sink of its own name for each part (application='...')",
+            kind="batch.twice",
+        )
+
+    def _refused(self, batch: Batch, why: str, *, kind: str) -> Misuse:
+        return Misuse(f"{self.protocol.path}: batch {batch.batch_id}: {why}. Nothing of it was written", kind=kind)
+
+    def _settle(self, batch: Batch, rows: BatchRows) -> int:
+        """Admit the batch, write it, make it durable, publish it."""
         decision = self.protocol.admit(batch)
         if decision.verdict is Verdict.SKIP:
             self.protocol.emit(events.BatchSkipped, checkpoint_id=batch.batch_id, reason=decision.reason)

@@ -59,6 +59,11 @@ class TwoPhaseCommit:
         self._writer: Writer | None = None
         self._last: AppState | None = None  # the last that is recorded, published or not
 
+    @property
+    def path(self) -> str:
+        """Of the destination, for messages."""
+        return self._to.path
+
     # -- start of a run --------------------------------------------------------------------------------------------
 
     def restore(self, query: str, new_id: Callable[[], str]) -> None:

@@ -11,7 +11,7 @@ from streamsink.protocol.admission import Verdict
 from streamsink.protocol.committable import StagedFile
 from streamsink.protocol.micro_batch import BatchRows
 from streamsink.protocol.two_phase import Checkpoint
-from streamsink.spark import write_ways
+from streamsink.spark import gateway, write_ways
 from streamsink.spark.runs import Fitted, Run
 from streamsink.spark.schema import to_fields
 from streamsink.spark.tasks import TableWriting
@@ -43,6 +43,9 @@ class TableRows(BatchRows):
         staged = self._run.committer.stage(checkpoint.staging, written, group, seen=seen)
         self._learn(staged[0])
         return staged
+
+    def same_as(self, other: BatchRows) -> bool:
+        return isinstance(other, TableRows) and gateway.same_rows(self._df, other._df)
 
     def _learn(self, files: Sequence[StagedFile]) -> None:
         """What the batch's rows were like helps to choose the way of the next one."""

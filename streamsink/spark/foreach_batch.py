@@ -10,11 +10,12 @@ from collections.abc import Callable
 from pyspark.sql import DataFrame
 
 from streamsink import events
+from streamsink.errors import Misuse
 from streamsink.faults import fault_point
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.committer_thread import CommitterThread
-from streamsink.protocol.ids import check_application
+from streamsink.protocol.ids import END_OF_INPUT, check_application
 from streamsink.protocol.micro_batch import BatchRows, QueryRun
 from streamsink.sinks.opening import Opened, open_one
 from streamsink.spark import gateway, runs
@@ -43,11 +44,12 @@ class TableSink:
         Raises errors of ``streamsink.errors``; the query then fails. An error of publishing beside the batches is raised by the
         next one.
 
-        Idempotent: a batch that is published already changes nothing. After a crash at any instruction the next call
-        of a restarted query settles what was pending first.
+        Idempotent: a batch of an earlier run that is published already changes nothing. After a crash at any instruction the next
+        call of a restarted query settles what was pending first. In one run a batch comes once: a second call for it raises Misuse.
         """
         run_id = gateway.run_id(df)
         try:
+            gateway.check_batch_id(df, batch_id, self.path)
             self._micro_batch(df, gateway.describe(df, batch_id, self.path, run_id))
         except Exception as failed:  # outermost edge: remembered for the supervisor, then on its way to Spark
             cause = runs.remember(run_id, explain(self.path, failed))
@@ -83,14 +85,28 @@ class TableSink:
         if self._run is not None and self._run.id == batch.run:
             return self._run
         with runs.LOCK:
+            known = runs.of(self.path, self.options.application)
+            if known is not None and known.id == batch.run and batch.batch_id != END_OF_INPUT:
+                self._run = self._joined(known)  # another sink object of this run: both are one sink
+                return self._run
             runs.close_ended(self.path, self.options.application, df.sparkSession, batch.query)
             opened = self._open(df, batch)
             has_ended = functools.partial(gateway.has_ended, df.sparkSession, batch.query)
             protocol = opened.protocol(self.options, self._listener, functools.partial(CommitterThread, has_ended=has_ended))
             started = QueryRun.start(protocol, batch.query, self._io.together)
-            self._run = Run(opened.tables, started, opened.committer, batch)
+            self._run = Run(opened, started, self.options, batch)
             runs.add(self.path, self.options.application, self._run)
         return self._run
+
+    def _joined(self, known: Run) -> Run:
+        if known.options != self.options:
+            raise Misuse(
+                f"{self.path}: another sink of this table and of application '{self.options.application}' is used in this run of the "
+                "query with other options. Nothing of this call was written. Use one sink object; or give each sink a name of its own "
+                "(application='...')",
+                kind="application.two-sinks",
+            )
+        return known
 
     def _open(self, df: DataFrame, batch: Batch) -> Opened:
         """What this run writes to."""

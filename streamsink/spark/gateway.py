@@ -26,6 +26,7 @@ from streamsink.protocol.committable import Batch
 from streamsink.protocol.positions import SourceRange
 
 _QUERY_ID = "sql.streaming.queryId"
+_BATCH_ID = "streaming.sql.batchId"
 _NO_OFFSET = "-"
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _TEMPORARY = re.compile(r"/temporary-[0-9a-f]{8}-[0-9a-f-]{27}/?$")
@@ -77,6 +78,22 @@ def describe(df: DataFrame, batch_id: int, table: str, run: str) -> Batch:
 def run_id(df: DataFrame) -> str:
     """Id of this start of the query, as ``StreamingQuery.runId`` says it; empty outside a streaming query."""
     return df.sparkSession.sparkContext.getLocalProperty("spark.jobGroup.id") or ""
+
+
+def check_batch_id(df: DataFrame, batch_id: int, table: str) -> None:
+    """Raises Misuse when this is not the id of the micro-batch that the query runs now: an id of one's own identifies nothing."""
+    now = df.sparkSession.sparkContext.getLocalProperty(_BATCH_ID)
+    if now is not None and str(batch_id) != now:
+        raise Misuse(
+            f"{table}: called for batch {batch_id!r}, but Spark runs batch {now} of this query now. Nothing was written. Pass the id on "
+            "that Spark gives to the batch function: foreachBatch(lambda df, batch_id: sink(df, batch_id))",
+            kind="batch.wrong-id",
+        )
+
+
+def same_rows(one: DataFrame, other: DataFrame) -> bool:
+    """Whether both DataFrames are the same computation over the same batch."""
+    return one is other or one.sameSemantics(other)
 
 
 class Collecting:
@@ -211,8 +228,9 @@ def _execution(spark: SparkSession, table: str):
     execution = _active(spark, query) if query else None
     if execution is None:
         raise Misuse(
-            f"{table}: not called by a running streaming query. Pass streamsink.to_table(...) to "
-            ".writeStream.foreachBatch(...); for a batch DataFrame use streamsink.write(...)",
+            f"{table}: not called by a running streaming query, or from another thread than its own, which does not know the "
+            "query. Nothing was written. Pass streamsink.to_table(...) to .writeStream.foreachBatch(...), or call it there in the "
+            "batch function's own thread; for a batch DataFrame use streamsink.write(...)",
             kind="batch.not-streaming",
         )
     return execution, query

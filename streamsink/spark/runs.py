@@ -11,13 +11,11 @@ from pyspark.sql.types import StructType
 
 from streamsink.errors import StreamsinkError
 from streamsink.format.schema import TableSchema
+from streamsink.options import SinkOptions
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.micro_batch import QueryRun
-from streamsink.sinks.many_tables import ManyTables
-from streamsink.sinks.paimon import PaimonCommitter
-from streamsink.sinks.routed import RoutedTables
+from streamsink.sinks.opening import Opened
 from streamsink.spark import gateway, write_ways
-from streamsink.table.table import Table
 
 log = logging.getLogger("streamsink")
 
@@ -42,10 +40,11 @@ class Fitted:
 class Run:
     """One start of one query, and what Spark's side remembers of its batches. Replaced when the query restarts."""
 
-    def __init__(self, table: Table | RoutedTables, started: QueryRun, committer: PaimonCommitter | ManyTables, batch: Batch):
-        self.table = table
+    def __init__(self, opened: Opened, started: QueryRun, options: SinkOptions, batch: Batch):
+        self.table = opened.tables
+        self.committer = opened.committer
         self.started = started
-        self.committer = committer
+        self.options = options
         self.id = batch.run
         self.query = batch.query
         self.sizes = write_ways.Sizes()
@@ -55,6 +54,11 @@ class Run:
 def add(path: str, application: str, run: Run) -> None:
     """It holds the application from now on. Called under ``LOCK``."""
     _RUNS[(path, application)] = run
+
+
+def of(path: str, application: str) -> Run | None:
+    """The run that holds the application, or held it last. Called under ``LOCK``."""
+    return _RUNS.get((path, application))
 
 
 def close_ended(path: str, application: str, spark: SparkSession, query: str) -> None:

@@ -107,6 +107,7 @@ class Driven:
     def __init__(self, driver: MicroBatchDriver, file_io: FileIO, opened: Opened, query: str):
         self._driver = driver
         self._io = file_io
+        self.opened = opened
         self._committer = opened.committer
         protocol = opened.protocol(driver.options, driver.events.append, driver.beside)
         self.run = QueryRun.start(protocol, query, file_io.together)

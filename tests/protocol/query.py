@@ -28,7 +28,13 @@ class Query:
         self.again(len(self.ends) - 1)
 
     def again(self, batch_id):
-        self.sink.batch(self.world.driver.describe(Checkpoint(QUERY, list(self.ends)), batch_id))
+        self.sink.batch(self._described(batch_id))
+
+    def admit(self, batch_id):
+        return self.sink.protocol.admit(self._described(batch_id))
+
+    def _described(self, batch_id):
+        return self.world.driver.describe(Checkpoint(QUERY, list(self.ends)), batch_id)
 
 
 def snapshots(world):

@@ -6,6 +6,7 @@ import threading
 import pytest
 
 from streamsink.clock import IdSource
+from streamsink.protocol.admission import Verdict
 from streamsink.errors import Conflict, Fenced, Misuse, Retryable
 from streamsink.faults import arm
 from streamsink.options import SinkOptions
@@ -56,8 +57,8 @@ def test_a_replay_of_a_pending_checkpoint_is_skipped_and_a_gap_after_it_refused(
     query.batch(6)
     query.batch(9)
     assert world.ids() == []
-    query.again(1)
-    query.again(0)
+    for batch_id in (1, 0):
+        assert query.admit(batch_id).verdict is Verdict.SKIP
     query.ends = [6, 9, 12, 15]
     with pytest.raises(Misuse) as refused:
         query.again(3)
