@@ -46,6 +46,7 @@ class MicroBatchDriver:
 
     ``beside``: what publishes beside the batches when the options ask for it; a thread unless a test sets something else.
     ``adopts``: rows come as the files of another program, as Spark's own writer leaves them.
+    ``job_rows``: first and last number (exclusive) of the rows of a bounded job, whose batch has no source.
     """
 
     def __init__(self, root: str, schema: pa.Schema, rows: Callable[[int, int], pa.RecordBatch], options: SinkOptions,
@@ -57,6 +58,7 @@ class MicroBatchDriver:
         self.numeric = numeric
         self.beside: Callable[[Step], Beside] = CommitterThread
         self.adopts = False
+        self.job_rows = (0, 0)
         self.events: list[events.Event] = []
         self._ids = IdSource()
 
@@ -184,6 +186,8 @@ class NumberedRows(BatchRows):
         return adopt_files(self._io, folder, self._table.schema, rows.num_rows)
 
     def _rows(self, batch: Batch, decision) -> pa.RecordBatch:
+        if not batch.sources:
+            return self._driver.rows(*self._driver.job_rows)
         source = batch.sources[0]
         start, end = (_number(side) for side in (source.start, source.end))
         if decision.verdict is Verdict.FILTER:
