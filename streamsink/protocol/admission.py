@@ -37,20 +37,20 @@ class Past:
     """What is known of the application.
 
     earlier(query, checkpoint id): that checkpoint of the same query in the journal, or None.
-    run_published(run id): whether a bounded job's run is published.
+    run_published(run id): whether a bounded job's run is published; None when that cannot be told.
     """
 
     table: str
     table_id: str
     last: AppState | None
     earlier: Callable[[str, int], AppState | None]
-    run_published: Callable[[str], bool]
+    run_published: Callable[[str], bool | None]
 
 
 def admit(batch: Batch, past: Past, options: SinkOptions) -> Decision:
     """Decide. Raises Misuse that says what happened, what was found and expected, and which two options go on."""
     if batch.batch_id == END_OF_INPUT:
-        return _admit_job(batch, past)
+        return _admit_job(batch, past, options)
     last = past.last
     if last is None:
         return _admit_first(batch, past, options)
@@ -86,11 +86,22 @@ def _recorded(batch: Batch, last: AppState | None) -> dict:
     return high_water(known, end)
 
 
-def _admit_job(batch: Batch, past: Past) -> Decision:
+def _admit_job(batch: Batch, past: Past, options: SinkOptions) -> Decision:
     """A bounded job: its run id is its identity, and it has one checkpoint."""
     last_run = past.last.query if past.last and past.last.checkpoint_id == END_OF_INPUT else None
-    if last_run == batch.query or past.run_published(batch.query):
+    published = last_run == batch.query or past.run_published(batch.query)
+    if published:
         return Decision(Verdict.SKIP, "this run is published already")
+    accepted = _accepted(batch, past, options, 0)
+    if accepted:
+        return accepted
+    if published is None:
+        raise Misuse(
+            f"{past.table}: whether run '{batch.query}' of application '{options.application}' is published cannot be told: the journal was "
+            "removed or is an older copy, and the snapshots that could say so have expired. Nothing was written. Look whether "
+            f"its rows are in the table, and{_ways_on(batch, past)}",
+            kind="run.undecidable",
+        )
     return Decision(Verdict.NEW, "a bounded job", 0, past.last.recorded if past.last else {})
 
 

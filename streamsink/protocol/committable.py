@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from streamsink.errors import Misuse
 from streamsink.protocol.positions import SourceRange
 
 
@@ -42,6 +43,7 @@ class AppState:
     """What the newest snapshot says of one application: its last published checkpoint.
 
     sequence: number of the record in the application's journal, without holes from 1.
+    journal_id: identity of that journal; empty in a state of version 1.
     recorded: numeric positions up to which everything is published (empty for opaque sources).
     sources: the last batch's own range, as Spark said it.
     """
@@ -55,21 +57,35 @@ class AppState:
     table_id: str
     sources: tuple[SourceRange, ...]
     recorded: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    journal_id: str = ""
 
     def to_json(self) -> dict:
+        """Version 2. Code that knows version 1 only does not find ``query``, and stops before it writes."""
         value = {name: getattr(self, name) for name in _STATE_FIELDS}
+        value |= {"version": _STATE_VERSION, "query_id": self.query, "journal_id": self.journal_id}
         value["sources"] = [s.to_json() for s in self.sources]
         value["recorded"] = self.recorded
         return value
 
     @classmethod
     def from_json(cls, value: Mapping) -> "AppState":
+        """Of version 1 or 2. Raises Misuse for a newer one."""
+        version = value.get("version", 1)
+        if version > _STATE_VERSION:
+            raise Misuse(
+                f"the state of a streamsink application has version {version}, this library reads versions 1 to {_STATE_VERSION}: a newer "
+                "streamsink has written it. Nothing was written. Start the query with that version of streamsink",
+                kind="state.version",
+            )
         plain = {name: value[name] for name in _STATE_FIELDS}
+        plain["query"] = value["query"] if version == 1 else value["query_id"]
+        plain["journal_id"] = value.get("journal_id", "")
         sources = tuple(SourceRange.from_json(s) for s in value["sources"])
         return cls(sources=sources, recorded=value["recorded"], **plain)
 
 
-_STATE_FIELDS = ("query", "generation", "epoch", "checkpoint_id", "sequence", "record_id", "table_id")
+_STATE_VERSION = 2
+_STATE_FIELDS = ("generation", "epoch", "checkpoint_id", "sequence", "record_id", "table_id")
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,18 @@ class Mark:
     at_ms: int
 
 
+@dataclass(frozen=True)
+class JournalIdentity:
+    """id: given to a journal once; a state repeats it. began: the last record that was published before the journal began.
+
+    A journal that began at 0 knows every bounded run of its application; a later one has replaced a journal that was removed, or
+    went on from an older copy.
+    """
+
+    id: str
+    began: int
+
+
 class Group(Protocol):
     """Files and folders that become durable together, as ``storage/together.py`` has them."""
 
@@ -39,11 +51,23 @@ class PendingStore(ABC):
     ``forget``).
     """
 
+    @property
+    @abstractmethod
+    def place(self) -> str:
+        """Where the journal lies, for messages."""
+
     @abstractmethod
     def claim(self, query: str, above: int) -> Writer:
         """Take the application over with an epoch greater than ``above``; every earlier writer is fenced.
 
         Raises Fenced while another query holds it.
+        """
+
+    @abstractmethod
+    def identify(self, published: int, new_id: Callable[[], str]) -> JournalIdentity:
+        """The journal's identity, after ``claim``. published: the last record that the destination has.
+
+        A journal that does not know that record is a new one, or an older copy: it gets a new identity. Idempotent.
         """
 
     @abstractmethod

@@ -21,16 +21,8 @@ from streamsink.protocol.committable import AppState, Committable
 from streamsink.protocol.ids import Writer
 from streamsink.protocol.pending import PendingStore
 from streamsink.protocol.restore import RestorePlan, plan_restore
-from streamsink.protocol.sink import Committer, Published
+from streamsink.protocol.sink import Committer, Destination, Published
 from streamsink.protocol.states import CheckpointState
-
-
-@dataclass(frozen=True)
-class Destination:
-    """The table as the protocol sees it: its path and its identity."""
-
-    path: str
-    table_id: str
 
 
 @dataclass(frozen=True)
@@ -122,7 +114,7 @@ class Publisher:
         with self._publishing:
             self._writer = writer
             history = self._committer.history(self._options.application)
-            plan = plan_restore(self._to.path, history, self._store, self._committer, self._options)
+            plan = plan_restore(self._to, history, self._store, self._committer, self._options)
             lost = tuple(c.state.checkpoint_id for c in plan.publish if c.state.sequence in plan.rolled_back)
             for snapshot_id in plan.replaced:
                 self._emit(events.SnapshotReplaced(self._to.path, self._options.application, snapshot_id, lost))

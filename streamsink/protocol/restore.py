@@ -1,5 +1,6 @@
 """What a restart must do, as a pure plan over what the table and the journal say."""
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -7,7 +8,7 @@ from streamsink.errors import Corrupt, Misuse
 from streamsink.options import ON_ROLLBACK_REPUBLISH, SinkOptions
 from streamsink.protocol.committable import AppState, Committable
 from streamsink.protocol.pending import PendingStore
-from streamsink.protocol.sink import Committer, History
+from streamsink.protocol.sink import Committer, Destination, History
 
 
 @dataclass(frozen=True)
@@ -25,10 +26,11 @@ class RestorePlan:
 
 
 def plan_restore(
-    table: str, history: History, store: PendingStore, committer: Committer, options: SinkOptions
+    to: Destination, history: History, store: PendingStore, committer: Committer, options: SinkOptions
 ) -> RestorePlan:
     """Compare table and journal. Raises Misuse (rolled back, history incomplete) or Corrupt; changes nothing."""
-    retained = store.retained()
+    table, retained = to.path, store.retained()
+    _check_identity(to, history.state, store, options)
     if history.state is None and not history.complete:
         return _from_journal(table, retained, store, committer, options)
     base = history.state.sequence if history.state else 0
@@ -48,6 +50,20 @@ def plan_restore(
     publish = tuple(_to_publish(store, s, replaced, committer) for s in ahead)
     behind = tuple(_load(store, s) for s in retained if s <= base and not store.is_marked(s))
     return RestorePlan(publish, behind, history.state, lost, tuple(sorted(set(replaced.values()))))
+
+
+def _check_identity(to: Destination, found: AppState | None, store: PendingStore, options: SinkOptions) -> None:
+    """The newest record, and what the table says, must be of this very table, and not of one that had its path before."""
+    newest = store.load(store.retained()[-1]) if store.retained() and (found is None or store.last_sequence() > found.sequence) else None
+    for state in (newest.state if newest else None, found):
+        if state is not None and state.table_id != to.table_id:
+            raise Misuse(
+                f"{to.path}: record {state.sequence} of application '{options.application}' was made for the table with the id "
+                f"{state.table_id}, and the table that is there has the id {to.table_id}: it was dropped and recreated, or restored from "
+                f"elsewhere. Nothing was written. Restore the first table; or remove the journal {store.place} of the dropped one and start "
+                "a new checkpoint, which reads the source from its beginning",
+                kind="table.recreated",
+            )
 
 
 def _replaced(marked: Sequence[int], store: PendingStore, committer: Committer) -> dict[int, int]:
@@ -88,9 +104,9 @@ def _from_journal(table, retained, store, committer, options) -> RestorePlan:
     replaced = _replaced([s for s in retained if store.is_marked(s)], store, committer)
     records = [_to_publish(store, sequence, replaced, committer) for sequence in retained]
     published = _published_ones(records, replaced, store, committer)
-    for committable in records[published:]:
-        if committable.state.sequence not in replaced:
-            _check_never_published(table, committable, committer)
+    unsure = [c for c in records[published:] if c.state.sequence not in replaced and c.files]
+    if unsure and _decide(table, unsure, committer, options):
+        published = len(records)
     mark = tuple(c for c in records[:published] if not store.is_marked(c.state.sequence))
     last = records[published - 1].state if published else None
     return RestorePlan(tuple(records[published:]), mark, last, tuple(replaced), tuple(sorted(set(replaced.values()))))
@@ -111,16 +127,34 @@ def _published_ones(
     return 0
 
 
-def _check_never_published(table: str, committable: Committable, committer: Committer) -> None:
-    _, _, gone = committer.files_adopted(committable)
-    if gone:
-        raise Corrupt(
-            f"{table}: checkpoint {committable.state.checkpoint_id} is pending in the journal, {len(gone)} of its files "
-            f"are gone (first: {gone[0]}) and the history that could say whether it was published has expired. "
-            "Nothing was written. Look whether its rows are in the table; then set accept_as_new or accept_as_seen on "
-            "a new checkpoint.",
-            kind="journal.undecidable",
-        )
+def _decide(table: str, unsure: Sequence[Committable], committer: Committer, options: SinkOptions) -> bool:
+    """Whether these unmarked records, which no retained history names, are published: False when that is certain, or a token says so.
+
+    Their files prove nothing by being there: a store may keep the staged originals, and a tag keeps the others. One without files is
+    not asked for: publishing it again changes no row.
+    """
+    word = token_of(unsure[0], "published")
+    if options.accept_as_seen == word:
+        return True
+    gone = next(((c, paths) for c in unsure for paths in [committer.files_adopted(c)[2]] if paths), None)
+    if gone is None and (options.accept_as_new == word or committer.sees_all_since(unsure[0])):
+        return False
+    first, last = unsure[0].state, unsure[-1].state
+    found = f"{len(gone[1])} of its files are gone (first: {gone[1][0]})" if gone else "its files are there, which proves nothing"
+    raise Corrupt(
+        f"{table}: record {(gone[0].state if gone else first).sequence} is pending in the journal; {found}; and snapshots since it was "
+        f"recorded have expired, so whether records {first.sequence} to {last.sequence} were published cannot be told. Nothing was written. "
+        f"Look whether the rows of checkpoints {first.checkpoint_id} to {last.checkpoint_id} are in the table. If they are, set "
+        f"accept_as_seen='{word}', which records them as published. If they are not, "
+        + ("set " f"accept_as_new='{word}', which publishes them" if gone is None else
+           "start a new checkpoint under another application, whose source begins with their rows"),
+        kind="journal.undecidable",
+    )
+
+
+def token_of(committable: Committable, question: str) -> str:
+    """The word that an option must repeat to answer this question about this record and no other one."""
+    return hashlib.sha256(f"{committable.state.table_id}|{committable.state.record_id}|{question}".encode()).hexdigest()[:12]
 
 
 def _load(store: PendingStore, sequence: int) -> Committable:

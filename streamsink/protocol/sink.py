@@ -11,6 +11,14 @@ from streamsink.protocol.pending import Mark
 
 
 @dataclass(frozen=True)
+class Destination:
+    """The table as the protocol sees it: its path and its identity."""
+
+    path: str
+    table_id: str
+
+
+@dataclass(frozen=True)
 class History:
     """What the destination itself remembers of one application.
 
@@ -76,6 +84,16 @@ class Committer(ABC):
     @abstractmethod
     def mentions(self, committable: Committable) -> bool:
         """Whether any retained history names a file of it, added or deleted. Called when history is not complete."""
+
+    def knows_run(self, application: str, run: str) -> bool | None:
+        """Whether history shows that a bounded job's run is published. None when a part of it has expired and the rest does not
+        show it. Called when the journal is not the one that the application began with.
+        """
+        return None
+
+    @abstractmethod
+    def sees_all_since(self, committable: Committable) -> bool:
+        """Whether all of history since the record was made is retained, so that what it does not mention was never published."""
 
     @abstractmethod
     def files_adopted(self, committable: Committable) -> tuple[int, int, tuple[str, ...]]:

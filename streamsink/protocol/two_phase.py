@@ -18,8 +18,8 @@ from streamsink.protocol.committer_thread import CommitterThread
 from streamsink.protocol.committing import Beside, Committing, Step
 from streamsink.protocol.ids import Writer
 from streamsink.protocol.pending import Group, PendingStore
-from streamsink.protocol.publisher import Destination, Publisher, Reconciled, Recorded
-from streamsink.protocol.sink import Committer, Published
+from streamsink.protocol.publisher import Publisher, Reconciled, Recorded
+from streamsink.protocol.sink import Committer, Destination, Published
 from streamsink.protocol.states import CheckpointState
 
 
@@ -76,6 +76,7 @@ class TwoPhaseCommit:
         fault_point("restore.before_claim")
         published = self._committer.history(self._options.application).state
         self._writer = self._store.claim(query, published.epoch if published else 0)
+        self._identify(published)
         fault_point("restore.claimed")
         self._emit(events.Claimed(self._to.path, self._options.application, self._writer.epoch))
         reconciled = self._reconcile()
@@ -90,6 +91,19 @@ class TwoPhaseCommit:
                 "streamsink.run(...) restarts it by itself",
                 kind="restore.restarting",
             )
+
+    def _identify(self, published: AppState | None) -> None:
+        """Learn the journal's identity. Raises Misuse: it is another journal than the one that the destination's state names."""
+        self._journal = self._store.identify(published.sequence if published else 0, self._new_id)
+        if published is None or published.journal_id in ("", self._journal.id) or self._journal.began >= published.sequence:
+            return
+        raise Misuse(
+            f"{self._to.path}: the last record of application '{self._options.application}', number {published.sequence}, is of journal "
+            f"{published.journal_id}, but the journal that is there has the id {self._journal.id}, and records of its own up to number "
+            f"{self._store.last_sequence()}: it was put in the place of the right one. Nothing was written. Restore the right journal; or "
+            "remove this one, and what is pending in it, and restart the query",
+            kind="journal.other",
+        )
 
     def _reconcile(self) -> Reconciled:
         """Bring journal and table together, with nobody else publishing meanwhile."""
@@ -115,7 +129,7 @@ class TwoPhaseCommit:
         found = history.state.record_id if history.state else None
         if found not in expected or (found is None and not history.complete):
             self._reconcile()
-        past = Past(self._to.path, self._to.table_id, self._last, self._earlier, self._store.knows_run)
+        past = Past(self._to.path, self._to.table_id, self._last, self._earlier, self._run_published)
         return admit(batch, past, self._options)
 
     def begin(self, batch: Batch, decision: Decision) -> Checkpoint:
@@ -148,7 +162,7 @@ class TwoPhaseCommit:
         state = AppState(
             query=batch.query, generation=decision.generation, epoch=self._writer.epoch,
             checkpoint_id=batch.batch_id, sequence=checkpoint.sequence, record_id=self._new_id(),
-            table_id=self._to.table_id, sources=batch.sources, recorded=decision.recorded,
+            table_id=self._to.table_id, sources=batch.sources, recorded=decision.recorded, journal_id=self._journal.id,
         )
         committable = Committable(state, self._options.application, batch.watermark_ms, files, payload)
         self._store.check_owner(self._writer)
@@ -204,6 +218,12 @@ class TwoPhaseCommit:
     def emit(self, kind: type, **fields) -> None:
         """Tell the listener of an event of this destination and application."""
         self._emit(kind(self._to.path, self._options.application, **fields))
+
+    def _run_published(self, run: str) -> bool | None:
+        """Whether a bounded job's run is published; None when neither the journal nor the destination can tell."""
+        if self._store.knows_run(run):
+            return True
+        return False if self._journal.began == 0 else self._committer.knows_run(self._options.application, run)
 
     def _earlier(self, query: str, checkpoint_id: int) -> AppState | None:
         """The newest record of that checkpoint of the same query that the journal still has."""

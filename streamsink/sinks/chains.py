@@ -140,6 +140,13 @@ class Chains:
                 "whether its rows are in the table; then begin a new checkpoint under another application",
                 kind="journal.undecidable",
             )
+        if mine.files and not member.committer.sees_all_since(mine):
+            raise Corrupt(
+                f"{member.table.root}: record {sequence} is pending in the journal, and snapshots since it was recorded have expired, so "
+                "whether it was published there cannot be told. Nothing was written. Look whether its rows are in the table; then begin "
+                "a new checkpoint under another application",
+                kind="journal.undecidable",
+            )
         return False
 
     def _load(self, sequence: int) -> Committable:

@@ -139,7 +139,7 @@ class ManyTables(Committer):
             manifest = payload["manifest"]
             entries.append({
                 "name": name, "path": path, "table_id": member.table.table_id, "previous": previous, "files": len(staged),
-                "manifest": {**manifest, "staged": self._staged(staging, manifest["staged"])},
+                "manifest": {**manifest, "staged": self._staged(staging, manifest["staged"])}, "base": payload["base"],
             })
             heads[name] = {"path": path, "table_id": member.table.table_id, "sequence": sequence}
         return tuple(files), {"kind": "MANY", "tables": entries, "heads": heads, "dead_letters": dict(dead)}
@@ -181,6 +181,9 @@ class ManyTables(Committer):
 
     def mentions(self, committable: Committable) -> bool:
         return any(member.committer.mentions(mine) for _, member, mine in self._parts(committable))
+
+    def sees_all_since(self, committable: Committable) -> bool:
+        return all(member.committer.sees_all_since(mine) for _, member, mine in self._parts(committable))
 
     def files_adopted(self, committable: Committable) -> tuple[int, int, tuple[str, ...]]:
         found = [member.committer.files_adopted(mine) for _, member, mine in self._parts(committable)]
@@ -249,7 +252,8 @@ class ManyTables(Committer):
             )
             manifest = {**entry["manifest"], "staged": self.place.absolute(entry["manifest"]["staged"])}
             mine = Committable(
-                committable.state, self.place.key, committable.watermark_ms, own, {"kind": "APPEND", "manifest": manifest}
+                committable.state, self.place.key, committable.watermark_ms, own,
+                {"kind": "APPEND", "manifest": manifest, "base": entry.get("base")},
             )
             parts.append((entry, self.member(entry["name"], entry["path"]), mine))
         return parts

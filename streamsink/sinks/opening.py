@@ -11,7 +11,8 @@ from streamsink.locks.creation import lock_creations
 from streamsink.options import ON_ROLLBACK_REPUBLISH, SinkOptions
 from streamsink.protocol.committing import Beside, Step
 from streamsink.protocol.ids import END_OF_INPUT
-from streamsink.protocol.two_phase import Destination, TwoPhaseCommit
+from streamsink.protocol.sink import Destination
+from streamsink.protocol.two_phase import TwoPhaseCommit
 from streamsink.sinks.many_tables import ManyTables, open_place
 from streamsink.sinks.paimon import PaimonCommitter
 from streamsink.sinks.routed import RoutedTables

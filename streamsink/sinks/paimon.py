@@ -22,6 +22,7 @@ from streamsink.sinks.records import (
 )
 from streamsink.sinks.restoring import Restoring
 from streamsink.storage.together import Together
+from streamsink.sinks import history_of
 from streamsink.table import leftovers, replaced
 from streamsink.table.changes import Changes
 from streamsink.table.commit import TableCommit
@@ -70,7 +71,7 @@ class PaimonCommitter(Committer):
         """
         relative = self._table.layout.relative
         files = tuple(StagedFile(relative(w.staged), w.final, w.meta.file_size, w.meta.row_count) for w in written)
-        payload: dict = {"kind": APPEND, "manifest": None}
+        payload: dict = {"kind": APPEND, "manifest": None, "base": self._table.snapshots.known_id()}
         entries = [
             ManifestEntry(FileKind.ADD, w.partition, UNAWARE_BUCKET, UNAWARE_TOTAL_BUCKETS, w.meta) for w in written
         ]
@@ -106,6 +107,12 @@ class PaimonCommitter(Committer):
     def mentions(self, committable: Committable) -> bool:
         return were_named(self._table, {os.path.basename(file.final) for file in committable.files})
 
+    def knows_run(self, application: str, run: str) -> bool | None:
+        return history_of.knows_run(self._table, application, run)
+
+    def sees_all_since(self, committable: Committable) -> bool:
+        return history_of.is_retained_since(self._table, committable.payload.get("base"))
+
     def was_replaced(self, mark: Mark) -> bool:
         return replaced.was_replaced(self._table, mark.snapshot_id, mark.uuid, mark.at_ms)
 
@@ -129,6 +136,8 @@ class PaimonCommitter(Committer):
         self, committable: Committable, *, expect: int, restored: bool, fence: Callable[[], None]
     ) -> Published:
         state = committable.state
+        if restored and committable.payload["kind"] == OVERWRITE:
+            committable = self._if_still_meant(committable)
         if restored:
             _, _, gone = self.files_adopted(committable)
             if gone:
@@ -207,7 +216,7 @@ class PaimonCommitter(Committer):
         if found is None:
             if expect == 0 or not states.complete:
                 return False
-            raise self._changed(committable, expect, 0)
+            raise _changed(self._table.root, committable, expect, 0)
         if found.epoch > mine.epoch:
             raise Fenced(
                 f"{self._table.root}: application '{committable.application}' was taken over: the newest snapshot is of "
@@ -230,17 +239,14 @@ class PaimonCommitter(Committer):
                 kind="writer.fenced",
             )
         if found.sequence != expect:
-            raise self._changed(committable, expect, found.sequence)
+            raise _changed(self._table.root, committable, expect, found.sequence)
         return False
 
-    def _changed(self, committable: Committable, expect: int, found: int) -> Retryable:
-        return Retryable(
-            f"{self._table.root}: the table was rolled back, or a snapshot was replaced, while checkpoint "
-            f"{committable.state.checkpoint_id} was being committed: record {found} is the newest, expected "
-            f"{expect}. Nothing was published; the checkpoint is safe in the journal. The restart of "
-            "the query finds out which, and publishes again what was replaced; after a rollback on_rollback says what it does",
-            kind="table.history-changed",
-        )
+    def _if_still_meant(self, committable: Committable) -> Committable:
+        """An overwrite of an earlier run, which others' commits since its record may have made wrong."""
+        _, entries = self._read_manifests(committable, keep=True)
+        covers = _overwrite_of(committable).covers(self._table.schema, {entry.partition for entry in entries})
+        return history_of.still_meant(self._table, committable, covers, self._options)
 
     def _check_schema(self) -> None:
         """A foreign writer may have set an option that is not honoured here."""
@@ -264,11 +270,16 @@ class PaimonCommitter(Committer):
     def _adopt(self, committable: Committable) -> frozenset[str]:
         return adopt(self._table, committable, keep=self._options.on_rollback == ON_ROLLBACK_REPUBLISH)
 
-    def _read_manifests(self, committable: Committable) -> tuple[tuple[ManifestFileMeta, ...], list[ManifestEntry]]:
-        """The staged manifests, which have their final names now, and their entries."""
+    def _read_manifests(
+        self, committable: Committable, keep: bool = False
+    ) -> tuple[tuple[ManifestFileMeta, ...], list[ManifestEntry]]:
+        """The staged manifests, and their entries. keep: they will be asked for once more."""
         metas, added = [], []
         for manifest in staged_manifests(committable):
-            entries = self._entries.pop(os.path.basename(manifest["final"]), None) or read_staged(self._table, manifest)
+            name = os.path.basename(manifest["final"])
+            entries = self._entries.pop(name, None) or read_staged(self._table, manifest)
+            if keep:
+                self._entries[name] = entries
             metas.append(manifest_meta(self._table, manifest, entries))
             added += entries
         return tuple(metas), added
@@ -281,6 +292,16 @@ def _files_gone(root: str, committable: Committable, gone: Sequence[str]) -> Cor
         f"delete the record {committable.state.sequence} from the journal and start a new checkpoint at "
         "streamsink.starting_offsets(...), so that the source is read again",
         kind="pending.files-gone",
+    )
+
+
+def _changed(root: str, committable: Committable, expect: int, found: int) -> Retryable:
+    return Retryable(
+        f"{root}: the table was rolled back, or a snapshot was replaced, while checkpoint "
+        f"{committable.state.checkpoint_id} was being committed: record {found} is the newest, expected "
+        f"{expect}. Nothing was published; the checkpoint is safe in the journal. The restart of "
+        "the query finds out which, and publishes again what was replaced; after a rollback on_rollback says what it does",
+        kind="table.history-changed",
     )
 
 

@@ -32,7 +32,7 @@ def _as_one(run: Sequence[Committable]) -> Committable:
     watermarks = [c.watermark_ms for c in run if c.watermark_ms is not None]
     return replace(
         run[-1], files=tuple(file for c in run for file in c.files), watermark_ms=max(watermarks, default=None),
-        payload={"kind": APPEND, "joined": [c.payload for c in run]},
+        payload={"kind": APPEND, "joined": [c.payload for c in run], "base": run[0].payload.get("base")},
     )
 
 

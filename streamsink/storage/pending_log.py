@@ -1,6 +1,7 @@
 """The pending store in files, below ``<table>/streamsink/<application>/``: Paimon never lists that folder.
 
     hold                     held (flock) while a driver lives; on a store without locks hold-<epoch>, which it keeps changing
+    journal-<n>              identity of the journal, the newest of which counts: a journal that was removed or restored gets a new one
     owner-<epoch>            who claimed; created once, so epochs never repeat
     record-<sequence>.json   a pre-commit: one header line (version, length, SHA-256), one body line; never changed
     done-<sequence>          the record is published: its name says so; in it, in JSON, the snapshot's number, uuid and our clock
@@ -22,13 +23,15 @@ from streamsink.errors import Corrupt, Fenced
 from streamsink.faults import fault_point
 from streamsink.protocol.committable import Committable
 from streamsink.protocol.ids import END_OF_INPUT, Writer
-from streamsink.protocol.pending import Mark, PendingStore
+from streamsink.protocol.pending import JournalIdentity, Mark, PendingStore
+from streamsink.storage import journal_identity
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.together import Together
 
 JOURNAL_DIR = "streamsink"
 _FORMAT = "streamsink-pending"
-_VERSION = 1
+# Version 2: the state has more fields, which code for version 1 would leave out.
+_VERSION, _VERSIONS = 2, (1, 2)
 _CLAIM_ATTEMPTS = 20
 # <epoch>-<sequence>
 _STAGING = re.compile(r"[0-9]+-([0-9]+)")
@@ -55,6 +58,10 @@ class PendingLog(PendingStore):
         self._sequences: list[int] = []
         self._marked: set[int] = set()
 
+    @property
+    def place(self) -> str:
+        return self._dir
+
     # -- ownership -------------------------------------------------------------------------------------------------
 
     def claim(self, query: str, above: int) -> Writer:
@@ -63,7 +70,7 @@ class PendingLog(PendingStore):
             owner = self._owner(epochs[-1]) if epochs else None
             rival = epochs[-1] if owner is not None and owner.get("query") != query else None
             if not self._hold.allows(rival):
-                raise self._in_use(owner)
+                raise _in_use(self._table, self._application, owner)
             epoch = max(epochs[-1] if epochs else 0, above) + 1
             # The id tells two processes apart that have the same number on machines of the same name, as in containers.
             body = {"query": query, "pid": os.getpid(), "host": os.uname().nodename, "id": IdSource().new_id()}
@@ -77,6 +84,9 @@ class PendingLog(PendingStore):
             "query tried to: two drivers run the same query; stop one",
             kind="application.contended",
         )
+
+    def identify(self, published: int, new_id: Callable[[], str]) -> JournalIdentity:
+        return journal_identity.identify(self._io, self._dir, self.last_sequence(), published, new_id)
 
     def check_owner(self, writer: Writer) -> None:
         mine = self._io.exists(self._path(f"owner-{writer.epoch}"))
@@ -108,14 +118,6 @@ class PendingLog(PendingStore):
                 "query writes here, delete the file and start again",
                 kind="journal.owner",
             ) from broken
-
-    def _in_use(self, owner: dict) -> Fenced:
-        return Fenced(
-            f"{self._table}: application '{self._application}' is being written by another query (checkpoint "
-            f"{owner.get('query')}, process {owner.get('pid')} on {owner.get('host')}), which is not harmed. Nothing "
-            "was written. Give this query a name of its own: application='...'",
-            kind="application.in-use",
-        )
 
     def _prune_owners(self, epochs: list[int]) -> None:
         """Keep the newest earlier owner: a fenced writer sees its own record gone, or a newer one."""
@@ -287,6 +289,15 @@ class PendingLog(PendingStore):
         return self._path(f"done-{sequence}")
 
 
+def _in_use(table: str, application: str, owner: dict) -> Fenced:
+    return Fenced(
+        f"{table}: application '{application}' is being written by another query (checkpoint "
+        f"{owner.get('query')}, process {owner.get('pid')} on {owner.get('host')}), which is not harmed. Nothing "
+        "was written. Give this query a name of its own: application='...'",
+        kind="application.in-use",
+    )
+
+
 def encode_record(committable: Committable) -> bytes:
     """Header line and body line. The body is JSON; never anything that could run code."""
     body = json.dumps(committable.to_json(), separators=(",", ":"), sort_keys=True).encode()
@@ -302,8 +313,8 @@ def decode_record(data: bytes, path: str) -> Committable:
         header = json.loads(first)
         if header["format"] != _FORMAT:
             raise _corrupt(path, "it is not a pending record")
-        if header["version"] != _VERSION:
-            raise _corrupt(path, f"its version is {header['version']}, this library reads {_VERSION}")
+        if header["version"] not in _VERSIONS:
+            raise _corrupt(path, f"its version is {header['version']}, this library reads {' and '.join(map(str, _VERSIONS))}")
         body = rest[:-1]
         if not separator or len(body) != header["length"] or rest[-1:] != b"\n":
             raise _corrupt(path, f"it has {len(rest)} body bytes, expected {header['length'] + 1}")

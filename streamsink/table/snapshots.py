@@ -59,6 +59,10 @@ class Snapshots:
         """This one was just created here, with these bytes."""
         self._newest = (data, snapshot)
 
+    def known_id(self) -> int:
+        """Number of the newest snapshot as of the last look; 0 for none."""
+        return self._newest[1].id if self._newest else 0
+
     def exists(self, snapshot_id: int) -> bool:
         return self._io.exists(self._at.snapshot(snapshot_id))
 

@@ -9,11 +9,18 @@ from streamsink.format.snapshot import Snapshot
 from streamsink.table.snapshots import Snapshots
 
 PREFIX = "streamsink.app."
+# Whether all of history was known when the states were found. Code before this property left it out.
+HISTORY = "streamsink.history"
+_COMPLETE, _INCOMPLETE = "complete", "incomplete"
 
 
 @dataclass(frozen=True)
 class States:
-    """``by_application``: JSON object of each application. ``complete``: all of history was searched to find them."""
+    """by_application: JSON object of each application.
+
+    complete: whether an application that is not among them has never written here. False when a part of history expired before
+    anybody had read it: what is not known then stays not known, and each commit carries that forward.
+    """
 
     by_application: Mapping[str, Mapping]
     complete: bool
@@ -21,7 +28,10 @@ class States:
     def properties(self, application: str | None, state: Mapping | None) -> dict[str, str]:
         """Snapshot properties: these states, with one replaced; ``application`` None: as they are."""
         merged = dict(self.by_application) if application is None else {**self.by_application, application: state}
-        return {PREFIX + name: json.dumps(value, separators=(",", ":")) for name, value in sorted(merged.items())}
+        if not merged:
+            return {}
+        texts = {PREFIX + name: json.dumps(value, separators=(",", ":")) for name, value in sorted(merged.items())}
+        return texts | {HISTORY: _COMPLETE if self.complete else _INCOMPLETE}
 
 
 class StatesReader:
@@ -49,12 +59,17 @@ class StatesReader:
                 return known[1]
             found = states_in(at)
             if found is not None:
-                return States(found, True)
+                return States(found, self._was_complete(at))
             following = self._snapshots.load(before) if before else None
             if following is None:
                 return States({}, before == 0)
             at = following
         return States({}, True)
+
+    def _was_complete(self, snapshot: Snapshot) -> bool:
+        """As the snapshot says; one of earlier code proves it only while nothing has ever expired."""
+        said = (snapshot.properties or {}).get(HISTORY)
+        return said == _COMPLETE if said is not None else self._snapshots.exists(1)
 
 
 def states_in(snapshot: Snapshot) -> dict | None:

@@ -13,7 +13,8 @@ from streamsink.options import SinkOptions
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.ids import END_OF_INPUT
 from streamsink.protocol.positions import SourceRange
-from streamsink.protocol.two_phase import Destination, TwoPhaseCommit
+from streamsink.protocol.sink import Destination
+from streamsink.protocol.two_phase import TwoPhaseCommit
 from streamsink.sinks.paimon import PaimonCommitter
 from streamsink.storage.local import local_file_io
 from streamsink.storage.pending_log import PendingLog

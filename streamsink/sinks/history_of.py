@@ -1,0 +1,94 @@
+"""What the retained snapshots say of a record or a run of an application, when its journal or its state does not tell. Driver only."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+from streamsink.errors import Conflict
+from streamsink.format.snapshot import COMPACT, Snapshot
+from streamsink.options import SinkOptions
+from streamsink.protocol.committable import AppState, Committable
+from streamsink.protocol.ids import END_OF_INPUT, Writer
+from streamsink.protocol.restore import token_of
+from streamsink.table.states import states_in
+from streamsink.table.table import Table
+
+
+def is_retained_since(table: Table, base: int | None) -> bool:
+    """Whether every snapshot after ``base`` is there. base: 0 for the beginning; None for a record of earlier code, which does not say."""
+    return base is not None and _are_whole(table.snapshots.ids(), base)
+
+
+def knows_run(table: Table, application: str, run: str) -> bool | None:
+    """Whether a bounded job's run is published; None when snapshots that could say so have expired.
+
+    Reads every retained snapshot: called only when the journal cannot answer.
+    """
+    user = Writer(application, run, 0).commit_user(0)
+    ids = table.snapshots.ids()
+    for snapshot in _loaded(table, ids):
+        if snapshot.commit_identifier == END_OF_INPUT and snapshot.commit_user == user:
+            return True
+    return False if _are_whole(ids, 0) else None
+
+
+def still_meant(table: Table, committable: Committable, covers: Callable[[bytes], bool], options: SinkOptions) -> Committable:
+    """A pending overwrite of an earlier run, to be published; only its state when the user has decided so by a token.
+
+    covers: the partitions that it replaces. Raises Conflict when others have changed rows of them since it was recorded. A compaction
+    changes no row.
+    """
+    word = token_of(committable, "overwrite")
+    if options.accept_as_seen == word:
+        return committable.without_files()
+    if options.accept_as_new != word:
+        _check_unchanged(table, committable, covers, word)
+    return committable
+
+
+def _check_unchanged(table: Table, committable: Committable, covers: Callable[[bytes], bool], word: str) -> None:
+    base, application = committable.payload.get("base"), committable.application
+    ids = table.snapshots.ids()
+    since = [number for number in ids if number > (base if base is not None else 0)]
+    found = [s for s in _loaded(table, since) if s.commit_kind != COMPACT and not _is_of(s, application) and _touches(table, s, covers)]
+    if not found and (base is None or _are_whole(ids, base)):
+        return
+    what = (
+        f"snapshot {found[0].id} of user '{found[0].commit_user}' has changed these partitions since then" if found
+        else f"snapshots since then (after number {base}) have expired, so whether others changed these partitions cannot be told"
+    )
+    raise Conflict(
+        f"{table.root}: record {committable.state.sequence} of application '{application}', an overwrite of checkpoint "
+        f"{committable.state.checkpoint_id}, is pending from an earlier run, and {what}: publishing it would delete what they wrote. "
+        f"Nothing was published. Set accept_as_new='{word}' to overwrite all the same, or accept_as_seen='{word}' to leave the table as it "
+        "is and go on after that checkpoint",
+        kind="overwrite.changed-since",
+    )
+
+
+def _are_whole(ids: Sequence[int], base: int) -> bool:
+    """Whether no number between ``base`` and the newest one is missing."""
+    after = [number for number in ids if number > base]
+    newest = ids[-1] if ids else 0
+    return newest < base or len(after) == newest - base
+
+
+def _loaded(table: Table, ids: Sequence[int]) -> Iterator[Snapshot]:
+    """Newest first; one that expires meanwhile is left out."""
+    for number in reversed(ids):
+        snapshot = table.snapshots.load(number)
+        if snapshot is not None:
+            yield snapshot
+
+
+def _is_of(snapshot: Snapshot, application: str) -> bool:
+    """Whether the application itself has published it."""
+    said = (states_in(snapshot) or {}).get(application)
+    if said is None:
+        return False
+    state = AppState.from_json(said)
+    mine = Writer(application, state.query, state.epoch).commit_user(state.generation)
+    return (snapshot.commit_user, snapshot.commit_identifier) == (mine, state.checkpoint_id)
+
+
+def _touches(table: Table, snapshot: Snapshot, covers: Callable[[bytes], bool]) -> bool:
+    names = (meta.file_name for meta in table.manifests.delta_of(snapshot))
+    return any(covers(entry.partition) for name in names for entry in table.manifests.read(name))

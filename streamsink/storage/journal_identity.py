@@ -1,0 +1,45 @@
+"""Which journal this is. A journal that was removed, or put back from an older copy, does not know every record, and must say so."""
+
+import json
+import os
+from collections.abc import Callable
+
+from streamsink.errors import Corrupt
+from streamsink.protocol.pending import JournalIdentity
+from streamsink.storage.file_io import FileIO
+
+_PREFIX = "journal-"
+
+
+def identify(file_io: FileIO, folder: str, last: int, published: int, new_id: Callable[[], str]) -> JournalIdentity:
+    """The identity of the journal in ``folder``; a new one when it does not know the last record that was published.
+
+    last: number of the journal's newest record. published: number of the last record that the destination has.
+    """
+    numbers = sorted(int(n[len(_PREFIX):]) for n in file_io.names(folder) if n.startswith(_PREFIX) and n[len(_PREFIX):].isdigit())
+    known = _load(file_io, _path(folder, numbers[-1])) if numbers else None
+    behind = last < published
+    if known is not None and not (behind and known.began < published):
+        return known
+    # Journals of earlier code have no identity; a whole one knows the record that the destination has.
+    fresh = JournalIdentity(new_id(), published if behind else 0)
+    path = _path(folder, numbers[-1] + 1 if numbers else 1)
+    if file_io.create_if_absent(path, json.dumps(vars(fresh)).encode()):
+        return fresh
+    return _load(file_io, path)  # a rival claims at this moment; one of the two is fenced
+
+
+def _path(folder: str, number: int) -> str:
+    return os.path.join(folder, f"{_PREFIX}{number}")
+
+
+def _load(file_io: FileIO, path: str) -> JournalIdentity:
+    try:
+        found = json.loads(file_io.read(path))
+        return JournalIdentity(str(found["id"]), int(found["began"]))
+    except (ValueError, TypeError, KeyError) as broken:
+        raise Corrupt(
+            f"{path}: not a valid identity of a journal ({type(broken).__name__}). Nothing was written. It holds no data: restore it from a "
+            "backup; or make sure that no query writes here, delete the file and start again",
+            kind="journal.identity",
+        ) from broken
