@@ -37,6 +37,7 @@ class Past:
     """What is known of the application.
 
     earlier(query, checkpoint id): that checkpoint of the same query in the journal, or None.
+    others(): the last record of each other application that has written here.
     run_published(run id): whether a bounded job's run is published; None when that cannot be told.
     """
 
@@ -45,6 +46,7 @@ class Past:
     last: AppState | None
     earlier: Callable[[str, int], AppState | None]
     run_published: Callable[[str], bool | None]
+    others: Callable[[], Mapping[str, AppState]] = dict
 
 
 def admit(batch: Batch, past: Past, options: SinkOptions) -> Decision:
@@ -106,6 +108,8 @@ def _admit_job(batch: Batch, past: Past, options: SinkOptions) -> Decision:
 
 
 def _admit_first(batch: Batch, past: Past, options: SinkOptions) -> Decision:
+    if batch.batch_id != 0:
+        _check_not_renamed(batch, past, options)
     if batch.batch_id == 0 or options.adopt_from_batch == batch.batch_id:
         return Decision(Verdict.NEW, "first batch of this application", 0, _recorded(batch, None))
     raise Misuse(
@@ -115,6 +119,30 @@ def _admit_first(batch: Batch, past: Past, options: SinkOptions) -> Decision:
         f"past, set adopt_from_batch={batch.batch_id}; if rows are missing here, start a new checkpoint.",
         kind="gap.first-batch",
     )
+
+
+def _check_not_renamed(batch: Batch, past: Past, options: SinkOptions) -> None:
+    """Raises Misuse when this query has written here before, under another name. A name is not an identity; the query's id is.
+
+    Two sinks of one query under two names both begin with its batch 0. One that takes over the next batch after everything is
+    published under the other name (``adopt_from_batch``) leaves nothing behind.
+    """
+    for name, last in sorted(past.others().items()):
+        if last.query != batch.query:
+            continue
+        following = last.checkpoint_id + 1
+        if options.adopt_from_batch == batch.batch_id == following:
+            continue
+        plain = name.partition("@")[0]
+        how = f"application='{plain}'" + (" and streamsink.to_tables, or dead_letters, as before" if "@" in name else "")
+        raise Misuse(
+            f"{past.table}: this query ({batch.query}) has written here under the name '{name}', up to batch {last.checkpoint_id}; now its "
+            f"name is '{options.application}', and its batch {batch.batch_id} comes. Under a new name its rows would be written a second "
+            f"time. Nothing was written. Set {how} to go on; dead_letters and streamsink.to_tables use a name of their own. To change the "
+            f"name, let the query publish everything under the first name, stop it, and set adopt_from_batch={following} for its first "
+            "start under the new one",
+            kind="application.renamed",
+        )
 
 
 def _replay_of(batch: Batch, past: Past) -> str | None:

@@ -1,7 +1,7 @@
 """What an author of a sink implements: a committer that publishes records and tells what is published."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
@@ -84,6 +84,10 @@ class Committer(ABC):
     @abstractmethod
     def mentions(self, committable: Committable) -> bool:
         """Whether any retained history names a file of it, added or deleted. Called when history is not complete."""
+
+    @abstractmethod
+    def others(self, application: str) -> Mapping[str, AppState]:
+        """The last record of each other application that has written here, published or not. Called when this one has none."""
 
     def knows_run(self, application: str, run: str) -> bool | None:
         """Whether history shows that a bounded job's run is published. None when a part of it has expired and the rest does not

@@ -129,7 +129,7 @@ class TwoPhaseCommit:
         found = history.state.record_id if history.state else None
         if found not in expected or (found is None and not history.complete):
             self._reconcile()
-        past = Past(self._to.path, self._to.table_id, self._last, self._earlier, self._run_published)
+        past = Past(self._to.path, self._to.table_id, self._last, self._earlier, self._run_published, self._others)
         return admit(batch, past, self._options)
 
     def begin(self, batch: Batch, decision: Decision) -> Checkpoint:
@@ -218,6 +218,9 @@ class TwoPhaseCommit:
     def emit(self, kind: type, **fields) -> None:
         """Tell the listener of an event of this destination and application."""
         self._emit(kind(self._to.path, self._options.application, **fields))
+
+    def _others(self) -> Mapping[str, AppState]:
+        return self._committer.others(self._options.application)
 
     def _run_published(self, run: str) -> bool | None:
         """Whether a bounded job's run is published; None when neither the journal nor the destination can tell."""

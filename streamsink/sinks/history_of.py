@@ -8,6 +8,7 @@ from streamsink.options import SinkOptions
 from streamsink.protocol.committable import AppState, Committable
 from streamsink.protocol.ids import END_OF_INPUT, Writer
 from streamsink.protocol.restore import token_of
+from streamsink.storage.pending_log import JOURNAL_DIR, PendingLog
 from streamsink.table.states import states_in
 from streamsink.table.table import Table
 
@@ -28,6 +29,18 @@ def knows_run(table: Table, application: str, run: str) -> bool | None:
         if snapshot.commit_identifier == END_OF_INPUT and snapshot.commit_user == user:
             return True
     return False if _are_whole(ids, 0) else None
+
+
+def last_of_others(table: Table, application: str) -> dict[str, AppState]:
+    """By name, the last record of each other application that has written the table, as its snapshots or its journal know it."""
+    said = table.states.read(table.snapshots.latest()).by_application
+    found = {name: AppState.from_json(state) for name, state in said.items()}
+    for entry in table.file_io.entries(table.layout.within(JOURNAL_DIR)):
+        newest = PendingLog(table.file_io, table.root, entry.name, 2).newest() if entry.is_dir else None
+        if newest is not None and (entry.name not in found or newest.state.sequence > found[entry.name].sequence):
+            found[entry.name] = newest.state
+    found.pop(application, None)
+    return found
 
 
 def still_meant(table: Table, committable: Committable, covers: Callable[[bytes], bool], options: SinkOptions) -> Committable:

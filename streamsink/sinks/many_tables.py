@@ -15,9 +15,10 @@ from streamsink import events
 from streamsink.errors import Conflict, Misuse
 from streamsink.faults import fault_point
 from streamsink.options import MODE_APPEND, ON_ROLLBACK_FAIL, SYNC, SinkOptions
-from streamsink.protocol.committable import Committable, StagedFile
+from streamsink.protocol.committable import AppState, Committable, StagedFile
 from streamsink.protocol.sink import Committer, History, Published
 from streamsink.sinks.chains import Chains
+from streamsink.sinks.history_of import last_of_others
 from streamsink.sinks.paimon import PaimonCommitter
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.pending_log import PendingLog, journal_dir
@@ -181,6 +182,10 @@ class ManyTables(Committer):
 
     def mentions(self, committable: Committable) -> bool:
         return any(member.committer.mentions(mine) for _, member, mine in self._parts(committable))
+
+    def others(self, application: str) -> Mapping[str, AppState]:
+        tables = [self.member(name, path).table for name, path in self._expected()]
+        return {name: state for table in tables for name, state in last_of_others(table, self.place.key).items()}
 
     def sees_all_since(self, committable: Committable) -> bool:
         return all(member.committer.sees_all_since(mine) for _, member, mine in self._parts(committable))

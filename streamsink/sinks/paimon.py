@@ -107,6 +107,9 @@ class PaimonCommitter(Committer):
     def mentions(self, committable: Committable) -> bool:
         return were_named(self._table, {os.path.basename(file.final) for file in committable.files})
 
+    def others(self, application: str) -> Mapping[str, AppState]:
+        return history_of.last_of_others(self._table, application)
+
     def knows_run(self, application: str, run: str) -> bool | None:
         return history_of.knows_run(self._table, application, run)
 

@@ -66,7 +66,7 @@ def test_two_sinks_of_one_query_under_two_names_are_not_renamed():
 
 def test_a_query_that_gets_dead_letters_is_told_its_first_name():
     """A11: dead_letters= takes another name in silence, and the table knows the query under the first one."""
-    many = ManyWorld()
+    many = ManyWorld(application="streamsink-a")  # the name that streamsink.to_table takes with dead_letters
     single = World(many.calls, f"{many.root}/a", restore="restore-and-continue")
     single.run(boundaries=(6, 9))
     many.checkpoint = dataclasses.replace(single.checkpoint, ends=[6, 9], committed=2)
