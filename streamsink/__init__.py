@@ -7,7 +7,7 @@ from streamsink import errors
 from streamsink.options import SinkOptions
 
 __all__ = [
-    "SinkOptions", "col", "create_table", "errors", "read", "read_arrow", "run", "starting_offsets", "to_table",
+    "SinkOptions", "col", "create_table", "errors", "read", "read_arrow", "retire", "run", "starting_offsets", "to_table",
     "to_tables", "verify", "write",
 ]
 __version__ = "0.1.0"
@@ -117,6 +117,19 @@ def starting_offsets(path, application="streamsink", partitions=None, store_opti
     from streamsink.storage.stores import store_of
 
     return of_table(store_of(path, store_options), application, partitions or {})
+
+
+def retire(path, application, store_options=None):
+    """Take ``application`` out of the table at ``path`` on purpose: its state and its journal go, its rows stay.
+
+    Returns False when the table does not know it. Raises Misuse while a checkpoint of it is pending, Fenced while a query holds it. A
+    query that starts under that name later is a new application: it writes its source from the beginning of its checkpoint.
+    """
+    from streamsink.sinks.retire import retire as of_table
+    from streamsink.storage.stores import store_of
+
+    store = store_of(path, store_options)
+    return of_table(store.open(), store.root, SinkOptions.of(store.root, {"application": application}))
 
 
 def verify(path, store_options=None):

@@ -222,6 +222,13 @@ class PendingLog(PendingStore):
             self._marked.difference_update(oldest)
             return oldest
 
+    def remove(self) -> None:
+        """The application is retired: nothing of its journal stays. Idempotent. Records go before marks: one without would look pending."""
+        for sequence in self.retained():
+            self._io.delete(self._record(sequence))
+        self._io.sync_dir(self._dir)
+        self._io.delete_tree(self._dir)
+
     # -- staging ---------------------------------------------------------------------------------------------------
 
     def staging(self, sequence: int, writer: Writer) -> str:

@@ -33,7 +33,8 @@ class CommitRequest:
     overwrite: what is replaced, worked out anew in each try. check: of an append whose files may be in the table already, with
     which it is looked whether they are; it adds files of no bucket and no key only. folders: in which files got their final names
     and that are not synced yet.
-    watermark_ms: or None. application, state: what the snapshot records of the writing application; None of maintenance.
+    watermark_ms: or None. application, state: what the snapshot records of the writing application; None of maintenance. A
+    state of None takes the application's out.
     hint: whether LATEST is moved; not, when another commit of this process follows at once.
     """
 

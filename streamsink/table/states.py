@@ -26,9 +26,11 @@ class States:
     complete: bool
 
     def properties(self, application: str | None, state: Mapping | None) -> dict[str, str]:
-        """Snapshot properties: these states, with one replaced; ``application`` None: as they are."""
-        merged = dict(self.by_application) if application is None else {**self.by_application, application: state}
-        if not merged:
+        """Snapshot properties: these states, with one replaced, or taken out (``state`` None); ``application`` None: as they are."""
+        merged = {name: value for name, value in self.by_application.items() if name != application}
+        if application is not None and state is not None:
+            merged[application] = state
+        if not merged and application is None:
             return {}
         texts = {PREFIX + name: json.dumps(value, separators=(",", ":")) for name, value in sorted(merged.items())}
         return texts | {HISTORY: _COMPLETE if self.complete else _INCOMPLETE}
@@ -74,9 +76,10 @@ class StatesReader:
 
 def states_in(snapshot: Snapshot) -> dict | None:
     """State of each application, as this snapshot itself says; None for a foreign writer's. Raises Corrupt."""
-    texts = {k[len(PREFIX):]: v for k, v in (snapshot.properties or {}).items() if k.startswith(PREFIX)}
+    properties = snapshot.properties or {}
+    texts = {k[len(PREFIX):]: v for k, v in properties.items() if k.startswith(PREFIX)}
     if not texts:
-        return None
+        return {} if HISTORY in properties else None  # the last application was retired
     try:
         return {name: dict(json.loads(text)) for name, text in texts.items()}
     except (ValueError, TypeError) as broken:

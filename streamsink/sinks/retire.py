@@ -1,0 +1,58 @@
+"""Taking an application out of a table on purpose: its state leaves the snapshots, and its journal is removed. Driver only."""
+
+from streamsink.clock import IdSource
+from streamsink.errors import Misuse
+from streamsink.format.snapshot import BATCH_COMMIT_IDENTIFIER
+from streamsink.options import SinkOptions
+from streamsink.protocol.committable import AppState
+from streamsink.storage.file_io import FileIO
+from streamsink.storage.pending_log import PendingLog, journal_dir
+from streamsink.table.changes import Changes
+from streamsink.table.commit import TableCommit
+from streamsink.table.delta import CommitRequest
+from streamsink.table.states import States
+from streamsink.table.table import open_table
+
+
+def retire(file_io: FileIO, root: str, options: SinkOptions) -> bool:
+    """Forget ``options.application``; its rows stay. False when the table and the journal do not know it.
+
+    Idempotent. Raises Fenced while another query holds the application; Misuse when a checkpoint of it is pending, whose rows would be
+    lost; and as a commit does. After a crash: repeat it.
+    """
+    table, application = open_table(file_io, root, for_writing=True), options.application
+    said = table.states.read(table.snapshots.latest()).by_application.get(application)
+    has_journal = bool(file_io.names(journal_dir(root, application)))
+    if said is None and not has_journal:
+        return False
+    last = AppState.from_json(said) if said is not None else None
+    journal = PendingLog(file_io, root, application, options.journal_retain)
+    journal.claim(f"retire-{IdSource().new_id()}", last.epoch if last else 0)
+    try:
+        _check_settled(root, journal, last)
+        _commit(table, options)
+        journal.remove()
+    finally:
+        journal.release()
+    return True
+
+
+def _check_settled(root: str, journal: PendingLog, last: AppState | None) -> None:
+    pending = [s for s in journal.retained() if s > (last.sequence if last else 0) and not journal.is_marked(s)]
+    if pending:
+        raise Misuse(
+            f"{root}: record {pending[0]} of the application in {journal.place} is pending: retiring the application would lose its rows. "
+            "Nothing was changed. Start the query once more, so that what is pending is published, stop it, and retire it then",
+            kind="retire.pending",
+        )
+
+
+def _commit(table, options: SinkOptions) -> None:
+    """A snapshot without the application's state, and with that of all others."""
+    application, name = options.application, IdSource().new_id()
+    request = CommitRequest(f"streamsink-retire-{name}", BATCH_COMMIT_IDENTIFIER, Changes(()), name, application=application)
+
+    def is_retired(states: States) -> bool:
+        return application not in states.by_application
+
+    TableCommit(table, options).commit(request, is_retired)

@@ -1,0 +1,86 @@
+"""An application leaves a table on purpose only: never while rows of it are pending or a query holds it."""
+
+import pytest
+
+from streamsink.clock import IdSource
+from streamsink.errors import Fenced, Misuse
+from streamsink.sinks.retire import retire
+from streamsink.storage.file_io import FileIO
+from streamsink.table.table import open_table
+from streamsink.testing.crashing import CrashingCalls, Mode
+from streamsink.testing.driver import Checkpoint
+from streamsink.testing.faults import InjectedCrash
+from tests.crash.world import World, die_at_step, memory_world
+
+
+def _retire(world, calls=None) -> bool:
+    return retire(FileIO(calls or world.calls, IdSource().new_id), world.driver.root, world.driver.options)
+
+
+def _names(world) -> set[str]:
+    table = open_table(FileIO(world.calls, IdSource().new_id), world.driver.root, for_writing=False)
+    return set(table.states.read(table.snapshots.latest()).by_application)
+
+
+def test_the_state_and_the_journal_go_and_the_rows_and_other_applications_stay():
+    """What an application leaves in each snapshot for ever is taken out; a second time there is nothing to do."""
+    world = memory_world(restore="restore-and-continue")
+    world.run(boundaries=(6, 9))
+    other = World(world.calls, world.driver.root, application="other")
+    other.run(boundaries=(3,))
+    rows = world.ids()
+    assert _retire(world) and not _retire(world)
+    assert _names(world) == {"other"} and world.ids() == rows
+    assert "streamsink" not in FileIO(world.calls, IdSource().new_id).names(f"{world.driver.root}/streamsink")
+    other.run(boundaries=(3, 5))
+    assert _names(world) == {"other"}
+
+
+def test_a_retired_name_is_new_again_although_it_was_the_last_one():
+    """The snapshot says that nobody is there: older ones that name it do not count."""
+    world = memory_world(restore="restore-and-continue")
+    world.run(boundaries=(6,))
+    assert _retire(world) and _names(world) == set()
+    world.checkpoint = Checkpoint("00000000-0000-0000-0000-000000000009")
+    world.run(boundaries=(3,))
+    assert world.ids() == sorted([*range(6), *range(3)])
+
+
+def test_pending_rows_are_never_retired():
+    """They would be lost; the advice of the error is to publish them first, and works."""
+    world = memory_world(restore="restore-and-continue")
+    assert die_at_step("precommit.saved", 2, world, boundaries=(6, 9))
+    with pytest.raises(Misuse) as refused:
+        _retire(world)
+    assert refused.value.kind == "retire.pending"
+    world.run(boundaries=(6, 9))
+    assert _retire(world) and world.ids() == list(range(9))
+
+
+def test_an_application_in_use_is_not_retired():
+    """The query that holds it goes on."""
+    world = memory_world(restore="restore-and-continue")
+    sink = world.driver.start(FileIO(CrashingCalls(world.calls), IdSource().new_id), world.checkpoint)
+    sink.batch(world.driver.describe(Checkpoint(world.checkpoint.query, [6]), 0))
+    with pytest.raises(Fenced) as refused:
+        _retire(world)
+    assert refused.value.kind == "application.in-use"
+    sink.batch(world.driver.describe(Checkpoint(world.checkpoint.query, [6, 9]), 1))
+    assert world.ids() == list(range(9))
+
+
+def test_a_death_at_any_call_is_mended_by_repeating_it():
+    """No row comes or goes, and in the end the name is out."""
+    world = memory_world(restore="restore-and-continue")
+    world.run(boundaries=(6,))
+    counted = CrashingCalls(world.calls)
+    _retire(world, counted)
+    for n in range(1, counted.count + 1):
+        world = memory_world(restore="restore-and-continue")
+        world.run(boundaries=(6,))
+        try:
+            _retire(world, CrashingCalls(world.calls, n, Mode.BEFORE))
+        except InjectedCrash:
+            world.die()
+        _retire(world)
+        assert _names(world) == set() and world.ids() == list(range(6)), f"death at call {n}"
