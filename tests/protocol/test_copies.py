@@ -1,0 +1,79 @@
+"""Copies of tables and journals share their ids: what they may expect (docs/PROTOCOL.md, "Copies")."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from streamsink.errors import Misuse
+from streamsink.testing.driver import Checkpoint
+from tests.crash.world import World, die_at_step, posix_world
+
+
+@pytest.fixture
+def world(tmp_path) -> World:
+    """Two checkpoints are published, a third one is pending."""
+    world = posix_world(tmp_path, restore="restore-and-continue")
+    world.run(boundaries=(6, 9))
+    assert die_at_step("precommit.saved", 1, world, boundaries=(6, 9, 14))
+    return world
+
+
+def _copied(world, journal: bool = True) -> World:
+    """A copy of the table at another path, and a query with a copy of the checkpoint that writes it."""
+    target = Path(world.driver.root).parent / "copy"
+    shutil.copytree(world.driver.root, target, ignore=None if journal else shutil.ignore_patterns("streamsink"))
+    copy = World(world.calls, str(target), restore="restore-and-continue")
+    copy.checkpoint = Checkpoint(world.checkpoint.query, list(world.checkpoint.ends), world.checkpoint.committed)
+    return copy
+
+
+def test_a_table_copied_with_its_journal_and_checkpoint_goes_on_like_the_first(world):
+    """What was pending is published in each of the two, once; neither knows of the other."""
+    copy = _copied(world)
+    for each in (copy, world):
+        each.run(boundaries=(6, 9, 14, 20))
+        assert each.ids() == list(range(20)) and each.unknown_files() == []
+
+
+def test_a_table_copied_without_its_journal_lacks_what_was_pending_and_reads_it_again(world):
+    """The query replays the batch, which the copy does not know; the new journal says that it began later."""
+    copy = _copied(world, journal=False)
+    copy.run(boundaries=(6, 9, 14, 20))
+    assert copy.ids() == list(range(20))
+
+
+def test_a_copy_that_lags_behind_its_query_is_a_gap_and_never_a_loss(world):
+    """The query went on over the first table; over the copy its next batch does not follow."""
+    copy = _copied(world)
+    world.run(boundaries=(6, 9, 14, 20))
+    copy.checkpoint = world.checkpoint
+    with pytest.raises(Misuse) as refused:
+        copy.run(boundaries=(6, 9, 14, 20, 25))
+    assert refused.value.kind == "positions.gap" and copy.ids() == list(range(14))
+
+
+def test_the_journal_of_another_table_is_refused(world):
+    """Its ids tell: records of one table are never published into another one."""
+    other = posix_world(Path(world.driver.root).parent.parent / "elsewhere", restore="restore-and-continue")
+    other.run(boundaries=(3,))
+    shutil.rmtree(f"{other.driver.root}/streamsink")
+    shutil.copytree(f"{world.driver.root}/streamsink", f"{other.driver.root}/streamsink")
+    with pytest.raises(Misuse) as refused:
+        other.run(boundaries=(3, 5))
+    assert refused.value.kind == "journal.other" and other.ids() == [0, 1, 2]
+    shutil.rmtree(f"{other.driver.root}/streamsink")  # the advice: remove it, and restart the query
+    other.run(boundaries=(3, 5))
+    assert other.ids() == [0, 1, 2, 3, 4]
+
+
+def test_an_older_copy_of_the_journal_gets_a_new_identity(world):
+    """Put back from a backup: the table knows more records than it does, so it may not answer for the runs between."""
+    backup = Path(world.driver.root).parent / "backup"
+    shutil.copytree(f"{world.driver.root}/streamsink", backup)
+    world.run(boundaries=(6, 9, 14, 20))
+    shutil.rmtree(f"{world.driver.root}/streamsink")
+    shutil.copytree(backup, f"{world.driver.root}/streamsink")
+    world.run(boundaries=(6, 9, 14, 20, 25))
+    assert world.ids() == list(range(25))
+    assert Path(world.driver.root, "streamsink/streamsink/journal-2").exists()
