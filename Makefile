@@ -15,7 +15,7 @@ PYTEST = $(BOOTSTRAP) exec --for test -- -m pytest
 # a file's tests share its services, so a file stays on one worker; tests/schedule.py says which files begin, and which stay together
 PARALLEL = -n 2 --dist loadfile
 
-.PHONY: run chaos test test-fast soak bench env clean
+.PHONY: run chaos test test-fast soak sabotage bench env clean
 
 run:
 	$(JOB) $(ARGS)
@@ -31,6 +31,10 @@ test-fast:
 
 soak:
 	$(PYTEST) -m soak --timeout 7200 $(ARGS)
+
+# one-line defects, each applied to a copy of the tree: the tests must notice it. ARGS='A5 A6' chooses by name
+sabotage:
+	$(BOOTSTRAP) exec --for test -- -m tests.sabotage.run $(ARGS)
 
 bench:
 	$(BOOTSTRAP) exec --for test -- benchmarks/run.py $(ARGS)

@@ -1,0 +1,171 @@
+"""One-line defects, each of which takes away a guard of the promise. Anchored by function and guard, never by line.
+
+A defect that no longer applies is a failure: then the guard has moved, and so must the defect.
+"""
+
+import ast
+import textwrap
+from dataclasses import dataclass
+from pathlib import Path
+
+PROTOCOL, STORAGE, TABLE, SINKS = "protocol", "storage", "table", "sinks"
+
+
+@dataclass(frozen=True)
+class Defect:
+    """name: what is broken. at: file below ``streamsink/`` and function in it, as "protocol/x.py:Class.method".
+
+    guard: text that stands exactly once in that function. instead: what takes its place. caught_by: the tests to ask, fastest first.
+    """
+
+    name: str
+    at: str
+    guard: str
+    instead: str
+    caught_by: tuple[str, ...]
+
+    @property
+    def file(self) -> str:
+        return self.at.partition(":")[0]
+
+    def applied(self, text: str) -> str:
+        """The module's text with the defect in it. Raises LookupError when function or guard are not there, or not once."""
+        start, end = _span(ast.parse(text), self.at.partition(":")[2].split("."))
+        lines = text.splitlines(keepends=True)
+        body = "".join(lines[start:end])
+        if body.count(self.guard) != 1:
+            raise LookupError(f"{self.name}: '{self.guard}' stands {body.count(self.guard)} times in {self.at}")
+        changed = body.replace(self.guard, self.instead)
+        ast.parse(textwrap.dedent(changed))
+        return "".join([*lines[:start], changed, *lines[end:]])
+
+
+def _span(tree: ast.AST, names: list[str]) -> tuple[int, int]:
+    """First and last line of the function, as a slice."""
+    node = tree
+    for name in names:
+        found = [child for child in ast.iter_child_nodes(node) if getattr(child, "name", None) == name]
+        if len(found) != 1:
+            raise LookupError(f"there is no '{'.'.join(names)}'")
+        node = found[0]
+    return node.lineno - 1, node.end_lineno
+
+
+def read(root: Path, defect: Defect) -> str:
+    """The module that the defect is for."""
+    return (root / "streamsink" / defect.file).read_text(encoding="utf-8")
+
+
+_STEPS = "tests/crash/test_every_step.py"
+_CALLS = "tests/crash/test_every_call.py"
+_TWO_PHASE = "tests/protocol/test_two_phase.py"
+_PUBLISHING = "tests/protocol/test_publishing.py"
+_KNOWN = "tests/protocol/test_what_is_known.py"
+_ONCE = "tests/protocol/test_once_a_run.py"
+_ADMISSION = "tests/protocol/test_admission.py"
+_EARLIER = "tests/compat/test_earlier_code.py"
+_RENAMED = "tests/protocol/test_renamed.py"
+_RETIRE = "tests/protocol/test_retire.py"
+_COPIES = "tests/protocol/test_copies.py"
+
+DEFECTS = (
+    # -- the order of a batch
+    Defect("the replay is written again", "protocol/micro_batch.py:QueryRun._settle",
+           "decision.verdict is Verdict.SKIP", "decision is None", (_STEPS, _ADMISSION)),
+    Defect("published before the record", "protocol/micro_batch.py:QueryRun._settle",
+           "self.protocol.pre_commit(checkpoint, files, payload, group)", "self.protocol.commit()", (_STEPS,)),
+    Defect("the record is never published", "protocol/micro_batch.py:QueryRun._settle",
+           "        self.protocol.commit()\n", "", (_STEPS, _PUBLISHING)),
+    Defect("a failed batch leaves its files", "protocol/micro_batch.py:QueryRun._settle",
+           "                self.protocol.abort(checkpoint, group)\n", "", (_TWO_PHASE, "tests/crash/test_errors_and_torn_writes.py")),
+    Defect("a start does not restore", "protocol/micro_batch.py:QueryRun.start",
+           "protocol.restore(query, IdSource().new_id)", "protocol._writer", (_STEPS,)),
+    Defect("A1: the second part of a batch is a replay", "protocol/micro_batch.py:QueryRun._check_once",
+           "batch.batch_id > self._returned", "batch.batch_id >= 0", (_ONCE,)),
+    Defect("A1: calls at one time", "protocol/micro_batch.py:QueryRun.micro_batch",
+           "not self._one_call.acquire(blocking=False)", "self._one_call.acquire(blocking=False) and False", (_ONCE,)),
+    # -- admission
+    Defect("rows of an overlap are taken for new", "protocol/admission.py:_admit_numeric",
+           "if not relation.overlap:", "if True:", (_ADMISSION,)),
+    Defect("a gap is passed over", "protocol/admission.py:_admit_numeric",
+           "if relation.gap:", "if False:", (_ADMISSION,)),
+    Defect("another checkpoint over files is the same query", "protocol/admission.py:_admit_opaque",
+           "if batch.query != last.query:", "if False:", (_ADMISSION,)),
+    Defect("batches that go backwards", "protocol/admission.py:_admit_opaque",
+           "if batch.batch_id <= last.checkpoint_id:", "if False:", (_ADMISSION,)),
+    Defect("a replay with other positions", "protocol/admission.py:_replay_of",
+           "if batch.sources == last.sources else None", "", (_ADMISSION,)),
+    Defect("a first batch in the middle of a checkpoint", "protocol/admission.py:_admit_first",
+           "options.adopt_from_batch == batch.batch_id", "batch.batch_id >= 0", (_ADMISSION,)),
+    Defect("a token accepts every accident", "protocol/admission.py:_accepted",
+           "options.accept_as_new == word", "options.accept_as_new", (_ADMISSION, "tests/e2e/test_accidents_checkpoint.py")),
+    Defect("A6: a run that nobody knows is new", "protocol/admission.py:_admit_job",
+           "if published is None:", "if False:", (_KNOWN,)),
+    Defect("A6: a new journal answers for runs before it", "protocol/two_phase.py:TwoPhaseCommit._run_published",
+           "self._journal.began == 0", "True", (_KNOWN,)),
+    Defect("A11: a name is the identity of a query", "protocol/admission.py:_check_not_renamed",
+           "last.query != batch.query", "True", (_RENAMED,)),
+    Defect("A11: a published batch may be adopted", "protocol/admission.py:_check_not_renamed",
+           "options.adopt_from_batch == batch.batch_id == following", "options.adopt_from_batch == batch.batch_id", (_RENAMED,)),
+    # -- owners and fences
+    Defect("no look at the owner before a batch", "protocol/two_phase.py:TwoPhaseCommit.admit",
+           "        self._store.check_owner(self._writer)\n", "", (_TWO_PHASE, "tests/storage/test_accidents.py")),
+    Defect("publishing without the fence", "protocol/publisher.py:Publisher._publish",
+           "fence=lambda: self._store.check_owner(self._writer)", "fence=lambda: None", (_TWO_PHASE,)),
+    Defect("an epoch is given twice", "storage/pending_log.py:PendingLog.claim",
+           "max(epochs[-1] if epochs else 0, above) + 1", "max(epochs[-1] if epochs else 0, above)", (_TWO_PHASE, _STEPS)),
+    Defect("a second query of the name is let in", "storage/pending_log.py:PendingLog.claim",
+           "if not self._hold.allows(rival):", "if self._hold.allows(rival) is None:", (_TWO_PHASE, "tests/storage/test_hold.py")),
+    Defect("a taken record number is overwritten", "storage/pending_log.py:PendingLog.prepare",
+           "if not self._io.create_if_absent(path, data, unique, prepared=True):",
+           "if self._io.create_if_absent(path, data, unique, prepared=True) is None:", (_TWO_PHASE,)),
+    Defect("a higher epoch in the table fences nobody", "sinks/paimon.py:PaimonCommitter._is_published",
+           "if found.epoch > mine.epoch:", "if False:", (_TWO_PHASE, "tests/table/test_commit.py")),
+    # -- the filter
+    Defect("the filter does not know its own record", "sinks/paimon.py:PaimonCommitter._is_published",
+           "if found.record_id == mine.record_id:", "if False:", (_STEPS,)),
+    Defect("records are published in any order", "sinks/paimon.py:PaimonCommitter._is_published",
+           "if found.sequence != expect:", "if False:", (_TWO_PHASE, _PUBLISHING)),
+    Defect("files of a restored record may be in the table", "sinks/paimon.py:PaimonCommitter.publish",
+           "check = self._restoring.presence if self._restoring else Presence(self._table.manifests)", "check = None",
+           ("tests/protocol/test_restart_cost.py", "tests/table/test_presence.py")),
+    # -- restore
+    Defect("pending records are left alone", "protocol/restore.py:plan_restore",
+           "ahead = [s for s in retained if s > base]", "ahead = []", (_STEPS,)),
+    Defect("a rollback is not noticed", "protocol/restore.py:plan_restore",
+           "len(replaced) < len(lost) and options.on_rollback != ON_ROLLBACK_REPUBLISH", "False",
+           (_PUBLISHING, "tests/table/test_replaced_snapshots.py")),
+    Defect("C3: records of another table are published", "protocol/restore.py:_check_identity",
+           "state.table_id != to.table_id", "False", (_KNOWN,)),
+    Defect("A9: files that are there prove that a record is pending", "protocol/restore.py:_decide",
+           "committer.sees_all_since(unsure[0])", "True", (_KNOWN,)),
+    Defect("A9: the base of a record is not looked at", "sinks/history_of.py:is_retained_since",
+           "base is not None and _are_whole(table.snapshots.ids(), base)", "True", (_KNOWN,)),
+    Defect("A10: an overwrite deletes what others wrote since", "sinks/history_of.py:still_meant",
+           "        _check_unchanged(table, committable, covers, word)\n", "        pass\n", (_KNOWN,)),
+    Defect("A10: others' commits are taken for our own", "sinks/history_of.py:_is_of",
+           "if said is None:", "if said is not None:", (_KNOWN,)),
+    Defect("A5: what expired unread is complete", "table/states.py:StatesReader._was_complete",
+           "return said == _COMPLETE", "return True", (_KNOWN,)),
+    Defect("A5: the next commit forgets that it is incomplete", "table/states.py:States.properties",
+           "_COMPLETE if self.complete else _INCOMPLETE", "_COMPLETE", (_KNOWN,)),
+    Defect("states of others are not carried forward", "table/states.py:States.properties",
+           "if name != application", "if False", ("tests/table/test_many_writers.py", _RETIRE)),
+    Defect("A6: an older copy of the journal keeps its identity", "storage/journal_identity.py:identify",
+           "behind and known.began < published", "False", (_KNOWN, _COPIES)),
+    Defect("the journal of another table is taken", "protocol/two_phase.py:TwoPhaseCommit._identify",
+           "published is None or", "True or", (_COPIES,)),
+    Defect("an application with pending rows is retired", "sinks/retire.py:retire",
+           "        _check_settled(root, journal, last)\n", "", (_RETIRE,)),
+    # -- the commit
+    Defect("a snapshot that another writer won is taken for ours", "table/publish.py:publish",
+           "return Outcome.LOST", "return Outcome.WON", ("tests/table/test_many_writers.py", "tests/table/test_commit.py")),
+    Defect("the lists are not flushed before the snapshot", "table/commit.py:TableCommit._try_once",
+           "            group.flush()\n", "", (_CALLS, _STEPS)),
+    Defect("the record is named before its files are flushed", "protocol/two_phase.py:TwoPhaseCommit.pre_commit",
+           "            group.flush()\n", "", (_CALLS, _STEPS, "tests/protocol/test_waits.py")),
+    Defect("a recreated table is not noticed", "table/table.py:Table.check_identity",
+           "self.schemas.identity() != self.table_id", "False", ("tests/table/test_commit.py", "tests/storage/test_accidents.py")),
+    Defect("version 2 looks like version 1 to earlier code", "protocol/committable.py:AppState.to_json",
+           '"query_id": self.query', '"query_id": self.query, "query": self.query', (_EARLIER,)),
+)
