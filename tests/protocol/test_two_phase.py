@@ -62,6 +62,24 @@ def test_a_flush_that_fails_leaves_nothing_of_the_checkpoint(monkeypatch):
     assert world.ids() == expected() and world.unknown_files() == []
 
 
+def test_a_batch_that_cannot_be_written_leaves_nothing_and_the_next_one_is_written():
+    """Neither a record nor files, and not only after a restart, when writing itself fails."""
+    world = memory_world()
+    sink = _sink(world)
+
+    def fail() -> None:
+        raise OSError(errno.EIO, "the disk is broken")
+
+    arm("write.staged", 1, fail)
+    batch = world.driver.describe(Checkpoint("00000000-0000-0000-0000-000000000001", [5]), 0)
+    with pytest.raises(OSError, match="broken"):
+        sink.batch(batch)
+    arm("batch.end", 1, fail)
+    assert sink._io.names(f"{world.driver.root}/streamsink/{world.driver.options.application}/staging") == []
+    sink.batch(batch)
+    assert world.ids() == list(range(5))
+
+
 def test_what_a_zombie_gives_up_is_its_own():
     """Its writing fails when its successor has pre-committed under the same number: the successor's files stay."""
     world = memory_world(restore="restore-and-continue")
