@@ -67,14 +67,17 @@ def test_a_batch_that_cannot_be_written_leaves_nothing_and_the_next_one_is_writt
     world = memory_world()
     sink = _sink(world)
 
-    def fail() -> None:
-        raise OSError(errno.EIO, "the disk is broken")
+    def fail(step: str) -> None:
+        if step == "write.staged":
+            raise OSError(errno.EIO, "the disk is broken")
 
-    arm("write.staged", 1, fail)
+    arm(fail)
     batch = world.driver.describe(Checkpoint("00000000-0000-0000-0000-000000000001", [5]), 0)
-    with pytest.raises(OSError, match="broken"):
-        sink.batch(batch)
-    arm("batch.end", 1, fail)
+    try:
+        with pytest.raises(OSError, match="broken"):
+            sink.batch(batch)
+    finally:
+        arm(None)
     assert sink._io.names(f"{world.driver.root}/streamsink/{world.driver.options.application}/staging") == []
     sink.batch(batch)
     assert world.ids() == list(range(5))
