@@ -121,6 +121,22 @@ def test_accepted_as_new_the_batches_after_it_are_new_too():
     assert decide(batch(kafka(20, 70), number=1), after, accept_as_new=word, **COLUMNS).verdict is Verdict.NEW
 
 
+def test_accepted_as_seen_the_batch_is_recorded_and_the_batches_after_it_are_filtered():
+    found, last = batch(kafka(0, 20), fingerprint=other(plan="new")), state(kafka(50, 60))
+    word = token(refused("query.other", found, last, **COLUMNS), "accept_as_seen")
+    decision = decide(found, last, accept_as_seen=word, **COLUMNS)
+    assert (decision.verdict, decision.recorded) == (Verdict.SEEN, {"t": {"0": 60}})
+    after = dataclasses.replace(last, query="q2", checkpoint_id=0, sources=found.sources, fingerprint=found.fingerprint)
+    following = batch(kafka(20, 70), number=1, fingerprint=found.fingerprint)
+    assert decide(following, after, **COLUMNS).verdict is Verdict.FILTER
+
+
+def test_under_a_name_of_its_own_another_query_is_new():
+    """The first way on of each of these errors: that name has no past."""
+    assert decide(batch(kafka(0, 70), fingerprint=other(plan="new")), None, application="second", **COLUMNS).verdict is Verdict.NEW
+    assert decide(batch(kafka(0, 70), stateful=True), None, application="second").verdict is Verdict.NEW
+
+
 def test_a_state_without_a_fingerprint_is_read_and_written_as_it_was():
     """By earlier code: the field is there only when it is known."""
     plain = state(kafka(0, 1), fingerprint=None)
