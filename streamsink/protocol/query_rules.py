@@ -60,8 +60,8 @@ def check_state(batch: Batch, last: AppState, table: str, word: str) -> None:
     raise Misuse(
         f"{table}: the query is stateful, and its state is not the one that the table's rows came of: {happened}. Rows that waited in "
         "the lost state would be missing, and results that are here already would come again. Nothing was written. To have each "
-        "result once, bring back the newest checkpoint; or begin again from the first position of the source, under a name of its own "
-        "(application='...') and into a table of its own. To go on with what is lost and doubled, choose for this one batch: "
+        "result once, bring back the newest checkpoint; or begin again from the first position of the source, with a new checkpoint, "
+        "under a name of its own (application='...') and into a table of its own. To go on with what is lost and doubled, choose for this one batch: "
         f"accept_as_new='{word}' writes all its rows, and the batches after it follow",
         kind="query.state-lost",
     )

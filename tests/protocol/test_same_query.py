@@ -11,6 +11,7 @@ from streamsink.options import SinkOptions
 from streamsink.protocol.admission import Past, Verdict, admit
 from streamsink.protocol.committable import AppState, Batch
 from streamsink.protocol.ids import END_OF_INPUT
+from streamsink.protocol.micro_batch import BatchRows
 from streamsink.protocol.positions import SourceRange
 from streamsink.protocol.same_query import QueryFingerprint, compare
 from tests.crash.world import memory_world
@@ -195,6 +196,30 @@ def test_a_stateful_query_whose_checkpoint_was_restored_goes_back(make):
 
 def test_a_stateful_query_that_goes_on_is_not_disturbed():
     assert decide(batch(kafka(60, 70), number=6, query="q", stateful=True), state(kafka(50, 60))).verdict is Verdict.NEW
+
+
+@pytest.mark.parametrize("stateful", [True, False])
+def test_the_rows_of_a_replay_are_computed_for_their_state(stateful):
+    """Spark ends a stateful query whose batch was not computed; of any other query a replay costs nothing."""
+    class Counted(BatchRows):
+        count = 0
+
+        def write(self, checkpoint, group):
+            raise AssertionError("a replay is not written")
+
+        def stage(self, checkpoint, written, group):
+            raise AssertionError("a replay is not written")
+
+        def read_over(self):
+            self.count += 1
+
+    world = memory_world()
+    world.run()
+    sink = world.driver.start(world.file_io(world.calls), world.checkpoint)
+    rows, last = Counted(), world.driver.describe(world.checkpoint, len(world.checkpoint.ends) - 1)
+    assert sink.run.micro_batch(dataclasses.replace(last, stateful=stateful), rows) == 0
+    assert rows.count == (1 if stateful else 0)
+    sink.close()
 
 
 # -- output modes --------------------------------------------------------------------------------------------------
