@@ -38,6 +38,8 @@ class SinkOptions:
     on_rollback: 'fail', or 'republish' the batches that a rollback removed, from the journal.
     adopt_from_batch: id of this query's first batch here, when its checkpoint has a past without streamsink.
     accept_as_new, accept_as_seen: the token that an overlap or gap error printed, to go on by writing or by skipping that one batch.
+    accept_as_same: the token that such an error printed, to take the query of a new checkpoint for the one that wrote before.
+    append_changes: rows that an aggregation in output mode 'update' or 'complete' gives again are meant to stay beside each other.
     new_application: this application never wrote here, although expired history cannot prove it.
     target_file_bytes: roll to a new data file at this size, bytes.
     max_open_writers: open files per task; the largest is closed to make room.
@@ -77,6 +79,8 @@ class SinkOptions:
     adopt_from_batch: int | None = None
     accept_as_new: str | None = None
     accept_as_seen: str | None = None
+    accept_as_same: str | None = None
+    append_changes: bool = False
     new_application: bool = False
     target_file_bytes: int = 256 * 1024 * 1024
     max_open_writers: int = 100
@@ -127,7 +131,7 @@ class SinkOptions:
         return options
 
 
-_BOOLEANS = ("create", "store_position_columns", "add_columns", "widen_types", "new_application", "flush")
+_BOOLEANS = ("create", "append_changes", "store_position_columns", "add_columns", "widen_types", "new_application", "flush")
 _AT_LEAST = {
     "target_file_bytes": 1, "max_open_writers": 1, "writer_memory_bytes": 1, "driver_max_rows": 0,
     "driver_max_bytes": 0, "journal_retain": 2, "publish_every_batches": 1, "publish_interval_ms": 0, "publish_queue": 1,

@@ -10,6 +10,7 @@ from streamsink.options import SinkOptions
 from streamsink.protocol.committable import AppState, Batch
 from streamsink.protocol.ids import END_OF_INPUT
 from streamsink.protocol.positions import all_numeric, high_water, offsets, relate
+from streamsink.protocol.query_rules import check_query, check_same, check_state, recorded_as_new
 
 
 class Verdict(Enum):
@@ -53,6 +54,7 @@ def admit(batch: Batch, past: Past, options: SinkOptions) -> Decision:
     """Decide. Raises Misuse that says what happened, what was found and expected, and which two options go on."""
     if batch.batch_id == END_OF_INPUT:
         return _admit_job(batch, past, options)
+    check_query(batch, past.table, options)
     last = past.last
     if last is None:
         return _admit_first(batch, past, options)
@@ -64,8 +66,12 @@ def admit(batch: Batch, past: Past, options: SinkOptions) -> Decision:
     accepted = _accepted(batch, past, options, generation)
     if accepted:
         return accepted
+    check_state(batch, last, past.table, token(batch, past))
     if all_numeric(batch.sources) and last.recorded:
-        return _admit_numeric(batch, past, options, generation)
+        decision = _admit_numeric(batch, past, options, generation)
+        if decision.verdict is Verdict.FILTER:
+            check_same(batch, last, past.table, options, token(batch, past))
+        return decision
     return _admit_opaque(batch, past, options, generation)
 
 
@@ -160,7 +166,8 @@ def _replay_of(batch: Batch, past: Past) -> str | None:
 def _accepted(batch: Batch, past: Past, options: SinkOptions, generation: int) -> Decision | None:
     word = token(batch, past)
     if options.accept_as_new == word:
-        return Decision(Verdict.NEW, "accepted as new", generation, _recorded(batch, past.last))
+        recorded = recorded_as_new(batch, past.last, _recorded(batch, past.last))
+        return Decision(Verdict.NEW, "accepted as new", generation, recorded)
     if options.accept_as_seen == word:
         return Decision(Verdict.SEEN, "accepted as seen", generation, _recorded(batch, past.last))
     return None

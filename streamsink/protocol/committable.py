@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from streamsink.errors import Misuse
 from streamsink.protocol.positions import SourceRange
+from streamsink.protocol.same_query import QueryFingerprint
 
 
 @dataclass(frozen=True)
@@ -12,6 +13,8 @@ class Batch:
     """One micro-batch as Spark describes it, before anything is written.
 
     query: id of the Spark checkpoint. run: id of this start of the query. watermark_ms: epoch milliseconds or None.
+    fingerprint: what the query is. stateful: whether its rows come out of state. output_mode: 'update' or 'complete' where a result
+    comes again when it changes, else 'append'.
     """
 
     batch_id: int
@@ -19,6 +22,9 @@ class Batch:
     run: str
     sources: tuple[SourceRange, ...] = ()
     watermark_ms: int | None = None
+    fingerprint: QueryFingerprint | None = None
+    stateful: bool = False
+    output_mode: str = "append"
 
 
 @dataclass(frozen=True)
@@ -46,6 +52,7 @@ class AppState:
     journal_id: identity of that journal; empty in a state of version 1.
     recorded: numeric positions up to which everything is published (empty for opaque sources).
     sources: the last batch's own range, as Spark said it.
+    fingerprint: of the query that wrote it; None where an older streamsink did.
     """
 
     query: str
@@ -58,6 +65,7 @@ class AppState:
     sources: tuple[SourceRange, ...]
     recorded: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     journal_id: str = ""
+    fingerprint: QueryFingerprint | None = None
 
     def to_json(self) -> dict:
         """Version 2. Code that knows version 1 only does not find ``query``, and stops before it writes."""
@@ -65,6 +73,8 @@ class AppState:
         value |= {"version": _STATE_VERSION, "query_id": self.query, "journal_id": self.journal_id}
         value["sources"] = [s.to_json() for s in self.sources]
         value["recorded"] = self.recorded
+        if self.fingerprint is not None:
+            value["fingerprint"] = self.fingerprint.to_json()
         return value
 
     @classmethod
@@ -81,7 +91,9 @@ class AppState:
         plain["query"] = value["query"] if version == 1 else value["query_id"]
         plain["journal_id"] = value.get("journal_id", "")
         sources = tuple(SourceRange.from_json(s) for s in value["sources"])
-        return cls(sources=sources, recorded=value["recorded"], **plain)
+        known = value.get("fingerprint")
+        fingerprint = QueryFingerprint.from_json(known) if known is not None else None
+        return cls(sources=sources, recorded=value["recorded"], fingerprint=fingerprint, **plain)
 
 
 _STATE_VERSION = 2

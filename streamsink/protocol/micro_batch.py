@@ -36,6 +36,9 @@ class BatchRows(ABC):
         that is recorded without rows (SEEN). Raises Misuse when a row does not fit; the checkpoint is then aborted.
         """
 
+    def read_over(self) -> None:
+        """Compute the rows and drop them. Called for a batch of a stateful query whose rows are not written."""
+
     @abstractmethod
     def stage(self, checkpoint: Checkpoint, written: Sequence, group: Group) -> tuple[tuple[StagedFile, ...], Mapping]:
         """The files, and the sink's own payload, that the record will name; what this writes is durable with ``group``."""
@@ -118,6 +121,8 @@ class QueryRun:
     def _settle(self, batch: Batch, rows: BatchRows) -> int:
         """Admit the batch, write it, make it durable, publish it."""
         decision = self.protocol.admit(batch)
+        if batch.stateful and decision.verdict in (Verdict.SKIP, Verdict.SEEN):
+            rows.read_over()  # what the state becomes by them is what the next batch builds on
         if decision.verdict is Verdict.SKIP:
             self.protocol.emit(events.BatchSkipped, checkpoint_id=batch.batch_id, reason=decision.reason)
             return 0

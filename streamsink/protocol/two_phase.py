@@ -163,6 +163,7 @@ class TwoPhaseCommit:
             query=batch.query, generation=decision.generation, epoch=self._writer.epoch,
             checkpoint_id=batch.batch_id, sequence=checkpoint.sequence, record_id=self._new_id(),
             table_id=self._to.table_id, sources=batch.sources, recorded=decision.recorded, journal_id=self._journal.id,
+            fingerprint=batch.fingerprint,
         )
         committable = Committable(state, self._options.application, batch.watermark_ms, files, payload)
         self._store.check_owner(self._writer)

@@ -17,10 +17,12 @@ from streamsink.protocol.committable import Batch
 from streamsink.protocol.committer_thread import CommitterThread
 from streamsink.protocol.ids import END_OF_INPUT, check_application
 from streamsink.protocol.micro_batch import BatchRows, QueryRun
+from streamsink.protocol.query_rules import check_query
 from streamsink.sinks.opening import Opened, open_one
 from streamsink.spark import gateway, runs
 from streamsink.spark.batch_rows import TableRows, fields_of
 from streamsink.spark.explain import explain
+from streamsink.spark.gateway_plan import QueryOfRun
 from streamsink.spark.runs import Run
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.stores import Store
@@ -37,6 +39,7 @@ class TableSink:
         self._store = Store(path, options.store_options, options.flush)
         self._io: FileIO = self._store.open()
         self._run: Run | None = None
+        self._query = QueryOfRun()
 
     def __call__(self, df: DataFrame, batch_id: int) -> None:
         """Publish the batch exactly once, or make it durable so that it will be, as the options say.
@@ -50,7 +53,8 @@ class TableSink:
         run_id = gateway.run_id(df)
         try:
             gateway.check_batch_id(df, batch_id, self.path)
-            self._micro_batch(df, gateway.describe(df, batch_id, self.path, run_id))
+            batch = gateway.describe(df, batch_id, self.path, run_id)
+            self._micro_batch(df, self._query.described(batch, df, gateway.execution(batch.run)))
         except Exception as failed:  # outermost edge: remembered for the supervisor, then on its way to Spark
             cause = runs.remember(run_id, explain(self.path, failed))
             if cause is failed:
@@ -84,6 +88,7 @@ class TableSink:
         """The run of this start of the query; at its first batch everything an earlier run left is settled."""
         if self._run is not None and self._run.id == batch.run:
             return self._run
+        check_query(batch, self.path, self.options)  # before a table is made
         with runs.LOCK:
             known = runs.of(self.path, self.options.application)
             if known is not None and known.id == batch.run and batch.batch_id != END_OF_INPUT:

@@ -140,6 +140,11 @@ def select(df: DataFrame, columns: Sequence[Selected]) -> DataFrame:
     return DataFrame(df._jdf.select(df._jseq(made)), df.sparkSession)
 
 
+def execution(run: str) -> JavaObject:
+    """Spark's own object of this start of a query, which ``describe`` has described a batch of."""
+    return _RUNNING[run].execution
+
+
 def is_active(spark: SparkSession, query: str) -> bool:
     """Whether a query with this checkpoint id runs in this driver now."""
     return _active(spark, query) is not None

@@ -18,6 +18,7 @@ from streamsink.protocol.committer_thread import CommitterThread
 from streamsink.protocol.committing import Beside, Step
 from streamsink.protocol.micro_batch import BatchRows, QueryRun
 from streamsink.protocol.positions import SourceRange
+from streamsink.protocol.same_query import QueryFingerprint
 from streamsink.protocol.two_phase import Checkpoint as Opening
 from streamsink.protocol.two_phase import TwoPhaseCommit
 from streamsink.sinks.opening import Opened, open_one
@@ -30,6 +31,7 @@ from streamsink.table.table import Table
 from streamsink.table.write import TableWriter, WriteSpec, WrittenFile
 
 _MAX_RESTARTS = 20
+_ONE_QUERY = QueryFingerprint(sources="a numbered source", plan="all rows", dates="", schema="", spark="", comparable=True)
 
 
 @dataclass
@@ -47,6 +49,7 @@ class MicroBatchDriver:
     ``beside``: what publishes beside the batches when the options ask for it; a thread unless a test sets something else.
     ``adopts``: rows come as the files of another program, as Spark's own writer leaves them.
     ``job_rows``: first and last number (exclusive) of the rows of a bounded job, whose batch has no source.
+    ``fingerprint``: what the query is said to be, the same for all drivers unless a test sets something else.
     """
 
     def __init__(self, root: str, schema: pa.Schema, rows: Callable[[int, int], pa.RecordBatch], options: SinkOptions,
@@ -59,6 +62,7 @@ class MicroBatchDriver:
         self.beside: Callable[[Step], Beside] = CommitterThread
         self.adopts = False
         self.job_rows = (0, 0)
+        self.fingerprint: QueryFingerprint | None = _ONE_QUERY
         self.events: list[events.Event] = []
         self._ids = IdSource()
 
@@ -100,7 +104,7 @@ class MicroBatchDriver:
             source = SourceRange({"t": {"0": start}}, {"t": {"0": end}})
         else:
             source = SourceRange({"logOffset": start}, {"logOffset": end})
-        return Batch(batch_id, checkpoint.query, self._ids.new_id(), (source,))
+        return Batch(batch_id, checkpoint.query, self._ids.new_id(), (source,), fingerprint=self.fingerprint)
 
 
 class Driven:

@@ -10,7 +10,9 @@ from streamsink.protocol.admission import Past, Verdict, admit, token
 from streamsink.protocol.committable import AppState, Batch
 from streamsink.protocol.ids import END_OF_INPUT
 from streamsink.protocol.positions import SourceRange
+from streamsink.protocol.same_query import QueryFingerprint
 
+SAME_QUERY = QueryFingerprint("sources", "plan", "", "schema", "4.1", True)
 KAFKA_COLUMNS = {"position_columns": ("topic", "partition", "offset")}
 
 
@@ -32,12 +34,13 @@ def state(sources, checkpoint=5, query="q", recorded=None, generation=0):
         query=query, generation=generation, epoch=1, checkpoint_id=checkpoint, sequence=checkpoint + 1,
         record_id="r", table_id="t", sources=sources,
         recorded=recorded if recorded is not None else ({"t": dict(sources[0].end["t"])} if sources[0].numeric else {}),
+        fingerprint=SAME_QUERY,
     )
 
 
 def decide(batch, last, *, earlier=None, runs=(), **options):
     past = Past("lake/t", "t", last, lambda query, checkpoint: earlier, lambda run: run in runs)
-    return admit(batch, past, SinkOptions.of("lake/t", options))
+    return admit(dataclasses.replace(batch, fingerprint=SAME_QUERY), past, SinkOptions.of("lake/t", options))
 
 
 def refused(kind, batch, last, **options):

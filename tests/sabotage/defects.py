@@ -67,6 +67,8 @@ _EARLIER = "tests/compat/test_earlier_code.py"
 _RENAMED = "tests/protocol/test_renamed.py"
 _RETIRE = "tests/protocol/test_retire.py"
 _COPIES = "tests/protocol/test_copies.py"
+_SAME = "tests/protocol/test_same_query.py"
+_PLAN_TEXT = "tests/protocol/test_plan_text.py"
 
 DEFECTS = (
     # -- the order of a batch
@@ -168,4 +170,31 @@ DEFECTS = (
            "self.schemas.identity() != self.table_id", "False", ("tests/table/test_commit.py", "tests/storage/test_accidents.py")),
     Defect("version 2 looks like version 1 to earlier code", "protocol/committable.py:AppState.to_json",
            '"query_id": self.query', '"query_id": self.query, "query": self.query', (_EARLIER,)),
+    # -- the same query
+    Defect("A3: rows of another query are filtered", "protocol/admission.py:admit",
+           "decision.verdict is Verdict.FILTER", "False", (_SAME,)),
+    Defect("A3: an upgraded query is asked what it is", "protocol/query_rules.py:check_same",
+           "batch.query == last.query or ", "", (_SAME,)),
+    Defect("A3: any token takes a query for the same", "protocol/query_rules.py:check_same",
+           "options.accept_as_same == word", "options.accept_as_same", (_SAME,)),
+    Defect("A3: what cannot be compared is the same", "protocol/same_query.py:Comparison.same",
+           "not self.differs and not self.unknown", "not self.differs", (_SAME,)),
+    Defect("A3: the plan is not compared", "protocol/same_query.py:compare",
+           '("sources", "schema", "plan") if', '("sources", "schema") if', (_SAME,)),
+    Defect("A3: a record does not say which query wrote it", "protocol/two_phase.py:TwoPhaseCommit.pre_commit",
+           "fingerprint=batch.fingerprint", "fingerprint=None", (_SAME,)),
+    Defect("A3: accepted as new for one batch only", "protocol/query_rules.py:recorded_as_new",
+           "last is None or", "True or", (_SAME,)),
+    Defect("A3: columns of a plan are all the same", "spark/plan_text.py:canonical",
+           '"#{}"', '"#"', (_PLAN_TEXT,)),
+    Defect("A4: a lost state goes on", "protocol/query_rules.py:check_state",
+           "if not batch.stateful:", "if True:", (_SAME,)),
+    Defect("A4: a stateful query may filter", "protocol/query_rules.py:check_query",
+           "batch.stateful and options.position_columns", "False", (_SAME,)),
+    Defect("A4: the replay of a stateful query is not computed", "protocol/micro_batch.py:QueryRun._settle",
+           "if batch.stateful and", "if False and", (_SAME,)),
+    Defect("A4: a join with a static table keeps state", "spark/plan_text.py:is_stateful",
+           "_streaming_inputs(plan, index) > 1", "_streaming_inputs(plan, index) > 0", (_PLAN_TEXT,)),
+    Defect("A13: results that change are appended", "protocol/query_rules.py:check_query",
+           "batch.output_mode == APPEND or", "True or", (_SAME,)),
 )

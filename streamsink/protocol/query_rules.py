@@ -1,0 +1,108 @@
+"""What admission asks of the query itself: whether its rows can be told apart by position, and whether it is the same as before.
+
+Pure. ``same_query.py`` compares; this says which batches are asked, and what the user is told.
+"""
+
+from collections.abc import Mapping
+
+from streamsink.errors import Misuse
+from streamsink.options import MODE_OVERWRITE, SinkOptions
+from streamsink.protocol.committable import AppState, Batch
+from streamsink.protocol.positions import all_numeric, offsets
+from streamsink.protocol.same_query import compare
+
+APPEND, COMPLETE = "append", "complete"
+
+
+def check_query(batch: Batch, table: str, options: SinkOptions) -> None:
+    """Refuse a query whose rows this sink cannot keep once, at its first batch and not at the accident. Raises Misuse."""
+    if batch.stateful and options.position_columns:
+        raise Misuse(
+            f"{table}: position_columns names {', '.join(options.position_columns)}, but the query is stateful (an aggregation, "
+            "deduplication, limit, join of two streams, or a function with state): its rows come out of state later than they were "
+            "read, with positions that are old by then, so positions do not tell which rows are new. Nothing was written. Leave "
+            "position_columns out; the columns may stay as plain columns of the data",
+            kind="query.stateful-positions",
+        )
+    if batch.output_mode == APPEND or options.append_changes:
+        return
+    if batch.output_mode == COMPLETE and options.mode == MODE_OVERWRITE:
+        return
+    raise Misuse(
+        f"{table}: the query's output mode is '{batch.output_mode}' and it aggregates, so a result comes again whenever it changes, "
+        f"and with mode='{options.mode}' the table would not hold each result once. Nothing was written. Use output mode 'append' "
+        "with a watermark, which gives each result once, when it is final; or output mode 'complete' with mode='overwrite' and "
+        "overwrite_partition={}, which replaces the whole table by each batch; or, if a table of all changes is what is wanted, set "
+        "append_changes=True",
+        kind="query.output-mode",
+    )
+
+
+def check_state(batch: Batch, last: AppState, table: str, word: str) -> None:
+    """A stateful query's batch that does not follow the recorded ones has lost its state. Raises Misuse with the ways on.
+
+    Called for a batch that is no replay and was not accepted. word: the token.
+    """
+    if not batch.stateful:
+        return
+    if batch.query != last.query:
+        happened = (
+            f"batch {last.checkpoint_id} of checkpoint {last.query} is the last one published here, and this is batch "
+            f"{batch.batch_id} of checkpoint {batch.query}: the checkpoint was deleted, or this is another query"
+        )
+    elif batch.batch_id <= last.checkpoint_id:
+        happened = (
+            f"batch {batch.batch_id} goes back: batch {last.checkpoint_id} of checkpoint {batch.query} is published, and batch "
+            f"{batch.batch_id} has other source positions now: the checkpoint was restored from an older copy"
+        )
+    else:
+        return
+    raise Misuse(
+        f"{table}: the query is stateful, and its state is not the one that the table's rows came of: {happened}. Rows that waited in "
+        "the lost state would be missing, and results that are here already would come again. Nothing was written. To have each "
+        "result once, bring back the newest checkpoint; or begin again from the first position of the source, with a new checkpoint, "
+        "under a name of its own (application='...') and into a table of its own. To go on with what is lost and doubled, choose for this one batch: "
+        f"accept_as_new='{word}' writes all its rows, and the batches after it follow",
+        kind="query.state-lost",
+    )
+
+
+def check_same(batch: Batch, last: AppState, table: str, options: SinkOptions, word: str) -> None:
+    """Rows of a new checkpoint would be filtered as seen: that is right for the same query only. Raises Misuse with the ways on."""
+    if batch.query == last.query or options.accept_as_same == word:
+        return
+    found = compare(last.fingerprint, batch.fingerprint)
+    if found.same:
+        return
+    overlap = (
+        f"{table}: batch {batch.batch_id} of checkpoint {batch.query} reads positions again that application "
+        f"'{options.application}' has published under checkpoint {last.query}"
+    )
+    ways = (
+        f"Nothing was written. If this is another query, give it a name of its own (application='...'). Else choose for this checkpoint: "
+        f"accept_as_same='{word}' takes it for the same query: rows below the recorded positions are filtered, in this batch and the "
+        f"following ones; accept_as_new='{word}' writes all its rows, and all of the batches after it; accept_as_seen='{word}' records "
+        "this batch without writing any, and filters the following ones"
+    )
+    if found.differs:
+        raise Misuse(
+            f"{overlap}, and it is another query: its fingerprint differs in {', '.join(found.differs)}. Rows that the earlier query "
+            f"left out would be filtered as if they were here. {ways}",
+            kind="query.other",
+        )
+    raise Misuse(
+        f"{overlap}, and whether it is the same query cannot be told: {'; '.join(found.unknown)}. If it is another one, rows that the "
+        f"earlier query left out would be filtered as if they were here. {ways}",
+        kind="query.not-comparable",
+    )
+
+
+def recorded_as_new(batch: Batch, last: AppState | None, recorded: Mapping) -> Mapping:
+    """Recorded positions once a batch was accepted as new: under another checkpoint, and out of state, all that follows is new as well.
+
+    So they go back to where the batch ends; one decision covers the accident. recorded: the highest positions seen.
+    """
+    if last is None or not all_numeric(batch.sources) or (batch.query == last.query and not batch.stateful):
+        return recorded
+    ends = offsets(batch.sources, "end")
+    return {topic: {**parts, **ends.get(topic, {})} for topic, parts in recorded.items()}

@@ -1,0 +1,153 @@
+"""What the running query is: its fingerprint, whether it keeps state, and its output mode. DRIVER, by Spark's JVM gateway.
+
+Asked once in a run, at its first batch: printing a plan takes milliseconds. docs/design/0008-same-query.md has the rules.
+"""
+
+import json
+import re
+from dataclasses import replace
+from typing import NamedTuple
+
+from py4j.java_gateway import JavaObject
+from pyspark.sql import DataFrame
+
+from streamsink.protocol.committable import Batch
+from streamsink.protocol.same_query import QueryFingerprint, digest
+from streamsink.spark import plan_text
+
+_PATTERNS = "org.apache.spark.sql.catalyst.trees.TreePattern"
+_SHORTENS = "spark.sql.debug.maxToStringFields"
+_ALL_FIELDS = str(2**31 - 1)
+# Options that say what is read. No other value is asked for: it may be a password.
+_KAFKA = ("subscribe", "subscribePattern", "assign", "kafka.isolation.level", "includeHeaders")
+_FILES = (
+    "path", "pathGlobFilter", "recursiveFileLookup", "basePath", "header", "sep", "delimiter", "encoding", "charset", "quote", "escape",
+    "comment", "lineSep", "multiLine", "wholetext", "mode", "rowTag", "mergeSchema", "columnNameOfCorruptRecord",
+)
+_OTHERS = (
+    "path", "table", "dbtable", "database", "collection", "keyspace", "topic", "topics", "topicsPattern", "stream", "streamName",
+    "subscription", "queue", "eventhubs.name",
+)
+_CREDENTIALS = re.compile(r"(?<=://)[^/@:]*:[^/@]*@")
+
+
+class _Facts(NamedTuple):
+    """What a run's query is."""
+
+    fingerprint: QueryFingerprint
+    stateful: bool
+    output_mode: str
+
+
+class QueryOfRun:
+    """What the query of a run is, remembered until another run begins. One for each sink: its function may treat batches its own way."""
+
+    def __init__(self) -> None:
+        self._run: str | None = None
+        self._facts: _Facts | None = None
+
+    def described(self, batch: Batch, df: DataFrame, execution: JavaObject) -> Batch:
+        """The batch, and what its query is. df: as the batch function hands it to the sink. execution: Spark's own of this run."""
+        if self._facts is None or self._run != batch.run:
+            self._facts, self._run = _ask(df, execution), batch.run
+        facts = self._facts
+        return replace(batch, fingerprint=facts.fingerprint, stateful=facts.stateful, output_mode=facts.output_mode)
+
+
+def what_is_read(name: str, options: JavaObject) -> dict[str, str]:
+    """The options of a source that say what is read, in one spelling. name: its kind. options: anything with ``get``."""
+    if name == "kafka":
+        wanted = _KAFKA
+    elif name in ("json", "csv", "text", "parquet", "orc", "avro", "xml", "binaryFile"):
+        wanted = _FILES
+    else:
+        wanted = _OTHERS
+    found = {option: options.get(option) for option in wanted}
+    return {option: _value(option, str(value)) for option, value in found.items() if value is not None}
+
+
+def _ask(df: DataFrame, execution: JavaObject) -> _Facts:
+    settings = df.sparkSession.conf
+    shortens = settings.get(_SHORTENS)
+    settings.set(_SHORTENS, _ALL_FIELDS)  # of the query's own session
+    try:
+        stream, batch = execution.analyzedPlan(), df._jdf.queryExecution().analyzed()
+        names, sources = _sources(df, stream)
+        streamed = plan_text.operators(stream.toString(), names)
+        called = plan_text.operators(batch.toString())
+        columns = stream.output().toString().partition("(")[2].removesuffix(")")
+    finally:
+        settings.set(_SHORTENS, shortens)
+    texts = [plan_text.canonical(plan) for plan in (streamed, called)]
+    fingerprint = QueryFingerprint(
+        sources=digest(json.dumps(sources, sort_keys=True)),
+        plan=digest("\n\n".join(text.text for text in texts)),
+        dates=digest("\n".join(date for text in texts for date in text.dates)),
+        schema=digest(json.dumps(_types(json.loads(df.schema.json())))),
+        spark=".".join(df.sparkSession.version.split(".")[:2]),
+        comparable=(
+            not _calls_functions(df, stream, batch) and plan_text.shows_everything(streamed) and plan_text.shows_everything(called)
+            and plan_text.reads(called, columns)
+        ),
+    )
+    output_mode = str(execution.outputMode().toString()).lower()
+    if output_mode == "update" and not plan_text.aggregates(streamed):
+        output_mode = "append"  # each row comes once
+    return _Facts(fingerprint, plan_text.is_stateful(streamed), output_mode)
+
+
+def _calls_functions(df: DataFrame, *plans: JavaObject) -> bool:
+    """Whether Python, Scala or Java functions stand in the expressions of these plans."""
+    patterns = getattr(df.sparkSession.sparkContext._jvm, _PATTERNS)
+    programs = [patterns.PYTHON_UDF(), patterns.SCALA_UDF()]
+    return any(plan.containsPattern(program) for plan in plans for program in programs)
+
+
+def _sources(df: DataFrame, stream: JavaObject) -> tuple[set[str], list]:
+    """Names under which sources stand alone in the plan's text; and of each source, in order, what it reads."""
+    leaves, names, sources = stream.collectLeaves(), set(), []
+    for index in range(leaves.size()):
+        leaf = leaves.apply(index)
+        kind = str(leaf.nodeName())
+        if kind == "StreamingRelation":
+            relation = leaf.dataSource()
+            options, name, paths = _any_case(df, relation.options()), str(relation.className()), str(relation.paths().mkString("\n"))
+        elif kind.startswith("StreamingRelation"):
+            options, name, paths = leaf.extraOptions(), str(leaf.sourceName()), ""
+            names.add(str(leaf.toString()))
+            identifier = leaf.identifier()
+            paths = str(identifier.get().toString()) if identifier.isDefined() else ""
+        else:
+            continue
+        sources.append([name, _place(paths), what_is_read(name, options), _types(json.loads(leaf.schema().json()))])
+    return names, sources
+
+
+def _any_case(df: DataFrame, options: JavaObject) -> JavaObject:
+    """Options of a source of the first kind as one of the second has them, whose names may be written in any case."""
+    jvm = df.sparkSession.sparkContext._jvm
+    java = getattr(jvm, "scala.jdk.javaapi.CollectionConverters").asJava(options)
+    return getattr(jvm, "org.apache.spark.sql.util.CaseInsensitiveStringMap")(java)
+
+
+def _value(option: str, value: str) -> str:
+    """One spelling for what means the same."""
+    if option in ("subscribe", "topics"):
+        return ",".join(sorted(topic.strip() for topic in value.split(",")))
+    if option == "assign":
+        try:
+            return json.dumps({topic: sorted(parts) for topic, parts in json.loads(value).items()}, sort_keys=True)
+        except (ValueError, AttributeError, TypeError):
+            return value
+    return _place(value) if option in ("path", "basePath") else value
+
+
+def _place(path: str) -> str:
+    return _CREDENTIALS.sub("", path).removeprefix("file:").rstrip("/")
+
+
+def _types(value):
+    """A type or schema without what readers of it may find otherwise: nullability and metadata."""
+    if isinstance(value, dict):
+        return {name: _types(part) for name, part in value.items() if name not in ("nullable", "metadata", "containsNull", "valueContainsNull")}
+    return [_types(part) for part in value] if isinstance(value, list) else value

@@ -1,0 +1,172 @@
+"""Analysed plans as Spark prints them: what they say of a query, without what is another one at each start. DRIVER, pure text.
+
+A line is an operator; its depth stands in the drawing before it, three characters a level. ``~`` marks what is streaming.
+"""
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+_DRAWING = re.compile(r"((?:[: ] {2})*)[:+]- ")
+# Operators that keep state whenever their input is a stream; a join does when both of its inputs are.
+_STATEFUL = re.compile(
+    r"Aggregate|Distinct|Deduplicate|DeduplicateWithinWatermark|GlobalLimit|Except|Intersect|TransformWithState\w*"
+    r"|FlatMapGroups\w*WithState|FlatMapGroupsInPandasWithState"
+)
+_JOIN = "Join"
+# Their results come again in output mode 'update' when they change.
+_AGGREGATING = re.compile(r"Aggregate|Distinct|Except|Intersect")
+# Operators of functions whose body no plan shows; functions in expressions are looked for in the JVM.
+_PROGRAMS = re.compile(
+    r"Map(?:Elements|Partitions|Groups|InPandas|InArrow)\w*|FlatMap\w+|TypedFilter|AppendColumns\w*|CoGroup|TransformWithState\w*"
+    r"|\w*(?:InPandas|InArrow|InPySpark|InR)|\w*EvalPython\w*"
+)
+# They neither make, drop nor change rows.
+_PASSING = re.compile(r"Repartition\w*|RebalancePartitions|ResolvedHint|SubqueryAlias|View|CollectMetrics")
+_PYTHON_TABLE_FUNCTION = re.compile(r"Generate .*\)#\d+, (?:true|false), \[", re.DOTALL)
+_SHORTENED = re.compile(r"\.\.\. \d+ more fields")
+
+_ID = re.compile(r"#\d+")
+_CTE = re.compile(r"(CTERelation(?:Def|Ref)) (\d+)")
+_DATE = r"-?\d{4,}-\d\d-\d\d(?:[ T]\d\d:\d\d(?::\d\d(?:\.\d+)?)?)?"
+_PLAIN_COLUMN = re.compile(rf"(?<=[\[ ]){_DATE} AS ")
+_ANY_DATE = re.compile(rf"(?<![\w.-]){_DATE}(?![\w-])")
+# What Spark draws by lot, and the session's time zone, which belongs to the machine.
+_BY_ITSELF = (
+    (re.compile(r"\b(randn?)\(-?\d+\)"), r"\1()"),
+    (re.compile(r"\b((?:uniform|randstr)\([^()]*?), -?\d+(, (?:true|false)\))"), r"\1\2"),
+    (re.compile(r"\bSome\((?:-?\d+|[A-Z]\w*(?:/[\w+-]+)*|[+-]\d\d:\d\d)\)"), "Some()"),
+)
+
+
+@dataclass(frozen=True)
+class Operator:
+    """A line of a plan. depth: 0 for the root. name: its first word. text: all of it, without the mark of streaming.
+
+    source: it is where the stream is read.
+    """
+
+    depth: int
+    name: str
+    text: str
+    streaming: bool
+    source: bool
+
+
+@dataclass(frozen=True)
+class PlanText:
+    """A plan without ids, seeds and what passes rows through. dates: those of its conditions, which stand apart."""
+
+    text: str
+    dates: tuple[str, ...]
+
+
+def operators(plan: str, sources: Collection[str] = ()) -> list[Operator]:
+    """The lines of a plan. sources: names that stand alone where a source is read, without the mark of streaming."""
+    found: list[tuple[int, str]] = []
+    for line in plan.rstrip("\n").split("\n"):
+        drawn = _DRAWING.match(line)
+        if drawn:
+            found.append((len(drawn[1]) // 3 + 1, line[drawn.end():]))
+        elif not found:
+            found.append((0, line))
+        else:  # a text in the plan has a line break
+            depth, text = found[-1]
+            found[-1] = depth, f"{text}\n{line}"
+    return [_operator(depth, text, sources) for depth, text in found]
+
+
+def _operator(depth: int, text: str, sources: Collection[str]) -> Operator:
+    plain = text.removeprefix("~")
+    name = re.match(r"\w*", plain)[0]
+    source = name.startswith("StreamingRelation") or text in sources
+    return Operator(depth, name, plain, plain != text or source, source)
+
+
+def is_stateful(plan: Sequence[Operator]) -> bool:
+    """Whether a stream's rows come out of state."""
+    return any(
+        each.streaming and (
+            _STATEFUL.fullmatch(each.name) is not None or (each.name == _JOIN and _streaming_inputs(plan, index) > 1)
+        )
+        for index, each in enumerate(plan)
+    )
+
+
+def aggregates(plan: Sequence[Operator]) -> bool:
+    """Whether a stream's results may change."""
+    return any(each.streaming and _AGGREGATING.fullmatch(each.name) for each in plan)
+
+
+def shows_everything(plan: Sequence[Operator]) -> bool:
+    """Whether no operator runs a function that the text does not show, and no line is shortened."""
+    return not any(
+        _PROGRAMS.fullmatch(each.name) or _PYTHON_TABLE_FUNCTION.match(each.text) or _SHORTENED.search(each.text) for each in plan
+    )
+
+
+def reads(plan: Sequence[Operator], columns: str) -> bool:
+    """Whether the batch with these columns, as Spark prints them between brackets with their ids, stands at a leaf of the plan.
+
+    Rows that went through an RDD have other ids, although they may have the same names.
+    """
+    return any(each.text.startswith(f"LogicalRDD [{columns}],") for each in plan)
+
+
+def canonical(plan: Sequence[Operator]) -> PlanText:
+    """The plan as the same program prints it in every process."""
+    lines, dates, passed = [], [], []
+    for each in plan:
+        while passed and passed[-1] >= each.depth:
+            passed.pop()
+        if _PASSING.fullmatch(each.name):
+            passed.append(each.depth)
+            continue
+        lines.append(f"{each.depth - len(passed)} {_without_chance(each, dates)}")
+    text = _numbered(_CTE, _numbered(_ID, "\n".join(lines), "#{}"), "{}")
+    return PlanText(text, tuple(dates))
+
+
+def _without_chance(each: Operator, dates: list[str]) -> str:
+    """The line without what is new at each start; its dates are added to ``dates``."""
+    if each.source:
+        return "source"  # what is read is told by itself, without its options
+    text = each.text
+    if each.name == "EventTimeWatermark":
+        text = re.sub(r" [0-9a-f-]{36},", "", text)
+    for pattern, instead in _BY_ITSELF:
+        text = pattern.sub(instead, text)
+    if each.name == "Sample":
+        text = text.rpartition(",")[0]
+    if each.name == "Project":
+        text = _PLAIN_COLUMN.sub("date AS ", text)
+
+    def put_apart(found: re.Match) -> str:
+        dates.append(found[0])
+        return "date"
+
+    return _ANY_DATE.sub(put_apart, text)
+
+
+def _numbered(pattern: re.Pattern, text: str, shape: str) -> str:
+    """Ids as they come first in the text: 1, 2, ..."""
+    known: dict[str, int] = {}
+
+    def number(found: re.Match) -> str:
+        value = known.setdefault(found[found.lastindex or 0], len(known) + 1)
+        return f"{found[1]} {value}" if found.lastindex else shape.format(value)
+
+    return pattern.sub(number, text)
+
+
+def _streaming_inputs(plan: Sequence[Operator], at: int) -> int:
+    """How many inputs of the operator are streams: one is when anything below it is."""
+    depth, count, counted = plan[at].depth, 0, True
+    for each in plan[at + 1:]:
+        if each.depth <= depth:
+            break
+        if each.depth == depth + 1:
+            counted = False
+        if each.streaming and not counted:
+            count, counted = count + 1, True
+    return count

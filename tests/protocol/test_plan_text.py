@@ -1,0 +1,91 @@
+"""Plans as Spark 4.1 prints them: what is new at each start is left out, what a query does is not."""
+
+import pytest
+
+from streamsink.spark import plan_text
+
+SOURCE = (
+    "~StreamingRelation DataSource(org.apache.spark.sql.classic.SparkSession@{hash},json,List(),None,List(),None,"
+    "Map(path -> /in, fs.s3a.secret.key -> {secret}),None), FileSource[/in], [id#{a}L, name#{b}]"
+)
+PLAN = """~Project [id#{a}L, name#{b}, {now} AS at#{c}, rand({seed}) AS r#{d}, uuid(Some({seed})) AS u#{e}]
++- ~Filter (((id#{a}L > cast(5 as bigint)) AND (at#{c} < {day})) OR (from_json(StructField(x,IntegerType,true), name#{b}, Some({zone}), false)))
+   +- ~EventTimeWatermark {uuid}, at#{c}: timestamp, 1 seconds
+      +- ~SubqueryAlias view_{seed}
+         +- """ + SOURCE + "\n"
+FIRST = {
+    "a": 1, "b": 2, "c": 3, "d": 4, "e": 5, "hash": "1a2b3c4d", "now": "2026-11-22 08:32:31.464807", "seed": "4671186473474093245",
+    "day": "2026-11-22", "uuid": "bdc92db8-14c2-49fe-8eb2-6d3d9657fb3d", "zone": "UTC", "secret": "a",
+}
+SECOND = {
+    "a": 71, "b": 72, "c": 83, "d": 14, "e": 95, "hash": "ffffffff", "now": "2027-01-01 00:00:00", "seed": "-12345678901234",
+    "day": "2026-11-22", "uuid": "a900d219-58f9-42a1-9b71-632b6700e584", "zone": "Europe/Berlin", "secret": "b",
+}
+
+
+def of(plan, sources=()):
+    return plan_text.canonical(plan_text.operators(plan, sources))
+
+
+def test_two_starts_of_one_program_print_the_same():
+    """Other ids, seeds, hashes, times of day, view names, and another time zone of the machine."""
+    assert of(PLAN.format(**FIRST)) == of(PLAN.format(**SECOND))
+    assert "secret" not in of(PLAN.format(**FIRST)).text
+
+
+def test_dates_of_conditions_stand_apart():
+    """They may be computed anew at each start, so they do not make another plan; but they are not left out either."""
+    one, two = of(PLAN.format(**FIRST)), of(PLAN.format(**{**FIRST, "day": "2026-11-23"}))
+    assert one.text == two.text
+    assert (one.dates, two.dates) == (("2026-11-22",), ("2026-11-23",))
+
+
+@pytest.mark.parametrize("a, b", [("> cast(5", "> cast(6"), ("~Filter", "~Filter NOT"), ("IntegerType", "LongType"), (" AS r#", " AS q#")])
+def test_another_program_prints_something_else(a, b):
+    assert a in PLAN and of(PLAN.format(**FIRST)).text != of(PLAN.replace(a, b).format(**FIRST)).text
+
+
+def test_the_same_columns_in_other_places_are_another_plan():
+    """Ids are numbered, not left out."""
+    assert of("~Filter (a#1 > a#2)\n+- kafka", {"kafka"}) != of("~Filter (a#2 > a#2)\n+- kafka", {"kafka"})
+
+
+@pytest.mark.parametrize("operator", ["Repartition 3, true", "RepartitionByExpression [id#1L], 8", "ResolvedHint (strategy=broadcast)",
+                                      "SubqueryAlias x", "CollectMetrics o, [count(1) AS n#9L], 78"])
+def test_what_passes_rows_through_does_not_count(operator):
+    plain = "~Filter (id#1L > 5)\n+- kafka"
+    assert of(f"~Filter (id#1L > 5)\n+- ~{operator}\n   +- kafka", {"kafka"}) == of(plain, {"kafka"})
+
+
+STREAMS_JOIN = "~Join Inner, (id#1L = id#2L)\n:- ~Filter (id#1L > 0)\n:  +- kafka\n+- ~SubqueryAlias b\n   +- View (`t`, [id#2L])\n      +- kafka"
+STATIC_JOIN = "~Join LeftOuter, (id#1L = id#2L)\n:- kafka\n+- Aggregate [id#2L], [id#2L]\n   +- LogicalRDD [id#2L], false"
+SUBQUERY = "~Filter id#1L IN (list#3 [])\n:  +- Aggregate [id#2L], [id#2L]\n:     +- LogicalRDD [id#2L], false\n+- kafka"
+
+
+@pytest.mark.parametrize("plan, stateful", [
+    (STREAMS_JOIN, True), (STATIC_JOIN, False), (SUBQUERY, False), ("~Union false, false\n:- kafka\n+- kafka", False),
+    ("~Aggregate [id#1L], [id#1L]\n+- kafka", True), ("~Deduplicate [id#1L]\n+- kafka", True), ("~GlobalLimit 5\n+- ~LocalLimit 5\n   +- kafka", True),
+    ("~FlatMapGroupsInPandasWithState st(id#1L)#2, [id#1L]\n+- kafka", True), ("~FlatMapGroupsInPandas [id#1L], f(id#1L)#2\n+- kafka", False),
+    ("~TransformWithStateInPySpark f(id#1L)#2\n+- kafka", True), ("~DeduplicateWithinWatermark [id#1L]\n+- kafka", True),
+])
+def test_state_is_kept_by_operators_over_streams_only(plan, stateful):
+    assert plan_text.is_stateful(plan_text.operators(plan, {"kafka"})) is stateful
+
+
+def test_a_text_with_a_line_break_is_one_operator():
+    assert len(plan_text.operators("~Filter (name#1 = a\nAggregate b)\n+- kafka", {"kafka"})) == 2
+
+
+@pytest.mark.parametrize("plan, all_of_it", [
+    ("~MapInPandas m(id#1L)#2, [id#3L], false\n+- kafka", False), ("~Generate Ud(id#1L)#2, false, [a#3]\n+- kafka", False),
+    ("~Generate explode(array(1, 2)), false, [col#3]\n+- kafka", True), ("~Project [a#1, b#2, ... 16 more fields]\n+- kafka", False),
+    ("~TypedFilter f\n+- kafka", False), ("~Project [sum(id)#4L]\n+- kafka", True),
+])
+def test_a_plan_tells_whether_it_shows_everything(plan, all_of_it):
+    assert plan_text.shows_everything(plan_text.operators(plan, {"kafka"})) is all_of_it
+
+
+def test_a_batch_whose_rows_went_through_an_rdd_is_not_the_streams():
+    stream = "id#1L, count(1)#2L"
+    assert plan_text.reads(plan_text.operators("Filter (id#1L > 0)\n+- LogicalRDD [id#1L, count(1)#2L], false"), stream)
+    assert not plan_text.reads(plan_text.operators("LogicalRDD [id#7L, count(1)#8L], false"), stream)

@@ -1,0 +1,243 @@
+"""A3, A4, A13 without Spark: which batches are asked what their query is, what is an error, and what each way on does."""
+
+import dataclasses
+import json
+import re
+
+import pytest
+
+from streamsink.errors import Misuse
+from streamsink.options import SinkOptions
+from streamsink.protocol.admission import Past, Verdict, admit
+from streamsink.protocol.committable import AppState, Batch
+from streamsink.protocol.ids import END_OF_INPUT
+from streamsink.protocol.micro_batch import BatchRows
+from streamsink.protocol.positions import SourceRange
+from streamsink.protocol.same_query import QueryFingerprint, compare
+from tests.crash.world import memory_world
+
+COLUMNS = {"position_columns": ("topic", "partition", "offset")}
+QUERY = QueryFingerprint(sources="aa", plan="bb", dates="cc", schema="dd", spark="4.1", comparable=True)
+
+
+def other(**parts):
+    return dataclasses.replace(QUERY, **parts)
+
+
+def kafka(start, end):
+    return (SourceRange({"t": {"0": start}}, {"t": {"0": end}}),)
+
+
+def files(start, end):
+    return (SourceRange({"logOffset": start}, {"logOffset": end}),)
+
+
+def state(sources, fingerprint=QUERY, checkpoint=5, query="q"):
+    recorded = {"t": dict(sources[0].end["t"])} if sources[0].numeric else {}
+    return AppState(query, 0, 1, checkpoint, checkpoint + 1, "r", "t", sources, recorded, fingerprint=fingerprint)
+
+
+def batch(sources, number=0, query="q2", fingerprint=QUERY, **more):
+    return Batch(number, query, "run", sources, fingerprint=fingerprint, **more)
+
+
+def decide(one, last, **options):
+    return admit(one, Past("lake/t", "t", last, lambda query, checkpoint: None, lambda run: False), SinkOptions.of("lake/t", options))
+
+
+def refused(kind, one, last, **options):
+    with pytest.raises(Misuse) as caught:
+        decide(one, last, **options)
+    message = str(caught.value)
+    assert caught.value.kind == kind, message
+    assert "lake/t" in message and "Nothing was written" in message
+    return message
+
+
+def token(message, option):
+    return re.search(rf"{option}='([0-9a-f]{{12}})'", message)[1]
+
+
+# -- the same query? -----------------------------------------------------------------------------------------------
+
+
+def test_the_same_query_on_a_new_checkpoint_is_filtered():
+    assert decide(batch(kafka(0, 70)), state(kafka(50, 60)), **COLUMNS).verdict is Verdict.FILTER
+
+
+@pytest.mark.parametrize("part", ["sources", "plan", "schema"])
+def test_another_query_is_refused_and_the_part_that_differs_is_named_with_both_digests(part):
+    found = getattr(QUERY, part) + "ee"
+    message = refused("query.other", batch(kafka(0, 70), fingerprint=other(**{part: found})), state(kafka(50, 60)), **COLUMNS)
+    assert f"{part} (found {found}, recorded {getattr(QUERY, part)})" in message
+    assert "checkpoint q2" in message and "checkpoint q." not in message and "application=" in message
+
+
+def test_an_upgraded_query_of_the_same_checkpoint_is_not_asked():
+    """A batch that was planned again with other boundaries, by a program that was changed meanwhile."""
+    upgraded = batch(kafka(50, 75), number=5, query="q", fingerprint=other(plan="new", spark="4.2", comparable=False))
+    assert decide(upgraded, state(kafka(50, 60)), **COLUMNS).verdict is Verdict.FILTER
+
+
+def test_another_query_that_reads_only_new_positions_goes_on():
+    """A version 2 that starts at starting_offsets: nothing is filtered, so nothing is asked."""
+    assert decide(batch(kafka(60, 70), fingerprint=other(plan="new")), state(kafka(50, 60)), **COLUMNS).verdict is Verdict.NEW
+
+
+@pytest.mark.parametrize("recorded, found, word", [
+    (None, QUERY, "older streamsink"),
+    (QUERY, None, "no fingerprint"),
+    (QUERY, other(spark="4.2", plan="other words"), "Spark 4.2"),
+    (QUERY, other(comparable=False), "Python"),
+    (other(comparable=False), QUERY, "Python"),
+    (QUERY, other(dates="ff"), "dates"),
+])
+def test_what_cannot_be_compared_is_an_error_and_no_guess(recorded, found, word):
+    message = refused("query.not-comparable", batch(kafka(0, 70), fingerprint=found), state(kafka(50, 60), recorded), **COLUMNS)
+    assert word in message and "accept_as_same=" in message
+
+
+def test_a_certain_difference_comes_before_one_that_cannot_be_told():
+    """Other topics are another query, whatever Spark or Python function it runs on."""
+    found = other(sources="zz", spark="4.2", comparable=False)
+    assert "sources" in refused("query.other", batch(kafka(0, 70), fingerprint=found), state(kafka(50, 60)), **COLUMNS)
+    assert compare(QUERY, other(plan="new", comparable=False)).differs, "a text that differs differs"
+
+
+def test_accepted_as_the_same_it_is_filtered_by_this_token_only():
+    found, last = batch(kafka(0, 70), fingerprint=other(plan="new")), state(kafka(50, 60))
+    word = token(refused("query.other", found, last, **COLUMNS), "accept_as_same")
+    decision = decide(found, last, accept_as_same=word, **COLUMNS)
+    assert (decision.verdict, decision.below) == (Verdict.FILTER, {"t": {"0": 60}})
+    refused("query.other", found, dataclasses.replace(last, record_id="later"), accept_as_same=word, **COLUMNS)
+
+
+def test_accepted_as_new_the_batches_after_it_are_new_too():
+    """One token covers the accident: recorded positions go back to the end of the batch that was accepted."""
+    found, last = batch(kafka(0, 20), fingerprint=other(plan="new")), state(kafka(50, 60))
+    word = token(refused("query.other", found, last, **COLUMNS), "accept_as_new")
+    decision = decide(found, last, accept_as_new=word, **COLUMNS)
+    assert (decision.verdict, decision.recorded) == (Verdict.NEW, {"t": {"0": 20}})
+    after = dataclasses.replace(last, query="q2", checkpoint_id=0, sources=found.sources, recorded=decision.recorded)
+    assert decide(batch(kafka(20, 70), number=1), after, accept_as_new=word, **COLUMNS).verdict is Verdict.NEW
+
+
+def test_accepted_as_seen_the_batch_is_recorded_and_the_batches_after_it_are_filtered():
+    found, last = batch(kafka(0, 20), fingerprint=other(plan="new")), state(kafka(50, 60))
+    word = token(refused("query.other", found, last, **COLUMNS), "accept_as_seen")
+    decision = decide(found, last, accept_as_seen=word, **COLUMNS)
+    assert (decision.verdict, decision.recorded) == (Verdict.SEEN, {"t": {"0": 60}})
+    after = dataclasses.replace(last, query="q2", checkpoint_id=0, sources=found.sources, fingerprint=found.fingerprint)
+    following = batch(kafka(20, 70), number=1, fingerprint=found.fingerprint)
+    assert decide(following, after, **COLUMNS).verdict is Verdict.FILTER
+
+
+def test_under_a_name_of_its_own_another_query_is_new():
+    """The first way on of each of these errors: that name has no past."""
+    assert decide(batch(kafka(0, 70), fingerprint=other(plan="new")), None, application="second", **COLUMNS).verdict is Verdict.NEW
+    assert decide(batch(kafka(0, 70), stateful=True), None, application="second").verdict is Verdict.NEW
+
+
+def test_a_state_without_a_fingerprint_is_read_and_written_as_it_was():
+    """By earlier code: the field is there only when it is known."""
+    plain = state(kafka(0, 1), fingerprint=None)
+    assert "fingerprint" not in plain.to_json() and AppState.from_json(json.loads(json.dumps(plain.to_json()))) == plain
+    known = state(kafka(0, 1))
+    assert AppState.from_json(json.loads(json.dumps(known.to_json()))) == known
+
+
+def test_every_record_carries_the_fingerprint_of_its_query():
+    """What the next checkpoint is compared with stands in the state of the newest snapshot."""
+    world = memory_world(position_columns=("t", "p", "o"))
+    world.run()
+    same = world.driver.fingerprint
+    world.checkpoint = type(world.checkpoint)("00000000-0000-0000-0000-000000000002")
+    world.driver.fingerprint = other(plan="new")
+    with pytest.raises(Misuse) as caught:
+        world.run()
+    assert caught.value.kind == "query.other"
+    before = world.ids()
+    world.driver.fingerprint = same
+    world.run()
+    assert world.ids() == before
+
+
+# -- state ---------------------------------------------------------------------------------------------------------
+
+
+def test_position_columns_on_a_stateful_query_are_refused_at_its_first_batch():
+    refused("query.stateful-positions", batch(kafka(0, 10), stateful=True), None, **COLUMNS)
+    assert decide(batch(kafka(0, 10), stateful=True), None).verdict is Verdict.NEW
+
+
+@pytest.mark.parametrize("sources", [kafka(0, 70), kafka(60, 70), files(0, 1)], ids=["overlap", "starting offsets", "files"])
+def test_a_stateful_query_on_a_new_checkpoint_has_lost_its_state(sources):
+    """Also where it reads only new positions: what waited in the state is lost."""
+    last = state(kafka(50, 60) if sources[0].numeric else files(4, 5))
+    found = batch(sources, stateful=True)
+    message = refused("query.state-lost", found, last)
+    assert "checkpoint q2" in message and "checkpoint q " in message
+    assert decide(found, last, accept_as_new=token(message, "accept_as_new")).verdict is Verdict.NEW
+
+
+@pytest.mark.parametrize("make", [kafka, files])
+def test_a_stateful_query_whose_checkpoint_was_restored_goes_back(make):
+    """With other boundaries than at first: its results would come again. With the same ones it is a replay."""
+    found, last = batch(make(40, 55), number=4, query="q", stateful=True), state(make(50, 60))
+    message = refused("query.state-lost", found, last)
+    assert "goes back" in message
+    decision = decide(found, last, accept_as_new=token(message, "accept_as_new"))
+    after = dataclasses.replace(last, checkpoint_id=4, sources=found.sources, recorded=decision.recorded)
+    following = batch(make(55, 80), number=5, query="q", stateful=True)
+    assert decide(following, after).verdict is Verdict.NEW, "one token covers the accident"
+    replay = batch(make(50, 60), number=5, query="q", stateful=True)
+    assert decide(replay, last).verdict is Verdict.SKIP
+
+
+def test_a_stateful_query_that_goes_on_is_not_disturbed():
+    assert decide(batch(kafka(60, 70), number=6, query="q", stateful=True), state(kafka(50, 60))).verdict is Verdict.NEW
+
+
+@pytest.mark.parametrize("stateful", [True, False])
+def test_the_rows_of_a_replay_are_computed_for_their_state(stateful):
+    """Spark ends a stateful query whose batch was not computed; of any other query a replay costs nothing."""
+    class Counted(BatchRows):
+        count = 0
+
+        def write(self, checkpoint, group):
+            raise AssertionError("a replay is not written")
+
+        def stage(self, checkpoint, written, group):
+            raise AssertionError("a replay is not written")
+
+        def read_over(self):
+            self.count += 1
+
+    world = memory_world()
+    world.run()
+    sink = world.driver.start(world.file_io(world.calls), world.checkpoint)
+    rows, last = Counted(), world.driver.describe(world.checkpoint, len(world.checkpoint.ends) - 1)
+    assert sink.run.micro_batch(dataclasses.replace(last, stateful=stateful), rows) == 0
+    assert rows.count == (1 if stateful else 0)
+    sink.close()
+
+
+# -- output modes --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["update", "complete"])
+def test_results_that_change_are_refused_unless_that_is_meant(mode):
+    found = batch(files(0, 1), output_mode=mode)
+    assert f"'{mode}'" in refused("query.output-mode", found, None)
+    assert decide(found, None, append_changes=True).verdict is Verdict.NEW
+
+
+def test_a_complete_result_may_overwrite_but_changes_may_not():
+    """Each batch of complete mode is the whole result; one of update mode is the changes only."""
+    overwrite = {"mode": "overwrite", "overwrite_partition": {}}
+    assert decide(batch(files(0, 1), output_mode="complete"), None, **overwrite).verdict is Verdict.NEW
+    refused("query.output-mode", batch(files(0, 1), output_mode="update"), None, **overwrite)
+
+
+def test_a_bounded_job_is_not_asked():
+    assert decide(Batch(END_OF_INPUT, "2026-11-21", "r"), state(kafka(0, 1)), **COLUMNS).verdict is Verdict.NEW
