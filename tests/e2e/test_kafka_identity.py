@@ -8,8 +8,9 @@ from pyspark.errors import StreamingQueryException
 import streamsink
 from streamsink.errors import StreamsinkError
 from tests.e2e.harness import accept_token, assert_each_once, assert_refused, content, ids_in, run_driver, run_here
-from tests.e2e.job import POSITIONS
+from tests.e2e.job import POSITIONS, frame
 from tests.e2e.kafka_data import add_partitions, new_topic, recreate, send
+from tests.e2e.questions import Questions
 from tests.services.kafka import CLUSTER_ID, OTHER_CLUSTER_ID, KafkaBroker
 from tests.services.kafka_sasl import SaslBroker
 
@@ -32,6 +33,12 @@ def ends_with_each_once(spark, job, ids):
     outcome = run_here(spark, job)
     assert outcome.code == 0, outcome
     assert_each_once(job.table, ids)
+
+
+def begin(spark, job, publish, **trigger):
+    """The job's query with a batch function of the test's own."""
+    writer = frame(spark, job).writeStream.foreachBatch(publish).option("checkpointLocation", job.checkpoint)
+    return writer.trigger(**(trigger or {"availableNow": True})).start()
 
 
 def test_a_topic_recreated_while_the_checkpoint_is_lost_is_refused_and_then_written_whole(spark, job, topic, kafka_broker):
@@ -67,10 +74,7 @@ def test_a_topic_recreated_in_the_middle_of_a_run_is_found_before_the_record(spa
             recreate(kafka_broker.bootstrap, topic, PARTITIONS)
             send(kafka_broker.bootstrap, topic, new, PARTITIONS)
 
-    reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", kafka_broker.bootstrap)
-    rows = reader.option("subscribe", topic).option("startingOffsets", "earliest").load()
-    rows = rows.selectExpr("CAST(CAST(value AS STRING) AS BIGINT) AS id", *POSITIONS)
-    query = rows.writeStream.foreachBatch(publish).option("checkpointLocation", job.checkpoint).start()
+    query = begin(spark, job, publish, processingTime="0 seconds")
     try:
         with contextlib.suppress(StreamingQueryException):
             query.awaitTermination(WAIT_S)
@@ -109,10 +113,9 @@ def test_an_unknown_partition_that_a_new_checkpoint_does_not_begin_at_its_beginn
     unread = send(kafka_broker.bootstrap, topic, range(200, 201), 3)
     unread |= send(kafka_broker.bootstrap, topic, range(203, 204), 3)  # 200 and 203 are both 2 modulo 3
     latest = job.but(source={**job.source, "starting": "latest"})
-    assert run_here(spark, latest).code == 0  # Spark notes where it begins, without a batch
-    later = send(kafka_broker.bootstrap, topic, range(300, 303), 3)
     assert_refused(run_here(spark, latest), "positions.gap", job.table, f"{topic}:2", "Nothing was written", "starting_offsets")
     assert_each_once(job.table, old)
+    later = send(kafka_broker.bootstrap, topic, range(300, 303), 3)
     shutil.rmtree(job.checkpoint)
     begin = streamsink.starting_offsets(job.table, partitions={topic: 3})
     ends_with_each_once(spark, job.but(source={**job.source, "starting": begin}), old | unread | later)
@@ -122,13 +125,11 @@ def test_one_topic_read_twice_in_a_query_keeps_positions_for_each_source(spark, 
     """A8: positions were merged to the lower ones, and rows of the faster source doubled when the checkpoint was lost."""
     ids = send(kafka_broker.bootstrap, topic, range(60), PARTITIONS)
 
-    def source(begin, rate, where):
-        reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", kafka_broker.bootstrap)
-        reader = reader.option("subscribe", topic).option("startingOffsets", begin).option("maxOffsetsPerTrigger", rate)
-        return reader.load().selectExpr("CAST(CAST(value AS STRING) AS BIGINT) AS id", *POSITIONS).where(where)
+    def source(starting, rate, where):
+        return frame(spark, job.but(source={**job.source, "starting": starting}, per_batch=rate, where=where))
 
-    def run(begins, batches):
-        """The query, which fails by itself after so many batches."""
+    def run(begins, batches, rates=(20, 8)):
+        """The query, which fails by itself after so many batches. rates: messages a batch of either source."""
         sink = streamsink.to_table(job.table, lambda event: None, flush=False, position_columns=POSITIONS)
 
         def publish(df, batch_id: int) -> None:
@@ -137,7 +138,7 @@ def test_one_topic_read_twice_in_a_query_keeps_positions_for_each_source(spark, 
             sink(df, batch_id)
 
         def start():
-            rows = source(begins[0], 20, "id % 3 = 0").union(source(begins[1], 8, "id % 3 > 0"))
+            rows = source(begins[0], rates[0], "id % 3 = 0").union(source(begins[1], rates[1], "id % 3 > 0"))
             writer = rows.writeStream.foreachBatch(publish).option("checkpointLocation", job.checkpoint)
             return writer.trigger(availableNow=True).start()
 
@@ -150,7 +151,7 @@ def test_one_topic_read_twice_in_a_query_keeps_positions_for_each_source(spark, 
     assert len(written) == len(set(written)) and 0 < len(written) < len(ids)
     shutil.rmtree(job.checkpoint)
     with pytest.raises(StreamsinkError) as refused:
-        run(("earliest", "earliest"), 1000)
+        run(("earliest", "earliest"), 1000, (1000, 1000))
     assert refused.value.kind == "positions.ambiguous" and f"{topic}:0" in str(refused.value)
     found = ids_in(job.table)
     assert len(found) == len(set(found)), "no row twice"
@@ -177,3 +178,21 @@ def test_ids_come_with_the_sources_own_settings_and_no_password_is_found_anywher
     assert len(said) > 10
     for secret in broker.secrets:
         assert [str(path) for path in said if secret.encode() in path.read_bytes()] == []
+
+
+def test_asking_for_ids_costs_a_batch_four_questions_to_the_jvm_however_many_topics(spark, job, topic, kafka_broker, monkeypatch):
+    """Which run and which batch it is, eight times for its rows, and four times whether each of these topics is still the same."""
+    other = new_topic(kafka_broker.bootstrap, PARTITIONS)
+    ids = send(kafka_broker.bootstrap, topic, range(20), PARTITIONS)
+    ids |= send(kafka_broker.bootstrap, other, range(100, 120), PARTITIONS)
+    sink = streamsink.to_table(job.table, lambda event: None, flush=False, position_columns=POSITIONS)
+    questions = Questions(monkeypatch)
+
+    def publish(df, batch_id: int) -> None:
+        questions.batch = batch_id
+        sink(df, batch_id)
+
+    begin(spark, job.but(source={**job.source, "topic": f"{topic},{other}"}, per_batch=10), publish).awaitTermination()
+    sink.close()
+    assert_each_once(job.table, ids)
+    assert [questions[batch] for batch in (1, 2, 3)] == [14, 14, 14]
