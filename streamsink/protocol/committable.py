@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from streamsink.errors import Misuse
 from streamsink.protocol.positions import SourceRange
+from streamsink.protocol.recorded import Recorded
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class AppState:
     record_id: str
     table_id: str
     sources: tuple[SourceRange, ...]
-    recorded: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    recorded: Recorded = field(default_factory=Recorded)
     journal_id: str = ""
 
     def to_json(self) -> dict:
@@ -64,7 +65,7 @@ class AppState:
         value = {name: getattr(self, name) for name in _STATE_FIELDS}
         value |= {"version": _STATE_VERSION, "query_id": self.query, "journal_id": self.journal_id}
         value["sources"] = [s.to_json() for s in self.sources]
-        value["recorded"] = self.recorded
+        value["recorded"] = self.recorded.to_json(self.sources)
         return value
 
     @classmethod
@@ -81,7 +82,7 @@ class AppState:
         plain["query"] = value["query"] if version == 1 else value["query_id"]
         plain["journal_id"] = value.get("journal_id", "")
         sources = tuple(SourceRange.from_json(s) for s in value["sources"])
-        return cls(sources=sources, recorded=value["recorded"], **plain)
+        return cls(sources=sources, recorded=Recorded.from_json(value["recorded"], sources), **plain)
 
 
 _STATE_VERSION = 2
