@@ -1,16 +1,19 @@
 """Admission of a micro-batch: is it new, a replay, an overlap, or a gap? A pure decision, taken before any byte is written."""
 
 import hashlib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from streamsink.errors import Misuse
 from streamsink.options import SinkOptions
+from streamsink.protocol import position_errors
 from streamsink.protocol.committable import AppState, Batch
+from streamsink.protocol.continuity import Change, changes, relate, reset
 from streamsink.protocol.ids import END_OF_INPUT
-from streamsink.protocol.positions import all_numeric, high_water, offsets, relate
+from streamsink.protocol.positions import Offsets, all_numeric
 from streamsink.protocol.query_rules import check_query, check_same, check_state, recorded_as_new
+from streamsink.protocol.recorded import Recorded
 
 
 class Verdict(Enum):
@@ -24,13 +27,16 @@ class Verdict(Enum):
 
 @dataclass(frozen=True)
 class Decision:
-    """What to do with a batch. ``below``: next new offset of each topic and partition (FILTER only)."""
+    """What to do with a batch. recorded: positions once it is published.
+
+    below: the first new offset of each topic and partition, for every source that reads it (FILTER only).
+    """
 
     verdict: Verdict
     reason: str
     generation: int = 0
-    recorded: Mapping = field(default_factory=dict)
-    below: Mapping = field(default_factory=dict)
+    recorded: Recorded = field(default_factory=Recorded)
+    below: Offsets = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -55,22 +61,26 @@ def admit(batch: Batch, past: Past, options: SinkOptions) -> Decision:
     if batch.batch_id == END_OF_INPUT:
         return _admit_job(batch, past, options)
     check_query(batch, past.table, options)
-    last = past.last
-    if last is None:
-        return _admit_first(batch, past, options)
-    if batch.query == last.query:
+    changed = changes(_recorded_in(past), batch.sources)
+    if not any(change.other_topic for change in changed):
         replay = _replay_of(batch, past)
         if replay:
             return Decision(Verdict.SKIP, replay)
-    generation = _generation(batch, last)
+    numeric = all_numeric(batch.sources) and bool(_recorded_in(past))
+    past, seen = _settled(batch, past, options, changed)
+    generation = _generation(batch, past.last)
+    if seen:
+        return Decision(Verdict.SEEN, "accepted as seen", generation, _recorded(batch, past))
+    if past.last is None:
+        return _admit_first(batch, past, options)
     accepted = _accepted(batch, past, options, generation)
     if accepted:
         return accepted
-    check_state(batch, last, past.table, token(batch, past))
-    if all_numeric(batch.sources) and last.recorded:
+    check_state(batch, past.last, past.table, token(batch, past))
+    if numeric:
         decision = _admit_numeric(batch, past, options, generation)
         if decision.verdict is Verdict.FILTER:
-            check_same(batch, last, past.table, options, token(batch, past))
+            check_same(batch, past.last, past.table, options, token(batch, past))
         return decision
     return _admit_opaque(batch, past, options, generation)
 
@@ -82,16 +92,26 @@ def token(batch: Batch, past: Past) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def _generation(batch: Batch, last: AppState) -> int:
-    if batch.query != last.query:
+def reset_token(past: Past, topics: Iterable[str]) -> str:
+    """The word that accepts that the record of these topics is dropped: by whichever batch and checkpoint comes next."""
+    last = past.last.record_id if past.last else ""
+    text = "|".join((past.table_id, last, "reset", *sorted(set(topics))))
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _generation(batch: Batch, last: AppState | None) -> int:
+    if last is None or batch.query != last.query:
         return 0
     return last.generation + (1 if batch.batch_id <= last.checkpoint_id else 0)
 
 
-def _recorded(batch: Batch, last: AppState | None) -> dict:
-    known = last.recorded if last else {}
-    end = offsets(batch.sources, "end") if all_numeric(batch.sources) else {}
-    return high_water(known, end)
+def _recorded_in(past: Past) -> Recorded:
+    return past.last.recorded if past.last else Recorded()
+
+
+def _recorded(batch: Batch, past: Past) -> Recorded:
+    """Positions once the batch is published."""
+    return _recorded_in(past).advanced(batch.sources)
 
 
 def _admit_job(batch: Batch, past: Past, options: SinkOptions) -> Decision:
@@ -110,14 +130,14 @@ def _admit_job(batch: Batch, past: Past, options: SinkOptions) -> Decision:
             f"its rows are in the table, and{_ways_on(batch, past)}",
             kind="run.undecidable",
         )
-    return Decision(Verdict.NEW, "a bounded job", 0, past.last.recorded if past.last else {})
+    return Decision(Verdict.NEW, "a bounded job", 0, _recorded_in(past))
 
 
 def _admit_first(batch: Batch, past: Past, options: SinkOptions) -> Decision:
     if batch.batch_id != 0:
         _check_not_renamed(batch, past, options)
     if batch.batch_id == 0 or options.adopt_from_batch == batch.batch_id:
-        return Decision(Verdict.NEW, "first batch of this application", 0, _recorded(batch, None))
+        return Decision(Verdict.NEW, "first batch of this application", 0, _recorded(batch, past))
     raise Misuse(
         f"{past.table}: the first batch that this table sees from application '{options.application}' is "
         f"{batch.batch_id}, expected 0: the table was dropped, recreated or emptied under this query's checkpoint, or "
@@ -154,6 +174,8 @@ def _check_not_renamed(batch: Batch, past: Past, options: SinkOptions) -> None:
 def _replay_of(batch: Batch, past: Past) -> str | None:
     """Why a batch of the same checkpoint is a replay: same id and same source positions, or None."""
     last = past.last
+    if last is None or batch.query != last.query:
+        return None
     if batch.batch_id == last.checkpoint_id:
         return "the last published batch, same source positions" if batch.sources == last.sources else None
     if batch.batch_id < last.checkpoint_id:
@@ -166,35 +188,63 @@ def _replay_of(batch: Batch, past: Past) -> str | None:
 def _accepted(batch: Batch, past: Past, options: SinkOptions, generation: int) -> Decision | None:
     word = token(batch, past)
     if options.accept_as_new == word:
-        recorded = recorded_as_new(batch, past.last, _recorded(batch, past.last))
+        recorded = recorded_as_new(batch, past.last, _recorded(batch, past))
         return Decision(Verdict.NEW, "accepted as new", generation, recorded)
     if options.accept_as_seen == word:
-        return Decision(Verdict.SEEN, "accepted as seen", generation, _recorded(batch, past.last))
+        return Decision(Verdict.SEEN, "accepted as seen", generation, _recorded(batch, past))
     return None
 
 
+def _settled(
+    batch: Batch, past: Past, options: SinkOptions, changed: tuple[Change, ...]
+) -> tuple[Past, bool]:
+    """(the past without what does not hold any more, whether the batch is accepted as seen).
+
+    Raises Misuse when a topic of the batch is not the one that is recorded, or has lost messages, and no token accepts it.
+    """
+    if not changed:
+        return _with_recorded(past, _forgotten(batch, past, options)), False
+    word = reset_token(past, (change.topic for change in changed))
+    as_new, as_seen = (given in (word, token(batch, past)) for given in (options.accept_as_new, options.accept_as_seen))
+    if not as_new and not as_seen:
+        raise position_errors.changed(past.table, batch, changed, options, word)
+    dropped = tuple(change for change in changed if as_new or change.other_topic)
+    return _with_recorded(past, reset(_recorded_in(past), dropped)), not as_new
+
+
+def _forgotten(batch: Batch, past: Past, options: SinkOptions) -> Recorded:
+    """The record without a topic whose reset is accepted, though the topic has grown past it meanwhile.
+
+    Only where no id says that it is the same topic after all.
+    """
+    recorded = _recorded_in(past)
+    if options.accept_as_new is None or not all_numeric(batch.sources):
+        return recorded
+    for place, source in enumerate(batch.sources):
+        for topic in source.end:
+            known = [record for record in recorded.known(place, source, topic) if not (record.topic_id and source.topic_id(topic))]
+            if known and options.accept_as_new == reset_token(past, [topic]):
+                recorded = recorded.without(known)
+    return recorded
+
+
+def _with_recorded(past: Past, recorded: Recorded) -> Past:
+    return past if past.last is None else replace(past, last=replace(past.last, recorded=recorded))
+
+
 def _admit_numeric(batch: Batch, past: Past, options: SinkOptions, generation: int) -> Decision:
-    last = past.last
-    relation = relate(last.recorded, batch.sources)
-    if relation.gap:
-        raise Misuse(
-            f"{past.table}: batch {batch.batch_id} leaves a gap in {', '.join(relation.gap)}: it starts after the "
-            "positions that this table records, so messages between would be missing. Nothing was written. Start a new "
-            f"checkpoint at streamsink.starting_offsets(...), or{_ways_on(batch, past)}",
-            kind="positions.gap",
-        )
-    recorded = _recorded(batch, last)
+    relation = relate(_recorded_in(past), batch.sources)
+    refused = past.table, batch, relation, options, _ways_on(batch, past)
+    if relation.gap or relation.unread:
+        raise position_errors.gap(*refused)
+    recorded = _recorded(batch, past)
     if not relation.overlap:
         return Decision(Verdict.NEW, "continues the recorded positions", generation, recorded)
-    if options.position_columns:
-        return Decision(Verdict.FILTER, "overlaps the recorded positions", generation, recorded, last.recorded)
-    raise Misuse(
-        f"{past.table}: batch {batch.batch_id} overlaps what is published already in {', '.join(relation.overlap)}: "
-        "a checkpoint was deleted, restored from an older copy, or runs twice. Nothing was written. Name the columns "
-        "that carry topic, partition and offset in the option position_columns and only new rows will be written, or "
-        f"start a new checkpoint at streamsink.starting_offsets(...), or{_ways_on(batch, past)}",
-        kind="positions.overlap",
-    )
+    if not options.position_columns:
+        raise position_errors.overlap(*refused)
+    if relation.ambiguous:
+        raise position_errors.ambiguous(*refused)
+    return Decision(Verdict.FILTER, "overlaps the recorded positions", generation, recorded, relation.below)
 
 
 def _admit_opaque(batch: Batch, past: Past, options: SinkOptions, generation: int) -> Decision:
@@ -217,7 +267,7 @@ def _admit_opaque(batch: Batch, past: Past, options: SinkOptions, generation: in
         )
     continues = [s.start for s in batch.sources] == [s.end for s in last.sources]
     if batch.batch_id == last.checkpoint_id + 1 and continues:
-        return Decision(Verdict.NEW, "the next batch", generation, _recorded(batch, last))
+        return Decision(Verdict.NEW, "the next batch", generation, _recorded(batch, past))
     raise Misuse(
         f"{past.table}: batch {batch.batch_id} does not follow batch {last.checkpoint_id}, the last one published here "
         f"(expected batch {last.checkpoint_id + 1} starting at the positions where that one ended): batches are "

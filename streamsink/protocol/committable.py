@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from streamsink.errors import Misuse
 from streamsink.protocol.positions import SourceRange
+from streamsink.protocol.recorded import Recorded
 from streamsink.protocol.same_query import QueryFingerprint
 
 
@@ -63,7 +64,7 @@ class AppState:
     record_id: str
     table_id: str
     sources: tuple[SourceRange, ...]
-    recorded: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    recorded: Recorded = field(default_factory=Recorded)
     journal_id: str = ""
     fingerprint: QueryFingerprint | None = None
 
@@ -72,7 +73,7 @@ class AppState:
         value = {name: getattr(self, name) for name in _STATE_FIELDS}
         value |= {"version": _STATE_VERSION, "query_id": self.query, "journal_id": self.journal_id}
         value["sources"] = [s.to_json() for s in self.sources]
-        value["recorded"] = self.recorded
+        value["recorded"] = self.recorded.to_json(self.sources)
         if self.fingerprint is not None:
             value["fingerprint"] = self.fingerprint.to_json()
         return value
@@ -93,7 +94,8 @@ class AppState:
         sources = tuple(SourceRange.from_json(s) for s in value["sources"])
         known = value.get("fingerprint")
         fingerprint = QueryFingerprint.from_json(known) if known is not None else None
-        return cls(sources=sources, recorded=value["recorded"], fingerprint=fingerprint, **plain)
+        recorded = Recorded.from_json(value["recorded"], sources)
+        return cls(sources=sources, recorded=recorded, fingerprint=fingerprint, **plain)
 
 
 _STATE_VERSION = 2

@@ -13,6 +13,7 @@ from streamsink import events
 from streamsink.clock import Clock, IdSource
 from streamsink.errors import Misuse
 from streamsink.faults import fault_point
+from streamsink.protocol import position_errors
 from streamsink.protocol.admission import Verdict
 from streamsink.protocol.committable import Batch, StagedFile
 from streamsink.protocol.pending import Group
@@ -43,6 +44,9 @@ class BatchRows(ABC):
     def stage(self, checkpoint: Checkpoint, written: Sequence, group: Group) -> tuple[tuple[StagedFile, ...], Mapping]:
         """The files, and the sink's own payload, that the record will name; what this writes is durable with ``group``."""
 
+    def looked_at_again(self, batch: Batch) -> Batch:
+        """The same batch with the identities that its sources have now. Called when the rows are written, before the record."""
+        return batch
 
     def same_as(self, other: "BatchRows") -> bool:
         """Whether both are the same rows, so that one call may go on where the other has failed."""
@@ -132,12 +136,20 @@ class QueryRun:
         with self._together() as group:
             try:
                 files, payload = self._write(checkpoint, rows, group)
+                self._check_sources(batch, rows.looked_at_again(batch))
             except BaseException:
                 self.protocol.abort(checkpoint, group)
                 raise
             self.protocol.pre_commit(checkpoint, files, payload, group)
         self.protocol.commit()
         return sum(file.rows for file in files)
+
+    def _check_sources(self, batch: Batch, now: Batch) -> None:
+        """Raises Misuse when a topic of the batch is another one than when it was admitted."""
+        found = position_errors.changed_meanwhile(self.protocol.path, batch, now)
+        if found is not None:
+            self.protocol.admit(now)  # where positions are recorded, this says which ways on there are
+            raise found
 
     def _write(self, checkpoint: Checkpoint, rows: BatchRows, group: Group) -> tuple[tuple[StagedFile, ...], Mapping]:
         """Rows to staged files and their manifest: what the record will name."""

@@ -1,37 +1,110 @@
-"""Source positions of a batch: is it a replay, an overlap, a continuation or a gap?
+"""Source positions of a batch: what each source says of it, and what the broker says of the source.
 
 A source's position is what Spark's offset log says. Kafka's is numeric for each topic and partition
 (``{"topic": {"0": 42}}``: the next offset), so two positions of different checkpoints compare. Every other source's is
 opaque: it means something only inside its own checkpoint, and is compared for equality there, together with
 ``fingerprint``, a digest of what the source itself logged for the batch (the names of its files, for instance).
+
+A topic's name is no identity. A Kafka position is a position in one partition of the topic with one id in the cluster with
+one id, read by one source of the query. An id that the broker does not tell is '', which agrees with every id.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-# {"topic": {"0": next offset}} of every Kafka source, merged
+from streamsink.protocol.packed import pack, unpack
+
+# {"topic": {"0": next offset}}
 Offsets = Mapping[str, Mapping[str, int]]
 
 
 @dataclass(frozen=True)
 class SourceRange:
-    """One source's share of a batch: ``start`` inclusive, ``end`` exclusive, both JSON values of Spark's offset log."""
+    """One source's share of a batch: ``start`` inclusive, ``end`` exclusive, both JSON values of Spark's offset log.
+
+    name: the source's name, where the query gives it one. cluster, topic_ids: what the broker says of the cluster and of the
+    topics, by topic name; what it does not say is missing. earliest, newest: the broker's first and next offsets when the
+    batch was described; None when the broker was not asked or did not answer, and never recorded.
+
+    Two ranges are equal when they cover the same positions. Whether their ids agree is another question: see ``same_id``.
+    """
 
     start: object
     end: object
     fingerprint: str = ""
+    name: str = field(default="", compare=False)
+    cluster: str = field(default="", compare=False)
+    topic_ids: Mapping[str, str] = field(default_factory=dict, compare=False)
+    earliest: Offsets | None = field(default=None, compare=False, repr=False)
+    newest: Offsets | None = field(default=None, compare=False, repr=False)
 
     @property
     def numeric(self) -> bool:
         """Whether positions of different checkpoints compare."""
-        return _is_offsets(self.end) and (self.start is None or _is_offsets(self.start))
+        return _is_offsets(self.end) and (self.start in (None, {}) or _is_offsets(self.start))
+
+    def key(self, place: int) -> str:
+        """What the source is called in the record: its name, or else its place in the query."""
+        return self.name or str(place)
+
+    def topic_id(self, topic: str) -> str:
+        """'' when it is not known."""
+        return self.topic_ids.get(topic, "")
+
+    def first(self, topic: str, part: str) -> int | None:
+        """Where the batch begins in this partition; None when Spark does not say, which is the partition's beginning."""
+        return (self.start or {}).get(topic, {}).get(part)
 
     def to_json(self) -> dict:
-        return {"start": self.start, "end": self.end, "fingerprint": self.fingerprint}
+        if not self.numeric:
+            return {"start": self.start, "end": self.end, "fingerprint": self.fingerprint}
+        topics = sorted({*self.end, *(self.start or {})})
+        value: dict = {"topics": [self._topic_json(topic) for topic in topics]}
+        if self.start is None:
+            value["start"] = None
+        said = {"fingerprint": self.fingerprint, "name": self.name, "cluster": self.cluster}
+        return value | {key: text for key, text in said.items() if text}
+
+    def _topic_json(self, topic: str) -> list:
+        """[name, id, where it ends, how much was read of it, where partitions began that have no end]; a state has many of these."""
+        end, start = self.end.get(topic), (self.start or {}).get(topic)
+        value = [topic, self.topic_id(topic), None if end is None else pack(end), None]
+        if start is not None:
+            value[3] = pack({part: (end or {})[part] - first for part, first in start.items() if part in (end or {})})
+            gone = {part: first for part, first in start.items() if part not in (end or {})}
+            value += [pack(gone)] if gone else []
+        return value
 
     @classmethod
     def from_json(cls, value: Mapping) -> "SourceRange":
-        return cls(value["start"], value["end"], value["fingerprint"])
+        """Reads what ``to_json`` made, and what cde7565 made: positions without ids."""
+        if "topics" not in value:
+            return cls(value["start"], value["end"], value["fingerprint"])
+        start: dict[str, dict[str, int]] = {}
+        end: dict[str, dict[str, int]] = {}
+        ids = {}
+        for topic, topic_id, ended, read, *gone in value["topics"]:
+            if topic_id:
+                ids[topic] = topic_id
+            if ended is not None:
+                end[topic] = unpack(ended)
+            if read is not None:
+                start[topic] = {part: end[topic][part] - count for part, count in unpack(read).items()}
+                start[topic].update(*map(unpack, gone))
+        return cls(
+            None if "start" in value else start, end, value.get("fingerprint", ""), name=value.get("name", ""),
+            cluster=value.get("cluster", ""), topic_ids=ids,
+        )
+
+
+def same_id(one: str, other: str) -> bool:
+    """Whether two ids may be the same: they are, or one of them is not known."""
+    return not one or not other or one == other
+
+
+def all_numeric(ranges: tuple[SourceRange, ...]) -> bool:
+    """Whether the whole batch compares with batches of other checkpoints."""
+    return bool(ranges) and all(r.numeric for r in ranges)
 
 
 def _is_offsets(value) -> bool:
@@ -43,59 +116,9 @@ def _is_offsets(value) -> bool:
 
 
 def _are_offsets(parts: Mapping) -> bool:
-    return all(p.isdigit() and isinstance(o, int) and not isinstance(o, bool) for p, o in parts.items())
+    return all(_is_number(p) and isinstance(o, int) and not isinstance(o, bool) for p, o in parts.items())
 
 
-def all_numeric(ranges: tuple[SourceRange, ...]) -> bool:
-    """Whether the whole batch compares with batches of other checkpoints."""
-    return bool(ranges) and all(r.numeric for r in ranges)
-
-
-def offsets(ranges: tuple[SourceRange, ...], side: str) -> dict[str, dict[str, int]]:
-    """The ``start`` or ``end`` of all sources as one map. Sources that read one topic twice keep the lower position."""
-    merged: dict[str, dict[str, int]] = {}
-    for source in ranges:
-        for topic, parts in (getattr(source, side) or {}).items():
-            known = merged.setdefault(topic, {})
-            for part, offset in parts.items():
-                known[part] = min(offset, known.get(part, offset))
-    return merged
-
-
-def high_water(recorded: Offsets, end: Offsets) -> dict[str, dict[str, int]]:
-    """Recorded positions moved forward to ``end``; never back, and a partition once recorded stays."""
-    merged = {topic: dict(parts) for topic, parts in recorded.items()}
-    for topic, parts in end.items():
-        known = merged.setdefault(topic, {})
-        for part, offset in parts.items():
-            known[part] = max(offset, known.get(part, offset))
-    return merged
-
-
-@dataclass(frozen=True)
-class Relation:
-    """How a batch's range stands to what is recorded. Counts of partitions (``topic:partition`` names)."""
-
-    overlap: tuple[str, ...]
-    gap: tuple[str, ...]
-
-
-def relate(recorded: Offsets, ranges: tuple[SourceRange, ...]) -> Relation:
-    """Compare a numeric batch with recorded positions, partition by partition.
-
-    A partition that is new to the record continues by definition. An unknown start (None) of a known partition is
-    taken as 0: then everything recorded overlaps, and nothing can be lost by it.
-    """
-    start, end = offsets(ranges, "start"), offsets(ranges, "end")
-    overlap, gap = [], []
-    for topic, parts in end.items():
-        for part, last in parts.items():
-            known = recorded.get(topic, {}).get(part)
-            if known is None:
-                continue
-            first = start.get(topic, {}).get(part, 0)
-            if first > known:
-                gap.append(f"{topic}:{part}")
-            elif first < known and last > first:
-                overlap.append(f"{topic}:{part}")
-    return Relation(tuple(sorted(overlap)), tuple(sorted(gap)))
+def _is_number(part: str) -> bool:
+    """As Spark writes a partition: '0', '17'."""
+    return part.isascii() and part.isdecimal() and (part == "0" or part[0] != "0")

@@ -3,12 +3,11 @@
 Pure. ``same_query.py`` compares; this says which batches are asked, and what the user is told.
 """
 
-from collections.abc import Mapping
-
 from streamsink.errors import Misuse
 from streamsink.options import MODE_OVERWRITE, SinkOptions
 from streamsink.protocol.committable import AppState, Batch
-from streamsink.protocol.positions import all_numeric, offsets
+from streamsink.protocol.positions import all_numeric
+from streamsink.protocol.recorded import Recorded
 from streamsink.protocol.same_query import compare
 
 APPEND, COMPLETE = "append", "complete"
@@ -97,12 +96,11 @@ def check_same(batch: Batch, last: AppState, table: str, options: SinkOptions, w
     )
 
 
-def recorded_as_new(batch: Batch, last: AppState | None, recorded: Mapping) -> Mapping:
+def recorded_as_new(batch: Batch, last: AppState | None, recorded: Recorded) -> Recorded:
     """Recorded positions once a batch was accepted as new: under another checkpoint, and out of state, all that follows is new as well.
 
     So they go back to where the batch ends; one decision covers the accident. recorded: the highest positions seen.
     """
     if last is None or not all_numeric(batch.sources) or (batch.query == last.query and not batch.stateful):
         return recorded
-    ends = offsets(batch.sources, "end")
-    return {topic: {**parts, **ends.get(topic, {})} for topic, parts in recorded.items()}
+    return recorded.ending_with(batch.sources)

@@ -1,10 +1,13 @@
 """Kafka starting positions from the table's own record, for a new checkpoint that reads nothing twice."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from streamsink.errors import Misuse
 from streamsink.protocol.committable import AppState
+from streamsink.protocol.recorded import Recorded, TopicRecord
+from streamsink.storage.file_io import FileIO
 from streamsink.storage.pending_log import PendingLog, journal_dir
 from streamsink.storage.stores import Store
 from streamsink.table.table import is_table, open_table
@@ -12,14 +15,28 @@ from streamsink.table.table import is_table, open_table
 _EARLIEST = -2
 
 
-def starting_offsets(store: Store, application: str, partitions: Mapping[str, int]) -> str:
+@dataclass(frozen=True)
+class Wanted:
+    """What the caller of ``starting_offsets`` asks for besides the table and the application.
+
+    partitions: {topic: number}; those that the table does not know begin at their earliest offset. source: place or name of
+    one source of the query; None for all. from_beginning: topics whose record is not to count.
+    """
+
+    partitions: Mapping[str, int] = field(default_factory=dict)
+    source: int | str | None = None
+    from_beginning: Sequence[str] = ()
+
+
+def starting_offsets(store: Store, application: str, wanted: Wanted) -> str:
     """JSON for ``startingOffsets``. Counts what is pending in the journal too: the next start publishes that first.
 
-    Raises Misuse when the table records no Kafka positions of that application.
+    Raises Misuse when the table records no Kafka positions of that application, or several sources have read a topic up to
+    different positions and none of them is named.
     """
     file_io, root = store.open(), store.root
     if not is_table(file_io, root) and file_io.entries(journal_dir(root, application)):
-        return _of_several_tables(PendingLog(file_io, root, application, 2), application, partitions)
+        return _of_several_tables(file_io, root, application, wanted)
     table = open_table(file_io, root, for_writing=False)
     found = table.states.read(table.snapshots.latest()).by_application.get(application)
     state = AppState.from_json(found) if found is not None else None
@@ -34,22 +51,46 @@ def starting_offsets(store: Store, application: str, partitions: Mapping[str, in
             f"written here: {known}",
             kind="positions.none",
         )
-    return _text(state, partitions)
+    return _text(root, state.recorded, wanted)
 
 
-def _of_several_tables(journal: PendingLog, application: str, partitions: Mapping[str, int]) -> str:
+def _of_several_tables(file_io: FileIO, root: str, application: str, wanted: Wanted) -> str:
     """Where a query into several tables is: its journal's newest record, which is published or will be."""
-    newest = journal.newest()
+    newest = PendingLog(file_io, root, application, 2).newest()
     if newest is None or not newest.state.recorded:
         raise Misuse(
             f"no Kafka positions are recorded for application '{application}' in its journal", kind="positions.none"
         )
-    return _text(newest.state, partitions)
+    return _text(root, newest.state.recorded, wanted)
 
 
-def _text(state: AppState, partitions: Mapping[str, int]) -> str:
-    offsets = {topic: dict(parts) for topic, parts in state.recorded.items()}
-    for topic, count in partitions.items():
+def _text(root: str, recorded: Recorded, wanted: Wanted) -> str:
+    offsets: dict[str, dict[str, int]] = {}
+    for record in _wanted_of(root, recorded, wanted.source):
+        if record.topic in wanted.from_beginning:
+            if record.topic not in wanted.partitions:
+                offsets.setdefault(record.topic, {}).update(dict.fromkeys(record.next, _EARLIEST))
+            continue
+        known = offsets.setdefault(record.topic, {})
+        for part, at in record.next.items():
+            if known.setdefault(part, at) != at:
+                sources = sorted({other.source for other in recorded.of_topic(record.topic)})
+                raise Misuse(
+                    f"{root}: sources {', '.join(map(repr, sources))} have read topic '{record.topic}' up to different positions, or "
+                    "topics of that name in different clusters. Name one of them: source=..., its place in the query from 0, or its name",
+                    kind="positions.several-sources",
+                )
+    for topic, count in wanted.partitions.items():
         for part in range(count):
             offsets.setdefault(topic, {}).setdefault(str(part), _EARLIEST)
     return json.dumps(offsets, sort_keys=True)
+
+
+def _wanted_of(root: str, recorded: Recorded, source: int | str | None) -> list[TopicRecord]:
+    if source is None:
+        return list(recorded.topics)
+    found = [record for record in recorded.topics if record.source == str(source)]
+    if not found:
+        known = ", ".join(sorted({repr(record.source) for record in recorded.topics}))
+        raise Misuse(f"{root}: no Kafka positions are recorded for source {source!r}; those that are: {known}", kind="positions.none")
+    return found

@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 from streamsink.errors import Misuse
 from streamsink.options import SinkOptions
 from streamsink.protocol.admission import Verdict
-from streamsink.protocol.committable import StagedFile
+from streamsink.protocol.committable import Batch, StagedFile
 from streamsink.protocol.micro_batch import BatchRows
 from streamsink.protocol.two_phase import Checkpoint
 from streamsink.spark import gateway, write_ways
@@ -49,6 +49,9 @@ class TableRows(BatchRows):
 
     def read_over(self) -> None:
         self._df.write.format("noop").mode("overwrite").save()
+
+    def looked_at_again(self, batch: Batch) -> Batch:
+        return gateway.looked_at_again(batch)
 
     def _learn(self, files: Sequence[StagedFile]) -> None:
         """What the batch's rows were like helps to choose the way of the next one."""

@@ -1,4 +1,4 @@
-"""Everything that needs Spark's JVM gateway, in one file: what a micro-batch is, as the running query knows it. DRIVER.
+"""What needs Spark's JVM gateway: what a micro-batch is, as the running query knows it. DRIVER. Kafka: ``gateway_kafka.py``.
 
 Spark Connect has no gateway; a second file with the same functions is what it would take.
 """
@@ -24,6 +24,7 @@ from streamsink.clock import Clock
 from streamsink.errors import Misuse
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.positions import SourceRange
+from streamsink.spark.gateway_kafka import KafkaSources
 
 _QUERY_ID = "sql.streaming.queryId"
 _BATCH_ID = "streaming.sql.batchId"
@@ -40,6 +41,7 @@ class _Running:
     query: str
     run: str
     root: str
+    kafka: KafkaSources
     last_batch: int | None = None
     last_ends: list = field(default_factory=list)
 
@@ -65,14 +67,20 @@ def describe(df: DataFrame, batch_id: int, table: str, run: str) -> Batch:
         starts = running.last_ends
     else:
         starts = _offsets(spark, root, batch_id - 1, table)[0] if batch_id > 0 else [None] * len(ends)
-    running.last_batch, running.last_ends = batch_id, ends
+    first, running.last_batch, running.last_ends = running.last_batch is None, batch_id, ends
     if len(starts) != len(ends):
         starts = [None] * len(ends)
     sources = tuple(
-        SourceRange(start if start is not None else _initial(spark, root, index), end, _digest(spark, root, index, end))
-        for index, (start, end) in enumerate(zip(starts, ends))
+        SourceRange(start if start is not None else _initial(spark, root, number), end, _digest(spark, root, number, end))
+        for number, start, end in zip(map(running.kafka.number, range(len(ends))), starts, ends)
     )
-    return Batch(batch_id, running.query, running.run, sources, watermark)
+    return Batch(batch_id, running.query, running.run, running.kafka.identified(sources, first), watermark)
+
+
+def looked_at_again(batch: Batch) -> Batch:
+    """The batch with the identities of its sources as they were when its rows were written."""
+    running = _RUNNING.get(batch.run)
+    return running.kafka.looked_at_again(batch) if running else batch
 
 
 def run_id(df: DataFrame) -> str:
@@ -213,7 +221,8 @@ def _running(df: DataFrame, table: str, run: str) -> _Running:
             "wrote. Nothing was written. Set .option('checkpointLocation', ...)",
             kind="checkpoint.missing",
         )
-    found = _Running(execution, query, str(execution.runId().toString()), root)
+    kafka = KafkaSources(df.sparkSession, execution, table)
+    found = _Running(execution, query, str(execution.runId().toString()), root, kafka)
     earlier = [run for run, other in list(_RUNNING.items()) if other.query == query]
     for run in earlier or list(_RUNNING)[:-_MOST_RUNNING]:
         _RUNNING.pop(run, None)

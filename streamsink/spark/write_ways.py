@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 from streamsink.format.schema import TableSchema
 from streamsink.options import LARGE_BATCHES_AUTO, LARGE_BATCHES_TASKS, SinkOptions
 from streamsink.protocol.committable import Batch
-from streamsink.protocol.positions import all_numeric, offsets
+from streamsink.protocol.positions import all_numeric
 from streamsink.spark import gateway, worker_daemon
 from streamsink.spark.arrow_batches import rows_at_once, settings
 from streamsink.spark.parquet_job import ParquetJob, can_write
@@ -154,7 +154,7 @@ def _rows(batch: Batch) -> int | None:
     """An upper bound of the rows, from numeric positions; None for other sources."""
     if not all_numeric(batch.sources) or any(source.start is None for source in batch.sources):
         return None
-    start, end = offsets(batch.sources, "start"), offsets(batch.sources, "end")
     return sum(
-        max(0, last - start.get(topic, {}).get(part, 0)) for topic, parts in end.items() for part, last in parts.items()
+        max(0, last - (source.first(topic, part) or 0))
+        for source in batch.sources for topic, parts in source.end.items() for part, last in parts.items()
     )

@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -48,6 +48,8 @@ class MicroBatchDriver:
 
     ``beside``: what publishes beside the batches when the options ask for it; a thread unless a test sets something else.
     ``adopts``: rows come as the files of another program, as Spark's own writer leaves them.
+    ``cluster``, ``topic_id``: ids that the source has now; another value is another cluster or a recreated topic. ``earliest``,
+    ``newest``: what a broker says of its offsets, or None.
     ``job_rows``: first and last number (exclusive) of the rows of a bounded job, whose batch has no source.
     ``fingerprint``: what the query is said to be, the same for all drivers unless a test sets something else.
     """
@@ -61,6 +63,9 @@ class MicroBatchDriver:
         self.numeric = numeric
         self.beside: Callable[[Step], Beside] = CommitterThread
         self.adopts = False
+        self.cluster, self.topic_id = "memory-cluster", "memory-topic"
+        self.earliest: int | None = None
+        self.newest: int | None = None
         self.job_rows = (0, 0)
         self.fingerprint: QueryFingerprint | None = _ONE_QUERY
         self.events: list[events.Event] = []
@@ -101,10 +106,28 @@ class MicroBatchDriver:
         start = checkpoint.ends[batch_id - 1] if batch_id else 0
         end = checkpoint.ends[batch_id]
         if self.numeric:
-            source = SourceRange({"t": {"0": start}}, {"t": {"0": end}})
+            source = self.identified(SourceRange({"t": {"0": start}}, {"t": {"0": end}}))
         else:
             source = SourceRange({"logOffset": start}, {"logOffset": end})
         return Batch(batch_id, checkpoint.query, self._ids.new_id(), (source,), fingerprint=self.fingerprint)
+
+    def identified(self, source: SourceRange) -> SourceRange:
+        """With what a broker would say of it now."""
+        if not source.numeric:
+            return source
+        earliest, newest = (None if at is None else {"t": {"0": at}} for at in (self.earliest, self.newest))
+        return replace(source, cluster=self.cluster, topic_ids={"t": self.topic_id}, earliest=earliest, newest=newest)
+
+
+class DrivenRows(BatchRows):
+    """Rows of a numbered source, whose topic may become another one while they are written."""
+
+    def __init__(self, driver: MicroBatchDriver, file_io: FileIO):
+        self._driver = driver
+        self._io = file_io
+
+    def looked_at_again(self, batch: Batch) -> Batch:
+        return replace(batch, sources=tuple(self._driver.identified(source) for source in batch.sources))
 
 
 class Driven:
@@ -147,12 +170,11 @@ class DrivenSink(Driven):
         return NumberedRows(self._driver, self._io, self._table, self._committer)
 
 
-class NumberedRows(BatchRows):
+class NumberedRows(DrivenRows):
     """Rows of a numbered source, in files of one table."""
 
     def __init__(self, driver: MicroBatchDriver, file_io: FileIO, table: Table, committer: PaimonCommitter):
-        self._driver = driver
-        self._io = file_io
+        super().__init__(driver, file_io)
         self._table = table
         self._committer = committer
 

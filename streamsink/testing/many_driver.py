@@ -14,7 +14,7 @@ from streamsink.storage.together import Together
 from streamsink.table.creation import to_fields
 from streamsink.table.routed_write import RoutedFiles, RoutedWriter
 from streamsink.table.routing import ROUTE, Routing
-from streamsink.testing.driver import Checkpoint, Driven, MicroBatchDriver
+from streamsink.testing.driver import Checkpoint, Driven, DrivenRows, MicroBatchDriver
 
 
 class ManyTablesDriver(MicroBatchDriver):
@@ -41,12 +41,11 @@ class DrivenTables(Driven):
         return NumberedRoutes(self._driver, self._io, self._tables)
 
 
-class NumberedRoutes(BatchRows):
+class NumberedRoutes(DrivenRows):
     """Rows of a numbered source, each in the table that its route names."""
 
     def __init__(self, driver: ManyTablesDriver, file_io: FileIO, tables: RoutedTables):
-        self._driver = driver
-        self._io = file_io
+        super().__init__(driver, file_io)
         self._tables = tables
 
     def write(self, checkpoint: Opening, group: Together) -> list[RoutedFiles]:

@@ -50,7 +50,7 @@ class ArrowSink:
 
     def _recorded(self) -> int:
         found = self.table.states.read(self.table.snapshots.latest()).by_application.get(self.options.application)
-        return AppState.from_json(found).recorded[_TOPIC]["0"] if found else 0
+        return AppState.from_json(found).recorded.of_topic(_TOPIC)[0].next["0"] if found else 0
 
 
 class ArrowRows(BatchRows):

@@ -15,7 +15,7 @@ POSITIONS = ("topic", "partition", "offset")
 class Job:
     """A query: source -> table.
 
-    source: {"kind": "files", "dir"} of JSON lines, {"kind": "kafka", "bootstrap", "topic"[, "starting"]} or
+    source: {"kind": "files", "dir"} of JSON lines, {"kind": "kafka", "bootstrap", "topic"[, "starting"][, "options"]} or
     {"kind": "rate-micro-batch"}. per_batch: files, messages or rows a batch. column: SQL of an added column "extra".
     shuffle: repartition by id, which takes Spark's shuffle partitions. conf: Spark settings of a driver of its own.
     event_time: SQL of an event time with a watermark without delay. many: arguments of ``to_tables``; ``table`` is then the
@@ -60,7 +60,7 @@ def frame(spark, job: Job):
         df = reader.load(job.source["dir"])
     elif kind == "kafka":
         reader = reader.option("kafka.bootstrap.servers", job.source["bootstrap"]).option("subscribe", job.source["topic"])
-        reader = reader.option("startingOffsets", job.source.get("starting", "earliest"))
+        reader = reader.option("startingOffsets", job.source.get("starting", "earliest")).options(**job.source.get("options", {}))
         df = reader.option("maxOffsetsPerTrigger", job.per_batch).load()
         df = df.selectExpr("CAST(CAST(value AS STRING) AS BIGINT) AS id", *POSITIONS)
     else:

@@ -1,24 +1,44 @@
 """Messages of a topic: each value is an id."""
 import uuid
 
+WAIT_S = 30
 
-def new_topic(bootstrap: str, partitions: int) -> str:
-    """A topic of its own."""
-    from confluent_kafka.admin import AdminClient, NewTopic
 
-    topic = f"t-{uuid.uuid4().hex}"
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+def new_topic(bootstrap: str, partitions: int, topic: str | None = None, settings: dict | None = None) -> str:
+    """A topic of its own. settings: how a client reaches the broker, besides its address."""
+    from confluent_kafka.admin import NewTopic
+
+    topic = topic or f"t-{uuid.uuid4().hex}"
+    admin = _admin(bootstrap, settings)
     for created in admin.create_topics([NewTopic(topic, partitions, 1)]).values():
-        created.result(30)
+        created.result(WAIT_S)
     return topic
 
 
-def send(bootstrap: str, topic: str, ids, partitions: int) -> set[int]:
+def recreate(bootstrap: str, topic: str, partitions: int, settings: dict | None = None) -> None:
+    """Delete the topic and create one of the same name, without messages."""
+    admin = _admin(bootstrap, settings)
+    for deleted in admin.delete_topics([topic]).values():
+        deleted.result(WAIT_S)
+    new_topic(bootstrap, partitions, topic, settings)
+
+
+def add_partitions(bootstrap: str, topic: str, partitions: int) -> None:
+    """Let the topic have so many."""
+    from confluent_kafka.admin import NewPartitions
+
+    admin = _admin(bootstrap)
+    for made in admin.create_partitions([NewPartitions(topic, partitions)]).values():
+        made.result(WAIT_S)
+
+
+def send(bootstrap: str, topic: str, ids, partitions: int, settings: dict | None = None) -> set[int]:
     """One message for each id, spread evenly; returns when all are acknowledged."""
     from confluent_kafka import Producer
 
     refused = []
-    producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 20, "queue.buffering.max.messages": 1_000_000})
+    own = {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 20, "queue.buffering.max.messages": 1_000_000}
+    producer = Producer(own | (settings or {}))
     for i in ids:
         producer.produce(topic, str(i).encode(), partition=i % partitions, on_delivery=lambda e, _: refused.append(e) if e else None)
         if i % 1000 == 0:
@@ -26,3 +46,10 @@ def send(bootstrap: str, topic: str, ids, partitions: int) -> set[int]:
     assert producer.flush(60) == 0
     assert refused == []
     return set(ids)
+
+
+def _admin(bootstrap: str, settings: dict | None = None):
+    """A client, which the caller holds until it has its answers: they end with it."""
+    from confluent_kafka.admin import AdminClient
+
+    return AdminClient({"bootstrap.servers": bootstrap} | (settings or {}))

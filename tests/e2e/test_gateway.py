@@ -1,9 +1,7 @@
 """What a micro-batch asks of Spark's JVM, counted; and that what is remembered of a run is never taken for another's."""
 import json
-import traceback
 
 import pytest
-from py4j.clientserver import ClientServerConnection
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import functions as F
 
@@ -12,8 +10,7 @@ from streamsink.errors import Misuse
 from streamsink.storage.local import local_file_io
 from streamsink.table.table import open_table
 from tests.e2e.harness import assert_each_once, ids_of, run_driver
-
-_GATEWAY = "streamsink/spark/gateway"
+from tests.e2e.questions import Questions
 
 
 def run(spark, ground, checkpoint: str, function) -> None:
@@ -26,22 +23,11 @@ def run(spark, ground, checkpoint: str, function) -> None:
 @pytest.mark.spark
 def test_a_batch_of_a_run_that_is_known_asks_fourteen_questions(spark, ground, monkeypatch):
     """Once which run it is, four times for the estimate, eight times for its rows; the checkpoint's log is read without the JVM."""
-    questions: dict[int, int] = {}
-    batch = [0]
-    ask = ClientServerConnection.send_command
-
-    def counted(connection, command):
-        stack = traceback.extract_stack()
-        is_ours = any(_GATEWAY in f.filename for f in stack)
-        if is_ours and not command.startswith("m\n"):
-            questions[batch[0]] = questions.get(batch[0], 0) + 1
-        return ask(connection, command)
-
-    monkeypatch.setattr(ClientServerConnection, "send_command", counted)
+    questions = Questions(monkeypatch)
     sink = streamsink.to_table(ground.table, lambda event: None)
 
     def publish(df, batch_id: int) -> None:
-        batch[0] = batch_id
+        questions.batch = batch_id
         sink(df, batch_id)
 
     expected = ground.add_files(0, 4)

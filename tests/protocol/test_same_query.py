@@ -13,6 +13,7 @@ from streamsink.protocol.committable import AppState, Batch
 from streamsink.protocol.ids import END_OF_INPUT
 from streamsink.protocol.micro_batch import BatchRows
 from streamsink.protocol.positions import SourceRange
+from streamsink.protocol.recorded import Recorded
 from streamsink.protocol.same_query import QueryFingerprint, compare
 from tests.crash.world import memory_world
 
@@ -33,7 +34,7 @@ def files(start, end):
 
 
 def state(sources, fingerprint=QUERY, checkpoint=5, query="q"):
-    recorded = {"t": dict(sources[0].end["t"])} if sources[0].numeric else {}
+    recorded = Recorded().advanced(sources)
     return AppState(query, 0, 1, checkpoint, checkpoint + 1, "r", "t", sources, recorded, fingerprint=fingerprint)
 
 
@@ -117,7 +118,7 @@ def test_accepted_as_new_the_batches_after_it_are_new_too():
     found, last = batch(kafka(0, 20), fingerprint=other(plan="new")), state(kafka(50, 60))
     word = token(refused("query.other", found, last, **COLUMNS), "accept_as_new")
     decision = decide(found, last, accept_as_new=word, **COLUMNS)
-    assert (decision.verdict, decision.recorded) == (Verdict.NEW, {"t": {"0": 20}})
+    assert (decision.verdict, decision.recorded) == (Verdict.NEW, Recorded().advanced(kafka(0, 20)))
     after = dataclasses.replace(last, query="q2", checkpoint_id=0, sources=found.sources, recorded=decision.recorded)
     assert decide(batch(kafka(20, 70), number=1), after, accept_as_new=word, **COLUMNS).verdict is Verdict.NEW
 
@@ -126,7 +127,7 @@ def test_accepted_as_seen_the_batch_is_recorded_and_the_batches_after_it_are_fil
     found, last = batch(kafka(0, 20), fingerprint=other(plan="new")), state(kafka(50, 60))
     word = token(refused("query.other", found, last, **COLUMNS), "accept_as_seen")
     decision = decide(found, last, accept_as_seen=word, **COLUMNS)
-    assert (decision.verdict, decision.recorded) == (Verdict.SEEN, {"t": {"0": 60}})
+    assert (decision.verdict, decision.recorded) == (Verdict.SEEN, Recorded().advanced(kafka(0, 60)))
     after = dataclasses.replace(last, query="q2", checkpoint_id=0, sources=found.sources, fingerprint=found.fingerprint)
     following = batch(kafka(20, 70), number=1, fingerprint=found.fingerprint)
     assert decide(following, after, **COLUMNS).verdict is Verdict.FILTER

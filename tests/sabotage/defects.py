@@ -90,7 +90,7 @@ DEFECTS = (
     Defect("rows of an overlap are taken for new", "protocol/admission.py:_admit_numeric",
            "if not relation.overlap:", "if True:", (_ADMISSION,)),
     Defect("a gap is passed over", "protocol/admission.py:_admit_numeric",
-           "if relation.gap:", "if False:", (_ADMISSION,)),
+           "if relation.gap or relation.unread:", "if False:", (_ADMISSION,)),
     Defect("another checkpoint over files is the same query", "protocol/admission.py:_admit_opaque",
            "if batch.query != last.query:", "if False:", (_ADMISSION,)),
     Defect("batches that go backwards", "protocol/admission.py:_admit_opaque",

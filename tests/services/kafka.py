@@ -1,4 +1,5 @@
 """One Apache Kafka broker in KRaft mode."""
+import re
 import shutil
 import socket
 import struct
@@ -11,6 +12,7 @@ from tools.jars import BROKER, jars
 from tools.java import find_java
 
 CLUSTER_ID = "c3RyZWFtc2luay1rYWZrYQ"  # fixed: a random one may begin with "-", which the formatter takes for an option
+OTHER_CLUSTER_ID = "b3RoZXItc3RyZWFtc2luaw"
 VERSION = BROKER.split(",")[0].split(":")[-1]
 JVM = ["-Xms64m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.net.preferIPv4Stack=true"]
 JVM += ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
@@ -55,9 +57,14 @@ def answers(port: int) -> bool:
 
 
 class KafkaBroker(Server):
-    """One broker, its own controller."""
+    """One broker, its own controller. cluster_id: 16 bytes in the alphabet of URLs."""
 
     ports = 2
+    properties = PROPERTIES
+
+    def __init__(self, data_dir: Path, cluster_id: str = CLUSTER_ID) -> None:
+        super().__init__(data_dir)
+        self._cluster_id = cluster_id
 
     @property
     def bootstrap(self) -> str:
@@ -72,8 +79,10 @@ class KafkaBroker(Server):
         data = self.data_dir / "data"
         if not data.exists():
             shutil.copytree(made_once(f"kafka-storage-{VERSION}", _format), data)
+            meta = data / "meta.properties"
+            meta.write_text(re.sub(r"cluster\.id=.*", f"cluster.id={self._cluster_id}", meta.read_text()))
         port, controller = self._ports
-        text = PROPERTIES.format(port=port, controller=controller, data=data)
+        text = self.properties.format(port=port, controller=controller, data=data)
         (self.data_dir / "server.properties").write_text(text)
 
     def answers(self):

@@ -1,0 +1,198 @@
+"""How a numeric batch stands to what is recorded: does it continue, overlap, leave a gap, or read something else? Pure.
+
+Each source of the query is compared with its own record, partition by partition.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from streamsink.protocol.positions import Offsets, SourceRange, all_numeric
+from streamsink.protocol.recorded import Recorded, TopicRecord
+
+OTHER_CLUSTER = "positions.other-cluster"
+RECREATED = "positions.topic-recreated"
+END_BELOW_START = "positions.end-below-start"
+NEWEST_BELOW_RECORDED = "positions.newest-below-recorded"
+
+
+@dataclass(frozen=True)
+class Change:
+    """A topic of which the recorded positions no longer hold. kind: of the error. records: those that are concerned.
+
+    lowered: the positions that are still true, when it is known to be the same topic; else none of its positions are.
+    """
+
+    kind: str
+    topic: str
+    found: str
+    records: tuple[TopicRecord, ...] = ()
+    lowered: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def other_topic(self) -> bool:
+        """Whether an id says that it is another topic."""
+        return self.kind in (OTHER_CLUSTER, RECREATED)
+
+
+def changes(recorded: Recorded, sources: tuple[SourceRange, ...]) -> tuple[Change, ...]:
+    """Every topic of the batch of which the record does not hold, by its ids or by its offsets."""
+    if not all_numeric(sources):
+        return ()
+    found = []
+    for place, source in enumerate(sources):
+        for topic in source.end:
+            known = recorded.known(place, source, topic)
+            other = None if known else _other(recorded, sources, place, topic)
+            change = other or _shrunk(source, topic, known)
+            if change is not None:
+                found.append(change)
+    return tuple(found)
+
+
+def reset(recorded: Recorded, changed: tuple[Change, ...]) -> Recorded:
+    """Without what does not hold any more."""
+    for change in changed:
+        recorded = recorded.without(change.records)
+        if change.lowered:
+            lowered = [
+                TopicRecord(*record.identity, {part: min(at, change.lowered.get(part, at)) for part, at in record.next.items()})
+                for record in change.records
+            ]
+            recorded = Recorded.of((*recorded.topics, *lowered))
+    return recorded
+
+
+def _other(recorded: Recorded, sources: tuple[SourceRange, ...], place: int, topic: str) -> Change | None:
+    """A topic whose name is recorded with other ids only. None when each of these is what another source reads."""
+    source = sources[place]
+    accused = [
+        record for record in recorded.of_topic(topic)
+        if not any(record.agrees(other) for other in sources if topic in other.end)
+    ]
+    if not accused:
+        return None
+    own = [record for record in accused if record.source in (source.key(place), str(place))] or accused
+    record = own[0]
+    if record.cluster and source.cluster and record.cluster != source.cluster:
+        says = f"it is in cluster {source.cluster}, and the table records positions of cluster {record.cluster}"
+        return Change(OTHER_CLUSTER, topic, says, tuple(own))
+    says = f"its id is {source.topic_id(topic)}, and the table records positions of the topic with id {record.topic_id}"
+    return Change(RECREATED, topic, says, tuple(own))
+
+
+def _shrunk(source: SourceRange, topic: str, known: tuple[TopicRecord, ...]) -> Change | None:
+    """A topic that has fewer messages than were read of it."""
+    end, newest = source.end[topic], (source.newest or {}).get(topic, {})
+    backwards = {part: at for part, at in end.items() if at < (source.first(topic, part) or 0)}
+    behind = {
+        part: newest[part] for record in known for part, at in record.next.items() if newest.get(part, at) < at
+    }
+    if not backwards and not behind:
+        return None
+    same = bool(known) and all(record.topic_id and record.topic_id == source.topic_id(topic) for record in known)
+    lowered = {**backwards, **behind} if same else {}
+    if backwards:
+        part, at = min(backwards.items(), key=lambda item: int(item[0]))
+        says = f"the batch ends at offset {at} of partition {part}, before its start at {source.first(topic, part)}"
+        return Change(END_BELOW_START, topic, says, known, lowered)
+    part, at = min(behind.items(), key=lambda item: int(item[0]))
+    recorded = max(record.next.get(part, 0) for record in known)
+    says = f"the broker's next offset of partition {part} is {at}, and the table records {recorded}"
+    return Change(NEWEST_BELOW_RECORDED, topic, says, known, lowered)
+
+
+@dataclass(frozen=True)
+class Relation:
+    """How a batch's range stands to what is recorded, by ``topic:partition``.
+
+    overlap: begins before it. gap: begins after it. unread: unknown to the record, and does not begin at the broker's earliest
+    offset. ambiguous: sources that read it have different positions, so that its rows alone do not tell which are new.
+    below: of each topic and partition, the first offset that is new.
+    """
+
+    overlap: tuple[str, ...]
+    gap: tuple[str, ...]
+    unread: tuple[str, ...]
+    ambiguous: tuple[str, ...]
+    below: Offsets
+
+
+def relate(recorded: Recorded, sources: tuple[SourceRange, ...]) -> Relation:
+    """Compare a numeric batch with what is recorded.
+
+    An unknown start of a known partition is taken as 0: then everything recorded overlaps, and nothing can be lost by it.
+    A batch that ends before its start reads nothing of that partition, whose changes are another matter: see ``changes``.
+    """
+    overlap, gap, unread = set(), set(), set()
+    compared = list(_compared(recorded, sources))
+    for topic, part, source, known in compared:
+        begun, last = source.first(topic, part), source.end[topic][part]
+        first = min(begun or 0, last)
+        if not known:
+            earliest = (source.earliest or {}).get(topic, {}).get(part, 0)
+            if begun is not None and first > earliest:
+                unread.add(f"{topic}:{part}")
+        elif first > max(known):
+            gap.add(f"{topic}:{part}")
+        elif first < max(known) and first < last:
+            overlap.add(f"{topic}:{part}")
+    ambiguous, below = _below(compared) if overlap else (set(), {})
+    return Relation(*(tuple(sorted(found)) for found in (overlap, gap, unread, ambiguous)), below=below)
+
+
+def _compared(
+    recorded: Recorded, sources: tuple[SourceRange, ...]
+) -> Iterator[tuple[str, str, SourceRange, set[int]]]:
+    """(topic, partition, source, positions that may be recorded of it) of each partition of each source."""
+    for place, source in enumerate(sources):
+        for topic, end in source.end.items():
+            known = recorded.known(place, source, topic)
+            for part in end:
+                yield topic, part, source, {record.next[part] for record in known if part in record.next}
+
+
+def _below(compared: list[tuple[str, str, SourceRange, set[int]]]) -> tuple[set[str], Offsets]:
+    """(partitions for which no offset is right for every source, the first new offset of the others)."""
+    limits: dict[tuple[str, str], _Limits] = {}
+    for topic, part, source, known in compared:
+        last = source.end[topic][part]
+        first = min(source.first(topic, part) or 0, last)
+        limit = limits.setdefault((topic, part), _Limits())
+        for position in known or {first}:
+            limit.add(first, last, position)
+    ambiguous, below = set(), {}
+    for (topic, part), limit in limits.items():
+        if not limit.agree:
+            ambiguous.add(f"{topic}:{part}")
+        elif limit.below:
+            below.setdefault(topic, {})[part] = limit.below
+    return ambiguous, below
+
+
+@dataclass
+class _Limits:
+    """Which offsets may be the first new one of a partition, so that a comparison with it is right for every source."""
+
+    least: int = 0
+    most: int | None = None
+    highest: int = 0
+
+    def add(self, first: int, last: int, position: int) -> None:
+        """A source's rows from ``first`` to ``last`` are new from ``position`` on."""
+        if last <= first:
+            return
+        if position > first:  # rows before it are not new
+            self.least = max(self.least, min(position, last))
+            self.highest = max(self.highest, position)
+        if position < last:  # rows from it on are new
+            bound = max(position, first)
+            self.most = bound if self.most is None else min(self.most, bound)
+
+    @property
+    def agree(self) -> bool:
+        return self.most is None or self.least <= self.most
+
+    @property
+    def below(self) -> int:
+        """0 when no row is compared."""
+        return self.highest if self.most is None else self.least

@@ -1,0 +1,117 @@
+"""What is said of positions that do not continue those of the table, and which ways on there are."""
+
+from collections.abc import Iterable, Sequence
+
+from streamsink.errors import Misuse
+from streamsink.options import SinkOptions
+from streamsink.protocol.committable import Batch
+from streamsink.protocol.continuity import OTHER_CLUSTER, RECREATED, Change, Relation
+from streamsink.protocol.positions import same_id
+
+_WHY = {
+    OTHER_CLUSTER: "the query reads another cluster, or its address leads to another one now",
+    RECREATED: "the topic was deleted and created again",
+}
+_MOST_NAMED = 10
+
+
+def changed(table: str, batch: Batch, found: Sequence[Change], options: SinkOptions, word: str) -> Misuse:
+    """Topics of which the recorded positions do not hold any more."""
+    says = "; ".join(f"topic '{change.topic}': {change.found}" for change in found[:_MOST_NAMED])
+    more = f"; and {len(found) - _MOST_NAMED} more topics" if len(found) > _MOST_NAMED else ""
+    first = found[0]
+    if first.other_topic or not first.lowered:
+        why = _WHY.get(first.kind, "the topic was deleted and created again, or has lost messages at its end")
+        begin = starting_offsets(table, batch, options, from_beginning=[change.topic for change in found])
+        ways = (
+            f"Recorded offsets of one topic say nothing of another one. To write everything that the topic holds now, start a new "
+            f"checkpoint with startingOffsets={begin} and set accept_as_new='{word}', which drops the table's record of that topic "
+            f"and of no other; accept_as_seen='{word}' records this batch without writing any of its rows."
+        )
+    else:
+        why = "its id is the same, so the cluster has lost messages at the topic's end, or a broker answered that is behind"
+        ways = (
+            f"If messages were lost, accept_as_new='{word}' takes the table's record of that topic back to there, so that what "
+            f"comes after is written; if a broker was behind, accept_as_seen='{word}' leaves the record as it is and writes none of "
+            "this batch's rows."
+        )
+    return Misuse(f"{table}: batch {batch.batch_id}: {says}{more}: {why}. Nothing was written. {ways}", kind=first.kind)
+
+
+def changed_meanwhile(table: str, batch: Batch, now: Batch) -> Misuse | None:
+    """A topic that became another one while its batch was written; None without one. now: the same batch, described again."""
+    for was, source in zip(batch.sources, now.sources):
+        for topic in source.topic_ids:
+            ids = was.topic_id(topic), source.topic_id(topic)
+            if not same_id(*ids):
+                return Misuse(
+                    f"{table}: batch {batch.batch_id}: the id of topic '{topic}' was {ids[0]} when the batch began, and is {ids[1]} "
+                    "now: the topic was deleted and created again, so that it cannot be told which of the two the rows are of. "
+                    "Nothing was written. Start a new checkpoint with startingOffsets='earliest'",
+                    kind="positions.recreated-meanwhile",
+                )
+    return None
+
+
+def gap(table: str, batch: Batch, relation: Relation, options: SinkOptions, ways_on: str) -> Misuse:
+    """Messages that no batch has read."""
+    if relation.gap:
+        says = f"leaves a gap in {_names(relation.gap)}: it starts after the positions that this table records"
+    else:
+        says = (
+            f"leaves a gap in {_names(relation.unread)}: the table has no record of this, and the batch does not begin at the first "
+            "offset that the broker has"
+        )
+    begin = starting_offsets(table, batch, options, counting=[name.rpartition(":")[0] for name in relation.unread])
+    return Misuse(
+        f"{table}: batch {batch.batch_id} {says}, so messages between would be missing. Nothing was written. Start a new "
+        f"checkpoint with startingOffsets={begin}, or{ways_on}",
+        kind="positions.gap",
+    )
+
+
+def overlap(table: str, batch: Batch, relation: Relation, options: SinkOptions, ways_on: str) -> Misuse:
+    """Messages that the table has already, which nothing in the rows tells."""
+    return Misuse(
+        f"{table}: batch {batch.batch_id} overlaps what is published already in {_names(relation.overlap)}: "
+        "a checkpoint was deleted, restored from an older copy, or runs twice. Nothing was written. Name the columns "
+        "that carry topic, partition and offset in the option position_columns and only new rows will be written, or "
+        f"start a new checkpoint with startingOffsets={starting_offsets(table, batch, options)}, or{ways_on}",
+        kind="positions.overlap",
+    )
+
+
+def ambiguous(table: str, batch: Batch, relation: Relation, options: SinkOptions, ways_on: str) -> Misuse:
+    """Rows of which it matters by which source they were read."""
+    return Misuse(
+        f"{table}: batch {batch.batch_id} overlaps what is published already in {_names(relation.ambiguous)}, which several sources "
+        "of the query read, or have read, up to different positions: a row says where it stood in its topic, and not which source "
+        "has read it, so that the new rows cannot be told. Nothing was written. Start a new checkpoint with "
+        f"startingOffsets={starting_offsets(table, batch, options)}, or{ways_on}",
+        kind="positions.ambiguous",
+    )
+
+
+def starting_offsets(
+    table: str, batch: Batch, options: SinkOptions, *, from_beginning: Sequence[str] = (), counting: Iterable[str] = ()
+) -> str:
+    """The call that says where a new checkpoint is to begin. counting: topics whose partitions are to be counted."""
+    arguments = [repr(table)]
+    if options.application != SinkOptions.application:
+        arguments.append(f"application={options.application!r}")
+    ends = {topic: parts for source in batch.sources for topic, parts in source.end.items()}
+    counts = {topic: max(map(int, ends[topic]), default=-1) + 1 for topic in sorted({*from_beginning, *counting})}
+    if counts:
+        arguments.append(f"partitions={counts!r}")
+    if from_beginning:
+        arguments.append(f"from_beginning={sorted(set(from_beginning))!r}")
+    call = f"streamsink.starting_offsets({', '.join(arguments)})"
+    if len(batch.sources) == 1:
+        return call
+    keys = ", ".join(source.name or str(place) for place, source in enumerate(batch.sources))
+    return f"{call[:-1]}, source=...) for each of its sources ({keys}, in their order in the query)"
+
+
+def _names(partitions: Sequence[str]) -> str:
+    more = f" and {len(partitions) - _MOST_NAMED} more" if len(partitions) > _MOST_NAMED else ""
+    return ", ".join(partitions[:_MOST_NAMED]) + more

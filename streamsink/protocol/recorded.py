@@ -1,0 +1,195 @@
+"""Up to where everything is published: a position for each partition, as one source of the query reads it."""
+
+import functools
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from streamsink.protocol.packed import pack, unpack
+from streamsink.protocol.positions import Offsets, SourceRange, all_numeric, same_id
+
+# The source of a record that an earlier version wrote, which did not say whose it is.
+UNKNOWN = ""
+
+
+@dataclass(frozen=True)
+class TopicRecord:
+    """What one source has read of one topic. next: the first offset of each partition that is not published.
+
+    source: as ``SourceRange.key`` says it. cluster, topic_id: '' when they were not known.
+    """
+
+    source: str
+    topic: str
+    cluster: str
+    topic_id: str
+    next: Mapping[str, int]
+
+    @property
+    def identity(self) -> tuple[str, str, str, str]:
+        return self.source, self.topic, self.cluster, self.topic_id
+
+    def agrees(self, source: SourceRange) -> bool:
+        """Whether this may be the topic that the source reads under the same name, as far as ids are known."""
+        return same_id(self.cluster, source.cluster) and same_id(self.topic_id, source.topic_id(self.topic))
+
+    def to_json(self) -> dict:
+        said = {"source": self.source, "cluster": self.cluster, "id": self.topic_id}
+        return {"topic": self.topic, "next": pack(self.next)} | {key: text for key, text in said.items() if text}
+
+    @classmethod
+    def from_json(cls, value: Mapping) -> "TopicRecord":
+        return cls(
+            value.get("source", UNKNOWN), value["topic"], value.get("cluster", ""), value.get("id", ""), unpack(value["next"])
+        )
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """The records of all sources and topics, also of topics that the query reads no longer. False without any."""
+
+    topics: tuple[TopicRecord, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.topics)
+
+    @classmethod
+    def of(cls, topics: Iterable[TopicRecord]) -> "Recorded":
+        """In their one order."""
+        return cls(tuple(sorted(topics, key=lambda record: record.identity)))
+
+    @functools.cached_property
+    def _by_topic(self) -> dict[str, tuple[TopicRecord, ...]]:
+        found: dict[str, tuple[TopicRecord, ...]] = {}
+        for record in self.topics:
+            found[record.topic] = (*found.get(record.topic, ()), record)
+        return found
+
+    def of_topic(self, topic: str) -> tuple[TopicRecord, ...]:
+        """Whichever source read it, whatever its id."""
+        return self._by_topic.get(topic, ())
+
+    def known(self, place: int, source: SourceRange, topic: str) -> tuple[TopicRecord, ...]:
+        """What is recorded of the topic that this source reads: its own record if there is one, else those of other sources.
+
+        None for a topic that is new. Several when other sources read it and none of them has this one's name or place.
+        """
+        found = [record for record in self.of_topic(topic) if record.agrees(source)]
+        exact = [record for record in found if record.topic_id and record.topic_id == source.topic_id(topic)]
+        found = exact or found
+        for key in dict.fromkeys((source.key(place), str(place))):
+            own = [record for record in found if record.source == key]
+            if own:
+                return tuple(own)
+        return tuple(found)
+
+    def without(self, records: Iterable[TopicRecord]) -> "Recorded":
+        gone = {record.identity for record in records}
+        return Recorded(tuple(record for record in self.topics if record.identity not in gone))
+
+    def advanced(self, sources: tuple[SourceRange, ...]) -> "Recorded":
+        """Moved forward to where the batch ends; never back, and a partition once recorded stays.
+
+        A batch of which a source has no positions that compare moves nothing.
+        """
+        if not all_numeric(sources):
+            return self
+        return self._with_ends(sources, max)
+
+    def ending_with(self, sources: tuple[SourceRange, ...]) -> "Recorded":
+        """With the positions at which the batch ends, also where that is back: what was read beyond it is to be read again."""
+        return self._with_ends(sources, lambda end, before: end)
+
+    def _with_ends(self, sources: tuple[SourceRange, ...], choose: Callable[[int, int], int]) -> "Recorded":
+        made, replaced = [], []
+        for place, source in enumerate(sources):
+            for topic in source.end:
+                known = self.known(place, source, topic)
+                replaced += known
+                made.append(_moved(source.key(place), source, topic, known, choose))
+        return Recorded.of((*self.without(replaced).topics, *made))
+
+    # -- in the table's state ----------------------------------------------------------------------------------------
+
+    def to_json(self, sources: tuple[SourceRange, ...]) -> list:
+        """sources: of the same state; what they say already is not said again."""
+        ends = _ends(sources)
+        own = {record.identity: record for record in self.topics}
+        follows = all(
+            identity in own and set(end.next) <= set(own[identity].next) for identity, end in ends.items()
+        )
+        if not follows:
+            return [record.to_json() for record in self.topics]
+        rest = [record.to_json() for identity, record in own.items() if identity not in ends]
+        ahead = {str(number): _ahead_json(end, own[end.identity]) for number, end in enumerate(ends.values())}
+        return [{"ahead": {number: value for number, value in ahead.items() if value}}, *rest] if ends else rest
+
+    @classmethod
+    def from_json(cls, value: list | Mapping, sources: tuple[SourceRange, ...]) -> "Recorded":
+        """Reads what ``to_json`` made, and what cde7565 made: one position for each partition, the lowest of all sources."""
+        if isinstance(value, Mapping):
+            return _merged_of_old(value, sources)
+        made = []
+        for each in value:
+            if "ahead" in each:
+                made += _ends_with(list(_ends(sources).values()), each["ahead"])
+            else:
+                made.append(TopicRecord.from_json(each))
+        return cls.of(made)
+
+
+def _moved(
+    key: str, source: SourceRange, topic: str, known: tuple[TopicRecord, ...], choose: Callable[[int, int], int]
+) -> TopicRecord:
+    """One record of a source's topic. Of several that differ the lower position counts: nothing is lost by it.
+
+    choose: of where the batch ends in a partition and what was recorded of it.
+    """
+    before: dict[str, int] = {}
+    for record in known:
+        for part, at in record.next.items():
+            before[part] = min(at, before.get(part, at))
+    after = {part: choose(at, before.get(part, at)) for part, at in source.end[topic].items()}
+    clusters, ids = ({getattr(record, name) for record in known} - {""} for name in ("cluster", "topic_id"))
+    cluster = source.cluster or (clusters.pop() if len(clusters) == 1 else "")
+    topic_id = source.topic_id(topic) or (ids.pop() if len(ids) == 1 else "")
+    return TopicRecord(key, topic, cluster, topic_id, before | after)
+
+
+def _ends(sources: tuple[SourceRange, ...]) -> dict[tuple, TopicRecord]:
+    """Where the batch ends, as records, in an order that does not depend on whether the ranges were read from JSON."""
+    found = [
+        TopicRecord(source.key(place), topic, source.cluster, source.topic_id(topic), end)
+        for place, source in enumerate(sources) if source.numeric for topic, end in sorted(source.end.items())
+    ]
+    return {record.identity: record for record in found}
+
+
+def _ahead_json(end: TopicRecord, record: TopicRecord) -> list | None:
+    """[how far a record is from where the batch ends, partitions that the batch has not]; None when it is there."""
+    ahead = {part: record.next[part] - at for part, at in end.next.items()}
+    others = {part: at for part, at in record.next.items() if part not in end.next}
+    if not others and not any(ahead.values()):
+        return None
+    return [pack(ahead), pack(others)] if others else [pack(ahead)]
+
+
+def _ends_with(ends: list[TopicRecord], ahead: Mapping[str, list]) -> list[TopicRecord]:
+    """The inverse of ``_ahead_json`` for all of them."""
+    for number, (packed, *others) in ahead.items():
+        end, by = ends[int(number)], unpack(packed)
+        moved = {part: at + by[part] for part, at in end.next.items()}
+        moved.update(*map(unpack, others))
+        ends[int(number)] = replace(end, next=moved)
+    return ends
+
+
+def _merged_of_old(merged: Offsets, sources: tuple[SourceRange, ...]) -> Recorded:
+    """Each source has read at least what all of them had read, and at least to where its last batch ended."""
+    ends = _ends(sources).values() if all_numeric(sources) else ()
+    made = []
+    for end in ends:
+        known = merged.get(end.topic, {})
+        made.append(replace(end, next={**known, **{part: max(at, known.get(part, at)) for part, at in end.next.items()}}))
+    read = {end.topic for end in ends}
+    others = [TopicRecord(UNKNOWN, topic, "", "", dict(parts)) for topic, parts in merged.items() if topic not in read]
+    return Recorded.of((*made, *others))

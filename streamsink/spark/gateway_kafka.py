@@ -1,0 +1,231 @@
+"""What the Kafka broker says of the topics that a query reads: their ids, and their first and next offsets. DRIVER.
+
+It is asked with the client that Spark's own Kafka source has made, so with the settings and the credentials of the source. They
+stay in the JVM: nothing here reads them. Spark closes that client when the query ends.
+
+What the broker does not tell is not known, which is said once in the log of a run and never an error.
+"""
+
+import json
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from py4j.java_gateway import JavaObject
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.sql import SparkSession
+
+from streamsink.protocol.committable import Batch
+from streamsink.protocol.positions import Offsets, SourceRange
+
+log = logging.getLogger("streamsink")
+
+_STREAM = "KafkaMicroBatchStream"
+_ZERO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+# The longest that a batch waits for an answer. Spark has just planned the batch with the same client.
+_WAIT_S = 10
+
+
+class KafkaSources:
+    """The Kafka sources among the sources of one start of a query.
+
+    numbers: for each line of the offset log, the number under which Spark keeps what the source itself writes down. A DataFrame
+    that is used twice in a query is one source with two lines.
+    """
+
+    def __init__(self, spark: SparkSession, execution: JavaObject, table: str):
+        self._table = table
+        self._said = False
+        self._streams: list[int] = []  # by line: index of the first line with the same stream
+        self._kafka: dict[int, _Topics] = {}
+        try:
+            sources = execution.sources()
+            for line in range(sources.size()):
+                stream = sources.apply(line)
+                first = sources.indexOf(stream)
+                self._streams.append(first)
+                if first == line and stream.getClass().getName().endswith(_STREAM):
+                    self._kafka[line] = _Topics(spark, stream, self._not_known)
+        except Py4JError:
+            self._not_known("this version of Spark does not show its sources")
+        numbered = sorted(set(self._streams))
+        self.numbers = [numbered.index(first) for first in self._streams]
+
+    def number(self, line: int) -> int:
+        """Of what the source of this line writes down."""
+        return self.numbers[line] if line < len(self.numbers) else line
+
+    def identified(self, sources: tuple[SourceRange, ...], first: bool) -> tuple[SourceRange, ...]:
+        """The sources of a batch with their ids. Begins to ask whether the ids are still true, for ``looked_at_again``.
+
+        first: whether this is the first batch of the run. The broker's offsets come along then, and when there are partitions that
+        the run has not seen.
+        """
+        found = list(sources)
+        for place, (source, topics) in self._of(sources).items():
+            topics.learn(source.end)
+            counts = {topic: len(parts) for topic, parts in source.end.items()}
+            if first or counts != topics.counts:
+                topics.learn_bounds(counts)
+                source = replace(source, earliest=topics.earliest, newest=topics.newest)
+            found[place] = replace(source, cluster=topics.cluster, topic_ids=topics.ids_of(source.end))
+        for topics in self._kafka.values():
+            topics.ask()
+        return tuple(found)
+
+    def looked_at_again(self, batch: Batch) -> Batch:
+        """The batch with the ids that its topics had when they were asked for beside its rows."""
+        for topics in self._kafka.values():
+            topics.hear()
+        found = list(batch.sources)
+        for place, (source, topics) in self._of(batch.sources).items():
+            found[place] = replace(source, topic_ids=topics.ids_of(source.end))
+        return replace(batch, sources=tuple(found))
+
+    def _of(self, sources: tuple[SourceRange, ...]) -> "dict[int, tuple[SourceRange, _Topics]]":
+        return {
+            place: (source, self._kafka[self._streams[place]]) for place, source in enumerate(sources)
+            if place < len(self._streams) and self._streams[place] in self._kafka and source.numeric
+        }
+
+    def _not_known(self, why: str) -> None:
+        if not self._said:
+            log.warning(
+                "%s: Kafka does not tell the ids of all clusters and topics of this query (%s), so that a topic that was deleted and "
+                "created again is only known by its offsets", self._table, why,
+            )
+        self._said = True
+
+
+@dataclass
+class _Topics:
+    """The topics of one Kafka source. cluster, ids, earliest, newest: '', missing or None when they are not known.
+
+    counts: partitions by topic when the offsets were asked for.
+    """
+
+    spark: SparkSession
+    stream: JavaObject
+    not_known: Callable[[str], None]
+    cluster: str = ""
+    counts: Mapping[str, int] = field(default_factory=dict)
+    earliest: Offsets | None = None
+    newest: Offsets | None = None
+    _ids: dict[str, str] = field(default_factory=dict)
+    _collection: JavaObject | None = None
+    _answer: JavaObject | None = None
+
+    def __post_init__(self):
+        self._reader = self.stream.kafkaOffsetReader()
+        self._seconds = self.spark._jvm.java.util.concurrent.TimeUnit.SECONDS
+
+    def ids_of(self, topics: Iterable[str]) -> dict[str, str]:
+        return {topic: self._ids[topic] for topic in topics if self._ids.get(topic)}
+
+    def learn(self, topics: Iterable[str]) -> None:
+        """Ask for the ids of topics that are new to the run. Waits."""
+        new = [topic for topic in topics if topic not in self._ids]
+        if not new:
+            return
+        if not self._ids:
+            self.cluster = self._cluster_id() or ""
+        self._ids |= self._topic_ids(new)
+        self._collect()
+
+    def learn_bounds(self, counts: Mapping[str, int]) -> None:
+        """Ask for the first and the next offset of every partition. Waits."""
+        self.counts, self.earliest, self.newest = counts, None, None
+        try:
+            jvm = self.spark._jvm
+            offsets = jvm.org.apache.spark.sql.kafka010.JsonUtils.partitionOffsets
+            planned = self.stream.reportLatestOffset()
+            newest = planned.json() if planned is not None else offsets(self._reader.fetchLatestOffsets(jvm.scala.Option.empty()))
+            self.newest = json.loads(newest)
+            self.earliest = json.loads(offsets(self._reader.fetchEarliestOffsets()))
+        except (Py4JError, TypeError) as failed:
+            self.not_known(_why(failed))
+
+    def ask(self) -> None:
+        """Begin to ask whether topics with these ids are there: one question, however many there are."""
+        self._answer = None
+        if self._collection is not None:
+            try:
+                self._answer = self._admin().describeTopics(self._collection).allTopicIds()
+            except Py4JError as failed:
+                self.not_known(_why(failed))
+
+    def hear(self) -> None:
+        """Wait for the answer. When it is not that all of them are there, their names are asked for."""
+        if self._answer is None:
+            return
+        try:
+            self._answer.get(_WAIT_S, self._seconds)
+        except Py4JError:
+            now = self._topic_ids([topic for topic, known in self._ids.items() if known])
+            self._ids |= {topic: found for topic, found in now.items() if found}
+            self._collect()
+        self._answer = None
+
+    def _cluster_id(self) -> str | None:
+        try:
+            found = self._admin().describeCluster().clusterId().get(_WAIT_S, self._seconds)
+        except (Py4JError, TypeError) as failed:
+            return self.not_known(_why(failed))
+        return found or self.not_known("the broker has no cluster id")
+
+    def _topic_ids(self, topics: list[str]) -> dict[str, str]:
+        """'' for one that the broker does not tell."""
+        try:
+            names = self.spark._jvm.java.util.ArrayList()
+            for topic in topics:
+                names.add(topic)
+            described = self._admin().describeTopics(names)
+            try:
+                answers = described.allTopicNames().get(_WAIT_S, self._seconds)
+                found = {topic: answers.get(topic).topicId().toString() for topic in topics}
+            except Py4JJavaError as failed:
+                self.not_known(_why(failed))
+                found = self._one_by_one(described.topicNameValues(), topics)
+        except (Py4JError, TypeError) as failed:
+            self.not_known(_why(failed))
+            return dict.fromkeys(topics, "")
+        if _ZERO_ID in found.values():
+            self.not_known("the broker gives topics no ids")
+        return {topic: "" if known == _ZERO_ID else known for topic, known in found.items()}
+
+    def _one_by_one(self, answers: JavaObject, topics: list[str]) -> dict[str, str]:
+        """Those that the broker tells, where it does not tell all."""
+        found = dict.fromkeys(topics, "")
+        for topic in topics:
+            answer = answers.get(topic)
+            try:
+                if answer.isDone():
+                    found[topic] = answer.get().topicId().toString()
+            except Py4JJavaError:
+                continue  # it was said of all of them
+        return found
+
+    def _collect(self) -> None:
+        """The ids as Kafka's client takes them."""
+        self._collection = None
+        known = [known for known in self._ids.values() if known]
+        try:
+            kafka, ids = self.spark._jvm.org.apache.kafka.common, self.spark._jvm.java.util.ArrayList()
+            for each in known:
+                ids.add(kafka.Uuid.fromString(each))
+            self._collection = kafka.TopicCollection.ofTopicIds(ids) if known else None
+        except (Py4JError, TypeError) as failed:
+            self.not_known(_why(failed))
+
+    def _admin(self) -> JavaObject:
+        """Kafka's client, as Spark's source has it now."""
+        return self._reader.admin()
+
+
+def _why(failed: Exception) -> str:
+    """The name of the error; its text may say more than a log may."""
+    if not isinstance(failed, Py4JJavaError):
+        return type(failed).__name__
+    error = failed.java_exception
+    cause = error.getCause()
+    return (error if cause is None else cause).getClass().getSimpleName()

@@ -1,0 +1,24 @@
+"""How often a micro-batch asks Spark's JVM."""
+import traceback
+from collections import Counter
+
+from py4j.clientserver import ClientServerConnection
+
+_GATEWAYS = "streamsink/spark/gateway"
+
+
+class Questions(Counter):
+    """Questions by batch, of the files of the gateway, whose names begin alike. The function for ``foreachBatch`` is to set ``batch``."""
+
+    def __init__(self, monkeypatch):
+        super().__init__()
+        self.batch = 0
+        ask = ClientServerConnection.send_command
+
+        def counted(connection, command):
+            ours = any(_GATEWAYS in frame.filename for frame in traceback.extract_stack())
+            if ours and not command.startswith("m\n"):
+                self[self.batch] += 1
+            return ask(connection, command)
+
+        monkeypatch.setattr(ClientServerConnection, "send_command", counted)

@@ -1,0 +1,198 @@
+"""A position is (cluster id, topic id, partition, offset) of one source: what happens when a name stays and the id does not."""
+import contextlib
+import shutil
+
+import pytest
+from pyspark.errors import StreamingQueryException
+
+import streamsink
+from streamsink.errors import StreamsinkError
+from tests.e2e.harness import accept_token, assert_each_once, assert_refused, content, ids_in, run_driver, run_here
+from tests.e2e.job import POSITIONS, frame
+from tests.e2e.kafka_data import add_partitions, new_topic, recreate, send
+from tests.e2e.questions import Questions
+from tests.services.kafka import CLUSTER_ID, OTHER_CLUSTER_ID, KafkaBroker
+from tests.services.kafka_sasl import SaslBroker
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+PARTITIONS = 2
+WAIT_S = 60
+
+
+@pytest.fixture
+def topic(kafka_broker):
+    return new_topic(kafka_broker.bootstrap, PARTITIONS)
+
+
+@pytest.fixture
+def job(ground, kafka_broker, topic):
+    return ground.job(source={"kind": "kafka", "bootstrap": kafka_broker.bootstrap, "topic": topic}, per_batch=1000)
+
+
+def ends_with_each_once(spark, job, ids):
+    outcome = run_here(spark, job)
+    assert outcome.code == 0, outcome
+    assert_each_once(job.table, ids)
+
+
+def begin(spark, job, publish, **trigger):
+    """The job's query with a batch function of the test's own."""
+    writer = frame(spark, job).writeStream.foreachBatch(publish).option("checkpointLocation", job.checkpoint)
+    return writer.trigger(**(trigger or {"availableNow": True})).start()
+
+
+def test_a_topic_recreated_while_the_checkpoint_is_lost_is_refused_and_then_written_whole(spark, job, topic, kafka_broker):
+    """A2: all new rows below the old offsets were taken for old ones. The error's way on writes each of them once."""
+    old = send(kafka_broker.bootstrap, topic, range(40), PARTITIONS)
+    ends_with_each_once(spark, job, old)
+    shutil.rmtree(job.checkpoint)
+    recreate(kafka_broker.bootstrap, topic, PARTITIONS)
+    new = send(kafka_broker.bootstrap, topic, range(100, 150), PARTITIONS)
+    before = content(job.table)
+    outcome = run_here(spark, job)
+    assert_refused(outcome, "positions.topic-recreated", job.table, topic, "Nothing was written", "from_beginning")
+    assert content(job.table) == before
+    word = accept_token(outcome)
+    ends_with_each_once(spark, job.but(options={"accept_as_new": word}), old | new)
+    ends_with_each_once(spark, job.but(options={"accept_as_new": word}), old | new)
+
+
+def test_a_topic_recreated_in_the_middle_of_a_run_is_found_before_the_record(spark, job, topic, kafka_broker, ground):
+    """A2: Spark plans on from the old offsets, and would lose what the new topic holds before them."""
+    old = send(kafka_broker.bootstrap, topic, range(20), PARTITIONS)
+    new = set(range(100, 150))
+    errors = []
+    sink = streamsink.to_table(job.table, lambda event: None, flush=False, position_columns=POSITIONS)
+
+    def publish(df, batch_id: int) -> None:
+        try:
+            sink(df, batch_id)
+        except StreamsinkError as failed:
+            errors.append(failed)
+            raise
+        if batch_id == 0:
+            recreate(kafka_broker.bootstrap, topic, PARTITIONS)
+            send(kafka_broker.bootstrap, topic, new, PARTITIONS)
+
+    query = begin(spark, job, publish, processingTime="0 seconds")
+    try:
+        with contextlib.suppress(StreamingQueryException):
+            query.awaitTermination(WAIT_S)
+    finally:
+        query.stop()
+        sink.close()
+    [error] = errors
+    assert error.kind == "positions.topic-recreated" and topic in str(error)
+    assert_each_once(job.table, old)
+    shutil.rmtree(job.checkpoint)
+    outcome = run_here(spark, job)
+    ends_with_each_once(spark, job.but(options={"accept_as_new": accept_token(outcome)}), old | new)
+
+
+def test_another_cluster_with_the_same_topic_name_is_refused_by_its_id(spark, job, topic, kafka_broker, tmp_path):
+    """A2: its rows were taken for those of the first one."""
+    old = send(kafka_broker.bootstrap, topic, range(40), PARTITIONS)
+    ends_with_each_once(spark, job, old)
+    shutil.rmtree(job.checkpoint)
+    with KafkaBroker(tmp_path / "other", OTHER_CLUSTER_ID) as other:
+        new_topic(other.bootstrap, PARTITIONS, topic)
+        new = send(other.bootstrap, topic, range(100, 130), PARTITIONS)
+        moved = job.but(source={**job.source, "bootstrap": other.bootstrap})
+        outcome = run_here(spark, moved)
+        assert_refused(outcome, "positions.other-cluster", job.table, CLUSTER_ID, OTHER_CLUSTER_ID, topic, "Nothing was written")
+        assert_each_once(job.table, old)
+        ends_with_each_once(spark, moved.but(options={"accept_as_new": accept_token(outcome)}), old | new)
+
+
+def test_an_unknown_partition_that_a_new_checkpoint_does_not_begin_at_its_beginning_is_a_gap(spark, job, topic, kafka_broker):
+    """A2b: checkpoint lost, startingOffsets=latest, and a partition that the table has never seen held messages."""
+    old = send(kafka_broker.bootstrap, topic, range(40), PARTITIONS)
+    ends_with_each_once(spark, job, old)
+    shutil.rmtree(job.checkpoint)
+    add_partitions(kafka_broker.bootstrap, topic, PARTITIONS + 1)
+    unread = send(kafka_broker.bootstrap, topic, range(200, 201), 3)
+    unread |= send(kafka_broker.bootstrap, topic, range(203, 204), 3)  # 200 and 203 are both 2 modulo 3
+    latest = job.but(source={**job.source, "starting": "latest"})
+    assert_refused(run_here(spark, latest), "positions.gap", job.table, f"{topic}:2", "Nothing was written", "starting_offsets")
+    assert_each_once(job.table, old)
+    later = send(kafka_broker.bootstrap, topic, range(300, 303), 3)
+    shutil.rmtree(job.checkpoint)
+    begin = streamsink.starting_offsets(job.table, partitions={topic: 3})
+    ends_with_each_once(spark, job.but(source={**job.source, "starting": begin}), old | unread | later)
+
+
+def test_one_topic_read_twice_in_a_query_keeps_positions_for_each_source(spark, job, topic, kafka_broker, ground):
+    """A8: positions were merged to the lower ones, and rows of the faster source doubled when the checkpoint was lost."""
+    ids = send(kafka_broker.bootstrap, topic, range(60), PARTITIONS)
+
+    def source(starting, rate, where):
+        return frame(spark, job.but(source={**job.source, "starting": starting}, per_batch=rate, where=where))
+
+    def run(begins, batches, rates=(20, 8)):
+        """The query, which fails by itself after so many batches. rates: messages a batch of either source."""
+        sink = streamsink.to_table(job.table, lambda event: None, flush=False, position_columns=POSITIONS)
+
+        def publish(df, batch_id: int) -> None:
+            if batch_id == batches:
+                raise InterruptedError("enough")
+            sink(df, batch_id)
+
+        def start():
+            rows = source(begins[0], rates[0], "id % 3 = 0").union(source(begins[1], rates[1], "id % 3 > 0"))
+            writer = rows.writeStream.foreachBatch(publish).option("checkpointLocation", job.checkpoint)
+            return writer.trigger(availableNow=True).start()
+
+        with contextlib.suppress(StreamingQueryException):
+            streamsink.run(start, max_restarts=1, min_wait_ms=1, max_wait_ms=1)
+        sink.close()
+
+    run(("earliest", "earliest"), 2)
+    written = ids_in(job.table)
+    assert len(written) == len(set(written)) and 0 < len(written) < len(ids)
+    shutil.rmtree(job.checkpoint)
+    with pytest.raises(StreamsinkError) as refused:
+        run(("earliest", "earliest"), 1000, (1000, 1000))
+    assert refused.value.kind == "positions.ambiguous" and f"{topic}:0" in str(refused.value)
+    found = ids_in(job.table)
+    assert len(found) == len(set(found)), "no row twice"
+    shutil.rmtree(job.checkpoint)
+    run([streamsink.starting_offsets(job.table, source=place) for place in (0, 1)], 1000)
+    assert_each_once(job.table, ids)
+
+
+def test_ids_come_with_the_sources_own_settings_and_no_password_is_found_anywhere(spark, ground, tmp_path):
+    """A broker that asks for TLS and a password; an error that names ids, the table, its journal and the driver's logs."""
+    with SaslBroker(tmp_path / "kafka") as broker:
+        topic = new_topic(broker.bootstrap, PARTITIONS, settings=broker.client_settings)
+        source = {"kind": "kafka", "bootstrap": broker.bootstrap, "topic": topic, "options": broker.spark_options}
+        job = ground.job(source=source, per_batch=1000)
+        ids = send(broker.bootstrap, topic, range(20), PARTITIONS, broker.client_settings)
+        ends_with_each_once(spark, job, ids)
+        shutil.rmtree(job.checkpoint)
+        recreate(broker.bootstrap, topic, PARTITIONS, broker.client_settings)
+        send(broker.bootstrap, topic, range(20), PARTITIONS, broker.client_settings)
+        outcome = run_driver(ground, job)
+    assert_refused(outcome, "positions.topic-recreated", job.table, topic)
+    said = [path for path in ground.root.rglob("*") if path.is_file() and tmp_path / "kafka" not in path.parents]
+    said = [path for path in said if not path.name.startswith("driver-") or path.suffix != ".json"]  # those the test made
+    assert len(said) > 10
+    for secret in broker.secrets:
+        assert [str(path) for path in said if secret.encode() in path.read_bytes()] == []
+
+
+def test_asking_for_ids_costs_a_batch_four_questions_to_the_jvm_however_many_topics(spark, job, topic, kafka_broker, monkeypatch):
+    """Which run and which batch it is, eight times for its rows, and four times whether each of these topics is still the same."""
+    other = new_topic(kafka_broker.bootstrap, PARTITIONS)
+    ids = send(kafka_broker.bootstrap, topic, range(20), PARTITIONS)
+    ids |= send(kafka_broker.bootstrap, other, range(100, 120), PARTITIONS)
+    sink = streamsink.to_table(job.table, lambda event: None, flush=False, position_columns=POSITIONS)
+    questions = Questions(monkeypatch)
+
+    def publish(df, batch_id: int) -> None:
+        questions.batch = batch_id
+        sink(df, batch_id)
+
+    begin(spark, job.but(source={**job.source, "topic": f"{topic},{other}"}, per_batch=10), publish).awaitTermination()
+    sink.close()
+    assert_each_once(job.table, ids)
+    assert [questions[batch] for batch in (1, 2, 3)] == [14, 14, 14]

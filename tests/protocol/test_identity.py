@@ -1,0 +1,271 @@
+"""Admission by ids: another cluster, a recreated topic, a topic that has lost messages, partitions unknown to the table, and one topic
+that several sources read. Each error is before anything is written, and its way on is followed here."""
+
+import dataclasses
+import re
+
+import pytest
+
+from streamsink.errors import Misuse
+from streamsink.protocol.admission import Past, Verdict, admit
+from streamsink.protocol.committable import AppState, Batch
+from streamsink.protocol.positions import SourceRange
+from streamsink.protocol.recorded import Recorded
+from streamsink.protocol.same_query import QueryFingerprint
+from streamsink.options import SinkOptions
+from tests.crash.world import memory_world
+from tests.protocol.query import Query
+
+COLUMNS = {"position_columns": ("topic", "partition", "offset")}
+SAME_QUERY = QueryFingerprint(sources="aa", plan="bb", dates="cc", schema="dd", spark="4.1", comparable=True)
+
+
+def source(begin, end, topic_id="id-1", cluster="c-1", topic="t", **more):
+    """Numbers for partition 0, or dictionaries. begin None: Spark does not say."""
+    def side(value):
+        return {topic: value if isinstance(value, dict) else {"0": value}}
+
+    ids = {topic: topic_id} if topic_id else {}
+    return SourceRange(None if begin is None else side(begin), side(end), cluster=cluster, topic_ids=ids, **more)
+
+
+def state(*sources, query="q", checkpoint=5, record="r"):
+    return AppState(
+        query=query, generation=0, epoch=1, checkpoint_id=checkpoint, sequence=6, record_id=record, table_id="t",
+        sources=tuple(dataclasses.replace(each, earliest=None, newest=None) for each in sources), recorded=Recorded().advanced(sources),
+        fingerprint=SAME_QUERY,
+    )
+
+
+def batch(*sources, query="q2", number=0):
+    return Batch(number, query, "run", sources, fingerprint=SAME_QUERY)
+
+
+def decide(given, last, **options):
+    past = Past("lake/t", "t", last, lambda query, checkpoint: None, lambda run: False)
+    return admit(given, past, SinkOptions.of("lake/t", options))
+
+
+def refused(kind, given, last, *words, **options):
+    """The token that the error prints."""
+    with pytest.raises(Misuse) as caught:
+        decide(given, last, **options)
+    message = str(caught.value)
+    assert caught.value.kind == kind, message
+    for word in ("lake/t", "Nothing was written", *words):
+        assert word in message
+    new, seen = (re.search(rf"{option}='([0-9a-f]{{12}})'", message)[1] for option in ("accept_as_new", "accept_as_seen"))
+    assert new == seen
+    return new
+
+
+def recorded(decision):
+    return [(r.source, r.topic, r.cluster, r.topic_id, r.next) for r in decision.recorded.topics]
+
+
+@pytest.mark.parametrize("change, kind", [
+    ({"topic_id": "id-2"}, "positions.topic-recreated"),
+    ({"cluster": "c-2"}, "positions.other-cluster"),
+    ({"topic_id": "id-2", "cluster": ""}, "positions.topic-recreated"),
+])
+@pytest.mark.parametrize("begin", [0, 60])
+def test_another_topic_of_the_same_name_is_refused_and_the_token_drops_its_record(change, kind, begin):
+    """Whether its offsets overlap or continue those that are recorded: they say nothing of it."""
+    last, given = state(source(50, 60)), batch(source(begin, 70, **change))
+    word = refused(kind, given, last, *change.values(), "from_beginning=['t']", **COLUMNS)
+    assert refused(kind, batch(source(begin, 71, **change), query="q3"), last, **COLUMNS) == word, "whichever checkpoint comes next"
+    fresh = batch(source(0, 70, **change))
+    decision = decide(fresh, last, accept_as_new=word, **COLUMNS)
+    assert decision.verdict is Verdict.NEW
+    assert recorded(decision) == [("0", "t", fresh.sources[0].cluster, fresh.sources[0].topic_id("t"), {"0": 70})]
+    assert decide(given, last, accept_as_seen=word, **COLUMNS).verdict is Verdict.SEEN
+    refused(kind, given, dataclasses.replace(last, record_id="later"), accept_as_new=word, **COLUMNS)
+
+
+def test_a_recreated_topic_that_is_not_read_from_its_beginning_is_a_gap_although_the_record_was_dropped():
+    """The same checkpoint goes on in the middle of the new topic."""
+    last, given = state(source(50, 60)), batch(source(60, 70, "id-2", earliest={"t": {"0": 0}}), query="q", number=6)
+    word = refused("positions.topic-recreated", given, last)
+    gap = refused("positions.gap", given, last, accept_as_new=word)
+    assert decide(given, last, accept_as_new=gap).verdict is Verdict.NEW
+
+
+def test_other_topics_of_the_batch_are_filtered_all_the_same():
+    """A token for one topic does not write another one twice."""
+    def both(begin, end, topic_id):
+        ids = {"t": topic_id, "u": "id-u"}
+        return SourceRange({"t": {"0": begin}, "u": {"0": begin}}, {"t": {"0": end}, "u": {"0": end}}, cluster="c-1", topic_ids=ids)
+
+    last, given = state(both(0, 60, "id-1")), batch(both(0, 70, "id-2"))
+    word = refused("positions.topic-recreated", given, last, "id-1", "id-2", **COLUMNS)
+    decision = decide(given, last, accept_as_new=word, **COLUMNS)
+    assert (decision.verdict, decision.below) == (Verdict.FILTER, {"u": {"0": 60}})
+
+
+def test_a_replay_of_the_last_batch_is_no_replay_when_its_topic_is_another_one():
+    last = state(source(50, 60))
+    assert decide(batch(source(50, 60), query="q", number=5), last).verdict is Verdict.SKIP
+    refused("positions.topic-recreated", batch(source(50, 60, "id-2"), query="q", number=5), last)
+
+
+@pytest.mark.parametrize("known, told", [(("", ""), ("id-1", "c-1")), (("id-1", "c-1"), ("", "")), (("", ""), ("", ""))])
+def test_an_id_that_is_not_known_is_never_an_alarm(known, told):
+    """Of a table that an earlier version wrote, or a broker that does not tell them today."""
+    last = state(source(50, 60, *known))
+    assert decide(batch(source(60, 70, *told), query="q", number=6), last).verdict is Verdict.NEW
+    assert decide(batch(source(0, 70, *told)), last, **COLUMNS).below == {"t": {"0": 60}}
+
+
+def test_a_topic_that_moved_to_another_place_of_the_query_is_known_by_its_id():
+    """No alarm, and no row twice: the sources of a union were exchanged, and the checkpoint is new."""
+    one, two = source(0, 60, "id-1", topic="t"), source(0, 8, "id-2", topic="u")
+    again = batch(source(0, 9, "id-2", topic="u"), source(0, 70, "id-1", topic="t"))
+    decision = decide(again, state(one, two), **COLUMNS)
+    assert decision.below == {"t": {"0": 60}, "u": {"0": 8}}
+    assert [(r.source, r.topic) for r in decision.recorded.topics] == [("0", "u"), ("1", "t")]
+
+
+def test_topics_of_one_name_in_two_clusters_have_positions_of_their_own():
+    """And a cluster that is added to the query accuses nobody."""
+    first, second = source(50, 60), source(5, 6, "id-2", "c-2")
+    going_on = batch(source(60, 70), source(6, 9, "id-2", "c-2"), query="q", number=6)
+    assert recorded(decide(going_on, state(first, second))) == [("0", "t", "c-1", "id-1", {"0": 70}), ("1", "t", "c-2", "id-2", {"0": 9})]
+    added = batch(source(60, 70), source(0, 9, "id-2", "c-2"))
+    assert decide(added, state(first)).verdict is Verdict.NEW
+
+
+# -- messages that are gone -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("given, kind", [
+    (source(60, 30), "positions.end-below-start"),
+    (source(0, 30, newest={"t": {"0": 30}}), "positions.newest-below-recorded"),
+])
+def test_a_topic_whose_id_stayed_and_whose_end_moved_back_is_refused(given, kind):
+    """The new messages below the recorded offset were taken for old ones. The token takes the record back, or leaves it."""
+    last = state(source(50, 60))
+    word = refused(kind, batch(given), last, "30", "60", **COLUMNS)
+    lowered = decide(batch(given), last, accept_as_new=word, **COLUMNS)
+    assert recorded(lowered)[0][-1] == {"0": 30}
+    kept = decide(batch(given), last, accept_as_seen=word, **COLUMNS)
+    assert (kept.verdict, recorded(kept)[0][-1]) == (Verdict.SEEN, {"0": 60})
+
+
+def test_without_ids_an_end_that_moved_back_drops_the_record():
+    """Then it is most likely another topic."""
+    last, given = state(source(50, 60, "")), batch(source(0, 30, "", newest={"t": {"0": 30}}))
+    word = refused("positions.newest-below-recorded", given, last, "from_beginning=['t']", **COLUMNS)
+    decision = decide(given, last, accept_as_new=word, **COLUMNS)
+    assert (decision.verdict, recorded(decision)[0][-1]) == (Verdict.NEW, {"0": 30})
+    grown = batch(source(0, 90, "", newest={"t": {"0": 90}}))
+    assert decide(grown, last, accept_as_new=word, **COLUMNS).verdict is Verdict.NEW, "it has grown until the user came"
+    same_after_all = batch(source(0, 90, newest={"t": {"0": 90}}))
+    assert decide(same_after_all, state(source(50, 60)), accept_as_new=word, **COLUMNS).verdict is Verdict.FILTER
+
+
+def test_the_first_batch_of_an_application_may_not_end_before_its_start_either():
+    word = refused("positions.end-below-start", batch(source(60, 30)), None)
+    decision = decide(batch(source(60, 30)), None, accept_as_new=word)
+    assert (decision.verdict, recorded(decision)[0][-1]) == (Verdict.NEW, {"0": 30})
+
+
+def test_a_batch_that_was_accepted_is_a_replay_when_it_comes_again():
+    given = batch(source(60, 30), query="q", number=6)
+    last = state(source(50, 60))
+    decision = decide(given, last, accept_as_new=refused("positions.end-below-start", given, last))
+    after = dataclasses.replace(last, checkpoint_id=6, sources=given.sources, recorded=decision.recorded, record_id="r2")
+    assert decide(given, after).verdict is Verdict.SKIP
+
+
+# -- partitions that the table does not know ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("begin, earliest, verdict", [(7, 7, Verdict.NEW), (5, 7, Verdict.NEW), (7, 5, None), (7, None, None), (0, None, Verdict.NEW)])
+def test_a_partition_unknown_to_the_table_begins_at_its_beginning_or_it_is_a_gap(begin, earliest, verdict):
+    """A2b: a lost checkpoint and startingOffsets=latest. Retention moves the beginning; what is not known is no proof."""
+    first = None if earliest is None else {"t": {"0": 0, "1": earliest}}
+    given = batch(source({"0": 60, "1": begin}, {"0": 70, "1": 9}, earliest=first))
+    if verdict:
+        assert decide(given, state(source(50, 60))).verdict is verdict
+    else:
+        word = refused("positions.gap", given, state(source(50, 60)), "t:1", "partitions={'t': 2}")
+        assert decide(given, state(source(50, 60)), accept_as_new=word).verdict is Verdict.NEW
+
+
+def test_a_partition_that_appears_under_a_running_checkpoint_continues():
+    """Spark begins it at its earliest offset, and says no start for it."""
+    given = batch(source({"0": 60}, {"0": 70, "1": 9}, earliest={"t": {"0": 0, "1": 5}}), query="q", number=6)
+    assert decide(given, state(source(50, 60))).verdict is Verdict.NEW
+
+
+def test_a_new_application_begins_wherever_the_user_said():
+    assert decide(batch(source(60, 70, earliest={"t": {"0": 0}})), None).verdict is Verdict.NEW
+
+
+# -- several sources on one topic -----------------------------------------------------------------------------------
+
+
+def test_each_source_goes_on_from_its_own_position():
+    """A8: with the lower position for both, the faster one left a gap or overlapped itself."""
+    last = state(source(0, 20), source(0, 8))
+    decision = decide(batch(source(20, 40), source(8, 16), query="q", number=6), last)
+    assert (decision.verdict, [entry[-1] for entry in recorded(decision)]) == (Verdict.NEW, [{"0": 40}, {"0": 16}])
+    refused("positions.gap", batch(source(20, 40), source(9, 16), query="q", number=6), last)
+
+
+@pytest.mark.parametrize("first, second, below", [
+    ((0, 10), (0, 4), 20),  # all is old
+    ((0, 30), (10, 10), 20),  # one has nothing
+    ((0, 10), (10, 16), 10),  # old for the first, and new for the second from there on
+])
+def test_an_overlap_of_two_sources_is_filtered_where_one_comparison_is_right_for_both(first, second, below):
+    last = state(source(0, 20), source(0, 10))
+    decision = decide(batch(source(*first), source(*second)), last, **COLUMNS)
+    assert (decision.verdict, decision.below) == (Verdict.FILTER, {"t": {"0": below}})
+
+
+def test_rows_that_are_old_for_one_source_and_new_for_another_are_refused():
+    """A8: they were filtered by the lower position, and 12 rows of the faster source doubled."""
+    last, given = state(source(0, 20), source(0, 8)), batch(source(0, 30), source(0, 30))
+    word = refused("positions.ambiguous", given, last, "t:0", "source=...", "(0, 1, in their order", **COLUMNS)
+    assert decide(given, last, accept_as_new=word, **COLUMNS).verdict is Verdict.NEW
+    refused("positions.overlap", given, last)
+
+
+def test_two_sources_that_stand_at_the_same_position_are_filtered():
+    last, given = state(source(0, 20), source(0, 20)), batch(source(0, 30), source(0, 25))
+    assert decide(given, last, **COLUMNS).below == {"t": {"0": 20}}
+
+
+def test_sources_with_names_are_matched_by_name():
+    last = state(source(0, 20, name="fast"), source(0, 8, name="slow"))
+    given = batch(source(8, 16, name="slow"), source(20, 40, name="fast"), query="q", number=6)
+    assert decide(given, last).verdict is Verdict.NEW
+    unnamed = state(source(0, 20), source(0, 8))
+    named = batch(source(20, 40, name="fast"), source(8, 16, name="slow"), query="q", number=6)
+    assert decide(named, unnamed).verdict is Verdict.NEW, "they got names under the same checkpoint"
+
+
+# -- within a run ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("recorded_id, kind", [("before", "positions.topic-recreated"), ("", "positions.recreated-meanwhile")])
+def test_a_topic_recreated_while_its_batch_is_written_is_found_before_the_record(recorded_id, kind):
+    """Nothing of the batch is durable; where the id is recorded, the error has the ways on."""
+    world = memory_world()
+    query = Query(world)
+    driver, rows = world.driver, world.driver.rows
+    driver.topic_id = recorded_id
+    query.batch(6)
+    driver.topic_id = "before"
+
+    def recreated_meanwhile(start, end):
+        driver.topic_id = "after"
+        return rows(start, end)
+
+    driver.rows = recreated_meanwhile
+    with pytest.raises(Misuse) as caught:
+        query.batch(9)
+    assert caught.value.kind == kind and "after" in str(caught.value)
+    query.sink.close()
+    assert world.ids() == list(range(6)) and world.unknown_files() == []

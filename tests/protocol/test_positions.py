@@ -1,0 +1,104 @@
+"""A position is (cluster id, topic id, partition, offset) of one source. What is recorded of it, how, and how large that is."""
+
+import dataclasses
+import json
+
+from streamsink.protocol.packed import pack, unpack
+from streamsink.protocol.positions import SourceRange
+from streamsink.protocol.recorded import Recorded, TopicRecord
+
+MOST_BYTES = 100_000
+
+
+def source(start, end, cluster="c", ids=None, **more):
+    return SourceRange(start, end, cluster=cluster, topic_ids=ids if ids is not None else {t: f"id-{t}" for t in end}, **more)
+
+
+def again(sources, recorded):
+    """What a state says, through JSON as a snapshot has it."""
+    text = json.dumps({"sources": [s.to_json() for s in sources], "recorded": recorded.to_json(sources)})
+    value = json.loads(text)
+    read = tuple(SourceRange.from_json(s) for s in value["sources"])
+    return read, Recorded.from_json(value["recorded"], read)
+
+
+def same(one, other):
+    """Equal, ids included."""
+    return [(s.start, s.end, s.fingerprint, s.name, s.cluster, dict(s.topic_ids)) for s in one] == [
+        (s.start, s.end, s.fingerprint, s.name, s.cluster, dict(s.topic_ids)) for s in other
+    ]
+
+
+def test_partitions_that_are_far_apart_are_not_an_array_of_holes():
+    assert pack({"0": 5, "2": 7}) == [5, None, 7]
+    assert pack({"4999": 1}) == {"4999": 1}
+    for parts in ({}, {"0": 5, "2": 7}, {"4999": 1}):
+        assert unpack(pack(parts)) == parts
+
+
+def test_any_range_and_any_record_are_read_as_they_were_written(rng):
+    """Also partitions that began and have no end, topics that are gone, sources without positions, and records ahead of a batch."""
+    def offsets():
+        topics = rng.sample(["a", "b", "c", "d"], rng.randint(1, 3))
+        return {t: {str(p): rng.randint(0, 10**12) for p in rng.sample(range(30), rng.randint(0, 6))} for t in topics}
+
+    def kafka():
+        end = offsets()
+        ids = {topic: "x" for topic in end if rng.random() < 0.5}
+        return source(rng.choice([None, {}, offsets()]), end, rng.choice(["", "c"]), ids, name=rng.choice(["", str(rng.random())]))
+
+    for _ in range(300):
+        opaque = SourceRange({"logOffset": 1}, {"logOffset": 2}, "digest"), SourceRange(None, "text")
+        sources = tuple(rng.choice([kafka(), kafka(), *opaque]) for _ in range(rng.randint(1, 3)))
+        before = Recorded.of(TopicRecord(rng.choice("012"), topic, "c", "x", parts) for topic, parts in offsets().items())
+        for recorded in (Recorded(), before, before.advanced(sources)):
+            assert again(sources, recorded)[1] == recorded
+            assert same(again(sources, recorded)[0], sources)
+
+
+def test_what_cde7565_wrote_is_read_without_ids_and_each_source_keeps_its_own_position():
+    """It merged sources of one topic to the lower position; where each of them ended it said as well."""
+    old = [{"start": {"t": {"0": 0}}, "end": {"t": {"0": end}}, "fingerprint": ""} for end in (20, 8)]
+    sources = tuple(SourceRange.from_json(value) for value in old)
+    recorded = Recorded.from_json({"t": {"0": 8, "7": 3}, "left": {"0": 1}}, sources)
+    assert [(r.source, r.topic, r.topic_id, r.next) for r in recorded.topics] == [
+        ("", "left", "", {"0": 1}), ("0", "t", "", {"0": 20, "7": 3}), ("1", "t", "", {"0": 8, "7": 3}),
+    ]
+
+
+def test_a_record_without_ids_gets_them_from_the_next_batch():
+    """A table that an earlier version wrote: no alarm, and from then on the ids are known."""
+    old = Recorded.from_json({"t": {"0": 8}}, ())
+    batch = (source({"t": {"0": 8}}, {"t": {"0": 9}}),)
+    assert old.advanced(batch).topics == (TopicRecord("0", "t", "c", "id-t", {"0": 9}),)
+
+
+def test_what_the_broker_does_not_tell_stays_as_it_is_known():
+    recorded = Recorded((TopicRecord("0", "t", "c", "id-t", {"0": 8}),))
+    silent = (SourceRange({"t": {"0": 8}}, {"t": {"0": 9}}),)
+    assert recorded.advanced(silent).topics == (TopicRecord("0", "t", "c", "id-t", {"0": 9}),)
+
+
+def test_ranges_with_the_same_positions_are_equal_whatever_is_known_of_their_ids():
+    """A replay is the same batch, also when the broker did not tell its ids the first time."""
+    known = source({"t": {"0": 8}}, {"t": {"0": 9}})
+    assert known == SourceRange({"t": {"0": 8}}, {"t": {"0": 9}})
+    assert known != dataclasses.replace(known, end={"t": {"0": 10}})
+
+
+def test_three_thousand_partitions_take_less_than_a_hundred_kilobytes_of_a_snapshot(rng):
+    """Offsets of a trillion messages, a batch that is large, and a record that is ahead of it in every partition."""
+    for topics in (1, 3, 100, 200):
+        parts = [str(part) for part in range(3000 // topics)]
+        names = [f"shop.orders.{number:04}" for number in range(topics)]
+        end = {t: {p: rng.randint(10**11, 10**12) for p in parts} for t in names}
+        start = {t: {p: at - rng.randint(0, 10**6) for p, at in known.items()} for t, known in end.items()}
+        sources = (source(start, end, "c" * 22, {t: "i" * 22 for t in names}),)
+        ahead = Recorded.of(
+            TopicRecord("0", t, "c" * 22, "i" * 22, {p: at + rng.randint(0, 10**7) for p, at in known.items()}) for t, known in end.items()
+        )
+        for recorded in (Recorded().advanced(sources), ahead):
+            value = {"sources": [s.to_json() for s in sources], "recorded": recorded.to_json(sources)}
+            text = json.dumps(value, separators=(",", ":"))
+            assert len(json.dumps(text)) < MOST_BYTES, "with the quotes that a snapshot's property adds"
+            assert again(sources, recorded)[1] == recorded
