@@ -4,7 +4,8 @@ What may go at all is known by its name and place:
 
 - lists and manifests that a try of a commit made (``table/commit.py``), when nothing that is retained names them;
 - hidden temporary files, which nothing can name;
-- staged files of a checkpoint that is still being written, which has no record.
+- staged files of a checkpoint that is still being written, which has no record;
+- a snapshot of ours that came too late, on which nothing is built.
 
 A pending record names data files and manifests under ids of their own. Their names are none of these, so nothing here deletes
 them. Staging folders of other checkpoints, and the journal's own files, are the journal's: ``storage/pending_log.py``.
@@ -60,6 +61,13 @@ def delete(table: "Table", paths: Sequence[str], look: Look, *, durable: bool = 
     for folder in sorted({os.path.dirname(path) for path in gone}) if durable else ():
         table.file_io.sync_dir(folder)
     return [path for path in paths if path in gone]
+
+
+def delete_late_snapshot(table: "Table", snapshot: Snapshot) -> None:
+    """Take a snapshot of ours back that nothing is built on (``late.py`` tells); a copy of it in a tag is none of its file."""
+    if table.snapshots.load(snapshot.id) == snapshot:
+        table.file_io.delete(table.layout.snapshot(snapshot.id))
+        table.file_io.sync_dir(table.layout.snapshot_dir)
 
 
 def delete_staged(file_io: FileIO, paths: Sequence[str]) -> None:
