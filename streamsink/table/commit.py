@@ -117,6 +117,8 @@ class TableCommit:
             self._io.sync_dir(self._at.snapshot_dir)  # whoever published it may have died before
             return Committed(newest, attempt - 1, self._clock.now_ms())
         delta = self._deltas.of(request, newest)  # 2 base, 3 delta and conflicts
+        if attempt == 1:
+            self._table.schemas.check_there({self._table.known_schema.id, *request.changes.schema_ids})
         name = try_name(request.name, newest.id + 1 if newest else 1, attempt)
         with self._io.together() as group:
             files = self._write_files(delta, newest, (name, tries), group)  # 4 manifests
