@@ -86,8 +86,9 @@ class PendingStore(ABC):
     def prepare(self, committable: Committable, group: Group) -> Callable[[], None]:
         """Write the pre-commit's bytes, as far as the store lets them be written ahead of their name; ``group`` makes them durable.
 
-        Returns what makes the record exist, to be called when ``group`` is flushed. It raises Fenced when the number is taken: a
-        successor has written it.
+        Returns what makes the record exist, to be called when ``group`` is flushed and ``check_owner`` has been asked after that.
+        It raises Fenced when the number is taken by a successor, or its sweep took what was prepared; Retryable when it is taken by
+        an earlier writer, which was about to when this one took over: the restart publishes that.
         """
 
     @abstractmethod
@@ -125,7 +126,8 @@ class PendingStore(ABC):
     def staging(self, sequence: int, writer: Writer) -> str:
         """Create and name the folder into which writers of this record flush files (absolute path).
 
-        It is durable once the sink has made the names in it durable, which is before the record is saved.
+        It is durable once the sink has made the names in it durable, which is before the record is saved. The sink begins the file
+        that is called ``manifest-...`` after all others: without it the checkpoint has no files, or is not ready for its record.
         """
 
     @abstractmethod
@@ -134,4 +136,8 @@ class PendingStore(ABC):
 
     @abstractmethod
     def sweep(self, writer: Writer) -> list[str]:
-        """Delete staged files that no record names, of earlier writers; their names. Idempotent."""
+        """Delete staged files that no record names or can come to name, of earlier writers; their names. Idempotent.
+
+        Those of a number that is taken, and those that were not ready for their record when this writer had claimed: their writer
+        looks who owns the application once they are. Others wait until this writer's record takes the number (``forget``).
+        """

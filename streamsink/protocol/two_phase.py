@@ -151,7 +151,8 @@ class TwoPhaseCommit:
         """Make the checkpoint durable: what ``group`` holds of it together with its record's bytes, then the record's name.
 
         From its return on the checkpoint will be published, whatever happens. Raises Misuse "repeatedly committed" when the
-        checkpoint is registered already; Fenced; and what flushing raises, when nothing of the checkpoint is left.
+        checkpoint is registered already; Fenced; Retryable when an earlier driver has recorded its number; and what flushing
+        raises, when nothing of the checkpoint is left.
         """
         batch, decision = checkpoint.batch, checkpoint.decision
         if any(entry.committable.state.checkpoint_id == batch.batch_id for entry in self._publisher.pending()):
@@ -166,10 +167,11 @@ class TwoPhaseCommit:
             fingerprint=batch.fingerprint,
         )
         committable = Committable(state, self._options.application, batch.watermark_ms, files, payload)
-        self._store.check_owner(self._writer)
         try:
             create = self._store.prepare(committable, group)
             group.flush()
+            # Last, when all that the record names can be seen: a successor's sweep leaves it alone, or has come before this look.
+            self._store.check_owner(self._writer)
         except BaseException:
             self.abort(checkpoint, group)
             raise

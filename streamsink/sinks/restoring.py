@@ -12,6 +12,7 @@ from streamsink.protocol.committable import Committable
 from streamsink.sinks.records import commit_name, manifest_meta, read_staged, staged_manifests
 from streamsink.storage.together import Together
 from streamsink.table import leftovers
+from streamsink.table.deletion import try_name
 from streamsink.table.delta import Written
 from streamsink.table.presence import Presence
 from streamsink.table.table import Table
@@ -97,7 +98,8 @@ class Restoring:
         if committable.payload["kind"] != APPEND or not manifests or None in known:
             return None
         data = write_manifest_list([manifest_meta(self._table, *each) for each in zip(manifests, known)])
-        name = f"manifest-list-{commit_name(committable)}-1"
+        # No snapshot that is known by now can name it.
+        name = f"manifest-list-{try_name(commit_name(committable), self._table.snapshots.known_id() + 1, 0)}-1"
         group.write(self._table.layout.manifest(name), data)
         return name, len(data)
 

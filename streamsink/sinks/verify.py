@@ -96,5 +96,5 @@ class _Journal:
                     self._check.note(
                         "staging.files",
                         f"{len(files)} files in {folder}/{entry.name} are of no pending record: of a batch under way, of a "
-                        "dead one (the next start removes them), or kept for on_rollback='republish'",
+                        "dead one (the next start removes them, or the next checkpoint), or kept for on_rollback='republish'",
                     )

@@ -74,7 +74,11 @@ class PosixLikeCalls(Calls):
 
     @abstractmethod
     def link(self, source: str, target: str) -> bool:
-        """A second name for a file; False when ``target`` is taken. Atomic between processes."""
+        """A second name for a file; False when another file has ``target``. Atomic between processes.
+
+        A client that missed the reply repeats the call, and is refused by its own name: where the store tells that the two names
+        are of one file, that is True.
+        """
 
     @abstractmethod
     def rename(self, source: str, target: str) -> None:
@@ -150,7 +154,7 @@ class PosixCalls(PosixLikeCalls):
         try:
             os.link(source, target)
         except FileExistsError:
-            return False
+            return _is_one_file(source, target)
         return True
 
     def rename(self, source, target):
@@ -219,6 +223,13 @@ def _sync(path: str, flags: int) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _is_one_file(name: str, other: str) -> bool:
+    try:
+        return os.path.samefile(name, other)
+    except FileNotFoundError:
+        return False
 
 
 def _status(entry) -> tuple[str, int, bool]:

@@ -6,6 +6,7 @@ Called by the driver unless said otherwise. Paths are absolute, as text.
 """
 
 import contextlib
+import errno
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -176,27 +177,28 @@ class FileIO:
     def create_new(self, path: str, data: bytes, unique: str = "", *, prepared: bool = False) -> bool:
         """The store's own creation; its user holds a lock unless ``atomic_create``.
 
-        unique: known only to this try; whatever a death leaves behind has it in its name. prepared: ``prepare`` was called
-        with the same arguments, and its group flushed. ``data`` is the caller's own:
-        when a reply is lost, finding equal bytes under the name settles it. After a crash the name is there with all its
-        bytes, or it is not there. Raises: OSError when it is not there (on a network a late request may still put it
-        there, unless another has taken the name by then); OutcomeUnknown when that could not be read back.
+        unique: known only to this try; whatever a death leaves behind has it in its name. prepared: ``prepare`` was called so, and
+        its group flushed. data: the caller's own, so that equal bytes settle a lost reply, or a call that its client repeated.
+        After a crash the name is there, whole, or it is not. Raises: OSError when it is not there (on a network a late request may
+        still put it there, unless another takes the name first); OutcomeUnknown when that could not be read back.
         """
         temporary = _temporary(path, unique or self._new_id())
         if not prepared:
             self.write(temporary, data)
         try:
-            return self._give_name(temporary, path)
+            if self._give_name(temporary, path):
+                return True
+            raise FileExistsError(errno.EEXIST, "the name was taken, and is not there any more", path)
         except OSError as failed:
             won = is_there(self, path, data, failed)
-            if won:
-                # What the failed call left undone; when this fails too, the next start finds the file and goes on.
-                self._calls.unlink(temporary)
-                self.sync_dir(os.path.dirname(path))
-            return won
+        if won:
+            # What the failed call left undone; when this fails too, the next start finds the file and goes on.
+            self._calls.unlink(temporary)
+            self.sync_dir(os.path.dirname(path))
+        return won
 
     def _give_name(self, temporary: str, path: str) -> bool:
-        """Give a written file of the same folder its final name, unless that is taken: then False. No temporary is left."""
+        """Give a written file of the same folder its final name, unless another file has it: then False. No temporary is left."""
         won = self._calls.link(temporary, path)
         self._calls.unlink(temporary)
         if won:

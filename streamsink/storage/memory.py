@@ -93,7 +93,7 @@ class MemoryCalls(PosixLikeCalls):
         if source not in self._names:
             raise FileNotFoundError(errno.ENOENT, "no such file", source)
         if target in self._names:
-            return False
+            return self._names[target] is self._names[source]
         self._names[target] = self._names[source]
         return True
 

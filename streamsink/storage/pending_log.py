@@ -14,18 +14,18 @@ One thread records while another publishes: the lists of what is there are kept 
 import hashlib
 import json
 import os
-import re
 import threading
 from collections.abc import Callable, Sequence
 
 from streamsink.clock import IdSource
-from streamsink.errors import Corrupt, Fenced
+from streamsink.errors import Corrupt, Fenced, Retryable
 from streamsink.faults import fault_point
-from streamsink.protocol.committable import Committable
+from streamsink.protocol.committable import AppState, Committable
 from streamsink.protocol.ids import END_OF_INPUT, Writer
 from streamsink.protocol.pending import JournalIdentity, Mark, PendingStore
 from streamsink.storage import journal_identity
 from streamsink.storage.file_io import FileIO
+from streamsink.storage.staging import Staging
 from streamsink.storage.together import Together
 
 JOURNAL_DIR = "streamsink"
@@ -33,8 +33,6 @@ _FORMAT = "streamsink-pending"
 # Version 2: the state has more fields, which code for version 1 would leave out.
 _VERSION, _VERSIONS = 2, (1, 2)
 _CLAIM_ATTEMPTS = 20
-# <epoch>-<sequence>
-_STAGING = re.compile(r"[0-9]+-([0-9]+)")
 
 
 def journal_dir(table: str, application: str) -> str:
@@ -54,6 +52,7 @@ class PendingLog(PendingStore):
         self._retain = retain
         self._dir = journal_dir(table, application)
         self._hold = file_io.hold(self._dir)
+        self._staging = Staging(file_io, self._path("staging"))
         self._lock = threading.Lock()
         self._sequences: list[int] = []
         self._marked: set[int] = set()
@@ -141,16 +140,33 @@ class PendingLog(PendingStore):
         self._io.prepare(group, path, data, unique)
 
         def create() -> None:
-            if not self._io.create_if_absent(path, data, unique, prepared=True):
-                raise Fenced(
-                    f"{self._table}: record {sequence} of application '{self._application}' exists already: another driver "
-                    "runs the same query and was first. Nothing is lost: restart this one or stop it",
-                    kind="journal.record-taken",
-                )
+            try:
+                created = self._io.create_if_absent(path, data, unique, prepared=True)
+            except FileNotFoundError:  # a successor's sweep took what was prepared
+                self.check_owner(Writer(self._application, committable.state.query, committable.state.epoch))
+                raise
+            if not created:
+                raise self._taken(committable.state)
             with self._lock:
                 self._sequences.append(sequence)
+            self._staging.take(sequence)
 
         return create
+
+    def _taken(self, mine: AppState) -> Fenced | Retryable:
+        other = self.load(mine.sequence)
+        if other is not None and other.state.epoch < mine.epoch:
+            return Retryable(
+                f"{self._table}: an earlier driver of application '{self._application}', which was about to when this one took over, has "
+                f"created record {mine.sequence} (checkpoint {other.state.checkpoint_id}). Nothing is lost or doubled: the restart of the "
+                "query publishes it and goes on from there",
+                kind="journal.overtaken",
+            )
+        return Fenced(
+            f"{self._table}: record {mine.sequence} of application '{self._application}' exists already: another driver "
+            "runs the same query and was first. Nothing is lost: restart this one or stop it",
+            kind="journal.record-taken",
+        )
 
     def load(self, sequence: int) -> Committable | None:
         path = self._record(sequence)
@@ -199,11 +215,11 @@ class PendingLog(PendingStore):
 
     def forget(self, sequences: Sequence[int]) -> None:
         kept = set(self.retained()) if self._keep_staging else set()
-        self._drop_staging(set(sequences) - kept)
+        self._staging.drop(set(sequences) - kept)
         fault_point("forget.staging_removed")
         pruned = self._beyond_retained()
         if self._keep_staging:
-            self._drop_staging(set(pruned))
+            self._staging.drop(set(pruned))
         for oldest in pruned:
             # The mark goes last: a record without one would look pending.
             self._io.delete(self._record(oldest))
@@ -232,9 +248,7 @@ class PendingLog(PendingStore):
     # -- staging ---------------------------------------------------------------------------------------------------
 
     def staging(self, sequence: int, writer: Writer) -> str:
-        folder = self._path("staging", f"{writer.epoch}-{sequence}")
-        self._io.begin_dir(folder)
-        return folder
+        return self._staging.begin(writer.epoch, sequence)
 
     def discard(self, staging: str) -> None:
         self._io.delete_tree(staging)
@@ -242,34 +256,15 @@ class PendingLog(PendingStore):
     def sweep(self, writer: Writer) -> list[str]:
         with self._lock:
             needed = {s for s in self._sequences if self._keep_staging or s not in self._marked}
-        found = {name: _STAGING.fullmatch(name) for name in self._io.names(self._path("staging"))}
-        doomed = [self._path("staging", name) for name, match in found.items() if match and int(match[1]) not in needed]
-        orphans = [path for folder in doomed for path in self._files_below(folder)]
+        orphans = self._staging.orphans(needed, self.last_sequence())
         leftovers = [
             self._path(name) for name in self._io.names(self._dir) if name.startswith(".") and name.endswith(".tmp")
         ]
         fault_point("restore.before_sweep")
-        for folder in doomed:
-            self._io.delete_tree(folder)
-        self._io.delete_unfinished(self._path("staging"))
+        self._staging.remove(orphans)
         for path in leftovers:
             self._io.delete(path)
-        return orphans + leftovers
-
-    def _files_below(self, folder: str) -> list[str]:
-        """All files in it, and in the folders that Spark's own writer makes there."""
-        found = []
-        for entry in self._io.entries(folder):
-            path = os.path.join(folder, entry.name)
-            found += self._files_below(path) if entry.is_dir else [path]
-        return found
-
-    def _drop_staging(self, sequences: set[int]) -> None:
-        """Of every epoch."""
-        for name in self._io.names(self._path("staging")) if sequences else ():
-            found = _STAGING.fullmatch(name)
-            if found and int(found[1]) in sequences:
-                self._io.delete_tree(self._path("staging", name))
+        return [path for files in orphans.values() for path in files] + leftovers
 
     # -- names -----------------------------------------------------------------------------------------------------
 

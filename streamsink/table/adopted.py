@@ -23,6 +23,7 @@ from streamsink.format.schema import TableSchema
 from streamsink.format.stats import ColumnChunk, StatsCollector
 from streamsink.format.types import DataField
 from streamsink.storage.file_io import FileIO
+from streamsink.table.deletion import delete_staged_folder
 from streamsink.table.write import UNAWARE_BUCKET, WrittenFile
 
 _SUFFIX = ".parquet"
@@ -61,7 +62,7 @@ def adopt_files(file_io: FileIO, folder: str, schema: TableSchema, rows: int) ->
         _take(file_io, file, f"data-{token}-{number}{_SUFFIX}", schema)
         for number, file in enumerate(file for file in files if file.footer.num_rows)
     ]
-    file_io.delete_tree(folder)
+    delete_staged_folder(file_io, folder)
     return written
 
 

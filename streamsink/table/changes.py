@@ -54,6 +54,11 @@ class Changes:
         return frozenset(e.partition for e in (*self.entries, *self.index))
 
     @property
+    def schema_ids(self) -> frozenset[int]:
+        """Of the schemas that files which come were written with."""
+        return frozenset(e.file.schema_id for e in self.entries if e.kind is FileKind.ADD)
+
+    @property
     def append_kind(self) -> str:
         """APPEND; or OVERWRITE when something that readers know goes: a data file, or rows by deletion vectors."""
         goes = any(e.kind is FileKind.DELETE for e in self.entries)

@@ -19,6 +19,7 @@ from streamsink.format.snapshot import Snapshot
 from streamsink.locks.configured import lock_of
 from streamsink.options import SinkOptions
 from streamsink.storage.together import Together
+from streamsink.table.deletion import Look, delete, try_name
 from streamsink.table.delta import CommitRequest, Delta, Deltas, Written
 from streamsink.table.publish import Outcome, prepare, publish
 from streamsink.table.retry import RetryPolicy
@@ -99,7 +100,7 @@ class TableCommit:
         self._settle(tries)
         # A try that gave no answer may have used it, even if its snapshot is not found any more.
         if request.delta_list and not tries.unanswered and request.delta_list[0] != done.snapshot.delta_manifest_list:
-            self._delete_durably([self._at.manifest(request.delta_list[0])])
+            delete(self._table, [self._at.manifest(request.delta_list[0])], Look.SINCE_TRY)
         return done
 
     def _try_once(
@@ -116,7 +117,9 @@ class TableCommit:
             self._io.sync_dir(self._at.snapshot_dir)  # whoever published it may have died before
             return Committed(newest, attempt - 1, self._clock.now_ms())
         delta = self._deltas.of(request, newest)  # 2 base, 3 delta and conflicts
-        name = f"{request.name}-{attempt}"
+        if attempt == 1:
+            self._table.schemas.check_there({self._table.known_schema.id, *request.changes.schema_ids})
+        name = try_name(request.name, newest.id + 1 if newest else 1, attempt)
         with self._io.together() as group:
             files = self._write_files(delta, newest, (name, tries), group)  # 4 manifests
             properties = states.properties(request.application, request.state)
@@ -135,7 +138,7 @@ class TableCommit:
             tries.unanswered.append(_Unanswered(snapshot, name, files.own, no_answer))
             return None
         if outcome is Outcome.LOST:
-            self._delete(files.own)  # 7 clean: it never existed, so nothing can refer to its files
+            delete(self._table, files.own, Look.SINCE_TRY, durable=False)  # 7 clean
             return None
         published_ms = self._clock.now_ms()
         fault_point("commit.published")
@@ -161,11 +164,15 @@ class TableCommit:
         return None
 
     def _settle(self, tries: _Tries) -> None:
-        """The commit exists, by one try. Another one whose number is taken can never come to exist: its files go."""
+        """The commit exists, by one try. Another one whose number is taken can never come to exist: its files go.
+
+        But for those that are named: it may have existed, and have been built on, before another writer's rename replaced it. All
+        that before the mark, after which nobody looks for them.
+        """
         for lost in tries.unanswered:
             found = self._snapshots.load(lost.snapshot.id)
             if found is not None and _identity(found) != _identity(lost.snapshot):
-                self._delete_durably(lost.files)
+                delete(self._table, lost.files, Look.SINCE_TRY)
             self._delete_temporary(lost.name)
 
     def _move_hint(self, snapshot: Snapshot, name: str) -> None:
@@ -179,7 +186,7 @@ class TableCommit:
     def _delete_temporary(self, name: str) -> None:
         """What a failed call left in the snapshot folder; ``name``: of a try."""
         left = [file for file in self._io.names(self._at.snapshot_dir) if f".{name}." in file]
-        self._delete([os.path.join(self._at.snapshot_dir, file) for file in left])
+        delete(self._table, [os.path.join(self._at.snapshot_dir, file) for file in left], Look.SINCE_TRY)
         self._io.sync_dir(self._at.snapshot_dir)
 
     def _gave_up(self, policy: RetryPolicy, tries: _Tries) -> Exception:
@@ -191,15 +198,6 @@ class TableCommit:
             "at the next start. With many writers raise commit_max_retries",
             kind="commit.retries",
         )
-
-    def _delete(self, paths: Sequence[str]) -> None:
-        for path in paths:
-            self._io.delete(path)
-
-    def _delete_durably(self, paths: Sequence[str]) -> None:
-        """Of the manifest folder; before the mark, after which nobody looks for them: a power failure must not bring them back."""
-        self._delete(paths)
-        self._io.sync_dir(self._at.manifest_dir)
 
     # -- files -----------------------------------------------------------------------------------------------------
 

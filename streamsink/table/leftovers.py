@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from streamsink.format.snapshot import Snapshot
+from streamsink.table.deletion import Look, delete
 from streamsink.table.table import Table
 
 # The form of a commit's name: the id of its record.
@@ -53,7 +54,7 @@ def _beginning_with(text: str, names: Sequence[str]) -> Sequence[str]:
 
 
 def sweep(table: Table, commits: Mapping[str, Callable[[Snapshot], bool]], found: Found) -> list[str]:
-    """Delete the files of tries of *published* commits that did not publish them; their paths. Idempotent.
+    """Delete the files of tries of *published* commits that did not publish them, and that nothing names; their paths. Idempotent.
 
     commits: their names; and of each, whether a snapshot is certainly older than it: when there is one and none of this name
     after it, the commit was published together with others, under another name. Only after they are published: until then a
@@ -65,8 +66,7 @@ def sweep(table: Table, commits: Mapping[str, Callable[[Snapshot], bool]], found
         if found.get(commit_name):
             certain, published = _published(table.snapshots.latest(), load, commit_name, is_before)
             removed += [path for path in found[commit_name] if _is_leftover(os.path.basename(path), commit_name, certain, published)]
-    _delete(table, removed)
-    return removed
+    return delete(table, removed, Look.ALL)  # durably: nobody looks for them again once the record is marked
 
 
 def sweep_creations(table: Table) -> list[str]:
@@ -76,16 +76,7 @@ def sweep_creations(table: Table) -> list[str]:
     """
     folder = table.layout.schema_dir
     paths = [os.path.join(folder, n) for n in table.file_io.names(folder) if n.startswith(".") and n.endswith(".tmp")]
-    _delete(table, paths)
-    return paths
-
-
-def _delete(table: Table, paths: Sequence[str]) -> None:
-    """Durably: nobody looks for these names again once the record is marked, so a power failure must not bring them back."""
-    for path in paths:
-        table.file_io.delete(path)
-    for folder in sorted({os.path.dirname(path) for path in paths}):
-        table.file_io.sync_dir(folder)
+    return delete(table, paths, Look.ALL)
 
 
 def _is_leftover(name: str, commit_name: str, certain: bool, published: Snapshot | None) -> bool:

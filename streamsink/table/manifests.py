@@ -94,6 +94,14 @@ class Manifests:
         for meta, path, data in self._data_of(metas):
             yield from iter_files(data, path, meta.counts, pruner.keep if pruner else None, deleted)
 
+    def identities_of(self, metas: Sequence[ManifestFileMeta]) -> set[Identity]:
+        """Of all files that are live by these manifests; all of them in memory. Raises as ``entries_of``."""
+        added = {
+            identity for meta, path, data in self._data_of(metas) for kind, identity, _ in iter_records(data, path, meta.counts)
+            if kind is FileKind.ADD
+        }
+        return added - self._deleted(metas)
+
     def index_of(self, snapshot: Snapshot) -> list[IndexManifestEntry]:
         """Index files as of a snapshot."""
         if snapshot.index_manifest is None:

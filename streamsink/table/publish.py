@@ -8,13 +8,14 @@ import logging
 from dataclasses import dataclass
 from enum import Enum
 
-from streamsink.errors import Fenced, OutcomeUnknown
+from streamsink.errors import OutcomeUnknown
 from streamsink.faults import fault_point
 from streamsink.format.snapshot import Snapshot
 from streamsink.locks.creation import LeaseEnded, create_under
 from streamsink.locks.lock import Lock
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.together import Together
+from streamsink.table.late import check_in_time
 from streamsink.table.table import Table
 
 log = logging.getLogger("streamsink")
@@ -52,7 +53,7 @@ def publish(table: Table, prepared: Prepared, base: Snapshot | None, *, lock: Lo
     """Create ``snapshot-<id>``, or learn that the number is taken. ``base``: the one that it is built on.
 
     After a crash: the snapshot is there, whole, or it is not. Raises: OutcomeUnknown when no answer came, so that it must be
-    looked for; Fenced when it landed in a part of history that has expired.
+    looked for; Fenced when it landed in a part of history that has expired; Retryable when whether it did cannot be told.
     """
     path = table.layout.snapshot(prepared.snapshot.id)
     try:
@@ -94,18 +95,10 @@ def _create(file_io: FileIO, path: str, prepared: Prepared, lock: Lock) -> bool:
 def _base_is_kept(table: Table, snapshot: Snapshot, base: Snapshot | None) -> bool:
     """Look at the base again: False when another snapshot is in its place.
 
-    A writer that slept long enough finds its number free again because it has expired: it takes its snapshot back.
+    A writer that slept long enough finds its number free again because it has expired; see ``late.py``.
     """
     found = table.snapshots.load(snapshot.id - 1)
     if found is not None:
         return found == base  # and while it is there, nothing newer had expired our number
-    newest = table.snapshots.ids()[-1]
-    if newest > snapshot.id:
-        path = table.layout.snapshot(snapshot.id)
-        table.file_io.delete(path)
-        raise Fenced(
-            f"{path}: snapshot {snapshot.id} was published long ago by another writer and has expired (the newest is "
-            f"{newest}): this writer was paused and has been superseded. Its snapshot was taken back",
-            kind="writer.fenced-expired",
-        )
+    check_in_time(table, snapshot)
     return True

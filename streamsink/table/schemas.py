@@ -1,6 +1,7 @@
 """The schema files of a table: numbered, never rewritten, created only when absent."""
 
 import hashlib
+from collections.abc import Iterable
 
 from streamsink.errors import Conflict, Corrupt, Misuse
 from streamsink.format.schema import TableSchema
@@ -48,6 +49,23 @@ class Schemas:
     def known(self) -> TableSchema:
         """What ``latest`` has returned last; nothing is asked for once it has."""
         return self.latest() if self._newest < 0 else self.load(self._newest)
+
+    def check_there(self, schema_ids: Iterable[int]) -> None:
+        """Raises Corrupt when a schema that files are about to refer to is not there: no reader could open the table then.
+
+        Asks once for each but the first, without which the table has no identity either.
+        """
+        missing = [number for number in sorted(set(schema_ids)) if number and not self._io.exists(self._at.schema(number))]
+        if not missing:
+            return
+        there = sorted(name for name in self._io.names(self._at.schema_dir) if name.startswith("schema-"))
+        raise Corrupt(
+            f"{self._at.root}: {self._at.schema(missing[0])} does not exist, and files that are to be published were written with schema "
+            f"{missing[0]} (there are: {', '.join(there) or 'none'}): the table's metadata was restored from an older copy, or the file was "
+            f"deleted. Nothing was published, and what was pre-committed is safe in the journal. Put schema-{missing[0]} back from a "
+            "backup; or make the same change of the schema again, which gives the same columns the same ids. Then start the query again",
+            kind="schema.gone",
+        )
 
     def add(self, schema: TableSchema) -> TableSchema:
         """Publish a schema under its number. Raises Conflict when another writer was first."""

@@ -21,6 +21,7 @@ from streamsink.format.stats import StatsCollector
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.together import Together
 from streamsink.table.conform import Conform
+from streamsink.table.deletion import delete_staged
 from streamsink.table.parquet_output import ParquetOutput
 from streamsink.table.route import PartitionKey, split_by_partition
 
@@ -294,8 +295,7 @@ class _FileSeries:
     def abort(self) -> None:
         for file in self.open.values():
             file.discard()
-        for path in self._created:
-            self.io.delete(path)
+        delete_staged(self.io, self._created)
         self.open.clear()
         self._created.clear()
         self._done.clear()

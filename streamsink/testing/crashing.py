@@ -15,13 +15,19 @@ class Mode(Enum):
     """What happens at the chosen call.
 
     BEFORE: the process dies before it (which is also "after the call before"). TORN: it dies with half of a write done.
-    ERROR: the call fails and did nothing. REPLY_LOST: it is done, and reports an error all the same.
+    ERROR: the call fails and did nothing. REPLY_LOST: it is done, and reports an error all the same. REPEATED: it is done, the
+    client of the store misses the reply and asks once more, as NFS and HTTP clients do; the second answer is what is seen.
     """
 
     BEFORE = "before"
     TORN = "torn"
     ERROR = "error"
     REPLY_LOST = "reply-lost"
+    REPEATED = "repeated"
+
+
+# Calls of names, which a client repeats by itself; one that writes into an open file knows how far it has come.
+_REPEATED = {"link", "unlink", "rename", "mkdir", "rmdir", "move", "remove_tree", "put_new", "copy"}
 
 
 class CrashingCalls(PosixLikeCalls):
@@ -71,6 +77,10 @@ class CrashingCalls(PosixLikeCalls):
         if self._mode is Mode.REPLY_LOST:
             action()
             raise OSError(errno.EIO, "injected: done, reply lost", name)
+        if self._mode is Mode.REPEATED:
+            if name in _REPEATED:
+                action()
+            return action()
         if self._mode is Mode.TORN and torn is not None:
             torn()
         self.dead = True

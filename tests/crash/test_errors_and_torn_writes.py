@@ -27,7 +27,7 @@ _SOME = 3
 
 @pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.soak)], ids=["", "every"])
 @pytest.mark.parametrize("way", sorted(WAYS))
-@pytest.mark.parametrize("mode", [Mode.ERROR, Mode.REPLY_LOST], ids=lambda m: m.value)
+@pytest.mark.parametrize("mode", [Mode.ERROR, Mode.REPLY_LOST, Mode.REPEATED], ids=lambda m: m.value)
 def test_an_error_at_calls_loses_nothing(mode, way, every, rng):
     """An I/O error fails the query at that call (done or not: its reply is lost); the restarted query ends right.
 

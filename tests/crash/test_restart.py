@@ -99,8 +99,8 @@ def test_death_before_the_calls_of_a_restart_with_several_pending(left, power, c
 
 
 @pytest.mark.parametrize("rollback", ["fail", "republish"])
-@pytest.mark.parametrize("step", ["task.file_opened", "task.file_closed", "write.staged", "precommit.manifest_staged", "precommit.before_record"])
-def test_a_restart_leaves_nothing_of_a_batch_that_no_record_names(step, rollback):
+@pytest.mark.parametrize("step", ["task.file_opened", "task.file_closed", "write.staged"])
+def test_a_restart_leaves_nothing_of_a_batch_that_no_record_can_name(step, rollback):
     """Before any batch comes, for it may be another one, or none: the files are gone, and with them the folder; the event names them."""
     world = memory_world(on_rollback=rollback)
     assert die_at_step(step, 2, world)
@@ -110,9 +110,26 @@ def test_a_restart_leaves_nothing_of_a_batch_that_no_record_names(step, rollback
     assert world.unknown_files() == []
     (restored,) = [event for event in world.driver.events if isinstance(event, Restored)][-1:]
     assert sorted(os.path.basename(path) for path in restored.orphans_removed) == left
-    staging = world.file_io(world.calls).names(f"{world.driver.root}/streamsink/streamsink/staging")
     published = 0 if step.startswith("task.") else 1
-    assert len(staging) == (published if rollback == "republish" else 0)  # with the links of the records that are retained
+    assert _staged_folders(world) == (published if rollback == "republish" else 0)  # with the links of the records that are retained
+
+
+def _staged_folders(world: World) -> int:
+    return len(world.file_io(world.calls).names(f"{world.driver.root}/streamsink/streamsink/staging"))
+
+
+@pytest.mark.parametrize("rollback", ["fail", "republish"])
+@pytest.mark.parametrize("step", ["precommit.manifest_staged", "precommit.before_record"])
+def test_what_a_record_may_yet_name_goes_when_the_number_is_taken(step, rollback):
+    """All of the batch is staged: its driver may be paused, and create the record still. The next batch's record ends that."""
+    world = memory_world(on_rollback=rollback)
+    assert die_at_step(step, 2, world)
+    left = [name for name in world.unknown_files() if not name.startswith(".")]
+    world.driver.start(world.file_io(world.calls), world.checkpoint).close()
+    assert left and world.unknown_files() == left
+    world.run(boundaries=BOUNDARIES[:2])
+    assert world.unknown_files() == []
+    assert _staged_folders(world) == (2 if rollback == "republish" else 0)
 
 
 @pytest.mark.parametrize("mode", [Mode.ERROR, Mode.REPLY_LOST], ids=lambda m: m.value)

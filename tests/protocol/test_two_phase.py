@@ -2,6 +2,7 @@
 
 import errno
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -206,8 +207,9 @@ def test_each_guard_against_a_zombie_holds_alone():
     with pytest.raises(Fenced) as early:
         zombie.protocol._store.check_owner(writer)
     assert early.value.kind == "writer.fenced"
+    other = replace(committable, state=replace(committable.state, record_id="of-another-try"))
     with zombie._io.together() as group:
-        create = zombie.protocol._store.prepare(committable, group)
+        create = zombie.protocol._store.prepare(other, group)
         group.flush()
     with pytest.raises(Fenced):
         create()

@@ -10,9 +10,10 @@ from streamsink.storage.file_io import FileIO
 from streamsink.storage.hdfs import HdfsCalls, HdfsFileIO
 from streamsink.storage.memory import MemoryCalls
 from streamsink.storage.s3 import S3Calls, S3FileIO
+from tests.storage.memory_s3 import MemoryS3Calls
 
 REMOTE = ("hdfs", "s3")
-ALL = ("local", "memory", *REMOTE)
+ALL = ("local", "memory", "memory-s3", *REMOTE)
 
 
 @dataclass
@@ -29,7 +30,7 @@ class BackEnd:
         calls, new_id = calls or self.calls, IdSource().new_id
         if self.kind == "hdfs":
             return HdfsFileIO(calls, new_id)
-        if self.kind == "s3":
+        if self.kind in ("s3", "memory-s3"):
             return S3FileIO(calls, new_id, self.root)
         return FileIO(calls, new_id)
 
@@ -43,6 +44,8 @@ def back_end(kind: str, request) -> BackEnd:
     if kind == "s3":
         server = request.getfixturevalue("s3_server")
         return BackEnd(kind, f"s3://{server.bucket}/{name}", S3Calls(server.options), server.options)
+    if kind == "memory-s3":
+        return BackEnd(kind, f"s3://bucket/{name}", MemoryS3Calls())
     if kind == "memory":
         made = BackEnd(kind, f"/{name}", MemoryCalls())
         made.io().make_dir(made.root)

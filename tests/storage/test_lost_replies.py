@@ -4,6 +4,7 @@ import pytest
 
 from streamsink.clock import IdSource
 from streamsink.errors import OutcomeUnknown
+from streamsink.storage.calls import PosixCalls
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.memory import MemoryCalls
 from streamsink.testing.crashing import CrashingCalls, Mode
@@ -52,6 +53,62 @@ def test_failed_and_not_there_is_the_failure(memory):
     with pytest.raises(OSError, match="injected"):
         _io(calls).create_if_absent(PATH, b"ours")
     assert not _io(memory).exists(PATH)
+
+
+class _NoInodes(MemoryCalls):
+    """Does not tell that two names are of one file, as some network file systems."""
+
+    def link(self, source, target):
+        return target not in self._names and super().link(source, target)
+
+
+@pytest.fixture(params=[MemoryCalls, _NoInodes, PosixCalls], ids=["memory", "no-inodes", "disk"])
+def place(request, tmp_path):
+    """Calls and a folder of theirs."""
+    calls = request.param()
+    root = str(tmp_path) if request.param is PosixCalls else "/root"
+    FileIO(calls, IdSource().new_id).make_dir(root)
+    return calls, f"{root}/snapshot-1"
+
+
+@pytest.mark.parametrize("name", ["link", "unlink"])
+def test_done_and_repeated_by_the_client_is_won(place, name):
+    """The repeated call finds the name taken, by our own file: it is ours all the same, and no temporary file is left."""
+    inner, path = place
+    calls = CrashingCalls(inner)
+    _io(calls).create_if_absent(f"{path}-other", b"x")
+    calls = CrashingCalls(inner, calls.log.index(name) + 1, Mode.REPEATED)
+    assert _io(calls).create_if_absent(path, b"ours") is True
+    assert _io(inner).names(path.rpartition("/")[0]) == ["snapshot-1", "snapshot-1-other"]
+    assert _io(inner).create_if_absent(path, b"theirs") is False
+    assert _io(inner).read(path) == b"ours"
+
+
+def test_a_name_that_was_ours_is_durable_when_it_is_called_ours():
+    """Found out by reading: the folder is synced then as well."""
+    memory = _NoInodes()
+    _io(memory).make_dir("/root")
+    calls = CrashingCalls(memory, _number_of("link", memory), Mode.REPEATED)
+    assert _io(calls).create_if_absent(PATH, b"ours") is True
+    memory.power_failure()
+    assert memory.read(PATH) == b"ours"
+
+
+class _BlindWhenTaken(MemoryCalls):
+    """The name is taken, and the store cannot be read."""
+
+    def read(self, path):
+        raise OSError(5, "unreachable")
+
+
+def test_a_taken_name_that_cannot_be_read_back_is_unknown():
+    """Whose it is nobody knows: it is not called lost."""
+    calls = _BlindWhenTaken()
+    io = _io(calls)
+    io.make_dir("/root")
+    calls.close(calls.open_new(PATH), True)
+    with pytest.raises(OutcomeUnknown):
+        io.create_if_absent(PATH, b"ours")
 
 
 class _BlindAfterLink(MemoryCalls):

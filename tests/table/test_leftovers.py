@@ -1,10 +1,20 @@
-"""Which files in the folders of a table are a commit's, told by their names alone."""
+"""Which files in the folders of a table are a commit's, told by their names; and that nothing goes that anything retained names."""
 
+import dataclasses
+import json
 import uuid
 
+import pytest
+
+from streamsink.clock import IdSource
+from streamsink.format.snapshot import Snapshot
+from streamsink.sinks.verify import verify
+from streamsink.storage.file_io import FileIO
 from streamsink.storage.memory import MemoryCalls
 from streamsink.table import leftovers
+from tests.crash.world import World, die_at_step, memory_world
 from tests.table.entries import new_table
+from tests.table.foreign import Prepared
 
 
 def test_all_files_of_a_commit_s_tries_are_found_and_no_others(rng):
@@ -29,3 +39,109 @@ def test_all_files_of_a_commit_s_tries_are_found_and_no_others(rng):
     found = leftovers.look(table, asked)
     assert {name: set(paths) for name, paths in found.items()} == {name: made[name] for name in asked[:-1]}
     assert all(len(paths) == len(set(paths)) for paths in found.values()), "a file is named twice"
+
+
+# The commit of batch 3 merges the manifests of the three before it.
+_MERGING = {"table_options": {"manifest.merge-min-count": "3"}}
+_BATCHES = (3, 6, 9, 12)
+
+
+def _io(world):
+    return FileIO(world.calls, IdSource().new_id)
+
+
+def _dead_before_the_mark(published: bool = True) -> World:
+    """Batches 0 to 2 are done. The driver is killed in batch 3, right after publishing (before the mark), or right before it."""
+    world = memory_world(**_MERGING)
+    world.run(boundaries=_BATCHES[:3])
+    assert die_at_step("commit.published" if published else "commit.before_publish", 1, world, boundaries=_BATCHES)
+    return world
+
+
+def _copy(world, source: str, target: str, **more) -> None:
+    """Paimon's tags and branches begin as copies of a snapshot file, with fields of their own."""
+    root, io = world.driver.root, _io(world)
+    value = {**json.loads(io.read(f"{root}/{source}")), **more}
+    io.make_dir(f"{root}/{target}".rpartition("/")[0])
+    io.write(f"{root}/{target}", json.dumps(value).encode())
+
+
+def _readable_through(world, path: str) -> bool:
+    """Whether everything is there that this copy of a snapshot names."""
+    root, io = world.driver.root, _io(world)
+    snapshot = Snapshot.from_json(io.read(f"{root}/{path}"), path)
+    lists = [f"{root}/manifest/{name}" for name in (snapshot.base_manifest_list, snapshot.delta_manifest_list)]
+    table = _opened(world)
+    return all(io.exists(path) for path in lists) and all(
+        io.exists(f"{root}/manifest/{meta.file_name}") for meta in table.manifests.base_of(snapshot) + table.manifests.delta_of(snapshot)
+    )
+
+
+def _opened(world):
+    from tests.table.test_commit import _table
+
+    return _table(world)
+
+
+@pytest.mark.parametrize("streaming", [True, False], ids=["streamsink", "foreign"])
+def test_merged_manifests_that_a_snapshot_built_on_a_replaced_one_names_stay(streaming):
+    """Killed before the mark; another writer builds on the snapshot; a rename replaces it: the restart's sweep leaves the table whole."""
+    world = memory_world(**_MERGING)
+    world.run(boundaries=_BATCHES[:3])
+    replacing = Prepared(world)
+    assert die_at_step("commit.published", 1, world, boundaries=_BATCHES)
+    merged = [meta.file_name for meta in _opened(world).manifests.base_of(_opened(world).snapshots.latest())]
+    assert any(name.endswith("-m0") for name in merged)
+    if streaming:
+        third = World(world.calls, world.driver.root, application="third", table_options={})
+        third.run(boundaries=(2,))
+    else:
+        third = Prepared(world, 1)
+        third.snapshot = dataclasses.replace(third.snapshot, properties=_opened(world).snapshots.latest().properties)
+        third.rename()
+    replacing.rename()
+    _io(world).replace(f"{world.driver.root}/snapshot/LATEST", b"5", "x")
+    before = world.ids()
+    world.run(boundaries=_BATCHES)
+    assert world.ids() == before
+    report = verify(_io(world), world.driver.root)
+    assert [f for f in report.findings if f.kind.startswith(("file.", "manifest."))] == [], str(report)
+
+
+@pytest.mark.parametrize("holder", [
+    "tag/tag-kept", "changelog/changelog-4", "branch/branch-b/snapshot/snapshot-4", "branch/branch-b/tag/tag-kept",
+])
+def test_what_a_tag_a_changelog_or_a_branch_names_stays(holder):
+    """Published, killed before the mark, held by another name, rolled back: the restart publishes it again, and the copy is readable."""
+    world = _dead_before_the_mark()
+    _copy(world, "snapshot/snapshot-4", holder, tagCreateTime=[2026, 11, 22, 1, 2, 3, 4], tagTimeRetained=86400)
+    for name in ("snapshot-4", "LATEST"):
+        _io(world).delete(f"{world.driver.root}/snapshot/{name}")
+    world.run(boundaries=_BATCHES)
+    assert world.ids() == list(range(12))
+    assert _readable_through(world, holder)
+
+
+def test_what_nothing_names_goes_although_there_are_tags_and_branches():
+    """Of other snapshots, before and after."""
+    world = _dead_before_the_mark(published=False)
+    left = world.unknown_files()
+    assert left
+    for holder in ("tag/tag-kept", "branch/branch-b/snapshot/snapshot-3"):
+        _copy(world, "snapshot/snapshot-3", holder)
+    world.run(boundaries=_BATCHES)
+    assert world.unknown_files() == []
+
+
+@pytest.mark.parametrize("damage", [b"{", b""], ids=["torn", "empty"])
+def test_a_tag_that_cannot_be_read_keeps_everything_and_stops_nobody(damage):
+    """What it names is not known: nothing is deleted, and the restart goes on."""
+    world = _dead_before_the_mark(published=False)
+    left = [name for name in world.unknown_files() if name.startswith("manifest-list-")]
+    assert left
+    io = _io(world)
+    io.make_dir(f"{world.driver.root}/tag")
+    io.write(f"{world.driver.root}/tag/tag-torn", damage)
+    world.run(boundaries=_BATCHES)
+    assert world.ids() == list(range(12))
+    assert set(left) <= set(world.unknown_files())

@@ -188,7 +188,7 @@ def test_a_lost_try_is_cheap_and_leaves_nothing():
     lost = calls.log[beaten[1]:beaten[2]]
     assert len(lost) <= 26 and lost.count("open") == 2, lost
     left = [name for name, *_ in calls.entries(f"{ROOT}/manifest") if name.startswith("manifest-list-name-")]
-    assert left == ["manifest-list-name-1-1", "manifest-list-name-4-0"]
+    assert left == ["manifest-list-name-s2-1-1", "manifest-list-name-s5-4-0"]
 
 
 def test_retries_end():

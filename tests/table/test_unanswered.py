@@ -1,5 +1,6 @@
 """Publishing that gives no answer at all: the next try finds out, and nothing that a snapshot may refer to is deleted."""
 
+import dataclasses
 import errno
 
 import pytest
@@ -92,6 +93,28 @@ def test_a_list_made_ahead_stays_where_a_try_without_an_answer_may_have_used_it(
     )
     assert done.snapshot.commit_user == "other"
     assert ("manifest-list-ahead" in table.file_io.names(table.layout.manifest_dir)) is kept
+
+
+def test_what_others_have_built_on_stays_although_the_snapshot_was_replaced():
+    """It landed, another writer built on it, a rename replaced it: the merged manifest that the other one's snapshot names stays."""
+    calls = MemoryCalls()
+    table = new_table(calls, options={"manifest.merge-min-count": "3"})
+    for name in ("a", "b", "c"):
+        commit(table, Changes((add(name, part("x")),)))
+    before = table.snapshots.latest()
+
+    def built_on_and_replaced():
+        commit(table, Changes((add("other", part("y")),)), user="other")
+        replacing = dataclasses.replace(before, id=4, uuid="of-another", commit_user="foreign")
+        table.file_io.replace(table.layout.snapshot(4), replacing.to_json(), "x")
+
+    request = CommitRequest("me", 7, Changes((add("new", part("x")),)), "mine")
+    TableCommit(_silent(calls, meanwhile=built_on_and_replaced), OPTIONS).commit(request, lambda states: table.snapshots.latest().id == 5)
+    assert table.snapshots.load(4).commit_user == "foreign"
+    assert live(table) == ["a", "b", "c", "new", "other"]
+    names = table.file_io.names(table.layout.manifest_dir)
+    assert any(name.startswith("manifest-mine-") for name in names)
+    assert not any(name.startswith("manifest-list-mine-") for name in names), "its lists nobody names"
 
 
 class _SyncFails(MemoryCalls):

@@ -1,0 +1,77 @@
+"""The staging folders of one application's journal: what a sweep may take, and what a record may yet come to name."""
+
+import os
+import re
+import threading
+from collections.abc import Collection, Sequence
+
+from streamsink.storage.file_io import FileIO
+
+# <epoch>-<sequence>
+_NAME = re.compile(r"[0-9]+-([0-9]+)")
+# What is staged last begins so; see PendingStore.staging.
+_READY = "manifest-"
+
+
+class Staging:
+    """Folders ``<epoch>-<sequence>`` below one. Its methods are called as those of ``PendingStore`` are."""
+
+    def __init__(self, file_io: FileIO, folder: str):
+        self._io = file_io
+        self._folder = folder
+        self._lock = threading.Lock()
+        self._left: dict[int, list[str]] = {}  # by number, folders that its record may yet name
+        self._superseded: list[str] = []  # such folders of numbers that this writer has taken
+
+    def begin(self, epoch: int, sequence: int) -> str:
+        """Create and name the folder of one checkpoint."""
+        folder = os.path.join(self._folder, f"{epoch}-{sequence}")
+        self._io.begin_dir(folder)
+        return folder
+
+    def orphans(self, needed: Collection[int], last: int) -> dict[str, list[str]]:
+        """Folders that no record names or can come to name, and the files in each. needed: numbers of records that name theirs.
+
+        last: the newest number that is taken. Of a later one a record may come to name what is ready for it: that is left until
+        ``take``.
+        """
+        found = {name: _NAME.fullmatch(name) for name in self._io.names(self._folder)}
+        numbers = {os.path.join(self._folder, name): int(match[1]) for name, match in found.items() if match}
+        below = {folder: self._files_below(folder) for folder, number in numbers.items() if number not in needed}
+        left = [folder for folder, files in below.items() if numbers[folder] > last and any(map(_is_ready, files))]
+        self._left = {number: [folder for folder in left if numbers[folder] == number] for number in {numbers[f] for f in left}}
+        return {folder: files for folder, files in below.items() if folder not in left}
+
+    def remove(self, folders: Collection[str]) -> None:
+        """Delete these, and what dead writers never finished."""
+        for folder in folders:
+            self._io.delete_tree(folder)
+        self._io.delete_unfinished(self._folder)
+
+    def take(self, sequence: int) -> None:
+        """This writer's record has the number now: what others had ready for it no record will name."""
+        with self._lock:
+            self._superseded += self._left.pop(sequence, [])
+
+    def drop(self, sequences: Collection[int]) -> None:
+        """Delete the folders of these numbers, of every epoch, and those of earlier writers that ``take`` has settled."""
+        with self._lock:
+            superseded, self._superseded = self._superseded, []
+        for folder in superseded:
+            self._io.delete_tree(folder)
+        for name in self._io.names(self._folder) if sequences else ():
+            found = _NAME.fullmatch(name)
+            if found and int(found[1]) in sequences:
+                self._io.delete_tree(os.path.join(self._folder, name))
+
+    def _files_below(self, folder: str) -> Sequence[str]:
+        """All files in it, and in the folders that Spark's own writer makes there."""
+        found = []
+        for entry in self._io.entries(folder):
+            path = os.path.join(folder, entry.name)
+            found += self._files_below(path) if entry.is_dir else [path]
+        return found
+
+
+def _is_ready(path: str) -> bool:
+    return os.path.basename(path).startswith(_READY)

@@ -1,0 +1,186 @@
+"""A driver is paused, its successor restores and sweeps, the sleeper goes on: it is fenced, or its record is whole and published."""
+
+import copy
+import os
+
+import pytest
+
+from streamsink import faults
+from streamsink.clock import IdSource
+from streamsink.errors import Fenced, Retryable, StreamsinkError
+from streamsink.events import Restored
+from streamsink.storage.file_io import FileIO
+from streamsink.storage.s3 import S3FileIO
+from streamsink.testing.crashing import CrashingCalls
+from streamsink.testing.faults import arm
+from tests.crash.world import World, die_at_step, expected, memory_world
+from tests.storage.memory_s3 import MemoryS3Calls
+
+BOUNDARIES = (3, 6, 9)
+STRIDE = 4
+_MOST_CALLS = 1_000
+_RESTARTS = 3
+# A death at these leaves files in staging, which a record could name or, because not all of them are there, could not.
+COMPLETE = ["precommit.before_record"]
+INCOMPLETE = ["task.file_closed", "write.staged"]
+
+
+def s3_world(**settings) -> World:
+    """On an S3 in memory."""
+    root = "s3://bucket/shop.db/orders"
+    return World(MemoryS3Calls(), root, make_io=lambda over: S3FileIO(over, IdSource().new_id, root), **settings)
+
+
+WORLDS = {"posix": memory_world, "s3": s3_world}
+WAYS = {"plain": {}, "republish": {"on_rollback": "republish"}, "grouped": {"publish_every_batches": 2}}
+_EACH_WORLD = pytest.mark.parametrize("make_world", WORLDS.values(), ids=WORLDS)
+
+
+def _started(make_world, **settings) -> World:
+    """After the first batch; Spark has planned the second."""
+    world = make_world(**settings)
+    world.run(boundaries=BOUNDARIES[:1])
+    world.checkpoint.ends.append(BOUNDARIES[1])
+    return world
+
+
+def _successor(world):
+    """Restored; of the same checkpoint, so that it takes over."""
+    for _ in range(_RESTARTS):
+        try:
+            return world.driver.start(world.file_io(world.calls), world.checkpoint)
+        except Retryable:
+            continue
+    raise AssertionError(f"not restored after {_RESTARTS} starts")
+
+
+def _goes_on(sink, world) -> BaseException | None:
+    """The second batch in this driver, and its end; Spark notes the batch when it returns. The error otherwise."""
+    try:
+        sink.batch(world.driver.describe(world.checkpoint, 1))
+    except (StreamsinkError, OSError) as ended:
+        return ended
+    finally:
+        try:
+            sink.close()
+        except (StreamsinkError, OSError):
+            pass  # of a driver that has been superseded
+    world.checkpoint.committed = 2
+    return None
+
+
+def _check_at_the_end(world, what=""):
+    """The query is restarted and runs to its end: each row once, and no data file is left that nobody knows."""
+    world.die()
+    world.run(boundaries=BOUNDARIES)
+    assert world.ids() == expected(BOUNDARIES), what
+    # A list that the sleeper wrote when its successor had looked for such is the one thing that stays.
+    assert [name for name in world.unknown_files() if not name.startswith(("manifest-list-", "."))] == [], what
+
+
+@pytest.mark.parametrize("way", WAYS)
+@_EACH_WORLD
+def test_a_sleeper_that_is_overtaken_at_any_call(make_world, way, rng):
+    """Its successor restores before that call; then either one goes on first. The sleeper may get an error, the successor only one
+    that asks for a restart; what Spark was told is done is there."""
+    ends = set()
+    for n in range(rng.randint(1, STRIDE), _MOST_CALLS, STRIDE):
+        world, first = _started(make_world, **WAYS[way]), rng.choice(["sleeper", "successor"])
+        calls, successors, results = CrashingCalls(world.calls), [], {}
+        sleeper = world.driver.start(world.file_io(calls), copy.deepcopy(world.checkpoint))
+        paused_at = calls.count + n
+
+        def overtake():
+            if calls.count == paused_at and not successors:
+                successors.append(_successor(world))
+                if first == "successor":
+                    results["successor"] = _goes_on(successors[0], world)
+
+        calls.before_call = overtake
+        results["sleeper"] = _goes_on(sleeper, world)
+        if not successors:
+            break
+        if first == "sleeper":
+            results["successor"] = _goes_on(successors[0], world)
+        what = f"overtaken at call {n}, {first} goes on first: {results}"
+        assert results["successor"] is None or isinstance(results["successor"], Retryable), what
+        _check_at_the_end(world, what)
+        ends.add((first, type(results["sleeper"])))
+    assert (("sleeper", Fenced) in ends or ("successor", Fenced) in ends) and not successors
+
+
+@_EACH_WORLD
+def test_a_sleeper_right_before_its_record(make_world):
+    """All is flushed and it has looked who owns the application. On a disk what it prepared is gone; on S3 its record comes, whole."""
+    world, successors = _started(make_world), []
+    sleeper = world.driver.start(world.file_io(world.calls), copy.deepcopy(world.checkpoint))
+    arm("precommit.before_record", 1, lambda: successors.append(_successor(world)))
+    try:
+        ended = _goes_on(sleeper, world)
+    finally:
+        faults.arm(None)
+    assert isinstance(ended, Fenced) and ended.kind == "writer.fenced"
+    ended = _goes_on(successors[0], world)
+    if make_world is s3_world:
+        assert isinstance(ended, Retryable) and ended.kind == "journal.overtaken"
+        assert "restart" in str(ended) and "record 2" in str(ended)
+    else:
+        assert ended is None
+    _check_at_the_end(world)
+
+
+class _LatePreparing(FileIO):
+    """Pauses before the record's bytes are written: its own check of who owns the application may lie behind it."""
+
+    paused = None
+
+    def prepare(self, group, path, data, unique):
+        if os.path.basename(path) == "record-2.json" and self.paused:
+            paused, self.paused = self.paused, None
+            paused()
+        super().prepare(group, path, data, unique)
+
+
+def test_a_sleeper_whose_record_is_not_prepared_yet():
+    """On a disk: nothing of the record was there to be swept, so it must not come to exist."""
+    world, successors = _started(memory_world), []
+    io = _LatePreparing(world.calls, IdSource().new_id)
+    io.paused = lambda: successors.append(_successor(world))
+    ended = _goes_on(world.driver.start(io, copy.deepcopy(world.checkpoint)), world)
+    assert isinstance(ended, Fenced) and ended.kind == "writer.fenced"
+    assert _goes_on(successors[0], world) is None
+    _check_at_the_end(world)
+
+
+def _staged(world) -> list[str]:
+    io, folder = world.file_io(world.calls), f"{world.driver.root}/streamsink/streamsink/staging"
+    return [f"{name}/{file}" for name in io.names(folder) for file in io.names(f"{folder}/{name}")]
+
+
+@pytest.mark.parametrize("step", COMPLETE + INCOMPLETE)
+@_EACH_WORLD
+def test_what_a_dead_driver_staged_goes_as_soon_as_no_record_can_name_it(make_world, step):
+    """A death in the middle of writing: with the next start, however often. With all of it staged: when the number is taken."""
+    world = _started(make_world)
+    for _ in range(3):
+        assert die_at_step(step, 1, world, boundaries=BOUNDARIES)
+    _successor(world).close()
+    assert bool(_staged(world)) == (step in COMPLETE)
+    restored = [event for event in world.driver.events if isinstance(event, Restored)][-1]
+    assert all(not world.file_io(world.calls).exists(path) for path in restored.orphans_removed)
+    _successor(world).batch(world.driver.describe(world.checkpoint, 1))
+    assert _staged(world) == []
+    _check_at_the_end(world)
+
+
+def test_links_for_a_rollback_are_kept_of_the_record_alone():
+    """With on_rollback='republish' the record's own staging stays, and a dead driver's of the same number goes."""
+    world = _started(memory_world, on_rollback="republish")
+    kept = _staged(world)
+    assert kept and die_at_step("precommit.before_record", 1, world, boundaries=BOUNDARIES)
+    sink = _successor(world)
+    sink.batch(world.driver.describe(world.checkpoint, 1))
+    sink.close()
+    folders = [name for name in {path.partition("/")[0] for path in _staged(world)} if name.endswith("-2")]
+    assert len(folders) == 1 and set(kept) <= set(_staged(world))
+    _check_at_the_end(world)

@@ -1,0 +1,131 @@
+"""Files are deleted in few places, each of which knows what may be named: any other one is found here."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from streamsink.errors import Corrupt
+from streamsink.storage.memory import MemoryCalls
+from streamsink.table.changes import Changes
+from streamsink.table.deletion import Look, delete, try_name
+from streamsink.testing.crashing import CrashingCalls
+from tests.table.entries import ROOT, add, commit, new_table, part
+from tests.test_tidy import LIBRARY
+
+ROOT_FOLDER = Path(__file__).resolve().parents[2]
+_DELETING = {"delete", "delete_tree", "delete_unfinished", "unlink", "rmdir", "rmtree", "remove", "remove_tree", "removedirs"}
+# Where methods of these names are called, and why that is right. A new line here needs a reason as good as these.
+ALLOWED = {
+    "streamsink/table/deletion.py": "the one way for files of a table: it looks at what is retained",
+    # The stores themselves: what was asked for, and temporary files of the very call that made them.
+    "streamsink/storage/calls.py": "the calls themselves, and a file whose first write failed",
+    "streamsink/storage/hdfs.py": "the calls themselves, and the temporary file of a creation that lost",
+    "streamsink/storage/s3.py": "the calls themselves, a probe, and an object of this try's own that the server kept in part",
+    "streamsink/storage/file_io.py": "the contract itself, and the temporary file of the call that made it",
+    # The journal, which Paimon's snapshots never name.
+    "streamsink/storage/hold.py:forget": "the hold of an epoch before the last two",
+    "streamsink/storage/pending_log.py:_prune_owners": "owners before the last two",
+    "streamsink/storage/pending_log.py:forget": "published records beyond those that are retained, and then their marks",
+    "streamsink/storage/pending_log.py:discard": "the staging folder of a checkpoint of its own that has no record",
+    "streamsink/storage/pending_log.py:sweep": "what Staging found to be of nobody, and temporary files",
+    "streamsink/storage/pending_log.py:remove": "a retired application's journal, on purpose only",
+    "streamsink/storage/staging.py:remove": "folders that no record names or can come to name",
+    "streamsink/storage/staging.py:drop": "folders of numbers that are published, or taken by this writer's record",
+    "streamsink/sinks/retire.py:retire": "a retired application's journal, on purpose only",
+    "streamsink/testing/crashing.py": "hands the calls on",
+}
+
+
+def _callers(tree: ast.AST, function: str = ""):
+    """(innermost function, line) of each use of such a method, called or handed on."""
+    for node in ast.iter_child_nodes(tree):
+        inside = node.name if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) else function
+        if isinstance(node, ast.Attribute) and node.attr in _DELETING:
+            yield inside, node.lineno
+        yield from _callers(node, inside)
+
+
+def test_nobody_deletes_files_but_those_who_know_what_is_named():
+    """A caller that is not listed is a new way to delete what a snapshot names: let it go through table/deletion.py."""
+    found = {}
+    for path in LIBRARY:
+        name = str(path.relative_to(ROOT_FOLDER))
+        for function, line in _callers(ast.parse(path.read_text())):
+            found.setdefault(name if name in ALLOWED else f"{name}:{function}", []).append(line)
+    assert {place: lines for place, lines in found.items() if place not in ALLOWED} == {}
+    assert set(ALLOWED) <= set(found), "listed, and deletes nothing any more"
+    assert not any(place.startswith("streamsink/table/") for place in ALLOWED if place != "streamsink/table/deletion.py")
+
+
+@pytest.fixture
+def table():
+    """Three snapshots, whose commits never merge."""
+    made = new_table(CrashingCalls(MemoryCalls()), options={"manifest.merge-min-count": "1000"})
+    for name in ("a", "b", "c"):
+        commit(made, Changes((add(name, part("x")),)))
+    return made
+
+
+def _files(table):
+    return [table.layout.manifest(name) for name in table.file_io.names(table.layout.manifest_dir)]
+
+
+@pytest.mark.parametrize("look", Look)
+def test_of_all_files_of_a_table_nothing_goes(table, look):
+    """Whoever asks for all of them: each is named, or is not of the kind that a try of a commit makes."""
+    data = f"{ROOT}/bucket-0/data-x.parquet"
+    checkpoint_s = table.layout.manifest("manifest-8d9f-0")
+    for path in (data, checkpoint_s):
+        table.file_io.make_dir(path.rpartition("/")[0])
+        table.file_io.write(path, b"x")
+    paths = [*_files(table), data, table.layout.snapshot(3), table.layout.latest_hint, table.layout.schema(0)]
+    assert delete(table, paths, look) == []
+    assert all(table.file_io.exists(path) for path in paths)
+
+
+@pytest.mark.parametrize("look", Look)
+def test_what_nothing_names_goes(table, look):
+    """Lists and manifests of a try, and hidden temporary files; durably."""
+    paths = [table.layout.manifest(f"{kind}-{try_name('mine', 4, 1)}{end}") for kind, end in (
+        ("manifest-list", "-0"), ("manifest-list", "-1"), ("manifest", "-d"), ("manifest", "-m0"), ("index-manifest", ""),
+    )] + [f"{table.layout.snapshot_dir}/.snapshot-4.{try_name('mine', 4, 1)}.tmp"]
+    before = _files(table)
+    for path in paths:
+        table.file_io.write(path, b"x")
+    assert delete(table, paths, look) == paths
+    table.file_io._calls._inner.power_failure()
+    assert _files(table) == before and not table.file_io.exists(paths[-1])
+
+
+def test_snapshots_before_a_try_are_not_looked_at(table):
+    """The name says which number it was for: a sweep costs what came since, however many snapshots are retained."""
+    calls, asked = table.file_io._calls, {}
+    for number in (4, 3, 1):
+        path = table.layout.manifest(f"manifest-{try_name('mine', number, 1)}-m0")
+        table.file_io.write(path, b"x")
+        before = calls.by_name["read"]
+        assert delete(table, [path], Look.ALL) == [path]
+        asked[number] = calls.by_name["read"] - before
+    assert asked == {4: 0, 3: 3, 1: 9}, "a snapshot and its two lists"
+
+
+def test_a_name_of_an_earlier_version_is_looked_for_everywhere(table):
+    """It does not say its number."""
+    named = table.layout.manifest("manifest-list-mine-1-0")
+    first = table.snapshots.load(1)
+    table.file_io.write(named, table.file_io.read(table.layout.manifest(first.base_manifest_list)))
+    table.file_io.replace(table.layout.snapshot(1), first.to_json().replace(
+        first.base_manifest_list.encode(), b"manifest-list-mine-1-0"), "x")
+    assert delete(table, [named], Look.ALL) == []
+
+
+def test_a_damaged_list_keeps_what_it_may_name(table):
+    """Which names are in it is not known."""
+    calls = table.file_io._calls._inner
+    calls._names[table.layout.manifest(table.snapshots.load(3).delta_manifest_list)].data = b"Obj"
+    with pytest.raises(Corrupt):
+        table.manifests.delta_of(table.snapshots.load(3))
+    path = table.layout.manifest(f"manifest-{try_name('mine', 2, 1)}-m0")
+    table.file_io.write(path, b"x")
+    assert delete(table, [path], Look.ALL) == [] and table.file_io.exists(path)

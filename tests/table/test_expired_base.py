@@ -1,0 +1,152 @@
+"""A writer sleeps while it publishes, and the snapshot that its own is built on expires: what is live stays, what came too late goes."""
+
+import dataclasses
+
+import pytest
+
+from streamsink.clock import IdSource
+from streamsink.errors import Fenced, Retryable
+from streamsink.storage.file_io import FileIO
+from streamsink.storage.memory import MemoryCalls
+from streamsink.table.changes import Changes
+from streamsink.table.commit import TableCommit
+from streamsink.table.delta import CommitRequest
+from streamsink.table.table import open_table
+from tests.table.entries import OPTIONS, ROOT, add, commit, live, new_table, part
+
+_MERGES = pytest.mark.parametrize("merge", ["2", "1000"], ids=["merging", "appending"])
+
+
+class _Sleeps(FileIO):
+    """``before`` or ``after`` happens while this writer is about to create its snapshot, or has just created it."""
+
+    before = after = None
+
+    def create_if_absent(self, path, data, unique="", **prepared):
+        if "/snapshot-" not in path:
+            return super().create_if_absent(path, data, unique, **prepared)
+        for happens in (self.before,) if self.before else ():
+            self.before = None
+            happens()
+        won = super().create_if_absent(path, data, unique, **prepared)
+        for happens in (self.after,) if self.after else ():
+            self.after = None
+            happens()
+        return won
+
+
+def _world(merge):
+    """A table of three snapshots, and its calls."""
+    calls = MemoryCalls()
+    table = new_table(calls, options={"manifest.merge-min-count": merge})
+    for name in ("a", "b", "c"):
+        commit(table, Changes((add(name, part("x")),)))
+    return calls, table
+
+
+def _commit(calls, **sleeps):
+    io = _Sleeps(calls, IdSource().new_id)
+    for when, happens in sleeps.items():
+        setattr(io, when, happens)
+    request = CommitRequest("me", 7, Changes((add("new", part("x")),)), "mine")
+    return TableCommit(open_table(io, ROOT, for_writing=True), OPTIONS).commit(request, lambda states: False)
+
+
+def _others(table, count):
+    for number in range(count):
+        commit(table, Changes((add(f"other{number}", part("y")),)), user="other")
+
+
+def _expire(table, *snapshot_ids):
+    """As Paimon does it, the oldest first; and what only those snapshots name."""
+    table.file_io.replace(table.layout.earliest_hint, str(snapshot_ids[-1] + 1).encode(), "x")
+    for snapshot_id in snapshot_ids:
+        gone = table.snapshots.load(snapshot_id)
+        for name in (gone.base_manifest_list, gone.delta_manifest_list):
+            table.file_io.delete(table.layout.manifest(name))
+        table.file_io.delete(table.layout.snapshot(snapshot_id))
+
+
+@_MERGES
+@pytest.mark.parametrize("others", [0, 1, 3])
+def test_a_live_snapshot_stays_when_the_one_before_it_expires(merge, others):
+    """Others built on it while its writer slept: it is published, and nothing is taken back."""
+    calls, table = _world(merge)
+    done = _commit(calls, after=lambda: (_others(table, others), _expire(table, 1, 2, 3)))
+    assert done.snapshot_id == 4 and table.snapshots.load(4) == done.snapshot
+    assert table.snapshots.ids() == list(range(4, 5 + others))
+    assert live(table) == sorted(["a", "b", "c", "new", *(f"other{n}" for n in range(others))])
+
+
+def test_the_first_snapshot_of_a_table_stays_when_others_build_on_it_at_once():
+    """It has none before it, which is no sign that it came too late."""
+    calls = MemoryCalls()
+    table = new_table(calls)
+    assert _commit(calls, after=lambda: _others(table, 2)).snapshot_id == 1
+    assert table.snapshots.ids() == [1, 2, 3] and live(table) == ["new", "other0", "other1"]
+
+
+@_MERGES
+def test_a_live_snapshot_that_has_expired_too_is_left_to_the_restart(merge):
+    """It was there, others built on it, and it expired: no fence, for nobody superseded it; the restart finds it published."""
+    calls, table = _world(merge)
+    with pytest.raises(Retryable) as unsure:
+        _commit(calls, after=lambda: (_others(table, 2), _expire(table, 1, 2, 3, 4)))
+    assert unsure.value.kind == "publish.expired-meanwhile"
+    assert table.snapshots.ids() == [5, 6]
+    assert live(table) == ["a", "b", "c", "new", "other0", "other1"]
+
+
+def test_a_snapshot_of_another_writer_is_never_taken_back():
+    """A rename replaced ours, and the one before expired: what is there now is not ours to delete."""
+    calls, table = _world("1000")
+
+    def replaced():
+        mine = table.snapshots.load(4)
+        _others(table, 2)
+        other = dataclasses.replace(mine, uuid="of-another", commit_user="foreign")
+        table.file_io.replace(table.layout.snapshot(4), other.to_json(), "x")
+        _expire(table, 1, 2, 3)
+
+    with pytest.raises(Retryable):
+        _commit(calls, after=replaced)
+    assert table.snapshots.load(4).commit_user == "foreign"
+
+
+@_MERGES
+@pytest.mark.parametrize("expired", [(1, 2, 3, 4), (1, 2, 3, 4, 5)], ids=["next-retained", "hole"])
+def test_a_snapshot_that_came_too_late_is_taken_back(merge, expired):
+    """Its number was another's, which has expired: the snapshot behind it, if it is retained, is not built on it."""
+    calls, table = _world(merge)
+    with pytest.raises(Fenced) as late:
+        _commit(calls, before=lambda: (_others(table, 3), _expire(table, *expired)))
+    assert late.value.kind == "writer.fenced-expired"
+    assert table.snapshots.ids() == [number for number in (5, 6) if number not in expired]
+    assert live(table) == ["a", "b", "c", "other0", "other1", "other2"]
+
+
+def test_a_snapshot_whose_files_expire_at_this_moment_is_left_to_the_restart():
+    """Its manifests are gone already: whether others built on it cannot be told any more, and it is no fence."""
+    calls, table = _world("2")
+
+    def expiring():
+        _others(table, 2)
+        mine = table.snapshots.load(4)
+        names = {meta.file_name for meta in table.manifests.delta_of(mine)}
+        kept = {meta.file_name for meta in table.manifests.all_of(table.snapshots.latest())}
+        for name in names - kept:
+            table.file_io.delete(table.layout.manifest(name))
+        assert names - kept
+        _expire(table, 1, 2, 3)
+
+    with pytest.raises(Retryable) as unsure:
+        _commit(calls, after=expiring)
+    assert unsure.value.kind == "publish.expired-meanwhile"
+    assert live(table) == ["a", "b", "c", "new", "other0", "other1"]
+
+
+def test_a_table_that_was_dropped_meanwhile_is_no_fence():
+    """No snapshot is there at all: the restart says what has happened."""
+    calls, table = _world("1000")
+    with pytest.raises(Retryable):
+        _commit(calls, after=lambda: table.file_io.delete_tree(f"{ROOT}/snapshot"))
