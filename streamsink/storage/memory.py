@@ -11,6 +11,8 @@ import os
 from streamsink.storage.calls import PosixLikeCalls
 
 _folder_of = functools.lru_cache(maxsize=10_000)(os.path.dirname)  # asked for every name of the store at each listing
+# Of one name, as on most disks.
+_MOST_NAME_BYTES = 255
 
 
 class _File:
@@ -130,5 +132,7 @@ class MemoryCalls(PosixLikeCalls):
         return lambda: self._held.discard(path)
 
     def _need_parent(self, path):
+        if len(os.path.basename(path).encode()) > _MOST_NAME_BYTES:
+            raise OSError(errno.ENAMETOOLONG, "file name too long", path)
         if _folder_of(path) not in self._dirs:
             raise FileNotFoundError(errno.ENOENT, "no such folder", _folder_of(path))
