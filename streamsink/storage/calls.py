@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import BinaryIO
 
+from streamsink.storage.names import NameLimits
+
 # Threads that flush beside the one that waits for them: the files and folders of one commit.
 _FLUSHERS = 4
 
@@ -58,6 +60,10 @@ class Calls(ABC):
             self.unlink(path)
             raise
         self.close(stream, flush)
+
+    def name_limits(self, path: str) -> NameLimits:
+        """How long names below this folder may be, as far as the store tells. The folder need not exist."""
+        return NameLimits()
 
     def at_once(self, actions: Sequence[Callable[[], None]]) -> None:
         """Calls that may be made in any order, or at the same time. Raises the first error, when none is under way any more."""
@@ -190,6 +196,12 @@ class PosixCalls(PosixLikeCalls):
             return None
         return lambda: os.close(descriptor)
 
+    def name_limits(self, path):
+        while not os.path.isdir(path) and os.path.dirname(path) != path:
+            path = os.path.dirname(path)
+        longest = _most(path, "PC_PATH_MAX")
+        return NameLimits(_most(path, "PC_NAME_MAX"), longest and longest - 1)  # the system counts a byte behind its end
+
     def at_once(self, actions):
         """In threads: a disk writes several files out in hardly more time than one."""
         with contextlib.ExitStack() as all_ended:
@@ -211,6 +223,15 @@ def _begin(action: Callable[[], None]) -> Callable[[], None]:
         return _flushers(os.getpid()).submit(action).result
     except RuntimeError:
         return action  # the interpreter is ending and starts no thread any more: done when it is waited for
+
+
+def _most(path: str, what: str) -> int | None:
+    """A limit of the file system, None where it has none or does not tell."""
+    try:
+        most = os.pathconf(path, what)
+    except (OSError, ValueError):
+        return None
+    return most if most > 0 else None
 
 
 def _sync(path: str, flags: int) -> None:

@@ -14,6 +14,7 @@ from typing import BinaryIO
 from streamsink.errors import Misuse, OutcomeUnknown
 from streamsink.storage.calls import Calls, PosixLikeCalls
 from streamsink.storage.hold import Flock, Hold
+from streamsink.storage.names import NameLimits
 from streamsink.storage.together import Together, Unflushed
 
 
@@ -72,6 +73,10 @@ class FileIO:
     def open_input(self, path: str) -> BinaryIO:
         """A file to read parts of; close it. Raises: FileNotFoundError, OSError. Only where ``takes_files_of_others``."""
         return self._calls.open_existing(path)
+
+    def name_limits(self, path: str) -> NameLimits:
+        """How long names below this folder may be (executor and driver). Asks the operating system, or nobody."""
+        return self._calls.name_limits(path)
 
     # -- writing ---------------------------------------------------------------------------------------------------
 

@@ -13,8 +13,11 @@ from streamsink.errors import Misuse
 from streamsink.storage.calls import Calls
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.hold import Hold, Lease
+from streamsink.storage.names import NameLimits
 
 _COPY_BYTES = 8 * 1024 * 1024
+# The NameNode's own: of a name in bytes, unless the client's settings say what it was set to (0: none); of a path in characters.
+_NAME_LIMIT, _MOST_NAME_BYTES, _MOST_PATH_CHARACTERS = "dfs.namenode.fs-limits.max-component-length", "255", 8000
 
 
 class HdfsCalls(Calls):
@@ -30,6 +33,8 @@ class HdfsCalls(Calls):
                 kind="store.extra-missing",
             ) from missing
         self._root = root
+        most = str(config.get(_NAME_LIMIT, _MOST_NAME_BYTES)).strip()
+        self._most_name_bytes = int(most) if most.isdigit() else int(_MOST_NAME_BYTES)
         self._options = hdfs_native.WriteOptions
         # Without an authority it is the cluster's own default file system.
         self._client = _translated(root, lambda: hdfs_native.Client(None if root == "hdfs://" else root, dict(config)))
@@ -63,6 +68,9 @@ class HdfsCalls(Calls):
 
     def unlink(self, path):
         return self._call(path, lambda client, at: client.delete(at, False))
+
+    def name_limits(self, path):
+        return NameLimits(self._most_name_bytes or None, _MOST_PATH_CHARACTERS, self._root)
 
     def remove_tree(self, path: str) -> None:
         """A folder with all in it, at once."""

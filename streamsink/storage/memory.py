@@ -9,6 +9,7 @@ import io
 import os
 
 from streamsink.storage.calls import PosixLikeCalls
+from streamsink.storage.names import NameLimits
 
 _folder_of = functools.lru_cache(maxsize=10_000)(os.path.dirname)  # asked for every name of the store at each listing
 # Of one name, as on most disks.
@@ -124,6 +125,9 @@ class MemoryCalls(PosixLikeCalls):
 
     def open_existing(self, path):
         return io.BytesIO(self.read(path))
+
+    def name_limits(self, path):
+        return NameLimits(_MOST_NAME_BYTES)
 
     def try_hold(self, path):
         if path in self._held:

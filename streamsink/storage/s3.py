@@ -17,11 +17,13 @@ from streamsink.errors import Misuse
 from streamsink.storage.calls import Calls
 from streamsink.storage.file_io import FileIO, is_there
 from streamsink.storage.hold import Hold, Lease
+from streamsink.storage.names import NameLimits
 from streamsink.storage.together import Unflushed
 
 CONNECT_TIMEOUT_S, READ_TIMEOUT_S, ATTEMPTS = 10, 60, 5
 PART_BYTES = 16 * 1024 * 1024  # of a multipart upload, which may have 10,000
 MOST_COPIED_BYTES = 5 * 1024 ** 3  # CopyObject's limit
+_MOST_KEY_BYTES = 1_024
 _DELETED_AT_ONCE = 1_000
 _CONFLICT_WAIT_MS = 100
 _TRY = "streamsink-try"
@@ -134,6 +136,10 @@ class S3Calls(Calls):
         """A copy within the store, replacing. Raises FileNotFoundError."""
         bucket, key = _split(source)
         self._do(target, lambda at: self._client.copy_object(CopySource={"Bucket": bucket, "Key": key}, **at))
+
+    def name_limits(self, path):
+        bucket, key = _split(path)
+        return NameLimits(None, _MOST_KEY_BYTES, path[:len(path) - len(key)])
 
     def remove_tree(self, path: str) -> None:
         """Every object below, a thousand a request."""

@@ -118,6 +118,9 @@ class CrashingCalls(PosixLikeCalls):
     def open_existing(self, path):
         return self._do("open_existing", lambda: self._inner.open_existing(path))
 
+    def name_limits(self, path):
+        return self._inner.name_limits(path)  # asks for no file
+
     def try_hold(self, path):
         return self._do("hold", lambda: self._inner.try_hold(path))
 
