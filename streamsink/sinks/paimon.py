@@ -17,6 +17,7 @@ from streamsink.protocol.committable import AppState, Committable, StagedFile
 from streamsink.protocol.ids import Writer
 from streamsink.protocol.pending import Mark
 from streamsink.protocol.sink import Committer, History, Published
+from streamsink.sinks import promise
 from streamsink.sinks.records import (
     adopt, commit_name, is_older_than, joined, manifest_meta, read_staged, renames, staged_manifests,
 )
@@ -67,8 +68,9 @@ class PaimonCommitter(Committer):
 
         seen: the batch's rows are in the table already, so that it replaces nothing either. Returns the files and the payload of
         the pending record. The record itself names paths and counts only: the statistics, which are row values, stay in the
-        manifest, where the table keeps them anyway.
+        manifest, where the table keeps them anyway. Raises Misuse when the record could not be published.
         """
+        promise.check(self._table, staging, written, group)
         relative = self._table.layout.relative
         files = tuple(StagedFile(relative(w.staged), w.final, w.meta.file_size, w.meta.row_count) for w in written)
         payload: dict = {"kind": APPEND, "manifest": None, "base": self._table.snapshots.known_id()}

@@ -5,6 +5,7 @@ Small on purpose: a crash test wraps one object and so meets every n-th I/O call
 """
 
 import contextlib
+import errno
 import functools
 import os
 import stat
@@ -83,6 +84,10 @@ class PosixLikeCalls(Calls):
         """A second name for a file; False when ``target`` is taken. Atomic between processes."""
 
     @abstractmethod
+    def check_link(self, source: str, target: str) -> None:
+        """Whether files of the folder ``source`` can be linked into the folder ``target``. Raises OSError, which says why not."""
+
+    @abstractmethod
     def rename(self, source: str, target: str) -> None:
         """Move, replacing ``target``. Atomic."""
 
@@ -159,6 +164,12 @@ class PosixCalls(PosixLikeCalls):
             return False
         return True
 
+    def check_link(self, source, target):
+        if _mount(source) != _mount(target):
+            raise OSError(errno.EXDEV, "on another file system or mount", target)
+        if not os.access(target, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), target)
+
     def rename(self, source, target):
         os.rename(source, target)
 
@@ -232,6 +243,18 @@ def _most(path: str, what: str) -> int | None:
     except (OSError, ValueError):
         return None
     return most if most > 0 else None
+
+
+def _mount(folder: str) -> tuple[int, str]:
+    """Device and, where the system tells, the mount: links do not even cross between two mounts of one device."""
+    descriptor = os.open(folder, getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        device = os.fstat(descriptor).st_dev
+        with contextlib.suppress(OSError), open(f"/proc/self/fdinfo/{descriptor}", encoding="ascii") as said:
+            return device, next((line for line in said if line.startswith("mnt_id:")), "")
+        return device, ""
+    finally:
+        os.close(descriptor)
 
 
 def _sync(path: str, flags: int) -> None:

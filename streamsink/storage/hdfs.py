@@ -20,6 +20,14 @@ _COPY_BYTES = 8 * 1024 * 1024
 _NAME_LIMIT, _MOST_NAME_BYTES, _MOST_PATH_CHARACTERS = "dfs.namenode.fs-limits.max-component-length", "255", 8000
 
 
+# What the NameNode refuses with, by a word of its message.
+_MEANING = {
+    "AccessControlException": errno.EACCES, "PathComponentTooLongException": errno.ENAMETOOLONG,
+    "Pathname too long": errno.ENAMETOOLONG, "ParentNotDirectoryException": errno.ENOTDIR,
+    "FileAlreadyExistsException": errno.EEXIST, "QuotaExceededException": errno.EDQUOT, "SafeModeException": errno.EROFS,
+}
+
+
 class HdfsCalls(Calls):
     """RPCs of one file system. Paths are URIs that begin with ``root``, such as ``hdfs://namenode:8020``."""
 
@@ -108,6 +116,9 @@ class HdfsFileIO(FileIO):
 
     begin_dir = make_dir
 
+    def _begin_names(self, folder, beside, group):
+        self._calls.mkdir(folder)
+
     def adopt(self, source, target, keep_source):
         try:
             # False: an earlier try was done already.
@@ -185,8 +196,9 @@ def _translated(path: str, action: Callable):
     except OSError as failed:
         raise OSError(failed.errno or errno.EIO, _first_line(failed), path) from failed
     except RuntimeError as failed:
-        denied = "AccessControlException" in str(failed)
-        raise OSError(errno.EACCES if denied else errno.EIO, _first_line(failed), path) from failed
+        text = str(failed)
+        code = next((code for word, code in _MEANING.items() if word in text), errno.EIO)
+        raise OSError(code, _first_line(failed), path) from failed
 
 
 def _first_line(failed: Exception) -> str:

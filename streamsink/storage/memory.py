@@ -100,6 +100,10 @@ class MemoryCalls(PosixLikeCalls):
         self._names[target] = self._names[source]
         return True
 
+    def check_link(self, source, target):
+        if target not in self._dirs:
+            raise NotADirectoryError(errno.ENOTDIR, "no folder", target)
+
     def rename(self, source, target):
         self._need_parent(target)
         if source not in self._names:

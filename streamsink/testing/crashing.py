@@ -100,6 +100,9 @@ class CrashingCalls(PosixLikeCalls):
     def link(self, source, target):
         return self._do("link", lambda: self._inner.link(source, target))
 
+    def check_link(self, source, target):
+        return self._do("check_link", lambda: self._inner.check_link(source, target))
+
     def rename(self, source, target):
         return self._do("rename", lambda: self._inner.rename(source, target))
 
