@@ -9,7 +9,7 @@ docs/design/0005-many-tables.md.
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from streamsink import events
 from streamsink.errors import Conflict, Misuse
@@ -17,6 +17,7 @@ from streamsink.faults import fault_point
 from streamsink.options import MODE_APPEND, ON_ROLLBACK_FAIL, SYNC, SinkOptions
 from streamsink.protocol.committable import Committable, StagedFile
 from streamsink.protocol.sink import Committer, History, Published
+from streamsink.sinks import promise
 from streamsink.sinks.chains import Chains
 from streamsink.sinks.paimon import PaimonCommitter
 from streamsink.storage.file_io import FileIO
@@ -128,13 +129,15 @@ class ManyTables(Committer):
         Raises Misuse when a table is not as the journal says: then nothing is recorded.
         """
         heads = dict(self.heads())
+        every = [file for _, mine in written.values() for file in mine]
+        promise.see(self.place.file_io, self.place.root, staging, every)
         files: list[StagedFile] = []
         entries = []
         for name in sorted(written):
             path, mine = written[name]
             member = self.member(name, path)
             previous = self._check_untouched(name, path, heads)
-            staged, payload = member.committer.stage(staging, mine, group)
+            staged, payload = member.committer.stage(staging, [replace(file, handed_over=False) for file in mine], group)
             files += [self._from_root(staging, file, path) for file in staged]
             manifest = payload["manifest"]
             entries.append({

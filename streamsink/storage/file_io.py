@@ -26,10 +26,12 @@ class FileIO(Reading):
 
     atomic_create: whether ``create_new`` keeps its promise between processes without a lock.
     takes_files_of_others: whether files that another program wrote can be looked into and flushed.
+    largest_file: bytes of the largest file that ``adopt`` can give its final name; None without such a limit.
     """
 
     atomic_create = True
     takes_files_of_others = True
+    largest_file: int | None = None
     _under_lock: "CreateUnderLock | None" = None
 
     def __init__(self, calls: PosixLikeCalls, new_id: Callable[[], str], flush: bool = True):

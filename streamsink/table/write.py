@@ -35,6 +35,8 @@ _MOST_SMALL_PIECES = 16
 # Rows wait until there are so many before they are split by partition, or this share of the memory: to split a few rows over many
 # partitions takes as long as to split many, and leaves small pieces.
 _SPLIT_BYTES, _SPLIT_SHARE = 16 * 1024 * 1024, 8
+# Where a store cannot give a larger file its final name, files are rolled at this share of that: what is written at once goes beyond.
+_ROLLED_AT = 0.8
 
 
 @dataclass(frozen=True)
@@ -63,12 +65,16 @@ def _schema(schema_json: bytes) -> TableSchema:
 
 @dataclass(frozen=True)
 class WrittenFile:
-    """A closed and flushed file. ``partition``: BinaryRow bytes. ``staged``: absolute; ``final``: below the table."""
+    """A closed and flushed file. ``partition``: BinaryRow bytes. ``staged``: absolute; ``final``: below the table.
+
+    handed_over: another process has written it and says so; the driver has not seen it yet.
+    """
 
     partition: bytes
     staged: str
     final: str
     meta: DataFileMeta
+    handed_over: bool = False
 
 
 class Limits:
@@ -274,6 +280,8 @@ class _FileSeries:
         self.token = IdSource().new_id()
         self.count = 0
         self.open: dict[bytes, _OpenFile] = {}
+        most = spec.target_file_bytes if file_io.largest_file is None else int(_ROLLED_AT * file_io.largest_file)
+        self._roll_bytes = min(spec.target_file_bytes, most)
         self._limits = limits
         self._folders = folders
         self._created: list[str] = []
@@ -286,7 +294,7 @@ class _FileSeries:
             file = self._create(key, rows)
         for part in _row_groups(rows):
             file.append(part)
-        if file.bytes >= self.spec.target_file_bytes:
+        if file.bytes >= self._roll_bytes:
             self._finish(file)
 
     def finish_largest(self) -> None:
