@@ -22,6 +22,7 @@ from streamsink.sinks.records import (
     adopt, commit_name, is_older_than, joined, manifest_meta, read_staged, renames, staged_manifests,
 )
 from streamsink.sinks.restoring import Restoring
+from streamsink.sinks.trouble import explained
 from streamsink.storage.together import Together
 from streamsink.sinks import history_of
 from streamsink.table import leftovers, replaced
@@ -135,6 +136,12 @@ class PaimonCommitter(Committer):
         return final, staged, tuple(gone)
 
     def publish(
+        self, committable: Committable, *, expect: int, restored: bool, fence: Callable[[], None]
+    ) -> Published:
+        with explained(self._table.root, committable.state.sequence):
+            return self._publish(committable, expect=expect, restored=restored, fence=fence)
+
+    def _publish(
         self, committable: Committable, *, expect: int, restored: bool, fence: Callable[[], None]
     ) -> Published:
         state = committable.state

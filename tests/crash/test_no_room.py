@@ -12,7 +12,7 @@ from streamsink.storage.memory import MemoryCalls
 from streamsink.testing.faults import arm
 from tests.crash.many_world import ManyWorld, check_complete
 from tests.crash.test_places import mounted  # noqa: F401
-from tests.crash.world import memory_world, posix_world
+from tests.crash.world import is_prefix, memory_world, posix_world
 
 AFTER_THE_RECORD = ["precommit.saved", "commit.adopted", "commit.before_filter", "commit.lists_written"]
 
@@ -45,7 +45,7 @@ def test_a_disk_that_fills_up_after_the_record(disk, step):
             told = explain(world.driver.root, failed.value)
             assert isinstance(told, Retryable), told
             assert told.kind in ("storage.full", "publish.unknown") and world.driver.root in str(told) and "Free space" in str(told)
-            assert world.ids() == [0, 1]
+            assert is_prefix(world.ids(), (2, 6))
     finally:
         faults.arm(None)
     (folder / "filler").unlink()
@@ -70,7 +70,7 @@ def test_a_folder_that_takes_no_files_any_more(make, code):
     """It did when the record was made. The error is retryable, names table and folder; mended, the record is published."""
     world = make()
     world.calls.__class__ = _Refusing
-    root = world.driver.root if make is memory_world else f"{world.root}/a"
+    root = f"{world.driver.root}/part=" if make is memory_world else f"{world.root}/a"
     arm("precommit.saved", 1, lambda: setattr(world.calls, "refused", (root, code)))
     try:
         for _ in range(2):
