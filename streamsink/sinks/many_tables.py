@@ -113,7 +113,7 @@ class ManyTables(Committer):
         """The table, opened once. Raises Misuse when there is none."""
         if name not in self._members:
             table = open_table(self.place.file_io, self.place.absolute(path), for_writing=True)
-            self._members[name] = Member(table, PaimonCommitter(table, self._options))
+            self._members[name] = Member(table, PaimonCommitter(table, self._options, journal_of=self.place.root))
         return self._members[name]
 
     # -- pre-commit ------------------------------------------------------------------------------------------------
@@ -184,6 +184,14 @@ class ManyTables(Committer):
 
     def mentions(self, committable: Committable) -> bool:
         return any(member.committer.mentions(mine) for _, member, mine in self._parts(committable))
+
+    def places_of(self, committable: Committable) -> list[str]:
+        """Paths of the tables of which a retained snapshot names a file of the record."""
+        return [member.table.root for _, member, mine in self._parts(committable) if member.committer.mentions(mine)]
+
+    def is_readable(self, committable: Committable) -> bool:
+        """Whether the record's manifests are as they were recorded."""
+        return all(member.committer.is_readable(mine) for _, member, mine in self._parts(committable))
 
     def sees_all_since(self, committable: Committable) -> bool:
         return all(member.committer.sees_all_since(mine) for _, member, mine in self._parts(committable))

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 from streamsink.errors import Misuse
 from streamsink.protocol.committable import AppState
+from streamsink.storage.file_io import FileIO
 from streamsink.storage.pending_log import PendingLog, journal_dir
 from streamsink.storage.stores import Store
 from streamsink.table.table import is_table, open_table
@@ -17,7 +18,11 @@ def starting_offsets(store: Store, application: str, partitions: Mapping[str, in
 
     Raises Misuse when the table records no Kafka positions of that application.
     """
-    file_io, root = store.open(), store.root
+    return offsets_of(store.open(), store.root, application, partitions)
+
+
+def offsets_of(file_io: FileIO, root: str, application: str, partitions: Mapping[str, int]) -> str:
+    """As ``starting_offsets``, on a store that is open."""
     if not is_table(file_io, root) and file_io.entries(journal_dir(root, application)):
         return _of_several_tables(PendingLog(file_io, root, application, 2), application, partitions)
     table = open_table(file_io, root, for_writing=False)

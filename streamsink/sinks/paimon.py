@@ -13,13 +13,14 @@ from streamsink.format.manifest_list import ManifestFileMeta
 from streamsink.format.snapshot import APPEND, OVERWRITE, Snapshot
 from streamsink.format.supported import check_writable
 from streamsink.options import MODE_OVERWRITE, ON_ROLLBACK_REPUBLISH, ONE_SNAPSHOT, SinkOptions
+from streamsink.protocol import ways
 from streamsink.protocol.committable import AppState, Committable, StagedFile
 from streamsink.protocol.ids import Writer
 from streamsink.protocol.pending import Mark
 from streamsink.protocol.sink import Committer, History, Published
 from streamsink.sinks import promise
 from streamsink.sinks.records import (
-    adopt, commit_name, is_older_than, joined, manifest_meta, read_staged, renames, staged_manifests,
+    adopt, commit_name, files_adopted, is_older_than, is_readable, joined, manifest_meta, read_staged, staged_manifests,
 )
 from streamsink.sinks.restoring import Restoring
 from streamsink.sinks.trouble import explained
@@ -41,9 +42,14 @@ UNAWARE_TOTAL_BUCKETS = -1
 class PaimonCommitter(Committer):
     """Publishes checkpoints of bucket-unaware append tables as snapshots."""
 
-    def __init__(self, table: Table, options: SinkOptions, entries: dict[str, list[ManifestEntry]] | None = None):
-        """entries: by name, of manifests that are staged and not published; shared with a committer beside this one."""
+    def __init__(
+        self, table: Table, options: SinkOptions, entries: dict[str, list[ManifestEntry]] | None = None, *, journal_of: str | None = None
+    ):
+        """entries: by name, of manifests that are staged and not published; shared with a committer beside this one.
+        journal_of: the path below which the journal lies, when that is not the table's.
+        """
         self._table = table
+        self._way_on = ways.give_up(journal_of or table.root, options.application)
         self._options = options
         self._commit = TableCommit(table, options)
         self._entries = entries if entries is not None else {}
@@ -124,21 +130,16 @@ class PaimonCommitter(Committer):
         return replaced.has_files(self._table, names, since)
 
     def files_adopted(self, committable: Committable) -> tuple[int, int, tuple[str, ...]]:
-        io, at = self._table.file_io, self._table.layout
-        final, staged, gone = 0, 0, []
-        for source, target in renames(committable):
-            if io.exists(at.within(target)):
-                final += 1
-            elif io.exists(at.within(source)):
-                staged += 1
-            else:
-                gone.append(at.within(target))
-        return final, staged, tuple(gone)
+        return files_adopted(self._table, committable)
+
+    def is_readable(self, committable: Committable) -> bool:
+        """Whether the record's manifests are as they were recorded."""
+        return is_readable(self._table, committable)
 
     def publish(
         self, committable: Committable, *, expect: int, restored: bool, fence: Callable[[], None]
     ) -> Published:
-        with explained(self._table.root, committable.state.sequence):
+        with explained(self._table.root, committable.state.sequence, self._way_on):
             return self._publish(committable, expect=expect, restored=restored, fence=fence)
 
     def _publish(
@@ -152,7 +153,7 @@ class PaimonCommitter(Committer):
             if gone:
                 done = self._already_published(committable)
                 if done is None:
-                    raise _files_gone(self._table.root, committable, gone)
+                    raise _files_gone(self._table.root, committable, gone, self._way_on)
                 return done
         check = None
         if restored:  # before the manifests are read, which it does too
@@ -286,7 +287,7 @@ class PaimonCommitter(Committer):
         metas, added = [], []
         for manifest in staged_manifests(committable):
             name = os.path.basename(manifest["final"])
-            entries = self._entries.pop(name, None) or read_staged(self._table, manifest)
+            entries = self._entries.pop(name, None) or read_staged(self._table, manifest, self._way_on)
             if keep:
                 self._entries[name] = entries
             metas.append(manifest_meta(self._table, manifest, entries))
@@ -294,12 +295,11 @@ class PaimonCommitter(Committer):
         return tuple(metas), added
 
 
-def _files_gone(root: str, committable: Committable, gone: Sequence[str]) -> Corrupt:
+def _files_gone(root: str, committable: Committable, gone: Sequence[str], way_on: str) -> Corrupt:
     return Corrupt(
-        f"{root}: checkpoint {committable.state.checkpoint_id} is pending, but {len(gone)} of its files are gone (first: "
-        f"{gone[0]}): something deleted them, such as orphan cleaning or a rollback. Nothing was published. Restore them, or "
-        f"delete the record {committable.state.sequence} from the journal and start a new checkpoint at "
-        "streamsink.starting_offsets(...), so that the source is read again",
+        f"{root}: record {committable.state.sequence}, checkpoint {committable.state.checkpoint_id}, is pending, but {len(gone)} of its files "
+        f"are gone (first: {gone[0]}): something deleted them, such as orphan cleaning or a rollback. Nothing of it was published. Restore "
+        f"them. {way_on}",
         kind="pending.files-gone",
     )
 

@@ -20,8 +20,10 @@ _KINDS = {
 
 
 @contextmanager
-def explained(root: str, sequence: int) -> Iterator[None]:
+def explained(root: str, sequence: int, way_on: str) -> Iterator[None]:
     """Publishing record ``sequence`` of the table at ``root``: an error of the store that can be mended says how.
+
+    way_on: what to do about a record that can never be published.
 
     Raises Retryable for those, Misuse for a name that the store never takes; others are passed on.
     """
@@ -33,7 +35,7 @@ def explained(root: str, sequence: int) -> Iterator[None]:
         if failed.errno == errno.ENAMETOOLONG:
             raise Misuse(
                 f"{root}: record {sequence} is pending and cannot be published: the store takes no name as long as one that it "
-                f"needs{where}. Nothing was published. {way_of_giving_up(root)}",
+                f"needs{where}. Nothing was published. {way_on}",
                 kind="pending.unpublishable",
             ) from failed
         if failed.errno not in _KINDS:
@@ -44,11 +46,3 @@ def explained(root: str, sequence: int) -> Iterator[None]:
             f"stays as it is. {way_on}; a restart of the query then publishes it",
             kind=kind,
         ) from failed
-
-
-def way_of_giving_up(root: str) -> str:
-    """Of records that can never be published, or whose files are gone."""
-    return (
-        f"To give it up, with what was recorded after it, stop the query and call streamsink.give_up({root!r}, application=...): it "
-        "says from where the source is read again"
-    )

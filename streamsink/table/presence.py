@@ -53,13 +53,18 @@ class Presence:
 
 
 def were_named(table: Table, names: Collection[str]) -> bool:
-    """Whether any retained snapshot names one of these data files, added or deleted. Raises Corrupt."""
+    """Whether any retained snapshot names one of these data files, added or deleted. Raises Corrupt.
+
+    What comes and goes stands in the deltas, and what was there before them below the first. Below the newest one as well, because a
+    snapshot in between may have been replaced by another writer's, which its successors are not built on.
+    """
     manifests, seen = table.manifests, set()
-    for number, snapshot_id in enumerate(table.snapshots.ids()):
+    ids = table.snapshots.ids()
+    for snapshot_id in ids:
         snapshot = table.snapshots.load(snapshot_id)
         if snapshot is None:
             continue
-        metas = manifests.delta_of(snapshot) + (manifests.base_of(snapshot) if number == 0 else [])
+        metas = manifests.delta_of(snapshot) + (manifests.base_of(snapshot) if snapshot_id in (ids[0], ids[-1]) else [])
         for meta in metas:
             if meta.file_name in seen:
                 continue

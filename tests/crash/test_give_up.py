@@ -9,6 +9,7 @@ import re
 
 import pytest
 
+import streamsink
 from streamsink import faults
 from streamsink.errors import Corrupt, Fenced, Misuse, RestoredThenFailed, StreamsinkError
 from streamsink.options import SinkOptions
@@ -22,7 +23,7 @@ from streamsink.testing.crashing import CrashingCalls, Mode
 from streamsink.testing.driver import Checkpoint
 from streamsink.testing.faults import InjectedCrash, arm, crash
 from tests.crash.many_world import ManyWorld, check_complete
-from tests.crash.world import World, die_at_step, expected, is_prefix, memory_world
+from tests.crash.world import World, die_at_step, expected, is_prefix, memory_world, posix_world
 from tests.table.foreign import Prepared
 
 ENDS = (3, 6, 9, 12)
@@ -64,6 +65,7 @@ def _clean(world, sequence, count=None) -> list[str]:
             if io.exists(path):
                 gone.append(path)
                 io.delete(path)
+                io.sync_dir(os.path.dirname(path))
     assert gone
     return gone
 
@@ -145,6 +147,20 @@ def test_a_bounded_job_is_run_again_under_its_id():
     assert "streamsink.write" in str(done)
     job()
     assert world.ids() == list(range(8))
+
+
+def test_the_public_command_on_a_disk(tmp_path):
+    """As a user calls it, twice; the text says how to go on."""
+    world = posix_world(tmp_path)
+    assert die_at_step("precommit.saved", 2, world, boundaries=ENDS)
+    world.die()
+    _clean(world, 2)
+    done = streamsink.give_up(world.driver.root)
+    assert done.records == (2,) and "Restart the query" in str(done)
+    again = streamsink.give_up(world.driver.root)
+    assert again.records == () and "nothing was given up" in str(again)
+    world.run(boundaries=ENDS)
+    assert world.ids() == expected(ENDS)
 
 
 # -- several records ---------------------------------------------------------------------------------------------------
@@ -375,8 +391,46 @@ def test_a_record_that_one_of_several_tables_has_is_not_given_up():
     with pytest.raises(Misuse) as refused:
         _follow(world, told.value)
     assert refused.value.kind == "give-up.published" and f"{world.root}/{tables[0]}" in str(refused.value)
-    for name in ("snapshot-1", "LATEST", "EARLIEST"):
-        world.file_io().delete(f"{world.root}/{tables[0]}/snapshot/{name}")
+    for table in (table for table in tables if f"{world.root}/{table}" in str(refused.value)):
+        for name in ("snapshot-1", "LATEST", "EARLIEST"):
+            world.file_io().delete(f"{world.root}/{table}/snapshot/{name}")
     assert _follow(world, told.value).records == (1,)
     world.run()
     check_complete(world.rows())
+
+
+# -- what cannot be told ------------------------------------------------------------------------------------------------
+
+
+def test_an_altered_manifest_is_given_up():
+    """Of the right size, with another content."""
+    world = _left("precommit.saved", 2)
+    manifest = _record(world, 2).payload["manifest"]
+    file = world.calls._names[f"{world.driver.root}/{manifest['staged']}"]
+    file.data = file.data[:-1] + bytes([file.data[-1] ^ 1])
+    done = _follow(world, _refused(world, "pending.manifest"))
+    assert done.records == (2,)
+    world.run(boundaries=ENDS)
+    assert world.ids() == expected(ENDS)
+
+
+def test_whether_it_was_published_cannot_be_told():
+    """Snapshots since the record have expired: the command wants to hear that its rows are not in the table, and then goes on."""
+    world = memory_world(restore="restore-and-continue", journal_retain=10)
+    assert die_at_step("precommit.saved", 3, world, boundaries=ENDS)
+    io, root = world.file_io(world.calls), world.driver.root
+    foreign = [Prepared(world), None]
+    foreign[0].rename()
+    foreign[1] = Prepared(world, 1)
+    foreign[1].rename()
+    for snapshot in (1, 2, 3):
+        io.delete(f"{root}/snapshot/snapshot-{snapshot}")
+    _clean(world, 3, 1)
+    told = _refused(world, "journal.undecidable")
+    with pytest.raises(Corrupt) as refused:
+        _give_up(world)
+    assert refused.value.kind == "give-up.undecidable"
+    assert _follow(world, told).records == (3,)
+    world.run(boundaries=ENDS)
+    others = foreign[0].ids + foreign[1].ids
+    assert [i for i in world.ids() if i not in others] == expected(ENDS)
