@@ -148,6 +148,8 @@ class PaimonCommitter(Committer):
         state = committable.state
         if restored and committable.payload["kind"] == OVERWRITE:
             committable = self._if_still_meant(committable)
+        if restored and self._restoring is not None:
+            committable = self._restoring.unpublished(committable)
         if restored:
             _, _, gone = self.files_adopted(committable)
             if gone:
