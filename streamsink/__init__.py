@@ -7,7 +7,7 @@ from streamsink import errors
 from streamsink.options import SinkOptions
 
 __all__ = [
-    "SinkOptions", "col", "create_table", "errors", "read", "read_arrow", "retire", "run", "starting_offsets", "to_table",
+    "SinkOptions", "col", "create_table", "errors", "give_up", "read", "read_arrow", "retire", "run", "starting_offsets", "to_table",
     "to_tables", "verify", "write",
 ]
 __version__ = "0.1.0"
@@ -133,6 +133,20 @@ def retire(path, application, store_options=None):
 
     store = store_of(path, store_options)
     return of_table(store.open(), store.root, SinkOptions.of(store.root, {"application": application}))
+
+
+def give_up(path, **options):
+    """Forget pending records that can never be published (their files are gone, say), and those behind them, so that their rows are read
+    again from the source. Returns what was given up; its text says how to go on. The query must not run.
+
+    path, options: the query's own, ``application`` above all. Refuses, and changes nothing, when a record might be published.
+    """
+    from streamsink.sinks.give_up import give_up as of_journal
+    from streamsink.storage.stores import Store, table_path
+
+    root = table_path(path)
+    given = SinkOptions.of(root, options)
+    return of_journal(Store(root, given.store_options, given.flush).open(), root, given)
 
 
 def verify(path, store_options=None):

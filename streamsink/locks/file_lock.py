@@ -4,7 +4,7 @@ import json
 
 from streamsink.clock import Clock, IdSource
 from streamsink.errors import Corrupt, Retryable
-from streamsink.locks.lock import UNAVAILABLE, Lease, Lock, LockTerms
+from streamsink.locks.lock import UNAVAILABLE, Lock, LockTerms
 from streamsink.storage.file_io import FileIO
 
 

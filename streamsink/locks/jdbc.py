@@ -14,7 +14,7 @@ import tenacity
 
 from streamsink.clock import Clock, IdSource
 from streamsink.errors import Misuse, Retryable
-from streamsink.locks.lock import UNAVAILABLE, Lease, Lock, LockTerms
+from streamsink.locks.lock import UNAVAILABLE, Lock, LockTerms
 from streamsink.locks.sql_dialects import Address, Dialect
 
 _TABLES = {

@@ -4,8 +4,9 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from streamsink.errors import Corrupt, Misuse
+from streamsink.errors import Corrupt, Misuse, StreamsinkError
 from streamsink.options import ON_ROLLBACK_REPUBLISH, SinkOptions
+from streamsink.protocol import ways
 from streamsink.protocol.committable import AppState, Committable
 from streamsink.protocol.pending import PendingStore
 from streamsink.protocol.sink import Committer, Destination, History
@@ -39,17 +40,33 @@ def plan_restore(
     replaced = _replaced(lost, store, committer)
     if len(replaced) < len(lost) and options.on_rollback != ON_ROLLBACK_REPUBLISH:
         raise _rolled_back(table, base, lost[-1], options)
-    if ahead and ahead[0] != base + 1:
-        raise Misuse(
-            f"{table}: the table's last record of application '{options.application}' is number {base}, but the "
-            f"journal begins at number {ahead[0]}: the table was rolled back further than the journal remembers "
-            f"(journal_retain={options.journal_retain}). Nothing was written. Restore the table, or start a new "
-            "checkpoint at streamsink.starting_offsets(...).",
-            kind="table.rolled-back-too-far",
-        )
+    missing = next((number for number, sequence in enumerate(ahead, base + 1) if sequence != number), None)
+    if missing is not None:
+        raise _cannot_follow(table, (base, missing, ahead[-1]), lost, options)
     publish = tuple(_to_publish(store, s, replaced, committer) for s in ahead)
     behind = tuple(_load(store, s) for s in retained if s <= base and not store.is_marked(s))
     return RestorePlan(publish, behind, history.state, lost, tuple(sorted(set(replaced.values()))))
+
+
+def _cannot_follow(table: str, numbers: tuple[int, int, int], lost: Sequence[int], options: SinkOptions) -> StreamsinkError:
+    """Records behind one that is missing can never be published. numbers: the table's last, the missing one, the journal's last."""
+    base, missing, newest = numbers
+    found = (
+        f"{table}: the table's last record of application '{options.application}' is number {base}, and of those up to {newest} the journal "
+        f"does not have number {missing}"
+    )
+    way_on = ways.give_up(table, options.application)
+    if lost:
+        return Misuse(
+            f"{found}: the table was rolled back further than the journal remembers (journal_retain={options.journal_retain}). Nothing was "
+            f"written. Restore the table. {way_on}",
+            kind="table.rolled-back-too-far",
+        )
+    return Corrupt(
+        f"{found}: it was removed by hand, and those behind it cannot be published in its place. Nothing was written. Restore the "
+        f"record. {way_on}",
+        kind="journal.missing-record",
+    )
 
 
 def _check_identity(to: Destination, found: AppState | None, store: PendingStore, options: SinkOptions) -> None:
@@ -84,8 +101,8 @@ def _rolled_back(table: str, base: int, newest: int, options: SinkOptions) -> Mi
     return Misuse(
         f"{table}: the newest snapshot carries record {base} of application '{options.application}', but record "
         f"{newest} was published: the table was rolled back, restored, recreated or lost its metadata. "
-        "Nothing was written. Set on_rollback='republish' to publish the lost batches again from the journal, or "
-        "start a new checkpoint at streamsink.starting_offsets(...) to read them again from the source.",
+        "Nothing was written. Restore the table, or set on_rollback='republish' to publish the lost batches again from the journal. "
+        f"{ways.give_up(table, options.application)}",
         kind="table.rolled-back",
     )
 
@@ -147,7 +164,8 @@ def _decide(table: str, unsure: Sequence[Committable], committer: Committer, opt
         f"Look whether the rows of checkpoints {first.checkpoint_id} to {last.checkpoint_id} are in the table. If they are, set "
         f"accept_as_seen='{word}', which records them as published. If they are not, "
         + ("set " f"accept_as_new='{word}', which publishes them" if gone is None else
-           "start a new checkpoint under another application, whose source begins with their rows"),
+           f"stop the query and call streamsink.give_up({table!r}, application={options.application!r}, accept_as_new='{word}'), which forgets "
+           "them and says from where the source is read again"),
         kind="journal.undecidable",
     )
 

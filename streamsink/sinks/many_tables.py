@@ -9,7 +9,7 @@ docs/design/0005-many-tables.md.
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from streamsink import events
 from streamsink.errors import Conflict, Misuse
@@ -17,6 +17,7 @@ from streamsink.faults import fault_point
 from streamsink.options import MODE_APPEND, ON_ROLLBACK_FAIL, SYNC, SinkOptions
 from streamsink.protocol.committable import AppState, Committable, StagedFile
 from streamsink.protocol.sink import Committer, History, Published
+from streamsink.sinks import promise
 from streamsink.sinks.chains import Chains
 from streamsink.sinks.history_of import last_of_others
 from streamsink.sinks.paimon import PaimonCommitter
@@ -113,7 +114,7 @@ class ManyTables(Committer):
         """The table, opened once. Raises Misuse when there is none."""
         if name not in self._members:
             table = open_table(self.place.file_io, self.place.absolute(path), for_writing=True)
-            self._members[name] = Member(table, PaimonCommitter(table, self._options))
+            self._members[name] = Member(table, PaimonCommitter(table, self._options, journal_of=self.place.root))
         return self._members[name]
 
     # -- pre-commit ------------------------------------------------------------------------------------------------
@@ -129,13 +130,15 @@ class ManyTables(Committer):
         Raises Misuse when a table is not as the journal says: then nothing is recorded.
         """
         heads = dict(self.heads())
+        every = [file for _, mine in written.values() for file in mine]
+        promise.see(self.place.file_io, self.place.root, staging, every)
         files: list[StagedFile] = []
         entries = []
         for name in sorted(written):
             path, mine = written[name]
             member = self.member(name, path)
             previous = self._check_untouched(name, path, heads)
-            staged, payload = member.committer.stage(staging, mine, group)
+            staged, payload = member.committer.stage(staging, [replace(file, handed_over=False) for file in mine], group)
             files += [self._from_root(staging, file, path) for file in staged]
             manifest = payload["manifest"]
             entries.append({
@@ -186,6 +189,14 @@ class ManyTables(Committer):
     def others(self, application: str) -> Mapping[str, AppState]:
         tables = [self.member(name, path).table for name, path in self._expected()]
         return {name: state for table in tables for name, state in last_of_others(table, self.place.key).items()}
+
+    def places_of(self, committable: Committable) -> list[str]:
+        """Paths of the tables of which a retained snapshot names a file of the record."""
+        return [member.table.root for _, member, mine in self._parts(committable) if member.committer.mentions(mine)]
+
+    def is_readable(self, committable: Committable) -> bool:
+        """Whether the record's manifests are as they were recorded."""
+        return all(member.committer.is_readable(mine) for _, member, mine in self._parts(committable))
 
     def sees_all_since(self, committable: Committable) -> bool:
         return all(member.committer.sees_all_since(mine) for _, member, mine in self._parts(committable))

@@ -34,7 +34,11 @@ def starting_offsets(store: Store, application: str, wanted: Wanted) -> str:
     Raises Misuse when the table records no Kafka positions of that application, or several sources have read a topic up to
     different positions and none of them is named.
     """
-    file_io, root = store.open(), store.root
+    return offsets_of(store.open(), store.root, application, wanted)
+
+
+def offsets_of(file_io: FileIO, root: str, application: str, wanted: Wanted) -> str:
+    """As ``starting_offsets``, on a store that is open."""
     if not is_table(file_io, root) and file_io.entries(journal_dir(root, application)):
         return _of_several_tables(file_io, root, application, wanted)
     table = open_table(file_io, root, for_writing=False)

@@ -6,23 +6,25 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from streamsink.clock import Clock, IdSource
-from streamsink.errors import Corrupt, Fenced, Retryable
+from streamsink.errors import Corrupt
 from streamsink.faults import fault_point
 from streamsink.format.manifest import FileKind, ManifestEntry, write_manifest
 from streamsink.format.manifest_list import ManifestFileMeta
 from streamsink.format.snapshot import APPEND, OVERWRITE, Snapshot
 from streamsink.format.supported import check_writable
 from streamsink.options import MODE_OVERWRITE, ON_ROLLBACK_REPUBLISH, ONE_SNAPSHOT, SinkOptions
+from streamsink.protocol import ways
 from streamsink.protocol.committable import AppState, Committable, StagedFile
 from streamsink.protocol.ids import Writer
 from streamsink.protocol.pending import Mark
 from streamsink.protocol.sink import Committer, History, Published
+from streamsink.sinks import filter_of, history_of, promise
 from streamsink.sinks.records import (
-    adopt, commit_name, is_older_than, joined, manifest_meta, read_staged, renames, staged_manifests,
+    adopt, commit_name, files_adopted, is_older_than, is_readable, joined, manifest_meta, read_staged, staged_manifests,
 )
 from streamsink.sinks.restoring import Restoring
+from streamsink.sinks.trouble import explained
 from streamsink.storage.together import Together
-from streamsink.sinks import history_of
 from streamsink.table import leftovers, replaced
 from streamsink.table.changes import Changes
 from streamsink.table.commit import TableCommit
@@ -31,7 +33,8 @@ from streamsink.table.overwrite import Overwrite
 from streamsink.table.presence import Presence, were_named
 from streamsink.table.states import States
 from streamsink.table.table import Table
-from streamsink.table.write import UNAWARE_BUCKET, WrittenFile
+from streamsink.table.folders import UNAWARE_BUCKET
+from streamsink.table.write import WrittenFile
 
 UNAWARE_TOTAL_BUCKETS = -1
 
@@ -39,9 +42,14 @@ UNAWARE_TOTAL_BUCKETS = -1
 class PaimonCommitter(Committer):
     """Publishes checkpoints of bucket-unaware append tables as snapshots."""
 
-    def __init__(self, table: Table, options: SinkOptions, entries: dict[str, list[ManifestEntry]] | None = None):
-        """entries: by name, of manifests that are staged and not published; shared with a committer beside this one."""
+    def __init__(
+        self, table: Table, options: SinkOptions, entries: dict[str, list[ManifestEntry]] | None = None, *, journal_of: str | None = None
+    ):
+        """entries: by name, of manifests that are staged and not published; shared with a committer beside this one.
+        journal_of: the path below which the journal lies, when that is not the table's.
+        """
         self._table = table
+        self._way_on = ways.give_up(journal_of or table.root, options.application)
         self._options = options
         self._commit = TableCommit(table, options)
         self._entries = entries if entries is not None else {}
@@ -67,8 +75,9 @@ class PaimonCommitter(Committer):
 
         seen: the batch's rows are in the table already, so that it replaces nothing either. Returns the files and the payload of
         the pending record. The record itself names paths and counts only: the statistics, which are row values, stay in the
-        manifest, where the table keeps them anyway.
+        manifest, where the table keeps them anyway. Raises Misuse when the record could not be published.
         """
+        promise.check(self._table, staging, written, group)
         relative = self._table.layout.relative
         files = tuple(StagedFile(relative(w.staged), w.final, w.meta.file_size, w.meta.row_count) for w in written)
         payload: dict = {"kind": APPEND, "manifest": None, "base": self._table.snapshots.known_id()}
@@ -102,7 +111,7 @@ class PaimonCommitter(Committer):
         newest = self._table.snapshots.latest()
         self._check_manifests(newest)
         states = self._table.states.read(newest)
-        return History(_state_of(states, application), states.complete)
+        return History(filter_of.state_of(states, application), states.complete)
 
     def mentions(self, committable: Committable) -> bool:
         return were_named(self._table, {os.path.basename(file.final) for file in committable.files})
@@ -124,29 +133,32 @@ class PaimonCommitter(Committer):
         return replaced.has_files(self._table, names, since)
 
     def files_adopted(self, committable: Committable) -> tuple[int, int, tuple[str, ...]]:
-        io, at = self._table.file_io, self._table.layout
-        final, staged, gone = 0, 0, []
-        for source, target in renames(committable):
-            if io.exists(at.within(target)):
-                final += 1
-            elif io.exists(at.within(source)):
-                staged += 1
-            else:
-                gone.append(at.within(target))
-        return final, staged, tuple(gone)
+        return files_adopted(self._table, committable)
+
+    def is_readable(self, committable: Committable) -> bool:
+        """Whether the record's manifests are as they were recorded."""
+        return is_readable(self._table, committable)
 
     def publish(
+        self, committable: Committable, *, expect: int, restored: bool, fence: Callable[[], None]
+    ) -> Published:
+        with explained(self._table.root, committable.state.sequence, self._way_on):
+            return self._publish(committable, expect=expect, restored=restored, fence=fence)
+
+    def _publish(
         self, committable: Committable, *, expect: int, restored: bool, fence: Callable[[], None]
     ) -> Published:
         state = committable.state
         if restored and committable.payload["kind"] == OVERWRITE:
             committable = self._if_still_meant(committable)
+        if restored and self._restoring is not None:
+            committable = self._restoring.unpublished(committable)
         if restored:
             _, _, gone = self.files_adopted(committable)
             if gone:
                 done = self._already_published(committable)
                 if done is None:
-                    raise _files_gone(self._table.root, committable, gone)
+                    raise _files_gone(self._table.root, committable, gone, self._way_on)
                 return done
         check = None
         if restored:  # before the manifests are read, which it does too
@@ -173,7 +185,7 @@ class PaimonCommitter(Committer):
 
         def is_published(states: States) -> bool:
             fence()
-            return self._is_published(committable, expect, states)
+            return filter_of.is_published(self._table, committable, expect, states)
 
         done = self._commit.commit(request, is_published)
         return Published(state.checkpoint_id, done.snapshot_id, done.attempts, _mark(done.snapshot, done.at_ms), done.base_replaced)
@@ -206,44 +218,10 @@ class PaimonCommitter(Committer):
 
     def _already_published(self, committable: Committable) -> Published | None:
         newest = self._table.snapshots.latest()
-        found = _state_of(self._table.states.read(newest), committable.application)
+        found = filter_of.state_of(self._table.states.read(newest), committable.application)
         if newest is not None and found is not None and found.record_id == committable.state.record_id:
             return Published(committable.state.checkpoint_id, newest.id, 0, _mark(newest, Clock().now_ms()))
         return None
-
-    def _is_published(self, committable: Committable, expect: int, states: States) -> bool:
-        """The filter and the fence, against the snapshot that this try builds on."""
-        self._table.check_identity()
-        mine = committable.state
-        found = _state_of(states, committable.application)
-        if found is None:
-            if expect == 0 or not states.complete:
-                return False
-            raise _changed(self._table.root, committable, expect, 0)
-        if found.epoch > mine.epoch:
-            raise Fenced(
-                f"{self._table.root}: application '{committable.application}' was taken over: the newest snapshot is of "
-                f"epoch {found.epoch}, this driver has {mine.epoch}. It publishes nothing more; nothing is lost or doubled",
-                kind="writer.fenced",
-            )
-        if found.record_id == mine.record_id:
-            return True
-        if found.epoch < mine.epoch and found.sequence > expect:
-            raise Retryable(
-                f"{self._table.root}: an earlier driver of application '{committable.application}', which was about to publish when "
-                f"this one took over, has published up to record {found.sequence} meanwhile. Nothing is lost or doubled; the next "
-                "start sees it and goes on from there",
-                kind="restore.overtaken",
-            )
-        if found.sequence >= mine.sequence:
-            raise Fenced(
-                f"{self._table.root}: record {mine.sequence} of application '{committable.application}' is published, "
-                "but by another driver: this one has been superseded; nothing is lost or doubled",
-                kind="writer.fenced",
-            )
-        if found.sequence != expect:
-            raise _changed(self._table.root, committable, expect, found.sequence)
-        return False
 
     def _if_still_meant(self, committable: Committable) -> Committable:
         """An overwrite of an earlier run, which others' commits since its record may have made wrong."""
@@ -280,7 +258,7 @@ class PaimonCommitter(Committer):
         metas, added = [], []
         for manifest in staged_manifests(committable):
             name = os.path.basename(manifest["final"])
-            entries = self._entries.pop(name, None) or read_staged(self._table, manifest)
+            entries = self._entries.pop(name, None) or read_staged(self._table, manifest, self._way_on)
             if keep:
                 self._entries[name] = entries
             metas.append(manifest_meta(self._table, manifest, entries))
@@ -288,23 +266,12 @@ class PaimonCommitter(Committer):
         return tuple(metas), added
 
 
-def _files_gone(root: str, committable: Committable, gone: Sequence[str]) -> Corrupt:
+def _files_gone(root: str, committable: Committable, gone: Sequence[str], way_on: str) -> Corrupt:
     return Corrupt(
-        f"{root}: checkpoint {committable.state.checkpoint_id} is pending, but {len(gone)} of its files are gone (first: "
-        f"{gone[0]}): something deleted them, such as orphan cleaning or a rollback. Nothing was published. Restore them, or "
-        f"delete the record {committable.state.sequence} from the journal and start a new checkpoint at "
-        "streamsink.starting_offsets(...), so that the source is read again",
+        f"{root}: record {committable.state.sequence}, checkpoint {committable.state.checkpoint_id}, is pending, but {len(gone)} of its files "
+        f"are gone (first: {gone[0]}): something deleted them, such as orphan cleaning or a rollback. Nothing of it was published. Restore "
+        f"them. {way_on}",
         kind="pending.files-gone",
-    )
-
-
-def _changed(root: str, committable: Committable, expect: int, found: int) -> Retryable:
-    return Retryable(
-        f"{root}: the table was rolled back, or a snapshot was replaced, while checkpoint "
-        f"{committable.state.checkpoint_id} was being committed: record {found} is the newest, expected "
-        f"{expect}. Nothing was published; the checkpoint is safe in the journal. The restart of "
-        "the query finds out which, and publishes again what was replaced; after a rollback on_rollback says what it does",
-        kind="table.history-changed",
     )
 
 
@@ -316,8 +283,3 @@ def _overwrite_of(committable: Committable) -> Overwrite | None:
     """What the checkpoint replaces. It is published after every record before it, so never rows of a later one."""
     given = committable.payload.get("overwrite")
     return Overwrite.from_json(given) if given is not None else None
-
-
-def _state_of(states: States, application: str) -> AppState | None:
-    found = states.by_application.get(application)
-    return AppState.from_json(found) if found is not None else None

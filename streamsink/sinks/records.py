@@ -68,8 +68,35 @@ def adopt(table: Table, committable: Committable, *, keep: bool) -> frozenset[st
     return frozenset(folders)
 
 
-def read_staged(table: Table, manifest: Mapping) -> list[ManifestEntry]:
-    """Entries of a record's manifest, checked, under its final name or still staged. Raises Corrupt, FileNotFoundError."""
+def files_adopted(table: Table, committable: Committable) -> tuple[int, int, tuple[str, ...]]:
+    """(files under their final name, files only staged, paths of those that are gone, or have lost some of their bytes)."""
+    final, staged, gone = 0, 0, []
+    sizes = [file.size for file in committable.files] + [manifest["size"] for manifest in staged_manifests(committable)]
+    for (source, target), size in zip(renames(committable), sizes):
+        if table.file_io.size(table.layout.within(target)) == size:
+            final += 1
+        elif table.file_io.size(table.layout.within(source)) == size:
+            staged += 1
+        else:
+            gone.append(table.layout.within(target))
+    return final, staged, tuple(gone)
+
+
+def is_readable(table: Table, committable: Committable) -> bool:
+    """Whether its staged manifests are there as they were recorded."""
+    try:
+        for manifest in staged_manifests(committable):
+            read_staged(table, manifest)
+    except (Corrupt, FileNotFoundError):
+        return False
+    return True
+
+
+def read_staged(table: Table, manifest: Mapping, way_on: str = "") -> list[ManifestEntry]:
+    """Entries of a record's manifest, checked, under its final name or still staged. Raises Corrupt, FileNotFoundError.
+
+    way_on: what to do when it was altered.
+    """
     path = table.layout.within(manifest["final"])
     try:
         data = table.file_io.read(path)
@@ -79,7 +106,7 @@ def read_staged(table: Table, manifest: Mapping) -> list[ManifestEntry]:
     if len(data) != manifest["size"] or hashlib.sha256(data).hexdigest() != manifest["sha256"]:
         raise Corrupt(
             f"{path}: the manifest of a pending checkpoint was altered (size or checksum differ from the pending "
-            "record's). Nothing was published. Restore the file, or delete the record and read the source again",
+            f"record's). Nothing was published. Restore the file. {way_on}",
             kind="pending.manifest",
         )
     return read_manifest(data, path)

@@ -2,19 +2,21 @@
 
 import functools
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from streamsink.errors import Corrupt
+from streamsink.events import log
 from streamsink.format.manifest import Identity, ManifestEntry
 from streamsink.format.manifest_list import write_manifest_list
 from streamsink.format.snapshot import APPEND
-from streamsink.protocol.committable import Committable
+from streamsink.protocol.committable import Committable, StagedFile
 from streamsink.sinks.records import commit_name, manifest_meta, read_staged, staged_manifests
 from streamsink.storage.together import Together
 from streamsink.table import leftovers
 from streamsink.table.deletion import try_name
 from streamsink.table.delta import Written
-from streamsink.table.presence import Presence
+from streamsink.table.presence import Presence, named_since
 from streamsink.table.table import Table
 
 # Entries of manifests that are kept between looking for their files and publishing them: some 10 MiB.
@@ -68,7 +70,41 @@ class Restoring:
     @functools.cached_property
     def presence(self) -> Presence:
         """Tells which of the records' files are in the table. Reads each record's manifest, which need not be read again then."""
-        return Presence(self._table.manifests, known=dict(self._identities()))
+        return Presence(self._table.manifests, known=self._added)
+
+    def unpublished(self, committable: Committable) -> Committable:
+        """What of the record is to be published: without the files that are in the table already although its state does not say so.
+
+        Another writer's rename has replaced the snapshot that said so, and a third one had built on it before.
+        """
+        payloads = committable.payload.get("joined", [committable.payload])
+        kept = [p for p in payloads if p["manifest"] is None or os.path.basename(p["manifest"]["final"]) not in self._in_the_table]
+        if len(kept) == len(payloads):
+            return committable
+        published = {f.final for name, mine in self._in_the_table.items() for f in mine}
+        files = tuple(f for f in committable.files if f.final not in published)
+        return replace(committable, files=files, payload={"kind": APPEND, "joined": kept}) if kept else committable.without_files()
+
+    @functools.cached_property
+    def _in_the_table(self) -> Mapping[str, Sequence[StagedFile]]:
+        """By manifest, the files of the records that are there, live or rewritten since, as of the first look."""
+        wanted = {identity for added in self._added.values() for identity in added}
+        bases = [c.payload["base"] for c in self._records if c.payload.get("base") is not None]
+        newest = self._table.snapshots.latest()
+        seen = self.presence.live(wanted, newest) if wanted else set()
+        if wanted and bases and newest is not None and newest.id > min(bases):
+            seen |= named_since(self._table, min(bases), wanted)
+        files = {os.path.basename(m["final"]): c.files for c in self._records for m in staged_manifests(c)}
+        found = {name: files[name] for name, added in self._added.items() if seen.issuperset(added)}
+        if found:
+            log.warning("%s: %d pending records are in the table, by a snapshot that another writer's replaced: their state is published "
+                        "again", self._table.root, len(found))
+        return found
+
+    @functools.cached_property
+    def _added(self) -> Mapping[str, Sequence[Identity]]:
+        """By manifest, what the records add."""
+        return dict(self._identities())
 
     @functools.cached_property
     def left(self) -> leftovers.Found:
@@ -80,7 +116,7 @@ class Restoring:
     def _prepare(self, records: Sequence[Committable]) -> None:
         done = {}
         with self._table.file_io.together() as group:
-            for committable in records:
+            for committable in (c for c in records if self.unpublished(c) is c):
                 try:
                     folders = self._adopt(committable)
                 except FileNotFoundError:

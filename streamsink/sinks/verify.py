@@ -2,7 +2,9 @@
 
 from streamsink.errors import Corrupt
 from streamsink.format.snapshot import Snapshot
-from streamsink.protocol.committable import AppState
+from streamsink.protocol import ways
+from streamsink.protocol.committable import AppState, Committable
+from streamsink.sinks.records import files_adopted
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.pending_log import JOURNAL_DIR, PendingLog
 from streamsink.table.replaced import was_replaced
@@ -50,17 +52,34 @@ class _Journal:
         self._log.read_listing()
         for sequence in self._log.retained():
             try:
-                self._log.load(sequence)
+                committable = self._log.load(sequence)
             except Corrupt as broken:
                 self._check.damage(broken.kind, str(broken))
                 continue
-            self._record(sequence)
+            if committable is not None:  # else it was forgotten meanwhile
+                self._record(sequence, committable)
         self._staging()
 
-    def _record(self, sequence: int) -> None:
+    def _pending(self, committable: Committable) -> None:
+        gone = files_adopted(self._table, committable)[2]
+        what = f"record {committable.state.sequence} of application '{self._name}' is pending"
+        if not gone:
+            self._check.note("checkpoint.pending", f"{what}: the next start publishes it")
+        elif not self._is_published_by_now(committable):
+            self._check.damage(
+                "pending.files-gone",
+                f"{what}, and {len(gone)} of its files are gone (first: {gone[0]}): the next start cannot publish it. Restore them. "
+                f"{ways.give_up(self._table.root, self._name)}",
+            )
+
+    def _is_published_by_now(self, committable: Committable) -> bool:
+        found = self._table.states.read(self._table.snapshots.latest()).by_application.get(self._name)
+        return found is not None and AppState.from_json(found).sequence >= committable.state.sequence
+
+    def _record(self, sequence: int, committable: Committable) -> None:
         if not self._log.is_marked(sequence):
             if sequence > self._published:
-                self._check.note("checkpoint.pending", f"record {sequence} of application '{self._name}' is pending: the next start publishes it")
+                self._pending(committable)
             return
         mark = self._log.mark_of(sequence)
         try:

@@ -64,7 +64,7 @@ class TableRows(BatchRows):
         def writing() -> TableWriting:
             return TableWriting(WriteSpec(
                 checkpoint.staging, self._fitted(rows).schema_json, options.target_file_bytes, options.max_open_writers,
-                options.writer_memory_bytes,
+                options.writer_memory_bytes, self._store.root,
             ))
 
         written = write_ways.write_small(rows, writing, self._io, group) if small else None

@@ -4,7 +4,7 @@ import errno
 import os
 import re
 
-from streamsink.errors import Misuse, StreamsinkError
+from streamsink.errors import Misuse, Retryable, StreamsinkError
 
 _KINDS = {
     errno.ENOSPC: ("storage.full", "the disk is full", "Free space or give the table another disk"),
@@ -19,7 +19,7 @@ _OF_JAVA = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
 def explain(table: str, failed: Exception) -> Exception:
-    """The same failure as a Misuse that names the table and the way out, or the failure itself when it is another one.
+    """The same failure as an error that names the table and the way out, or the failure itself when it is another one.
 
     A task's failure reaches the driver as text only: Python's with the errno, Java's with the system's words for it.
     """
@@ -30,9 +30,10 @@ def explain(table: str, failed: Exception) -> Exception:
         return failed
     kind, what, way_out = _KINDS[code]
     where = f" ({failed.filename})" if isinstance(failed, OSError) and failed.filename else ""
-    return Misuse(
-        f"{table}: {what}{where}. What is published stays as it is, and nothing is lost: this batch was not published "
-        f"and is replayed after a restart. {way_out}, then restart the query",
+    error = Retryable if kind == "storage.full" else Misuse  # room may come back by itself
+    return error(
+        f"{table}: {what}{where}. What is published stays as it is, and nothing is lost: what is recorded of this batch is published "
+        f"after a restart, else it is replayed. {way_out}, then restart the query",
         kind=kind,
     )
 

@@ -74,10 +74,10 @@ def encode(file: WrittenFile) -> str:
 
 
 def decode(text: str) -> WrittenFile:
-    """The inverse of ``encode``."""
+    """The inverse of ``encode``; what it says is for the driver to see for itself."""
     value = json.loads(text)
     meta = DataFileMeta.from_wire(value["meta"])
-    return WrittenFile(bytes.fromhex(value["partition"]), value["staged"], value["final"], meta)
+    return WrittenFile(bytes.fromhex(value["partition"]), value["staged"], value["final"], meta, handed_over=True)
 
 
 @dataclass(frozen=True)

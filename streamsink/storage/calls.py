@@ -5,6 +5,7 @@ Small on purpose: a crash test wraps one object and so meets every n-th I/O call
 """
 
 import contextlib
+import errno
 import functools
 import os
 import stat
@@ -12,6 +13,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import BinaryIO
+
+from streamsink.storage.names import NameLimits
 
 # Threads that flush beside the one that waits for them: the files and folders of one commit.
 _FLUSHERS = 4
@@ -59,6 +62,10 @@ class Calls(ABC):
             raise
         self.close(stream, flush)
 
+    def name_limits(self, path: str) -> NameLimits:
+        """How long names below this folder may be, as far as the store tells. The folder need not exist."""
+        return NameLimits()
+
     def at_once(self, actions: Sequence[Callable[[], None]]) -> None:
         """Calls that may be made in any order, or at the same time. Raises the first error, when none is under way any more."""
         for action in actions:
@@ -79,6 +86,10 @@ class PosixLikeCalls(Calls):
         A client that missed the reply repeats the call, and is refused by its own name: where the store tells that the two names
         are of one file, that is True.
         """
+
+    @abstractmethod
+    def check_link(self, source: str, target: str) -> None:
+        """Whether files of the folder ``source`` can be linked into the folder ``target``. Raises OSError, which says why not."""
 
     @abstractmethod
     def rename(self, source: str, target: str) -> None:
@@ -157,6 +168,12 @@ class PosixCalls(PosixLikeCalls):
             return _is_one_file(source, target)
         return True
 
+    def check_link(self, source, target):
+        if _mount(source) != _mount(target):
+            raise OSError(errno.EXDEV, "on another file system or mount", target)
+        if not os.access(target, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), target)
+
     def rename(self, source, target):
         os.rename(source, target)
 
@@ -194,6 +211,12 @@ class PosixCalls(PosixLikeCalls):
             return None
         return lambda: os.close(descriptor)
 
+    def name_limits(self, path):
+        while not os.path.isdir(path) and os.path.dirname(path) != path:
+            path = os.path.dirname(path)
+        longest = _most(path, "PC_PATH_MAX")
+        return NameLimits(_most(path, "PC_NAME_MAX"), longest and longest - 1)  # the system counts a byte behind its end
+
     def at_once(self, actions):
         """In threads: a disk writes several files out in hardly more time than one."""
         with contextlib.ExitStack() as all_ended:
@@ -215,6 +238,27 @@ def _begin(action: Callable[[], None]) -> Callable[[], None]:
         return _flushers(os.getpid()).submit(action).result
     except RuntimeError:
         return action  # the interpreter is ending and starts no thread any more: done when it is waited for
+
+
+def _most(path: str, what: str) -> int | None:
+    """A limit of the file system, None where it has none or does not tell."""
+    try:
+        most = os.pathconf(path, what)
+    except (OSError, ValueError):
+        return None
+    return most if most > 0 else None
+
+
+def _mount(folder: str) -> tuple[int, str]:
+    """Device and, where the system tells, the mount: links do not even cross between two mounts of one device."""
+    descriptor = os.open(folder, getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        device = os.fstat(descriptor).st_dev
+        with contextlib.suppress(OSError), open(f"/proc/self/fdinfo/{descriptor}", encoding="ascii") as said:
+            return device, next((line for line in said if line.startswith("mnt_id:")), "")
+        return device, ""
+    finally:
+        os.close(descriptor)
 
 
 def _sync(path: str, flags: int) -> None:

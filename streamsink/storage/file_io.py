@@ -9,12 +9,12 @@ import contextlib
 import errno
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import BinaryIO
 
 from streamsink.errors import Misuse, OutcomeUnknown
 from streamsink.storage.calls import Calls, PosixLikeCalls
 from streamsink.storage.hold import Flock, Hold
+from streamsink.storage.reading import Reading
 from streamsink.storage.together import Together, Unflushed
 
 
@@ -22,77 +22,69 @@ from streamsink.storage.together import Together, Unflushed
 CreateUnderLock = Callable[["FileIO", str, bytes, Callable[[], bool]], bool]
 
 
-@dataclass(frozen=True)
-class FileStatus:
-    """One entry of a folder: ``name`` without its folder, ``size`` in bytes (0 for a folder)."""
-
-    name: str
-    size: int
-    is_dir: bool
-
-
-class FileIO:
+class FileIO(Reading):
     """Files with durable creation. ``flush=False`` leaves out every fsync, and nothing else.
 
     atomic_create: whether ``create_new`` keeps its promise between processes without a lock.
     takes_files_of_others: whether files that another program wrote can be looked into and flushed.
+    largest_file: bytes of the largest file that ``adopt`` can give its final name; None without such a limit.
     """
 
     atomic_create = True
     takes_files_of_others = True
+    largest_file: int | None = None
     _under_lock: "CreateUnderLock | None" = None
 
     def __init__(self, calls: PosixLikeCalls, new_id: Callable[[], str], flush: bool = True):
-        self._calls = calls
+        super().__init__(calls)
         self._new_id = new_id
         self._flush = flush
         self._settled: set[str] = set()  # folders whose own names this process has made durable
-
-    # -- reading ---------------------------------------------------------------------------------------------------
-
-    def read(self, path: str) -> bytes:
-        """All bytes of a file. Raises: FileNotFoundError, OSError."""
-        return self._calls.read(path)
-
-    def exists(self, path: str) -> bool:
-        """Whether a file or folder has this name."""
-        return self._calls.size(path) is not None
-
-    def size(self, path: str) -> int | None:
-        """Bytes of the file, or None when there is none."""
-        return self._calls.size(path)
-
-    def entries(self, path: str) -> list[FileStatus]:
-        """Entries of a folder by name; empty when there is no such folder."""
-        return [FileStatus(*entry) for entry in sorted(self._calls.entries(path))]
-
-    def names(self, path: str) -> list[str]:
-        """Names of the entries of a folder, in order: cheaper than ``entries`` where the sizes would be asked for one by one."""
-        return sorted(self._calls.names(path))
-
-    def open_input(self, path: str) -> BinaryIO:
-        """A file to read parts of; close it. Raises: FileNotFoundError, OSError. Only where ``takes_files_of_others``."""
-        return self._calls.open_existing(path)
+        self._takes_names: set[str] = set()  # folders that ``begin_names`` has looked at
 
     # -- writing ---------------------------------------------------------------------------------------------------
 
     def make_dir(self, path: str) -> None:
         """The folder exists afterwards, durably, with all its parents."""
-        missing = []
-        at = path
-        while at and self._calls.size(at) is None:
-            missing.append(at)
-            at = os.path.dirname(at)
-        for folder in reversed(missing):
+        for folder in self._missing(path):
             self._settled.discard(folder)
             self._calls.mkdir(folder)
             self.sync_dir(os.path.dirname(folder))
             self._settled.add(folder)
 
+    def _missing(self, path: str) -> list[str]:
+        """The folders that are to be made so that this one exists, in order."""
+        missing = []
+        while path and self._calls.size(path) is None:
+            missing.append(path)
+            path = os.path.dirname(path)
+        return missing[::-1]
+
     def begin_dir(self, path: str) -> None:
         """The folder exists afterwards; it is durable, as are names in it, after ``sync_dir``."""
         self._settled.discard(path)
         self._in_dir(path, lambda: self._calls.mkdir(path))
+
+    def begin_names(self, folder: str, beside: str, group: Together) -> None:
+        """Files of the folder ``beside`` can be adopted into ``folder``, which is made; durably, when ``group`` is flushed.
+
+        Looked at once by one FileIO: a folder that is in use costs nothing. Raises OSError, which says what stands in the way.
+        """
+        if folder in self._takes_names:
+            return
+        self._begin_names(folder, beside, group)
+        self._takes_names.add(folder)
+
+    def _begin_names(self, folder, beside, group):
+        for missing in self._missing(folder):
+            self._settled.discard(missing)
+            self._calls.mkdir(missing)
+            group.made_dir(missing)
+        self._calls.check_link(beside, folder)
+
+    def settled(self, path: str) -> None:
+        """The folder's own name is durable now."""
+        self._settled.add(path)
 
     def open_output(self, path: str) -> BinaryIO:
         """A new file to write to (executor and driver); its folder must exist. Close it with ``close_output``."""
@@ -104,8 +96,7 @@ class FileIO:
 
     def flush_file(self, path: str) -> None:
         """The bytes of a file that another process wrote and closed are on disk. Only where ``takes_files_of_others``."""
-        if self._flush:
-            self._calls.sync_file(path)
+        self._calls.sync_file(path) if self._flush else None
 
     def write(self, path: str, data: bytes) -> None:
         """A new file of a unique name, flushed; its name is durable after ``sync_dir``. Raises FileExistsError."""

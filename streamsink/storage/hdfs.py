@@ -13,8 +13,19 @@ from streamsink.errors import Misuse
 from streamsink.storage.calls import Calls
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.hold import Hold, Lease
+from streamsink.storage.names import NameLimits
 
 _COPY_BYTES = 8 * 1024 * 1024
+# The NameNode's own: of a name in bytes, unless the client's settings say what it was set to (0: none); of a path in characters.
+_NAME_LIMIT, _MOST_NAME_BYTES, _MOST_PATH_CHARACTERS = "dfs.namenode.fs-limits.max-component-length", "255", 8000
+
+
+# What the NameNode refuses with, by a word of its message.
+_MEANING = {
+    "AccessControlException": errno.EACCES, "PathComponentTooLongException": errno.ENAMETOOLONG,
+    "Pathname too long": errno.ENAMETOOLONG, "ParentNotDirectoryException": errno.ENOTDIR,
+    "FileAlreadyExistsException": errno.EEXIST, "QuotaExceededException": errno.EDQUOT, "SafeModeException": errno.EROFS,
+}
 
 
 class HdfsCalls(Calls):
@@ -30,6 +41,8 @@ class HdfsCalls(Calls):
                 kind="store.extra-missing",
             ) from missing
         self._root = root
+        most = str(config.get(_NAME_LIMIT, _MOST_NAME_BYTES)).strip()
+        self._most_name_bytes = int(most) if most.isdigit() else int(_MOST_NAME_BYTES)
         self._options = hdfs_native.WriteOptions
         # Without an authority it is the cluster's own default file system.
         self._client = _translated(root, lambda: hdfs_native.Client(None if root == "hdfs://" else root, dict(config)))
@@ -63,6 +76,9 @@ class HdfsCalls(Calls):
 
     def unlink(self, path):
         return self._call(path, lambda client, at: client.delete(at, False))
+
+    def name_limits(self, path):
+        return NameLimits(self._most_name_bytes or None, _MOST_PATH_CHARACTERS, self._root)
 
     def remove_tree(self, path: str) -> None:
         """A folder with all in it, at once."""
@@ -99,6 +115,9 @@ class HdfsFileIO(FileIO):
         self._calls.mkdir(path)
 
     begin_dir = make_dir
+
+    def _begin_names(self, folder, beside, group):
+        self._calls.mkdir(folder)
 
     def adopt(self, source, target, keep_source):
         try:
@@ -177,8 +196,9 @@ def _translated(path: str, action: Callable):
     except OSError as failed:
         raise OSError(failed.errno or errno.EIO, _first_line(failed), path) from failed
     except RuntimeError as failed:
-        denied = "AccessControlException" in str(failed)
-        raise OSError(errno.EACCES if denied else errno.EIO, _first_line(failed), path) from failed
+        text = str(failed)
+        code = next((code for word, code in _MEANING.items() if word in text), errno.EIO)
+        raise OSError(code, _first_line(failed), path) from failed
 
 
 def _first_line(failed: Exception) -> str:

@@ -9,8 +9,11 @@ import io
 import os
 
 from streamsink.storage.calls import PosixLikeCalls
+from streamsink.storage.names import NameLimits
 
 _folder_of = functools.lru_cache(maxsize=10_000)(os.path.dirname)  # asked for every name of the store at each listing
+# Of one name, as on most disks.
+_MOST_NAME_BYTES = 255
 
 
 class _File:
@@ -97,6 +100,10 @@ class MemoryCalls(PosixLikeCalls):
         self._names[target] = self._names[source]
         return True
 
+    def check_link(self, source, target):
+        if target not in self._dirs:
+            raise NotADirectoryError(errno.ENOTDIR, "no folder", target)
+
     def rename(self, source, target):
         self._need_parent(target)
         if source not in self._names:
@@ -123,6 +130,9 @@ class MemoryCalls(PosixLikeCalls):
     def open_existing(self, path):
         return io.BytesIO(self.read(path))
 
+    def name_limits(self, path):
+        return NameLimits(_MOST_NAME_BYTES)
+
     def try_hold(self, path):
         if path in self._held:
             return None
@@ -130,5 +140,7 @@ class MemoryCalls(PosixLikeCalls):
         return lambda: self._held.discard(path)
 
     def _need_parent(self, path):
+        if len(os.path.basename(path).encode()) > _MOST_NAME_BYTES:
+            raise OSError(errno.ENAMETOOLONG, "file name too long", path)
         if _folder_of(path) not in self._dirs:
             raise FileNotFoundError(errno.ENOENT, "no such folder", _folder_of(path))

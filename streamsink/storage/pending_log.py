@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from streamsink.clock import IdSource
 from streamsink.errors import Corrupt, Fenced, Retryable
 from streamsink.faults import fault_point
+from streamsink.protocol import ways
 from streamsink.protocol.committable import AppState, Committable
 from streamsink.protocol.ids import END_OF_INPUT, Writer
 from streamsink.protocol.pending import JournalIdentity, Mark, PendingStore
@@ -66,7 +67,7 @@ class PendingLog(PendingStore):
     def claim(self, query: str, above: int) -> Writer:
         for _ in range(_CLAIM_ATTEMPTS):
             epochs = self._numbers("owner-", "")
-            owner = self._owner(epochs[-1]) if epochs else None
+            owner = _load_owner(self._io, self._path(f"owner-{epochs[-1]}")) if epochs else None
             rival = epochs[-1] if owner is not None and owner.get("query") != query else None
             if not self._hold.allows(rival):
                 raise _in_use(self._table, self._application, owner)
@@ -107,17 +108,6 @@ class PendingLog(PendingStore):
     def release(self) -> None:
         self._hold.release()
 
-    def _owner(self, epoch: int) -> dict:
-        path = self._path(f"owner-{epoch}")
-        try:
-            return dict(json.loads(self._io.read(path)))
-        except (ValueError, TypeError) as broken:
-            raise Corrupt(
-                f"{path}: not a valid owner record ({type(broken).__name__}). It holds no data: make sure that no "
-                "query writes here, delete the file and start again",
-                kind="journal.owner",
-            ) from broken
-
     def _prune_owners(self, epochs: list[int]) -> None:
         """Keep the newest earlier owner: a fenced writer sees its own record gone, or a newer one."""
         for old in epochs[:-1]:
@@ -146,27 +136,12 @@ class PendingLog(PendingStore):
                 self.check_owner(Writer(self._application, committable.state.query, committable.state.epoch))
                 raise
             if not created:
-                raise self._taken(committable.state)
+                raise _taken(self._table, self._application, committable.state, self.load(sequence))
             with self._lock:
                 self._sequences.append(sequence)
             self._staging.take(sequence)
 
         return create
-
-    def _taken(self, mine: AppState) -> Fenced | Retryable:
-        other = self.load(mine.sequence)
-        if other is not None and other.state.epoch < mine.epoch:
-            return Retryable(
-                f"{self._table}: an earlier driver of application '{self._application}', which was about to when this one took over, has "
-                f"created record {mine.sequence} (checkpoint {other.state.checkpoint_id}). Nothing is lost or doubled: the restart of the "
-                "query publishes it and goes on from there",
-                kind="journal.overtaken",
-            )
-        return Fenced(
-            f"{self._table}: record {mine.sequence} of application '{self._application}' exists already: another driver "
-            "runs the same query and was first. Nothing is lost: restart this one or stop it",
-            kind="journal.record-taken",
-        )
 
     def load(self, sequence: int) -> Committable | None:
         path = self._record(sequence)
@@ -225,6 +200,20 @@ class PendingLog(PendingStore):
             self._io.delete(self._record(oldest))
             self._io.delete(self._done(oldest))
         fault_point("forget.pruned")
+
+    def give_up(self, sequences: Sequence[int]) -> None:
+        """Forget records that are not published, durably, the newest first; their numbers are given again. Idempotent."""
+        for sequence in sequences:
+            # First: a mark that outlived its record would make the next one of that number look published.
+            self._io.delete(self._done(sequence))
+        self._io.sync_dir(self._dir)
+        for sequence in sorted(sequences, reverse=True):
+            self._io.delete(self._record(sequence))
+        self._io.sync_dir(self._dir)
+        self._staging.drop(set(sequences))
+        with self._lock:
+            self._sequences = [sequence for sequence in self._sequences if sequence not in sequences]
+            self._marked.difference_update(sequences)
 
     def _beyond_retained(self) -> list[int]:
         """Take the oldest published records off the list, but for the newest ``retain`` of them. Pending ones stay."""
@@ -291,6 +280,32 @@ class PendingLog(PendingStore):
         return self._path(f"done-{sequence}")
 
 
+def _load_owner(file_io: FileIO, path: str) -> dict:
+    try:
+        return dict(json.loads(file_io.read(path)))
+    except (ValueError, TypeError) as broken:
+        raise Corrupt(
+            f"{path}: not a valid owner record ({type(broken).__name__}). It holds no data: make sure that no "
+            "query writes here, delete the file and start again",
+            kind="journal.owner",
+        ) from broken
+
+
+def _taken(table: str, application: str, mine: AppState, other: Committable | None) -> Fenced | Retryable:
+    if other is not None and other.state.epoch < mine.epoch:
+        return Retryable(
+            f"{table}: an earlier driver of application '{application}', which was about to when this one took over, has "
+            f"created record {mine.sequence} (checkpoint {other.state.checkpoint_id}). Nothing is lost or doubled: the restart of the "
+            "query publishes it and goes on from there",
+            kind="journal.overtaken",
+        )
+    return Fenced(
+        f"{table}: record {mine.sequence} of application '{application}' exists already: another driver "
+        "runs the same query and was first. Nothing is lost: restart this one or stop it",
+        kind="journal.record-taken",
+    )
+
+
 def _in_use(table: str, application: str, owner: dict) -> Fenced:
     return Fenced(
         f"{table}: application '{application}' is being written by another query (checkpoint "
@@ -328,10 +343,10 @@ def decode_record(data: bytes, path: str) -> Committable:
 
 
 def _corrupt(path: str, what: str) -> Corrupt:
+    root, _, application, _ = path.rsplit("/", 3) if path.count("/") > 2 else ("", "", "", "")
     return Corrupt(
-        f"{path}: the pending record is damaged: {what}. Nothing was written. Restore the file from a backup; or, if "
-        "its checkpoint is not in the table, delete the record and the journal's staging folder and start a new "
-        "checkpoint at streamsink.starting_offsets(...), so that the source is read again from there",
+        f"{path}: the pending record is damaged: {what}. Nothing was written. Restore the file from a backup. "
+        f"{ways.give_up(root, application)}",
         kind="journal.corrupt",
     )
 

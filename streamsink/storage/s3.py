@@ -17,11 +17,13 @@ from streamsink.errors import Misuse
 from streamsink.storage.calls import Calls
 from streamsink.storage.file_io import FileIO, is_there
 from streamsink.storage.hold import Hold, Lease
+from streamsink.storage.names import NameLimits, size_of
 from streamsink.storage.together import Unflushed
 
 CONNECT_TIMEOUT_S, READ_TIMEOUT_S, ATTEMPTS = 10, 60, 5
 PART_BYTES = 16 * 1024 * 1024  # of a multipart upload, which may have 10,000
 MOST_COPIED_BYTES = 5 * 1024 ** 3  # CopyObject's limit
+_MOST_KEY_BYTES, _LONG_NAME_BYTES = 1_024, 255
 _DELETED_AT_ONCE = 1_000
 _CONFLICT_WAIT_MS = 100
 _TRY = "streamsink-try"
@@ -135,6 +137,10 @@ class S3Calls(Calls):
         bucket, key = _split(source)
         self._do(target, lambda at: self._client.copy_object(CopySource={"Bucket": bucket, "Key": key}, **at))
 
+    def name_limits(self, path):
+        bucket, key = _split(path)
+        return NameLimits(None, _MOST_KEY_BYTES, path[:len(path) - len(key)])
+
     def remove_tree(self, path: str) -> None:
         """Every object below, a thousand a request."""
         bucket, prefix = _split(path.rstrip("/") + "/")
@@ -217,13 +223,18 @@ def _as_os_error(failed, path: str) -> Exception:
         return BlockingIOError(errno.EAGAIN, f"S3 said {code}", path)
     if status in (401, 403):
         return PermissionError(errno.EACCES, f"S3 said {code}", path)
-    return OSError(errno.EIO, f"S3 said {status} {code}", path)
+    return OSError(_MEANING.get(code, errno.EIO), f"S3 said {status} {code}", path)
+
+
+# Codes whose meaning a disk would tell as well.
+_MEANING = {"KeyTooLongError": errno.ENAMETOOLONG, "InsufficientStorage": errno.ENOSPC, "XMinioStorageFull": errno.ENOSPC}
 
 
 class S3FileIO(FileIO):
     """FileIO without folders, links and renames."""
 
     takes_files_of_others = False
+    largest_file = MOST_COPIED_BYTES
 
     def __init__(self, calls: S3Calls, new_id: Callable[[], str], table: str):
         """table: its path; below it the store is tried out, once, before the first write."""
@@ -259,6 +270,13 @@ class S3FileIO(FileIO):
         """There are none."""
 
     begin_dir = make_dir
+
+    def _begin_names(self, folder, beside, group):
+        """Servers that keep objects as files have their disk's limit of a name: a long one is tried out."""
+        if max(size_of(name) for name in folder.split("/")) > _LONG_NAME_BYTES:
+            probe = os.path.join(folder, f".probe-{self._new_id()}.tmp")
+            self._calls.put(probe, b"")
+            self._calls.unlink(probe)
 
     def sync_dir(self, path):
         """A name is durable when the reply comes."""

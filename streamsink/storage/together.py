@@ -1,5 +1,6 @@
 """Files and folders that become durable together: a commit waits for the disk once, not once for each of them."""
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -25,6 +26,7 @@ class Together:
         self._io = file_io
         self._files: list[Unflushed] = []
         self._folders: dict[str, None] = {}
+        self._made: list[str] = []
 
     def write(self, path: str, data: bytes) -> None:
         """A new file of a unique name. Raises FileExistsError, OSError."""
@@ -38,17 +40,24 @@ class Together:
         """Names in this folder, when ``flush`` is called, shall be durable too."""
         self._folders[path] = None
 
+    def made_dir(self, path: str) -> None:
+        """This folder was made just now: its own name shall be durable too."""
+        self.sync_dir(os.path.dirname(path))
+        self._made.append(path)
+
     def flush(self) -> None:
         """Make all of it durable, in no order. Raises the first error; then nothing is known to be durable."""
         actions = [file.finish for file in self._files] + [partial(self._io.sync_dir, folder) for folder in self._folders]
         try:
             self._io.at_once(actions)
+            for folder in self._made:
+                self._io.settled(folder)
         finally:
             self.give_up()
 
     def give_up(self) -> None:
         """Let go of what is not flushed. Idempotent; never raises."""
-        files, self._files, self._folders = self._files, [], {}
+        files, self._files, self._folders, self._made = self._files, [], {}, []
         for file in files:
             file.give_up()
 

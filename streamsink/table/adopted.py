@@ -24,7 +24,8 @@ from streamsink.format.stats import ColumnChunk, StatsCollector
 from streamsink.format.types import DataField
 from streamsink.storage.file_io import FileIO
 from streamsink.table.deletion import delete_staged_folder
-from streamsink.table.write import UNAWARE_BUCKET, WrittenFile
+from streamsink.table.folders import UNAWARE_BUCKET
+from streamsink.table.write import WrittenFile
 
 _SUFFIX = ".parquet"
 _WAY_OUT = "Nothing was published and nothing is lost: the batch is replayed after a restart. Set large_batches='tasks'"

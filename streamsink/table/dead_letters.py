@@ -11,6 +11,7 @@ from streamsink.format.types import AtomicType, DataField, DataType, parse_ddl
 from streamsink.options import SinkOptions
 from streamsink.table.conform import Conform
 from streamsink.table.fit import fit
+from streamsink.table.folders import Folders
 from streamsink.table.row_json import rows_to_json
 from streamsink.table.routing import ROUTE
 from streamsink.table.table import Table
@@ -66,17 +67,26 @@ def _by_value(given: DataType, known: DataType, options: SinkOptions) -> DataTyp
 class Screen:
     """Splits a batch into the rows that fit a table, in the table's own columns and types, and the others."""
 
-    def __init__(self, schema: TableSchema):
+    def __init__(self, schema: TableSchema, folders: Folders | None = None):
+        """folders: of the table's partitions, which the store must be able to name; None where they are not looked at."""
         self._conform = Conform(schema)
+        self._folders = folders
 
     def __call__(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[BadRow]]:
         """(rows that fit, rows that do not, by index). Each bad row is named once, by its first column that does not fit."""
+        places = range(rows.num_rows)
         try:
-            return self._conform(rows), []
+            fitting, bad = self._conform(rows), {}
         except Misuse:
             bad = self._bad_rows(rows)
-        good = [index for index in range(rows.num_rows) if index not in bad]
-        return self._conform(rows.take(pa.array(good, pa.int64()))), [bad[index] for index in sorted(bad)]
+            places = [index for index in places if index not in bad]
+            fitting = self._conform(rows.take(pa.array(places, pa.int64())))
+        unfit = self._folders.unfit_rows(fitting) if self._folders is not None else []
+        if unfit:
+            bad |= {places[index]: BadRow(places[index], reason, column) for index, reason, column in unfit}
+            homeless = {index for index, _, _ in unfit}
+            fitting = fitting.take(pa.array([i for i in range(fitting.num_rows) if i not in homeless], pa.int64()))
+        return fitting, [bad[index] for index in sorted(bad)]
 
     def _bad_rows(self, rows: pa.RecordBatch) -> dict[int, BadRow]:
         bad: dict[int, BadRow] = {}

@@ -29,7 +29,10 @@ class Presence:
 
     def of(self, entries: Iterable[ManifestEntry], snapshot: Snapshot | None) -> set[Identity]:
         """Which of the files that these entries add are live in the snapshot. Raises Corrupt for an unreadable manifest."""
-        asked = {entry.identity for entry in entries}
+        return self.live({entry.identity for entry in entries}, snapshot)
+
+    def live(self, asked: set[Identity], snapshot: Snapshot | None) -> set[Identity]:
+        """As ``of``, of the files with these identities."""
         if not asked <= self._wanted:
             self._wanted |= asked
             self._said = {}
@@ -52,14 +55,31 @@ class Presence:
         self._said = said
 
 
+def named_since(table: Table, base: int, wanted: Collection[Identity]) -> set[Identity]:
+    """Of these files those that the delta of a snapshot after number ``base`` names, added or deleted. Raises Corrupt."""
+    newest, manifests, found = table.snapshots.latest(), table.manifests, set()
+    for snapshot_id in range(newest.id if newest else 0, base, -1):
+        snapshot = table.snapshots.load(snapshot_id)
+        if snapshot is None:
+            break  # expired, as all before it
+        for meta in manifests.delta_of(snapshot):
+            found |= {entry.identity for entry in manifests.read(meta.file_name)}.intersection(wanted)
+    return found
+
+
 def were_named(table: Table, names: Collection[str]) -> bool:
-    """Whether any retained snapshot names one of these data files, added or deleted. Raises Corrupt."""
+    """Whether any retained snapshot names one of these data files, added or deleted. Raises Corrupt.
+
+    What comes and goes stands in the deltas, and what was there before them below the first. Below the newest one as well, because a
+    snapshot in between may have been replaced by another writer's, which its successors are not built on.
+    """
     manifests, seen = table.manifests, set()
-    for number, snapshot_id in enumerate(table.snapshots.ids()):
+    ids = table.snapshots.ids()
+    for snapshot_id in ids:
         snapshot = table.snapshots.load(snapshot_id)
         if snapshot is None:
             continue
-        metas = manifests.delta_of(snapshot) + (manifests.base_of(snapshot) if number == 0 else [])
+        metas = manifests.delta_of(snapshot) + (manifests.base_of(snapshot) if snapshot_id in (ids[0], ids[-1]) else [])
         for meta in metas:
             if meta.file_name in seen:
                 continue

@@ -28,6 +28,14 @@ def split_by_partition(batch: pa.RecordBatch, schema: TableSchema) -> Iterator[t
         yield _key(columns, first, schema), rows
 
 
+def split_with_places(batch: pa.RecordBatch, schema: TableSchema) -> Iterator[tuple[PartitionKey, pa.Array]]:
+    """As ``split_by_partition``, but of each partition's rows only where they stand in the batch."""
+    places = pa.RecordBatch.from_arrays([pa.array(range(batch.num_rows), pa.int64())], ["place"])
+    columns = [batch.column(schema.field_names.index(name)) for name in schema.partition_keys]
+    for first, rows in _split(places, columns):
+        yield _key(columns, first, schema), rows.column(0)
+
+
 def split_by_text(batch: pa.RecordBatch, column: str) -> Iterator[tuple[str | None, pa.RecordBatch]]:
     """Rows of each value of a column of texts, None for nulls. Rows of one value keep their order."""
     texts = batch.column(column)

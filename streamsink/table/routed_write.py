@@ -1,5 +1,6 @@
 """Writing one stream of rows into many tables: one pass, one bound for all of them. Executor and driver."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -10,6 +11,7 @@ from streamsink.format.schema import TableSchema
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.together import Together
 from streamsink.table.dead_letters import BadRow, DeadLetters, Screen
+from streamsink.table.folders import Folders
 from streamsink.table.route import split_by_text
 from streamsink.table.routing import ROUTE, UNROUTED_DEAD_LETTER, Routing
 from streamsink.table.write import Limits, TableWriter, WriteSpec, WrittenFile
@@ -99,7 +101,8 @@ class RoutedWriter:
         screen = self._screens.get(name)
         if screen is None:
             schema = TableSchema.from_json(target.schema_json, "the writer's schema")
-            screen = self._screens[name] = Screen(schema)
+            root = self._root_of(name)
+            screen = self._screens[name] = Screen(schema, Folders(schema, root, self._io.name_limits(root)))
         good, bad = screen(taken)
         if good.num_rows:
             self._writer(name, target.schema_json).write(good)
@@ -129,7 +132,10 @@ class RoutedWriter:
         if writer is None:
             limits = self._spec.limits
             spec = WriteSpec(
-                limits.staging, schema_json, limits.target_file_bytes, limits.max_open, limits.memory_bytes
+                limits.staging, schema_json, limits.target_file_bytes, limits.max_open, limits.memory_bytes, self._root_of(name)
             )
             writer = self._writers[name] = TableWriter(self._io, spec, self._limits)
         return writer
+
+    def _root_of(self, name: str) -> str:
+        return os.path.join(self._spec.routing.root, self._spec.routing.path_of(name))

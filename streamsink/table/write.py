@@ -15,17 +15,16 @@ import pyarrow as pa
 from streamsink.clock import Clock, IdSource
 from streamsink.faults import fault_point
 from streamsink.format.data_file import DataFileMeta
-from streamsink.format.paths import bucket_dir, partition_path
 from streamsink.format.schema import TableSchema
 from streamsink.format.stats import StatsCollector
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.together import Together
 from streamsink.table.conform import Conform
 from streamsink.table.deletion import delete_staged
+from streamsink.table.folders import Folders
 from streamsink.table.parquet_output import ParquetOutput
 from streamsink.table.route import PartitionKey, split_by_partition
 
-UNAWARE_BUCKET = 0
 # A row group is written when this much Arrow data is buffered for one file.
 ROW_GROUP_BYTES = 64 * 1024 * 1024
 # Rows that came in pieces smaller than this (a batch over many partitions) are copied together first: each piece has a price.
@@ -37,17 +36,23 @@ _MOST_SMALL_PIECES = 16
 # Rows wait until there are so many before they are split by partition, or this share of the memory: to split a few rows over many
 # partitions takes as long as to split many, and leaves small pieces.
 _SPLIT_BYTES, _SPLIT_SHARE = 16 * 1024 * 1024, 8
+# Where a store cannot give a larger file its final name, files are rolled at this share of that: what is written at once goes beyond.
+_ROLLED_AT = 0.8
 
 
 @dataclass(frozen=True)
 class WriteSpec:
-    """What a writer needs to know; travels to executors. Paths are absolute."""
+    """What a writer needs to know; travels to executors. Paths are absolute.
+
+    table: the table's path; without it only single names are compared with what the store takes, not whole paths.
+    """
 
     staging: str
     schema_json: bytes
     target_file_bytes: int
     max_open: int
     memory_bytes: int
+    table: str = ""
 
     def schema(self) -> TableSchema:
         return _schema(self.schema_json)
@@ -61,12 +66,16 @@ def _schema(schema_json: bytes) -> TableSchema:
 
 @dataclass(frozen=True)
 class WrittenFile:
-    """A closed and flushed file. ``partition``: BinaryRow bytes. ``staged``: absolute; ``final``: below the table."""
+    """A closed and flushed file. ``partition``: BinaryRow bytes. ``staged``: absolute; ``final``: below the table.
+
+    handed_over: another process has written it and says so; the driver has not seen it yet.
+    """
 
     partition: bytes
     staged: str
     final: str
     meta: DataFileMeta
+    handed_over: bool = False
 
 
 class Limits:
@@ -103,7 +112,8 @@ class TableWriter:
         self._conform = Conform(self._schema)
         self._limits = limits or Limits(spec.max_open, spec.memory_bytes)
         self._limits.join(self)
-        self._files = _FileSeries(file_io, spec, self._schema, self._limits)
+        self._folders = Folders(self._schema, spec.table, file_io.name_limits(spec.table or spec.staging))
+        self._files = _FileSeries(file_io, spec, self._schema, self._limits, folders=self._folders)
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_bytes = 0
         self._buffers: dict[bytes, _Buffer] = {}
@@ -176,6 +186,7 @@ class TableWriter:
             for key, rows in split_by_partition(batch, self._schema):
                 buffer = self._buffers.get(key.row)
                 if buffer is None:
+                    self._folders.of(key)  # refused before any of its rows is written
                     buffer = self._buffers[key.row] = _Buffer(key)
                 self.buffered += buffer.add(rows)
                 if buffer.bytes >= min(ROW_GROUP_BYTES, self._limits.memory_bytes):
@@ -261,7 +272,7 @@ class _OpenFile:
 class _FileSeries:
     """The files of one writer: at most one open per partition, rolled at the target size."""
 
-    def __init__(self, file_io: FileIO, spec: WriteSpec, schema: TableSchema, limits: Limits):
+    def __init__(self, file_io: FileIO, spec: WriteSpec, schema: TableSchema, limits: Limits, *, folders: Folders):
         self.io = file_io
         self.spec = spec
         self.schema = schema
@@ -270,7 +281,10 @@ class _FileSeries:
         self.token = IdSource().new_id()
         self.count = 0
         self.open: dict[bytes, _OpenFile] = {}
+        most = spec.target_file_bytes if file_io.largest_file is None else int(_ROLLED_AT * file_io.largest_file)
+        self._roll_bytes = min(spec.target_file_bytes, most)
         self._limits = limits
+        self._folders = folders
         self._created: list[str] = []
         self._done: list[WrittenFile] = []
 
@@ -281,7 +295,7 @@ class _FileSeries:
             file = self._create(key, rows)
         for part in _row_groups(rows):
             file.append(part)
-        if file.bytes >= self.spec.target_file_bytes:
+        if file.bytes >= self._roll_bytes:
             self._finish(file)
 
     def finish_largest(self) -> None:
@@ -325,17 +339,7 @@ class _FileSeries:
             file_name=file.name, file_size=size, row_count=file.rows, schema_id=self.schema.id,
             value_stats=stats, value_stats_cols=columns, creation_time=Clock().now_ms(),
         )
-        folder = bucket_dir(_partition_path(self.schema, file.key), UNAWARE_BUCKET)
-        return WrittenFile(file.key.row, file.staged, os.path.join(folder, file.name), meta)
-
-
-def _partition_path(schema: TableSchema, key: PartitionKey) -> str:
-    options = schema.options
-    return partition_path(
-        key.values, schema.partition_fields,
-        default_name=options.get("partition.default-name", "__DEFAULT_PARTITION__"),
-        legacy=options.get("partition.legacy-name", "true").strip().lower() == "true",
-    )
+        return WrittenFile(file.key.row, file.staged, os.path.join(self._folders.of(file.key), file.name), meta)
 
 
 def _row_groups(rows: pa.Table) -> Iterator[pa.Table]:

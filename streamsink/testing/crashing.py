@@ -110,6 +110,9 @@ class CrashingCalls(PosixLikeCalls):
     def link(self, source, target):
         return self._do("link", lambda: self._inner.link(source, target))
 
+    def check_link(self, source, target):
+        return self._do("check_link", lambda: self._inner.check_link(source, target))
+
     def rename(self, source, target):
         return self._do("rename", lambda: self._inner.rename(source, target))
 
@@ -127,6 +130,9 @@ class CrashingCalls(PosixLikeCalls):
 
     def open_existing(self, path):
         return self._do("open_existing", lambda: self._inner.open_existing(path))
+
+    def name_limits(self, path):
+        return self._inner.name_limits(path)  # asks for no file
 
     def try_hold(self, path):
         return self._do("hold", lambda: self._inner.try_hold(path))

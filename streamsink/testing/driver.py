@@ -189,7 +189,8 @@ class NumberedRows(DrivenRows):
     def _write(self, staging: str, rows: pa.RecordBatch, group: Together) -> list[WrittenFile]:
         options = self._driver.options
         spec = WriteSpec(
-            staging, self._table.schema.to_json(), options.target_file_bytes, options.max_open_writers, options.writer_memory_bytes
+            staging, self._table.schema.to_json(), options.target_file_bytes, options.max_open_writers, options.writer_memory_bytes,
+            self._driver.root,
         )
         writer = TableWriter(self._io, spec)
         try:

@@ -14,7 +14,6 @@ from streamsink.sinks.opening import open_one
 from streamsink.storage.local import local_file_io
 from streamsink.storage.stores import table_path
 from streamsink.table.fit import fit
-from streamsink.table.table import open_table
 from streamsink.table.write import TableWriter, WriteSpec
 
 _TOPIC = "arrow"

@@ -54,3 +54,21 @@ def test_a_batch_waits_four_times():
         ["file", "file", "file", "manifest", "part=a/bucket-0"],
         "snapshot",
     ]
+
+
+def test_the_folder_of_a_new_partition_is_durable_with_the_record():
+    """Made before the record, with the same wait: so a power failure leaves a record whose files can get their names. Later it costs nothing."""
+    world = memory_world(table_options={"manifest.merge-min-count": "1000"})
+    calls = _Waits(world.calls, world.driver.root)
+    sink = world.driver.start(FileIO(calls, IdSource().new_id), Checkpoint(QUERY))
+    ends, first, asked = [1, 2, 3, 4, 5], [], []
+    for batch_id in range(len(ends)):  # their partitions: a, b, none, a, b
+        calls.waits.clear()
+        before = calls.by_name
+        sink.batch(world.driver.describe(Checkpoint(QUERY, ends), batch_id))
+        with_the_record = next(wait for wait in calls.waits if isinstance(wait, list))
+        first.append({folder for folder in with_the_record if folder.startswith(("part=", world.driver.root))})
+        asked.append(calls.by_name - before)
+    made = [{world.driver.root, part} for part in ("part=a", "part=b", "part=__DEFAULT_PARTITION__")]
+    assert first == [*made, set(), set()]
+    assert {a["mkdir"] for a in asked[3:]} == {1} and not any(a["check_link"] for a in asked[3:]), "a known partition was looked at"

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from streamsink.clock import IdSource
-from streamsink.storage.file_io import FileIO, FileStatus
+from streamsink.storage.file_io import FileIO
+from streamsink.storage.reading import FileStatus
 from streamsink.storage.memory import MemoryCalls
 from tests.storage.back_ends import ALL, REMOTE, back_end
 

@@ -59,7 +59,7 @@ def test_a_damaged_record_stops_the_start_and_says_the_way_out(world):
     data = _record(world)
     world.calls._names[RECORD].data = data[:-10]
     before = sorted(world.calls._names)
-    with pytest.raises(Corrupt, match="starting_offsets") as caught:
+    with pytest.raises(Corrupt, match="give_up") as caught:
         world.run()
     assert caught.value.kind == "journal.corrupt"
     assert [n for n in before if n not in world.calls._names] == []

@@ -6,11 +6,17 @@ import pytest
 
 from streamsink import events, faults
 from streamsink.clock import Clock, IdSource
-from streamsink.errors import Corrupt, Misuse
+from streamsink.errors import Conflict, Corrupt, Misuse
+from streamsink.format.manifest import read_manifest
 from streamsink.format.snapshot import Snapshot
 from streamsink.storage.file_io import FileIO
+from streamsink.storage.pending_log import decode_record
+from streamsink.table.changes import Changes
+from streamsink.table.scan import data_file_path
+from streamsink.table.table import open_table
 from streamsink.testing.faults import InjectedCrash, arm, crash
 from tests.crash.world import BOUNDARIES, expected, memory_world
+from tests.table.entries import commit
 from tests.table.foreign import Prepared
 
 # Where in our second commit (snapshot 2) the other one's rename may come, and in the third, when ours is long published.
@@ -187,3 +193,90 @@ def _files_of(world):
     table = _table(world)
     live = {entry.file.file_name for entry in table.manifests.entries_of(table.snapshots.latest())}
     return {p for p in world.calls._names if p.rsplit("/", 1)[-1] in live}
+
+
+# -- killed before the mark --------------------------------------------------------------------------------------------
+
+
+def _published_not_marked(step="commit.published", **settings):
+    """Ours is at 2, not marked, when the driver dies; another's 2 replaces it, and a third writer's 3 was built on ours."""
+    world = memory_world(restore="restore-and-continue", **settings)
+    world.run(boundaries=BOUNDARIES[:1])
+    replacing = Prepared(world)
+    arm(step, 1, crash)
+    with pytest.raises(InjectedCrash):
+        world.run(boundaries=BOUNDARIES[:2])
+    faults.arm(None)
+    world.die()
+    third = Prepared(world, 1)
+    replacing.rename()
+    third.rename()
+    return world, third
+
+
+@pytest.mark.parametrize("settings", [{}, {"publish_as": "one-snapshot", "publish_every_batches": 2}, {"on_rollback": "republish"}], ids=str)
+def test_a_third_writer_built_on_ours_and_the_mark_is_missing(settings):
+    """Our rows are in the table although no state says so: only the state is published, not a Conflict at every start."""
+    world, third = _published_not_marked()
+    world.driver.options = dataclasses.replace(world.driver.options, **settings)
+    world.run()
+    assert world.ids() == expected() + third.ids
+
+
+def test_and_its_compaction_rewrote_our_files():
+    """They are no longer live, but a snapshot since the record was made says that they were."""
+    world, third = _published_not_marked()
+    _compact(world)
+    for name in _files_of_record(world, 2):  # and they have been removed since
+        FileIO(world.calls, IdSource().new_id).delete(name)
+    world.run()
+    assert world.ids() == expected() + third.ids
+
+
+def test_a_file_of_ours_that_is_in_the_table_alone_is_a_conflict():
+    """Somebody added one of two by hand: neither publishing all again nor leaving out the other one is right."""
+    world = memory_world(restore="restore-and-continue")
+    arm("precommit.saved", 1, crash)
+    with pytest.raises(InjectedCrash):
+        world.run()
+    faults.arm(None)
+    world.die()
+    table = _opened(world)
+    manifest = _record_of(world, 1).payload["manifest"]
+    entries = read_manifest(table.file_io.read(f"{world.driver.root}/{manifest['staged']}"), "staged")
+    assert len(entries) > 1
+    commit(table, Changes(tuple(entries[:1])), user="foreign")
+    for _ in range(2):
+        with pytest.raises(Conflict, match="already in the map"):
+            world.run()
+
+
+def _opened(world):
+    return open_table(FileIO(world.calls, IdSource().new_id), world.driver.root, for_writing=True)
+
+
+def _record_of(world, sequence):
+    path = f"{world.driver.root}/streamsink/streamsink/record-{sequence}.json"
+    return decode_record(world.calls.read(path), path)
+
+
+def _files_of_record(world, sequence):
+    return [f"{world.driver.root}/{file.final}" for file in _record_of(world, sequence).files]
+
+
+def _compact(world) -> None:
+    """Another writer rewrites the files of our record: the same rows, under other names."""
+    table = _opened(world)
+    mine = {file.final.rsplit("/", 1)[-1] for file in _record_of(world, 2).files}
+    old = [e for e in table.manifests.entries_of(table.snapshots.latest()) if e.file.file_name in mine]
+    assert old
+    new = []
+    for number, entry in enumerate(old):
+        file = dataclasses.replace(entry.file, file_name=f"compacted-{number}.parquet")
+        path = data_file_path(table, table.schema, entry)
+        table.file_io.write(f"{path.rsplit('/', 1)[0]}/{file.file_name}", table.file_io.read(path))
+        new.append(dataclasses.replace(entry, file=file))
+    commit(table, Changes((*(e.deleting for e in old), *new)), user="compactor", kind="COMPACT")
+    newest = table.snapshots.latest()  # Paimon's compactor carries no properties of others
+    plain = dataclasses.replace(newest, properties=None)
+    table.file_io.replace(table.layout.snapshot(newest.id), plain.to_json(), IdSource().new_id())

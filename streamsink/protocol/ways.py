@@ -1,0 +1,9 @@
+"""Ways on that several errors name, in one wording each; what they say to do is tested as it is said."""
+
+
+def give_up(path: str, application: str) -> str:
+    """Of records that can never be published. The sentence ends without a full stop."""
+    return (
+        f"If that cannot be mended, stop the query and call streamsink.give_up({path!r}, application={application!r}): it forgets what can "
+        "never be published, with what was recorded after it, and says from where the source is read again"
+    )

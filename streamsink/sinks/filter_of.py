@@ -1,0 +1,56 @@
+"""The filter and the fence of a commit: is the record published already, and may this writer publish it now? Driver only."""
+
+from streamsink.errors import Fenced, Retryable
+from streamsink.protocol.committable import AppState, Committable
+from streamsink.table.states import States
+from streamsink.table.table import Table
+
+
+def is_published(table: Table, committable: Committable, expect: int, states: States) -> bool:
+    """The filter and the fence, against the snapshot that this try builds on."""
+    table.check_identity()
+    mine = committable.state
+    found = state_of(states, committable.application)
+    if found is None:
+        if expect == 0 or not states.complete:
+            return False
+        raise _changed(table.root, committable, expect, 0)
+    if found.epoch > mine.epoch:
+        raise Fenced(
+            f"{table.root}: application '{committable.application}' was taken over: the newest snapshot is of "
+            f"epoch {found.epoch}, this driver has {mine.epoch}. It publishes nothing more; nothing is lost or doubled",
+            kind="writer.fenced",
+        )
+    if found.record_id == mine.record_id:
+        return True
+    if found.epoch < mine.epoch and found.sequence > expect:
+        raise Retryable(
+            f"{table.root}: an earlier driver of application '{committable.application}', which was about to publish when "
+            f"this one took over, has published up to record {found.sequence} meanwhile. Nothing is lost or doubled; the next "
+            "start sees it and goes on from there",
+            kind="restore.overtaken",
+        )
+    if found.sequence >= mine.sequence:
+        raise Fenced(
+            f"{table.root}: record {mine.sequence} of application '{committable.application}' is published, "
+            "but by another driver: this one has been superseded; nothing is lost or doubled",
+            kind="writer.fenced",
+        )
+    if found.sequence != expect:
+        raise _changed(table.root, committable, expect, found.sequence)
+    return False
+
+
+def state_of(states: States, application: str) -> AppState | None:
+    found = states.by_application.get(application)
+    return AppState.from_json(found) if found is not None else None
+
+
+def _changed(root: str, committable: Committable, expect: int, found: int) -> Retryable:
+    return Retryable(
+        f"{root}: the table was rolled back, or a snapshot was replaced, while checkpoint "
+        f"{committable.state.checkpoint_id} was being committed: record {found} is the newest, expected "
+        f"{expect}. Nothing was published; the checkpoint is safe in the journal. The restart of "
+        "the query finds out which, and publishes again what was replaced; after a rollback on_rollback says what it does",
+        kind="table.history-changed",
+    )

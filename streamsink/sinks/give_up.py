@@ -1,0 +1,189 @@
+"""``streamsink.give_up``: forget pending records that can never be published, so that their rows are read again. Driver only.
+
+It refuses what might be published, claims the application (so that every earlier driver is fenced) and changes nothing but the
+journal: files of theirs that have final names stay, for orphan cleaning.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from streamsink.clock import IdSource
+from streamsink.errors import Corrupt, Misuse
+from streamsink.locks.creation import lock_creations
+from streamsink.options import ON_ROLLBACK_REPUBLISH, SinkOptions
+from streamsink.protocol.committable import AppState, Committable
+from streamsink.protocol.ids import END_OF_INPUT, check_application
+from streamsink.protocol.restore import token_of
+from streamsink.sinks.many_tables import ManyTables, open_place
+from streamsink.sinks.paimon import PaimonCommitter
+from streamsink.storage.file_io import FileIO
+from streamsink.storage.names import NameLimits
+from streamsink.storage.pending_log import PendingLog
+from streamsink.table.table import is_table, open_table
+
+# In the record of who owns the application, beside ids of checkpoints.
+_CLAIMED_BY = "give-up"
+
+
+@dataclass(frozen=True)
+class GivenUp:
+    """What was given up: numbers of records, and the checkpoints of those that could be read. Its text says how to go on."""
+
+    records: tuple[int, ...]
+    checkpoints: tuple[int, ...]
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def give_up(file_io: FileIO, path: str, options: SinkOptions) -> GivenUp:
+    """Forget the first pending record that the next start cannot publish, and all behind it; those before it stay pending.
+
+    options: the query's. Idempotent. After a crash: some are forgotten, the last ones first or none; calling it again forgets the
+    rest. Raises: Fenced while the query runs; Misuse when a record might be published; what a restore raises of a damaged table.
+    """
+    check_application(path, options.application)
+    lock_creations(file_io, path, options)
+    committer, journal = _open(file_io, path, options)
+    state = committer.history(options.application).state
+    writer = journal.claim(_CLAIMED_BY, state.epoch if state else 0)
+    try:
+        state, records = _Look(path, committer, journal, options, limits=file_io.name_limits(path)).doomed()
+        known = [record for record in map(_load_of(journal), records) if record is not None]
+        for record in known:
+            _check_unpublished(path, _places(path, committer, record), record)
+        journal.check_owner(writer)
+        journal.give_up(records)
+    finally:
+        journal.release()
+    checkpoints = tuple(record.state.checkpoint_id for record in known)
+    return GivenUp(tuple(records), checkpoints, _text(path, options, state, records, known=known))
+
+
+def _open(file_io: FileIO, path: str, options: SinkOptions) -> tuple[PaimonCommitter | ManyTables, PendingLog]:
+    def journal() -> PendingLog:
+        return PendingLog(file_io, path, options.application, options.journal_retain)
+
+    if is_table(file_io, path):
+        return PaimonCommitter(open_table(file_io, path, for_writing=True), options), journal()
+    place = open_place(file_io, path, options.application, IdSource().new_id)
+    return ManyTables(place, journal(), options, lambda event: None), journal()
+
+
+class _Look:
+    """Which records can never be published, by the rules of a restore. Changes nothing."""
+
+    def __init__(self, path: str, committer: PaimonCommitter | ManyTables, journal: PendingLog, options: SinkOptions, *, limits: NameLimits):
+        self._path = path
+        self._committer = committer
+        self._journal = journal
+        self._options = options
+        self._limits = limits
+
+    def doomed(self) -> tuple[AppState | None, list[int]]:
+        """The last published state, None when none is known; numbers of the records to be given up. Raises Corrupt: it cannot be told."""
+        history = self._committer.history(self._options.application)
+        retained = self._journal.retained()
+        if history.state is not None or history.complete:
+            base = history.state.sequence if history.state else 0
+            return history.state, self._from(base, retained)
+        base = next((s for s in reversed(retained) if self._was_published(s)), retained[0] - 1 if retained else 0)
+        found = self._from(base, retained)
+        if found:
+            self._check_decided([sequence for sequence in retained if sequence > base])
+        last = self._journal.load(base)
+        return last.state if last else None, found
+
+    def _from(self, base: int, retained: Sequence[int]) -> list[int]:
+        """All records from the first on that cannot be published after record ``base``."""
+        ahead = [sequence for sequence in retained if sequence > base]
+        good = 0
+        while good < len(ahead) and ahead[good] == base + 1 + good and self._can_be_published(ahead[good]):
+            good += 1
+        return ahead[good:]
+
+    def _can_be_published(self, sequence: int) -> bool:
+        record = _load_of(self._journal)(sequence)
+        if record is None:
+            return False
+        if self._journal.is_marked(sequence) and self._options.on_rollback != ON_ROLLBACK_REPUBLISH:
+            mark = self._journal.mark_of(sequence)
+            if mark is None or not self._committer.was_replaced(mark):
+                return False  # it was rolled back
+        if any(self._limits.exceeded_by(os.path.join(self._path, file.final)) for file in record.files):
+            return False  # recorded by code that did not look
+        return not self._committer.files_adopted(record)[2] and self._committer.is_readable(record)
+
+    def _was_published(self, sequence: int) -> bool:
+        if self._journal.is_marked(sequence):
+            return True
+        record = _load_of(self._journal)(sequence)
+        return record is not None and self._committer.mentions(record)
+
+    def _check_decided(self, sequences: Sequence[int]) -> None:
+        """Raises Corrupt when no history tells whether these records were published, and neither does the user by a token."""
+        records = [record for record in map(_load_of(self._journal), sequences) if record is not None]
+        first = next((record for record in records if record.files), None)
+        if first is not None and self._committer.sees_all_since(first):
+            return
+        word = token_of(first, "published") if first is not None else f"record-{sequences[0]}"
+        if self._options.accept_as_new != word:
+            raise Corrupt(
+                f"{self._path}: whether records {sequences[0]} to {sequences[-1]} of application '{self._options.application}' were published "
+                "cannot be told: snapshots since they were recorded have expired. Nothing was given up. Look whether their rows are in the "
+                f"table; if they are not, call streamsink.give_up again with accept_as_new='{word}'",
+                kind="give-up.undecidable",
+            )
+
+
+def _load_of(journal: PendingLog) -> Callable[[int], Committable | None]:
+    """Loads a record; None for one that is damaged or gone, which says nothing."""
+    def load(sequence: int) -> Committable | None:
+        try:
+            return journal.load(sequence)
+        except Corrupt:
+            return None
+
+    return load
+
+
+def _places(path: str, committer: PaimonCommitter | ManyTables, record: Committable) -> list[str]:
+    """Tables of which a retained snapshot names a file of the record."""
+    if isinstance(committer, ManyTables):
+        return committer.places_of(record)
+    return [path] if committer.mentions(record) else []
+
+
+def _check_unpublished(path: str, places: Sequence[str], record: Committable) -> None:
+    """Raises Misuse when the record is somewhere: reading its rows again would double them."""
+    if places:
+        raise Misuse(
+            f"{path}: record {record.state.sequence} (checkpoint {record.state.checkpoint_id}) is in {', '.join(places)}: reading its rows "
+            "again would double them there. Nothing was given up. Restore the files that are gone; or roll back "
+            f"{' and '.join(places)} to the snapshot before the one that names them, and call this again",
+            kind="give-up.published",
+        )
+
+
+def _text(path: str, options: SinkOptions, state: AppState | None, records: Sequence[int], *, known: Sequence[Committable]) -> str:
+    if not records:
+        return f"{path}: every record of application '{options.application}' is published, or will be at the next start: nothing was given up"
+    name, numbers = options.application, f"record {records[0]}" if len(records) == 1 else f"records {records[0]} to {records[-1]}"
+    at = f"record {state.sequence}, checkpoint {state.checkpoint_id}" if state else "no record"
+    head = f"{path}: {numbers} of application '{name}' given up; the table ends, or will at the next start, before them (now at {at}). "
+    first = known[0].state if known else None
+    if first is not None and first.checkpoint_id == END_OF_INPUT:
+        return head + f"Run the job again under its id, streamsink.write(..., '{first.query}'): it writes its rows"
+    batch = first.checkpoint_id if first else state.checkpoint_id + 1 if state else 0
+    again = f"Restart the query with its checkpoint: if Spark gives batch {batch} again, its rows are written, each once. "
+    if (first or state) is not None and (first or state).recorded:
+        where = f"streamsink.starting_offsets({path!r}, application={name!r})" if records[0] > 1 else "the beginning of the source"
+        return head + again + (
+            f"If it has gone past it, the query stops with an error (positions.gap) before it writes anything: then start a new checkpoint at {where}"
+        )
+    return head + again + (
+        "If it has gone past it, the query stops with an error (batch.gap, or gap.first-batch) before it writes anything: then delete, in the "
+        f"folders 'offsets' and 'commits' of the checkpoint, the files numbered {batch} and higher, and restart: Spark plans their rows again"
+    )

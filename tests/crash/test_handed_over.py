@@ -1,0 +1,148 @@
+"""Files that tasks handed over are looked at before the record: they are there, whole, and none is too large to get its name."""
+
+import os
+
+import pytest
+
+from streamsink.clock import IdSource
+from streamsink.errors import Corrupt, Misuse
+from streamsink.spark.tasks import TableWriting, decode, write_task
+from streamsink.storage.file_io import FileIO
+from streamsink.storage.memory import MemoryCalls
+from streamsink.storage.s3 import MOST_COPIED_BYTES, S3FileIO
+from streamsink.storage.stores import Store
+from streamsink.table.table import open_table
+from streamsink.table.write import TableWriter, WriteSpec
+from streamsink.testing.crashing import CrashingCalls
+from streamsink.testing.driver import MicroBatchDriver, NumberedRows
+from tests.crash.test_names import _records
+from tests.crash.world import World, memory_world
+from tests.storage.back_ends import back_end
+
+SHARED = ("local", "hdfs", "s3")
+
+
+class _ByTasks(MicroBatchDriver):
+    """Rows become files in what runs in Spark's tasks, over a connection of its own. between: called before the driver looks at them."""
+
+    store: Store
+    between = staticmethod(lambda file_io, files: None)
+
+    def start(self, file_io, checkpoint):
+        sink = super().start(file_io, checkpoint)
+        sink.rows = lambda: _TaskRows(self, file_io, sink._table, sink._committer)
+        return sink
+
+
+class _TaskRows(NumberedRows):
+
+    def write(self, checkpoint, group):
+        driver = self._driver
+        spec = WriteSpec(checkpoint.staging, self._table.schema.to_json(), 2**20, 10, 2**20, driver.root)
+        task = write_task(TableWriting(spec), driver.store)
+        rows = self._rows(checkpoint.batch, checkpoint.decision)
+        files = [decode(text) for batch in task(iter([rows])) for text in batch.column(0).to_pylist()]
+        driver.between(self._io, files)
+        return files
+
+
+def _world(kind, request) -> World:
+    made = back_end(kind, request)
+    root = f"{made.root}/shop.db/orders"
+    world = World(made.calls, root, make_io=made.io)
+    plain = world.driver
+    world.driver = _ByTasks(root, plain.schema, plain.rows, plain.options)
+    world.driver.store = Store(root, made.options)
+    return world
+
+
+def _gone(file_io, files):
+    file_io.delete(files[-1].staged)
+
+
+def _cut(file_io, files):
+    data = file_io.read(files[-1].staged)
+    file_io.delete(files[-1].staged)
+    file_io.write(files[-1].staged, data[:-1])
+
+
+@pytest.mark.parametrize("kind", SHARED)
+@pytest.mark.parametrize("accident", [_gone, _cut])
+def test_a_file_that_is_gone_or_cut_is_noticed_before_the_record(kind, accident, request):
+    """A disk that the executors do not share, a cleaner of temporary files: nothing is recorded, and the batch is written again."""
+    world = _world(kind, request)
+    world.run(boundaries=(3,))
+    world.driver.between = accident
+    with pytest.raises(Corrupt) as refused:
+        world.run(boundaries=(3, 7))
+    assert refused.value.kind == "staged.files-gone" and world.driver.root in str(refused.value)
+    assert len(_records(world)) == 1
+    world.driver.between = lambda file_io, files: None
+    world.run(boundaries=(3, 7, 9))
+    assert world.ids() == list(range(9)) and world.unknown_files() == []
+
+
+def test_it_costs_one_listing_of_the_staging_folder(request):
+    """Not one question a file; what the driver has written itself is not asked for."""
+    world = _world("local", request)
+    listed = []
+
+    class Listing(CrashingCalls):
+        def entries(self, path):
+            listed.append(os.path.basename(os.path.dirname(path)))
+            return super().entries(path)
+
+    world.run(Listing(world.calls), boundaries=(6,))
+    assert listed.count("staging") == 2  # one is the removal of the folder in the end
+    listed.clear()
+    plain = memory_world()
+    plain.run(Listing(plain.calls), boundaries=(6,))
+    assert listed.count("staging") == 1
+
+
+# -- sizes ---------------------------------------------------------------------------------------------------------
+
+
+class _Copying(FileIO):
+    """A store whose copies have a limit, as S3's."""
+
+    largest_file = 600_000
+
+
+def _copying_world(**options) -> World:
+    calls = MemoryCalls()
+    return World(calls, "/lake/shop.db/orders", make_io=lambda over: _Copying(over, IdSource().new_id), **options)
+
+
+def test_s3_says_what_it_can_copy():
+    """The limit of CopyObject, by which files get their final names."""
+    assert S3FileIO.largest_file == MOST_COPIED_BYTES == 5 * 2**30 and FileIO.largest_file is None
+
+
+def test_files_roll_below_what_the_store_can_copy():
+    """However large target_file_bytes is: pieces of a row group's size go to the next file in time."""
+    world = _copying_world(table_options={"file.compression": "none"})
+    world.run(boundaries=(1,))
+    io = world.file_io(world.calls)
+    io.make_dir("/lake/staging")
+    schema = open_table(io, world.driver.root, for_writing=False).schema
+    writer = TableWriter(io, WriteSpec("/lake/staging", schema.to_json(), 10**12, 10, 60_000))
+    for start in range(0, 300_000, 3_000):
+        writer.write(world.driver.rows(start, start + 3_000))
+    with io.together() as group:
+        files = writer.close(group)
+        group.flush()
+    assert sum(file.meta.row_count for file in files) == 300_000
+    assert max(file.meta.file_size for file in files) < _Copying.largest_file
+
+
+def test_a_file_that_cannot_be_copied_is_an_error_before_the_record():
+    """One row group may be that large by itself: nothing is recorded, and smaller batches go on."""
+    world = _copying_world(table_options={"file.compression": "none"})
+    with pytest.raises(Misuse) as refused:
+        world.run(boundaries=(2, 300_000))
+    assert refused.value.kind == "file.too-large" and world.driver.root in str(refused.value) and "600000" in str(refused.value)
+    assert world.ids() == [0, 1] and len(_records(world)) == 1
+    world.checkpoint.ends.pop()
+    world.run(boundaries=(2, 500, 1_000))
+    assert world.ids() == list(range(1_000)) and world.unknown_files() == []

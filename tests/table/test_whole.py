@@ -1,0 +1,194 @@
+"""What a commit builds on exists: asked for at each start, and of a manifest at each commit; the way on that the error names works."""
+
+import re
+
+import pytest
+
+from streamsink.clock import IdSource
+from streamsink.errors import Corrupt
+from streamsink.sinks.verify import verify
+from streamsink.storage.file_io import FileIO
+from streamsink.table.table import open_table
+from streamsink.testing.crashing import CrashingCalls
+from tests.crash.test_names import _records
+from tests.crash.world import World, expected, memory_world
+from tests.protocol.query import Query
+from tests.storage.back_ends import ALL, back_end
+from tests.table.foreign import Prepared
+
+NO_MERGE = {"table_options": {"manifest.merge-min-count": "1000"}}
+ENDS = (2, 4, 6, 8, 10, 12)
+
+
+def _table(world):
+    return open_table(world.file_io(world.calls), world.driver.root, for_writing=False)
+
+
+def _manifests(world) -> list[str]:
+    table = _table(world)
+    return [table.layout.manifest(meta.file_name) for meta in table.manifests.all_of(table.snapshots.latest())]
+
+
+def _take(world, path) -> bytes:
+    io = world.file_io(world.calls)
+    data = io.read(path)
+    io.delete(path)
+    return data
+
+
+def _refused(world, kind, ends=ENDS) -> Corrupt:
+    before = _records(world)
+    with pytest.raises(Corrupt) as refused:
+        world.run(boundaries=ends)
+    assert refused.value.kind == kind, refused.value
+    assert world.driver.root in str(refused.value) and _records(world) == before
+    return refused.value
+
+
+@pytest.mark.parametrize("kind", ALL)
+@pytest.mark.parametrize("number", [0, 2, -1], ids=["first", "middle", "last"])
+def test_a_start_finds_any_manifest_that_is_gone(kind, number, request):
+    """Before anything is written; put back, the query goes on."""
+    made = back_end(kind, request)
+    world = World(made.calls, f"{made.root}/shop.db/orders", make_io=made.io, **NO_MERGE)
+    world.run(boundaries=ENDS[:4])
+    path = _manifests(world)[number]
+    data = _take(world, path)
+    assert path in str(_refused(world, "manifest.missing"))
+    world.file_io(world.calls).write(path, data)
+    world.run(boundaries=ENDS)
+    assert world.ids() == expected(ENDS)
+
+
+@pytest.mark.parametrize("which", ["base", "delta"])
+def test_a_start_finds_a_list_that_was_cut(which):
+    """Its size stands in the snapshot."""
+    world = memory_world(**NO_MERGE)
+    world.run(boundaries=ENDS[:4])
+    newest = _table(world).snapshots.latest()
+    file = world.calls._names[f"{world.driver.root}/manifest/{getattr(newest, f'{which}_manifest_list')}"]
+    file.data, whole = file.data[:-1], file.data
+    _refused(world, "manifest.size")
+    file.data = whole
+    world.run(boundaries=ENDS)
+    assert world.ids() == expected(ENDS)
+
+
+@pytest.mark.parametrize("settings", [{}, {"publish_every_batches": 2}], ids=["sync", "grouped"])
+@pytest.mark.parametrize("number", range(4))
+def test_a_running_query_finds_it_within_as_many_commits_as_there_are_manifests(number, settings):
+    """One is looked at in each commit, in turn: nothing is committed for long on a table that nobody can read."""
+    world = memory_world(**NO_MERGE, **settings)
+    query = Query(world)
+    for end in range(1, 5):
+        query.batch(end)
+    metas = _manifests(world)
+    path = metas[number % len(metas)]
+    data = _take(world, path)
+    newest = _table(world).snapshots.latest().id
+    with pytest.raises(Corrupt) as refused:
+        for end in range(5, 30):
+            query.batch(end)
+    assert refused.value.kind == "manifest.missing" and path in str(refused.value)
+    assert _table(world).snapshots.latest().id - newest <= len(metas) + 4
+    world.file_io(world.calls).write(path, data)
+
+
+def test_a_batch_asks_for_one_file_more():
+    """However many manifests there are."""
+    costs = []
+    for before in (3, 9):
+        world = memory_world(**NO_MERGE)
+        calls = CrashingCalls(world.calls)
+        world.driver.beside = None
+        sink = world.driver.start(FileIO(calls, IdSource().new_id), world.checkpoint)
+        world.checkpoint.ends = list(range(3, 3 * before + 6, 3))
+        for batch_id in range(before):
+            sink.batch(world.driver.describe(world.checkpoint, batch_id))
+        asked = calls.by_name
+        sink.batch(world.driver.describe(world.checkpoint, before))
+        costs.append(calls.by_name - asked)
+    assert costs[0] == costs[1]
+
+
+# -- data files ----------------------------------------------------------------------------------------------------
+
+
+def _data_files(world) -> list[str]:
+    table = _table(world)
+    folder = {entry.file.file_name: entry for entry in table.manifests.entries_of(table.snapshots.latest())}
+    return sorted(p for p in world.calls._names if p.rsplit("/", 1)[-1] in folder and "/streamsink/" not in p)
+
+
+def _drop(world, told):
+    """Follow the error's advice."""
+    from streamsink.sinks.drop_missing import drop_missing
+
+    path = re.search(r"streamsink\.drop_missing\('([^']*)'\)", str(told))[1]
+    return drop_missing(world.file_io(world.calls), path)
+
+
+def test_a_start_finds_data_files_that_are_gone():
+    """Someone removed a partition's folder by hand. The command takes what is gone out of the table, and the query goes on."""
+    world = memory_world(**NO_MERGE)
+    world.run(boundaries=ENDS[:4])
+    for path in [p for p in _data_files(world) if "/part=b/" in p]:
+        world.file_io(world.calls).delete(path)
+    told = _refused(world, "data.missing")
+    assert not verify(world.file_io(world.calls), world.driver.root).ok
+    done = _drop(world, told)
+    assert done.rows == 3 and done.files == 3 and "part=b" in str(done)
+    assert _drop(world, told).files == 0  # nothing is left to do
+    world.run(boundaries=ENDS)
+    assert world.ids() == [n for n in range(12) if n % 3 != 1 or n >= 8]
+
+
+def test_data_files_that_are_put_back_are_fine():
+    """The other way on."""
+    world = memory_world(**NO_MERGE)
+    world.run(boundaries=ENDS[:4])
+    path = _data_files(world)[0]
+    data = _take(world, path)
+    assert path in str(_refused(world, "data.missing"))
+    world.file_io(world.calls).write(path, data)
+    world.run(boundaries=ENDS)
+    assert world.ids() == expected(ENDS)
+
+
+def test_a_start_looks_at_a_bounded_number_of_data_files():
+    """However many there are."""
+    asked = []
+    for batches in (20, 60):
+        world = memory_world(**NO_MERGE)
+        world.run(boundaries=tuple(range(3, 3 * batches + 3, 3)))
+        calls = CrashingCalls(world.calls)
+        world.driver.start(FileIO(calls, IdSource().new_id), world.checkpoint).close()
+        asked.append(calls.by_name)
+    assert asked[0] == asked[1]
+
+
+# -- no false alarm ------------------------------------------------------------------------------------------------
+
+
+def test_files_that_another_writer_removes_rightly_meanwhile_are_no_alarm():
+    """While the start looks, another writer commits and what only older snapshots named is expired: looked at again."""
+    for at in range(1, 60):
+        world = memory_world(**NO_MERGE)
+        world.run(boundaries=ENDS[:2])
+        prepared = Prepared(world)
+        calls = CrashingCalls(world.calls)
+
+        def replace(calls=calls, prepared=prepared, world=world) -> None:
+            if calls.count + 1 == at:
+                calls.before_call = lambda: None
+                old = _table(world).snapshots.latest()
+                prepared.rename()
+                io = FileIO(world.calls, IdSource().new_id)
+                for number in range(1, old.id + 1):
+                    io.delete(f"{world.driver.root}/snapshot/snapshot-{number}")
+                for name in (old.base_manifest_list, old.delta_manifest_list):
+                    io.delete(f"{world.driver.root}/manifest/{name}")
+
+        calls.before_call = replace
+        world.driver.start(FileIO(calls, IdSource().new_id), world.checkpoint).close()
+        assert world.ids() == list(range(4)) + prepared.ids
