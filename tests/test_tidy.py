@@ -76,11 +76,11 @@ def test_only_the_right_folders_import_the_big_libraries():
     assert wrong == []
 
 
-def test_the_gateway_to_the_jvm_stands_in_one_file():
+def test_the_gateway_to_the_jvm_stands_in_its_own_files():
     """So that Spark Connect can follow: nobody else touches private attributes of Spark's objects."""
     private = re.compile(r"\._(jvm|jsparkSession|jsc|jdf|jsq|sc)\b")
     users = {_name(p) for p in LIBRARY if private.search(p.read_text())}
-    assert users == {"streamsink/spark/gateway.py"}
+    assert users and all(user.startswith("streamsink/spark/gateway") for user in users)
 
 
 def test_modules_do_not_import_each_other_in_a_circle():

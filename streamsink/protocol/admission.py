@@ -9,7 +9,7 @@ from streamsink.errors import Misuse
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import AppState, Batch
 from streamsink.protocol.ids import END_OF_INPUT
-from streamsink.protocol.positions import all_numeric, high_water, offsets, relate
+from streamsink.protocol.positions import all_numeric, follows, high_water, offsets, relate
 
 
 class Verdict(Enum):
@@ -208,8 +208,7 @@ def _admit_opaque(batch: Batch, past: Past, options: SinkOptions, generation: in
             f"restored from an older copy. Nothing was written. To go on,{_ways_on(batch, past)}",
             kind="batch.backwards",
         )
-    continues = [s.start for s in batch.sources] == [s.end for s in last.sources]
-    if batch.batch_id == last.checkpoint_id + 1 and continues:
+    if batch.batch_id == last.checkpoint_id + 1 and follows(last.sources, batch.sources):
         return Decision(Verdict.NEW, "the next batch", generation, _recorded(batch, last))
     raise Misuse(
         f"{past.table}: batch {batch.batch_id} does not follow batch {last.checkpoint_id}, the last one published here "

@@ -7,7 +7,7 @@ opaque: it means something only inside its own checkpoint, and is compared for e
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 # {"topic": {"0": next offset}} of every Kafka source, merged
 Offsets = Mapping[str, Mapping[str, int]]
@@ -15,11 +15,15 @@ Offsets = Mapping[str, Mapping[str, int]]
 
 @dataclass(frozen=True)
 class SourceRange:
-    """One source's share of a batch: ``start`` inclusive, ``end`` exclusive, both JSON values of Spark's offset log."""
+    """One source's share of a batch: ``start`` inclusive, ``end`` exclusive, both JSON values of Spark's offset log.
+
+    source: the name that the query gives its source; empty where sources are known by their place, which is the index.
+    """
 
     start: object
     end: object
     fingerprint: str = ""
+    source: str = field(default="", compare=False)
 
     @property
     def numeric(self) -> bool:
@@ -27,11 +31,12 @@ class SourceRange:
         return _is_offsets(self.end) and (self.start is None or _is_offsets(self.start))
 
     def to_json(self) -> dict:
-        return {"start": self.start, "end": self.end, "fingerprint": self.fingerprint}
+        named = {"source": self.source} if self.source else {}
+        return {"start": self.start, "end": self.end, "fingerprint": self.fingerprint, **named}
 
     @classmethod
     def from_json(cls, value: Mapping) -> "SourceRange":
-        return cls(value["start"], value["end"], value["fingerprint"])
+        return cls(value["start"], value["end"], value["fingerprint"], value.get("source", ""))
 
 
 def _is_offsets(value) -> bool:
@@ -44,6 +49,14 @@ def _is_offsets(value) -> bool:
 
 def _are_offsets(parts: Mapping) -> bool:
     return all(p.isdigit() and isinstance(o, int) and not isinstance(o, bool) for p, o in parts.items())
+
+
+def follows(last: tuple[SourceRange, ...], batch: tuple[SourceRange, ...]) -> bool:
+    """Whether each source of ``batch`` starts where ``last`` ended. Named sources may come and go, and stand in any order."""
+    if all(r.source for r in (*last, *batch)):
+        ends = {r.source: r.end for r in last}
+        return all(r.start == ends[r.source] for r in batch if r.source in ends)
+    return [r.start for r in batch] == [r.end for r in last]
 
 
 def all_numeric(ranges: tuple[SourceRange, ...]) -> bool:
