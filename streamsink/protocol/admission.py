@@ -9,7 +9,7 @@ from streamsink.errors import Misuse
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import AppState, Batch
 from streamsink.protocol.ids import END_OF_INPUT
-from streamsink.protocol.positions import all_numeric, follows, high_water, offsets, relate
+from streamsink.protocol.positions import all_numeric, follows, high_water, offsets, relate, same_ranges
 
 
 class Verdict(Enum):
@@ -149,10 +149,10 @@ def _replay_of(batch: Batch, past: Past) -> str | None:
     """Why a batch of the same checkpoint is a replay: same id and same source positions, or None."""
     last = past.last
     if batch.batch_id == last.checkpoint_id:
-        return "the last published batch, same source positions" if batch.sources == last.sources else None
+        return "the last published batch, same source positions" if same_ranges(batch.sources, last.sources) else None
     if batch.batch_id < last.checkpoint_id:
         known = past.earlier(batch.query, batch.batch_id)
-        if known and known.sources == batch.sources and known.generation == last.generation:
+        if known and same_ranges(known.sources, batch.sources) and known.generation == last.generation:
             return "an earlier published batch, same source positions"
     return None
 

@@ -6,7 +6,8 @@ opaque: it means something only inside its own checkpoint, and is compared for e
 ``fingerprint``, a digest of what the source itself logged for the batch (the names of its files, for instance).
 """
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 # {"topic": {"0": next offset}} of every Kafka source, merged
@@ -51,12 +52,28 @@ def _are_offsets(parts: Mapping) -> bool:
     return all(p.isdigit() and isinstance(o, int) and not isinstance(o, bool) for p, o in parts.items())
 
 
+def same_ranges(one: tuple[SourceRange, ...], other: tuple[SourceRange, ...]) -> bool:
+    """Whether two batches read the same. A source that was known by its place may have got a name since."""
+    if _is_named(one) == _is_named(other):
+        return one == other
+    return _in_any_order((r.start, r.end, r.fingerprint) for r in one) == _in_any_order((r.start, r.end, r.fingerprint) for r in other)
+
+
 def follows(last: tuple[SourceRange, ...], batch: tuple[SourceRange, ...]) -> bool:
     """Whether each source of ``batch`` starts where ``last`` ended. Named sources may come and go, and stand in any order."""
-    if all(r.source for r in (*last, *batch)):
+    if _is_named(last) and _is_named(batch):
         ends = {r.source: r.end for r in last}
         return all(r.start == ends[r.source] for r in batch if r.source in ends)
-    return [r.start for r in batch] == [r.end for r in last]
+    starts, ends = [r.start for r in batch], [r.end for r in last]
+    return starts == ends or _is_named(last) != _is_named(batch) and _in_any_order(starts) == _in_any_order(ends)
+
+
+def _is_named(ranges: tuple[SourceRange, ...]) -> bool:
+    return any(r.source for r in ranges)
+
+
+def _in_any_order(values: Iterable) -> list[str]:
+    return sorted(json.dumps(value, sort_keys=True) for value in values)
 
 
 def all_numeric(ranges: tuple[SourceRange, ...]) -> bool:

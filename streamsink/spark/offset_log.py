@@ -67,7 +67,7 @@ def ranges(before: Logged | None, after: Logged, query_order: Callable[[], Seque
     elif before is not None and after.named and len(before.positions) == len(names):
         order = list(query_order() or ())
         if sorted(order) == names:
-            names, starts = order, dict(zip(order, before.positions.values()))
+            starts = dict(zip(order, before.positions.values()))
     return [SourceRange(starts[name], after.positions[name], source=name if after.named else "") for name in names]
 
 

@@ -73,5 +73,5 @@ def test_named_sources_may_come_and_go():
 def test_a_log_may_go_on_in_version_two():
     """Numbers are places. Names stand for places as the running query lists them, which is asked only then."""
     assert pairs(entry("v1", "1", "2"), entry("v2", "1:4", "0:3")) == [("", 1, 3), ("", 2, 4)]
-    assert pairs(entry("v1", "1", "2"), entry("v2", "a:4", "z:3"), order=["z", "a"]) == [("z", 1, 3), ("a", 2, 4)]
+    assert pairs(entry("v1", "1", "2"), entry("v2", "a:4", "z:3"), order=["z", "a"]) == [("a", 2, 4), ("z", 1, 3)]
     assert pairs(entry("v1", "1", "2"), entry("v2", "a:4", "z:3")) == [("a", None, 4), ("z", None, 3)]
