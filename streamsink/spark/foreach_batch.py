@@ -52,7 +52,7 @@ class TableSink:
             gateway.check_batch_id(df, batch_id, self.path)
             self._micro_batch(df, gateway.describe(df, batch_id, self.path, run_id))
         except Exception as failed:  # outermost edge: remembered for the supervisor, then on its way to Spark
-            cause = runs.remember(run_id, explain(self.path, failed))
+            cause = runs.remember(gateway.start_id(df, run_id), explain(self.path, failed))
             if cause is failed:
                 raise
             raise cause from failed
