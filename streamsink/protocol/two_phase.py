@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from streamsink import events
 from streamsink.clock import Clock
-from streamsink.errors import Misuse, RestoredThenFailed
+from streamsink.errors import Fenced, Misuse, RestoredThenFailed, Retryable
 from streamsink.faults import fault_point
 from streamsink.options import RESTORE_AND_FAIL, SinkOptions
 from streamsink.protocol.admission import Decision, Past, admit
@@ -177,7 +177,11 @@ class TwoPhaseCommit:
             raise
         checkpoint.state.step("flushed")
         fault_point("precommit.before_record")
-        create()
+        try:
+            create()
+        except (Fenced, Retryable):  # another driver's record has the number, so none will ever name what this one has staged
+            self._store.discard(checkpoint.staging)
+            raise
         checkpoint.state.step("save")
         self._last = state
         self._publisher.add(Recorded(committable, checkpoint.state, checkpoint.begun_ms, self._clock.monotonic_ms()))

@@ -6,13 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from streamsink.errors import Misuse, Retryable
+from streamsink.storage.store_failures import KINDS
 
 _KINDS = {
-    errno.ENOSPC: ("storage.full", "Free space, or give the table another disk"),
-    errno.EDQUOT: ("storage.full", "Free space, or raise the quota"),
-    errno.EROFS: ("storage.read-only", "Mount it writable"),
-    errno.EACCES: ("storage.denied", "Give the driver's user write access"),
-    errno.EPERM: ("storage.denied", "Give the driver's user write access"),
+    **{code: (kind, way_out) for code, (kind, _, way_out) in KINDS.items()},
     errno.EXDEV: ("partition.elsewhere", "Put the folder back onto the file system of the table's staging folder"),
     errno.ENOTDIR: ("partition.not-a-folder", "Move away what has the folder's name"),
     errno.EMLINK: ("storage.links", "Remove links to the file, of which the file system allows no more"),

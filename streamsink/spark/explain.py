@@ -1,45 +1,82 @@
-"""Failures of the store in words that say what to do. DRIVER."""
+"""Failures of the store, of Spark's jobs and of its tasks, in words that say what to do. DRIVER."""
 
 import errno
 import os
 import re
+import sys
 
-from streamsink.errors import Misuse, Retryable, StreamsinkError
+from py4j.protocol import Py4JJavaError
 
-_KINDS = {
-    errno.ENOSPC: ("storage.full", "the disk is full", "Free space or give the table another disk"),
-    errno.EDQUOT: ("storage.full", "the disk quota is used up", "Raise the quota"),
-    errno.EROFS: ("storage.read-only", "the file system is read-only", "Mount it writable"),
-    errno.EACCES: ("storage.denied", "permission is denied", "Give the driver's and executors' user write access"),
-    errno.EPERM: ("storage.denied", "the operation is not permitted", "Give the driver's and executors' user write access"),
-}
+from streamsink import errors
+from streamsink.errors import Misuse, StreamsinkError
+from streamsink.storage.store_failures import KEPT, KINDS, in_words
+
 # What Java's own files, and Hadoop's over them, fail with; a denied permission may be that of the source.
 _JAVA = re.compile(r"java\.io\.\w*Exception|java\.nio\.file\.\w*Exception|FSError")
 _OF_JAVA = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+# An error of ours as the last line of a task's traceback, see ``said_by_task``.
+_OF_A_TASK = re.compile(r"streamsink\.errors\.(\w+): (.*?) \[kind ([a-z.-]+)\]", re.DOTALL)
+# What a task needs, and a Python that Spark found by itself may lack.
+_MISSING = re.compile(r"No module named '(streamsink|pyarrow|fastavro)[\w.]*'")
+# Where Java says what failed; first what was asked, then the causes. The first that says more than that something failed is the reason.
+_HEAD = re.compile(r"^(?:: |Caused by: )[\w.$]+: (.*?)(?=^\s+at |^Caused by: |^Driver stacktrace:|\Z)", re.DOTALL | re.MULTILINE)
+_SAYS_NOTHING = re.compile(r"Exception thrown in awaitResult|Job aborted\.|Writing job aborted")
+_OF_A_STAGE = re.compile(r"Job aborted due to stage failure: .*?Lost task [^)]*\) \([^)]*\): (?:[\w.$]+: )?", re.DOTALL)
+_LONGEST_REASON = 600
 
 
 def explain(table: str, failed: Exception) -> Exception:
-    """The same failure as an error that names the table and the way out, or the failure itself when it is another one.
+    """The same failure as an error that names the table and the way out; or itself, when it is one that says enough.
 
     A task's failure reaches the driver as text only: Python's with the errno, Java's with the system's words for it.
     """
     if isinstance(failed, StreamsinkError):
+        return _naming(table, failed)
+    text = str(failed)
+    ours = _of_a_task(text)
+    if ours is not None:
+        return _naming(table, ours)
+    of_store = in_words(table, failed.errno, failed.filename) if isinstance(failed, OSError) else in_words(table, _code_in(text))
+    if of_store is not None:
+        return of_store
+    missing = _MISSING.search(text)
+    if missing is not None:
+        return Misuse(
+            f"{table}: the Python that Spark runs its tasks with has no module '{missing[1]}'. {KEPT} Set spark.pyspark.python (or "
+            f"PYSPARK_PYTHON) to a Python that has streamsink, on this machine {sys.executable}, and on a cluster one that every "
+            "executor has; then start it again",
+            kind="worker.no-streamsink",
+        )
+    if isinstance(failed, Py4JJavaError):
+        return Misuse(
+            f"{table}: Spark could not run the batch: {reason_of(text)}. {KEPT} Mend what Spark names, then start it again; "
+            "the whole of Java's account is in the error before this one",
+            kind="spark.job-failed",
+        )
+    return failed
+
+
+def reason_of(account: str) -> str:
+    """Why a job failed, of Java's account of it, which is many thousand characters long."""
+    heads = [" ".join(_OF_A_STAGE.sub("", head).split()) for head in _HEAD.findall(account)]
+    found = next((head for head in heads if head and not _SAYS_NOTHING.match(head)), None) or account.strip().split("\n")[0]
+    return found[:_LONGEST_REASON].rstrip(".")
+
+
+def _naming(table: str, failed: StreamsinkError) -> StreamsinkError:
+    if table in str(failed):
         return failed
-    code = failed.errno if isinstance(failed, OSError) else _code_in(str(failed))
-    if code not in _KINDS:
-        return failed
-    kind, what, way_out = _KINDS[code]
-    where = f" ({failed.filename})" if isinstance(failed, OSError) and failed.filename else ""
-    error = Retryable if kind == "storage.full" else Misuse  # room may come back by itself
-    return error(
-        f"{table}: {what}{where}. What is published stays as it is, and nothing is lost: what is recorded of this batch is published "
-        f"after a restart, else it is replayed. {way_out}, then restart the query",
-        kind=kind,
-    )
+    return type(failed)(f"{table}: {failed}", kind=failed.kind)
+
+
+def _of_a_task(text: str) -> StreamsinkError | None:
+    found = _OF_A_TASK.search(text)
+    kind = getattr(errors, found[1], None) if found else None
+    return kind(found[2], kind=found[3]) if isinstance(kind, type) and issubclass(kind, StreamsinkError) else None
 
 
 def _code_in(text: str) -> int | None:
-    for code in _KINDS:
+    for code in KINDS:
         python = f"OSError: [Errno {code}]" in text or f"PermissionError: [Errno {code}]" in text
         if python or code in _OF_JAVA and _JAVA.search(text) and os.strerror(code) in text:
             return code

@@ -20,7 +20,7 @@ from streamsink.protocol.micro_batch import BatchRows, QueryRun
 from streamsink.protocol.query_rules import check_query
 from streamsink.sinks.opening import Opened, open_one
 from streamsink.spark import gateway, runs
-from streamsink.spark.batch_rows import TableRows, fields_of
+from streamsink.spark.batch_rows import TableRows, check_positions, fields_of
 from streamsink.spark.explain import explain
 from streamsink.spark.gateway_plan import QueryOfRun
 from streamsink.spark.runs import Run
@@ -56,7 +56,7 @@ class TableSink:
             batch = gateway.describe(df, batch_id, self.path, run_id)
             self._micro_batch(df, self._query.described(batch, df, gateway.execution(batch.run)))
         except Exception as failed:  # outermost edge: remembered for the supervisor, then on its way to Spark
-            cause = runs.remember(run_id, explain(self.path, failed))
+            cause = runs.remember(gateway.start_id(df, run_id), explain(self.path, failed))
             if cause is failed:
                 raise
             raise cause from failed
@@ -95,6 +95,7 @@ class TableSink:
                 self._run = self._joined(known)  # another sink object of this run: both are one sink
                 return self._run
             runs.close_ended(self.path, self.options.application, df.sparkSession, batch.query)
+            check_positions(df, self.path, self.options)
             opened = self._open(df, batch)
             has_ended = functools.partial(gateway.has_ended, df.sparkSession, batch.query)
             protocol = opened.protocol(self.options, self._listener, functools.partial(CommitterThread, has_ended=has_ended))

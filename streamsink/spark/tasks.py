@@ -7,12 +7,13 @@ itself when it can. The results of a retried or speculative attempt that lost ne
 import json
 import sys
 import zipimport
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import pyarrow as pa
 
+from streamsink.errors import StreamsinkError
 from streamsink.faults import fault_point
 from streamsink.format.data_file import DataFileMeta
 from streamsink.storage.file_io import FileIO
@@ -35,20 +36,28 @@ class Writing(Protocol):
         """The inverse."""
 
 
-def write_task(writing: Writing, store: Store) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function for ``mapInArrow``: rows in, what the writer hands back out, when all files are closed and flushed."""
+def write_task(
+    writing: Writing, store: Store, names: Sequence[str] | None = None
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The function for ``mapInArrow``: rows in, what the writer hands back out, when all files are closed and flushed.
+
+    names: of the columns, when Spark gives them other ones.
+    """
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         file_io = store.open()
         writer = writing.open(file_io)
         try:
             for batch in batches:
-                writer.write(batch)
+                writer.write(batch if names is None else pa.RecordBatch.from_arrays(batch.columns, names))
             with file_io.together() as group:
                 texts = [writing.encode(written) for written in writer.close(group)]
                 group.flush()
             fault_point("task.end")
             yield pa.RecordBatch.from_pydict({"committable": pa.array(texts, pa.string())})
+        except StreamsinkError as refused:
+            writer.abort()
+            raise said_by_task(refused) from None
         except BaseException:
             writer.abort()
             raise
@@ -56,6 +65,11 @@ def write_task(writing: Writing, store: Store) -> Callable[[Iterator[pa.RecordBa
             forget_zip_importers()
 
     return run
+
+
+def said_by_task(refused: StreamsinkError) -> StreamsinkError:
+    """The same error, with its kind in its text: only the text of a task's error reaches the driver, where ``explain`` reads it."""
+    return type(refused)(f"{refused} [kind {refused.kind}]", kind=refused.kind)
 
 
 def forget_zip_importers() -> None:
