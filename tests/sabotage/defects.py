@@ -123,8 +123,7 @@ DEFECTS = (
     Defect("a second query of the name is let in", "storage/pending_log.py:PendingLog.claim",
            "if not self._hold.allows(rival):", "if self._hold.allows(rival) is None:", (_TWO_PHASE, "tests/storage/test_hold.py")),
     Defect("a taken record number is overwritten", "storage/pending_log.py:PendingLog.prepare",
-           "if not self._io.create_if_absent(path, data, unique, prepared=True):",
-           "if self._io.create_if_absent(path, data, unique, prepared=True) is None:", (_TWO_PHASE,)),
+           "if not created:", "if False:", (_TWO_PHASE,)),
     Defect("a higher epoch in the table fences nobody", "sinks/paimon.py:PaimonCommitter._is_published",
            "if found.epoch > mine.epoch:", "if False:", (_TWO_PHASE, "tests/table/test_commit.py")),
     # -- the filter
