@@ -69,6 +69,10 @@ _RETIRE = "tests/protocol/test_retire.py"
 _COPIES = "tests/protocol/test_copies.py"
 _SAME = "tests/protocol/test_same_query.py"
 _PLAN_TEXT = "tests/protocol/test_plan_text.py"
+_LEFTOVERS = "tests/table/test_leftovers.py"
+_LATE = "tests/table/test_expired_base.py"
+_SLEEPERS = "tests/protocol/test_sleepers.py"
+_LOST_NAMES = "tests/storage/test_lost_replies.py"
 
 DEFECTS = (
     # -- the order of a batch
@@ -119,8 +123,7 @@ DEFECTS = (
     Defect("a second query of the name is let in", "storage/pending_log.py:PendingLog.claim",
            "if not self._hold.allows(rival):", "if self._hold.allows(rival) is None:", (_TWO_PHASE, "tests/storage/test_hold.py")),
     Defect("a taken record number is overwritten", "storage/pending_log.py:PendingLog.prepare",
-           "if not self._io.create_if_absent(path, data, unique, prepared=True):",
-           "if self._io.create_if_absent(path, data, unique, prepared=True) is None:", (_TWO_PHASE,)),
+           "if not created:", "if False:", (_TWO_PHASE,)),
     Defect("a higher epoch in the table fences nobody", "sinks/filter_of.py:is_published",
            "if found.epoch > mine.epoch:", "if False:", (_TWO_PHASE, "tests/table/test_commit.py")),
     # -- the filter
@@ -128,7 +131,7 @@ DEFECTS = (
            "if found.record_id == mine.record_id:", "if False:", (_STEPS,)),
     Defect("records are published in any order", "sinks/filter_of.py:is_published",
            "if found.sequence != expect:", "if False:", (_TWO_PHASE, _PUBLISHING)),
-    Defect("files of a restored record may be in the table", "sinks/paimon.py:PaimonCommitter.publish",
+    Defect("files of a restored record may be in the table", "sinks/paimon.py:PaimonCommitter._publish",
            "check = self._restoring.presence if self._restoring else Presence(self._table.manifests)", "check = None",
            ("tests/protocol/test_restart_cost.py", "tests/table/test_presence.py")),
     # -- restore
@@ -159,6 +162,37 @@ DEFECTS = (
            "published is None or", "True or", (_COPIES,)),
     Defect("an application with pending rows is retired", "sinks/retire.py:retire",
            "        _check_settled(root, journal, last)\n", "", (_RETIRE,)),
+    # -- deleting
+    Defect("C1: a sweep does not look whether a file is named", "table/deletion.py:delete",
+           "_unnamed(table, made, look)", "set(made)", (_LEFTOVERS,)),
+    Defect("C1: tags are not looked at", "table/deletion.py:_retained",
+           'entry.name.startswith("tag-")', "False", (_LEFTOVERS,)),
+    Defect("C1: branches are not looked at", "table/deletion.py:_retained",
+           'if name.startswith("branch-")', "if False", (_LEFTOVERS,)),
+    Defect("C1: what cannot be read names nothing", "table/deletion.py:_unnamed",
+           "        return set()\n    return", "        pass\n    return", (_LEFTOVERS, "tests/table/test_deletion.py")),
+    Defect("C1: a lost try's manifests go though others built on them", "table/deletion.py:_named_since",
+           "if listed else ()", "if False else ()", ("tests/table/test_unanswered.py",)),
+    Defect("C2: a taken name is not read back", "storage/file_io.py:FileIO.create_new",
+           'raise FileExistsError(errno.EEXIST, "the name was taken, and is not there any more", path)', "return False", (_LOST_NAMES,)),
+    Defect("C2: two names of one file are not compared", "storage/calls.py:PosixCalls.link",
+           "return _is_one_file(source, target)", "return False", (_LOST_NAMES,)),
+    Defect("C5: what is built on a snapshot does not count", "table/late.py:check_in_time",
+           "following is not None and", "False and", (_LATE,)),
+    Defect("C5: another writer's snapshot is taken back", "table/late.py:check_in_time",
+           "table.snapshots.load(snapshot.id) != snapshot", "False", (_LATE,)),
+    Defect("C5: a snapshot that came too late stays", "table/late.py:_is_built_on",
+           "manifests.identities_of(below) == has", "True", (_LATE,)),
+    Defect("B3: what a record may yet name is swept", "storage/staging.py:Staging.orphans",
+           "numbers[folder] > last and", "False and", (_SLEEPERS,)),
+    Defect("B3: nobody looks who owns the application when all is flushed", "protocol/two_phase.py:TwoPhaseCommit.pre_commit",
+           "            self._store.check_owner(self._writer)\n", "", (_SLEEPERS,)),
+    Defect("B3: an earlier driver's record stops its successor", "storage/pending_log.py:PendingLog._taken",
+           "other.state.epoch < mine.epoch", "False", (_SLEEPERS,)),
+    Defect("B3: what no record can name any more stays", "storage/staging.py:Staging.take",
+           "self._left.pop(sequence, [])", "[]", (_SLEEPERS,)),
+    Defect("C4: files are published without their schema", "table/commit.py:TableCommit._try_once",
+           "if attempt == 1:", "if attempt == 0:", ("tests/protocol/test_missing_schemas.py",)),
     # -- the commit
     Defect("a snapshot that another writer won is taken for ours", "table/publish.py:publish",
            "return Outcome.LOST", "return Outcome.WON", ("tests/table/test_many_writers.py", "tests/table/test_commit.py")),

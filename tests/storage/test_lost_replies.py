@@ -84,6 +84,17 @@ def test_done_and_repeated_by_the_client_is_won(place, name):
     assert _io(inner).read(path) == b"ours"
 
 
+@pytest.mark.parametrize("make", [MemoryCalls, PosixCalls], ids=["memory", "disk"])
+def test_a_store_that_knows_tells_that_two_names_are_of_one_file(make, tmp_path):
+    """Giving a name twice is fine; a name of another file of the same bytes is taken."""
+    calls = make()
+    io = _io(calls)
+    io.make_dir(str(tmp_path))
+    for name in ("one", "other"):
+        io.write(f"{tmp_path}/{name}", b"same")
+    assert [calls.link(f"{tmp_path}/{name}", f"{tmp_path}/name") for name in ("one", "one", "other")] == [True, True, False]
+
+
 def test_a_name_that_was_ours_is_durable_when_it_is_called_ours():
     """Found out by reading: the folder is synced then as well."""
     memory = _NoInodes()
