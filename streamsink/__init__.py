@@ -7,8 +7,8 @@ from streamsink import errors
 from streamsink.options import SinkOptions
 
 __all__ = [
-    "SinkOptions", "col", "create_table", "errors", "give_up", "read", "read_arrow", "retire", "run", "starting_offsets", "to_table",
-    "to_tables", "verify", "write",
+    "SinkOptions", "col", "create_table", "drop_missing", "errors", "give_up", "read", "read_arrow", "retire", "run", "starting_offsets",
+    "to_table", "to_tables", "verify", "write",
 ]
 __version__ = "0.1.0"
 
@@ -147,6 +147,19 @@ def give_up(path, **options):
     root = table_path(path)
     given = SinkOptions.of(root, options)
     return of_journal(Store(root, given.store_options, given.flush).open(), root, given)
+
+
+def drop_missing(path, everything=False, **options):
+    """Take data files that do not exist out of the table at ``path``, so that the rest of it can be read: their rows were lost with them.
+
+    everything: do so although no data file at all is there. options: as the query's. Returns what was taken out.
+    """
+    from streamsink.sinks.drop_missing import drop_missing as of_table
+    from streamsink.storage.stores import Store, table_path
+
+    root = table_path(path)
+    given = SinkOptions.of(root, options)
+    return of_table(Store(root, given.store_options, given.flush).open(), root, given, everything=everything)
 
 
 def verify(path, store_options=None):

@@ -34,6 +34,7 @@ from streamsink.table.presence import Presence, were_named
 from streamsink.table.states import States
 from streamsink.table.table import Table
 from streamsink.table.folders import UNAWARE_BUCKET
+from streamsink.table.whole import Whole
 from streamsink.table.write import WrittenFile
 
 UNAWARE_TOTAL_BUCKETS = -1
@@ -51,7 +52,8 @@ class PaimonCommitter(Committer):
         self._table = table
         self._way_on = ways.give_up(journal_of or table.root, options.application)
         self._options = options
-        self._commit = TableCommit(table, options)
+        self._whole = Whole(table, started=entries is not None)
+        self._commit = TableCommit(table, options, self._whole)
         self._entries = entries if entries is not None else {}
         self._checked_schema = table.schema.id
         self._restoring: Restoring | None = None
@@ -108,8 +110,7 @@ class PaimonCommitter(Committer):
     def history(self, application: str) -> History:
         self._table.check_identity()
         self._check_schema()
-        newest = self._table.snapshots.latest()
-        self._check_manifests(newest)
+        newest = self._whole.look(self._table.snapshots.latest())
         states = self._table.states.read(newest)
         return History(filter_of.state_of(states, application), states.complete)
 
@@ -235,18 +236,6 @@ class PaimonCommitter(Committer):
         if schema.id != self._checked_schema:
             check_writable(schema)
             self._checked_schema = schema.id
-
-    def _check_manifests(self, newest: Snapshot | None) -> None:
-        """A running query remembers the newest manifest lists and would build on ones that were removed."""
-        for name in (newest.base_manifest_list, newest.delta_manifest_list) if newest else ():
-            path = self._table.layout.manifest(name)
-            if self._table.file_io.exists(path):
-                continue
-            raise Corrupt(
-                f"{self._table.root}: snapshot {newest.id} refers to {path}, which is gone: the table's metadata was "
-                "removed. Nothing was written. Restore it from a backup, or roll the table back to a snapshot that is whole",
-                kind="manifest.missing",
-            )
 
     def _adopt(self, committable: Committable) -> frozenset[str]:
         return adopt(self._table, committable, keep=self._options.on_rollback == ON_ROLLBACK_REPUBLISH)

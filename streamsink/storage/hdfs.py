@@ -110,6 +110,7 @@ class HdfsFileIO(FileIO):
     """FileIO where a rename does not replace and folders need no sync."""
 
     takes_files_of_others = False
+    lists_sizes = True
 
     def make_dir(self, path):
         self._calls.mkdir(path)

@@ -1,5 +1,6 @@
 """The part of a store's contract that changes nothing. See ``file_io.py``."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import BinaryIO
 
@@ -17,7 +18,9 @@ class FileStatus:
 
 
 class Reading:
-    """What is there, and how long names may be."""
+    """What is there, and how long names may be. lists_sizes: whether the listing of a folder tells the sizes of its files as well."""
+
+    lists_sizes = False
 
     def __init__(self, calls: PosixLikeCalls):
         self._calls = calls
@@ -41,6 +44,12 @@ class Reading:
     def names(self, path: str) -> list[str]:
         """Names of the entries of a folder, in order: cheaper than ``entries`` where the sizes would be asked for one by one."""
         return sorted(self._calls.names(path))
+
+    def listed(self, path: str) -> Mapping[str, int | None]:
+        """The names of a folder, each with its size where one listing tells that too; else with None."""
+        if not self.lists_sizes:
+            return dict.fromkeys(self._calls.names(path))
+        return {name: size for name, size, _ in self._calls.entries(path)}
 
     def open_input(self, path: str) -> BinaryIO:
         """A file to read parts of; close it. Raises: FileNotFoundError, OSError. Only where ``takes_files_of_others``."""

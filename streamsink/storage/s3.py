@@ -234,6 +234,7 @@ class S3FileIO(FileIO):
     """FileIO without folders, links and renames."""
 
     takes_files_of_others = False
+    lists_sizes = True
     largest_file = MOST_COPIED_BYTES
 
     def __init__(self, calls: S3Calls, new_id: Callable[[], str], table: str):

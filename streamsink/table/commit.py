@@ -25,6 +25,7 @@ from streamsink.table.publish import Outcome, prepare, publish
 from streamsink.table.retry import RetryPolicy
 from streamsink.table.states import States
 from streamsink.table.table import Table
+from streamsink.table.whole import Whole
 
 SNAPSHOT_VERSION = 3
 
@@ -74,7 +75,9 @@ class _Tries:
 class TableCommit:
     """Commits to one table. Driver only. Safe beside other processes, whose commits it builds on."""
 
-    def __init__(self, table: Table, options: SinkOptions):
+    def __init__(self, table: Table, options: SinkOptions, whole: Whole | None = None):
+        """whole: looks whether there is what each try builds on; None where nobody does."""
+        self._whole = whole
         self._io = table.file_io
         self._at = table.layout
         self._table = table
@@ -210,6 +213,8 @@ class TableCommit:
             return file, len(data)
 
         before = self._manifests.all_of(newest)
+        if self._whole is not None:
+            self._whole.look_at_one(newest, before)
         base = self._manifests.merge(before, self._table.known_schema.options, name)
         base_list = write(f"manifest-list-{name}-0", write_manifest_list(base))
         added = list(delta.manifests)

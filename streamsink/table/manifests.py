@@ -43,6 +43,10 @@ class Manifests:
             self._known = (snapshot, metas)
         return self._known[1]
 
+    def known_of(self, snapshot: Snapshot) -> list[ManifestFileMeta] | None:
+        """As ``all_of``, when that is known without asking; else None."""
+        return self._known[1] if self._known is not None and self._known[0] == snapshot else None
+
     def base_of(self, snapshot: Snapshot) -> list[ManifestFileMeta]:
         return self.list_of(snapshot.base_manifest_list)
 
@@ -113,6 +117,11 @@ class Manifests:
         """Entries of one manifest, of these partitions unless None. Raises Corrupt that names the file."""
         path = self._at.manifest(name)
         return list(iter_manifest(self._bytes(path), path, partitions))
+
+    def entries_in(self, meta: ManifestFileMeta) -> Iterator[ManifestEntry]:
+        """Entries of one manifest, one by one. Raises Corrupt that names the file."""
+        path = self._at.manifest(meta.file_name)
+        return iter_manifest(self._bytes(path), path)
 
     def merge(
         self, metas: Sequence[ManifestFileMeta], table_options: Mapping[str, str], name: str

@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -57,7 +58,11 @@ def test_a_partition_on_another_mount(tmp_path, mounted, how, existed):
     if how == "bind":
         (tmp_path / "elsewhere").mkdir()
     mount, unmount = mounted
+    moved = {path.relative_to(folder): path.read_bytes() for path in Path(folder).rglob("*.parquet")}
     mount(folder, *(("-t", "tmpfs", "tmpfs") if how == "other" else ("--bind", str(tmp_path / "elsewhere"))))
+    for path, data in moved.items():  # as who moves a partition to another disk does
+        Path(folder, path).parent.mkdir(exist_ok=True)
+        Path(folder, path).write_bytes(data)
     before = _records(world)
     for _ in range(2):
         with pytest.raises(Misuse) as refused:

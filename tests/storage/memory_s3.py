@@ -4,11 +4,13 @@ import errno
 import itertools
 
 from streamsink.storage.calls import Calls
-from streamsink.storage.s3 import _Upload
+from streamsink.storage.s3 import S3Calls, _Upload
 
 
 class MemoryS3Calls(Calls):
-    """Objects are there whole or not at all, there are no folders, and an upload is seen when it is finished."""
+    """Objects are there whole or not at all, there are no folders, and an upload is seen when it is finished. Keys have S3's limit."""
+
+    name_limits = S3Calls.name_limits
 
     def __init__(self):
         self._objects: dict[str, tuple[bytes, str]] = {}
@@ -40,14 +42,20 @@ class MemoryS3Calls(Calls):
         self._objects.pop(path, None)
 
     def put(self, path, data):
+        self._check_key(path)
         self._objects[path] = (bytes(data), "")
 
     def put_new(self, path, data, unique):
+        self._check_key(path)
         found = self._objects.setdefault(path, (bytes(data), unique))
         return found[1] == unique
 
     def copy(self, source, target):
-        self._objects[target] = (self.read(source), "")
+        self.put(target, self.read(source))
+
+    def _check_key(self, path):
+        if self.name_limits(path).exceeded_by(path):
+            raise OSError(errno.ENAMETOOLONG, "S3 said 400 KeyTooLongError", path)
 
     def remove_tree(self, path):
         for name in [name for name in list(self._objects) if name.startswith(path.rstrip("/") + "/")]:

@@ -245,6 +245,8 @@ def test_a_file_of_ours_that_is_in_the_table_alone_is_a_conflict():
     manifest = _record_of(world, 1).payload["manifest"]
     entries = read_manifest(table.file_io.read(f"{world.driver.root}/{manifest['staged']}"), "staged")
     assert len(entries) > 1
+    record = _record_of(world, 1)
+    table.file_io.write(f"{world.driver.root}/{record.files[0].final}", table.file_io.read(f"{world.driver.root}/{record.files[0].staged}"))
     commit(table, Changes(tuple(entries[:1])), user="foreign")
     for _ in range(2):
         with pytest.raises(Conflict, match="already in the map"):
