@@ -177,6 +177,27 @@ def test_sources_without_numeric_positions_are_left_alone(spark, ground, way):
     sink.close()
 
 
+@pytest.mark.parametrize("topics, partitions", [(1, 3000), (3000, 1)])
+def test_an_overlap_over_3000_recorded_partitions_is_filtered(spark, ground, topics, partitions):
+    """Each partition has its own first new offset; of three rows in each, the one before it is old."""
+    numbers = [(f"topic-{topic}", str(part), 10 * (topic + part)) for topic in range(topics) for part in range(partitions)]
+    below, end = ({name: {} for name, _, _ in numbers} for _ in range(2))
+    for name, part, first in numbers:
+        below[name][part], end[name][part] = first, first + 10
+    sink = sink_of(ground.table, "tasks", store_position_columns=True)
+    rows = spark.range(0, 9000, 1, 2).selectExpr(
+        "id", f"concat('topic-', id DIV 3 % {topics}) AS topic", f"CAST(id DIV 3 % {partitions} AS INT) AS partition",
+        "id DIV 3 * 10 + id % 3 - 1 AS offset",
+    )
+    old, new = rows.where("id % 3 = 0 AND offset >= 0"), rows.where("id % 3 > 0")
+    sink._commit_batch(old, batch(end=below))
+    sink.close()
+    sink = sink_of(ground.table, "tasks", store_position_columns=True)
+    sink._commit_batch(rows.where("offset >= 0"), batch(0, "another query", end=end))
+    assert_each_once(ground.table, {row.id for row in old.union(new).collect()})
+    sink.close()
+
+
 @pytest.mark.kafka
 def test_a_query_that_does_not_carry_kafka_s_positions_is_stopped_at_its_first_batch(spark, ground, kafka_broker):
     """Not at the lost checkpoint, when it is too late; with the columns as they came the same checkpoint goes on."""
