@@ -1,6 +1,6 @@
 """Bringing Arrow batches to the table's columns: order, types, nullability. Lossless or refused."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -11,6 +11,10 @@ from streamsink.format.schema import TableSchema
 from streamsink.format.types import AtomicType, DataField
 
 _UNLIMITED = 2**31 - 1
+_WITH_OFFSETS = (
+    pa.types.is_list, pa.types.is_large_list, pa.types.is_map, pa.types.is_string, pa.types.is_large_string, pa.types.is_binary,
+    pa.types.is_large_binary,
+)
 
 
 class Conform:
@@ -46,6 +50,7 @@ class Conform:
                 f"{len(column)} rows",
                 kind="data.null",
             )
+        column = _with_offsets(column)
         if column.type != target.type:
             try:
                 column = column.cast(target.type)
@@ -57,6 +62,26 @@ class Conform:
                 ) from None  # Arrow's own message quotes the value
         _check_length(column, field)
         return column
+
+
+def _with_offsets(column: pa.Array) -> pa.Array:
+    """The same values, copied when a nested array without elements came without its offsets.
+
+    Spark sends what is inside of lists and maps so when they are empty or null in every row of a batch, and the format allows it;
+    but pyarrow reads the offsets all the same, through a null pointer, when it measures or concatenates such a column.
+    """
+    if not pa.types.is_nested(column.type):
+        return column
+    buffers = iter(column.buffers())
+    return column.take(pa.array(range(len(column)), pa.int64())) if _lacks_offsets(column.type, buffers) else column
+
+
+def _lacks_offsets(kind: pa.DataType, buffers: Iterator[pa.Buffer | None]) -> bool:
+    """Whether offsets are missing in an array of this type. ``buffers``: depth first, as Arrow lists them; those of the array are taken."""
+    own = [next(buffers, None) for _ in range(kind.num_buffers)]
+    lacking = any(is_kind(kind) for is_kind in _WITH_OFFSETS) and not own[1]
+    inside = [_lacks_offsets(kind.field(i).type, buffers) for i in range(kind.num_fields)]  # all of them: each takes its buffers
+    return lacking or any(inside)
 
 
 def _check_length(column: pa.Array, field: DataField) -> None:

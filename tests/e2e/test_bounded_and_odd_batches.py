@@ -162,3 +162,18 @@ def test_a_checkpoint_registered_twice_is_an_error(ground, protocol):
     protocol.steps.commit_up_to_checkpoint(0)
     assert_each_once(ground.table, ids_of(0, 1))
     assert not [p for p in Path(ground.table, "streamsink").glob("*/record-2.json")]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("way", ["driver", "tasks"])
+def test_nested_columns_that_are_empty_in_every_row_are_written(ground, spark_settings, way):
+    """Spark sends what is inside of them without offsets. A worker that dies takes its task with it, and a driver that dies the query."""
+    expected = ground.add_files(0, 2)
+    nothing = "struct(CAST(array() AS ARRAY<MAP<STRING, INT>>) AS a, CAST(NULL AS MAP<STRING, MAP<STRING, INT>>) AS b, array(CAST(array() AS ARRAY<INT>)) AS c)"
+    options = {"driver_max_rows": 0, "large_batches": "tasks"} if way == "tasks" else {}
+    outcome = run_driver(ground, ground.job(column=nothing, per_batch=2, options=options))
+    assert outcome.code == 0, outcome
+    assert [written["way"] for written in outcome.of("BatchWritten")] == [way]
+    rows = streamsink.read_arrow(ground.table).to_pylist()
+    assert {row["id"] for row in rows} == expected and len(rows) == len(expected)
+    assert all(row["extra"] == {"a": [], "b": None, "c": [[]]} for row in rows)

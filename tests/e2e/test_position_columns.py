@@ -1,0 +1,214 @@
+"""Position columns are proven in every batch, in all ways of writing; and what they filter costs the same for any number of partitions."""
+import re
+from pathlib import Path
+
+import pytest
+
+import streamsink
+from streamsink.clock import IdSource
+from streamsink.errors import Misuse
+from streamsink.options import SinkOptions
+from streamsink.protocol.committable import Batch
+from streamsink.protocol.positions import SourceRange
+from streamsink.spark.foreach_batch import TableSink
+from streamsink.spark.many_tables import TablesSink
+from streamsink.table.routing import Routing
+from tests.e2e.harness import assert_each_once, ids_in, run_here
+from tests.e2e.kafka_data import new_topic, send
+
+pytestmark = pytest.mark.spark
+POSITIONS = ("topic", "partition", "offset")
+WAYS = {
+    "driver": {}, "tasks": {"driver_max_rows": 0, "large_batches": "tasks"}, "spark": {"driver_max_rows": 0, "large_batches": "spark"},
+}
+# Of rows whose id is a number from 0 to 39, their offset ten times that, in partitions 0 and 1 of two topics.
+FITTING = ("concat('t', id % 2) AS topic", "CAST(id % 4 DIV 2 AS INT) AS partition", "id * 10 AS offset")
+# What a query may do to them: the expressions, and how many of 40 rows no longer lie in the batch.
+SHAPES = {
+    "an outer join": ("IF(id % 5 = 0, NULL, concat('t', id % 2)) AS topic", *FITTING[1:], 8),
+    "no partition": (FITTING[0], "CAST(NULL AS INT) AS partition", FITTING[2], 40),
+    "no offset on one row": (*FITTING[:2], "IF(id = 17, NULL, id * 10) AS offset", 1),
+    "upper case": ("upper(concat('t', id % 2)) AS topic", *FITTING[1:], 40),
+    "another topic": ("IF(id = 39, 't2', concat('t', id % 2)) AS topic", *FITTING[1:], 1),
+    "another partition": (FITTING[0], "CAST(id % 4 AS INT) AS partition", FITTING[2], 20),
+    "a partition below 0": (FITTING[0], "CAST(id % 4 - 2 AS INT) AS partition", FITTING[2], 40),
+    "a partition of no topic": (FITTING[0], "2147483647 AS partition", FITTING[2], 40),
+    "offset + 1": (*FITTING[:2], "id * 10 + 1 AS offset", 4),
+    "a constant": (*FITTING[:2], "400L AS offset", 40),
+    "the largest number": (*FITTING[:2], "9223372036854775807L AS offset", 40),
+    "no number": (*FITTING[:2], "IF(id < 2, 'none', CAST(id * 10 AS STRING)) AS offset", 2),
+}
+END = {"t0": {"0": 361, "1": 381}, "t1": {"0": 371, "1": 391}}
+
+
+def frame(spark, *columns):
+    """Forty rows with these position columns, in two tasks."""
+    return spark.range(0, 40, 1, 2).selectExpr("id", "CAST(id AS STRING) AS name", *columns)
+
+
+def batch(batch_id: int = 0, query: str = "a query", start: dict | None = None, end: dict | None = None) -> Batch:
+    """What Spark says of a batch of Kafka's."""
+    return Batch(batch_id, query, "a run", (SourceRange(start, end or END),))
+
+
+def sink_of(table: str, way: str, **options) -> TableSink:
+    given = {"position_columns": POSITIONS, "flush": False, **WAYS[way], **options}
+    return TableSink(table, SinkOptions.of(table, given), lambda event: None)
+
+
+def tables_of(warehouse: str, way: str) -> TablesSink:
+    """Two tables and dead letters."""
+    options = SinkOptions.of(warehouse, {"position_columns": POSITIONS, "flush": False, **WAYS[way]})
+    routing = Routing.of(warehouse, {"even": {"columns": ["id"]}}, options, dead_letters="rejected", unrouted="dead-letter")
+    return TablesSink("IF(id % 2 = 0, 'even', 'odd')", routing, options, lambda event: None)
+
+
+def staged(folder: str) -> list[Path]:
+    """Files that a batch has left."""
+    return [path for path in Path(folder).rglob("*") if path.is_file() and ("staging" in path.parts or "record-" in path.name)]
+
+
+def assert_refused(sink, rows, given: Batch, outside: int, of: int = 40) -> None:
+    with pytest.raises(Misuse) as refused:
+        sink._commit_batch(rows, given)
+    message = str(refused.value)
+    assert refused.value.kind == "positions.columns", message
+    for word in (sink.path, f"batch {given.batch_id}", f"{outside} of {of} rows", *POSITIONS, "position_columns", "Nothing of the batch"):
+        assert word in message, message
+    assert staged(sink.path) == []
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_rows_outside_their_batch_are_refused_and_the_right_columns_go_on(spark, ground, way):
+    """Counted, before a record; the advice is to name the columns as they came, and each row is there once."""
+    sink = sink_of(ground.table, way)
+    for *columns, outside in SHAPES.values():
+        assert_refused(sink, frame(spark, *columns), batch(), outside)
+    sink._commit_batch(frame(spark, *FITTING), batch())
+    assert_each_once(ground.table, set(range(40)))
+    sink.close()
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_leaving_position_columns_out_goes_on(spark, ground, way):
+    """The second advice, to the letter: without the option, and without the columns in the query."""
+    sink = sink_of(ground.table, way)
+    assert_refused(sink, frame(spark, *SHAPES["upper case"][:3]), batch(), 40)
+    sink.close()
+    without = sink_of(ground.table, way, position_columns=())
+    without._commit_batch(frame(spark, *FITTING).drop(*POSITIONS), batch())
+    assert_each_once(ground.table, set(range(40)))
+    without.close()
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("stored", [True, False])
+def test_columns_in_another_order_are_refused_by_their_types(spark, ground, way, stored):
+    """No row has to be looked at; the message says which column was taken for what."""
+    sink = sink_of(ground.table, way, position_columns=("partition", "offset", "topic"), store_position_columns=stored)
+    with pytest.raises(Misuse, match=r"'partition' \(int\) as the topic") as refused:
+        sink._commit_batch(frame(spark, *FITTING), batch())
+    assert refused.value.kind == "positions.columns" and ("drop the three" in str(refused.value)) == (not stored)
+    sink.close()
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_later_batch_is_proven_against_its_own_range(spark, ground, way):
+    """Rows of the batch before lie outside, as with a constant; what the source says of a second source counts as well."""
+    sink = sink_of(ground.table, way, store_position_columns=True)
+    sink._commit_batch(frame(spark, *FITTING), batch())
+    again = {topic: {part: end + 400 for part, end in parts.items()} for topic, parts in END.items()}
+    assert_refused(sink, frame(spark, *FITTING), batch(1, start=END, end=again), 40)
+    moved = spark.range(40, 80, 1, 2).selectExpr("id", "CAST(id AS STRING) AS name", *FITTING)
+    sink._commit_batch(moved, batch(1, start=END, end=again))
+    assert_each_once(ground.table, set(range(80)))
+    assert streamsink.read_arrow(ground.table).column("offset").to_pylist() != []
+    sink.close()
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_texts_and_decimals_of_the_same_numbers_fit(spark, ground, way):
+    """A query may have made them so; each type of two sources of which one is behind the other on the same partition."""
+    sink = sink_of(ground.table, way)
+    behind = {topic: {part: end // 2 for part, end in parts.items()} for topic, parts in END.items()}
+    sources = (SourceRange(None, behind), SourceRange(behind, END))
+    rows = frame(spark, FITTING[0], "CAST(id % 4 DIV 2 AS STRING) AS partition", "CAST(id * 10 AS DECIMAL(20, 0)) AS offset")
+    sink._commit_batch(rows, Batch(0, "a query", "a run", sources))
+    assert_each_once(ground.table, set(range(40)))
+    sink.close()
+
+
+@pytest.mark.parametrize("way", ["driver", "tasks"])
+def test_rows_of_all_tables_and_dead_letters_are_proven(spark, ground, way):
+    """Rows that no table takes are dead letters; they too lie in the batch."""
+    sink = tables_of(ground.table, way)
+    assert_refused(sink, frame(spark, *SHAPES["upper case"][:3]), batch(), 40)
+    odd = ("IF(id = 17, NULL, concat('t', id % 2)) AS topic", *FITTING[1:])
+    assert_refused(sink, frame(spark, *odd), batch(), 1)
+    sink._commit_batch(frame(spark, *FITTING), batch())
+    assert sorted(ids_in(f"{ground.table}/even")) == list(range(0, 40, 2))
+    assert streamsink.read_arrow(f"{ground.table}/rejected").num_rows == 20
+    sink.close()
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_an_overlap_is_proven_before_it_is_filtered(spark, ground, way):
+    """A row that says a recorded position of no message of the batch would be taken for an old one, and be lost."""
+    sink = sink_of(ground.table, way)
+    half = {topic: {part: 200 for part in parts} for topic, parts in END.items()}
+    sink._commit_batch(frame(spark, *FITTING).where("id < 20"), batch(end=half))
+    sink.close()
+    first = {topic: {part: 100 for part in parts} for topic, parts in END.items()}
+    sink = sink_of(ground.table, way)
+    lost = batch(0, "another query", start=first)
+    assert_refused(sink, frame(spark, *FITTING[:2], "IF(id = 30, 50, id * 10) AS offset").where("id >= 10"), lost, 1, of=21)
+    sink._commit_batch(frame(spark, *FITTING).where("id >= 10"), lost)
+    assert_each_once(ground.table, set(range(40)))
+    sink.close()
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_sources_without_numeric_positions_are_left_alone(spark, ground, way):
+    """Nothing is filtered by the columns there, so nothing is asked of them."""
+    sink = sink_of(ground.table, way)
+    opaque = Batch(0, "a query", IdSource().new_id(), (SourceRange(None, {"logOffset": 0}),))
+    sink._commit_batch(frame(spark, *SHAPES["upper case"][:3]), opaque)
+    assert_each_once(ground.table, set(range(40)))
+    sink.close()
+
+
+@pytest.mark.parametrize("topics, partitions", [(1, 3000), (3000, 1)])
+def test_an_overlap_over_3000_recorded_partitions_is_filtered(spark, ground, topics, partitions):
+    """Each partition has its own first new offset; of three rows in each, the one before it is old."""
+    numbers = [(f"topic-{topic}", str(part), 10 * (topic + part)) for topic in range(topics) for part in range(partitions)]
+    below, end = ({name: {} for name, _, _ in numbers} for _ in range(2))
+    for name, part, first in numbers:
+        below[name][part], end[name][part] = first, first + 10
+    sink = sink_of(ground.table, "tasks", store_position_columns=True)
+    rows = spark.range(0, 9000, 1, 2).selectExpr(
+        "id", f"concat('topic-', id DIV 3 % {topics}) AS topic", f"CAST(id DIV 3 % {partitions} AS INT) AS partition",
+        "id DIV 3 * 10 + id % 3 - 1 AS offset",
+    )
+    old, new = rows.where("id % 3 = 0 AND offset >= 0"), rows.where("id % 3 > 0")
+    sink._commit_batch(old, batch(end=below))
+    sink.close()
+    sink = sink_of(ground.table, "tasks", store_position_columns=True)
+    sink._commit_batch(rows.where("offset >= 0"), batch(0, "another query", end=end))
+    assert_each_once(ground.table, {row.id for row in old.union(new).collect()})
+    sink.close()
+
+
+@pytest.mark.kafka
+def test_a_query_that_does_not_carry_kafka_s_positions_is_stopped_at_its_first_batch(spark, ground, kafka_broker):
+    """Not at the lost checkpoint, when it is too late; with the columns as they came the same checkpoint goes on."""
+    topic = new_topic(kafka_broker.bootstrap, 2)
+    ids = send(kafka_broker.bootstrap, topic, range(40), 2)
+    job = ground.job(source={"kind": "kafka", "bootstrap": kafka_broker.bootstrap, "topic": topic}, per_batch=1000)
+    changed = job.but(column="IF(id % 5 = 0, NULL, topic)", options={"position_columns": ("extra", "partition", "offset")})
+    outcome = run_here(spark, changed)
+    assert (outcome.error, outcome.kind) == ("Misuse", "positions.columns"), outcome
+    assert "8 of 40 rows" in outcome.message and "'extra' (string) as the topic" in outcome.message
+    assert not re.search(r"record-|staging/.+/", " ".join(str(path) for path in staged(ground.table)))
+    outcome = run_here(spark, job)
+    assert outcome.code == 0, outcome
+    assert_each_once(ground.table, ids)
