@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from streamsink.clock import IdSource
 from streamsink.format.schema import TableSchema
 from streamsink.format.types import parse_ddl
 from streamsink.storage.local import local_file_io
