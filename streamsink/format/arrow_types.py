@@ -1,6 +1,6 @@
-"""Paimon types and Arrow types, both ways."""
+"""Paimon types and Arrow types, both ways; and what the format stores for an Arrow value."""
 
-from typing import List, Sequence
+from typing import Any, List, Sequence
 
 import pyarrow as pa
 
@@ -21,6 +21,7 @@ _FROM_PLAIN = {
     pa.binary_view(): "BYTES",
 }
 _UNIT_PRECISION = {"s": 0, "ms": 3, "us": 6, "ns": 9}
+_UNIT_NANOS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1000, "ns": 1}
 
 
 def to_arrow_schema(fields: Sequence[DataField]) -> pa.Schema:
@@ -49,6 +50,18 @@ def to_arrow_type(t: DataType, column: str) -> pa.DataType:
             unit = "ms" if precision <= 3 else "us" if precision <= 6 else "ns"
             return pa.timestamp(unit, tz="UTC" if t.root == "TIMESTAMP_LTZ" else None)
     raise Misuse(f"column {column!r}: type {t} is not supported by this writer", kind="schema.unsupported-type")
+
+
+def physical(scalar: pa.Scalar) -> Any:
+    """What the format stores for a value of a plain type: dates, times and timestamps as numbers, of any year; None for a null."""
+    t = scalar.type
+    if not scalar.is_valid:
+        return None
+    if pa.types.is_timestamp(t):
+        return scalar.value * _UNIT_NANOS[t.unit]
+    if pa.types.is_date32(t) or pa.types.is_time32(t):
+        return scalar.value
+    return scalar.as_py()
 
 
 def from_arrow_schema(schema: pa.Schema) -> List[DataField]:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamsink.errors import Misuse
-from streamsink.format.arrow_types import to_arrow_type
+from streamsink.format.arrow_types import physical, to_arrow_type
 from streamsink.format.binary_row import encode_row
 from streamsink.format.partition_stats import partition_stats
 from streamsink.format.simple_stats import EMPTY_STATS, SimpleStats
@@ -23,7 +23,6 @@ __all__ = ["EMPTY_STATS", "ColumnChunk", "SimpleStats", "StatsCollector", "parti
 
 _DEFAULT_MODE = "truncate(16)"
 _TRUNCATE = re.compile(r"TRUNCATE\((\d{1,9})\)")
-_UNIT_NANOS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1000, "ns": 1}
 _MAX_CODE_POINT = 0x10FFFF
 _FIRST_SURROGATE, _AFTER_SURROGATES = 0xD800, 0xE000
 
@@ -132,7 +131,7 @@ class _Column:
             self._spoiled = True
             return
         found = pc.min_max(values)
-        self._widen(_physical(found["min"]), _physical(found["max"]))
+        self._widen(physical(found["min"]), physical(found["max"]))
 
     def add(self, chunk: ColumnChunk) -> None:
         if not self.collected:
@@ -163,15 +162,6 @@ class _Column:
             high = _truncated_above(high, self._length)
             return (None, None) if high is None else (low[:self._length], high)
         return low, high
-
-
-def _physical(scalar: pa.Scalar) -> Any:
-    t = scalar.type
-    if pa.types.is_timestamp(t):
-        return scalar.value * _UNIT_NANOS[t.unit]
-    if pa.types.is_date32(t) or pa.types.is_time32(t):
-        return scalar.value
-    return scalar.as_py()
 
 
 def _truncated_above(text: str, length: int) -> Optional[str]:

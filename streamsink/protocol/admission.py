@@ -11,7 +11,7 @@ from streamsink.protocol import position_errors
 from streamsink.protocol.committable import AppState, Batch
 from streamsink.protocol.continuity import Change, changes, relate, reset
 from streamsink.protocol.ids import END_OF_INPUT
-from streamsink.protocol.positions import Offsets, all_numeric
+from streamsink.protocol.positions import Offsets, all_numeric, follows, same_ranges
 from streamsink.protocol.query_rules import check_query, check_same, check_state, recorded_as_new
 from streamsink.protocol.recorded import Recorded
 
@@ -177,10 +177,10 @@ def _replay_of(batch: Batch, past: Past) -> str | None:
     if last is None or batch.query != last.query:
         return None
     if batch.batch_id == last.checkpoint_id:
-        return "the last published batch, same source positions" if batch.sources == last.sources else None
+        return "the last published batch, same source positions" if same_ranges(batch.sources, last.sources) else None
     if batch.batch_id < last.checkpoint_id:
         known = past.earlier(batch.query, batch.batch_id)
-        if known and known.sources == batch.sources and known.generation == last.generation:
+        if known and same_ranges(known.sources, batch.sources) and known.generation == last.generation:
             return "an earlier published batch, same source positions"
     return None
 
@@ -265,8 +265,7 @@ def _admit_opaque(batch: Batch, past: Past, options: SinkOptions, generation: in
             f"restored from an older copy. Nothing was written. To go on,{_ways_on(batch, past)}",
             kind="batch.backwards",
         )
-    continues = [s.start for s in batch.sources] == [s.end for s in last.sources]
-    if batch.batch_id == last.checkpoint_id + 1 and continues:
+    if batch.batch_id == last.checkpoint_id + 1 and follows(last.sources, batch.sources):
         return Decision(Verdict.NEW, "the next batch", generation, _recorded(batch, past))
     raise Misuse(
         f"{past.table}: batch {batch.batch_id} does not follow batch {last.checkpoint_id}, the last one published here "

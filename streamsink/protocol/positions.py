@@ -9,6 +9,7 @@ A topic's name is no identity. A Kafka position is a position in one partition o
 one id, read by one source of the query. An id that the broker does not tell is '', which agrees with every id.
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -57,7 +58,8 @@ class SourceRange:
 
     def to_json(self) -> dict:
         if not self.numeric:
-            return {"start": self.start, "end": self.end, "fingerprint": self.fingerprint}
+            named = {"name": self.name} if self.name else {}
+            return {"start": self.start, "end": self.end, "fingerprint": self.fingerprint, **named}
         topics = sorted({*self.end, *(self.start or {})})
         value: dict = {"topics": [self._topic_json(topic) for topic in topics]}
         if self.start is None:
@@ -79,7 +81,7 @@ class SourceRange:
     def from_json(cls, value: Mapping) -> "SourceRange":
         """Reads what ``to_json`` made, and what cde7565 made: positions without ids."""
         if "topics" not in value:
-            return cls(value["start"], value["end"], value["fingerprint"])
+            return cls(value["start"], value["end"], value["fingerprint"], name=value.get("name", ""))
         start: dict[str, dict[str, int]] = {}
         end: dict[str, dict[str, int]] = {}
         ids = {}
@@ -100,6 +102,35 @@ class SourceRange:
 def same_id(one: str, other: str) -> bool:
     """Whether two ids may be the same: they are, or one of them is not known."""
     return not one or not other or one == other
+
+
+def same_ranges(one: tuple[SourceRange, ...], other: tuple[SourceRange, ...]) -> bool:
+    """Whether two batches read the same. Named sources stand in any order; one that was known by its place may have got a name."""
+    if one == other or not (_is_named(one) or _is_named(other)):
+        return one == other
+    names = _is_named(one) and _is_named(other)
+    return _in_any_order(one, names) == _in_any_order(other, names)
+
+
+def follows(last: tuple[SourceRange, ...], batch: tuple[SourceRange, ...]) -> bool:
+    """Whether each source of ``batch`` starts where ``last`` ended. Named sources may come and go, and stand in any order."""
+    if _is_named(last) and _is_named(batch):
+        ends = {source.name: source.end for source in last}
+        return all(source.start == ends[source.name] for source in batch if source.name in ends)
+    starts, ends = [_text(source.start) for source in batch], [_text(source.end) for source in last]
+    return starts == ends or _is_named(last) != _is_named(batch) and sorted(starts) == sorted(ends)
+
+
+def _is_named(ranges: tuple[SourceRange, ...]) -> bool:
+    return any(source.name for source in ranges)
+
+
+def _in_any_order(ranges: tuple[SourceRange, ...], names: bool) -> list[str]:
+    return sorted(_text([source.name if names else "", source.start, source.end, source.fingerprint]) for source in ranges)
+
+
+def _text(value) -> str:
+    return json.dumps(value, sort_keys=True)
 
 
 def all_numeric(ranges: tuple[SourceRange, ...]) -> bool:

@@ -1,15 +1,13 @@
-"""What needs Spark's JVM gateway: what a micro-batch is, as the running query knows it. DRIVER. Kafka: ``gateway_kafka.py``.
+"""What needs Spark's JVM gateway: what a micro-batch is, as the running query knows it; with the other gateway files. DRIVER.
 
-Spark Connect has no gateway; a second file with the same functions is what it would take.
+Spark Connect has no gateway; files with the same functions are what it would take.
 """
 
-import hashlib
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
-from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 from py4j.java_gateway import JavaObject
@@ -23,12 +21,12 @@ from pyspark.util import local_connect_and_auth
 from streamsink.clock import Clock
 from streamsink.errors import Misuse
 from streamsink.protocol.committable import Batch
-from streamsink.protocol.positions import SourceRange
+from streamsink.spark import gateway_checkpoint
 from streamsink.spark.gateway_kafka import KafkaSources
+from streamsink.spark.offset_log import Logged, ranges
 
 _QUERY_ID = "sql.streaming.queryId"
 _BATCH_ID = "streaming.sql.batchId"
-_NO_OFFSET = "-"
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _TEMPORARY = re.compile(r"/temporary-[0-9a-f]{8}-[0-9a-f-]{27}/?$")
 
@@ -43,7 +41,16 @@ class _Running:
     root: str
     kafka: KafkaSources
     last_batch: int | None = None
-    last_ends: list = field(default_factory=list)
+    last: Logged | None = None
+
+    def names(self) -> list[str]:
+        """Names of the query's sources, in the order of the query. Spark 4.2 and newer."""
+        if self._names is None:
+            names, sources = self.execution.sourceToIdMap(), self.execution.sources()
+            self._names = [str(names.apply(sources.apply(place))) for place in range(sources.size())]
+        return self._names
+
+    _names: list[str] | None = None
 
 
 # By the id of the start, as the execution itself says it.
@@ -62,19 +69,17 @@ def describe(df: DataFrame, batch_id: int, table: str, run: str) -> Batch:
     spark = df.sparkSession
     running = _running(df, table, run)
     root = running.root
-    ends, watermark = _offsets(spark, root, batch_id, table)
+    after = gateway_checkpoint.logged(spark, root, batch_id, table)
     if running.last_batch == batch_id - 1:
-        starts = running.last_ends
+        before = running.last
     else:
-        starts = _offsets(spark, root, batch_id - 1, table)[0] if batch_id > 0 else [None] * len(ends)
-    first, running.last_batch, running.last_ends = running.last_batch is None, batch_id, ends
-    if len(starts) != len(ends):
-        starts = [None] * len(ends)
+        before = gateway_checkpoint.logged(spark, root, batch_id - 1, table) if batch_id > 0 else None
+    first, running.last_batch, running.last = running.last_batch is None, batch_id, after
+    found = ranges(before, after, running.names, running.kafka.numbers)
     sources = tuple(
-        SourceRange(start if start is not None else _initial(spark, root, number), end, _digest(spark, root, number, end))
-        for number, start, end in zip(map(running.kafka.number, range(len(ends))), starts, ends)
+        gateway_checkpoint.told_by_source(spark, root, running.kafka.number(place), source) for place, source in enumerate(found)
     )
-    return Batch(batch_id, running.query, running.run, running.kafka.identified(sources, first), watermark)
+    return Batch(batch_id, running.query, running.run, running.kafka.identified(sources, first), after.watermark_ms)
 
 
 def looked_at_again(batch: Batch) -> Batch:
@@ -248,72 +253,3 @@ def _execution(spark: SparkSession, table: str):
             kind="batch.not-streaming",
         )
     return execution, query
-
-
-def _offsets(spark: SparkSession, root: str, batch_id: int, table: str) -> tuple[list, int | None]:
-    """(position of each source, watermark in ms) of one entry of the offset log."""
-    path = f"{root}/offsets/{batch_id}"
-    text = _read(spark, path)
-    if text is None:
-        raise Misuse(
-            f"{table}: {path} does not exist: the positions of batch {batch_id} are not durable (asynchronous progress "
-            "tracking leaves them out). Nothing was written. Turn asyncProgressTrackingEnabled off",
-            kind="checkpoint.no-offsets",
-        )
-    lines = text.split("\n")
-    if lines[0] not in ("v1", "v2") or len(lines) < 3:
-        raise Misuse(f"{table}: {path} is in an unknown format ('{lines[0][:10]}'), expected v1", kind="checkpoint.format")
-    metadata = json.loads(lines[1]) if lines[1] else {}
-    return [_json(line) for line in lines[2:] if line], metadata.get("batchWatermarkMs") or None
-
-
-def _json(line: str):
-    if line == _NO_OFFSET:
-        return None
-    try:
-        return json.loads(line)
-    except ValueError:
-        return line  # a source may write any text; it then compares for equality only
-
-
-def _initial(spark: SparkSession, root: str, index: int):
-    """Where a Kafka source began, which it records by itself; None for other sources."""
-    text = _read(spark, f"{root}/sources/{index}/0")
-    first = (text or "").lstrip("\0").split("\n", 1)
-    if len(first) == 2 and first[0] == "v1" and first[1].startswith("{"):
-        value = _json(first[1].strip())
-        if isinstance(value, dict) and all(isinstance(parts, dict) for parts in value.values()):
-            return value
-    return None
-
-
-def _digest(spark: SparkSession, root: str, index: int, end) -> str:
-    """Digest of what the source logged for the batch: a file source's file names, which its position does not tell."""
-    if not isinstance(end, dict) or set(end) != {"logOffset"}:
-        return ""
-    text = _read(spark, f"{root}/sources/{index}/{end['logOffset']}")
-    if text is None:
-        text = _read(spark, f"{root}/sources/{index}/{end['logOffset']}.compact")
-    entries = [line for line in (text or "").split("\n")[1:] if f'"batchId":{end["logOffset"]}' in line]
-    return hashlib.sha256("\n".join(entries).encode()).hexdigest()[:32]
-
-
-def _read(spark: SparkSession, uri: str) -> str | None:
-    """Text of a file of the checkpoint, on whatever file system; None when there is none."""
-    parts = urlsplit(uri)
-    if parts.scheme in ("", "file"):
-        try:
-            with open(unquote(parts.path) if parts.scheme else uri, encoding="utf-8") as stream:
-                return stream.read()
-        except FileNotFoundError:
-            return None
-    jvm = spark._jvm
-    path = jvm.org.apache.hadoop.fs.Path(uri)
-    files = path.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
-    if not files.exists(path):
-        return None
-    stream = files.open(path)
-    try:
-        return bytes(jvm.org.apache.commons.io.IOUtils.toByteArray(stream)).decode("utf-8")
-    finally:
-        stream.close()

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streamsink.format.arrow_types import physical
 from streamsink.format.binary_row import EMPTY_ROW, encode_row
 from streamsink.format.schema import TableSchema
 
 
 @dataclass(frozen=True)
 class PartitionKey:
-    """``row``: BinaryRow bytes, the identity of a partition. ``values``: Python values, for its path."""
+    """``row``: BinaryRow bytes, the identity of a partition. ``values``: as the format stores them, for its path."""
 
     row: bytes
     values: tuple
@@ -74,12 +75,5 @@ def _codes(columns: list[pa.Array]) -> pa.Array:
 
 def _key(columns: list[pa.Array], row: int, schema: TableSchema) -> PartitionKey:
     fields = schema.partition_fields
-    values = tuple(_value(column, row) for column in columns)
+    values = tuple(physical(column[row]) for column in columns)
     return PartitionKey(encode_row(values, [f.type for f in fields]), values)
-
-
-def _value(column: pa.Array, row: int):
-    scalar = column[row]
-    if pa.types.is_timestamp(column.type) and column.type.unit == "ns" and scalar.is_valid:
-        return scalar.value  # nanoseconds since the epoch: datetime would lose the last three digits
-    return scalar.as_py()
