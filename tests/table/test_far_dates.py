@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 import streamsink
+from streamsink.errors import Misuse
 from tests.compat.arrow_writer import ArrowSink
 
 _EPOCH = datetime.date(1970, 1, 1).toordinal()
@@ -29,3 +30,18 @@ def test_a_partition_of_the_year_minus_one_or_ten_thousand_and_one_is_written_an
     assert sorted(zip(found["id"].to_pylist(), found["at"].cast(stored).to_pylist())) == sorted(2 * list(enumerate(values)))
     assert len(list((tmp_path / "orders").glob("at=*"))) == 3
     assert streamsink.verify(path).ok
+
+
+@pytest.mark.parametrize("kind, unit", [(pa.date32(), 1), (pa.timestamp("us"), _DAY_MICROS)], ids=["DATE", "TIMESTAMP"])
+@pytest.mark.parametrize("day", [_BEFORE, _AFTER])
+def test_a_year_for_which_java_has_no_folder_of_its_own_is_refused_by_name(tmp_path, kind, unit, day):
+    """With partition.legacy-name=false Java gives the years 1 and 10001 one folder, and -1 one with a slash in its name."""
+    stored = pa.int32() if pa.types.is_date32(kind) else pa.int64()
+    rows = pa.table({"id": pa.array([1], pa.int64()), "at": pa.array([day * unit], stored).cast(kind)})
+    path = str(tmp_path / "orders")
+    streamsink.create_table(path, rows.schema, ["at"], {"partition.legacy-name": "false"})
+    with ArrowSink(path) as sink, pytest.raises(Misuse, match="'at'.*0 to 9999") as refused:
+        sink.write(rows)
+    assert refused.value.kind == "path.unsupported-value"
+    assert str(day * unit) not in str(refused.value)
+    assert streamsink.read_arrow(path).num_rows == 0 and streamsink.verify(path).ok
