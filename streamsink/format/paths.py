@@ -85,6 +85,8 @@ def _text(value: Any, field: DataField, legacy: bool) -> str:
         return java_float_text(physical, single=t.root == "FLOAT")
     if t.root == "DECIMAL":
         return format(physical, "f")
+    if not legacy and (t.root == "DATE" or t.root in TIMESTAMP_ROOTS):
+        _check_year(civil_date(physical if t.root == "DATE" else physical // _DAY_NANOS)[0], field)
     if t.root == "DATE" and not legacy:
         return "%04d-%02d-%02d" % civil_date(physical)
     if t.root == "TIME" and not legacy:
@@ -95,6 +97,16 @@ def _text(value: Any, field: DataField, legacy: bool) -> str:
                          "depends on the reader's time zone", kind="path.unsupported-type")
         return _iso_text(physical) if legacy else _sql_text(physical, t.precision or 0)
     return str(physical)
+
+
+def _check_year(year: int, field: DataField) -> None:
+    """Java's names have four digits for a year, so the years 1 and 10001 share a folder there, and year -1 has none."""
+    if not 0 <= year <= 9999:
+        raise Misuse(
+            f"column {field.name!r}: a date outside of the years 0 to 9999 has no folder of its own in a table with "
+            "partition.legacy-name=false. Filter such rows in the query, or set them to null",
+            kind="path.unsupported-value",
+        )
 
 
 def civil_date(days: int) -> tuple:
