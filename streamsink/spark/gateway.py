@@ -123,12 +123,15 @@ class Collecting:
     def rows(self) -> list[pa.RecordBatch]:
         """In order, as Spark hands them over; none without rows. To be called once. Raises as Spark does."""
         try:
-            *pieces, order = ArrowCollectSerializer().load_stream(self._stream)
+            given = list(ArrowCollectSerializer().load_stream(self._stream))
         finally:
             # Always: the stream of a job that has failed may end as if it were whole.
             with unwrap_spark_exception():
                 self._handed[2].getResult()
-        return [pieces[index] for index in order]
+        if given and isinstance(given[-1], list):  # up to Spark 4.2 their order comes after them; 4.3 has put them in order
+            *pieces, order = given
+            return [pieces[index] for index in order]
+        return given
 
     def __enter__(self) -> "Collecting":
         return self
