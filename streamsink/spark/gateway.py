@@ -42,15 +42,14 @@ class _Running:
     kafka: KafkaSources
     last_batch: int | None = None
     last: Logged | None = None
+    asked_names: list[str] | None = None
 
     def names(self) -> list[str]:
         """Names of the query's sources, in the order of the query. Spark 4.2 and newer."""
-        if self._names is None:
+        if self.asked_names is None:
             names, sources = self.execution.sourceToIdMap(), self.execution.sources()
-            self._names = [str(names.apply(sources.apply(place))) for place in range(sources.size())]
-        return self._names
-
-    _names: list[str] | None = None
+            self.asked_names = [str(names.apply(sources.apply(place))) for place in range(sources.size())]
+        return self.asked_names
 
 
 # By the id of the start, as the execution itself says it.

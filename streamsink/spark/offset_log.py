@@ -37,11 +37,13 @@ class Logged:
         """The positions in the order of the query. names, streams: as for ``ranges``."""
         if self.named:
             return {name: self.positions[name] for name in (*names, *sorted(self.positions)) if name in self.positions}
-        of_stream = {streams[int(place)]: at for place, at in self.positions.items() if int(place) < len(streams)}
-        count = max((int(place) + 1 for place in self.positions), default=0)
-        places = range(max(count, len(streams)) if len(self.positions) < len(streams) else count)
-        found = {str(place): of_stream.get(streams[place]) if place < len(streams) else None for place in places}
-        return found | {place: self.positions[place] for place in found if place in self.positions}
+        places = {int(place): position for place, position in self.positions.items()}
+        of_stream = {streams[place]: position for place, position in places.items() if place < len(streams)}
+        count = max(len(streams), *(place + 1 for place in places))
+        return {
+            str(place): places[place] if place in places else of_stream.get(streams[place]) if place < len(streams) else None
+            for place in range(count)
+        }
 
 
 def parse(text: str) -> Logged:

@@ -172,3 +172,42 @@ def test_a_bounded_run_is_published_once():
     assert decide(run, state(files(1, 2)), runs=("2026-11-21",)).verdict is Verdict.SKIP
     assert decide(run, state((), END_OF_INPUT, "2026-11-21", {})).verdict is Verdict.SKIP
     assert decide(run, state((), END_OF_INPUT, "2026-11-20", {})).verdict is Verdict.NEW
+
+
+def named(**ranges):
+    """File sources by name: (start, end), in the order given."""
+    return tuple(
+        SourceRange(None if start is None else {"logOffset": start}, {"logOffset": end}, f"d{end}", name=name)
+        for name, (start, end) in ranges.items()
+    )
+
+
+def places(*ranges):
+    return tuple(dataclasses.replace(source, name="") for source in named(**{str(i): pair for i, pair in enumerate(ranges)}))
+
+
+def test_named_sources_stand_in_any_order_and_come_and_go():
+    """Who a source is says its name, not its place."""
+    last = state(named(a=(1, 2), b=(5, 6)))
+    assert decide(Batch(6, "q", "r", named(b=(6, 7), a=(2, 2))), last).verdict is Verdict.NEW
+    assert decide(Batch(6, "q", "r", named(b=(6, 7), c=(None, 3))), last).verdict is Verdict.NEW
+    refused("batch.gap", Batch(6, "q", "r", named(a=(6, 7), b=(2, 3))), last)
+    refused("batch.gap", Batch(6, "q", "r", named(a=(2, 3), b=(5, 7))), last)
+
+
+def test_sources_of_a_recorded_batch_may_get_names():
+    """The record knows places, the checkpoint names by now: the next batch follows, a replay is known, another batch is not."""
+    last = state(places((1, 2), (5, 6)))
+    assert decide(Batch(6, "q", "r", named(a=(6, 7), z=(2, 3))), last).verdict is Verdict.NEW
+    assert decide(Batch(5, "q", "r", named(a=(5, 6), z=(1, 2))), last).verdict is Verdict.SKIP
+    refused("batch.gap", Batch(6, "q", "r", named(a=(5, 7), z=(2, 3))), last)
+    refused("batch.gap", Batch(6, "q", "r", named(z=(2, 3))), last)
+    refused("batch.backwards", Batch(5, "q", "r", named(a=(5, 7), z=(1, 2))), last)
+
+
+def test_the_name_of_a_source_is_kept_in_the_state():
+    """And where there is none, the state says none."""
+    for sources in (named(a=(1, 2)), places((1, 2))):
+        told = state(sources).to_json()
+        assert [("name" in source) for source in told["sources"]] == [bool(sources[0].name)]
+        assert [source.name for source in AppState.from_json(told).sources] == [sources[0].name]
