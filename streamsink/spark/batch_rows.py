@@ -13,7 +13,7 @@ from streamsink.protocol.micro_batch import BatchRows
 from streamsink.protocol.two_phase import Checkpoint
 from streamsink.spark import gateway, write_ways
 from streamsink.spark.runs import Fitted, Run
-from streamsink.spark.schema import to_fields
+from streamsink.spark.schema import quoted, to_fields
 from streamsink.spark.tasks import TableWriting
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.stores import Store
@@ -86,7 +86,7 @@ class TableRows(BatchRows):
         """Under an overlap: only rows at or after the recorded position of their topic and partition."""
         if checkpoint.decision.verdict is not Verdict.FILTER:
             return self._df
-        topic, partition, offset = (F.col(f"`{name}`") for name in self._options.position_columns)
+        topic, partition, offset = (F.col(quoted(name)) for name in self._options.position_columns)
         seen = F.lit(False)
         for name, parts in checkpoint.decision.below.items():
             for part, first_new in parts.items():

@@ -22,7 +22,7 @@ from streamsink.spark.batch_rows import TableRows, stored
 from streamsink.spark.foreach_batch import TableSink
 from streamsink.spark.routed_tasks import RoutedWriting
 from streamsink.spark.runs import Run
-from streamsink.spark.schema import to_fields
+from streamsink.spark.schema import quoted, to_fields
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.stores import Store
 from streamsink.storage.together import Together
@@ -79,7 +79,7 @@ class RoutedRows(TableRows):
 
         def writing() -> RoutedWriting:
             data = to_fields(self._for_tables(rows).schema)
-            positions = to_fields(rows.select(*(f"`{name}`" for name in self._options.position_columns)).schema)
+            positions = to_fields(rows.select(*map(quoted, self._options.position_columns)).schema)
             return RoutedWriting(self._run.table.spec(checkpoint.staging, data, positions, checkpoint.batch))
 
         written = write_ways.write_small(named, writing, self._io, group) if small else None
@@ -95,7 +95,7 @@ class RoutedRows(TableRows):
 
     def _named(self, rows: DataFrame) -> DataFrame:
         """With the column that names each row's table, evaluated in the one pass over the batch."""
-        name = F.col(f"`{self._route.expression}`") if self._route.expression in rows.columns else F.expr(self._route.expression)
+        name = F.col(quoted(self._route.expression)) if self._route.expression in rows.columns else F.expr(self._route.expression)
         try:
             return rows.withColumn(ROUTE, name.cast("string"))
         except PySparkException as refused:

@@ -17,6 +17,7 @@ from streamsink.format.schema import TableSchema
 from streamsink.format.types import MAX_LENGTH, AtomicType, DataField, DataType
 from streamsink.spark import gateway
 from streamsink.spark.read import to_spark
+from streamsink.spark.schema import quoted
 from streamsink.spark.session import with_settings
 from streamsink.storage.ahead import FlushAhead
 from streamsink.storage.file_io import FileIO
@@ -110,8 +111,7 @@ class ParquetJob:
         """Those of the table, in its order and types; what the DataFrame lacks is null."""
         given, columns = set(df.columns), []
         for field, target in zip(self.schema.fields, to_spark(self.schema, self.staging)):
-            name = field.name.replace("`", "``")
-            source = f"`{name}`" if field.name in given else "NULL"
+            source = quoted(field.name) if field.name in given else "NULL"
             columns.append(gateway.Selected(f"CAST({source} AS {target.dataType.simpleString()})", field.name, {_FIELD_ID: field.id}))
         return columns
 

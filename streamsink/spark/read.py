@@ -12,6 +12,7 @@ from streamsink.errors import Misuse
 from streamsink.format.schema import TableSchema
 from streamsink.format.types import ArrayType, AtomicType, DataField, DataType, MapType, RowType
 from streamsink.spark import gateway
+from streamsink.spark.schema import quoted
 from streamsink.storage.stores import store_of
 from streamsink.table.evolved import check_casts
 from streamsink.table.scan import by_schema, plan
@@ -115,8 +116,7 @@ def _column(field: DataField, before: DataField | None):
     target = _type(field.type, field.name, "")
     if before is None:
         return F.lit(None).cast(target)
-    name = before.name.replace("`", "``")
-    return _convert(F.col(f"`{name}`"), before.type, field.type)
+    return _convert(F.col(quoted(before.name)), before.type, field.type)
 
 
 def _convert(column, old: DataType, new: DataType):

@@ -1,4 +1,4 @@
-"""Spark's schema in Paimon's types. DRIVER."""
+"""Spark's schema in Paimon's types, and Spark's spelling of a column's name. DRIVER."""
 
 import re
 
@@ -14,6 +14,11 @@ _PLAIN = {
 _CHAR = re.compile(r"(char|varchar)\((\d+)\)")
 _TIME = re.compile(r"time\((\d)\)")
 _NEW = -1
+
+
+def quoted(name: str) -> str:
+    """The column of this name in SQL, and for ``F.col``: a dot or a backtick in it is a plain letter."""
+    return "`" + name.replace("`", "``") + "`"
 
 
 def to_fields(schema: spark_types.StructType) -> list[DataField]:

@@ -7,7 +7,7 @@ itself when it can. The results of a retried or speculative attempt that lost ne
 import json
 import sys
 import zipimport
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -35,15 +35,20 @@ class Writing(Protocol):
         """The inverse."""
 
 
-def write_task(writing: Writing, store: Store) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function for ``mapInArrow``: rows in, what the writer hands back out, when all files are closed and flushed."""
+def write_task(
+    writing: Writing, store: Store, names: Sequence[str] | None = None
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The function for ``mapInArrow``: rows in, what the writer hands back out, when all files are closed and flushed.
+
+    names: of the columns, when Spark gives them other ones.
+    """
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         file_io = store.open()
         writer = writing.open(file_io)
         try:
             for batch in batches:
-                writer.write(batch)
+                writer.write(batch if names is None else pa.RecordBatch.from_arrays(batch.columns, names))
             with file_io.together() as group:
                 texts = [writing.encode(written) for written in writer.close(group)]
                 group.flush()

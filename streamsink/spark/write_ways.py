@@ -128,8 +128,11 @@ def write_large(df: DataFrame, writing: Writing, file_io: FileIO, store: Store, 
     if large.job is not None:
         return large.job.write(df, file_io), SPARK
     _advise_daemon()
+    # Spark's mapInArrow takes the names of columns for SQL, in which a dot or a backtick means something.
+    names = df.columns if any(letter in name for name in df.columns for letter in ".`") else None
+    plain = df.toDF(*(f"c{place}" for place in range(len(names)))) if names else df
     with with_settings(df.sparkSession, settings(large.rows_at_once)):
-        rows = df.mapInArrow(write_task(writing, store), COMMITTABLE_SCHEMA).collect()
+        rows = plain.mapInArrow(write_task(writing, store, names), COMMITTABLE_SCHEMA).collect()
     return [writing.decode(row.committable) for row in rows], TASKS
 
 
