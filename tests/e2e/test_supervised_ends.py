@@ -1,0 +1,93 @@
+"""How a supervised query ends: by Ctrl-C, by a failure of Spark's job, by an error in a task; and that it restarts when it should."""
+import signal
+
+import pytest
+
+import streamsink
+from streamsink import faults
+from streamsink.errors import Misuse, Retryable
+from tests.e2e.harness import Driver, assert_each_once, ids_in, ids_of
+
+pytestmark = pytest.mark.spark
+WAYS = {"driver": {}, "spark": {"driver_max_rows": 0, "large_batches": "spark"}, "tasks": {"driver_max_rows": 0, "large_batches": "tasks"}}
+
+
+def supervised(spark, ground, function) -> None:
+    def start():
+        stream = spark.readStream.schema("id BIGINT, name STRING").option("maxFilesPerTrigger", 1).json(str(ground.source))
+        query = stream.writeStream.foreachBatch(function).option("checkpointLocation", ground.checkpoint)
+        return query.trigger(availableNow=True).start()
+
+    streamsink.run(start, max_restarts=2, min_wait_ms=1, max_wait_ms=1)
+
+
+def test_ctrl_c_stops_the_query_publishes_what_is_pending_and_says_so_in_a_few_lines(ground):
+    """PySpark's own handler breaks into the wait for the query, and ends in a hundred lines about a connection."""
+    expected = ground.add_files(0, 3)
+    job = ground.job(options={"publish_every_batches": 1000}, processing_time="50 milliseconds")
+    with Driver(ground, job) as driver:
+        driver.wait_for("BatchWritten", 3)
+        driver.process.send_signal(signal.SIGINT)
+        assert driver.process.wait(120) in (-signal.SIGINT, 128 + signal.SIGINT)
+        said = driver.log.read_text()
+    assert said.count("Traceback") == 1 and said.rstrip().endswith("KeyboardInterrupt"), said
+    assert len(said[said.index("Traceback"):].splitlines()) <= 25, said
+    assert set(ids_in(ground.table)) <= expected
+    written = ids_in(ground.table)
+    assert len(written) == len(set(written)) == 30
+
+
+def test_a_job_group_of_the_program_does_not_keep_the_query_from_its_restart(spark, ground):
+    """Why it failed is known by the start of the query, which Spark says, not by what a program may set."""
+    failures = [1]
+
+    def fail_once(step: str) -> None:
+        if step == "write.staged" and failures:
+            failures.pop()
+            raise Retryable("a store that hiccups", kind="test.hiccup")
+
+    sink = streamsink.to_table(ground.table, lambda event: None)
+
+    def publish(df, batch_id: int) -> None:
+        df.sparkSession.sparkContext.setJobGroup("nightly", "a group of the program's own")
+        sink(df, batch_id)
+
+    expected = ground.add_files(0, 2)
+    faults.arm(fail_once)
+    supervised(spark, ground, publish)
+    assert failures == []
+    assert_each_once(ground.table, expected)
+
+
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+def test_a_job_that_spark_cannot_run_says_why_in_its_first_lines(spark, ground, way):
+    """A file of the source is gone: not 20,000 characters of Java's, whose reason is somewhere in the middle."""
+    sink = streamsink.to_table(ground.table, lambda event: None, **way)
+    aside = ground.root / "aside.json"
+
+    def publish(df, batch_id: int) -> None:
+        if batch_id == 1:
+            (ground.source / "00001.json").rename(aside)
+        sink(df, batch_id)
+
+    ground.add_files(0, 2)
+    with pytest.raises(Misuse) as failed:
+        supervised(spark, ground, publish)
+    text = str(failed.value)
+    assert failed.value.kind == "spark.job-failed" and len(text) < 1500
+    assert text.startswith(ground.table) and "00001.json" in text[:300] and "does not exist" in text[:400]
+    assert_each_once(ground.table, ids_of(0, 1))
+    aside.rename(ground.source / "00001.json")
+    supervised(spark, ground, sink)  # the way on that the error names
+    assert_each_once(ground.table, ids_of(0, 2))
+
+
+@pytest.mark.parametrize("way", ["driver", "tasks"])
+def test_an_error_of_ours_in_a_task_is_the_same_error_at_the_end(spark, ground, way):
+    """Its class, its kind, and the table; not Python's traceback as text."""
+    streamsink.create_table(ground.table, "id BIGINT, name VARCHAR(1)")
+    ground.add_files(0, 1)
+    with pytest.raises(Misuse) as refused:
+        supervised(spark, ground, streamsink.to_table(ground.table, lambda event: None, **WAYS[way]))
+    assert refused.value.kind == "data.too-long"
+    assert str(refused.value) == f"{ground.table}: column 'name' is VARCHAR(1), found a value of 2 characters"
