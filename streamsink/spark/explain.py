@@ -1,9 +1,12 @@
-"""Failures of the store in words that say what to do. DRIVER."""
+"""Failures of the store, of Spark's jobs and of its tasks, in words that say what to do. DRIVER."""
 
 import errno
 import os
 import re
 
+from py4j.protocol import Py4JJavaError
+
+from streamsink import errors
 from streamsink.errors import Misuse, Retryable, StreamsinkError
 
 _KINDS = {
@@ -16,26 +19,62 @@ _KINDS = {
 # What Java's own files, and Hadoop's over them, fail with; a denied permission may be that of the source.
 _JAVA = re.compile(r"java\.io\.\w*Exception|java\.nio\.file\.\w*Exception|FSError")
 _OF_JAVA = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+# An error of ours as the last line of a task's traceback, see ``said_by_task``.
+_OF_A_TASK = re.compile(r"streamsink\.errors\.(\w+): (.*) \[kind ([a-z.-]+)\]", re.DOTALL)
+# Where Java says what failed; first what was asked, then the causes. The first that says more than that something failed is the reason.
+_HEAD = re.compile(r"^(?:: |Caused by: )[\w.$]+: (.*?)(?=^\s+at |^Caused by: |^Driver stacktrace:|\Z)", re.DOTALL | re.MULTILINE)
+_SAYS_NOTHING = re.compile(r"Exception thrown in awaitResult|Job aborted\.|Writing job aborted")
+_OF_A_STAGE = re.compile(r"Job aborted due to stage failure: .*?Lost task [^)]*\) \([^)]*\): (?:[\w.$]+: )?", re.DOTALL)
+_LONGEST_REASON = 600
+_KEPT = (
+    "What is published stays as it is, and nothing is lost: what is recorded of this batch is published after a restart, else it is "
+    "replayed."
+)
 
 
 def explain(table: str, failed: Exception) -> Exception:
-    """The same failure as an error that names the table and the way out, or the failure itself when it is another one.
+    """The same failure as an error that names the table and the way out; or itself, when it is one that says enough.
 
     A task's failure reaches the driver as text only: Python's with the errno, Java's with the system's words for it.
     """
     if isinstance(failed, StreamsinkError):
+        return _naming(table, failed)
+    text = str(failed)
+    ours = _of_a_task(text)
+    if ours is not None:
+        return _naming(table, ours)
+    code = failed.errno if isinstance(failed, OSError) else _code_in(text)
+    if code in _KINDS:
+        kind, what, way_out = _KINDS[code]
+        where = f" ({failed.filename})" if isinstance(failed, OSError) and failed.filename else ""
+        error = Retryable if kind == "storage.full" else Misuse  # room may come back by itself
+        return error(f"{table}: {what}{where}. {_KEPT} {way_out}, then restart the query", kind=kind)
+    if isinstance(failed, Py4JJavaError):
+        return Misuse(
+            f"{table}: Spark could not run the batch: {reason_of(text)}. {_KEPT} Mend what Spark names, then restart the query; "
+            "the whole of Java's account is in the error before this one",
+            kind="spark.job-failed",
+        )
+    return failed
+
+
+def reason_of(account: str) -> str:
+    """Why a job failed, of Java's account of it, which is many thousand characters long."""
+    heads = [" ".join(_OF_A_STAGE.sub("", head).split()) for head in _HEAD.findall(account)]
+    found = next((head for head in heads if head and not _SAYS_NOTHING.match(head)), None) or account.strip().split("\n")[0]
+    return found[:_LONGEST_REASON].rstrip(".")
+
+
+def _naming(table: str, failed: StreamsinkError) -> StreamsinkError:
+    if table in str(failed):
         return failed
-    code = failed.errno if isinstance(failed, OSError) else _code_in(str(failed))
-    if code not in _KINDS:
-        return failed
-    kind, what, way_out = _KINDS[code]
-    where = f" ({failed.filename})" if isinstance(failed, OSError) and failed.filename else ""
-    error = Retryable if kind == "storage.full" else Misuse  # room may come back by itself
-    return error(
-        f"{table}: {what}{where}. What is published stays as it is, and nothing is lost: what is recorded of this batch is published "
-        f"after a restart, else it is replayed. {way_out}, then restart the query",
-        kind=kind,
-    )
+    return type(failed)(f"{table}: {failed}", kind=failed.kind)
+
+
+def _of_a_task(text: str) -> StreamsinkError | None:
+    found = _OF_A_TASK.search(text)
+    kind = getattr(errors, found[1], None) if found else None
+    return kind(found[2], kind=found[3]) if isinstance(kind, type) and issubclass(kind, StreamsinkError) else None
 
 
 def _code_in(text: str) -> int | None:

@@ -56,7 +56,7 @@ class TableSink:
             batch = gateway.describe(df, batch_id, self.path, run_id)
             self._micro_batch(df, self._query.described(batch, df, gateway.execution(batch.run)))
         except Exception as failed:  # outermost edge: remembered for the supervisor, then on its way to Spark
-            cause = runs.remember(run_id, explain(self.path, failed))
+            cause = runs.remember(gateway.start_id(df, run_id), explain(self.path, failed))
             if cause is failed:
                 raise
             raise cause from failed

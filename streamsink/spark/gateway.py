@@ -108,6 +108,21 @@ def same_rows(one: DataFrame, other: DataFrame) -> bool:
     return one is other or one.sameSemantics(other)
 
 
+def start_id(df: DataFrame, run: str) -> str:
+    """Id of this start of the query, as the query itself says it: a program may have set a job group of its own. run: as ``run_id``.
+
+    Asked when a batch has failed, so it takes the other one where Spark does not answer any more.
+    """
+    if run in _RUNNING:
+        return run
+    try:
+        query = df.sparkSession.sparkContext.getLocalProperty(_QUERY_ID)
+        execution = _active(df.sparkSession, query) if query else None
+        return run if execution is None else str(execution.runId().toString())
+    except (Py4JError, OSError, AttributeError):  # as in ``has_ended``
+        return run
+
+
 class Collecting:
     """All rows of a DataFrame on their way to the driver: Spark's job runs while the caller does what it can without them.
 

@@ -4,12 +4,14 @@ import logging
 from collections.abc import Callable
 
 import tenacity
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql.streaming import StreamingQuery
 
 from streamsink.clock import Clock
 from streamsink.errors import Misuse, OutcomeUnknown, Retryable
 from streamsink.spark import runs
+from streamsink.spark.interrupt import Interruptible
 
 log = logging.getLogger("streamsink")
 
@@ -23,7 +25,8 @@ def run(
     max_restarts: restarts in all. The wait doubles from min_wait_ms to max_wait_ms, with jitter.
     Returns the query after it ended without an error (``availableNow``, or ``stop()`` from elsewhere) and everything that it
     left pending is published.
-    Raises: the error of ``streamsink.errors`` that was the cause, or Spark's own.
+    Raises: the error of ``streamsink.errors`` that was the cause, or Spark's own. KeyboardInterrupt after Ctrl-C, when the query is
+    stopped and what it left pending is published.
     """
     retrying = tenacity.Retrying(
         retry=tenacity.retry_if_exception_type((Retryable, OutcomeUnknown)),
@@ -33,10 +36,14 @@ def run(
         before_sleep=_say,
         reraise=True,
     )
-    return retrying(lambda: _run_once(start))
+    query, interrupted = retrying(lambda: _run_once(start))
+    if interrupted:
+        raise KeyboardInterrupt
+    return query
 
 
-def _run_once(start: Callable[[], StreamingQuery]) -> StreamingQuery:
+def _run_once(start: Callable[[], StreamingQuery]) -> tuple[StreamingQuery, bool]:
+    """The query at its end, and whether Ctrl-C ended it."""
     try:
         query = start()
     except PySparkException as refused:
@@ -46,18 +53,22 @@ def _run_once(start: Callable[[], StreamingQuery]) -> StreamingQuery:
                 kind="checkpoint.missing",
             ) from refused
         raise
+    waiting = Interruptible(query)
     try:
-        query.awaitTermination()
-    except PySparkException as failed:
+        with waiting:
+            query.awaitTermination()
+    except (PySparkException, Py4JError) as failed:
         cause = runs.failure(str(query.runId))
-        if cause is None:
-            raise
-        raise cause from failed
+        if not waiting.asked:
+            if cause is None:
+                raise
+            raise cause from failed
+        log.info("interrupted in a batch, with which the next run begins", exc_info=True)
     finally:
         left_pending = runs.release(str(query.id))
     if left_pending is not None:
         raise left_pending
-    return query
+    return query, waiting.asked
 
 
 def _say(state: tenacity.RetryCallState) -> None:

@@ -13,6 +13,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from streamsink.errors import StreamsinkError
 from streamsink.faults import fault_point
 from streamsink.format.data_file import DataFileMeta
 from streamsink.storage.file_io import FileIO
@@ -54,6 +55,9 @@ def write_task(
                 group.flush()
             fault_point("task.end")
             yield pa.RecordBatch.from_pydict({"committable": pa.array(texts, pa.string())})
+        except StreamsinkError as refused:
+            writer.abort()
+            raise said_by_task(refused) from None
         except BaseException:
             writer.abort()
             raise
@@ -61,6 +65,11 @@ def write_task(
             forget_zip_importers()
 
     return run
+
+
+def said_by_task(refused: StreamsinkError) -> StreamsinkError:
+    """The same error, with its kind in its text: only the text of a task's error reaches the driver, where ``explain`` reads it."""
+    return type(refused)(f"{refused} [kind {refused.kind}]", kind=refused.kind)
 
 
 def forget_zip_importers() -> None:

@@ -1,0 +1,53 @@
+"""Ctrl-C while a program waits for its query: the query is stopped in order, and what is pending is published. DRIVER."""
+
+import logging
+import signal
+import threading
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql.streaming import StreamingQuery
+
+log = logging.getLogger("streamsink")
+
+
+class Interruptible:
+    """A context around the wait for a query. ``asked``: whether Ctrl-C has come, and the query was told to stop.
+
+    PySpark's own handler asks Spark from within the wait, over the connection that waits: that breaks both. A program that has set
+    a handler of its own keeps it; a second Ctrl-C is answered as before.
+    """
+
+    def __init__(self, query: StreamingQuery):
+        self.asked = False
+        self._query = query
+        self._before = None
+
+    def __enter__(self) -> "Interruptible":
+        handler = signal.getsignal(signal.SIGINT)
+        of_pyspark = getattr(handler, "__module__", None) or ""
+        is_default = handler is signal.default_int_handler or of_pyspark.startswith("pyspark.")
+        if is_default and threading.current_thread() is threading.main_thread():
+            self._before = handler
+            signal.signal(signal.SIGINT, self._on_signal)
+        return self
+
+    def __exit__(self, *raised) -> None:
+        self._restore()
+
+    def _restore(self) -> None:
+        before, self._before = self._before, None
+        if before is not None:
+            signal.signal(signal.SIGINT, before)
+
+    def _on_signal(self, number: int, frame) -> None:
+        self.asked = True
+        self._restore()
+        threading.Thread(target=self._stop, name="streamsink-interrupt", daemon=True).start()
+
+    def _stop(self) -> None:
+        """On a thread, and so on a connection, of its own."""
+        try:
+            self._query.stop()
+        except (PySparkException, Py4JError, OSError) as failed:
+            log.warning("the query could not be stopped: %s", failed)
