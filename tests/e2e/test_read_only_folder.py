@@ -1,0 +1,40 @@
+"""A folder that nobody may write in: every public function that writes says the table, what is the matter and the way on."""
+import pytest
+
+import streamsink
+from streamsink.errors import Misuse
+from tests.e2e.harness import run_here
+
+pytestmark = pytest.mark.spark
+# A real file system in which even root makes no folder; mounted read-only in containers.
+TABLE = "/sys/kernel/lake/orders"
+KINDS = ("storage.denied", "storage.read-only")
+
+
+def check(error) -> None:
+    text = str(error)
+    assert error.kind in KINDS
+    assert TABLE in text and "nothing is lost" in text and ("write access" in text or "writable" in text), text
+
+
+def test_a_table_that_cannot_be_created(spark):
+    """By hand."""
+    with pytest.raises(Misuse) as refused:
+        streamsink.create_table(TABLE, "id BIGINT")
+    check(refused.value)
+
+
+def test_a_bounded_job(spark):
+    """By its first write."""
+    with pytest.raises(Misuse) as refused:
+        streamsink.write(spark.range(3), TABLE, "r1")
+    check(refused.value)
+
+
+@pytest.mark.parametrize("many", [{}, {"route": "'orders'", "tables": {"orders": {}}}], ids=["one", "many"])
+def test_a_query(spark, ground, many):
+    """At its first batch, of one table and of many."""
+    ground.add_files(0, 1)
+    outcome = run_here(spark, ground.job(table=TABLE, many=many))
+    assert (outcome.error, outcome.kind in KINDS) == ("Misuse", True), outcome
+    assert TABLE in outcome.message and "nothing is lost" in outcome.message
