@@ -3,13 +3,16 @@
 import re
 from collections.abc import Callable, Mapping
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from streamsink import events
-from streamsink.errors import Misuse, RestoredThenFailed
+from streamsink.errors import Misuse, RestoredThenFailed, StreamsinkError
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.ids import END_OF_INPUT
+from streamsink.spark.explain import explain
 from streamsink.spark.foreach_batch import TableSink
 from streamsink.storage.stores import table_path
 
@@ -37,5 +40,10 @@ def write_bounded(
         except RestoredThenFailed:
             # What an earlier run left is published now; a batch job has no warm writers to be rid of.
             return sink.write_job(df, Batch(END_OF_INPUT, run_id, run_id))
+    except (StreamsinkError, OSError, PySparkException, Py4JError) as failed:
+        cause = explain(root, failed)
+        if cause is failed:
+            raise
+        raise cause from failed
     finally:
         sink.close()

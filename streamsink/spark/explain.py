@@ -7,29 +7,19 @@ import re
 from py4j.protocol import Py4JJavaError
 
 from streamsink import errors
-from streamsink.errors import Misuse, Retryable, StreamsinkError
+from streamsink.errors import Misuse, StreamsinkError
+from streamsink.storage.store_failures import KEPT, KINDS, in_words
 
-_KINDS = {
-    errno.ENOSPC: ("storage.full", "the disk is full", "Free space or give the table another disk"),
-    errno.EDQUOT: ("storage.full", "the disk quota is used up", "Raise the quota"),
-    errno.EROFS: ("storage.read-only", "the file system is read-only", "Mount it writable"),
-    errno.EACCES: ("storage.denied", "permission is denied", "Give the driver's and executors' user write access"),
-    errno.EPERM: ("storage.denied", "the operation is not permitted", "Give the driver's and executors' user write access"),
-}
 # What Java's own files, and Hadoop's over them, fail with; a denied permission may be that of the source.
 _JAVA = re.compile(r"java\.io\.\w*Exception|java\.nio\.file\.\w*Exception|FSError")
 _OF_JAVA = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 # An error of ours as the last line of a task's traceback, see ``said_by_task``.
-_OF_A_TASK = re.compile(r"streamsink\.errors\.(\w+): (.*) \[kind ([a-z.-]+)\]", re.DOTALL)
+_OF_A_TASK = re.compile(r"streamsink\.errors\.(\w+): (.*?) \[kind ([a-z.-]+)\]", re.DOTALL)
 # Where Java says what failed; first what was asked, then the causes. The first that says more than that something failed is the reason.
 _HEAD = re.compile(r"^(?:: |Caused by: )[\w.$]+: (.*?)(?=^\s+at |^Caused by: |^Driver stacktrace:|\Z)", re.DOTALL | re.MULTILINE)
 _SAYS_NOTHING = re.compile(r"Exception thrown in awaitResult|Job aborted\.|Writing job aborted")
 _OF_A_STAGE = re.compile(r"Job aborted due to stage failure: .*?Lost task [^)]*\) \([^)]*\): (?:[\w.$]+: )?", re.DOTALL)
 _LONGEST_REASON = 600
-_KEPT = (
-    "What is published stays as it is, and nothing is lost: what is recorded of this batch is published after a restart, else it is "
-    "replayed."
-)
 
 
 def explain(table: str, failed: Exception) -> Exception:
@@ -43,15 +33,12 @@ def explain(table: str, failed: Exception) -> Exception:
     ours = _of_a_task(text)
     if ours is not None:
         return _naming(table, ours)
-    code = failed.errno if isinstance(failed, OSError) else _code_in(text)
-    if code in _KINDS:
-        kind, what, way_out = _KINDS[code]
-        where = f" ({failed.filename})" if isinstance(failed, OSError) and failed.filename else ""
-        error = Retryable if kind == "storage.full" else Misuse  # room may come back by itself
-        return error(f"{table}: {what}{where}. {_KEPT} {way_out}, then restart the query", kind=kind)
+    of_store = in_words(table, failed.errno, failed.filename) if isinstance(failed, OSError) else in_words(table, _code_in(text))
+    if of_store is not None:
+        return of_store
     if isinstance(failed, Py4JJavaError):
         return Misuse(
-            f"{table}: Spark could not run the batch: {reason_of(text)}. {_KEPT} Mend what Spark names, then restart the query; "
+            f"{table}: Spark could not run the batch: {reason_of(text)}. {KEPT} Mend what Spark names, then start it again; "
             "the whole of Java's account is in the error before this one",
             kind="spark.job-failed",
         )
@@ -78,7 +65,7 @@ def _of_a_task(text: str) -> StreamsinkError | None:
 
 
 def _code_in(text: str) -> int | None:
-    for code in _KINDS:
+    for code in KINDS:
         python = f"OSError: [Errno {code}]" in text or f"PermissionError: [Errno {code}]" in text
         if python or code in _OF_JAVA and _JAVA.search(text) and os.strerror(code) in text:
             return code

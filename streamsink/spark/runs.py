@@ -16,6 +16,7 @@ from streamsink.protocol.committable import Batch
 from streamsink.protocol.micro_batch import QueryRun
 from streamsink.sinks.opening import Opened
 from streamsink.spark import gateway, write_ways
+from streamsink.spark.explain import explain
 
 log = logging.getLogger("streamsink")
 
@@ -77,9 +78,9 @@ def release(query: str) -> Exception | None:
     Returns the error that this ended with; what could not be published is published at the next start.
     """
     with LOCK:
-        ended = [_RUNS.pop(key) for key, run in list(_RUNS.items()) if run.query == query]
-    errors = [_close(run) for run in ended]
-    return next((error for error in errors if error is not None), None)
+        ended = [(path, _RUNS.pop((path, name))) for (path, name), run in list(_RUNS.items()) if run.query == query]
+    errors = [(path, _close(run)) for path, run in ended]
+    return next((explain(path, error) for path, error in errors if error is not None), None)
 
 
 def remember(run_id: str, cause: Exception) -> Exception:

@@ -7,6 +7,7 @@ import pyarrow as pa
 from streamsink.errors import Misuse
 from streamsink.format.arrow_types import from_arrow_schema
 from streamsink.format.types import DataField, parse_ddl
+from streamsink.storage.store_failures import told_of
 from streamsink.storage.stores import Store
 from streamsink.table.table import create_table, is_table, new_schema
 
@@ -20,7 +21,8 @@ def create(
     if is_table(file_io, root):
         raise Misuse(f"{root}: there is a table already; open it, or choose another path", kind="table.exists")
     fields = to_fields(schema)
-    create_table(file_io, root, new_schema(fields, partition_by, options or {}, comment))
+    with told_of(root):
+        create_table(file_io, root, new_schema(fields, partition_by, options or {}, comment))
     return root
 
 

@@ -1,0 +1,41 @@
+"""Failures of the store that people can mend, in words that name the table and the way on."""
+
+import contextlib
+import errno
+from collections.abc import Iterator
+
+from streamsink.errors import Misuse, Retryable, StreamsinkError
+
+_WRITE_ACCESS = "Give the driver's and executors' user write access"
+KINDS = {
+    errno.ENOSPC: ("storage.full", "the disk is full", "Free space or give the table another disk"),
+    errno.EDQUOT: ("storage.full", "the disk quota is used up", "Raise the quota"),
+    errno.EROFS: ("storage.read-only", "the file system is read-only", "Mount it writable"),
+    errno.EACCES: ("storage.denied", "permission is denied", _WRITE_ACCESS),
+    errno.EPERM: ("storage.denied", "the operation is not permitted", _WRITE_ACCESS),
+}
+KEPT = (
+    "What is published stays as it is, and nothing is lost: what is recorded of this batch is published after a restart, else it is "
+    "replayed."
+)
+
+
+def in_words(table: str, code: int | None, path: str | None = None) -> StreamsinkError | None:
+    """The failure with this errno, or None when it is no such failure. path: where it happened."""
+    if code not in KINDS:
+        return None
+    kind, what, way_out = KINDS[code]
+    error = Retryable if kind == "storage.full" else Misuse  # room may come back by itself
+    return error(f"{table}: {what}{f' ({path})' if path else ''}. {KEPT} {way_out}, then start it again", kind=kind)
+
+
+@contextlib.contextmanager
+def told_of(table: str) -> Iterator[None]:
+    """Failures of the store inside are raised in words."""
+    try:
+        yield
+    except OSError as failed:
+        words = in_words(table, failed.errno, failed.filename)
+        if words is None:
+            raise
+        raise words from failed
