@@ -116,3 +116,36 @@ def test_a_session_without_it_gets_one_line_of_advice(spark, ground, caplog):
             streamsink.write(spark.range(3), ground.table, f"run-{number}", lambda event: None, large_batches="tasks")
     assert len(caplog.messages) == (sys.version_info < (3, 13))
     assert all(worker_daemon.MODULE in message for message in caplog.messages)
+
+
+ELSEWHERE = '''
+import json, sys
+from pyspark.sql import SparkSession
+import streamsink
+
+folder, conf = sys.argv[1], json.loads(sys.argv[2])
+builder = SparkSession.builder
+for name, value in conf.items():
+    builder = builder.config(name, value)
+spark = builder.getOrCreate()
+try:
+    streamsink.write(spark.range(3), f"{folder}/table", "run", large_batches="tasks")
+except streamsink.errors.Misuse as refused:
+    print("FOUND=" + json.dumps([refused.kind, str(refused)]))
+'''
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("daemon", [worker_daemon.MODULE, "pyspark.daemon"])
+def test_tasks_of_a_python_without_streamsink_are_told_what_to_set(tmp_path, spark_settings, daemon):
+    """Spark starts 'python3' of the path unless it is told; that one has PySpark by Spark's own archive, and no streamsink."""
+    conf = spark_conf() | {"spark.python.daemon.module": daemon, "spark.sql.warehouse.dir": str(tmp_path / "warehouse")}
+    environment = os.environ | {"PYSPARK_PYTHON": os.path.realpath(sys.executable)}
+    environment.pop("PYTHONPATH", None)
+    command = [sys.executable, "-c", ELSEWHERE, str(tmp_path), json.dumps(conf)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, cwd=tmp_path)
+    line = next((line for line in done.stdout.splitlines() if line.startswith("FOUND=")), None)
+    assert line, done.stdout + done.stderr
+    kind, message = json.loads(line.removeprefix("FOUND="))
+    assert kind == "worker.no-streamsink"
+    assert f"{tmp_path}/table" in message and "spark.pyspark.python" in message and sys.executable in message
