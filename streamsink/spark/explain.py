@@ -3,6 +3,7 @@
 import errno
 import os
 import re
+import sys
 
 from py4j.protocol import Py4JJavaError
 
@@ -15,6 +16,8 @@ _JAVA = re.compile(r"java\.io\.\w*Exception|java\.nio\.file\.\w*Exception|FSErro
 _OF_JAVA = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 # An error of ours as the last line of a task's traceback, see ``said_by_task``.
 _OF_A_TASK = re.compile(r"streamsink\.errors\.(\w+): (.*?) \[kind ([a-z.-]+)\]", re.DOTALL)
+# What a task needs, and a Python that Spark found by itself may lack.
+_MISSING = re.compile(r"No module named '(streamsink|pyarrow|fastavro)[\w.]*'")
 # Where Java says what failed; first what was asked, then the causes. The first that says more than that something failed is the reason.
 _HEAD = re.compile(r"^(?:: |Caused by: )[\w.$]+: (.*?)(?=^\s+at |^Caused by: |^Driver stacktrace:|\Z)", re.DOTALL | re.MULTILINE)
 _SAYS_NOTHING = re.compile(r"Exception thrown in awaitResult|Job aborted\.|Writing job aborted")
@@ -36,6 +39,14 @@ def explain(table: str, failed: Exception) -> Exception:
     of_store = in_words(table, failed.errno, failed.filename) if isinstance(failed, OSError) else in_words(table, _code_in(text))
     if of_store is not None:
         return of_store
+    missing = _MISSING.search(text)
+    if missing is not None:
+        return Misuse(
+            f"{table}: the Python that Spark runs its tasks with has no module '{missing[1]}'. {KEPT} Set spark.pyspark.python (or "
+            f"PYSPARK_PYTHON) to a Python that has streamsink, on this machine {sys.executable}, and on a cluster one that every "
+            "executor has; then start it again",
+            kind="worker.no-streamsink",
+        )
     if isinstance(failed, Py4JJavaError):
         return Misuse(
             f"{table}: Spark could not run the batch: {reason_of(text)}. {KEPT} Mend what Spark names, then start it again; "
