@@ -67,11 +67,19 @@ def _is_blank(text: str) -> bool:
                for c in text)
 
 
-def _text(value: Any, field: DataField, legacy: bool) -> str:
+def check_partition_field(field: DataField, legacy: bool) -> None:
+    """Raises: Misuse ``path.unsupported-type`` for a partition column whose values give no names of folders."""
     t = field.type
     if not isinstance(t, AtomicType) or t.root in BINARY_ROOTS:
-        raise Misuse(f"column {field.name!r}: type {t} cannot be a partition column here",
-                     kind="path.unsupported-type")
+        raise Misuse(f"column {field.name!r}: type {t} cannot be a partition column here", kind="path.unsupported-type")
+    if not legacy and t.root == "TIMESTAMP_LTZ":
+        raise Misuse(f"column {field.name!r}: with partition.legacy-name=false the directory of a {t} value "
+                     "depends on the reader's time zone", kind="path.unsupported-type")
+
+
+def _text(value: Any, field: DataField, legacy: bool) -> str:
+    t = field.type
+    check_partition_field(field, legacy)
     try:
         physical = to_physical(value, t)
     except (TypeError, ValueError, AttributeError) as bad:
@@ -92,9 +100,6 @@ def _text(value: Any, field: DataField, legacy: bool) -> str:
     if t.root == "TIME" and not legacy:
         return _time_text(physical, t.precision or 0)
     if t.root in TIMESTAMP_ROOTS:
-        if not legacy and t.root == "TIMESTAMP_LTZ":
-            raise Misuse(f"column {field.name!r}: with partition.legacy-name=false the directory of a {t} value "
-                         "depends on the reader's time zone", kind="path.unsupported-type")
         return _iso_text(physical) if legacy else _sql_text(physical, t.precision or 0)
     return str(physical)
 

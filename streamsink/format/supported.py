@@ -7,6 +7,7 @@ Options that change nothing for such a writer pass.
 from typing import Callable, Dict, Mapping, Optional, Tuple
 
 from streamsink.errors import Misuse
+from streamsink.format.paths import check_partition_field
 from streamsink.format.schema import TableSchema, nested_parts
 from streamsink.format.types import FOREIGN_ROOTS, AtomicType, DataType, MultisetType, RowType, VectorType
 
@@ -82,11 +83,14 @@ _UNSUPPORTED_ATOMS = FOREIGN_ROOTS
 
 
 def check_writable(schema: TableSchema) -> None:
-    """Raises: Misuse ``table.unsupported-option``, ``table.unsupported-column`` or ``table.primary-key`` for the
-    first feature that the bucket-unaware append writer does not honour, naming it."""
+    """Raises: Misuse ``table.unsupported-option``, ``table.unsupported-column``, ``table.primary-key`` or
+    ``path.unsupported-type`` for the first feature that the bucket-unaware append writer does not honour, naming it."""
     _check_keys(schema)
     _check_columns(schema)
     _check_options(schema.options, _WRITE_CHECKS, "write to")
+    legacy = schema.options.get("partition.legacy-name", "true").strip().lower() == "true"
+    for field in schema.partition_fields:
+        check_partition_field(field, legacy)
     for option, value in schema.options.items():
         for prefix, why in _WRITE_PREFIXES:
             if option.startswith(prefix) and option not in _WRITE_CHECKS and option not in _HARMLESS \

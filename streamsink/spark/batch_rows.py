@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import StringType
 
 from streamsink.errors import Misuse
 from streamsink.options import SinkOptions
@@ -20,6 +21,8 @@ from streamsink.storage.stores import Store
 from streamsink.storage.together import Together
 from streamsink.table.fit import fit
 from streamsink.table.write import WriteSpec
+
+_WIDTHS = {"byte": 1, "short": 2, "integer": 4, "long": 8}
 
 
 class TableRows(BatchRows):
@@ -95,8 +98,34 @@ class TableRows(BatchRows):
         return self._df.where(~F.coalesce(seen, F.lit(False)))
 
 
+def check_positions(df: DataFrame, path: str, options: SinkOptions) -> None:
+    """Raises Misuse when the position columns cannot be a source's topic, partition and offset, in this order, by their types.
+
+    Whole numbers of any width are taken, but no partition that is wider than the offset: then the two stand in each other's place.
+    """
+    if not options.position_columns:
+        return
+    _check_given(df, path, options)
+    types = {field.name: field.dataType for field in df.schema.fields}
+    topic, partition, offset = (types[name] for name in options.position_columns)
+    widths = [_WIDTHS.get(kind.typeName()) for kind in (partition, offset)]
+    if isinstance(topic, StringType) and None not in widths and widths[0] <= widths[1]:
+        return
+    found = ", ".join(f"'{name}' of type {types[name].simpleString()}" for name in options.position_columns)
+    raise Misuse(
+        f"{path}: position_columns are to name the columns of topic, partition, offset, in this order, of types string, int, bigint; "
+        f"found {found}. Nothing was written. Give their names in that order, and cast a column that has another type",
+        kind="option.position-columns",
+    )
+
+
 def stored(df: DataFrame, path: str, options: SinkOptions) -> DataFrame:
     """Without the position columns, unless the table is to keep them. Raises Misuse when the data does not have them."""
+    _check_given(df, path, options)
+    return df if options.store_position_columns else df.drop(*options.position_columns)
+
+
+def _check_given(df: DataFrame, path: str, options: SinkOptions) -> None:
     missing = [name for name in options.position_columns if name not in df.columns]
     if missing:
         raise Misuse(
@@ -104,7 +133,6 @@ def stored(df: DataFrame, path: str, options: SinkOptions) -> DataFrame:
             f"{', '.join(df.columns)}",
             kind="option.position-columns",
         )
-    return df if options.store_position_columns else df.drop(*options.position_columns)
 
 
 def fields_of(df: DataFrame, path: str, options: SinkOptions) -> Callable[[], Sequence]:

@@ -20,7 +20,7 @@ from streamsink.protocol.micro_batch import BatchRows, QueryRun
 from streamsink.protocol.query_rules import check_query
 from streamsink.sinks.opening import Opened, open_one
 from streamsink.spark import gateway, runs
-from streamsink.spark.batch_rows import TableRows, fields_of
+from streamsink.spark.batch_rows import TableRows, check_positions, fields_of
 from streamsink.spark.explain import explain
 from streamsink.spark.gateway_plan import QueryOfRun
 from streamsink.spark.runs import Run
@@ -95,6 +95,7 @@ class TableSink:
                 self._run = self._joined(known)  # another sink object of this run: both are one sink
                 return self._run
             runs.close_ended(self.path, self.options.application, df.sparkSession, batch.query)
+            check_positions(df, self.path, self.options)
             opened = self._open(df, batch)
             has_ended = functools.partial(gateway.has_ended, df.sparkSession, batch.query)
             protocol = opened.protocol(self.options, self._listener, functools.partial(CommitterThread, has_ended=has_ended))

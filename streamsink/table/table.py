@@ -113,7 +113,10 @@ def create_table(file_io: FileIO, root: str, schema: TableSchema) -> Table:
                 "metadata was removed, or another folder. Nothing was written. Restore it, or choose another path",
                 kind="table.not-empty",
             )
-        check_writable(schema)
+        try:
+            check_writable(schema)
+        except Misuse as refused:
+            raise Misuse(f"{root}: {refused}. Nothing was written", kind=refused.kind) from refused
         fault_point("table.before_create")
         file_io.create_if_absent(Layout(root).schema(0), schema.to_json())
         fault_point("table.created")
