@@ -27,6 +27,7 @@ from streamsink.spark.offset_log import Logged, ranges
 
 _QUERY_ID = "sql.streaming.queryId"
 _BATCH_ID = "streaming.sql.batchId"
+_CONNECT = "pyspark.sql.connect."
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _TEMPORARY = re.compile(r"/temporary-[0-9a-f]{8}-[0-9a-f-]{27}/?$")
 
@@ -85,6 +86,17 @@ def looked_at_again(batch: Batch) -> Batch:
     """The batch with the identities of its sources as they were when its rows were written."""
     running = _RUNNING.get(batch.run)
     return running.kafka.looked_at_again(batch) if running else batch
+
+
+def check_not_connect(of: DataFrame | SparkSession, table: str) -> None:
+    """Raises Misuse for Spark Connect, whose client has no gateway."""
+    if type(of).__module__.startswith(_CONNECT):
+        raise Misuse(
+            f"{table}: this session is one of Spark Connect, which has no gateway to Spark's JVM; which query runs, where its checkpoint "
+            "is and how its rows come is asked there. Nothing was written. Use a session of Spark's own: built without .remote(...), "
+            "and without SPARK_REMOTE in the environment. streamsink.read_arrow needs no Spark",
+            kind="spark.connect",
+        )
 
 
 def run_id(df: DataFrame) -> str:
@@ -219,6 +231,7 @@ def encrypts_parquet(spark: SparkSession) -> bool:
 
 def check_file_system(spark: SparkSession, scheme: str, table: str) -> None:
     """Raises Misuse when Spark cannot read paths of this scheme."""
+    check_not_connect(spark, table)
     conf = spark._jsparkSession.sessionState().newHadoopConf()
     try:
         spark._jvm.org.apache.hadoop.fs.FileSystem.getFileSystemClass(scheme, conf)

@@ -16,7 +16,8 @@ import streamsink
 import streamsink.spark.gateway
 
 root = sys.argv[1]
-spark = SparkSession.builder.remote("local[2]").config("spark.connect.grpc.binding.address", "127.0.0.1").getOrCreate()
+builder = SparkSession.builder.remote("local[2]").config("spark.connect.grpc.binding.address", "127.0.0.1")
+spark = builder.config("spark.python.authenticate.socketTimeout", "300s").getOrCreate()  # a busy machine starts workers slowly
 found = {}
 
 def note(name, function):
