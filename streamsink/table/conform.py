@@ -11,6 +11,8 @@ from streamsink.format.schema import TableSchema
 from streamsink.format.types import AtomicType, DataField
 
 _UNLIMITED = 2**31 - 1
+# What 64 bits of nanoseconds hold.
+_RANGE = "; it holds the times from 1677-09-21 to 2262-04-11. Filter such rows, or make the column a TIMESTAMP(6)"
 
 
 class Conform:
@@ -52,11 +54,15 @@ class Conform:
             except pa.ArrowInvalid:
                 raise Misuse(
                     f"column '{target.name}': a value of type {column.type} does not fit the table's {target.type} "
-                    "without loss",
+                    f"without loss{_RANGE if _is_nanoseconds(target.type) else ''}",
                     kind="data.cast",
                 ) from None  # Arrow's own message quotes the value
         _check_length(column, field)
         return column
+
+
+def _is_nanoseconds(kind: pa.DataType) -> bool:
+    return pa.types.is_timestamp(kind) and kind.unit == "ns"
 
 
 def _check_length(column: pa.Array, field: DataField) -> None:
