@@ -108,17 +108,18 @@ def create_table(path, schema, partition_by=(), options=None, *, comment=None, s
     return create(store_of(path, store_options), schema, partition_by, options or {}, comment)
 
 
-def starting_offsets(path, application="streamsink", partitions=None, store_options=None, *, source=None, from_beginning=()):
+def starting_offsets(path, application="streamsink", partitions=None, store_options=None, *, source=None, from_beginning=(), without=()):
     """JSON for Kafka's option ``startingOffsets``: where the table's own record of ``application`` ends.
 
     partitions: {topic: number of partitions}; one that the table does not know yet begins at its earliest offset. source: of a
     query with several sources, the place from 0 or the name of one. from_beginning: topics that begin at their earliest offset.
+    without: recorded topics to leave out; Kafka's source fails on one that the broker does not have any more.
     """
     from streamsink.sinks.offsets import Wanted
     from streamsink.sinks.offsets import starting_offsets as of_table
     from streamsink.storage.stores import store_of
 
-    wanted = Wanted(partitions or {}, source, tuple(from_beginning))
+    wanted = Wanted(partitions or {}, source, tuple(from_beginning), tuple(without))
     return of_table(store_of(path, store_options), application, wanted)
 
 

@@ -9,6 +9,7 @@ from streamsink.errors import Corrupt
 APPEND, COMPACT, OVERWRITE, ANALYZE = KINDS = ("APPEND", "COMPACT", "OVERWRITE", "ANALYZE")
 #: The commit identifier of batch jobs and table maintenance.
 BATCH_COMMIT_IDENTIFIER = 9223372036854775807
+NEWEST_VERSION = 3
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class Snapshot:
     next_row_id: Optional[int] = None
     operation: Optional[str] = None
     uuid: Optional[str] = None
-    version: int = 3
+    version: int = NEWEST_VERSION
 
     def to_json(self) -> bytes:
         """The bytes of the snapshot file, UTF-8; keys without a value are left out, as Java does."""
@@ -53,7 +54,7 @@ class Snapshot:
     def from_json(cls, data: bytes, name: str) -> "Snapshot":
         """Reads a snapshot file; ``name`` is the file's name. Unknown keys are ignored.
 
-        Raises: Corrupt ``snapshot.corrupt``.
+        Raises: Corrupt ``snapshot.corrupt``, ``snapshot.version`` for one whose meaning is not known here.
         """
         try:
             found = json.loads(data.decode("utf-8"))
@@ -63,11 +64,15 @@ class Snapshot:
             if values["commit_kind"] not in KINDS:
                 raise ValueError("commitKind is not one of " + ", ".join(KINDS))
             _check_properties(values["properties"])
-            values["version"] = 3 if values["version"] is None else values["version"]
-            return cls(**values)
+            values["version"] = NEWEST_VERSION if values["version"] is None else values["version"]
         except (ValueError, KeyError, TypeError, RecursionError) as bad:
             raise Corrupt(f"snapshot file {name} is not readable: {type(bad).__name__}: {bad}. Restore it, or roll "
                           "the table back to an older snapshot", kind="snapshot.corrupt") from bad
+        if values["version"] > NEWEST_VERSION:
+            raise Corrupt(f"snapshot file {name} is of version {values['version']}, the newest known is {NEWEST_VERSION}; a newer Paimon "
+                          "may have written it. Nothing was written. Use a streamsink that knows it, or roll the table back to an "
+                          "older snapshot", kind="snapshot.version")
+        return cls(**values)
 
 
 #: key, attribute, type, required; in Java's order.

@@ -10,7 +10,7 @@ one id, read by one source of the query. An id that the broker does not tell is 
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from streamsink.protocol.packed import pack, unpack
@@ -81,7 +81,7 @@ class SourceRange:
     def from_json(cls, value: Mapping) -> "SourceRange":
         """Reads what ``to_json`` made, and what cde7565 made: positions without ids."""
         if "topics" not in value:
-            return cls(value["start"], value["end"], value["fingerprint"], value.get("name", ""))
+            return cls(value["start"], value["end"], value["fingerprint"], name=value.get("name", ""))
         start: dict[str, dict[str, int]] = {}
         end: dict[str, dict[str, int]] = {}
         ids = {}
@@ -104,6 +104,35 @@ def same_id(one: str, other: str) -> bool:
     return not one or not other or one == other
 
 
+def same_ranges(one: tuple[SourceRange, ...], other: tuple[SourceRange, ...]) -> bool:
+    """Whether two batches read the same. Named sources stand in any order; one that was known by its place may have got a name."""
+    if one == other or not (_is_named(one) or _is_named(other)):
+        return one == other
+    names = _is_named(one) and _is_named(other)
+    return _in_any_order(one, names) == _in_any_order(other, names)
+
+
+def follows(last: tuple[SourceRange, ...], batch: tuple[SourceRange, ...]) -> bool:
+    """Whether each source of ``batch`` starts where ``last`` ended. Named sources may come and go, and stand in any order."""
+    if _is_named(last) and _is_named(batch):
+        ends = {source.name: source.end for source in last}
+        return all(source.start == ends[source.name] for source in batch if source.name in ends)
+    starts, ends = [_text(source.start) for source in batch], [_text(source.end) for source in last]
+    return starts == ends or _is_named(last) != _is_named(batch) and sorted(starts) == sorted(ends)
+
+
+def _is_named(ranges: tuple[SourceRange, ...]) -> bool:
+    return any(source.name for source in ranges)
+
+
+def _in_any_order(ranges: tuple[SourceRange, ...], names: bool) -> list[str]:
+    return sorted(_text([source.name if names else "", source.start, source.end, source.fingerprint]) for source in ranges)
+
+
+def _text(value) -> str:
+    return json.dumps(value, sort_keys=True)
+
+
 def all_numeric(ranges: tuple[SourceRange, ...]) -> bool:
     """Whether the whole batch compares with batches of other checkpoints."""
     return bool(ranges) and all(r.numeric for r in ranges)
@@ -124,29 +153,3 @@ def _are_offsets(parts: Mapping) -> bool:
 def _is_number(part: str) -> bool:
     """As Spark writes a partition: '0', '17'."""
     return part.isascii() and part.isdecimal() and (part == "0" or part[0] != "0")
-
-
-def same_ranges(one: tuple[SourceRange, ...], other: tuple[SourceRange, ...]) -> bool:
-    """Whether two batches read the same. A source that was known by its place may have got a name since."""
-    if _is_named(one) and _is_named(other):  # the query may list them in another order now
-        return sorted(one, key=lambda r: r.name) == sorted(other, key=lambda r: r.name) and {r.name for r in one} == {r.name for r in other}
-    if not _is_named(one) and not _is_named(other):
-        return one == other
-    return _in_any_order((r.start, r.end, r.fingerprint) for r in one) == _in_any_order((r.start, r.end, r.fingerprint) for r in other)
-
-
-def follows(last: tuple[SourceRange, ...], batch: tuple[SourceRange, ...]) -> bool:
-    """Whether each source of ``batch`` starts where ``last`` ended. Named sources may come and go, and stand in any order."""
-    if _is_named(last) and _is_named(batch):
-        ends = {r.name: r.end for r in last}
-        return all(r.start == ends[r.name] for r in batch if r.name in ends)
-    starts, ends = [r.start for r in batch], [r.end for r in last]
-    return starts == ends or _is_named(last) != _is_named(batch) and _in_any_order(starts) == _in_any_order(ends)
-
-
-def _is_named(ranges: tuple[SourceRange, ...]) -> bool:
-    return any(r.name for r in ranges)
-
-
-def _in_any_order(values: Iterable) -> list[str]:
-    return sorted(json.dumps(value, sort_keys=True) for value in values)

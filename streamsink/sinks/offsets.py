@@ -20,12 +20,13 @@ class Wanted:
     """What the caller of ``starting_offsets`` asks for besides the table and the application.
 
     partitions: {topic: number}; those that the table does not know begin at their earliest offset. source: place or name of
-    one source of the query; None for all. from_beginning: topics whose record is not to count.
+    one source of the query; None for all. from_beginning: topics whose record is not to count. without: topics to leave out.
     """
 
     partitions: Mapping[str, int] = field(default_factory=dict)
     source: int | str | None = None
     from_beginning: Sequence[str] = ()
+    without: Sequence[str] = ()
 
 
 def starting_offsets(store: Store, application: str, wanted: Wanted) -> str:
@@ -70,7 +71,10 @@ def _of_several_tables(file_io: FileIO, root: str, application: str, wanted: Wan
 
 def _text(root: str, recorded: Recorded, wanted: Wanted) -> str:
     offsets: dict[str, dict[str, int]] = {}
+    _check_without(root, recorded, wanted.without)
     for record in _wanted_of(root, recorded, wanted.source):
+        if record.topic in wanted.without:
+            continue
         if record.topic in wanted.from_beginning:
             if record.topic not in wanted.partitions:
                 offsets.setdefault(record.topic, {}).update(dict.fromkeys(record.next, _EARLIEST))
@@ -88,6 +92,17 @@ def _text(root: str, recorded: Recorded, wanted: Wanted) -> str:
         for part in range(count):
             offsets.setdefault(topic, {}).setdefault(str(part), _EARLIEST)
     return json.dumps(offsets, sort_keys=True)
+
+
+def _check_without(root: str, recorded: Recorded, without: Sequence[str]) -> None:
+    known = {record.topic for record in recorded.topics}
+    unknown = sorted(set(without) - known)
+    if unknown:
+        raise Misuse(
+            f"{root}: without names {', '.join(map(repr, unknown))}, of which no positions are recorded; recorded are "
+            f"{', '.join(sorted(known))}. Give a list of recorded topics",
+            kind="positions.unknown-topic",
+        )
 
 
 def _wanted_of(root: str, recorded: Recorded, source: int | str | None) -> list[TopicRecord]:

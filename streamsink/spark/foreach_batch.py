@@ -50,6 +50,7 @@ class TableSink:
         Idempotent: a batch of an earlier run that is published already changes nothing. After a crash at any instruction the next
         call of a restarted query settles what was pending first. In one run a batch comes once: a second call for it raises Misuse.
         """
+        gateway.check_not_connect(df, self.path)
         run_id = gateway.run_id(df)
         try:
             gateway.check_batch_id(df, batch_id, self.path)
@@ -64,6 +65,7 @@ class TableSink:
 
     def write_job(self, df: DataFrame, batch: Batch) -> int:
         """A bounded job's one batch, published when this returns; the rows it published."""
+        gateway.check_not_connect(df, self.path)
         rows = self._micro_batch(df, batch)
         self._run.started.commit_up_to_checkpoint(batch.batch_id)
         return rows

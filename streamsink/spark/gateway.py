@@ -1,4 +1,4 @@
-"""What a micro-batch is, as the running query knows it, through Spark's JVM gateway; with the other gateway files. DRIVER.
+"""What needs Spark's JVM gateway: what a micro-batch is, as the running query knows it; with the other gateway files. DRIVER.
 
 Spark Connect has no gateway; files with the same functions are what it would take.
 """
@@ -27,6 +27,7 @@ from streamsink.spark.offset_log import Logged, ranges
 
 _QUERY_ID = "sql.streaming.queryId"
 _BATCH_ID = "streaming.sql.batchId"
+_CONNECT = "pyspark.sql.connect."
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _TEMPORARY = re.compile(r"/temporary-[0-9a-f]{8}-[0-9a-f-]{27}/?$")
 
@@ -42,13 +43,14 @@ class _Running:
     kafka: KafkaSources
     last_batch: int | None = None
     last: Logged | None = None
-    names: list[str] | None = None
+    asked_names: list[str] | None = None
 
-    def source_names(self) -> list[str]:
-        """Names of the query's sources in the order of the query; asked once."""
-        if self.names is None:
-            self.names = _names(self.execution)
-        return self.names
+    def names(self) -> list[str]:
+        """Names of the query's sources, in the order of the query. Spark 4.2 and newer."""
+        if self.asked_names is None:
+            names, sources = self.execution.sourceToIdMap(), self.execution.sources()
+            self.asked_names = [str(names.apply(sources.apply(place))) for place in range(sources.size())]
+        return self.asked_names
 
 
 # By the id of the start, as the execution itself says it.
@@ -73,20 +75,28 @@ def describe(df: DataFrame, batch_id: int, table: str, run: str) -> Batch:
     else:
         before = gateway_checkpoint.logged(spark, root, batch_id - 1, table) if batch_id > 0 else None
     first, running.last_batch, running.last = running.last_batch is None, batch_id, after
-    sources = ranges(before, after, running.source_names)
-    if after.named:  # sorted by name; the running query has an order of its own
-        order = running.source_names()
-        sources.sort(key=lambda source: order.index(source.name) if source.name in order else len(order))
-    told = [
-        gateway_checkpoint.told_by_source(spark, root, running.kafka.number(place), source) for place, source in enumerate(sources)
-    ]
-    return Batch(batch_id, running.query, running.run, running.kafka.identified(tuple(told), first), after.watermark_ms)
+    found = ranges(before, after, running.names, running.kafka.numbers)
+    sources = tuple(
+        gateway_checkpoint.told_by_source(spark, root, running.kafka.number(place), source) for place, source in enumerate(found)
+    )
+    return Batch(batch_id, running.query, running.run, running.kafka.identified(sources, first), after.watermark_ms)
 
 
 def looked_at_again(batch: Batch) -> Batch:
     """The batch with the identities of its sources as they were when its rows were written."""
     running = _RUNNING.get(batch.run)
     return running.kafka.looked_at_again(batch) if running else batch
+
+
+def check_not_connect(of: DataFrame | SparkSession, table: str) -> None:
+    """Raises Misuse for Spark Connect, whose client has no gateway."""
+    if type(of).__module__.startswith(_CONNECT):
+        raise Misuse(
+            f"{table}: this session is one of Spark Connect, which has no gateway to Spark's JVM; which query runs, where its checkpoint "
+            "is and how its rows come is asked there. Nothing was written. Use a session of Spark's own: built without .remote(...), "
+            "and without SPARK_REMOTE in the environment. streamsink.read_arrow needs no Spark",
+            kind="spark.connect",
+        )
 
 
 def run_id(df: DataFrame) -> str:
@@ -221,6 +231,7 @@ def encrypts_parquet(spark: SparkSession) -> bool:
 
 def check_file_system(spark: SparkSession, scheme: str, table: str) -> None:
     """Raises Misuse when Spark cannot read paths of this scheme."""
+    check_not_connect(spark, table)
     conf = spark._jsparkSession.sessionState().newHadoopConf()
     try:
         spark._jvm.org.apache.hadoop.fs.FileSystem.getFileSystemClass(scheme, conf)

@@ -27,9 +27,12 @@ def logged(spark: SparkSession, root: str, batch_id: int, table: str) -> Logged:
         raise Misuse(f"{table}: {path} is in an unknown format: {unknown}. Nothing was written", kind="checkpoint.format") from None
 
 
-def told_by_source(spark: SparkSession, root: str, place: int, given: SourceRange) -> SourceRange:
-    """With what the source itself logged: where it began, if Spark does not say it, and a digest of what the batch holds."""
-    folder = f"{root}/sources/{given.name or place}"
+def told_by_source(spark: SparkSession, root: str, number: int, given: SourceRange) -> SourceRange:
+    """With what the source itself logged: where it began, if Spark does not say it, and a digest of what the batch holds.
+
+    number: under which Spark keeps that, for a source without a name.
+    """
+    folder = f"{root}/sources/{given.name or number}"
     start = given.start if given.start is not None else _initial(spark, folder)
     return replace(given, start=start, fingerprint=_digest(spark, folder, given.end))
 

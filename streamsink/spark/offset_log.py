@@ -2,11 +2,12 @@
 
     v1                                   v2 (Spark 4.2 and newer)
     {"batchWatermarkMs":0,...}           {"batchWatermarkMs":0,...}
-    {"logOffset":3}                      0:{"logOffset":3}
-    -                                    1:-
+    {"logOffset":3}                      1:-
+    -                                    0:{"logOffset":3}
 
-A line of version 1 belongs to the source at its place in the query. A line of version 2 says its source: by its place, or by
-the name that ``DataStreamReader.name`` gave it; the lines are in no order.
+A line of version 1 belongs to the source at its place in the query. A line of version 2 says its source: by its place, or, with
+Spark's source evolution, by the name that ``DataStreamReader.name`` gave it; its lines are in no order. A DataFrame that is used
+twice in a query is one source with two places; version 2 has a line for one of them.
 """
 
 import json
@@ -17,6 +18,7 @@ from streamsink.protocol.positions import SourceRange
 
 _VERSIONS = ("v1", "v2")
 _NO_OFFSET = "-"
+_NAMES = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
 
 
 class UnknownFormat(ValueError):
@@ -25,14 +27,23 @@ class UnknownFormat(ValueError):
 
 @dataclass(frozen=True)
 class Logged:
-    """One entry. positions: by source, None for a source that has none yet; in the order of places, or of names.
-
-    named: whether sources have names; else they are the places "0", "1", ...
-    """
+    """One entry. positions: by source, None for a source that has none yet. named: sources have names; else they are "0", "1", ..."""
 
     positions: Mapping[str, object]
     watermark_ms: int | None
     named: bool
+
+    def by_source(self, names: Sequence[str], streams: Sequence[int]) -> dict[str, object]:
+        """The positions in the order of the query. names, streams: as for ``ranges``."""
+        if self.named:
+            return {name: self.positions[name] for name in (*names, *sorted(self.positions)) if name in self.positions}
+        places = {int(place): position for place, position in self.positions.items()}
+        of_stream = {streams[place]: position for place, position in places.items() if place < len(streams)}
+        count = max(len(streams), *(place + 1 for place in places))
+        return {
+            str(place): places[place] if place in places else of_stream.get(streams[place]) if place < len(streams) else None
+            for place in range(count)
+        }
 
 
 def parse(text: str) -> Logged:
@@ -45,30 +56,32 @@ def parse(text: str) -> Logged:
     given = [line for line in lines[2:] if line]
     pairs = [_pair(line) for line in given] if version == "v2" else [(str(place), line) for place, line in enumerate(given)]
     positions = {source: _position(text) for source, text in pairs}
+    named = version == "v2" and metadata.get("conf", {}).get(_NAMES) == "true"
     if len(positions) != len(pairs):
         raise UnknownFormat("a source has two lines")
-    places = [str(place) for place in range(len(pairs))]
-    named = set(positions) != set(places)
-    order = sorted(positions) if named else places
-    return Logged({source: positions[source] for source in order}, metadata.get("batchWatermarkMs") or None, named)
+    if not named and not all(source.isascii() and source.isdecimal() for source in positions):
+        raise UnknownFormat("a source has a name, without source evolution")
+    return Logged(positions, metadata.get("batchWatermarkMs") or None, named)
 
 
-def ranges(before: Logged | None, after: Logged, query_order: Callable[[], Sequence[str] | None]) -> list[SourceRange]:
-    """The share of each source in the batch that ``after`` is the entry of; ``before``: of the batch before, None for the first.
+def ranges(
+    before: Logged | None, after: Logged, names: Callable[[], Sequence[str]], streams: Sequence[int]
+) -> list[SourceRange]:
+    """The share of each source in the batch that ``after`` is the entry of, in the order of the query.
 
-    A start is None where the entry before does not tell it. query_order: names of the sources in the order of the running
-    query, or None; asked when a log of places goes on with names.
+    before: of the batch before, None for the first. A start is None where that does not tell it. names: of the sources, in the
+    order of the query; asked when sources have names. streams: for each place a number, equal where a source is used twice.
     """
-    names = list(after.positions)
-    starts = dict.fromkeys(names)
-    if before is not None and before.named == after.named:
-        if after.named or len(before.positions) == len(names):
-            starts = {name: before.positions.get(name) for name in names}
-    elif before is not None and after.named and len(before.positions) == len(names):
-        order = list(query_order() or ())
-        if sorted(order) == names:
-            starts = dict(zip(order, before.positions.values()))
-    return [SourceRange(starts[name], after.positions[name], name=name if after.named else "") for name in names]
+    order = names() if after.named else ()
+    ends = after.by_source(order, streams)
+    starts: dict[str, object] = {}
+    if before is not None:
+        known = before.by_source(order, streams)
+        if before.named == after.named and (after.named or len(known) == len(ends)):
+            starts = known
+        elif after.named and not before.named and list(ends) == list(order) and len(known) == len(ends):
+            starts = dict(zip(order, known.values()))
+    return [SourceRange(starts.get(source), end, name=source if after.named else "") for source, end in ends.items()]
 
 
 def _pair(line: str) -> tuple[str, str]:

@@ -4,7 +4,7 @@ import contextlib
 import errno
 from collections.abc import Iterator
 
-from streamsink.errors import Misuse, Retryable
+from streamsink.errors import Misuse, Retryable, StreamsinkError
 
 _WRITE_ACCESS = "Give the driver's and executors' user write access"
 KINDS = {
@@ -15,12 +15,12 @@ KINDS = {
     errno.EPERM: ("storage.denied", "the operation is not permitted", _WRITE_ACCESS),
 }
 KEPT = (
-    "What is published stays as it is, and nothing is lost: what was not published is replayed, or published from its record, when "
-    "it is started again."
+    "What is published stays as it is, and nothing is lost: what is recorded of this batch is published after a restart, else it is "
+    "replayed."
 )
 
 
-def in_words(table: str, code: int | None, path: str | None = None) -> Misuse | Retryable | None:
+def in_words(table: str, code: int | None, path: str | None = None) -> StreamsinkError | None:
     """The failure with this errno, or None when it is no such failure. path: where it happened."""
     if code not in KINDS:
         return None

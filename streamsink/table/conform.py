@@ -15,6 +15,8 @@ _WITH_OFFSETS = (
     pa.types.is_list, pa.types.is_large_list, pa.types.is_map, pa.types.is_string, pa.types.is_large_string, pa.types.is_binary,
     pa.types.is_large_binary,
 )
+# What 64 bits of nanoseconds hold.
+_RANGE = "; it holds the times from 1677-09-21 to 2262-04-11. Filter such rows, or make the column a TIMESTAMP(6)"
 
 
 class Conform:
@@ -57,7 +59,7 @@ class Conform:
             except pa.ArrowInvalid:
                 raise Misuse(
                     f"column '{target.name}': a value of type {column.type} does not fit the table's {target.type} "
-                    "without loss",
+                    f"without loss{_RANGE if _is_nanoseconds(target.type) else ''}",
                     kind="data.cast",
                 ) from None  # Arrow's own message quotes the value
         _check_length(column, field)
@@ -82,6 +84,10 @@ def _lacks_offsets(kind: pa.DataType, buffers: Iterator[pa.Buffer | None]) -> bo
     lacking = any(is_kind(kind) for is_kind in _WITH_OFFSETS) and not own[1]
     inside = [_lacks_offsets(kind.field(i).type, buffers) for i in range(kind.num_fields)]  # all of them: each takes its buffers
     return lacking or any(inside)
+
+
+def _is_nanoseconds(kind: pa.DataType) -> bool:
+    return pa.types.is_timestamp(kind) and kind.unit == "ns"
 
 
 def _check_length(column: pa.Array, field: DataField) -> None:

@@ -177,7 +177,7 @@ def test_a_bounded_run_is_published_once():
 def named(**ranges):
     """File sources by name: (start, end), in the order given."""
     return tuple(
-        SourceRange(None if start is None else {"logOffset": start}, {"logOffset": end}, f"d{end}", name)
+        SourceRange(None if start is None else {"logOffset": start}, {"logOffset": end}, f"d{end}", name=name)
         for name, (start, end) in ranges.items()
     )
 
@@ -206,7 +206,7 @@ def test_sources_of_a_recorded_batch_may_get_names():
 
 
 def test_the_name_of_a_source_is_kept_in_the_state():
-    """And where there is none, the state is the one that earlier versions wrote."""
+    """And where there is none, the state says none."""
     for sources in (named(a=(1, 2)), places((1, 2))):
         told = state(sources).to_json()
         assert [("name" in source) for source in told["sources"]] == [bool(sources[0].name)]

@@ -1,0 +1,62 @@
+"""Spark Connect has no gateway to Spark's JVM: what needs one is refused by name before anything is written, what does not works."""
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.harness import ROOT, Ground, files_under
+
+PROGRAM = '''
+import json, sys
+from pyspark.sql import SparkSession
+import streamsink
+import streamsink.spark.gateway
+
+root = sys.argv[1]
+builder = SparkSession.builder.remote("local[2]").config("spark.connect.grpc.binding.address", "127.0.0.1")
+spark = builder.config("spark.python.authenticate.socketTimeout", "300s").getOrCreate()  # a busy machine starts workers slowly
+found = {}
+
+def note(name, function):
+    try:
+        found[name] = ["no error", None, str(function())]
+    except Exception as refused:
+        found[name] = [type(refused).__name__, getattr(refused, "kind", None), str(refused)]
+
+def start(sink, name):
+    stream = spark.readStream.schema("id BIGINT, name STRING").json(f"{root}/in")
+    return stream.writeStream.foreachBatch(sink).option("checkpointLocation", f"{root}/{name}").trigger(availableNow=True).start()
+
+note("write", lambda: streamsink.write(spark.range(3), f"{root}/lake/write", "r1"))
+note("to_table", lambda: streamsink.run(lambda: start(streamsink.to_table(f"{root}/lake/one"), "ck1")))
+note("to_tables", lambda: streamsink.run(lambda: start(streamsink.to_tables(f"{root}/lake/many", "'t'", {"t": {}}), "ck2")))
+note("read on S3", lambda: streamsink.spark.gateway.check_file_system(spark, "s3a", "s3a://b/t"))
+note("read", lambda: sorted(row.id for row in streamsink.read(spark, f"{root}/ready").collect()))
+print("FOUND=" + json.dumps(found))
+spark.stop()
+'''
+
+
+@pytest.mark.spark
+def test_each_function_says_what_it_needs(tmp_path, spark):
+    """A real Connect server and its client, in a process of their own."""
+    import streamsink
+
+    ground = Ground(tmp_path)
+    ground.add_files(0, 1)
+    streamsink.write(spark.range(3), str(tmp_path / "ready"), "r1")
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "SPARK_TESTING": "1", "SPARK_LOCAL_IP": "127.0.0.1"}
+    command = [sys.executable, "-c", PROGRAM, str(tmp_path)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=540, cwd=tmp_path)
+    line = next((line for line in done.stdout.splitlines() if line.startswith("FOUND=")), None)
+    assert line, done.stdout + done.stderr
+    found = json.loads(line.removeprefix("FOUND="))
+    for name, place in (("write", "lake/write"), ("to_table", "lake/one"), ("to_tables", "lake/many"), ("read on S3", "s3a://b/t")):
+        _, _, text = found[name]
+        assert place in text and "Spark Connect" in text and "Nothing was written" in text and "without .remote(" in text, found[name]
+    assert [found[name][:2] for name in ("write", "read on S3")] == [["Misuse", "spark.connect"]] * 2
+    assert found["read"][2] == "[0, 1, 2]"
+    assert not Path(tmp_path, "lake").exists() or files_under(str(tmp_path / "lake")) == {}
