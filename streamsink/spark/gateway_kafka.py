@@ -61,8 +61,10 @@ class KafkaSources:
         first: whether this is the first batch of the run. The broker's offsets come along then, and when there are partitions that
         the run has not seen.
         """
-        found = list(sources)
-        for place, (source, topics) in self._of(sources).items():
+        found, asked = list(sources), self._of(sources)
+        if any(source.numeric and place not in asked for place, source in enumerate(sources)):
+            self._not_known("Spark reads a source in a way that does not show its client")
+        for place, (source, topics) in asked.items():
             topics.learn(source.end)
             counts = {topic: len(parts) for topic, parts in source.end.items()}
             if first or counts != topics.counts:

@@ -180,6 +180,21 @@ def test_ids_come_with_the_sources_own_settings_and_no_password_is_found_anywher
         assert [str(path) for path in said if secret.encode() in path.read_bytes()] == []
 
 
+@pytest.mark.parametrize("setting, value", [
+    ("spark.sql.streaming.kafka.useDeprecatedOffsetFetching", "true"),
+    ("spark.sql.streaming.disabledV2MicroBatchReaders", "org.apache.spark.sql.kafka010.KafkaSourceProvider"),
+])
+def test_ids_that_are_not_told_are_said_once_and_are_no_alarm(spark, job, topic, kafka_broker, caplog, setting, value):
+    """Spark's older ways to read Kafka have no client that could be asked: positions count as before."""
+    ids = send(kafka_broker.bootstrap, topic, range(40), PARTITIONS)
+    older = spark.newSession()
+    older.conf.set(setting, value)
+    ends_with_each_once(older, job.but(per_batch=20), ids)
+    assert [record.levelname for record in caplog.records if "does not tell the ids" in record.message] == ["WARNING"]
+    shutil.rmtree(job.checkpoint)
+    ends_with_each_once(spark, job, ids)
+
+
 def test_asking_for_ids_costs_a_batch_four_questions_to_the_jvm_however_many_topics(spark, job, topic, kafka_broker, monkeypatch):
     """Which run and which batch it is, eight times for its rows, and four times whether each of these topics is still the same."""
     other = new_topic(kafka_broker.bootstrap, PARTITIONS)
