@@ -111,8 +111,9 @@ def create_table(path, schema, partition_by=(), options=None, *, comment=None, s
 def starting_offsets(path, application="streamsink", partitions=None, store_options=None, *, source=None, from_beginning=()):
     """JSON for Kafka's option ``startingOffsets``: where the table's own record of ``application`` ends.
 
-    partitions: {topic: number of partitions}; one that the table does not know yet begins at its earliest offset. source: of a
-    query with several sources, the place from 0 or the name of one. from_beginning: topics that begin at their earliest offset.
+    partitions: {topic: number of partitions}; one that the table does not know yet begins at its earliest offset. source:
+    of a query with several sources, the place from 0 or the name of one. from_beginning: topics that begin at their
+    earliest offset.
     """
     from streamsink.sinks.offsets import Wanted
     from streamsink.sinks.offsets import starting_offsets as of_table
