@@ -69,10 +69,11 @@ def admit(batch: Batch, past: Past, options: SinkOptions) -> Decision:
     numeric = all_numeric(batch.sources) and bool(_recorded_in(past))
     past, seen = _settled(batch, past, options, changed)
     generation = _generation(batch, past.last)
+    decision = _admit_first(batch, past, options) if past.last is None else None
     if seen:
         return Decision(Verdict.SEEN, "accepted as seen", generation, _recorded(batch, past))
-    if past.last is None:
-        return _admit_first(batch, past, options)
+    if decision is not None:
+        return decision
     accepted = _accepted(batch, past, options, generation)
     if accepted:
         return accepted
@@ -93,7 +94,7 @@ def token(batch: Batch, past: Past) -> str:
 
 
 def reset_token(past: Past, topics: Iterable[str]) -> str:
-    """The word that accepts that the record of these topics is dropped: by whichever batch and checkpoint comes next."""
+    """The word that accepts that the record of these topics is dropped, by whichever batch and checkpoint comes next."""
     last = past.last.record_id if past.last else ""
     text = "|".join((past.table_id, last, "reset", *sorted(set(topics))))
     return hashlib.sha256(text.encode()).hexdigest()[:12]
@@ -222,7 +223,10 @@ def _forgotten(batch: Batch, past: Past, options: SinkOptions) -> Recorded:
         return recorded
     for place, source in enumerate(batch.sources):
         for topic in source.end:
-            known = [record for record in recorded.known(place, source, topic) if not (record.topic_id and source.topic_id(topic))]
+            known = [
+                record for record in recorded.known(place, source, topic)
+                if not (record.topic_id and source.topic_id(topic))
+            ]
             if known and options.accept_as_new == reset_token(past, [topic]):
                 recorded = recorded.without(known)
     return recorded

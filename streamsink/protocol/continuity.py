@@ -4,7 +4,7 @@ Each source of the query is compared with its own record, partition by partition
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from streamsink.protocol.positions import Offsets, SourceRange, all_numeric
 from streamsink.protocol.recorded import Recorded, TopicRecord
@@ -54,12 +54,12 @@ def reset(recorded: Recorded, changed: tuple[Change, ...]) -> Recorded:
     for change in changed:
         recorded = recorded.without(change.records)
         if change.lowered:
-            lowered = [
-                TopicRecord(*record.identity, {part: min(at, change.lowered.get(part, at)) for part, at in record.next.items()})
-                for record in change.records
-            ]
-            recorded = Recorded.of((*recorded.topics, *lowered))
+            recorded = Recorded.of((*recorded.topics, *(_lowered(record, change.lowered) for record in change.records)))
     return recorded
+
+
+def _lowered(record: TopicRecord, most: Mapping[str, int]) -> TopicRecord:
+    return replace(record, next={part: min(at, most.get(part, at)) for part, at in record.next.items()})
 
 
 def _other(recorded: Recorded, sources: tuple[SourceRange, ...], place: int, topic: str) -> Change | None:
@@ -105,8 +105,9 @@ def _shrunk(source: SourceRange, topic: str, known: tuple[TopicRecord, ...]) -> 
 class Relation:
     """How a batch's range stands to what is recorded, by ``topic:partition``.
 
-    overlap: begins before it. gap: begins after it. unread: unknown to the record, and does not begin at the broker's earliest
-    offset. ambiguous: sources that read it have different positions, so that its rows alone do not tell which are new.
+    overlap: begins before it. gap: begins after it. unread: unknown to the record, and does not begin at the broker's
+    earliest offset. ambiguous: sources that read it have different positions, so that its rows alone do not tell which
+    are new.
     below: of each topic and partition, the first offset that is new.
     """
 
@@ -120,8 +121,8 @@ class Relation:
 def relate(recorded: Recorded, sources: tuple[SourceRange, ...]) -> Relation:
     """Compare a numeric batch with what is recorded.
 
-    An unknown start of a known partition is taken as 0: then everything recorded overlaps, and nothing can be lost by it.
-    A batch that ends before its start reads nothing of that partition, whose changes are another matter: see ``changes``.
+    An unknown start of a known partition is taken as 0: then everything recorded overlaps, and nothing can be lost by
+    it. A batch that ends before its start reads nothing of that partition; ``changes`` finds it.
     """
     overlap, gap, unread = set(), set(), set()
     compared = list(_compared(recorded, sources))

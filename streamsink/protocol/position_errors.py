@@ -24,30 +24,30 @@ def changed(table: str, batch: Batch, found: Sequence[Change], options: SinkOpti
         why = _WHY.get(first.kind, "the topic was deleted and created again, or has lost messages at its end")
         begin = starting_offsets(table, batch, options, from_beginning=[change.topic for change in found])
         ways = (
-            f"Recorded offsets of one topic say nothing of another one. To write everything that the topic holds now, start a new "
-            f"checkpoint with startingOffsets={begin} and set accept_as_new='{word}', which drops the table's record of that topic "
-            f"and of no other; accept_as_seen='{word}' records this batch without writing any of its rows."
+            "Recorded offsets of one topic say nothing of another one. To write everything that the topic holds now, start "
+            f"a new checkpoint with startingOffsets={begin} and set accept_as_new='{word}', which drops the table's record "
+            f"of that topic and of no other; accept_as_seen='{word}' records this batch without writing any of its rows."
         )
     else:
-        why = "its id is the same, so the cluster has lost messages at the topic's end, or a broker answered that is behind"
+        why = "its id is the same, so the cluster has lost messages at the topic's end, or a broker that is behind answered"
         ways = (
-            f"If messages were lost, accept_as_new='{word}' takes the table's record of that topic back to there, so that what "
-            f"comes after is written; if a broker was behind, accept_as_seen='{word}' leaves the record as it is and writes none of "
-            "this batch's rows."
+            f"If messages were lost, accept_as_new='{word}' takes the table's record of that topic back to there, so that "
+            f"what comes after is written; if a broker was behind, accept_as_seen='{word}' leaves the record as it is and "
+            "writes none of this batch's rows."
         )
     return Misuse(f"{table}: batch {batch.batch_id}: {says}{more}: {why}. Nothing was written. {ways}", kind=first.kind)
 
 
 def changed_meanwhile(table: str, batch: Batch, now: Batch) -> Misuse | None:
-    """A topic that became another one while its batch was written; None without one. now: the same batch, described again."""
+    """A topic that became another one while its batch was written, or None. now: the same batch, described again."""
     for was, source in zip(batch.sources, now.sources):
         for topic in source.topic_ids:
             ids = was.topic_id(topic), source.topic_id(topic)
             if not same_id(*ids):
                 return Misuse(
-                    f"{table}: batch {batch.batch_id}: the id of topic '{topic}' was {ids[0]} when the batch began, and is {ids[1]} "
-                    "now: the topic was deleted and created again, so that it cannot be told which of the two the rows are of. "
-                    "Nothing was written. Start a new checkpoint with startingOffsets='earliest'",
+                    f"{table}: batch {batch.batch_id}: the id of topic '{topic}' was {ids[0]} when the batch began, and is "
+                    f"{ids[1]} now: the topic was deleted and created again, so that it cannot be told which of the two the "
+                    "rows are of. Nothing was written. Start a new checkpoint with startingOffsets='earliest'",
                     kind="positions.recreated-meanwhile",
                 )
     return None
@@ -59,13 +59,13 @@ def gap(table: str, batch: Batch, relation: Relation, options: SinkOptions, ways
         says = f"leaves a gap in {_names(relation.gap)}: it starts after the positions that this table records"
     else:
         says = (
-            f"leaves a gap in {_names(relation.unread)}: the table has no record of this, and the batch does not begin at the first "
-            "offset that the broker has"
+            f"leaves a gap in {_names(relation.unread)}: the table has no record of this, and the batch does not begin at "
+            "the first offset that the broker has"
         )
     begin = starting_offsets(table, batch, options, counting=[name.rpartition(":")[0] for name in relation.unread])
     return Misuse(
-        f"{table}: batch {batch.batch_id} {says}, so messages between would be missing. Nothing was written. Start a new "
-        f"checkpoint with startingOffsets={begin}, or{ways_on}",
+        f"{table}: batch {batch.batch_id} {says}, so messages between would be missing. Nothing was written. Start a "
+        f"new checkpoint with startingOffsets={begin}, or{ways_on}",
         kind="positions.gap",
     )
 
@@ -84,9 +84,9 @@ def overlap(table: str, batch: Batch, relation: Relation, options: SinkOptions, 
 def ambiguous(table: str, batch: Batch, relation: Relation, options: SinkOptions, ways_on: str) -> Misuse:
     """Rows of which it matters by which source they were read."""
     return Misuse(
-        f"{table}: batch {batch.batch_id} overlaps what is published already in {_names(relation.ambiguous)}, which several sources "
-        "of the query read, or have read, up to different positions: a row says where it stood in its topic, and not which source "
-        "has read it, so that the new rows cannot be told. Nothing was written. Start a new checkpoint with "
+        f"{table}: batch {batch.batch_id} overlaps what is published already in {_names(relation.ambiguous)}, which several "
+        "sources of the query read, or have read, up to different positions: a row says where it stood in its topic, and "
+        "not which source has read it, so that the new rows cannot be told. Nothing was written. Start a new checkpoint with "
         f"startingOffsets={starting_offsets(table, batch, options)}, or{ways_on}",
         kind="positions.ambiguous",
     )

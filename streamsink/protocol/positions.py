@@ -5,8 +5,8 @@ A source's position is what Spark's offset log says. Kafka's is numeric for each
 opaque: it means something only inside its own checkpoint, and is compared for equality there, together with
 ``fingerprint``, a digest of what the source itself logged for the batch (the names of its files, for instance).
 
-A topic's name is no identity. A Kafka position is a position in one partition of the topic with one id in the cluster with
-one id, read by one source of the query. An id that the broker does not tell is '', which agrees with every id.
+A topic's name is no identity. A Kafka position is a position in one partition of the topic with one id in the cluster
+with one id, read by one source of the query. An id that the broker does not tell is '', which agrees with every id.
 """
 
 import json
@@ -23,11 +23,11 @@ Offsets = Mapping[str, Mapping[str, int]]
 class SourceRange:
     """One source's share of a batch: ``start`` inclusive, ``end`` exclusive, both JSON values of Spark's offset log.
 
-    name: the source's name, where the query gives it one. cluster, topic_ids: what the broker says of the cluster and of the
-    topics, by topic name; what it does not say is missing. earliest, newest: the broker's first and next offsets when the
-    batch was described; None when the broker was not asked or did not answer, and never recorded.
+    name: the source's name, where the query gives it one. cluster, topic_ids: what the broker says of the cluster and of
+    the topics, by topic name; what it does not say is missing. earliest, newest: the broker's first and next offsets when
+    the batch was described; None when the broker was not asked or did not answer, and never recorded.
 
-    Two ranges are equal when they cover the same positions. Whether their ids agree is another question: see ``same_id``.
+    Two ranges are equal when they cover the same positions. Whether their ids agree is for ``same_id`` to say.
     """
 
     start: object
@@ -53,7 +53,7 @@ class SourceRange:
         return self.topic_ids.get(topic, "")
 
     def first(self, topic: str, part: str) -> int | None:
-        """Where the batch begins in this partition; None when Spark does not say, which is the partition's beginning."""
+        """Where the batch begins in this partition; None when Spark does not say: then at the partition's beginning."""
         return (self.start or {}).get(topic, {}).get(part)
 
     def to_json(self) -> dict:
@@ -68,7 +68,10 @@ class SourceRange:
         return value | {key: text for key, text in said.items() if text}
 
     def _topic_json(self, topic: str) -> list:
-        """[name, id, where it ends, how much was read of it, where partitions began that have no end]; a state has many of these."""
+        """[name, id, where it ends, how much was read of it, where partitions began that have no end].
+
+        An array without names, because a state has many of them.
+        """
         end, start = self.end.get(topic), (self.start or {}).get(topic)
         value = [topic, self.topic_id(topic), None if end is None else pack(end), None]
         if start is not None:

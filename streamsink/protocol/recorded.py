@@ -38,9 +38,8 @@ class TopicRecord:
 
     @classmethod
     def from_json(cls, value: Mapping) -> "TopicRecord":
-        return cls(
-            value.get("source", UNKNOWN), value["topic"], value.get("cluster", ""), value.get("id", ""), unpack(value["next"])
-        )
+        said = (value.get("source", UNKNOWN), value["topic"], value.get("cluster", ""), value.get("id", ""))
+        return cls(*said, unpack(value["next"]))
 
 
 @dataclass(frozen=True)
@@ -69,7 +68,7 @@ class Recorded:
         return self._by_topic.get(topic, ())
 
     def known(self, place: int, source: SourceRange, topic: str) -> tuple[TopicRecord, ...]:
-        """What is recorded of the topic that this source reads: its own record if there is one, else those of other sources.
+        """What is recorded of the topic that this source reads: its own record, or else those of other sources.
 
         None for a topic that is new. Several when other sources read it and none of them has this one's name or place.
         """
@@ -125,7 +124,7 @@ class Recorded:
 
     @classmethod
     def from_json(cls, value: list | Mapping, sources: tuple[SourceRange, ...]) -> "Recorded":
-        """Reads what ``to_json`` made, and what cde7565 made: one position for each partition, the lowest of all sources."""
+        """Reads what ``to_json`` made, and what version 1 had: one position a partition, the lowest of all sources."""
         if isinstance(value, Mapping):
             return _merged_of_old(value, sources)
         made = []
@@ -189,7 +188,8 @@ def _merged_of_old(merged: Offsets, sources: tuple[SourceRange, ...]) -> Recorde
     made = []
     for end in ends:
         known = merged.get(end.topic, {})
-        made.append(replace(end, next={**known, **{part: max(at, known.get(part, at)) for part, at in end.next.items()}}))
+        moved = {part: max(at, known.get(part, at)) for part, at in end.next.items()}
+        made.append(replace(end, next={**known, **moved}))
     read = {end.topic for end in ends}
     others = [TopicRecord(UNKNOWN, topic, "", "", dict(parts)) for topic, parts in merged.items() if topic not in read]
     return Recorded.of((*made, *others))

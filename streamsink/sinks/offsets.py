@@ -32,8 +32,8 @@ class Wanted:
 def starting_offsets(store: Store, application: str, wanted: Wanted) -> str:
     """JSON for ``startingOffsets``. Counts what is pending in the journal too: the next start publishes that first.
 
-    Raises Misuse when the table records no Kafka positions of that application, or several sources have read a topic up to
-    different positions and none of them is named.
+    Raises Misuse when the table records no Kafka positions of that application, or several sources have read a topic up
+    to different positions and none of them is named.
     """
     return offsets_of(store.open(), store.root, application, wanted)
 
@@ -84,8 +84,9 @@ def _text(root: str, recorded: Recorded, wanted: Wanted) -> str:
             if known.setdefault(part, at) != at:
                 sources = sorted({other.source for other in recorded.of_topic(record.topic)})
                 raise Misuse(
-                    f"{root}: sources {', '.join(map(repr, sources))} have read topic '{record.topic}' up to different positions, or "
-                    "topics of that name in different clusters. Name one of them: source=..., its place in the query from 0, or its name",
+                    f"{root}: sources {', '.join(map(repr, sources))} have read topic '{record.topic}' up to different "
+                    "positions, or topics of that name in different clusters. Name one of them: source=..., its place in "
+                    "the query from 0, or its name",
                     kind="positions.several-sources",
                 )
     for topic, count in wanted.partitions.items():
@@ -111,5 +112,7 @@ def _wanted_of(root: str, recorded: Recorded, source: int | str | None) -> list[
     found = [record for record in recorded.topics if record.source == str(source)]
     if not found:
         known = ", ".join(sorted({repr(record.source) for record in recorded.topics}))
-        raise Misuse(f"{root}: no Kafka positions are recorded for source {source!r}; those that are: {known}", kind="positions.none")
+        raise Misuse(
+            f"{root}: no Kafka positions are recorded for source {source!r}; those that are: {known}", kind="positions.none"
+        )
     return found

@@ -1,7 +1,7 @@
 """What the Kafka broker says of the topics that a query reads: their ids, and their first and next offsets. DRIVER.
 
-It is asked with the client that Spark's own Kafka source has made, so with the settings and the credentials of the source. They
-stay in the JVM: nothing here reads them. Spark closes that client when the query ends.
+It is asked with the client that Spark's own Kafka source has made, so with the settings and the credentials of the
+source. They stay in the JVM: nothing here reads them. Spark closes that client when the query ends.
 
 What the broker does not tell is not known, which is said once in the log of a run and never an error.
 """
@@ -29,8 +29,8 @@ _WAIT_S = 10
 class KafkaSources:
     """The Kafka sources among the sources of one start of a query.
 
-    numbers: for each line of the offset log, the number under which Spark keeps what the source itself writes down. A DataFrame
-    that is used twice in a query is one source with two lines.
+    numbers: for each line of the offset log, the number under which Spark keeps what the source itself writes down. A
+    DataFrame that is used twice in a query is one source with two lines.
     """
 
     def __init__(self, spark: SparkSession, execution: JavaObject, table: str):
@@ -58,11 +58,13 @@ class KafkaSources:
     def identified(self, sources: tuple[SourceRange, ...], first: bool) -> tuple[SourceRange, ...]:
         """The sources of a batch with their ids. Begins to ask whether the ids are still true, for ``looked_at_again``.
 
-        first: whether this is the first batch of the run. The broker's offsets come along then, and when there are partitions that
-        the run has not seen.
+        first: whether this is the first batch of the run. The broker's offsets come along then, and when there are
+        partitions that the run has not seen.
         """
-        found = list(sources)
-        for place, (source, topics) in self._of(sources).items():
+        found, asked = list(sources), self._of(sources)
+        if any(source.numeric and place not in asked for place, source in enumerate(sources)):
+            self._not_known("Spark reads a source in a way that does not show its client")
+        for place, (source, topics) in asked.items():
             topics.learn(source.end)
             counts = {topic: len(parts) for topic, parts in source.end.items()}
             if first or counts != topics.counts:
@@ -91,8 +93,8 @@ class KafkaSources:
     def _not_known(self, why: str) -> None:
         if not self._said:
             log.warning(
-                "%s: Kafka does not tell the ids of all clusters and topics of this query (%s), so that a topic that was deleted and "
-                "created again is only known by its offsets", self._table, why,
+                "%s: Kafka does not tell the ids of all clusters and topics of this query (%s), so that a topic that was "
+                "deleted and created again is only known by its offsets", self._table, why,
             )
         self._said = True
 
@@ -139,7 +141,10 @@ class _Topics:
             jvm = self.spark._jvm
             offsets = jvm.org.apache.spark.sql.kafka010.JsonUtils.partitionOffsets
             planned = self.stream.reportLatestOffset()
-            newest = planned.json() if planned is not None else offsets(self._reader.fetchLatestOffsets(jvm.scala.Option.empty()))
+            if planned is not None:
+                newest = planned.json()
+            else:
+                newest = offsets(self._reader.fetchLatestOffsets(jvm.scala.Option.empty()))
             self.newest = json.loads(newest)
             self.earliest = json.loads(offsets(self._reader.fetchEarliestOffsets()))
         except (Py4JError, TypeError) as failed:

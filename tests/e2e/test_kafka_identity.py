@@ -1,5 +1,9 @@
-"""A position is (cluster id, topic id, partition, offset) of one source: what happens when a name stays and the id does not."""
+"""A position is (cluster id, topic id, partition, offset) of one source: what happens when only the name stays.
+
+The advice of each error is followed to the letter: the call and the token are taken out of its text.
+"""
 import contextlib
+import re
 import shutil
 
 import pytest
@@ -7,7 +11,7 @@ from pyspark.errors import StreamingQueryException
 
 import streamsink
 from streamsink.errors import StreamsinkError
-from tests.e2e.harness import accept_token, assert_each_once, assert_refused, content, ids_in, run_driver, run_here
+from tests.e2e.harness import Outcome, accept_token, assert_each_once, assert_refused, content, ids_in, run_driver, run_here
 from tests.e2e.job import POSITIONS, frame
 from tests.e2e.kafka_data import add_partitions, new_topic, recreate, send
 from tests.e2e.questions import Questions
@@ -35,6 +39,14 @@ def ends_with_each_once(spark, job, ids):
     assert_each_once(job.table, ids)
 
 
+def advised(job, outcome):
+    """The job with a new checkpoint that begins where the error says."""
+    call = re.search(r"startingOffsets=(streamsink\.starting_offsets\(.*?\))", outcome.message)[1]
+    starting = eval(call, {"streamsink": streamsink})  # the advice itself
+    shutil.rmtree(job.checkpoint)
+    return job.but(source={**job.source, "starting": starting})
+
+
 def begin(spark, job, publish, **trigger):
     """The job's query with a batch function of the test's own."""
     writer = frame(spark, job).writeStream.foreachBatch(publish).option("checkpointLocation", job.checkpoint)
@@ -52,9 +64,9 @@ def test_a_topic_recreated_while_the_checkpoint_is_lost_is_refused_and_then_writ
     outcome = run_here(spark, job)
     assert_refused(outcome, "positions.topic-recreated", job.table, topic, "Nothing was written", "from_beginning")
     assert content(job.table) == before
-    word = accept_token(outcome)
-    ends_with_each_once(spark, job.but(options={"accept_as_new": word}), old | new)
-    ends_with_each_once(spark, job.but(options={"accept_as_new": word}), old | new)
+    accepted = advised(job, outcome).but(options={"accept_as_new": accept_token(outcome)})
+    ends_with_each_once(spark, accepted, old | new)
+    ends_with_each_once(spark, accepted, old | new)
 
 
 def test_a_topic_recreated_in_the_middle_of_a_run_is_found_before_the_record(spark, job, topic, kafka_broker, ground):
@@ -81,12 +93,10 @@ def test_a_topic_recreated_in_the_middle_of_a_run_is_found_before_the_record(spa
     finally:
         query.stop()
         sink.close()
-    [error] = errors
-    assert error.kind == "positions.topic-recreated" and topic in str(error)
+    error = Outcome(1, message=str(errors[0]), kind=errors[0].kind)
+    assert error.kind == "positions.topic-recreated" and topic in error.message
     assert_each_once(job.table, old)
-    shutil.rmtree(job.checkpoint)
-    outcome = run_here(spark, job)
-    ends_with_each_once(spark, job.but(options={"accept_as_new": accept_token(outcome)}), old | new)
+    ends_with_each_once(spark, advised(job, error).but(options={"accept_as_new": accept_token(error)}), old | new)
 
 
 def test_another_cluster_with_the_same_topic_name_is_refused_by_its_id(spark, job, topic, kafka_broker, tmp_path):
@@ -101,7 +111,7 @@ def test_another_cluster_with_the_same_topic_name_is_refused_by_its_id(spark, jo
         outcome = run_here(spark, moved)
         assert_refused(outcome, "positions.other-cluster", job.table, CLUSTER_ID, OTHER_CLUSTER_ID, topic, "Nothing was written")
         assert_each_once(job.table, old)
-        ends_with_each_once(spark, moved.but(options={"accept_as_new": accept_token(outcome)}), old | new)
+        ends_with_each_once(spark, advised(moved, outcome).but(options={"accept_as_new": accept_token(outcome)}), old | new)
 
 
 def test_an_unknown_partition_that_a_new_checkpoint_does_not_begin_at_its_beginning_is_a_gap(spark, job, topic, kafka_broker):
@@ -113,12 +123,11 @@ def test_an_unknown_partition_that_a_new_checkpoint_does_not_begin_at_its_beginn
     unread = send(kafka_broker.bootstrap, topic, range(200, 201), 3)
     unread |= send(kafka_broker.bootstrap, topic, range(203, 204), 3)  # 200 and 203 are both 2 modulo 3
     latest = job.but(source={**job.source, "starting": "latest"})
-    assert_refused(run_here(spark, latest), "positions.gap", job.table, f"{topic}:2", "Nothing was written", "starting_offsets")
+    outcome = run_here(spark, latest)
+    assert_refused(outcome, "positions.gap", job.table, f"{topic}:2", "Nothing was written", "starting_offsets")
     assert_each_once(job.table, old)
     later = send(kafka_broker.bootstrap, topic, range(300, 303), 3)
-    shutil.rmtree(job.checkpoint)
-    begin = streamsink.starting_offsets(job.table, partitions={topic: 3})
-    ends_with_each_once(spark, job.but(source={**job.source, "starting": begin}), old | unread | later)
+    ends_with_each_once(spark, advised(latest, outcome), old | unread | later)
 
 
 def test_one_topic_read_twice_in_a_query_keeps_positions_for_each_source(spark, job, topic, kafka_broker, ground):
@@ -155,8 +164,10 @@ def test_one_topic_read_twice_in_a_query_keeps_positions_for_each_source(spark, 
     assert refused.value.kind == "positions.ambiguous" and f"{topic}:0" in str(refused.value)
     found = ids_in(job.table)
     assert len(found) == len(set(found)), "no row twice"
+    starting = [streamsink.starting_offsets(job.table, source=place) for place in (0, 1)]
+    assert "source=...) for each of its sources (0, 1," in str(refused.value)
     shutil.rmtree(job.checkpoint)
-    run([streamsink.starting_offsets(job.table, source=place) for place in (0, 1)], 1000)
+    run(starting, 1000)
     assert_each_once(job.table, ids)
 
 
@@ -178,6 +189,21 @@ def test_ids_come_with_the_sources_own_settings_and_no_password_is_found_anywher
     assert len(said) > 10
     for secret in broker.secrets:
         assert [str(path) for path in said if secret.encode() in path.read_bytes()] == []
+
+
+@pytest.mark.parametrize("setting, value", [
+    ("spark.sql.streaming.kafka.useDeprecatedOffsetFetching", "true"),
+    ("spark.sql.streaming.disabledV2MicroBatchReaders", "org.apache.spark.sql.kafka010.KafkaSourceProvider"),
+])
+def test_ids_that_are_not_told_are_said_once_and_are_no_alarm(spark, job, topic, kafka_broker, caplog, setting, value):
+    """Spark's older ways to read Kafka have no client that could be asked: positions count as before."""
+    ids = send(kafka_broker.bootstrap, topic, range(40), PARTITIONS)
+    older = spark.newSession()
+    older.conf.set(setting, value)
+    ends_with_each_once(older, job.but(per_batch=20), ids)
+    assert [record.levelname for record in caplog.records if "does not tell the ids" in record.message] == ["WARNING"]
+    shutil.rmtree(job.checkpoint)
+    ends_with_each_once(spark, job, ids)
 
 
 def test_asking_for_ids_costs_a_batch_four_questions_to_the_jvm_however_many_topics(spark, job, topic, kafka_broker, monkeypatch):

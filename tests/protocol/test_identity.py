@@ -1,5 +1,7 @@
-"""Admission by ids: another cluster, a recreated topic, a topic that has lost messages, partitions unknown to the table, and one topic
-that several sources read. Each error is before anything is written, and its way on is followed here."""
+"""Admission by ids: another cluster, a recreated topic, lost messages, unknown partitions, one topic that several sources read.
+
+Each error is before anything is written, and its way on is followed here.
+"""
 
 import dataclasses
 import re
@@ -180,7 +182,9 @@ def test_a_batch_that_was_accepted_is_a_replay_when_it_comes_again():
 # -- partitions that the table does not know ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("begin, earliest, verdict", [(7, 7, Verdict.NEW), (5, 7, Verdict.NEW), (7, 5, None), (7, None, None), (0, None, Verdict.NEW)])
+@pytest.mark.parametrize("begin, earliest, verdict", [
+    (7, 7, Verdict.NEW), (5, 7, Verdict.NEW), (7, 5, None), (7, None, None), (0, None, Verdict.NEW),
+])
 def test_a_partition_unknown_to_the_table_begins_at_its_beginning_or_it_is_a_gap(begin, earliest, verdict):
     """A2b: a lost checkpoint and startingOffsets=latest. Retention moves the beginning; what is not known is no proof."""
     first = None if earliest is None else {"t": {"0": 0, "1": earliest}}

@@ -63,6 +63,9 @@ _PUBLISHING = "tests/protocol/test_publishing.py"
 _KNOWN = "tests/protocol/test_what_is_known.py"
 _ONCE = "tests/protocol/test_once_a_run.py"
 _ADMISSION = "tests/protocol/test_admission.py"
+_IDENTITY = "tests/protocol/test_identity.py"
+_POSITIONS = "tests/protocol/test_positions.py"
+_OFFSETS = "tests/table/test_starting_offsets.py"
 _EARLIER = "tests/compat/test_earlier_code.py"
 _RENAMED = "tests/protocol/test_renamed.py"
 _RETIRE = "tests/protocol/test_retire.py"
@@ -94,7 +97,7 @@ DEFECTS = (
     Defect("rows of an overlap are taken for new", "protocol/admission.py:_admit_numeric",
            "if not relation.overlap:", "if True:", (_ADMISSION,)),
     Defect("a gap is passed over", "protocol/admission.py:_admit_numeric",
-           "if relation.gap or relation.unread:", "if False:", (_ADMISSION,)),
+           "if relation.gap or relation.unread:", "if relation.unread:", (_ADMISSION,)),
     Defect("another checkpoint over files is the same query", "protocol/admission.py:_admit_opaque",
            "if batch.query != last.query:", "if False:", (_ADMISSION,)),
     Defect("batches that go backwards", "protocol/admission.py:_admit_opaque",
@@ -113,6 +116,39 @@ DEFECTS = (
            "last.query != batch.query", "True", (_RENAMED,)),
     Defect("A11: a published batch may be adopted", "protocol/admission.py:_check_not_renamed",
            "options.adopt_from_batch == batch.batch_id == following", "options.adopt_from_batch == batch.batch_id", (_RENAMED,)),
+    # -- positions and their identity
+    Defect("A2: a topic that is another one is the same", "protocol/continuity.py:changes",
+           "if change is not None:", "if False:", (_IDENTITY,)),
+    Defect("A2: a topic's id is not compared", "protocol/recorded.py:TopicRecord.agrees",
+           "same_id(self.topic_id, source.topic_id(self.topic))", "True", (_IDENTITY,)),
+    Defect("A2: a cluster's id is not compared", "protocol/recorded.py:TopicRecord.agrees",
+           "same_id(self.cluster, source.cluster)", "True", (_IDENTITY,)),
+    Defect("A2: an id that is not known is another one", "protocol/positions.py:same_id",
+           "not one or not other or ", "", (_IDENTITY, _POSITIONS)),
+    Defect("A2: ids are not recorded", "protocol/recorded.py:_moved",
+           "return TopicRecord(key, topic, cluster, topic_id,", "return TopicRecord(key, topic, '', '',", (_POSITIONS, _IDENTITY)),
+    Defect("A2: a batch of another topic is a replay", "protocol/admission.py:admit",
+           "if not any(change.other_topic for change in changed):", "if True:", (_IDENTITY,)),
+    Defect("A2: an end below its start is passed over", "protocol/continuity.py:_shrunk",
+           "if not backwards and not behind:", "if not behind:", (_IDENTITY,)),
+    Defect("A2: a newest offset below the record is passed over", "protocol/continuity.py:_shrunk",
+           "if not backwards and not behind:", "if not backwards:", (_IDENTITY,)),
+    Defect("A2: a topic recreated within a run is recorded", "protocol/micro_batch.py:QueryRun._settle",
+           "                self._check_sources(batch, rows.looked_at_again(batch))\n", "", (_IDENTITY,)),
+    Defect("A2: a reset drops every topic's record", "protocol/continuity.py:reset",
+           "recorded = recorded.without(change.records)", "recorded = Recorded()", (_IDENTITY,)),
+    Defect("A2: a reset outlives its accident", "protocol/admission.py:reset_token",
+           "past.last.record_id if past.last", "'' if past.last", (_IDENTITY,)),
+    Defect("A2b: an unknown partition may begin anywhere", "protocol/admission.py:_admit_numeric",
+           "if relation.gap or relation.unread:", "if relation.gap:", (_IDENTITY,)),
+    Defect("A8: sources of one topic share a record", "protocol/recorded.py:Recorded.known",
+           "if record.source == key]", "if False]", (_IDENTITY,)),
+    Defect("A8: rows of several sources are filtered by one position", "protocol/admission.py:_admit_numeric",
+           "if relation.ambiguous:", "if False:", (_IDENTITY,)),
+    Defect("A8: starting_offsets takes one source's position for all", "sinks/offsets.py:_text",
+           "if known.setdefault(part, at) != at:", "if known.setdefault(part, at) is None:", (_OFFSETS,)),
+    Defect("recorded positions go back", "protocol/recorded.py:Recorded.advanced",
+           "self._with_ends(sources, max)", "self.ending_with(sources)", (_ADMISSION,)),
     # -- owners and fences
     Defect("no look at the owner before a batch", "protocol/two_phase.py:TwoPhaseCommit.admit",
            "        self._store.check_owner(self._writer)\n", "", (_TWO_PHASE, "tests/storage/test_accidents.py")),
