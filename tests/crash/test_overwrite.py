@@ -1,5 +1,6 @@
 """Overwriting batches, exactly once: each replaces what was there, whatever dies; and no rows of a later one."""
 
+import dataclasses
 import datetime
 import itertools
 
@@ -8,7 +9,7 @@ import pytest
 
 from streamsink import faults
 from streamsink.clock import IdSource
-from streamsink.errors import Fenced, Misuse, Retryable
+from streamsink.errors import Conflict, Fenced, Misuse, Retryable
 from streamsink.options import SinkOptions
 from streamsink.sinks.many_tables import ManyTables, Place
 from streamsink.storage.file_io import FileIO
@@ -77,14 +78,19 @@ def _pending(world: World, batches: int) -> None:
     world.die()
 
 
-def test_a_late_overwrite_replaces_what_is_there_when_it_is_published():
-    """Deletes are worked out when it is published: rows that another application wrote meanwhile are replaced too."""
+def test_a_late_overwrite_that_the_user_insists_on_replaces_what_is_there_when_it_is_published():
+    """Rows that another application wrote meanwhile are not deleted unasked; with the token the deletes are worked out late."""
     world = memory_world(mode="overwrite", overwrite_partition={"part": "a"}, partition_by=("part",))
     world.driver.rows = _only("a", world.driver.rows)
     _pending(world, 2)
     other = World(world.calls, world.driver.root, application="other")
     other.run(boundaries=(3,))
     assert len(world.ids()) == 9
+    with pytest.raises(Conflict) as refused:
+        world.run(boundaries=BOUNDARIES[:2])
+    assert refused.value.kind == "overwrite.changed-since" and len(world.ids()) == 9
+    token = str(refused.value).partition("accept_as_new='")[2][:12]
+    world.driver.options = dataclasses.replace(world.driver.options, accept_as_new=token)
     world.run(boundaries=BOUNDARIES[:2])
     assert world.ids() == [1, 2, 6, 7, 8]
 
