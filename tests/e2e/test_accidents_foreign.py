@@ -97,7 +97,7 @@ def test_s6_rolled_back_under_a_running_query(spark, ground, way):
     until(lambda: not query.isActive)
     error = runs.failure(str(query.runId))
     assert error.kind == "table.rolled-back", error
-    for word in (ground.table, "Nothing was written", "on_rollback='republish'", "starting_offsets"):
+    for word in (ground.table, "Nothing was written", "on_rollback='republish'", "streamsink.give_up("):
         assert word in str(error)
     assert content(ground.table) == before
     assert_each_once(ground.table, ids_of(0, 1))
@@ -145,7 +145,7 @@ def test_s6_files_that_are_gone_are_missed_not_guessed(spark, ground):
     before = content(ground.table)
     outcome = run_here(spark, job.but(options={"on_rollback": "republish"}))
     assert (outcome.error, outcome.kind) == ("Corrupt", "pending.files-gone"), outcome
-    assert ground.table in outcome.message and "starting_offsets" in outcome.message
+    assert ground.table in outcome.message and "streamsink.give_up(" in outcome.message
     assert content(ground.table) == before
     assert_each_once(ground.table, ids_of(0, 1))
 

@@ -1,0 +1,58 @@
+"""On real Spark: what is known before the record is an error before it, and what can never be published is settled by one command."""
+
+import json
+import re
+import signal
+from pathlib import Path
+
+import pytest
+
+import streamsink
+from streamsink.errors import StreamsinkError
+from tests.e2e.harness import assert_each_once, ids_of, run_driver, run_here
+
+pytestmark = pytest.mark.spark
+
+WAYS = {"driver": {}, "tasks": {"driver_max_rows": 0, "large_batches": "tasks"}}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_partition_value_that_has_no_folder(spark, tmp_path, way):
+    """Refused by column, without the value, and nothing is recorded; with dead letters it is one; filtered, the rest is written."""
+    path, long = str(tmp_path / "shop.db" / "orders"), "secret" * 60
+    rows = spark.range(10).selectExpr("id", f"CASE WHEN id = 3 THEN '{long}' ELSE 'x' END AS part")
+    options = {"partition_by": ["part"], **WAYS[way]}
+    with pytest.raises(Exception, match="column 'part'.*255") as refused:
+        streamsink.write(rows, path, "r1", **options)
+    said = str(refused.value) if isinstance(refused.value, StreamsinkError) else str(refused.value).partition("Misuse:")[2].split("\n")[0]
+    assert "secret" not in said
+    assert not list(Path(path).glob("streamsink/*/record-*"))
+    assert streamsink.write(rows.where("length(part) < 100"), path, "r1", **options) == 9
+    assert sorted(streamsink.read_arrow(path).column("id").to_pylist()) == [0, 1, 2, 4, 5, 6, 7, 8, 9]
+
+
+def test_files_of_a_batch_that_spark_has_committed_are_gone(spark, ground):
+    """A file source, whose checkpoint goes back as the command says: Spark plans those files again, and each row is there once."""
+    ground.add_files(0, 4)
+    job = ground.job(options={"publish_every_batches": 9})
+    killed = run_driver(ground, job, fault="precommit.saved@3:kill")
+    assert killed.code == -signal.SIGKILL
+    record = Path(ground.table, "streamsink", "streamsink", "record-2.json")
+    for file in json.loads(record.read_text().split("\n")[1])["files"]:
+        Path(ground.table, file["staged"]).unlink()
+    refused = run_here(spark, job)
+    assert refused.kind == "pending.files-gone" and f"streamsink.give_up({ground.table!r}, application='streamsink')" in refused.message
+    assert not streamsink.verify(ground.table).ok
+    done = streamsink.give_up(ground.table, application="streamsink")
+    assert done.records == (2, 3)
+    assert run_here(spark, job).kind == "batch.gap"
+    assert_each_once(ground.table, ids_of(0, 1))
+    first = int(re.search(r"numbered (\d+) and higher", str(done))[1])
+    for log in ("offsets", "commits"):
+        for file in Path(ground.checkpoint, log).iterdir():
+            number = re.fullmatch(r"\.?(\d+)(\.crc)?", file.name)
+            if number and int(number[1]) >= first:
+                file.unlink()
+    ground.add_files(4, 1)
+    assert run_here(spark, job).code == 0
+    assert_each_once(ground.table, ids_of(0, 5))
