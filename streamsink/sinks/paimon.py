@@ -55,7 +55,7 @@ class PaimonCommitter(Committer):
         self._whole = Whole(table, started=entries is not None)
         self._commit = TableCommit(table, options, self._whole)
         self._entries = entries if entries is not None else {}
-        self._checked_schema = table.schema.id
+        self._checked_schema = -1
         self._restoring: Restoring | None = None
 
     def beside(self) -> "PaimonCommitter":
@@ -231,10 +231,11 @@ class PaimonCommitter(Committer):
         return history_of.still_meant(self._table, committable, covers, self._options)
 
     def _check_schema(self) -> None:
-        """A foreign writer may have set an option that is not honoured here."""
+        """A foreign writer may have set an option that is not honoured here, or that a commit cannot read."""
         schema = self._table.schema
         if schema.id != self._checked_schema:
             check_writable(schema)
+            self._commit.check_options()
             self._checked_schema = schema.id
 
     def _adopt(self, committable: Committable) -> frozenset[str]:

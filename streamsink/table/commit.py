@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from streamsink.clock import Clock, IdSource
-from streamsink.errors import OutcomeUnknown, Retryable
+from streamsink.errors import Misuse, OutcomeUnknown, Retryable
 from streamsink.events import log
 from streamsink.faults import fault_point
 from streamsink.format.index_manifest import write_index_manifest
@@ -19,8 +19,10 @@ from streamsink.format.snapshot import Snapshot
 from streamsink.locks.configured import lock_of
 from streamsink.options import SinkOptions
 from streamsink.storage.together import Together
+from streamsink.table import strict
 from streamsink.table.deletion import Look, delete, try_name
 from streamsink.table.delta import CommitRequest, Delta, Deltas, Written
+from streamsink.table.manifest_merge import MergeOptions
 from streamsink.table.publish import Outcome, prepare, publish
 from streamsink.table.retry import RetryPolicy
 from streamsink.table.states import States
@@ -88,6 +90,16 @@ class TableCommit:
         self._lock = lock_of(table.root, options)
         self._clock = Clock()
         self._ids = IdSource()
+
+    def check_options(self) -> None:
+        """Before anything is recorded: the table's options that a commit needs. Raises Misuse that names the option."""
+        of_table = self._table.known_schema.options
+        RetryPolicy.of(self._at.root, self._options, of_table)
+        strict.check_option(self._table)
+        try:
+            MergeOptions.of(of_table)
+        except Misuse as wrong:
+            raise Misuse(f"{self._at.root}: {wrong}", kind=wrong.kind) from wrong
 
     def commit(self, request: CommitRequest, is_published: Filter) -> Committed:
         """Publish, retrying while other writers win the number.

@@ -56,6 +56,13 @@ class StrictMode:
         return any(entry.partition in partitions for entry in self._table.manifests.index_of(snapshot))
 
 
+def check_option(table: Table) -> None:
+    """Raises Misuse ``option.value`` when the table's option is no number."""
+    given = table.known_schema.options.get(OPTION)
+    if given is not None:
+        _number(table.root, given)
+
+
 def _number(table: str, text: str) -> int:
     try:
         return int(text.strip())
