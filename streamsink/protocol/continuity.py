@@ -3,7 +3,7 @@
 Each source of the query is compared with its own record, partition by partition.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from streamsink.protocol.positions import Offsets, SourceRange, all_numeric
@@ -83,10 +83,9 @@ def _other(recorded: Recorded, sources: tuple[SourceRange, ...], place: int, top
 def _shrunk(source: SourceRange, topic: str, known: tuple[TopicRecord, ...]) -> Change | None:
     """A topic that has fewer messages than were read of it."""
     end, newest = source.end[topic], (source.newest or {}).get(topic, {})
-    backwards = {part: at for part, at in end.items() if at < (source.first(topic, part) or 0)}
-    behind = {
-        part: newest[part] for record in known for part, at in record.next.items() if newest.get(part, at) < at
-    }
+    start = (source.start or {}).get(topic, {})
+    backwards = {part: at for part, at in end.items() if at < start.get(part, 0)}
+    behind = {part: at for part, at in newest.items() if any(at < record.next.get(part, 0) for record in known)}
     if not backwards and not behind:
         return None
     same = bool(known) and all(record.topic_id and record.topic_id == source.topic_id(topic) for record in known)
@@ -125,8 +124,7 @@ def relate(recorded: Recorded, sources: tuple[SourceRange, ...]) -> Relation:
     it. A batch that ends before its start reads nothing of that partition; ``changes`` finds it.
     """
     overlap, gap, unread = set(), set(), set()
-    compared = list(_compared(recorded, sources))
-    for topic, part, source, known in compared:
+    for topic, part, source, known in _compared(recorded, sources, every=False):
         begun, last = source.first(topic, part), source.end[topic][part]
         first = min(begun or 0, last)
         if not known:
@@ -137,22 +135,28 @@ def relate(recorded: Recorded, sources: tuple[SourceRange, ...]) -> Relation:
             gap.add(f"{topic}:{part}")
         elif first < max(known) and first < last:
             overlap.add(f"{topic}:{part}")
-    ambiguous, below = _below(compared) if overlap else (set(), {})
+    ambiguous, below = _below(_compared(recorded, sources, every=True)) if overlap else (set(), {})
     return Relation(*(tuple(sorted(found)) for found in (overlap, gap, unread, ambiguous)), below=below)
 
 
 def _compared(
-    recorded: Recorded, sources: tuple[SourceRange, ...]
+    recorded: Recorded, sources: tuple[SourceRange, ...], *, every: bool
 ) -> Iterator[tuple[str, str, SourceRange, set[int]]]:
-    """(topic, partition, source, positions that may be recorded of it) of each partition of each source."""
+    """(topic, partition, source, positions that may be recorded of it) of each partition of each source.
+
+    every: also of topics that begin exactly where the record ends, as nearly all do.
+    """
     for place, source in enumerate(sources):
         for topic, end in source.end.items():
             known = recorded.known(place, source, topic)
+            start = (source.start or {}).get(topic)
+            if not every and len(known) == 1 and start == known[0].next and start.keys() == end.keys():
+                continue
             for part in end:
                 yield topic, part, source, {record.next[part] for record in known if part in record.next}
 
 
-def _below(compared: list[tuple[str, str, SourceRange, set[int]]]) -> tuple[set[str], Offsets]:
+def _below(compared: Iterable[tuple[str, str, SourceRange, set[int]]]) -> tuple[set[str], Offsets]:
     """(partitions for which no offset is right for every source, the first new offset of the others)."""
     limits: dict[tuple[str, str], _Limits] = {}
     for topic, part, source, known in compared:

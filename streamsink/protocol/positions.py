@@ -10,6 +10,7 @@ with one id, read by one source of the query. An id that the broker does not tel
 """
 
 import json
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -39,7 +40,7 @@ class SourceRange:
     earliest: Offsets | None = field(default=None, compare=False, repr=False)
     newest: Offsets | None = field(default=None, compare=False, repr=False)
 
-    @property
+    @functools.cached_property
     def numeric(self) -> bool:
         """Whether positions of different checkpoints compare."""
         return _is_offsets(self.end) and (self.start in (None, {}) or _is_offsets(self.start))
