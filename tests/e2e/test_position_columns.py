@@ -10,8 +10,10 @@ from streamsink.errors import Misuse
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.positions import SourceRange
+from streamsink.spark import position_columns
 from streamsink.spark.foreach_batch import TableSink
 from streamsink.spark.many_tables import TablesSink
+from streamsink.table.position_ranges import PositionRanges
 from streamsink.table.routing import Routing
 from tests.e2e.harness import assert_each_once, ids_in, run_here
 from tests.e2e.kafka_data import new_topic, send
@@ -196,6 +198,43 @@ def test_an_overlap_over_3000_recorded_partitions_is_filtered(spark, ground, top
     sink._commit_batch(rows.where("offset >= 0"), batch(0, "another query", end=end))
     assert_each_once(ground.table, {row.id for row in old.union(new).collect()})
     sink.close()
+
+
+def test_the_plan_has_the_same_size_for_three_partitions_and_three_thousand():
+    """Only constants grow: the text is the same but for what stands between quotes and for sizes."""
+    def without_constants(sql: str) -> str:
+        return re.sub(r"[0-9]+", "0", re.sub(r"X'[0-9a-f]*'", "X''", sql))
+
+    def both(topics: int, partitions: int) -> tuple[str, str]:
+        names = [f"topic-{number}" for number in range(topics)]
+        ranges = PositionRanges(POSITIONS, ({name: {part: (5, 50) for part in range(partitions)} for name in names},))
+        below = {name: {str(part): 20 for part in range(partitions)} for name in names}
+        return without_constants(position_columns.outside(ranges)), without_constants(position_columns.recorded(POSITIONS, below))
+
+    assert both(1, 3) == both(1, 3000)
+    assert both(3, 1) == both(30, 100)
+    # a name of thousands may share its place with another one, and takes arrays of its own then
+    assert all(len(many) <= 2 * len(few) for few, many in zip(both(3, 1), both(3000, 1)))
+
+
+def test_spark_finds_the_rows_outside_that_arrow_finds(spark, rng):
+    """Any rows and any ranges, one topic or many, several sources; in every row, whatever it holds, without an error of Spark's."""
+    names = [f"t{number}" for number in range(40)] + ["", "T1", None]
+    values = [(rng.choice(names), rng.choice([0, 1, 2, 3, -1, 2**31 - 1, None]), rng.choice([*range(20), 2**63 - 1, -(2**63), None])) for _ in range(2000)]
+    rows = spark.createDataFrame(values, "topic STRING, partition INT, `off``set` BIGINT").coalesce(1).cache()
+    held = rows.toArrow().to_batches()
+    for topics in (1, 2, 40):
+        sources = tuple(
+            {f"t{number}": {part: (low, low + 8) for part in range(3) for low in [rng.randrange(15)]} for number in range(topics)}
+            for _ in range(rng.randrange(1, 3))
+        )
+        ranges = PositionRanges(("topic", "partition", "off`set"), sources)
+        counted = sum(ranges.outside(piece) for piece in held)
+        each = sum(ranges.outside(piece.slice(i, 1)) for piece in held for i in range(piece.num_rows))
+        assert rows.where(position_columns.outside(ranges)).count() == counted == each and 0 < counted < len(values)
+        below = {topic: {str(part): high for part, (_, high) in parts.items()} for topic, parts in sources[0].items()}
+        old = sum((b := below.get(t, {}).get(str(p))) is not None and o is not None and o < b for t, p, o in values)
+        assert rows.where(position_columns.recorded(ranges.columns, below)).count() == old > 0
 
 
 @pytest.mark.kafka
