@@ -8,25 +8,27 @@ from streamsink.errors import Misuse
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.row_ranges import row_ranges
-from streamsink.table.position_ranges import PositionRanges
+from streamsink.table.position_ranges import PositionRanges, check_numbers
 
 _MOST_NAMED = 3
 _WHAT = ("topic", "partition", "offset")
 
 
-def ranges_of(batch: Batch, options: SinkOptions) -> PositionRanges | None:
+def ranges_of(table: str, batch: Batch, options: SinkOptions) -> PositionRanges | None:
     """What the rows of this batch are compared with; None when nothing is to be compared.
 
     That is without ``position_columns``, for a bounded job, and where a source has no positions that compare: nothing is filtered by
-    the columns then.
+    the columns then. Raises Misuse when the source numbers its partitions in another way than Kafka.
     """
-    sources = row_ranges(batch.sources)
-    return PositionRanges(options.position_columns, sources) if options.position_columns and sources else None
+    sources = row_ranges(batch.sources) if options.position_columns else ()
+    for source in sources:
+        check_numbers(table, source)
+    return PositionRanges(options.position_columns, sources) if sources else None
 
 
 def check_rows(table: str, batch: Batch, options: SinkOptions, rows: pa.RecordBatch) -> None:
     """All of it for rows that are here: raises Misuse ``positions.columns``."""
-    ranges = ranges_of(batch, options)
+    ranges = ranges_of(table, batch, options)
     if ranges is not None:
         types = {name: str(rows.schema.field(name).type) for name in ranges.columns}
         judge(table, batch, options, types, (rows.num_rows, ranges.outside(rows)))
@@ -40,14 +42,6 @@ def judge(table: str, batch: Batch, options: SinkOptions, types: Mapping[str, st
     rows, outside = counted
     if outside:
         raise Misuse(f"{table}: {_found(batch, outside, rows)}. {_expected(batch, options, types)}", kind="positions.columns")
-
-
-def refuse_types(table: str, batch: Batch, options: SinkOptions, types: Mapping[str, str]) -> Misuse:
-    """The error for columns that cannot hold positions, as in another order."""
-    return Misuse(
-        f"{table}: the columns of position_columns cannot hold topic, partition and offset. {_expected(batch, options, types)}",
-        kind="positions.columns",
-    )
 
 
 def _found(batch: Batch, outside: int, rows: int) -> str:

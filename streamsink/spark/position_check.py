@@ -8,9 +8,7 @@ from collections.abc import Sequence
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
 
-from streamsink.errors import Misuse
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import Batch
 from streamsink.sinks import position_check
@@ -19,25 +17,18 @@ from streamsink.spark.position_proof import OUTSIDE, Proven, ProvenWriting
 from streamsink.spark.tasks import Writing
 from streamsink.table.position_ranges import PositionRanges
 
-_NUMBERS = (T.IntegralType, T.DecimalType, T.StringType)
-
 
 class PositionCheck:
     """Of one batch, when there is something to compare; else each of its methods hands back what it was given."""
 
     def __init__(self, table: str, batch: Batch, options: SinkOptions, rows: DataFrame):
-        """rows: with the position columns. Raises Misuse when they are missing, or of types that hold no positions."""
+        """rows: with the position columns, of the types that ``check_positions`` lets through."""
         self._told = (table, batch, options)
-        self._ranges: PositionRanges | None = position_check.ranges_of(batch, options)
+        self._ranges: PositionRanges | None = position_check.ranges_of(table, batch, options)
         self._dropped = () if options.store_position_columns else options.position_columns
         self._types: dict[str, str] = {}
         if self._ranges is not None:
-            require(table, options, rows)
-            found = {name: rows.schema[name].dataType for name in options.position_columns}
-            self._types = {name: kind.simpleString() for name, kind in found.items()}
-            topic, *numbers = found.values()
-            if not isinstance(topic, T.StringType) or not all(isinstance(kind, _NUMBERS) for kind in numbers):
-                raise position_check.refuse_types(table, batch, options, self._types)
+            self._types = {name: rows.schema[name].dataType.simpleString() for name in options.position_columns}
 
     @property
     def sql(self) -> str | None:
@@ -73,13 +64,3 @@ class PositionCheck:
         """Raises Misuse unless none of the batch's rows lies outside."""
         table, batch, options = self._told
         position_check.judge(table, batch, options, self._types, (rows, outside))
-
-
-def require(table: str, options: SinkOptions, rows: DataFrame) -> None:
-    """Raises Misuse when the data lacks a position column."""
-    missing = [name for name in options.position_columns if name not in rows.columns]
-    if missing:
-        raise Misuse(
-            f"{table}: position_columns names {', '.join(missing)}, which the data does not have; it has {', '.join(rows.columns)}",
-            kind="option.position-columns",
-        )

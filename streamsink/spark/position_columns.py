@@ -10,7 +10,8 @@ import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from streamsink.table.position_ranges import Dense, PositionRanges, layers
+from streamsink.spark.schema import quoted
+from streamsink.table.position_ranges import Dense, PositionRanges, check_numbers, layers
 
 # Slots a name; with so many nearly every set of names finds places at once.
 _ROOM = 2
@@ -23,7 +24,7 @@ _SEPARATOR = "\x01"
 
 def outside(ranges: PositionRanges) -> str:
     """A condition that is true for rows that do not lie in the ranges, and false for all others."""
-    topic, partition, offset = (_quoted(name) for name in ranges.columns)
+    topic, partition, offset = (quoted(name) for name in ranges.columns)
     number = f"TRY_CAST({offset} AS BIGINT)"
     inside = []
     for layer in layers(ranges.sources):
@@ -33,13 +34,14 @@ def outside(ranges: PositionRanges) -> str:
     return f"NOT coalesce({' OR '.join(inside) or 'false'}, false)"
 
 
-def recorded(columns: Sequence[str], below: Mapping[str, Mapping[str, int]]) -> str:
+def recorded(table: str, columns: Sequence[str], below: Mapping[str, Mapping[str, int]]) -> str:
     """A condition that is true for rows before the next new offset of their topic and partition, and false for all others.
 
-    columns: of topic, partition and offset. below: those offsets.
+    columns: of topic, partition and offset. below: those offsets. Raises Misuse as ``check_numbers`` does.
     """
-    topic, partition, offset = (_quoted(name) for name in columns)
+    topic, partition, offset = (quoted(name) for name in columns)
     numbered = {name: {int(part): first for part, first in parts.items()} for name, parts in below.items()}
+    check_numbers(table, numbered)
     before = [
         f"({known} AND TRY_CAST({offset} AS BIGINT) < get({_array(dense.values, 'BIGINT')}, {place}))"
         for known, place, dense in _places(numbered, 0, topic, partition)
@@ -129,7 +131,3 @@ def _array(values: Iterable, kind: str) -> str:
 def _text(value: str) -> str:
     """As its bytes: no quote and no escape means anything there."""
     return f"CAST(X'{value.encode().hex()}' AS STRING)"
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

@@ -17,7 +17,6 @@ from streamsink.errors import Misuse
 Ranges = Mapping[str, Mapping[int, tuple[int, int]]]
 # Partitions are looked up in arrays that are as long as their highest number.
 MOST_PARTITIONS = 1 << 20
-_DIGITS = "^[0-9]{1,18}$"
 
 
 @dataclass(frozen=True)
@@ -32,19 +31,25 @@ class Dense:
 
     @classmethod
     def of(cls, by_topic: Mapping[str, Mapping[int, object]], missing: object) -> "Dense":
-        """missing: value of numbers that are no partition. Raises Misuse when a partition has a number that no Kafka gives."""
+        """missing: value of numbers that are no partition. The numbers are small, see ``check_numbers``."""
         topics, values = {}, []
         for topic, parts in sorted(by_topic.items()):
             size = 1 + max(parts, default=-1)
-            if size > MOST_PARTITIONS:
-                raise Misuse(
-                    f"partition {size - 1} of '{topic}' is recorded, expected numbers below {MOST_PARTITIONS:,}. Nothing was written. "
-                    "Leave position_columns out for this source",
-                    kind="positions.partitions",
-                )
             topics[topic] = (len(values), size)
             values += (parts.get(part, missing) for part in range(size))
         return cls(topics, values)
+
+
+def check_numbers(table: str, by_topic: Mapping[str, Iterable[int]]) -> None:
+    """Raises Misuse ``positions.partitions`` when a partition has a number that no Kafka gives: arrays would be as long."""
+    for topic, parts in by_topic.items():
+        highest = max(parts, default=0)
+        if highest >= MOST_PARTITIONS:
+            raise Misuse(
+                f"{table}: the source says partition {highest} of '{topic}'; position_columns takes numbers below {MOST_PARTITIONS:,}. "
+                "Nothing was written. Leave position_columns out, and drop the three columns in the query unless the table has them",
+                kind="positions.partitions",
+            )
 
 
 def layers(sources: Iterable[Ranges]) -> list[dict[str, dict[int, tuple[int, int]]]]:
@@ -81,9 +86,9 @@ class PositionRanges:
         if rows.num_rows == 0 or self._hold_one_partition(rows):
             return 0
         topic, partition, offset = (rows.column(name) for name in self.columns)
-        if not _is_text(topic.type):
+        if not _hold_positions(topic, partition, offset):
             return rows.num_rows
-        partition, offset = _numbers(partition), _numbers(offset)
+        partition, offset = partition.cast(pa.int64()), offset.cast(pa.int64())
         fits = pa.repeat(pa.scalar(False), rows.num_rows)
         for layer in self._layers:
             fits = pc.or_(fits, layer.fits(topic, partition, offset))
@@ -92,9 +97,7 @@ class PositionRanges:
     def _hold_one_partition(self, rows: pa.RecordBatch) -> bool:
         """Whether all rows lie in one partition's range: what a task that reads one partition hands over, and quick to tell."""
         topic, partition, offset = (rows.column(name) for name in self.columns)
-        if topic.null_count or partition.null_count or offset.null_count:
-            return False
-        if not (_is_text(topic.type) and pa.types.is_integer(partition.type) and pa.types.is_integer(offset.type)):
+        if not _hold_positions(topic, partition, offset) or topic.null_count or partition.null_count or offset.null_count:
             return False
         parts = pc.min_max(partition)
         if parts["min"] != parts["max"] or not pc.all(pc.equal(topic, topic[0])).as_py():
@@ -129,15 +132,7 @@ class _Layer:
         return pc.fill_null(inside, False)
 
 
-def _is_text(kind: pa.DataType) -> bool:
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
-
-
-def _numbers(column: pa.Array) -> pa.Array:
-    """Whole numbers, also where a query has made texts or decimals of them; null for what is none."""
-    if pa.types.is_integer(column.type):
-        return column.cast(pa.int64())
-    if not (_is_text(column.type) or pa.types.is_decimal(column.type)):
-        return pa.nulls(len(column), pa.int64())
-    texts = column.cast(pa.string())
-    return pc.if_else(pc.match_substring_regex(texts, _DIGITS), texts, None).cast(pa.int64())
+def _hold_positions(topic: pa.Array, partition: pa.Array, offset: pa.Array) -> bool:
+    """Whether their types are those of positions."""
+    text = pa.types.is_string(topic.type) or pa.types.is_large_string(topic.type)
+    return text and pa.types.is_integer(partition.type) and pa.types.is_integer(offset.type)
