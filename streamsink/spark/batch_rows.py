@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 from pyspark.sql.types import StringType
 
 from streamsink.errors import Misuse
@@ -13,8 +12,10 @@ from streamsink.protocol.committable import Batch, StagedFile
 from streamsink.protocol.micro_batch import BatchRows
 from streamsink.protocol.two_phase import Checkpoint
 from streamsink.spark import gateway, write_ways
+from streamsink.spark.position_check import PositionCheck
+from streamsink.spark.position_columns import recorded
 from streamsink.spark.runs import Fitted, Run
-from streamsink.spark.schema import quoted, to_fields
+from streamsink.spark.schema import to_fields
 from streamsink.spark.tasks import TableWriting
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.stores import Store
@@ -62,20 +63,26 @@ class TableRows(BatchRows):
 
     def _write(self, checkpoint: Checkpoint, small: bool, group: Together) -> tuple[Sequence, str]:
         """What the writers hand back, and the way in which the rows were written."""
-        rows, options = stored(self._new_rows(checkpoint), self._store.root, self._options), self._options
+        rows, options = self._new_rows(checkpoint), self._options
+        kept = stored(rows, self._store.root, options)
+        check = PositionCheck(self._store.root, checkpoint.batch, options, rows)
 
         def writing() -> TableWriting:
             return TableWriting(WriteSpec(
-                checkpoint.staging, self._fitted(rows).schema_json, options.target_file_bytes, options.max_open_writers,
+                checkpoint.staging, self._fitted(kept).schema_json, options.target_file_bytes, options.max_open_writers,
                 options.writer_memory_bytes, self._store.root,
             ))
 
-        written = write_ways.write_small(rows, writing, self._io, group) if small else None
-        if written is not None:
-            return written, write_ways.DRIVER
-        fitted = writing()
-        large = write_ways.large(rows, fitted.spec, checkpoint.batch, options, self._io, sizes=self._run.sizes)
-        return write_ways.write_large(rows, fitted, self._io, self._store, large)
+        if small:
+            written = write_ways.write_small(check.carried(rows, kept), lambda: check.comparing(writing()), self._io, group)
+            if written is not None:
+                return check.settle(written), write_ways.DRIVER
+        fitted, told = writing(), check.told(rows, kept)
+        large = write_ways.large(kept, fitted.spec, checkpoint.batch, options, self._io, sizes=self._run.sizes)
+        if large.job is not None:
+            return large.job.write(told, self._io, check), write_ways.SPARK
+        written, way = write_ways.write_large(told, check.being_told(fitted), self._io, self._store, large)
+        return check.settle(written), way
 
     def _fitted(self, rows: DataFrame) -> Fitted:
         """What the rows are in the table, whose schema is looked at anew. Raises Misuse when they do not fit."""
@@ -86,16 +93,13 @@ class TableRows(BatchRows):
         return self._run.fitted
 
     def _new_rows(self, checkpoint: Checkpoint) -> DataFrame:
-        """Under an overlap: only rows at or after the recorded position of their topic and partition."""
+        """Under an overlap: only rows at or after the recorded position of their topic and partition. Those that do not lie in the
+        batch stay, because what they say of their position is no reason to leave them out: they are refused later on."""
         if checkpoint.decision.verdict is not Verdict.FILTER:
             return self._df
-        topic, partition, offset = (F.col(quoted(name)) for name in self._options.position_columns)
-        seen = F.lit(False)
-        for name, parts in checkpoint.decision.below.items():
-            for part, first_new in parts.items():
-                here = (topic == F.lit(name)) & (partition == F.lit(int(part)))
-                seen = seen | (here & (offset < F.lit(first_new)))
-        return self._df.where(~F.coalesce(seen, F.lit(False)))
+        path, options = self._store.root, self._options
+        old = recorded(path, options.position_columns, checkpoint.decision.below)
+        return self._df.where(f"NOT {old} OR {PositionCheck(path, checkpoint.batch, options, self._df).sql or 'false'}")
 
 
 def check_positions(df: DataFrame, path: str, options: SinkOptions) -> None:

@@ -20,9 +20,11 @@ from streamsink.sinks.opening import Opened, open_many
 from streamsink.spark import write_ways
 from streamsink.spark.batch_rows import TableRows, stored
 from streamsink.spark.foreach_batch import TableSink
+from streamsink.spark.position_check import PositionCheck
 from streamsink.spark.routed_tasks import RoutedWriting
 from streamsink.spark.runs import Run
 from streamsink.spark.schema import quoted, to_fields
+from streamsink.spark.tasks import Writing
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.stores import Store
 from streamsink.storage.together import Together
@@ -76,17 +78,19 @@ class RoutedRows(TableRows):
     def _write(self, checkpoint: Checkpoint, small: bool, group: Together) -> tuple[Sequence, str]:
         rows = self._new_rows(checkpoint)
         named = self._named(rows)
+        check = PositionCheck(self._store.root, checkpoint.batch, self._options, rows)
 
-        def writing() -> RoutedWriting:
+        def writing() -> Writing:
             data = to_fields(self._for_tables(rows).schema)
             positions = to_fields(rows.select(*map(quoted, self._options.position_columns)).schema)
-            return RoutedWriting(self._run.table.spec(checkpoint.staging, data, positions, checkpoint.batch))
+            return check.comparing(RoutedWriting(self._run.table.spec(checkpoint.staging, data, positions, checkpoint.batch)), dropped=())
 
         written = write_ways.write_small(named, writing, self._io, group) if small else None
         if written is not None:
-            return written, write_ways.DRIVER
+            return check.settle(written), write_ways.DRIVER
         large = write_ways.by_tasks(rows, checkpoint.batch, self._run.sizes)
-        return write_ways.write_large(named, writing(), self._io, self._store, large)
+        written, way = write_ways.write_large(named, writing(), self._io, self._store, large)
+        return check.settle(written), way
 
     def _for_tables(self, rows: DataFrame) -> DataFrame:
         """The columns that tables may take."""

@@ -7,6 +7,7 @@ is named. What a table must be for it is said in ``can_write``; all other tables
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
@@ -16,6 +17,7 @@ from streamsink.format.evolution import widens
 from streamsink.format.schema import TableSchema
 from streamsink.format.types import MAX_LENGTH, AtomicType, DataField, DataType
 from streamsink.spark import gateway
+from streamsink.spark.position_proof import OUTSIDE
 from streamsink.spark.read import to_spark
 from streamsink.spark.schema import quoted
 from streamsink.spark.session import with_settings
@@ -25,7 +27,7 @@ from streamsink.table.adopted import adopt_files
 from streamsink.table.write import WrittenFile
 
 FOLDER = "spark"
-_ROWS = "rows"
+_ROWS, _OUTSIDE = "rows", "outside"
 _FIELD_ID = "parquet.field.id"
 _MICROSECONDS = 6
 _CODECS = ("zstd", "snappy", "gzip", "none")
@@ -82,6 +84,13 @@ def _fits(given: DataType | None, wanted: DataType) -> bool:
     return given.as_nullable(True) == wanted.as_nullable(True) or widens(given, wanted)
 
 
+class Judge(Protocol):
+    """Whether the rows are what they must be, by what was counted."""
+
+    def judge(self, rows: int, outside: int) -> None:
+        """rows: of the batch. outside: those for which the column ``OUTSIDE`` is true. Raises Misuse."""
+
+
 @dataclass(frozen=True)
 class ParquetJob:
     """The job of one batch. staging: absolute. rows_a_file: after so many a task begins its next file."""
@@ -90,11 +99,16 @@ class ParquetJob:
     staging: str
     rows_a_file: int
 
-    def write(self, df: DataFrame, file_io: FileIO) -> list[WrittenFile]:
-        """All rows in staged files, flushed. Raises as Spark does, and as ``adopt_files``; Retryable when Spark does not count."""
+    def write(self, df: DataFrame, file_io: FileIO, check: Judge) -> list[WrittenFile]:
+        """All rows in staged files, flushed. Raises as Spark does, as ``check``, and as ``adopt_files``; Retryable when Spark does not
+        count."""
         folder = os.path.join(self.staging, FOLDER)
         counted = Observation()
-        rows = gateway.select(df, self._columns(df)).observe(counted, F.expr(f"count(1) AS {_ROWS}"))
+        counts = {_ROWS: "count(1)"}
+        if OUTSIDE in df.columns:
+            counts[_OUTSIDE] = f"count_if({OUTSIDE})"
+        told = df.observe(counted, *(F.expr(f"{sql} AS {name}") for name, sql in counts.items()))
+        rows = gateway.select(told, self._columns(df))
         with with_settings(df.sparkSession, _SESSION), FlushAhead(file_io, folder):
             rows.write.options(**self._options()).parquet(f"file:{folder}")
         count = gateway.observed(counted, _ROWS)
@@ -105,6 +119,8 @@ class ParquetJob:
                 "spark.scheduler.listenerbus.eventqueue.capacity, or set large_batches='tasks'",
                 kind="spark.not-counted",
             )
+        if _OUTSIDE in counts:
+            check.judge(count, gateway.observed(counted, _OUTSIDE))
         return adopt_files(file_io, folder, self.schema, count)
 
     def _columns(self, df: DataFrame) -> list[gateway.Selected]:

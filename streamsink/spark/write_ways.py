@@ -121,12 +121,10 @@ def write_small(df: DataFrame, writing: Callable[[], Writing], file_io: FileIO, 
 
 
 def write_large(df: DataFrame, writing: Writing, file_io: FileIO, store: Store, large: Large) -> tuple[list, str]:
-    """All rows of the DataFrame in staged files, flushed: what the writers hand back, and the way it went.
+    """All rows of the DataFrame in staged files, flushed, by tasks: what the writers hand back, and the way it went.
 
     Raises Misuse when a row does not fit.
     """
-    if large.job is not None:
-        return large.job.write(df, file_io), SPARK
     _advise_daemon()
     # Spark's mapInArrow takes the names of columns for SQL, in which a dot or a backtick means something.
     names = df.columns if any(letter in name for name in df.columns for letter in ".`") else None

@@ -1,5 +1,6 @@
 """Position columns are proven in every batch, in all ways of writing; and what they filter costs the same for any number of partitions."""
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,10 @@ from streamsink.errors import Misuse
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.positions import SourceRange
+from streamsink.spark import position_columns
 from streamsink.spark.foreach_batch import TableSink
 from streamsink.spark.many_tables import TablesSink
+from streamsink.table.position_ranges import PositionRanges
 from streamsink.table.routing import Routing
 from tests.e2e.harness import assert_each_once, ids_in, run_here
 from tests.e2e.kafka_data import new_topic, send
@@ -36,7 +39,7 @@ SHAPES = {
     "offset + 1": (*FITTING[:2], "id * 10 + 1 AS offset", 4),
     "a constant": (*FITTING[:2], "400L AS offset", 40),
     "the largest number": (*FITTING[:2], "9223372036854775807L AS offset", 40),
-    "no number": (*FITTING[:2], "IF(id < 2, 'none', CAST(id * 10 AS STRING)) AS offset", 2),
+    "partition and offset exchanged": (FITTING[0], "id * 10 AS partition", "id % 4 DIV 2 AS offset", 39),
 }
 END = {"t0": {"0": 361, "1": 381}, "t1": {"0": 371, "1": 391}}
 
@@ -70,7 +73,7 @@ def staged(folder: str) -> list[Path]:
 
 def assert_refused(sink, rows, given: Batch, outside: int, of: int = 40) -> None:
     with pytest.raises(Misuse) as refused:
-        sink._commit_batch(rows, given)
+        sink._micro_batch(rows, given)
     message = str(refused.value)
     assert refused.value.kind == "positions.columns", message
     for word in (sink.path, f"batch {given.batch_id}", f"{outside} of {of} rows", *POSITIONS, "position_columns", "Nothing of the batch"):
@@ -84,7 +87,7 @@ def test_rows_outside_their_batch_are_refused_and_the_right_columns_go_on(spark,
     sink = sink_of(ground.table, way)
     for *columns, outside in SHAPES.values():
         assert_refused(sink, frame(spark, *columns), batch(), outside)
-    sink._commit_batch(frame(spark, *FITTING), batch())
+    sink._micro_batch(frame(spark, *FITTING), batch())
     assert_each_once(ground.table, set(range(40)))
     sink.close()
 
@@ -96,44 +99,32 @@ def test_leaving_position_columns_out_goes_on(spark, ground, way):
     assert_refused(sink, frame(spark, *SHAPES["upper case"][:3]), batch(), 40)
     sink.close()
     without = sink_of(ground.table, way, position_columns=())
-    without._commit_batch(frame(spark, *FITTING).drop(*POSITIONS), batch())
+    without._micro_batch(frame(spark, *FITTING).drop(*POSITIONS), batch())
     assert_each_once(ground.table, set(range(40)))
     without.close()
-
-
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("stored", [True, False])
-def test_columns_in_another_order_are_refused_by_their_types(spark, ground, way, stored):
-    """No row has to be looked at; the message says which column was taken for what."""
-    sink = sink_of(ground.table, way, position_columns=("partition", "offset", "topic"), store_position_columns=stored)
-    with pytest.raises(Misuse, match=r"'partition' \(int\) as the topic") as refused:
-        sink._commit_batch(frame(spark, *FITTING), batch())
-    assert refused.value.kind == "positions.columns" and ("drop the three" in str(refused.value)) == (not stored)
-    sink.close()
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_later_batch_is_proven_against_its_own_range(spark, ground, way):
     """Rows of the batch before lie outside, as with a constant; what the source says of a second source counts as well."""
     sink = sink_of(ground.table, way, store_position_columns=True)
-    sink._commit_batch(frame(spark, *FITTING), batch())
+    sink._micro_batch(frame(spark, *FITTING), batch())
     again = {topic: {part: end + 400 for part, end in parts.items()} for topic, parts in END.items()}
     assert_refused(sink, frame(spark, *FITTING), batch(1, start=END, end=again), 40)
     moved = spark.range(40, 80, 1, 2).selectExpr("id", "CAST(id AS STRING) AS name", *FITTING)
-    sink._commit_batch(moved, batch(1, start=END, end=again))
+    sink._micro_batch(moved, batch(1, start=END, end=again))
     assert_each_once(ground.table, set(range(80)))
     assert streamsink.read_arrow(ground.table).column("offset").to_pylist() != []
     sink.close()
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_texts_and_decimals_of_the_same_numbers_fit(spark, ground, way):
-    """A query may have made them so; each type of two sources of which one is behind the other on the same partition."""
+def test_a_row_lies_in_the_range_of_one_of_several_sources(spark, ground, way):
+    """One source is behind the other on the same partitions; and numbers may be wider than Kafka's."""
     sink = sink_of(ground.table, way)
     behind = {topic: {part: end // 2 for part, end in parts.items()} for topic, parts in END.items()}
-    sources = (SourceRange(None, behind), SourceRange(behind, END))
-    rows = frame(spark, FITTING[0], "CAST(id % 4 DIV 2 AS STRING) AS partition", "CAST(id * 10 AS DECIMAL(20, 0)) AS offset")
-    sink._commit_batch(rows, Batch(0, "a query", "a run", sources))
+    rows = frame(spark, FITTING[0], "id % 4 DIV 2 AS partition", FITTING[2])
+    sink._micro_batch(rows, replace(batch(), sources=(SourceRange(None, behind), SourceRange(behind, END))))
     assert_each_once(ground.table, set(range(40)))
     sink.close()
 
@@ -145,7 +136,7 @@ def test_rows_of_all_tables_and_dead_letters_are_proven(spark, ground, way):
     assert_refused(sink, frame(spark, *SHAPES["upper case"][:3]), batch(), 40)
     odd = ("IF(id = 17, NULL, concat('t', id % 2)) AS topic", *FITTING[1:])
     assert_refused(sink, frame(spark, *odd), batch(), 1)
-    sink._commit_batch(frame(spark, *FITTING), batch())
+    sink._micro_batch(frame(spark, *FITTING), batch())
     assert sorted(ids_in(f"{ground.table}/even")) == list(range(0, 40, 2))
     assert streamsink.read_arrow(f"{ground.table}/rejected").num_rows == 20
     sink.close()
@@ -156,13 +147,13 @@ def test_an_overlap_is_proven_before_it_is_filtered(spark, ground, way):
     """A row that says a recorded position of no message of the batch would be taken for an old one, and be lost."""
     sink = sink_of(ground.table, way)
     half = {topic: {part: 200 for part in parts} for topic, parts in END.items()}
-    sink._commit_batch(frame(spark, *FITTING).where("id < 20"), batch(end=half))
+    sink._micro_batch(frame(spark, *FITTING).where("id < 20"), batch(end=half))
     sink.close()
     first = {topic: {part: 100 for part in parts} for topic, parts in END.items()}
     sink = sink_of(ground.table, way)
     lost = batch(0, "another query", start=first)
     assert_refused(sink, frame(spark, *FITTING[:2], "IF(id = 30, 50, id * 10) AS offset").where("id >= 10"), lost, 1, of=21)
-    sink._commit_batch(frame(spark, *FITTING).where("id >= 10"), lost)
+    sink._micro_batch(frame(spark, *FITTING).where("id >= 10"), lost)
     assert_each_once(ground.table, set(range(40)))
     sink.close()
 
@@ -172,7 +163,7 @@ def test_sources_without_numeric_positions_are_left_alone(spark, ground, way):
     """Nothing is filtered by the columns there, so nothing is asked of them."""
     sink = sink_of(ground.table, way)
     opaque = Batch(0, "a query", IdSource().new_id(), (SourceRange(None, {"logOffset": 0}),))
-    sink._commit_batch(frame(spark, *SHAPES["upper case"][:3]), opaque)
+    sink._micro_batch(frame(spark, *SHAPES["upper case"][:3]), opaque)
     assert_each_once(ground.table, set(range(40)))
     sink.close()
 
@@ -190,12 +181,49 @@ def test_an_overlap_over_3000_recorded_partitions_is_filtered(spark, ground, top
         "id DIV 3 * 10 + id % 3 - 1 AS offset",
     )
     old, new = rows.where("id % 3 = 0 AND offset >= 0"), rows.where("id % 3 > 0")
-    sink._commit_batch(old, batch(end=below))
+    sink._micro_batch(old, batch(end=below))
     sink.close()
     sink = sink_of(ground.table, "tasks", store_position_columns=True)
-    sink._commit_batch(rows.where("offset >= 0"), batch(0, "another query", end=end))
+    sink._micro_batch(rows.where("offset >= 0"), batch(0, "another query", end=end))
     assert_each_once(ground.table, {row.id for row in old.union(new).collect()})
     sink.close()
+
+
+def test_the_plan_has_the_same_size_for_three_partitions_and_three_thousand():
+    """Only constants grow: the text is the same but for what stands between quotes and for sizes."""
+    def without_constants(sql: str) -> str:
+        return re.sub(r"[0-9]+", "0", re.sub(r"X'[0-9a-f]*'", "X''", sql))
+
+    def both(topics: int, partitions: int) -> tuple[str, str]:
+        names = [f"topic-{number}" for number in range(topics)]
+        ranges = PositionRanges(POSITIONS, ({name: {part: (5, 50) for part in range(partitions)} for name in names},))
+        below = {name: {str(part): 20 for part in range(partitions)} for name in names}
+        return without_constants(position_columns.outside(ranges)), without_constants(position_columns.recorded("table", POSITIONS, below))
+
+    assert both(1, 3) == both(1, 3000)
+    assert both(3, 1) == both(30, 100)
+    # a name of thousands may share its place with another one, and takes arrays of its own then
+    assert all(len(many) <= 2 * len(few) for few, many in zip(both(3, 1), both(3000, 1)))
+
+
+def test_spark_finds_the_rows_outside_that_arrow_finds(spark, rng):
+    """Any rows and any ranges, one topic or many, several sources; in every row, whatever it holds, without an error of Spark's."""
+    names = [f"t{number}" for number in range(40)] + ["", "T1", None]
+    values = [(rng.choice(names), rng.choice([0, 1, 2, 3, -1, 2**31 - 1, None]), rng.choice([*range(20), 2**63 - 1, -(2**63), None])) for _ in range(2000)]
+    rows = spark.createDataFrame(values, "topic STRING, partition INT, `off``set` BIGINT").coalesce(1).cache()
+    held = rows.toArrow().to_batches()
+    for topics in (1, 2, 40):
+        sources = tuple(
+            {f"t{number}": {part: (low, low + 8) for part in range(3) for low in [rng.randrange(15)]} for number in range(topics)}
+            for _ in range(rng.randrange(1, 3))
+        )
+        ranges = PositionRanges(("topic", "partition", "off`set"), sources)
+        counted = sum(ranges.outside(piece) for piece in held)
+        each = sum(ranges.outside(piece.slice(i, 1)) for piece in held for i in range(piece.num_rows))
+        assert rows.where(position_columns.outside(ranges)).count() == counted == each and 0 < counted < len(values)
+        below = {topic: {str(part): high for part, (_, high) in parts.items()} for topic, parts in sources[0].items()}
+        old = sum((b := below.get(t, {}).get(str(p))) is not None and o is not None and o < b for t, p, o in values)
+        assert rows.where(position_columns.recorded("table", ranges.columns, below)).count() == old > 0
 
 
 @pytest.mark.kafka

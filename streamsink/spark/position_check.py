@@ -1,0 +1,66 @@
+"""Each row of a batch lies in the batch's own positions: in which of the three ways of writing this is found out where. DRIVER.
+
+The driver's way has the rows as Arrow data. Tasks and Spark's own Parquet writer are told by the JVM, in a column of one bit, so that
+columns which the table does not keep need not leave it; a writer for several tables is given them anyway.
+"""
+
+from collections.abc import Sequence
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from streamsink.options import SinkOptions
+from streamsink.protocol.committable import Batch
+from streamsink.sinks import position_check
+from streamsink.spark import position_columns
+from streamsink.spark.position_proof import OUTSIDE, Proven, ProvenWriting
+from streamsink.spark.tasks import Writing
+from streamsink.table.position_ranges import PositionRanges
+
+
+class PositionCheck:
+    """Of one batch, when there is something to compare; else each of its methods hands back what it was given."""
+
+    def __init__(self, table: str, batch: Batch, options: SinkOptions, rows: DataFrame):
+        """rows: with the position columns, of the types that ``check_positions`` lets through."""
+        self._told = (table, batch, options)
+        self._ranges: PositionRanges | None = position_check.ranges_of(table, batch, options)
+        self._dropped = () if options.store_position_columns else options.position_columns
+        self._types: dict[str, str] = {}
+        if self._ranges is not None:
+            self._types = {name: rows.schema[name].dataType.simpleString() for name in options.position_columns}
+
+    @property
+    def sql(self) -> str | None:
+        """A condition that is true for rows that do not lie in the batch's positions; None when nothing is compared."""
+        return None if self._ranges is None else position_columns.outside(self._ranges)
+
+    def carried(self, rows: DataFrame, stored: DataFrame) -> DataFrame:
+        """The rows for a writer that compares the columns itself. stored: without those that the table does not keep."""
+        return stored if self._ranges is None else rows
+
+    def told(self, rows: DataFrame, stored: DataFrame) -> DataFrame:
+        """The rows for a writer that is told by the JVM."""
+        return stored if self._ranges is None else rows.withColumn(OUTSIDE, F.expr(self.sql)).drop(*self._dropped)
+
+    def comparing(self, writing: Writing, dropped: Sequence[str] | None = None) -> Writing:
+        """A writer of ``carried`` rows. dropped: columns that are not for it, by default those that the table does not keep."""
+        left_out = self._dropped if dropped is None else tuple(dropped)
+        return writing if self._ranges is None else ProvenWriting(writing, self._ranges, left_out)
+
+    def being_told(self, writing: Writing) -> Writing:
+        """A writer of ``told`` rows."""
+        return writing if self._ranges is None else ProvenWriting(writing, None, (OUTSIDE,))
+
+    def settle(self, written: list) -> list:
+        """What the writers inside handed back, when all rows of all of them lie in the batch's positions. Raises Misuse otherwise."""
+        if self._ranges is None:
+            return written
+        proven: list[Proven] = written
+        self.judge(sum(each.rows for each in proven), sum(each.outside for each in proven))
+        return [inner for each in proven for inner in each.written]
+
+    def judge(self, rows: int, outside: int) -> None:
+        """Raises Misuse unless none of the batch's rows lies outside."""
+        table, batch, options = self._told
+        position_check.judge(table, batch, options, self._types, (rows, outside))
