@@ -1,6 +1,7 @@
 """The folders of a table's partitions, named by its rows' values: a store does not take every name. Executor and driver."""
 
 import os
+from collections.abc import Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -8,6 +9,7 @@ import pyarrow.compute as pc
 from streamsink.errors import Misuse
 from streamsink.format.paths import bucket_dir, escape, partition_path
 from streamsink.format.schema import TableSchema
+from streamsink.format.types import DataField
 from streamsink.storage.names import NameLimits, size_of
 from streamsink.table.route import PartitionKey, split_with_places
 
@@ -51,17 +53,31 @@ class Folders:
             return []
         found = []
         for key, places in split_with_places(rows, self._schema):
-            refused = self._refused(self._folder(key))
+            refused = self._unnamed(key)
+            if refused is None and (too_long := self._refused(self._folder(key))) is not None:
+                refused = too_long[0], f"{_KIND}: {too_long[1]}"
             if refused is not None:
-                column, explanation = refused
-                found += [(index, f"{_KIND}: {explanation}", column) for index in places.to_pylist()]
+                found += [(index, refused[1], refused[0]) for index in places.to_pylist()]
         return sorted(found)
 
     # -- parts -----------------------------------------------------------------------------------------------------
 
     def _folder(self, key: PartitionKey) -> str:
-        path = partition_path(key.values, self._schema.partition_fields, default_name=self._default, legacy=self._legacy)
-        return bucket_dir(path, UNAWARE_BUCKET)
+        return bucket_dir(self._path(key.values, self._schema.partition_fields), UNAWARE_BUCKET)
+
+    def _path(self, values: Sequence, fields: Sequence[DataField]) -> str:
+        return partition_path(values, fields, default_name=self._default, legacy=self._legacy)
+
+    def _unnamed(self, key: PartitionKey) -> tuple[str, str] | None:
+        """(column, reason) of the value that has no folder's name at all, however long."""
+        for value, field in zip(key.values, self._schema.partition_fields):
+            try:
+                self._path([value], [field])
+            except Misuse as refused:
+                if refused.kind != _NO_NAME:
+                    raise  # of the column, not of this value
+                return field.name, f"{refused.kind}: {refused}"
+        return None
 
     def _refused(self, folder: str) -> tuple[str, str] | None:
         """(column to blame, explanation) when the store does not take this folder, or the files in it."""
@@ -81,7 +97,9 @@ class Folders:
         sizes = [self._most_bytes(name, rows.column(rows.schema.get_field_index(name))) for name in self._schema.partition_keys]
         limits = self._limits
         path = size_of(self._root) + sum(sizes) + len(sizes) + len("/bucket-0/") + _FILE_NAME_BYTES
-        return bool(sizes) and (limits.name is not None and max(sizes) > limits.name or limits.path is not None and path > limits.path)
+        dates = not self._legacy and any(field.type.root in ("DATE", "TIMESTAMP") for field in self._schema.partition_fields)
+        long = limits.name is not None and max(sizes, default=0) > limits.name or limits.path is not None and path > limits.path
+        return bool(sizes) and (dates or long)
 
     def _most_bytes(self, name: str, column: pa.Array) -> int:
         """Of one component of a folder's path."""
@@ -91,6 +109,6 @@ class Folders:
         return size_of(escape(name)) + len("=") + max(values, size_of(escape(self._default)))
 
 
-_KIND = "partition.name-too-long"
+_KIND, _NO_NAME = "partition.name-too-long", "path.unsupported-value"
 # Of numbers, dates and times, with room: a decimal has 38 digits, a timestamp 30 characters, some of which are escaped.
 _LONGEST_PLAIN_TEXT = 100

@@ -14,7 +14,9 @@ from streamsink.format.types import parse_ddl
 from streamsink.options import SinkOptions
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.memory import MemoryCalls
+from streamsink.storage.names import NameLimits
 from streamsink.table.dead_letters import DeadLetters, Screen, dead_letter_fields, fit_by_value
+from streamsink.table.folders import Folders
 from streamsink.table.row_json import rows_to_json
 from streamsink.table.routing import ROUTE
 from streamsink.table.table import create_table, new_schema
@@ -129,3 +131,15 @@ def test_text_that_is_not_utf_8_keeps_its_bytes():
     """Spark's strings may hold any bytes."""
     column = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(b"\x00\x00\x00\x00\x02\x00\x00\x00"), pa.py_buffer(b"\xff\xfe")])
     assert rows_to_json(pa.RecordBatch.from_arrays([column], ["v"])) == ['{"v":{"base64":"//4="}}']
+
+
+@pytest.mark.parametrize("ddl, arrow, values", [
+    ("day DATE, v INT", pa.date32(), [0, 4_000_000, 1]), ("day TIMESTAMP(6), v INT", pa.timestamp("us"), [0, 4 * 10**17, 10**6]),
+])
+def test_a_date_that_has_no_folder_is_set_aside(ddl, arrow, values):
+    """Of a table whose folders have dates as text, where years beyond four digits have none. The others of the batch are written."""
+    schema = new_schema(parse_ddl(ddl), ("day",), {"partition.legacy-name": "false"})
+    rows = pa.RecordBatch.from_pydict({"day": pa.array(values, arrow), "v": pa.array([1, 2, 3], pa.int32())})
+    fitting, refused = Screen(schema, Folders(schema, "/lake/t", NameLimits()))(rows)
+    assert [(b.index, b.column, b.reason.partition(":")[0]) for b in refused] == [(1, "day", "path.unsupported-value")]
+    assert fitting.column("v").to_pylist() == [1, 3]

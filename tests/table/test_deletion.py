@@ -27,7 +27,6 @@ ALLOWED = {
     "streamsink/storage/hold.py:forget": "the hold of an epoch before the last two",
     "streamsink/storage/pending_log.py:_prune_owners": "owners before the last two",
     "streamsink/storage/pending_log.py:forget": "published records beyond those that are retained, and then their marks",
-    "streamsink/storage/pending_log.py:give_up": "records that can never be published, on purpose only, and no file of the table",
     "streamsink/storage/pending_log.py:discard": "the staging folder of a checkpoint of its own that has no record",
     "streamsink/storage/pending_log.py:sweep": "what Staging found to be of nobody, and temporary files",
     "streamsink/storage/pending_log.py:remove": "a retired application's journal, on purpose only",
