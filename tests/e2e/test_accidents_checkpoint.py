@@ -33,56 +33,57 @@ def refused_before_writing(spark, ground, job, kind, *words):
     return outcome
 
 
-def test_s2_same_data_again_is_refused_and_goes_on_as_seen(spark, ground):
-    """Checkpoint deleted, all files there still: an error before anything is written; accept_as_seen skips that batch, new files are written."""
+def test_s2_same_data_again_is_recognised_by_its_files(spark, ground):
+    """Checkpoint deleted, all files there still, with other boundaries: nothing is asked, nothing written; new files are."""
     job = three_batches(spark, ground)
     shutil.rmtree(job.checkpoint)
     again = job.but(per_batch=ALL_IN_ONE)
-    outcome = refused_before_writing(spark, ground, again, "checkpoint.replaced", "batch 2", "accept_as_new", "accept_as_seen", "application=")
-    word = accept_token(outcome)
-    assert run_here(spark, again.but(options={"accept_as_seen": word})).code == 0
+    outcome = run_here(spark, again)
+    assert (outcome.code, [written["rows"] for written in outcome.of("BatchWritten")]) == (0, [0])
     assert_each_once(ground.table, ids_of(0, 3))
     ground.add_files(3, 2)
     assert run_here(spark, again).code == 0
     assert_each_once(ground.table, ids_of(0, 5))
 
 
-def test_s2_only_new_data_is_refused_and_goes_on_as_new(spark, ground):
-    """Checkpoint deleted, the source holds new files only: the same error (it cannot be told); accept_as_new writes them."""
+def test_s2_only_new_data_is_written_without_being_asked_for(spark, ground):
+    """Checkpoint deleted, the source holds new files only."""
     job = three_batches(spark, ground)
     shutil.rmtree(job.checkpoint)
     shutil.rmtree(ground.source)
     ground.add_files(3, 3)
-    outcome = refused_before_writing(spark, ground, job, "checkpoint.replaced")
-    word = accept_token(outcome)
-    assert run_here(spark, job.but(options={"accept_as_new": word})).code == 0
+    assert run_here(spark, job).code == 0
     assert_each_once(ground.table, ids_of(0, 6))
 
 
-def test_s2_old_and_new_data_in_other_batches_is_refused(spark, ground):
-    """Checkpoint deleted, old and new files with two a batch: the error; old ones taken as seen, then new ones: each row once."""
+def forget_files(ground):
+    """The journal is removed while the query is down: what was published the table knows, of which files it came nobody does."""
+    shutil.rmtree(Path(ground.table, "streamsink"))
+
+
+def test_s2_files_that_nobody_knows_are_asked_for_until_new_data_begins(spark, ground):
+    """A12: checkpoint and journal deleted, one file a batch: each old batch is asked for; accepted as new, it goes on by itself."""
     job = three_batches(spark, ground)
     shutil.rmtree(job.checkpoint)
-    ground.add_files(3, 3)
-    refused_before_writing(spark, ground, job.but(per_batch=2), "checkpoint.replaced")
-    shutil.rmtree(job.checkpoint)
-    aside = ground.root / "aside"
-    aside.mkdir()
-    for number in (3, 4, 5):
-        (ground.source / f"{number:05}.json").rename(aside / f"{number:05}.json")
-    old = job.but(per_batch=ALL_IN_ONE)
-    word = accept_token(refused_before_writing(spark, ground, old, "checkpoint.replaced"))
-    assert run_here(spark, old.but(options={"accept_as_seen": word})).code == 0
-    for number in (3, 4, 5):
-        (aside / f"{number:05}.json").rename(ground.source / f"{number:05}.json")
-    assert run_here(spark, job.but(per_batch=2)).code == 0
-    assert_each_once(ground.table, ids_of(0, 6))
+    forget_files(ground)
+    outcome = refused_before_writing(spark, ground, job, "checkpoint.replaced", "batch 2", "accept_as_new", "accept_as_seen", "application=")
+    for _ in range(2):
+        word = accept_token(outcome)
+        assert run_here(spark, job.but(options={"accept_as_seen": word})).kind == "batch.in-replay"
+        outcome = refused_before_writing(spark, ground, job, "batch.in-replay", "accept_as_new", "accept_as_seen")
+    assert run_here(spark, job.but(options={"accept_as_seen": accept_token(outcome)})).code == 0
+    assert_each_once(ground.table, ids_of(0, 3))
+    ground.add_files(3, 2)
+    word = accept_token(refused_before_writing(spark, ground, job, "batch.in-replay"))
+    assert run_here(spark, job.but(options={"accept_as_new": word})).code == 0
+    assert_each_once(ground.table, ids_of(0, 5))
 
 
 def test_a_token_accepts_one_accident_and_no_later_one(spark, ground):
     """accept_as_new left in the options does not let the next lost checkpoint through."""
     job = three_batches(spark, ground)
     shutil.rmtree(job.checkpoint)
+    forget_files(ground)
     shutil.rmtree(ground.source)
     ground.add_files(3, 1)
     word = accept_token(refused_before_writing(spark, ground, job, "checkpoint.replaced"))
@@ -139,7 +140,7 @@ def test_s3_the_same_name_afterwards_is_refused_too(spark, ground):
     ground.add_files(50, 1)
     ground.source.rename(ground.root / "other")
     source.rename(ground.source)
-    refused_before_writing(spark, ground, other, "checkpoint.replaced", "give it a name of its own")
+    refused_before_writing(spark, ground, other, "query.other", "give it a name of its own")
     assert run_here(spark, other.but(options={"application": "second"})).code == 0
     assert_each_once(ground.table, ids_of(0, 3) | ids_of(50, 1))
 
@@ -166,15 +167,23 @@ def test_s4_an_older_checkpoint_with_the_same_batches_is_a_replay(spark, ground)
     assert_each_once(ground.table, ids_of(0, 4))
 
 
-def test_s4_an_older_checkpoint_with_other_batches_is_refused(spark, ground):
-    """Restored from an older copy, other boundaries: the error, before anything is written; as seen, then new files."""
+def test_s4_an_older_checkpoint_with_other_batches_is_recognised_by_its_files(spark, ground):
+    """Restored from an older copy, other boundaries: one batch of files that are known, then new files."""
     job = restored_from_older_copy(spark, ground).but(per_batch=ALL_IN_ONE)
-    outcome = refused_before_writing(spark, ground, job, "batch.backwards", "older copy")
-    assert run_here(spark, job.but(options={"accept_as_seen": accept_token(outcome)})).code == 0
-    assert_each_once(ground.table, ids_of(0, 3))
+    outcome = run_here(spark, job)
+    assert (outcome.code, [written["rows"] for written in outcome.of("BatchWritten")]) == (0, [0])
     ground.add_files(3, 3)
     assert run_here(spark, job.but(per_batch=1)).code == 0
     assert_each_once(ground.table, ids_of(0, 6))
+
+
+def test_s4_files_that_nobody_knows_are_asked_for(spark, ground):
+    """Restored from an older copy, other boundaries, and the journal is gone: the error, before anything is written."""
+    job = restored_from_older_copy(spark, ground).but(per_batch=ALL_IN_ONE)
+    forget_files(ground)
+    outcome = refused_before_writing(spark, ground, job, "batch.backwards", "older copy")
+    assert run_here(spark, job.but(options={"accept_as_seen": accept_token(outcome)})).code == 0
+    assert_each_once(ground.table, ids_of(0, 3))
 
 
 def test_s7_a_table_recreated_between_runs_is_noticed(spark, ground):

@@ -79,7 +79,7 @@ def test_batches_replays_and_restarts_are_exact(spark, ground, log):
 
 @pytest.mark.parametrize("log", LOGS)
 def test_a_checkpoint_that_is_restored_from_an_older_copy_is_refused(spark, ground, log):
-    """Positions of an earlier batch come back with other files: the error that a file source gets, never a guess."""
+    """Positions of an earlier batch come back with a file more: the error that a file source without a file column gets, never a guess."""
     two = Two(spark, ground, log)
     two.add("a", "b")
     two.run()
@@ -91,7 +91,7 @@ def test_a_checkpoint_that_is_restored_from_an_older_copy_is_refused(spark, grou
     two.add("b")
     with pytest.raises(Misuse) as refused:
         two.run()
-    assert refused.value.kind == "batch.backwards"
+    assert refused.value.kind == "files.overlap"
 
 
 if "named" in LOGS:

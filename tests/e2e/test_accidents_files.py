@@ -1,0 +1,136 @@
+"""S2, S3, S4 over a file source whose rows carry their file: old files are filtered, new ones are written, whatever the batches."""
+import json
+import os
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+import streamsink
+from tests.e2e.harness import accept_token, assert_each_once, assert_refused, content, ids_of, run_here
+from tests.e2e.job import ROWS_PER_FILE
+
+pytestmark = pytest.mark.spark
+ALL_IN_ONE = 1000
+# Each is spelled in another way in a URL than in a path.
+ODD = ("a b", "50%", "p%20q", "h#x", "ümlaut", "plus+", "日本")
+
+
+def with_file(ground, **changes):
+    """The job, whose column ``extra`` is the file."""
+    return ground.job(column="_metadata.file_path", options={"file_column": "extra", "flush": False}, **changes)
+
+
+def add_odd_files(ground, first: int) -> set[int]:
+    """One file of ten rows for each odd name, in a folder with one."""
+    for number, name in enumerate(ODD, first):
+        lines = (json.dumps({"id": i, "name": "x"}) for i in ids_of(number, 1))
+        path = ground.source / f"{name} {number}.json"
+        path.write_text("\n".join(lines))
+        os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
+    return ids_of(first, len(ODD))
+
+
+
+
+def test_s2_old_and_new_files_in_one_batch_whatever_their_names(spark, ground):
+    """Checkpoint deleted; spaces, %, # and letters beyond ASCII in names: each row once, and the file is no column of the table."""
+    ground.source.mkdir()
+    expected = add_odd_files(ground, 0)
+    job = with_file(ground, per_batch=3)
+    assert run_here(spark, job).code == 0
+    shutil.rmtree(job.checkpoint)
+    expected |= add_odd_files(ground, len(ODD))
+    outcome = run_here(spark, job.but(per_batch=2 * len(ODD) - 2))
+    assert outcome.code == 0, outcome
+    assert len(outcome.of("BatchFiltered")) == 1 and outcome.of("BatchWritten")[0]["rows"] == (len(ODD) - 2) * ROWS_PER_FILE
+    assert_each_once(ground.table, expected)
+    assert streamsink.read_arrow(ground.table).column_names == ["id", "name"]
+
+
+def test_s4_an_older_checkpoint_with_other_batches_goes_on_by_itself(spark, ground):
+    """Restored from an older copy, two files a batch: one of old files, one of an old and a new one, one of new ones."""
+    ground.add_files(0, 1)
+    job = with_file(ground)
+    assert run_here(spark, job).code == 0
+    shutil.copytree(job.checkpoint, job.checkpoint + "-copy")
+    ground.add_files(1, 3)
+    assert run_here(spark, job).code == 0
+    shutil.rmtree(job.checkpoint)
+    shutil.move(job.checkpoint + "-copy", job.checkpoint)
+    ground.add_files(4, 3)
+    outcome = run_here(spark, job.but(per_batch=2))
+    assert (outcome.code, [written["rows"] for written in outcome.of("BatchWritten")]) == (0, [0, 10, 20]), outcome
+    assert_each_once(ground.table, ids_of(0, 7))
+
+
+def test_without_the_column_the_error_says_how_to_get_it(spark, ground):
+    """One batch holds old and new files: nothing is written; followed to the letter, the advice leads to each row once."""
+    ground.add_files(0, 3)
+    job = ground.job()
+    assert run_here(spark, job).code == 0
+    shutil.rmtree(job.checkpoint)
+    ground.add_files(3, 2)
+    whole = job.but(per_batch=ALL_IN_ONE)
+    before = content(ground.table)
+    outcome = run_here(spark, whole)
+    assert_refused(outcome, "files.overlap", ground.table, "_metadata.file_path", "file_column", "Nothing was written")
+    assert content(ground.table) == before
+    word = re.search(r"accept_as_same='([0-9a-f]{12})'", outcome.message)[1]
+    assert word == accept_token(outcome)
+    mended = with_file(ground, per_batch=ALL_IN_ONE)
+    assert run_here(spark, mended).kind == "query.other", "the column makes another query of it"
+    assert run_here(spark, mended.but(options={"accept_as_same": word})).code == 0
+    assert_each_once(ground.table, ids_of(0, 5))
+    ground.add_files(5, 1)
+    assert run_here(spark, mended).code == 0
+    assert_each_once(ground.table, ids_of(0, 6))
+
+
+@pytest.mark.parametrize("way", [{}, {"driver_max_rows": 0, "large_batches": "tasks"}, {"driver_max_rows": 0, "large_batches": "spark"}],
+                         ids=["driver", "tasks", "spark"])
+def test_a_column_that_is_not_the_file_loses_nothing_in_any_way_of_writing(spark, ground, way):
+    """It is trusted only where it names files of the batch, row by row; mended, each row is there once."""
+    ground.add_files(0, 2)
+    job = with_file(ground, per_batch=ALL_IN_ONE).but(options=way)
+    wrong = job.but(column="if(id = 23, name, _metadata.file_path)")
+    assert run_here(spark, wrong).code == 0
+    shutil.rmtree(job.checkpoint)
+    ground.add_files(2, 2)
+    before = content(ground.table)
+    outcome = run_here(spark, wrong)
+    assert_refused(outcome, "files.column", ground.table, "extra", "_metadata.file_path", "Nothing was written")
+    assert content(ground.table) == before
+    refused = run_here(spark, job)
+    assert refused.kind == "query.other"
+    word = re.search(r"accept_as_same='([0-9a-f]{12})'", refused.message)[1]
+    assert run_here(spark, job.but(options={"accept_as_same": word})).code == 0
+    assert_each_once(ground.table, ids_of(0, 4))
+
+
+def test_a_column_that_is_not_there_is_refused_at_the_first_batch(spark, ground):
+    """Not at the accident."""
+    ground.add_files(0, 1)
+    for job in (ground.job(options={"file_column": "extra"}), ground.job(column="id", options={"file_column": "extra"})):
+        outcome = run_here(spark, job)
+        assert_refused(outcome, "option.file-column", ground.table, "extra", "_metadata.file_path")
+    assert not Path(ground.table, "snapshot").exists()
+
+
+def test_a_batch_over_numbers_that_were_left_behind_and_over_compaction(spark, ground):
+    """More than ten batches, so that Spark compacts its log; killed between its two logs, so that one batch has two numbers."""
+    ground.add_files(0, 11)
+    job = with_file(ground)
+    assert run_here(spark, job).code == 0
+    for folder in ("offsets", "commits"):
+        for name in ("10", ".10.crc"):
+            Path(job.checkpoint, folder, name).unlink()
+    shutil.copytree(job.checkpoint, job.checkpoint + "-copy")
+    assert Path(job.checkpoint, "sources/0/9.compact").exists() and Path(job.checkpoint, "sources/0/10").exists()
+    ground.add_files(11, 1)
+    assert run_here(spark, job).code == 0
+    assert_each_once(ground.table, ids_of(0, 12))
+    shutil.rmtree(job.checkpoint)
+    assert run_here(spark, job.but(per_batch=5)).code == 0
+    assert_each_once(ground.table, ids_of(0, 12))

@@ -1,0 +1,206 @@
+"""What a journal keeps of the files that its records were made of: all of them, whatever is pruned, at a cost that does not grow."""
+
+import os
+import re
+
+import pytest
+
+from streamsink.clock import IdSource
+from streamsink.errors import Corrupt
+from streamsink.protocol import files
+from streamsink.protocol.committable import AppState, Batch, Committable
+from streamsink.protocol.positions import SourceFile, SourceRange
+from streamsink.storage.file_io import FileIO
+from streamsink.storage.memory import MemoryCalls
+from streamsink.storage.pending_log import PendingLog
+from streamsink.testing.crashing import CrashingCalls
+
+ROOT = "/lake/shop.db/orders"
+FOLDER = f"{ROOT}/streamsink/streamsink"
+
+
+class Journal:
+    """A journal over calls that are counted; each record is published at once. retain: how many it remembers."""
+
+    def __init__(self, retain: int, calls: MemoryCalls | None = None):
+        self.inner = calls or MemoryCalls()
+        self.retain = retain
+        self.start()
+
+    def start(self) -> None:
+        """A new start of its query."""
+        self.calls = CrashingCalls(self.inner)
+        self.log = PendingLog(FileIO(self.calls, IdSource().new_id), ROOT, "streamsink", self.retain)
+        self.log.claim("q", 0)
+
+    def restart(self, retain: int | None = None) -> None:
+        self.log.release()
+        self.retain = retain or self.retain
+        self.start()
+
+    def record(self, first: int, last: int, per_batch: int = 1, tells: bool = True, since: int = 0) -> None:
+        for number in range(first, last + 1):
+            read = files.entries(source(number, per_batch)) if tells else None
+            state = AppState("q", 0, 1, number, number, f"id-{number}", "t", (), files_from=since)
+            record = Committable(state, "streamsink", None, (), {"manifest": None}, read)
+            with self.log._io.together() as group:
+                create = self.log.prepare(record, group)
+                group.flush()
+            create()
+            self.log.mark_published(record)
+            self.log.forget([number])
+
+    def names(self, pattern: str) -> list[str]:
+        return sorted(os.path.basename(path) for path in self.inner._names if re.fullmatch(f"{FOLDER}/{pattern}", path))
+
+    def known(self, since: int = 0) -> files.KnownFiles | None:
+        return self.log.known_files(since)
+
+
+def source(number: int, per_batch: int = 1) -> tuple[SourceRange, ...]:
+    """What batch ``number`` reads."""
+    paths = tuple(SourceFile(f"file:///in/{number}-{part}.json", number) for part in range(per_batch))
+    return (SourceRange({"logOffset": number - 1}, {"logOffset": number}, files=paths),)
+
+
+def all_seen(known: files.KnownFiles, first: int, last: int, per_batch: int = 1) -> bool:
+    return all(not files.sort_out(source(n, per_batch), known).new for n in range(first, last + 1))
+
+
+@pytest.mark.parametrize("retain", [2, 7, 63, 64, 65, 100])
+@pytest.mark.parametrize("last", [3, 64, 65, 130, 300])
+def test_what_is_pruned_stays_known(retain, last):
+    """Whatever is retained: each file, and none besides."""
+    journal = Journal(retain)
+    journal.record(1, last)
+    assert len(journal.log.retained()) == min(retain, last)
+    for _ in range(2):
+        known = journal.known()
+        assert all_seen(known, 1, last)
+        assert len(files.sort_out(source(last + 1), known).new) == 1
+        journal.restart()
+
+
+def test_restarts_and_another_retention_leave_no_hole():
+    """What one start has recorded is put together by another one, which reads the records."""
+    journal, last = Journal(9), 0
+    for retain in (9, 2, 30, 5, 9):
+        journal.restart(retain)
+        journal.record(last + 1, last + 17, per_batch=3)
+        last += 17
+    assert all_seen(journal.known(), 1, last, per_batch=3)
+
+
+def test_the_cost_of_a_batch_does_not_grow_and_the_number_of_files_stays_small():
+    """Calls of each 400 batches after the first 1,200 of 6,000; and what a later start has to read."""
+    journal = Journal(2)
+    spent = []
+    for first in range(1, 6_000, 400):
+        before = journal.calls.count
+        journal.record(first, first + 399)
+        spent.append(journal.calls.count - before)
+    assert max(spent[3:]) <= 1.1 * min(spent[3:]), spent
+    kept = journal.names(r"files-\d+-\d+-\d+")
+    assert len(kept) < 3 * 64, len(kept)
+    journal.restart()
+    before = journal.calls.by_name
+    assert all_seen(journal.known(), 1, 6_000)
+    beyond = [sequence for sequence in journal.log.retained() if sequence > last_of(kept)]
+    assert (journal.calls.by_name - before)["read"] == len(kept) + len(beyond)
+
+
+def last_of(names: list[str]) -> int:
+    return max(int(name.rpartition("-")[2]) for name in names)
+
+
+def test_a_source_that_tells_no_files_pays_nothing():
+    """Kafka: the same calls as with files, but for the files; nothing is listed, nothing is read; a start pays nothing either."""
+    journal = Journal(2)
+    journal.record(1, 2, tells=False)
+    before = journal.calls.by_name
+    journal.record(3, 200, tells=False)
+    each = {name: count / 198 for name, count in (journal.calls.by_name - before).items()}
+    assert each.get("read", 0) == 0 and journal.names("files-.*") == [] and journal.known() is None
+    assert all(count == int(count) for count in each.values()), f"not the same for each batch: {each}"
+    journal.restart()
+    before = journal.calls.by_name
+    journal.record(201, 300, tells=False)
+    assert {n: c / 100 for n, c in (journal.calls.by_name - before).items()} == each
+
+
+@pytest.mark.parametrize("hole", [range(1, 2), range(50, 51), range(90, 101)])
+def test_one_record_that_tells_no_files_is_enough_not_to_know(hole):
+    """Whether it is retained or pruned."""
+    journal = Journal(5)
+    for number in range(1, 101):
+        journal.record(number, number, tells=number not in hole)
+    for _ in range(2):
+        assert journal.known() is None
+        journal.restart()
+
+
+def test_files_that_do_not_count_any_more_are_left_out():
+    """Records before ``since`` are of another query: whatever was put together with what."""
+    journal = Journal(3)
+    journal.record(1, 50)
+    journal.record(51, 400, since=51)
+    journal.restart()
+    known = journal.known(since=51)
+    assert all_seen(known, 51, 400) and len(known) == 350
+    assert len(journal.known()) == 400
+
+
+def test_a_file_is_missing_and_nothing_is_known():
+    journal = Journal(3)
+    journal.record(1, 40)
+    kept = journal.names("files-.*")
+    journal.inner.unlink(f"{FOLDER}/{kept[len(kept) // 2]}")
+    journal.restart()
+    assert journal.known() is None
+    journal.record(41, 60)
+    assert journal.known() is None
+
+
+def test_each_damage_is_refused_and_names_the_file_and_the_way_out():
+    """Truncated anywhere, or one byte altered."""
+    journal = Journal(3)
+    journal.record(1, 5)
+    [name] = journal.names("files-.*")
+    path = f"{FOLDER}/{name}"
+    data = journal.inner.read(path)
+    broken = [data[:length] for length in range(len(data))] + [data[:n] + bytes([data[n] ^ 1]) + data[n + 1:] for n in range(len(data))]
+    for bad in broken:
+        journal.inner._names[path].data = bad
+        journal.restart()
+        try:
+            found = journal.known()
+        except Corrupt as refused:
+            assert path in str(refused) and "delete it" in str(refused) and refused.kind == "journal.files"
+        else:
+            assert all_seen(found, 1, 5), "only what the header says beside may change without a trace"
+    journal.inner.unlink(path)
+    journal.restart()
+    assert journal.known() is None
+
+
+def test_a_crash_between_putting_together_and_deleting_is_harmless():
+    """Both are there: the larger one counts, and the next start goes on from it."""
+    journal = Journal(2)
+    journal.record(1, 3 * 64)
+    older = {name: journal.inner.read(f"{FOLDER}/{name}") for name in journal.names("files-0-.*")}
+    journal.record(193, 199)
+    assert journal.names("files-1-.*") != []
+    for name, data in older.items():
+        if f"{FOLDER}/{name}" not in journal.inner._names:
+            journal.log._io.create_new(f"{FOLDER}/{name}", data)
+    journal.restart()
+    journal.record(200, 400)
+    assert all_seen(journal.known(), 1, 400) and len(journal.known()) == 400
+
+
+def test_a_batch_without_recorded_sources_tells_nothing():
+    """A bounded job, a source of another kind, and sources of which one is."""
+    known = SourceRange(None, {"logOffset": 0}, files=(SourceFile("file:///in/a", 1),))
+    other = SourceRange(None, {"t": {"0": 5}})
+    assert files.entries(()) is None and files.entries((known, other)) is None and len(files.entries((known, known))) == 40
+    assert not files.can_tell(Batch(0, "q", "r", (known,), stateful=True))
