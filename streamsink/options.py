@@ -32,7 +32,8 @@ class SinkOptions:
     overwrite_partition: which rows mode='overwrite' replaces: values of partition columns ({} for the whole table); None for the
         partitions that the batch's rows are in (the whole table when it is not partitioned, or sets dynamic-partition-overwrite=false).
     position_columns: names of the DataFrame's topic, partition and offset columns; overlap is then filtered by row.
-    store_position_columns: keep those columns in a table that the sink creates.
+    file_column: name of the DataFrame's column with _metadata.file_path; a batch of old and new files is then filtered by row.
+    store_position_columns: keep those columns, and the file column, in a table that the sink creates.
     add_columns, widen_types: schema evolution that the sink may do; anything else is refused.
     restore: 'restore-and-fail' (publish what was pending, then fail so that the supervisor restarts) or 'restore-and-continue'.
     on_rollback: 'fail', or 'republish' the batches that a rollback removed, from the journal.
@@ -71,6 +72,7 @@ class SinkOptions:
     mode: str = MODE_APPEND
     overwrite_partition: Mapping | None = None
     position_columns: tuple[str, ...] = ()
+    file_column: str | None = None
     store_position_columns: bool = False
     add_columns: bool = False
     widen_types: bool = False
@@ -175,7 +177,7 @@ def _check(table: str, options: SinkOptions) -> None:
         refuse("position_columns", "three column names: topic, partition, offset")
     if not isinstance(options.lock, str):
         refuse("lock", "a URL, or '' for no lock")
-    for name in ("lock_id", "lock_user", "lock_password_env"):
+    for name in ("file_column", "lock_id", "lock_user", "lock_password_env"):
         value = getattr(options, name)
         if value is not None and not (isinstance(value, str) and value):
             refuse(name, "a name")
@@ -189,8 +191,9 @@ def _check(table: str, options: SinkOptions) -> None:
         refuse("overwrite_partition", "a dictionary of partition columns and their values")
     if given is not None and options.mode != MODE_OVERWRITE:
         refuse("overwrite_partition", "None without mode='overwrite'")
-    if options.position_columns and options.mode == MODE_OVERWRITE:
-        refuse("position_columns", "none with mode='overwrite': the rest of a batch must not replace the whole of it")
+    for name in ("position_columns", "file_column"):
+        if getattr(options, name) and options.mode == MODE_OVERWRITE:
+            refuse(name, "none with mode='overwrite': the rest of a batch must not replace the whole of it")
     adopt = options.adopt_from_batch
     if adopt is not None and (isinstance(adopt, bool) or not isinstance(adopt, int) or adopt < 0):
         refuse("adopt_from_batch", "a batch id")

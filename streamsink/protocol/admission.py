@@ -7,7 +7,7 @@ from enum import Enum
 
 from streamsink.errors import Misuse
 from streamsink.options import SinkOptions
-from streamsink.protocol import position_errors
+from streamsink.protocol import files, opaque_errors, position_errors
 from streamsink.protocol.committable import AppState, Batch
 from streamsink.protocol.continuity import Change, changes, relate, reset
 from streamsink.protocol.ids import END_OF_INPUT
@@ -30,6 +30,8 @@ class Decision:
     """What to do with a batch. recorded: positions once it is published.
 
     below: the first new offset of each topic and partition, for every source that reads it (FILTER only).
+    seen_files: paths of the files whose rows are not to be written (FILTER over files only). replaying: for the state.
+    forgets_files: the files of earlier records do not count any more.
     """
 
     verdict: Verdict
@@ -37,6 +39,9 @@ class Decision:
     generation: int = 0
     recorded: Recorded = field(default_factory=Recorded)
     below: Offsets = field(default_factory=dict)
+    seen_files: frozenset[str] = frozenset()
+    replaying: bool = False
+    forgets_files: bool = False
 
 
 @dataclass(frozen=True)
@@ -46,6 +51,7 @@ class Past:
     earlier(query, checkpoint id): that checkpoint of the same query in the journal, or None.
     others(): the last record of each other application that has written here.
     run_published(run id): whether a bounded job's run is published; None when that cannot be told.
+    known_files(): the files that the records were made of; None when the journal does not know them all.
     """
 
     table: str
@@ -54,6 +60,7 @@ class Past:
     earlier: Callable[[str, int], AppState | None]
     run_published: Callable[[str], bool | None]
     others: Callable[[], Mapping[str, AppState]] = dict
+    known_files: Callable[[], files.KnownFiles | None] = lambda: None
 
 
 def admit(batch: Batch, past: Past, options: SinkOptions) -> Decision:
@@ -190,9 +197,12 @@ def _accepted(batch: Batch, past: Past, options: SinkOptions, generation: int) -
     word = token(batch, past)
     if options.accept_as_new == word:
         recorded = recorded_as_new(batch, past.last, _recorded(batch, past))
-        return Decision(Verdict.NEW, "accepted as new", generation, recorded)
+        anew, replaying = files.accepted_as_new(batch, past.last, past.known_files)
+        return Decision(Verdict.NEW, "accepted as new", generation, recorded, replaying=replaying, forgets_files=anew)
     if options.accept_as_seen == word:
-        return Decision(Verdict.SEEN, "accepted as seen", generation, _recorded(batch, past))
+        # What follows may belong to the same accident.
+        replaying = batch.batch_id != END_OF_INPUT and not all_numeric(batch.sources)
+        return Decision(Verdict.SEEN, "accepted as seen", generation, _recorded(batch, past), replaying=replaying)
     return None
 
 
@@ -253,30 +263,47 @@ def _admit_numeric(batch: Batch, past: Past, options: SinkOptions, generation: i
 
 def _admit_opaque(batch: Batch, past: Past, options: SinkOptions, generation: int) -> Decision:
     last = past.last
-    if batch.query != last.query:
-        raise Misuse(
-            f"{past.table}: application '{options.application}' has published up to batch {last.checkpoint_id} of another "
-            f"checkpoint ({last.query}), and this one ({batch.query}) begins with batch {batch.batch_id}: the "
-            "checkpoint was deleted, or this is another query. Its source has no positions that compare, so whether "
-            "its rows are here already cannot be told. Nothing was written. If this is another query, give it a name "
-            f"of its own (application=...); else{_ways_on(batch, past)}",
-            kind="checkpoint.replaced",
-        )
-    if batch.batch_id <= last.checkpoint_id:
-        raise Misuse(
-            f"{past.table}: batch {batch.batch_id} goes backwards: batch {last.checkpoint_id} of this checkpoint is "
-            "published, and this one has other source positions than when that id was published: the checkpoint was "
-            f"restored from an older copy. Nothing was written. To go on,{_ways_on(batch, past)}",
-            kind="batch.backwards",
-        )
-    if batch.batch_id == last.checkpoint_id + 1 and follows(last.sources, batch.sources):
+    is_next = _follows(batch, last)
+    if is_next and not last.replaying:
         return Decision(Verdict.NEW, "the next batch", generation, _recorded(batch, past))
-    raise Misuse(
-        f"{past.table}: batch {batch.batch_id} does not follow batch {last.checkpoint_id}, the last one published here "
-        f"(expected batch {last.checkpoint_id + 1} starting at the positions where that one ended): batches are "
-        f"missing or were written elsewhere. Nothing was written. To go on,{_ways_on(batch, past)}",
-        kind="batch.gap",
+    if is_next or not _is_gap(batch, past):
+        decision = _admit_by_files(batch, past, options, generation)
+        if decision:
+            return decision
+    raise opaque_errors.not_told(batch, last, options, _ways_on(batch, past), table=past.table, is_next=is_next)
+
+
+def _follows(batch: Batch, before: AppState | None) -> bool:
+    return (
+        before is not None and (before.query, before.checkpoint_id + 1) == (batch.query, batch.batch_id)
+        and follows(before.sources, batch.sources)
     )
+
+
+def _is_gap(batch: Batch, past: Past) -> bool:
+    """Whether batches of this checkpoint are missing here: their files are in no record, and may be in no later batch."""
+    goes_back = batch.query == past.last.query and batch.batch_id <= past.last.checkpoint_id
+    return batch.batch_id != 0 and not goes_back and not _follows(batch, past.earlier(batch.query, batch.batch_id - 1))
+
+
+def _admit_by_files(batch: Batch, past: Past, options: SinkOptions, generation: int) -> Decision | None:
+    """None when the sources do not tell the batch's files, or the journal does not know all that were recorded."""
+    known = past.known_files() if files.can_tell(batch) else None
+    if known is None:
+        return None
+    word = token(batch, past)
+    # Asked at the first batch of a checkpoint, whatever is in it: later ones may be filtered or taken as seen.
+    check_same(batch, past.last, past.table, options, word)
+    parts = files.sort_out(batch.sources, known)
+    files.check(batch, parts, options, table=past.table, word=word, other=batch.query != past.last.query)
+    if not parts.seen:
+        verdict, reason = Verdict.NEW, "none of its files is recorded"
+    elif not parts.new:
+        verdict, reason = Verdict.SEEN, "all of its files are recorded"
+    else:
+        verdict, reason = Verdict.FILTER, "some of its files are recorded"
+    recorded = _recorded(batch, past)
+    return Decision(verdict, reason, generation, recorded, seen_files=parts.seen if parts.new else frozenset(), replaying=True)
 
 
 def _ways_on(batch: Batch, past: Past) -> str:

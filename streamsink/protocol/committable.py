@@ -1,5 +1,6 @@
 """What a pre-commit hands to the committer, and how it is recorded: all a restart needs, nothing to compute again."""
 
+import base64
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -54,6 +55,8 @@ class AppState:
     recorded: numeric positions up to which everything is published (empty for opaque sources).
     sources: the last batch's own range, as Spark said it.
     fingerprint: of the query that wrote it; None where an older streamsink did.
+    replaying: batches of this checkpoint may hold what another one, or this one before it was restored, has published.
+    files_from: number of the first record whose files count as published by this query.
     """
 
     query: str
@@ -67,6 +70,8 @@ class AppState:
     recorded: Recorded = field(default_factory=Recorded)
     journal_id: str = ""
     fingerprint: QueryFingerprint | None = None
+    replaying: bool = False
+    files_from: int = 0
 
     def to_json(self) -> dict:
         """Version 2. Code that knows version 1 only does not find ``query``, and stops before it writes."""
@@ -76,7 +81,7 @@ class AppState:
         value["recorded"] = self.recorded.to_json(self.sources)
         if self.fingerprint is not None:
             value["fingerprint"] = self.fingerprint.to_json()
-        return value
+        return value | {name: getattr(self, name) for name in _STATE_FIELDS_WHEN_SET if getattr(self, name)}
 
     @classmethod
     def from_json(cls, value: Mapping) -> "AppState":
@@ -91,6 +96,7 @@ class AppState:
         plain = {name: value[name] for name in _STATE_FIELDS}
         plain["query"] = value["query"] if version == 1 else value["query_id"]
         plain["journal_id"] = value.get("journal_id", "")
+        plain |= {name: value[name] for name in _STATE_FIELDS_WHEN_SET if name in value}
         sources = tuple(SourceRange.from_json(s) for s in value["sources"])
         known = value.get("fingerprint")
         fingerprint = QueryFingerprint.from_json(known) if known is not None else None
@@ -100,6 +106,7 @@ class AppState:
 
 _STATE_VERSION = 2
 _STATE_FIELDS = ("generation", "epoch", "checkpoint_id", "sequence", "record_id", "table_id")
+_STATE_FIELDS_WHEN_SET = ("replaying", "files_from")
 
 
 @dataclass(frozen=True)
@@ -107,6 +114,7 @@ class Committable:
     """A checkpoint between pre-commit and publishing: its state once published, its files, and the sink's payload.
 
     payload: JSON object of the sink (for a Paimon table the staged manifest). No row value stands in it.
+    source_files: entries of the files that the batch was read from (``files.py``); None where its sources do not tell them.
     """
 
     state: AppState
@@ -114,6 +122,7 @@ class Committable:
     watermark_ms: int | None
     files: tuple[StagedFile, ...]
     payload: Mapping
+    source_files: bytes | None = None
 
     @property
     def rows(self) -> int:
@@ -132,7 +141,8 @@ class Committable:
         return replace(self, files=(), payload={"kind": "APPEND", "manifest": None})
 
     def to_json(self) -> dict:
-        return {
+        read = {} if self.source_files is None else {"source_files": base64.b64encode(self.source_files).decode()}
+        return read | {
             "application": self.application,
             "state": self.state.to_json(),
             "watermark_ms": self.watermark_ms,
@@ -148,4 +158,5 @@ class Committable:
             watermark_ms=value["watermark_ms"],
             files=tuple(StagedFile.from_json(f) for f in value["files"]),
             payload=value["payload"],
+            source_files=base64.b64decode(value["source_files"], validate=True) if "source_files" in value else None,
         )

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from streamsink.protocol.committable import Committable
+from streamsink.protocol.files import KnownFiles
 from streamsink.protocol.ids import Writer
 
 
@@ -117,6 +118,13 @@ class PendingStore(ABC):
     @abstractmethod
     def knows_run(self, run: str) -> bool:
         """Whether a bounded job's run was marked published, however long ago."""
+
+    def known_files(self, since: int) -> KnownFiles | None:
+        """The files of which the records from number ``since`` on were made, also of those that are not retained any more.
+
+        None when not all records from the first one on tell them. Raises Corrupt.
+        """
+        return None
 
     @abstractmethod
     def forget(self, sequences: Sequence[int]) -> None:

@@ -21,12 +21,21 @@ Offsets = Mapping[str, Mapping[str, int]]
 
 
 @dataclass(frozen=True)
+class SourceFile:
+    """A file of a file source, as the source's own log names it. modified_ms: epoch milliseconds."""
+
+    path: str
+    modified_ms: int
+
+
+@dataclass(frozen=True)
 class SourceRange:
     """One source's share of a batch: ``start`` inclusive, ``end`` exclusive, both JSON values of Spark's offset log.
 
     name: the source's name, where the query gives it one. cluster, topic_ids: what the broker says of the cluster and of
     the topics, by topic name; what it does not say is missing. earliest, newest: the broker's first and next offsets when
     the batch was described; None when the broker was not asked or did not answer, and never recorded.
+    files: what a file source reads for the batch, none for a source that has nothing for it; None for any other source.
 
     Two ranges are equal when they cover the same positions. Whether their ids agree is for ``same_id`` to say.
     """
@@ -39,6 +48,7 @@ class SourceRange:
     topic_ids: Mapping[str, str] = field(default_factory=dict, compare=False)
     earliest: Offsets | None = field(default=None, compare=False, repr=False)
     newest: Offsets | None = field(default=None, compare=False, repr=False)
+    files: tuple[SourceFile, ...] | None = field(default=None, compare=False, repr=False)
 
     @functools.cached_property
     def numeric(self) -> bool:

@@ -15,12 +15,14 @@ APPEND, COMPLETE = "append", "complete"
 
 def check_query(batch: Batch, table: str, options: SinkOptions) -> None:
     """Refuse a query whose rows this sink cannot keep once, at its first batch and not at the accident. Raises Misuse."""
-    if batch.stateful and options.position_columns:
+    given = options.position_columns or options.file_column
+    if batch.stateful and given:
+        option, columns = ("position_columns", ", ".join(given)) if options.position_columns else ("file_column", given)
         raise Misuse(
-            f"{table}: position_columns names {', '.join(options.position_columns)}, but the query is stateful (an aggregation, "
+            f"{table}: {option} names {columns}, but the query is stateful (an aggregation, "
             "deduplication, limit, join of two streams, or a function with state): its rows come out of state later than they were "
             "read, with positions that are old by then, so positions do not tell which rows are new. Nothing was written. Leave "
-            "position_columns out; the columns may stay as plain columns of the data",
+            f"{option} out; the columns may stay as plain columns of the data",
             kind="query.stateful-positions",
         )
     if batch.output_mode == APPEND or options.append_changes:
@@ -74,12 +76,12 @@ def check_same(batch: Batch, last: AppState, table: str, options: SinkOptions, w
     if found.same:
         return
     overlap = (
-        f"{table}: batch {batch.batch_id} of checkpoint {batch.query} reads positions again that application "
+        f"{table}: batch {batch.batch_id} of checkpoint {batch.query}, or one after it, reads again what application "
         f"'{options.application}' has published under checkpoint {last.query}"
     )
     ways = (
         f"Nothing was written. If this is another query, give it a name of its own (application='...'). Else choose for this checkpoint: "
-        f"accept_as_same='{word}' takes it for the same query: rows below the recorded positions are filtered, in this batch and the "
+        f"accept_as_same='{word}' takes it for the same query: rows that are recorded are filtered, in this batch and the "
         f"following ones; accept_as_new='{word}' writes all its rows, and all of the batches after it; accept_as_seen='{word}' records "
         "this batch without writing any, and filters the following ones"
     )

@@ -16,6 +16,7 @@ from streamsink.protocol.admission import Decision, Past, admit
 from streamsink.protocol.committable import AppState, Batch, Committable, StagedFile
 from streamsink.protocol.committer_thread import CommitterThread
 from streamsink.protocol.committing import Beside, Committing, Step
+from streamsink.protocol.files import KnownFiles, recorded_files
 from streamsink.protocol.ids import Writer
 from streamsink.protocol.pending import Group, PendingStore
 from streamsink.protocol.publisher import Publisher, Reconciled, Recorded
@@ -58,6 +59,7 @@ class TwoPhaseCommit:
         self._committing = Committing(destination.path, self._publisher, options, beside)
         self._writer: Writer | None = None
         self._last: AppState | None = None  # the last that is recorded, published or not
+        self._known: list[KnownFiles | None] = []  # what the journal knew at this run's first question
 
     @property
     def path(self) -> str:
@@ -129,7 +131,9 @@ class TwoPhaseCommit:
         found = history.state.record_id if history.state else None
         if found not in expected or (found is None and not history.complete):
             self._reconcile()
-        past = Past(self._to.path, self._to.table_id, self._last, self._earlier, self._run_published, self._others)
+        past = Past(
+            self._to.path, self._to.table_id, self._last, self._earlier, self._run_published, self._others, self._known_files
+        )
         return admit(batch, past, self._options)
 
     def begin(self, batch: Batch, decision: Decision) -> Checkpoint:
@@ -164,9 +168,11 @@ class TwoPhaseCommit:
             query=batch.query, generation=decision.generation, epoch=self._writer.epoch,
             checkpoint_id=batch.batch_id, sequence=checkpoint.sequence, record_id=self._new_id(),
             table_id=self._to.table_id, sources=batch.sources, recorded=decision.recorded, journal_id=self._journal.id,
-            fingerprint=batch.fingerprint,
+            fingerprint=batch.fingerprint, replaying=decision.replaying,
+            files_from=checkpoint.sequence if decision.forgets_files else self._last.files_from if self._last else 0,
         )
-        committable = Committable(state, self._options.application, batch.watermark_ms, files, payload)
+        read = recorded_files(batch, self._last)
+        committable = Committable(state, self._options.application, batch.watermark_ms, files, payload, read)
         try:
             create = self._store.prepare(committable, group)
             group.flush()
@@ -234,6 +240,13 @@ class TwoPhaseCommit:
         if self._store.knows_run(run):
             return True
         return False if self._journal.began == 0 else self._committer.knows_run(self._options.application, run)
+
+    def _known_files(self) -> KnownFiles | None:
+        """Looked up once in a run: Spark does not list a file twice in one, so what the run itself records is not asked for."""
+        if not self._known:
+            whole = self._journal.began == 0
+            self._known.append(self._store.known_files(self._last.files_from if self._last else 0) if whole else None)
+        return self._known[0]
 
     def _earlier(self, query: str, checkpoint_id: int) -> AppState | None:
         """The newest record of that checkpoint of the same query that the journal still has."""

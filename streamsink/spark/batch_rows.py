@@ -1,5 +1,6 @@
 """How the DataFrame of one micro-batch becomes staged files of a table. DRIVER."""
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 
 from pyspark.sql import DataFrame
@@ -11,7 +12,7 @@ from streamsink.protocol.admission import Verdict
 from streamsink.protocol.committable import Batch, StagedFile
 from streamsink.protocol.micro_batch import BatchRows
 from streamsink.protocol.two_phase import Checkpoint
-from streamsink.spark import gateway, write_ways
+from streamsink.spark import file_rows, gateway, write_ways
 from streamsink.spark.position_check import PositionCheck
 from streamsink.spark.position_columns import recorded
 from streamsink.spark.runs import Fitted, Run
@@ -39,7 +40,9 @@ class TableRows(BatchRows):
 
     def write(self, checkpoint: Checkpoint, group: Together) -> Sequence:
         small = write_ways.is_small(checkpoint.batch, self._options, self._run.sizes)
-        written, self.way = self._write(checkpoint, small, group)
+        write = functools.partial(self._write, checkpoint, small, group)
+        by_files = bool(checkpoint.decision.seen_files)
+        written, self.way = file_rows.explained(self._store.root, self._options, write) if by_files else write()
         return written
 
     def stage(self, checkpoint: Checkpoint, written: Sequence, group: Together) -> tuple[tuple[StagedFile, ...], Mapping]:
@@ -93,10 +96,13 @@ class TableRows(BatchRows):
         return self._run.fitted
 
     def _new_rows(self, checkpoint: Checkpoint) -> DataFrame:
-        """Under an overlap: only rows at or after the recorded position of their topic and partition. Those that do not lie in the
-        batch stay, because what they say of their position is no reason to leave them out: they are refused later on."""
+        """Under an overlap: only rows of new files, or at or after the recorded position of their topic and partition. Those that do not
+        lie in the batch stay, because what they say of their position is no reason to leave them out: they are refused later on."""
         if checkpoint.decision.verdict is not Verdict.FILTER:
             return self._df
+        if checkpoint.decision.seen_files:
+            sources, seen = checkpoint.batch.sources, checkpoint.decision.seen_files
+            return file_rows.of_new_files(self._df, self._options.file_column, sources, seen)
         path, options = self._store.root, self._options
         old = recorded(path, options.position_columns, checkpoint.decision.below)
         return self._df.where(f"NOT {old} OR {PositionCheck(path, checkpoint.batch, options, self._df).sql or 'false'}")
@@ -124,9 +130,11 @@ def check_positions(df: DataFrame, path: str, options: SinkOptions) -> None:
 
 
 def stored(df: DataFrame, path: str, options: SinkOptions) -> DataFrame:
-    """Without the position columns, unless the table is to keep them. Raises Misuse when the data does not have them."""
+    """Without the position columns and the file column, unless the table is to keep them. Raises Misuse when the data lacks one."""
     _check_given(df, path, options)
-    return df if options.store_position_columns else df.drop(*options.position_columns)
+    file_rows.check_column(df, path, options)
+    columns = (*options.position_columns, *([options.file_column] if options.file_column else ()))
+    return df if options.store_position_columns else df.drop(*columns)
 
 
 def _check_given(df: DataFrame, path: str, options: SinkOptions) -> None:

@@ -1,13 +1,15 @@
 """The files of a query's checkpoint, as text, on whatever file system: what Spark and the sources logged for a batch. DRIVER."""
 
-import hashlib
+import functools
 import json
+import os
 from dataclasses import replace
 
 from pyspark.sql import SparkSession
 
 from streamsink.errors import Misuse
 from streamsink.protocol.positions import SourceRange
+from streamsink.spark import file_log
 from streamsink.spark.offset_log import Logged, UnknownFormat, parse
 
 
@@ -28,13 +30,15 @@ def logged(spark: SparkSession, root: str, batch_id: int, table: str) -> Logged:
 
 
 def told_by_source(spark: SparkSession, root: str, number: int, given: SourceRange) -> SourceRange:
-    """With what the source itself logged: where it began, if Spark does not say it, and a digest of what the batch holds.
+    """With what the source itself logged: where it began, if Spark does not say it, a digest of what the batch holds, and
+    its files.
 
     number: under which Spark keeps that, for a source without a name.
     """
     folder = f"{root}/sources/{given.name or number}"
     start = given.start if given.start is not None else _initial(spark, folder)
-    return replace(given, start=start, fingerprint=_digest(spark, folder, given.end))
+    digest, files = file_log.of_batch(functools.partial(read_bytes, spark), folder, start, given.end)
+    return replace(given, start=start, fingerprint=digest, files=files)
 
 
 def _initial(spark: SparkSession, folder: str):
@@ -51,23 +55,20 @@ def _initial(spark: SparkSession, folder: str):
     return None
 
 
-def _digest(spark: SparkSession, folder: str, end) -> str:
-    """Digest of what the source logged for the batch: a file source's file names, which its position does not tell."""
-    if not isinstance(end, dict) or set(end) != {"logOffset"}:
-        return ""
-    text = read_text(spark, f"{folder}/{end['logOffset']}")
-    if text is None:
-        text = read_text(spark, f"{folder}/{end['logOffset']}.compact")
-    entries = [line for line in (text or "").split("\n")[1:] if f'"batchId":{end["logOffset"]}' in line]
-    return hashlib.sha256("\n".join(entries).encode()).hexdigest()[:32]
-
-
 def read_text(spark: SparkSession, path: str) -> str | None:
     """Text of a file, or None when there is none. path: as Hadoop spells paths, in which no character is encoded."""
+    data = read_bytes(spark, path)
+    return None if data is None else data.decode("utf-8")
+
+
+def read_bytes(spark: SparkSession, path: str, most: int | None = None) -> bytes | None:
+    """Bytes of a file, or the last ``most`` of them; None when there is none."""
     local = _local(path)
     if local is not None:
         try:
-            with open(local, encoding="utf-8") as stream:
+            with open(local, "rb") as stream:
+                if most is not None:
+                    stream.seek(max(0, stream.seek(0, os.SEEK_END) - most))
                 return stream.read()
         except FileNotFoundError:
             return None
@@ -78,7 +79,9 @@ def read_text(spark: SparkSession, path: str) -> str | None:
         return None
     stream = files.open(remote)
     try:
-        return bytes(jvm.org.apache.commons.io.IOUtils.toByteArray(stream)).decode("utf-8")
+        if most is not None:
+            stream.seek(max(0, files.getFileStatus(remote).getLen() - most))
+        return bytes(jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
     finally:
         stream.close()
 

@@ -5,6 +5,7 @@
     owner-<epoch>            who claimed; created once, so epochs never repeat
     record-<sequence>.json   a pre-commit: one header line (version, length, SHA-256), one body line; never changed
     done-<sequence>          the record is published: its name says so; in it, in JSON, the snapshot's number, uuid and our clock
+    files-<level>-<first>-<last>   which files the records of these numbers were made of (``known_files.py``)
     staging/<epoch>-<sequence>/   files of a checkpoint that is not published yet
     runs/<run id>            a bounded job's run is published (empty file, kept for good)
 
@@ -22,10 +23,12 @@ from streamsink.errors import Corrupt, Fenced, Retryable
 from streamsink.faults import fault_point
 from streamsink.protocol import ways
 from streamsink.protocol.committable import AppState, Committable
+from streamsink.protocol.files import KnownFiles
 from streamsink.protocol.ids import END_OF_INPUT, Writer
 from streamsink.protocol.pending import JournalIdentity, Mark, PendingStore
 from streamsink.storage import journal_identity
 from streamsink.storage.file_io import FileIO
+from streamsink.storage.known_files import FilesLog
 from streamsink.storage.staging import Staging
 from streamsink.storage.together import Together
 
@@ -57,6 +60,7 @@ class PendingLog(PendingStore):
         self._lock = threading.Lock()
         self._sequences: list[int] = []
         self._marked: set[int] = set()
+        self._files = FilesLog(file_io, self._dir, self.load)
 
     @property
     def place(self) -> str:
@@ -172,6 +176,7 @@ class PendingLog(PendingStore):
 
     def mark_published(self, committable: Committable, where: Mark | None = None) -> None:
         state = committable.state
+        self._files.published(committable)
         if state.checkpoint_id == END_OF_INPUT:
             self._io.mark(self._run_marker(state.query))
             self._io.sync_dir(self._path("runs"))
@@ -192,7 +197,7 @@ class PendingLog(PendingStore):
         kept = set(self.retained()) if self._keep_staging else set()
         self._staging.drop(set(sequences) - kept)
         fault_point("forget.staging_removed")
-        pruned = self._beyond_retained()
+        pruned = self._files.keep(self._beyond_retained)
         if self._keep_staging:
             self._staging.drop(set(pruned))
         for oldest in pruned:
@@ -215,9 +220,13 @@ class PendingLog(PendingStore):
             self._sequences = [sequence for sequence in self._sequences if sequence not in sequences]
             self._marked.difference_update(sequences)
 
-    def _beyond_retained(self) -> list[int]:
-        """Take the oldest published records off the list, but for the newest ``retain`` of them. Pending ones stay."""
+    def _beyond_retained(self) -> tuple[list[int], list[int]]:
+        """Take the oldest published records off the list, but for the newest ``retain`` of them. Pending ones stay.
+
+        Returns their numbers, and those of all that are published.
+        """
         with self._lock:
+            published = [sequence for sequence in self._sequences if sequence in self._marked]
             oldest: list[int] = []
             for sequence in self._sequences:
                 if sequence not in self._marked or len(self._marked) - len(oldest) <= self._retain:
@@ -225,7 +234,10 @@ class PendingLog(PendingStore):
                 oldest.append(sequence)
             self._sequences = self._sequences[len(oldest):]
             self._marked.difference_update(oldest)
-            return oldest
+            return oldest, published
+
+    def known_files(self, since: int) -> KnownFiles | None:
+        return self._files.known(since, self.retained)
 
     def remove(self) -> None:
         """The application is retired: nothing of its journal stays. Idempotent. Records go before marks: one without would look pending."""

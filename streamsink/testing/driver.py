@@ -1,5 +1,6 @@
 """Micro-batches without Spark: a numbered source and Spark's two logs, in one process; the batch itself is production's."""
 
+import hashlib
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,7 +18,7 @@ from streamsink.protocol.committable import Batch
 from streamsink.protocol.committer_thread import CommitterThread
 from streamsink.protocol.committing import Beside, Step
 from streamsink.protocol.micro_batch import BatchRows, QueryRun
-from streamsink.protocol.positions import SourceRange
+from streamsink.protocol.positions import SourceFile, SourceRange
 from streamsink.protocol.same_query import QueryFingerprint
 from streamsink.protocol.two_phase import Checkpoint as Opening
 from streamsink.protocol.two_phase import TwoPhaseCommit
@@ -52,6 +53,8 @@ class MicroBatchDriver:
     ``newest``: what a broker says of its offsets, or None.
     ``job_rows``: first and last number (exclusive) of the rows of a bounded job, whose batch has no source.
     ``fingerprint``: what the query is said to be, the same for all drivers unless a test sets something else.
+    ``tells_files``: each number is a file, of a source that is not numeric. ``first_file``: earlier ones are not there any more.
+    ``modified``: times of files that were written anew, by number. ``folder``: where they lie.
     """
 
     def __init__(self, root: str, schema: pa.Schema, rows: Callable[[int, int], pa.RecordBatch], options: SinkOptions,
@@ -67,6 +70,10 @@ class MicroBatchDriver:
         self.earliest: int | None = None
         self.newest: int | None = None
         self.job_rows = (0, 0)
+        self.tells_files = False
+        self.first_file = 0
+        self.modified: dict[int, int] = {}
+        self.folder = "memory:/in"
         self.fingerprint: QueryFingerprint | None = _ONE_QUERY
         self.events: list[events.Event] = []
         self._ids = IdSource()
@@ -103,13 +110,21 @@ class MicroBatchDriver:
 
     def describe(self, checkpoint: Checkpoint, batch_id: int) -> Batch:
         """The batch as Spark would describe it."""
-        start = checkpoint.ends[batch_id - 1] if batch_id else 0
+        start = checkpoint.ends[batch_id - 1] if batch_id else self.first_file
         end = checkpoint.ends[batch_id]
         if self.numeric:
             source = self.identified(SourceRange({"t": {"0": start}}, {"t": {"0": end}}))
         else:
-            source = SourceRange({"logOffset": start}, {"logOffset": end})
+            files = tuple(self.file(number) for number in range(start, end)) if self.tells_files else None
+            source = SourceRange({"logOffset": start}, {"logOffset": end}, self._digest(files), files=files)
         return Batch(batch_id, checkpoint.query, self._ids.new_id(), (source,), fingerprint=self.fingerprint)
+
+    def file(self, number: int) -> SourceFile:
+        """The file that holds this number's row."""
+        return SourceFile(f"{self.folder}/{number:05}", self.modified.get(number, 0))
+
+    def _digest(self, files: Sequence[SourceFile] | None) -> str:
+        return hashlib.sha256(repr(files).encode()).hexdigest()[:32] if files is not None else ""
 
     def identified(self, source: SourceRange) -> SourceRange:
         """With what a broker would say of it now."""
@@ -217,6 +232,9 @@ class NumberedRows(DrivenRows):
             return self._driver.rows(*self._driver.job_rows)
         source = batch.sources[0]
         start, end = (_number(side) for side in (source.start, source.end))
+        if decision.seen_files:
+            new = [number for number in range(start, end) if self._driver.file(number).path not in decision.seen_files]
+            return pa.concat_batches([self._driver.rows(number, number + 1) for number in new])
         if decision.verdict is Verdict.FILTER:
             start = max(start, decision.below["t"]["0"])
         return self._driver.rows(start, max(start, end))

@@ -43,11 +43,11 @@ class World:
 
     def __init__(
         self, calls: Calls, root: str, numeric: bool = True, delay: int | None = 0, *, make_io: Callable | None = None,
-        adopts: bool = False, **options
+        adopts: bool = False, tells_files: bool = False, **options
     ):
         """delay: of the committer's work, as ``Stepping`` has it. make_io: FileIO over some calls, for stores unlike POSIX.
 
-        adopts: rows come as files of another program.
+        adopts: rows come as files of another program. tells_files: each number is a file of a file source.
         """
         self.delay = delay
         self.calls = calls
@@ -58,7 +58,8 @@ class World:
             "partition_by": ("part",), "journal_retain": 2, "commit_min_wait_ms": 0, "commit_max_wait_ms": 0,
             "table_options": {"manifest.merge-min-count": "3"}, **options,
         })
-        self.driver = MicroBatchDriver(root, SCHEMA, self._rows, settings, numeric)
+        self.driver = MicroBatchDriver(root, SCHEMA, self._rows, settings, numeric and not tells_files)
+        self.driver.tells_files = tells_files
         self.driver.adopts = adopts
 
     def run(self, calls: Calls | None = None, boundaries=BOUNDARIES) -> None:

@@ -76,6 +76,10 @@ _LEFTOVERS = "tests/table/test_leftovers.py"
 _LATE = "tests/table/test_expired_base.py"
 _SLEEPERS = "tests/protocol/test_sleepers.py"
 _LOST_NAMES = "tests/storage/test_lost_replies.py"
+_FILES = "tests/protocol/test_files.py"
+_FILE_LOG = "tests/protocol/test_file_log.py"
+_KNOWN_FILES = "tests/storage/test_known_files.py"
+_LOST = "tests/crash/test_lost_checkpoints_of_files.py"
 
 DEFECTS = (
     # -- the order of a batch
@@ -98,10 +102,10 @@ DEFECTS = (
            "if not relation.overlap:", "if True:", (_ADMISSION,)),
     Defect("a gap is passed over", "protocol/admission.py:_admit_numeric",
            "if relation.gap or relation.unread:", "if relation.unread:", (_ADMISSION,)),
-    Defect("another checkpoint over files is the same query", "protocol/admission.py:_admit_opaque",
-           "if batch.query != last.query:", "if False:", (_ADMISSION,)),
-    Defect("batches that go backwards", "protocol/admission.py:_admit_opaque",
-           "if batch.batch_id <= last.checkpoint_id:", "if False:", (_ADMISSION,)),
+    Defect("whatever comes is the next batch", "protocol/admission.py:_admit_opaque",
+           "is_next = _follows(batch, last)", "is_next = True", (_ADMISSION,)),
+    Defect("batches may be left out", "protocol/admission.py:_follows",
+           "(before.query, before.checkpoint_id + 1) == (batch.query, batch.batch_id)", "before.query == batch.query", (_ADMISSION,)),
     Defect("a replay with other positions", "protocol/admission.py:_replay_of",
            "if same_ranges(batch.sources, last.sources) else None", "", (_ADMISSION,)),
     Defect("a first batch in the middle of a checkpoint", "protocol/admission.py:_admit_first",
@@ -260,11 +264,42 @@ DEFECTS = (
     Defect("A4: a lost state goes on", "protocol/query_rules.py:check_state",
            "if not batch.stateful:", "if True:", (_SAME,)),
     Defect("A4: a stateful query may filter", "protocol/query_rules.py:check_query",
-           "batch.stateful and options.position_columns", "False", (_SAME,)),
+           "batch.stateful and given", "False", (_SAME,)),
     Defect("A4: the replay of a stateful query is not computed", "protocol/micro_batch.py:QueryRun._settle",
            "if batch.stateful and", "if False and", (_SAME,)),
     Defect("A4: a join with a static table keeps state", "spark/plan_text.py:is_stateful",
            "_streaming_inputs(plan, index) > 1", "_streaming_inputs(plan, index) > 0", (_PLAN_TEXT,)),
     Defect("A13: results that change are appended", "protocol/query_rules.py:check_query",
            "batch.output_mode == APPEND or", "True or", (_SAME,)),
+    # -- files as positions
+    Defect("A12: one answer lets the rest of a replay through", "protocol/admission.py:_admit_opaque",
+           "is_next and not last.replaying", "is_next", (_FILES, _LOST)),
+    Defect("A12: nobody remembers that a batch was accepted as seen", "protocol/admission.py:_accepted",
+           "batch.batch_id != END_OF_INPUT and not all_numeric(batch.sources)", "False", (_LOST,)),
+    Defect("files are taken for a proof that nothing is missing", "protocol/admission.py:_is_gap",
+           "return batch.batch_id != 0 and", "return False and", (_FILES,)),
+    Defect("files of another query are taken as seen", "protocol/admission.py:_admit_by_files",
+           "    check_same(batch, past.last, past.table, options, word)\n", "", (_LOST,)),
+    Defect("files of an earlier query count after accept_as_new", "protocol/files.py:accepted_as_new",
+           "return batch.batch_id != END_OF_INPUT, False", "return False, False", (_LOST,)),
+    Defect("a path alone is a file", "protocol/files.py:_entry",
+           'f"{file.modified_ms}|{text}"', 'f"{text}"', (_FILES,)),
+    Defect("what one source has read the other has read too", "protocol/files.py:KnownFiles.look_up",
+           "alone and ", "", (_FILES,)),
+    Defect("a folder that was moved is new data", "protocol/files.py:check",
+           "parts.moved and not parts.seen", "False", (_FILES, _LOST)),
+    Defect("the files of an adopted query's past are known", "protocol/files.py:recorded_files",
+           "last is not None or batch.batch_id == 0", "True", (_LOST,)),
+    Defect("an older copy of the journal knows all files", "protocol/two_phase.py:TwoPhaseCommit._known_files",
+           "whole = self._journal.began == 0", "whole = True", (_LOST,)),
+    Defect("files of pruned records are forgotten", "storage/pending_log.py:PendingLog.forget",
+           "pruned = self._files.keep(self._beyond_retained)", "pruned = self._beyond_retained()[0]", (_KNOWN_FILES, _LOST)),
+    Defect("a hole in the files goes unnoticed", "storage/known_files.py:FilesLog._gather",
+           "rest != list(range(covered + 1, covered + 1 + len(rest)))", "False", (_KNOWN_FILES,)),
+    Defect("files that count are kept with those that do not", "storage/known_files.py:FilesLog._put_together",
+           "start - first if first < start <= lot[-1] else len(lot)", "len(lot)", (_KNOWN_FILES,)),
+    Defect("a number that Spark left behind has no files", "spark/file_log.py:of_batch",
+           "min(before, last - 1)", "last - 1", (_FILE_LOG,)),
+    Defect("a row of no file of the batch is new", "spark/file_rows.py:of_new_files",
+           "F.raise_error(F.lit(_NO_FILE_OF_THE_BATCH))", "F.lit(True)", ("tests/e2e/test_accidents_files.py",)),
 )

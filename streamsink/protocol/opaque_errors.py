@@ -1,0 +1,39 @@
+"""Errors of a batch whose source has no positions that compare, and whose files do not tell either what is recorded. Pure."""
+
+from streamsink.errors import Misuse
+from streamsink.options import SinkOptions
+from streamsink.protocol.committable import AppState, Batch
+
+
+def not_told(batch: Batch, last: AppState, options: SinkOptions, ways: str, *, table: str, is_next: bool) -> Misuse:
+    """Nobody can tell whether the batch's rows are here. is_next: it follows the last recorded one. ways: the ways on."""
+    if batch.query != last.query:
+        return Misuse(
+            f"{table}: application '{options.application}' has published up to batch {last.checkpoint_id} of another "
+            f"checkpoint ({last.query}), and this one ({batch.query}) begins with batch {batch.batch_id}: the "
+            "checkpoint was deleted, or this is another query. Its source has no positions that compare, so whether "
+            "its rows are here already cannot be told. Nothing was written. If this is another query, give it a name "
+            f"of its own (application=...); else{ways}",
+            kind="checkpoint.replaced",
+        )
+    if batch.batch_id <= last.checkpoint_id:
+        return Misuse(
+            f"{table}: batch {batch.batch_id} goes backwards: batch {last.checkpoint_id} of this checkpoint is "
+            "published, and this one has other source positions than when that id was published: the checkpoint was "
+            f"restored from an older copy. Nothing was written. To go on,{ways}",
+            kind="batch.backwards",
+        )
+    if is_next:
+        return Misuse(
+            f"{table}: batch {batch.batch_id} follows batch {last.checkpoint_id}, which was accepted as seen after its checkpoint was "
+            "deleted or restored: this one may be a part of the same replay. Its source has no positions that compare, so whether its rows "
+            f"are here already cannot be told. Nothing was written. To go on,{ways} Once a batch is accepted as new, the batches after "
+            "it are written without being asked for",
+            kind="batch.in-replay",
+        )
+    return Misuse(
+        f"{table}: batch {batch.batch_id} does not follow batch {last.checkpoint_id}, the last one published here "
+        f"(expected batch {last.checkpoint_id + 1} starting at the positions where that one ended): batches are "
+        f"missing or were written elsewhere. Nothing was written. To go on,{ways}",
+        kind="batch.gap",
+    )
