@@ -16,7 +16,7 @@ from streamsink.spark.foreach_batch import TableSink
 from streamsink.spark.many_tables import TablesSink
 from streamsink.table.position_ranges import PositionRanges
 from streamsink.table.routing import Routing
-from tests.e2e.harness import assert_each_once, ids_in, run_here
+from tests.e2e.harness import assert_each_once, ids_in
 from tests.e2e.kafka_data import new_topic, send
 
 pytestmark = pytest.mark.spark
@@ -34,7 +34,7 @@ SHAPES = {
     "upper case": ("upper(concat('t', id % 2)) AS topic", *FITTING[1:], 40),
     "another topic": ("IF(id = 39, 't2', concat('t', id % 2)) AS topic", *FITTING[1:], 1),
     "another partition": (FITTING[0], "CAST(id % 4 AS INT) AS partition", FITTING[2], 20),
-    "a partition below 0": (FITTING[0], "CAST(id % 4 - 2 AS INT) AS partition", FITTING[2], 40),
+    "a partition below 0": (FITTING[0], "CAST(id % 4 - 2 AS INT) AS partition", FITTING[2], 21),
     "a partition of no topic": (FITTING[0], "2147483647 AS partition", FITTING[2], 40),
     "offset + 1": (*FITTING[:2], "id * 10 + 1 AS offset", 4),
     "a constant": (*FITTING[:2], "400L AS offset", 40),
@@ -49,9 +49,9 @@ def frame(spark, *columns):
     return spark.range(0, 40, 1, 2).selectExpr("id", "CAST(id AS STRING) AS name", *columns)
 
 
-def batch(batch_id: int = 0, query: str = "a query", start: dict | None = None, end: dict | None = None) -> Batch:
-    """What Spark says of a batch of Kafka's."""
-    return Batch(batch_id, query, "a run", (SourceRange(start, end or END),))
+def batch(batch_id: int = 0, start: dict | None = None, end: dict | None = None) -> Batch:
+    """What Spark says of a batch of Kafka's, each in a new start of the query."""
+    return Batch(batch_id, "a query", IdSource().new_id(), (SourceRange(start, end or END),))
 
 
 def sink_of(table: str, way: str, **options) -> TableSink:
@@ -72,13 +72,14 @@ def staged(folder: str) -> list[Path]:
 
 
 def assert_refused(sink, rows, given: Batch, outside: int, of: int = 40) -> None:
+    before = staged(sink.path)
     with pytest.raises(Misuse) as refused:
         sink._micro_batch(rows, given)
     message = str(refused.value)
     assert refused.value.kind == "positions.columns", message
     for word in (sink.path, f"batch {given.batch_id}", f"{outside} of {of} rows", *POSITIONS, "position_columns", "Nothing of the batch"):
         assert word in message, message
-    assert staged(sink.path) == []
+    assert staged(sink.path) == before
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -151,9 +152,8 @@ def test_an_overlap_is_proven_before_it_is_filtered(spark, ground, way):
     sink.close()
     first = {topic: {part: 100 for part in parts} for topic, parts in END.items()}
     sink = sink_of(ground.table, way)
-    lost = batch(0, "another query", start=first)
-    assert_refused(sink, frame(spark, *FITTING[:2], "IF(id = 30, 50, id * 10) AS offset").where("id >= 10"), lost, 1, of=21)
-    sink._micro_batch(frame(spark, *FITTING).where("id >= 10"), lost)
+    assert_refused(sink, frame(spark, *FITTING[:2], "IF(id = 30, 50, id * 10) AS offset").where("id >= 10"), batch(start=first), 1, of=20)
+    sink._micro_batch(frame(spark, *FITTING).where("id >= 10"), batch(start=first))
     assert_each_once(ground.table, set(range(40)))
     sink.close()
 
@@ -184,7 +184,7 @@ def test_an_overlap_over_3000_recorded_partitions_is_filtered(spark, ground, top
     sink._micro_batch(old, batch(end=below))
     sink.close()
     sink = sink_of(ground.table, "tasks", store_position_columns=True)
-    sink._micro_batch(rows.where("offset >= 0"), batch(0, "another query", end=end))
+    sink._micro_batch(rows.where("offset >= 0"), batch(0, end=end))
     assert_each_once(ground.table, {row.id for row in old.union(new).collect()})
     sink.close()
 
@@ -231,12 +231,17 @@ def test_a_query_that_does_not_carry_kafka_s_positions_is_stopped_at_its_first_b
     """Not at the lost checkpoint, when it is too late; with the columns as they came the same checkpoint goes on."""
     topic = new_topic(kafka_broker.bootstrap, 2)
     ids = send(kafka_broker.bootstrap, topic, range(40), 2)
-    job = ground.job(source={"kind": "kafka", "bootstrap": kafka_broker.bootstrap, "topic": topic}, per_batch=1000)
-    changed = job.but(column="IF(id % 5 = 0, NULL, topic)", options={"position_columns": ("extra", "partition", "offset")})
-    outcome = run_here(spark, changed)
-    assert (outcome.error, outcome.kind) == ("Misuse", "positions.columns"), outcome
-    assert "8 of 40 rows" in outcome.message and "'extra' (string) as the topic" in outcome.message
-    assert not re.search(r"record-|staging/.+/", " ".join(str(path) for path in staged(ground.table)))
-    outcome = run_here(spark, job)
-    assert outcome.code == 0, outcome
+
+    def run(*columns):
+        source = spark.readStream.format("kafka").option("kafka.bootstrap.servers", kafka_broker.bootstrap).option("subscribe", topic)
+        rows = source.option("startingOffsets", "earliest").load().selectExpr("CAST(CAST(value AS STRING) AS BIGINT) AS id", *columns)
+        sink = streamsink.to_table(ground.table, position_columns=POSITIONS, flush=False)
+        writer = rows.writeStream.foreachBatch(sink).option("checkpointLocation", ground.checkpoint).trigger(availableNow=True)
+        streamsink.run(writer.start)
+
+    with pytest.raises(Misuse) as refused:
+        run("upper(topic) AS topic", "partition", "offset")
+    assert refused.value.kind == "positions.columns" and "40 of 40 rows" in str(refused.value)
+    assert topic in str(refused.value) and staged(ground.table) == []
+    run(*POSITIONS)
     assert_each_once(ground.table, ids)

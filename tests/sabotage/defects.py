@@ -58,6 +58,7 @@ def read(root: Path, defect: Defect) -> str:
 
 _STEPS = "tests/crash/test_every_step.py"
 _CALLS = "tests/crash/test_every_call.py"
+_RANGES, _PROOF = "tests/table/test_position_ranges.py", "tests/spark/test_position_proof.py"
 _TWO_PHASE = "tests/protocol/test_two_phase.py"
 _PUBLISHING = "tests/protocol/test_publishing.py"
 _KNOWN = "tests/protocol/test_what_is_known.py"
@@ -302,4 +303,21 @@ DEFECTS = (
            "min(before, last - 1)", "last - 1", (_FILE_LOG,)),
     Defect("a row of no file of the batch is new", "spark/file_rows.py:of_new_files",
            "F.raise_error(F.lit(_NO_FILE_OF_THE_BATCH))", "F.lit(True)", ("tests/e2e/test_accidents_files.py",)),
+    Defect("A7: rows are not compared with their batch", "table/position_ranges.py:PositionRanges.outside",
+           "or self._hold_one_partition(rows)", "or True", (_RANGES,)),
+    Defect("A7: nulls are overlooked beside other rows", "table/position_ranges.py:PositionRanges._hold_one_partition",
+           "topic.null_count or partition.null_count or offset.null_count", "False", (_RANGES,)),
+    Defect("A7: the end of a batch belongs to it", "table/position_ranges.py:_Layer.fits",
+           "pc.less(offset, self._end", "pc.less_equal(offset, self._end", (_RANGES,)),
+    Defect("A7: a topic's partitions reach into the next topic's", "table/position_ranges.py:_Layer.fits",
+           "pc.less(partition, self._size.take(known))", "True", (_RANGES,)),
+    Defect("A7: sources without positions are asked for them", "protocol/row_ranges.py:row_ranges",
+           "if not all_numeric(sources):", "if not sources:", (_RANGES,)),
+    Defect("A7: rows outside are counted and go on", "sinks/position_check.py:judge", "if outside:", "if False:", (_RANGES,)),
+    Defect("A7: a task does not look at its rows", "spark/position_proof.py:ProvenWriter.write",
+           "self._ranges.outside(batch)", "0", (_PROOF,)),
+    Defect("A7: what the JVM says is not counted", "spark/position_proof.py:ProvenWriter.write",
+           "pc.sum(batch.column(OUTSIDE)).as_py() or 0", "0", (_PROOF,)),
+    Defect("B7: nested arrays keep missing offsets", "table/conform.py:Conform._column",
+           "_with_offsets(column)", "column", ("tests/table/test_missing_offsets.py",)),
 )
