@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 WAIT_S = 200
 LOOK_S = 0.02
 # what a start leaves although it wrote nothing: who holds the application, never data
-_OWNERSHIP = re.compile(r"streamsink/[^/]+/(owner-\d+|hold)")
+_OWNERSHIP = re.compile(r"streamsink/[^/]+/(owner-\d+|hold|journal-\d+)")
 
 
 @dataclass
