@@ -115,7 +115,8 @@ class Parts:
 
 def can_tell(batch: Batch) -> bool:
     """Whether the rows of the batch are those of files that its sources tell: not when they come out of state."""
-    return not batch.stateful and bool(entries(batch.sources))
+    told = [source.files for source in batch.sources]
+    return not batch.stateful and None not in told and any(told)
 
 
 def accepted_as_new(batch: Batch, last: AppState | None, known_files: Callable[[], KnownFiles | None]) -> tuple[bool, bool]:

@@ -125,5 +125,6 @@ def test_the_option_is_checked():
     for given in ("", 5, ("f",)):
         with pytest.raises(Misuse, match="file_column"):
             SinkOptions.of("lake/t", {"file_column": given})
+    refused("query.stateful-positions", [reads("a")], [reads("a")], stateful=True, file_column="f")
     with pytest.raises(Misuse, match="rest of a batch"):
         SinkOptions.of("lake/t", {"file_column": "f", "mode": "overwrite"})
