@@ -262,7 +262,7 @@ def orphans(table: str) -> set[str]:
         for name in {meta.file_name for meta in metas}:
             named |= {f"manifest/{name}"} | {f"bucket-0/{entry.file.file_name}" for entry in opened.manifests.read(name)}
     for path in files_under(table):
-        if re.fullmatch(r"schema/schema-\d+|streamsink/[^/]+/(owner-\d+|journal-\d+|hold|record-\d+\.json|done-\d+)", path):
+        if re.fullmatch(r"schema/schema-\d+|streamsink/[^/]+/(owner-\d+|journal-\d+|files-[\d-]+|hold|record-\d+\.json|done-\d+)", path):
             named.add(path)
         if re.fullmatch(r"streamsink/[^/]+/record-\d+\.json", path):
             named |= _pending_files(table, path)
