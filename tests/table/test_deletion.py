@@ -29,6 +29,8 @@ ALLOWED = {
     "streamsink/storage/pending_log.py:forget": "published records beyond those that are retained, and then their marks",
     "streamsink/storage/pending_log.py:discard": "the staging folder of a checkpoint of its own that has no record",
     "streamsink/storage/pending_log.py:sweep": "what Staging found to be of nobody, and temporary files",
+    "streamsink/storage/pending_log.py:give_up": "records that can never be published, on purpose only",
+    "streamsink/storage/known_files.py:_drop": "digests that stand in the next larger segment already",
     "streamsink/storage/pending_log.py:remove": "a retired application's journal, on purpose only",
     "streamsink/storage/staging.py:remove": "folders that no record names or can come to name",
     "streamsink/storage/staging.py:drop": "folders of numbers that are published, or taken by this writer's record",
