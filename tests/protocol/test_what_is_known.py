@@ -251,3 +251,12 @@ def test_both_ways_on_that_the_conflict_names(option, expected):
     assert world.ids() == (expected if expected is not None else before)
     world.run(boundaries=(6, 9, 14))
     assert set(range(9, 14)) <= set(world.ids())
+
+
+def test_an_overwrite_behind_pending_ones_of_its_own_is_no_conflict():
+    """A10: two are pending, and the first one's snapshot comes after the second one's record: nobody else has changed anything."""
+    world = memory_world(mode="overwrite", restore="restore-and-continue", publish_every_batches=5)
+    assert die_at_step("precommit.saved", 2, world, boundaries=(6, 9))
+    assert world.ids() == []
+    world.run(boundaries=(6, 9))
+    assert world.ids() == [6, 7, 8]
