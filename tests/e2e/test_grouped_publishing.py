@@ -60,7 +60,7 @@ def test_a_plain_query_that_is_stopped_publishes_what_is_pending(spark, ground):
 
 
 def test_an_error_beside_the_batches_fails_the_query_at_its_next_batch(spark, ground):
-    """With the original error; a restart publishes what was pending."""
+    """With the original error, which is given the table's name; a restart publishes what was pending."""
     ground.add_files(0, 1)
     broken = Conflict("injected", kind="test")
 
@@ -75,7 +75,8 @@ def test_an_error_beside_the_batches_fails_the_query_at_its_next_batch(spark, gr
     assert query.isActive
     ground.add_files(1, 1)
     until(lambda: not query.isActive)
-    assert runs.failure(str(query.runId)) is broken
+    error = runs.failure(str(query.runId))
+    assert (type(error), error.kind, error.__cause__) == (Conflict, "test", broken) and ground.table in str(error)
     faults.arm(None)
     assert run_here(spark, ground.job(options={"publish": "async"})).code == 0
     assert_each_once(ground.table, ids_of(0, 2))
