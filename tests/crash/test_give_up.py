@@ -164,6 +164,25 @@ def test_a_rollback_that_was_meant_is_followed_to_a_new_checkpoint():
     assert world.ids() == list(range(15))
 
 
+def test_a_number_that_was_given_up_is_pending_again_when_its_next_record_is():
+    """Nothing of the old record is left: the new one is published by the restart after a kill, and not taken for one that was."""
+    world = memory_world(journal_retain=10)
+    world.run(boundaries=ENDS)
+    io = world.file_io(world.calls)
+    for snapshot in (3, 4):
+        io.delete(f"{world.driver.root}/snapshot/snapshot-{snapshot}")
+    io.delete(f"{world.driver.root}/snapshot/LATEST")
+    follow(world, refused(world, "table.rolled-back", (*ENDS, 15)))
+    world.checkpoint = Checkpoint(OTHER)
+    arm("precommit.saved", 1, crash)
+    with pytest.raises(InjectedCrash):
+        run_from(world, 6, (8, 15))
+    faults.arm(None)
+    world.die()
+    run_from(world, 6, (8, 15))
+    assert world.ids() == list(range(15))
+
+
 def test_rolled_back_further_than_the_journal_remembers():
     """The same way on."""
     world = memory_world(journal_retain=2)

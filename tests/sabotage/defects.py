@@ -81,6 +81,16 @@ _FILES = "tests/protocol/test_files.py"
 _FILE_LOG = "tests/protocol/test_file_log.py"
 _KNOWN_FILES = "tests/storage/test_known_files.py"
 _LOST = "tests/crash/test_lost_checkpoints_of_files.py"
+_NAMES = "tests/crash/test_names.py"
+_PLACES = "tests/crash/test_places.py"
+_HANDED = "tests/crash/test_handed_over.py"
+_ROOM = "tests/crash/test_no_room.py"
+_GIVE_UP = "tests/crash/test_give_up.py"
+_GIVE_UP_TABLES = "tests/crash/test_give_up_tables.py"
+_WAITS = "tests/protocol/test_waits.py"
+_TABLE_OPTIONS = "tests/protocol/test_table_options.py"
+_REPLACED = "tests/table/test_replaced_snapshots.py"
+_WHOLE = "tests/table/test_whole.py"
 
 DEFECTS = (
     # -- the order of a batch
@@ -320,4 +330,55 @@ DEFECTS = (
            "pc.sum(batch.column(OUTSIDE)).as_py() or 0", "0", (_PROOF,)),
     Defect("B7: nested arrays keep missing offsets", "table/conform.py:Conform._column",
            "_with_offsets(column)", "column", ("tests/table/test_missing_offsets.py",)),
+    # -- the record is a promise
+    Defect("B1: names may be as long as they like", "table/folders.py:Folders.of",
+           "refused is not None", "False", (_NAMES,)),
+    Defect("B1: the writer asks for no folder before it writes", "sinks/promise.py:check",
+           "table.file_io.begin_names(folder, staging, group)", "pass", (_PLACES,)),
+    Defect("B1: rows without a folder are no dead letters", "table/dead_letters.py:Screen.__call__",
+           "if unfit:", "if False:", (f"{_NAMES}::test_such_a_row_is_a_dead_letter",)),
+    Defect("B1: a mount is known by its device only", "storage/calls.py:_mount",
+           'next((line for line in said if line.startswith("mnt_id:")), "")', '""', (_PLACES,)),
+    Defect("B1: a folder is looked at in each batch", "storage/file_io.py:FileIO.begin_names",
+           "if folder in self._takes_names:", "if False:", (_WAITS,)),
+    Defect("B1: a new folder is durable some time later", "storage/file_io.py:FileIO._begin_names",
+           "group.made_dir(missing)", "pass", (_WAITS,)),
+    Defect("B1: files grow beyond what the store copies", "table/write.py:_FileSeries.append",
+           "self._roll_bytes", "self.spec.target_file_bytes", (f"{_HANDED}::test_files_roll_below_what_the_store_can_copy",)),
+    Defect("B1: a file that is too large is recorded", "sinks/promise.py:_check_sizes",
+           "most is not None and", "False and", (f"{_HANDED}::test_a_file_that_cannot_be_copied_is_an_error_before_the_record",)),
+    Defect("B1: without room publishing fails for good", "sinks/trouble.py:explained",
+           "failed.errno not in _KINDS", "True", (_ROOM,)),
+    Defect("B1: options of a commit are read after the record", "sinks/paimon.py:PaimonCommitter._check_schema",
+           "self._commit.check_options()", "pass", (_TABLE_OPTIONS,)),
+    Defect("B4: what tasks say is taken for true", "sinks/promise.py:see",
+           "if wrong:", "if False:", (_HANDED,)),
+    Defect("B4: sizes of what tasks hand over are not compared", "sinks/promise.py:see",
+           "!= file.meta.file_size]", "is None]", (_HANDED,)),
+    Defect("B5: a missing number is not noticed", "protocol/restore.py:plan_restore",
+           "if missing is not None:", "if False:", (_GIVE_UP,)),
+    Defect("B5: what is in the table is published again", "sinks/restoring.py:Restoring._in_the_table",
+           "if seen.issuperset(added)", "if False", (_REPLACED,)),
+    Defect("B5: what a compaction rewrote is published again", "sinks/restoring.py:Restoring._in_the_table",
+           "seen |= named_since(self._table, min(bases), wanted)", "pass", (_REPLACED,)),
+    Defect("B8: verify does not look for files of pending records", "sinks/verify.py:_Journal._pending",
+           "if not gone:", "if True:", (_GIVE_UP,)),
+    Defect("B8: what a snapshot names is given up", "sinks/give_up.py:_check_unpublished",
+           "if places:", "if False:", (_GIVE_UP, _GIVE_UP_TABLES)),
+    Defect("B8: giving up claims nothing", "sinks/give_up.py:give_up",
+           "writer = journal.claim(_CLAIMED_BY, state.epoch if state else 0)", 'writer = type("W", (), {"epoch": max(journal._numbers("owner-", ""))}); journal.read_listing()', (_GIVE_UP,)),
+    Defect("B8: a mark outlives its record", "storage/pending_log.py:PendingLog.give_up",
+           "self._io.delete(self._done(sequence))", "pass", (_GIVE_UP,)),
+    Defect("B8: records before the bad one are given up too", "sinks/give_up.py:_Look._from",
+           "return ahead[good:]", "return ahead if good < len(ahead) else []", (_GIVE_UP,)),
+    Defect("A14: manifests are not looked for at a start", "table/whole.py:Whole._broken",
+           "self._any_broken(newest, metas) or", "", (f"{_WHOLE}::test_a_start_finds_any_manifest_that_is_gone",)),
+    Defect("A14: data files are not looked for at a start", "table/whole.py:Whole._broken",
+           " or self._data_file_missing(newest, metas)", "", (f"{_WHOLE}::test_a_start_finds_data_files_that_are_gone",)),
+    Defect("A14: a running query looks for no manifest", "table/whole.py:Whole._one_broken",
+           "if not self._in_turn:", "if True:", (f"{_WHOLE}::test_a_running_query_finds_it_within_as_many_commits_as_there_are_manifests",)),
+    Defect("A14: what expires meanwhile is an alarm", "table/whole.py:Whole.look",
+           "newest == before or not left", "True", (f"{_WHOLE}::test_files_that_another_writer_removes_rightly_meanwhile_are_no_alarm",)),
+    Defect("A14: sizes of lists are not compared", "table/whole.py:Whole._compare",
+           "wanted is not None and found != wanted", "False", (f"{_WHOLE}::test_a_start_finds_a_list_that_was_cut",)),
 )
