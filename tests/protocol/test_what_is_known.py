@@ -260,3 +260,17 @@ def test_an_overwrite_behind_pending_ones_of_its_own_is_no_conflict():
     assert world.ids() == []
     world.run(boundaries=(6, 9))
     assert world.ids() == [6, 7, 8]
+
+
+def test_a_pending_overwrite_of_which_files_are_gone_says_so():
+    """A10: whether it is still meant is asked of an overwrite that can be published."""
+    world = memory_world(mode="overwrite", restore="restore-and-continue")
+    world.run(boundaries=(6,))
+    assert die_at_step("precommit.saved", 1, world, boundaries=(6, 9))
+    io, staging = _io(world), f"{world.driver.root}/streamsink/streamsink/staging"
+    for folder in io.names(staging):
+        for name in io.names(f"{staging}/{folder}"):
+            io.delete(f"{staging}/{folder}/{name}")
+    with pytest.raises(Corrupt) as refused:
+        world.run(boundaries=(6, 9))
+    assert refused.value.kind == "pending.files-gone"
