@@ -150,8 +150,6 @@ class PaimonCommitter(Committer):
         self, committable: Committable, *, expect: int, restored: bool, fence: Callable[[], None]
     ) -> Published:
         state = committable.state
-        if restored and committable.payload["kind"] == OVERWRITE:
-            committable = self._if_still_meant(committable)
         if restored and self._restoring is not None:
             committable = self._restoring.unpublished(committable)
         if restored:
@@ -161,6 +159,8 @@ class PaimonCommitter(Committer):
                 if done is None:
                     raise _files_gone(self._table.root, committable, gone, self._way_on)
                 return done
+        if restored and committable.payload["kind"] == OVERWRITE:
+            committable = self._if_still_meant(committable)
         check = None
         if restored:  # before the manifests are read, which it does too
             check = self._restoring.presence if self._restoring else Presence(self._table.manifests)
