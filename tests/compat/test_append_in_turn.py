@@ -88,7 +88,7 @@ def test_our_states_go_on_over_foreign_snapshots(java, pypaimon, path, rng):
     assert newest.commit_user.startswith("orders")
     assert after["returns"] == before["returns"]
     assert after["orders"]["sequence"] == before["orders"]["sequence"] + 1
-    assert set(newest.properties) == {"streamsink.app.orders", "streamsink.app.returns"}
+    assert set(newest.properties) == {"streamsink.app.orders", "streamsink.app.returns", "streamsink.history"}
     all_read(java, pypaimon, path, rows)
 
 
