@@ -3,10 +3,9 @@
 import datetime
 import os
 from decimal import Decimal
-
-import pyarrow as pa
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import streamsink
