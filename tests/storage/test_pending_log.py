@@ -122,6 +122,24 @@ def test_a_sweep_keeps_the_files_of_records_that_are_not_published(world, keep):
     log.release()
 
 
+@pytest.mark.parametrize("published", [False, True])
+def test_a_sweep_takes_what_other_epochs_staged_for_the_number_of_a_record(world, published):
+    """Also where the files of published records are kept: a power failure may bring back what their writer had deleted."""
+    root, io = world.driver.root, FileIO(world.calls, IdSource().new_id)
+    record = decode_record(_record(world), RECORD)
+    log = PendingLog(io, root, "streamsink", 2, keep_staging=True)
+    writer = log.claim(world.checkpoint.query, 0)
+    assert writer.epoch != record.state.epoch
+    brought_back = f"{log.staging(1, writer)}/manifest-of-nobody-0"
+    io.write(brought_back, b"x")
+    if published:
+        log.mark_published(record)
+    assert log.sweep(writer) == [brought_back]
+    assert not io.exists(brought_back)
+    assert all(io.exists(f"{root}/{file.staged}") for file in record.files)
+    log.release()
+
+
 def test_a_record_that_is_not_marked_stays_and_so_does_all_after_it(world):
     """Whatever the journal retains: without holes, and nothing that may be pending goes."""
     record = decode_record(_record(world), RECORD)
