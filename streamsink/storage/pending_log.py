@@ -257,7 +257,7 @@ class PendingLog(PendingStore):
     def sweep(self, writer: Writer) -> list[str]:
         with self._lock:
             needed = {s for s in self._sequences if self._keep_staging or s not in self._marked}
-        orphans = self._staging.orphans(needed, self.last_sequence())
+        orphans = self._staging.orphans(needed, self.last_sequence(), self.load)
         leftovers = [
             self._path(name) for name in self._io.names(self._dir) if name.startswith(".") and name.endswith(".tmp")
         ]

@@ -3,12 +3,14 @@
 import os
 import re
 import threading
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
 
+from streamsink.protocol.committable import Committable
 from streamsink.storage.file_io import FileIO
 
 # <epoch>-<sequence>
-_NAME = re.compile(r"[0-9]+-([0-9]+)")
+_NAME = re.compile(r"([0-9]+)-([0-9]+)")
 # What is staged last begins so; see PendingStore.staging.
 _READY = "manifest-"
 
@@ -29,15 +31,20 @@ class Staging:
         self._io.begin_dir(folder)
         return folder
 
-    def orphans(self, needed: Collection[int], last: int) -> dict[str, list[str]]:
+    def orphans(self, needed: Collection[int], last: int, load: Callable[[int], Committable | None]) -> dict[str, list[str]]:
         """Folders that no record names or can come to name, and the files in each. needed: numbers of records that name theirs.
 
         last: the newest number that is taken. Of a later one a record may come to name what is ready for it: that is left until
-        ``take``.
+        ``take``. load: the record of a number; asked for only where several epochs have a folder of that number, as after a power
+        failure that brought back what the record's own writer had deleted.
         """
-        found = {name: _NAME.fullmatch(name) for name in self._io.names(self._folder)}
-        numbers = {os.path.join(self._folder, name): int(match[1]) for name, match in found.items() if match}
-        below = {folder: self._files_below(folder) for folder, number in numbers.items() if number not in needed}
+        found = [(name, _NAME.fullmatch(name)) for name in self._io.names(self._folder)]
+        epochs = {os.path.join(self._folder, name): (int(match[1]), int(match[2])) for name, match in found if match}
+        numbers = {folder: number for folder, (_, number) in epochs.items()}
+        several = [number for number, folders in Counter(numbers.values()).items() if folders > 1 and number in needed]
+        writers = {number: record.state.epoch for number in several if (record := load(number))}
+        named = {folder for folder, (epoch, number) in epochs.items() if number in needed and writers.get(number, epoch) == epoch}
+        below = {folder: self._files_below(folder) for folder in numbers if folder not in named}
         left = [folder for folder, files in below.items() if numbers[folder] > last and any(map(_is_ready, files))]
         self._left = {number: [folder for folder in left if numbers[folder] == number] for number in {numbers[f] for f in left}}
         return {folder: files for folder, files in below.items() if folder not in left}
@@ -61,7 +68,7 @@ class Staging:
             self._io.delete_tree(folder)
         for name in self._io.names(self._folder) if sequences else ():
             found = _NAME.fullmatch(name)
-            if found and int(found[1]) in sequences:
+            if found and int(found[2]) in sequences:
                 self._io.delete_tree(os.path.join(self._folder, name))
 
     def _files_below(self, folder: str) -> Sequence[str]:
