@@ -165,6 +165,28 @@ def test_without_ids_an_end_that_moved_back_drops_the_record():
     assert decide(same_after_all, state(source(50, 60)), accept_as_new=word, **COLUMNS).verdict is Verdict.FILTER
 
 
+@pytest.mark.parametrize("last, begin", [(None, 0), ("one", 60)])
+def test_a_batch_that_ends_behind_what_the_broker_has_is_refused(last, begin):
+    """Planned, and the topic lost messages or was created again before the rows were read: those that come there now were taken for read."""
+    last = last and state(source(50, 60))
+    given = batch(source(begin, 90, newest={"t": {"0": 70, "1": 5}}), query="q", number=6 if last else 0)
+    with pytest.raises(Misuse) as caught:
+        decide(given, last, **COLUMNS)
+    message = str(caught.value)
+    assert caught.value.kind == "positions.newest-below-end" and "Nothing was written" in message
+    assert all(word in message for word in ("lake/t", "90", "70", "startingOffsets=streamsink.starting_offsets('lake/t'", "partitions={'t': 2}"))
+    assert ("from_beginning=['t']" in message) is (last is None)
+    planned_anew = batch(source(begin, {"0": 70, "1": 5}, newest={"t": {"0": 70, "1": 5}}), query="anew")
+    assert decide(planned_anew, last, **COLUMNS).verdict is Verdict.NEW
+
+
+def test_a_replay_of_what_is_published_asks_nothing_of_the_broker():
+    """What it holds now is for the next batch to say."""
+    last = state(source(50, 60))
+    given = batch(source(50, 60, newest={"t": {"0": 10}}), query="q", number=5)
+    assert decide(given, last).verdict is Verdict.SKIP
+
+
 def test_the_first_batch_of_an_application_may_not_end_before_its_start_either():
     word = refused("positions.end-below-start", batch(source(60, 30)), None)
     decision = decide(batch(source(60, 30)), None, accept_as_new=word)
@@ -194,6 +216,25 @@ def test_a_partition_unknown_to_the_table_begins_at_its_beginning_or_it_is_a_gap
     else:
         word = refused("positions.gap", given, state(source(50, 60)), "t:1", "partitions={'t': 2}")
         assert decide(given, state(source(50, 60)), accept_as_new=word).verdict is Verdict.NEW
+
+
+def test_an_error_counts_the_partitions_that_the_broker_has_now():
+    """Spark refuses startingOffsets that leave one out, which was added after the batch was planned."""
+    newest = {"t": {"0": 60, "1": 0, "2": 0}}
+    refused("positions.topic-recreated", batch(source(0, 60, "id-2", newest=newest)), state(source(50, 60)), "partitions={'t': 3}")
+
+
+@pytest.mark.parametrize("kind, begin", [("positions.overlap", 50), ("positions.gap", 65)])
+@pytest.mark.parametrize("known", ["planned", "added since"])
+def test_the_way_on_names_partitions_that_the_table_does_not_know(kind, begin, known):
+    """starting_offsets would leave them out, and Spark refuses startingOffsets without them."""
+    more = {"newest": {"t": {"0": 70, "1": 0}}} if known == "added since" else {}
+    starts, ends = ({"0": begin}, {"0": 70}) if more else ({"0": begin, "1": 0}, {"0": 70, "1": 0})
+    refused(kind, batch(source(starts, ends, **more)), state(source(50, 60)), "partitions={'t': 2}")
+    known_ones = source({"0": begin, "1": 0}, {"0": 70, "1": 0})
+    with pytest.raises(Misuse) as caught:
+        decide(batch(known_ones), state(source({"0": 50, "1": 0}, {"0": 60, "1": 0})))
+    assert caught.value.kind == kind and "partitions=" not in str(caught.value)
 
 
 def test_a_partition_that_appears_under_a_running_checkpoint_continues():

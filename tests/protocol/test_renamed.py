@@ -1,6 +1,7 @@
 """A query that comes back under another name: its rows are here already, under the first one."""
 
 import dataclasses
+import re
 
 import pytest
 
@@ -62,6 +63,19 @@ def test_two_sinks_of_one_query_under_two_names_are_not_renamed():
     other.checkpoint = dataclasses.replace(world.checkpoint, ends=[], committed=0)
     other.run(boundaries=(6,))
     assert world.ids() == sorted([*range(6), *range(6)])
+
+
+def test_a_second_sink_that_joins_a_running_query_is_let_in_by_the_token():
+    """The advice of `batch.twice` is a second sink in the same function, and the query is past batch 0 by then."""
+    world = memory_world(restore="restore-and-continue")
+    world.run(boundaries=(6, 9))
+    other = _renamed(world, "second")
+    with pytest.raises(Misuse) as refused:
+        other.run(boundaries=(6, 9, 14))
+    token = re.search(r"second sink in the same batch function, set accept_as_new='(\w+)'", str(refused.value))[1]
+    other.driver.options = dataclasses.replace(other.driver.options, accept_as_new=token)
+    other.run(boundaries=(6, 9, 14, 16))
+    assert world.ids() == list(range(16)), "the first sink has written 0 to 8, and the second one goes on where it joined"
 
 
 def test_a_query_that_gets_dead_letters_is_told_its_first_name():

@@ -1,16 +1,20 @@
 """What is not known stays not known: other writers, expired history, lost journals, and tables that take another one's place."""
 
 import dataclasses
+import re
 
 import pytest
 
 from streamsink.clock import IdSource
 from streamsink.errors import Conflict, Corrupt, Misuse, RestoredThenFailed
+from streamsink.format.snapshot import Snapshot
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.ids import END_OF_INPUT
+from streamsink.sinks.verify import verify
 from streamsink.storage.file_io import FileIO
 from streamsink.table.table import open_table
 from streamsink.testing.driver import Checkpoint
+from tests.crash.giving_up import follow
 from tests.crash.world import World, die_at_step, memory_world
 from tests.table.foreign import FIRST_ID, Prepared, _shifted
 
@@ -78,6 +82,43 @@ def test_without_its_journal_nobody_knows_it_and_the_answer_is_an_error():
         world.run(boundaries=(6, 9, 14))
     assert refused.value.kind == "history.incomplete" and "new_application=True" in str(refused.value)
     assert _mine(world) == list(range(9))
+
+
+@pytest.mark.parametrize("others_came", [False, True], ids=["ends before", "another in its place"])
+def test_a_rollback_is_seen_although_the_history_before_it_has_expired(others_came):
+    """A mark says which snapshot published the record: the table ends before it, or a later one has its number. It was a silent skip."""
+    world = memory_world(restore="restore-and-continue")
+    _of_others(world)
+    world.run(boundaries=(6,))
+    published = _newest(world)
+    _roll_back(world, published - 1)
+    if others_came:
+        Prepared(world, 1).rename()
+    _expire(world, 1, published - 2)
+    with pytest.raises(Misuse) as refused:
+        world.run(boundaries=(6, 9, 14))
+    assert refused.value.kind == "table.rolled-back" and "on_rollback='republish'" in str(refused.value)
+    assert _mine(world) == []
+    world.driver.options = dataclasses.replace(world.driver.options, on_rollback="republish")
+    world.run(boundaries=(6, 9, 14))
+    assert _mine(world) == list(range(14))
+
+
+def _of_others(world) -> None:
+    """A table with two snapshots of writers that have no properties and no journal."""
+    name = "first"
+    _other_application(world, name)
+    io, path = _io(world), f"{world.driver.root}/snapshot/snapshot-1"
+    io.delete_tree(f"{world.driver.root}/streamsink/{name}")
+    io.replace(path, dataclasses.replace(Snapshot.from_json(io.read(path), path), properties=None).to_json(), IdSource().new_id())
+    Prepared(world).rename()
+
+
+def _roll_back(world, to: int) -> None:
+    """The newest snapshot goes, and nothing else."""
+    assert _newest(world) == to + 1
+    _io(world).delete(f"{world.driver.root}/snapshot/snapshot-{to + 1}")
+    _io(world).replace(f"{world.driver.root}/snapshot/LATEST", str(to).encode(), IdSource().new_id())
 
 
 # -- bounded runs --------------------------------------------------------------------------------------------------
@@ -151,6 +192,55 @@ def test_a_run_that_nobody_can_know_is_an_error_with_a_way_on(jobs):
     token = str(refused.value).partition("accept_as_seen='")[2][:12]
     world.driver.options = dataclasses.replace(world.driver.options, accept_as_seen=token)
     _run_job(world, "monday", (0, 3))
+    assert world.ids() == list(range(9))
+
+
+@pytest.mark.parametrize("pruned", [False, True], ids=["", "records between are pruned"])
+def test_runs_that_are_given_up_after_a_rollback_are_written_again(jobs, pruned):
+    """Their marks said that they are published, so that each was skipped in silence. Of a pruned record nobody knows whose it was."""
+    world, ends = jobs
+    if pruned:
+        ends["thursday"] = (9, 12)
+        _run_job(world, "thursday", ends["thursday"])
+    for to in range(_newest(world) - 1, 0, -1):
+        _roll_back(world, to)
+    with pytest.raises(Misuse) as refused:
+        _run_job(world, "wednesday", ends["wednesday"])
+    assert refused.value.kind == "table.rolled-back"
+    assert _io(world).exists(f"{world.driver.root}/streamsink/batch/record-2.json") is not pruned
+    given_up = follow(world, refused.value)
+    assert "wednesday" in str(given_up) or "tuesday" in str(given_up)
+    for run_id, rows in ends.items():
+        try:
+            _run_job(world, run_id, rows)
+        except Misuse as undecidable:
+            assert undecidable.kind == "run.undecidable" and pruned and run_id != "monday"
+            token = re.search(r"accept_as_new='(\w+)'", str(undecidable))[1]
+            world.driver.options = dataclasses.replace(world.driver.options, accept_as_new=token)
+            _run_job(world, run_id, rows)
+    assert world.ids() == list(range(max(end for _, end in ends.values())))
+
+
+def test_verify_knows_that_expired_history_is_not_a_rollback():
+    """It called a whole table damaged as soon as the last snapshot of an application had expired."""
+    world = memory_world(restore="restore-and-continue")
+    _lost_history(world)
+    report = verify(_io(world), world.driver.root)
+    assert report.ok, report
+
+
+def test_a_journal_that_a_dropped_table_left_is_named_with_the_way_on():
+    """A driver that was at work when the table was dropped writes it again; the next start found a folder that is neither."""
+    world = memory_world(restore="restore-and-continue")
+    world.run(boundaries=(6,))
+    for name in [name for name in _io(world).names(world.driver.root) if name != "streamsink"]:
+        _io(world).delete_tree(f"{world.driver.root}/{name}")
+    world.checkpoint = Checkpoint("00000000-0000-0000-0000-000000000009")
+    with pytest.raises(Misuse) as refused:
+        world.run(boundaries=(6, 9))
+    assert refused.value.kind == "table.not-empty"
+    _io(world).delete_tree(re.search(r"remove (\S+) as well", str(refused.value))[1])
+    world.run(boundaries=(6, 9))
     assert world.ids() == list(range(9))
 
 

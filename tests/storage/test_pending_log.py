@@ -6,8 +6,9 @@ import json
 import pytest
 
 from streamsink.clock import IdSource
-from streamsink.errors import Corrupt
+from streamsink.errors import Corrupt, Fenced
 from streamsink.storage.file_io import FileIO
+from streamsink.storage.memory import MemoryCalls
 from streamsink.storage.pending_log import PendingLog, decode_record
 from streamsink.testing.faults import InjectedCrash, arm, crash
 from streamsink import faults
@@ -138,6 +139,24 @@ def test_a_sweep_takes_what_other_epochs_staged_for_the_number_of_a_record(world
     assert not io.exists(brought_back)
     assert all(io.exists(f"{root}/{file.staged}") for file in record.files)
     log.release()
+
+
+def test_a_driver_whose_journal_was_removed_owns_nothing_of_the_next_one():
+    """Which counts its epochs anew: with the same number it was taken for the owner, and deleted what the other one had staged."""
+    io = FileIO(MemoryCalls(), IdSource().new_id)
+    first, second = (PendingLog(io, "/lake/t", "app", 2) for _ in range(2))
+    writer = first.claim("query", 0)
+    folder = first.staging(1, writer)
+    io.delete_tree(first.place)
+    assert second.claim("query", 0) == writer and second.staging(1, writer) == folder
+    io.write(f"{folder}/data-of-the-second.parquet", b"x")
+    with pytest.raises(Fenced):
+        first.check_owner(writer)
+    first.discard(folder)
+    assert io.exists(f"{folder}/data-of-the-second.parquet")
+    second.check_owner(writer)
+    second.discard(folder)
+    assert not io.exists(f"{folder}/data-of-the-second.parquet")
 
 
 def test_a_record_that_is_not_marked_stays_and_so_does_all_after_it(world):

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from streamsink.clock import IdSource
+from streamsink.clock import Clock, IdSource
 from streamsink.errors import Fenced, Retryable
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.memory import MemoryCalls
@@ -150,3 +150,56 @@ def test_a_table_that_was_dropped_meanwhile_is_no_fence():
     calls, table = _world("1000")
     with pytest.raises(Retryable):
         _commit(calls, after=lambda: table.file_io.delete_tree(f"{ROOT}/snapshot"))
+
+
+# -- the table went back ---------------------------------------------------------------------------------------------
+
+
+def _roll_back(table, to: int) -> None:
+    """Later snapshots go, the newest first. What follows is of a later millisecond than all that was prepared."""
+    for snapshot_id in [number for number in reversed(table.snapshots.ids()) if number > to]:
+        table.file_io.delete(table.layout.snapshot(snapshot_id))
+    table.file_io.replace(table.layout.latest_hint, str(to).encode(), "x")
+    begun = Clock().now_ms()
+    while Clock().now_ms() <= begun:
+        Clock().sleep_ms(1)
+
+
+def _went_back(calls, happens) -> None:
+    with pytest.raises(Retryable) as told:
+        _commit(calls, before=happens)
+    assert told.value.kind == "table.history-changed" and "taken back" in str(told.value)
+
+
+@_MERGES
+@pytest.mark.parametrize("to, others", [(2, 1), (1, 1), (2, 0)], ids=["another in its place", "fewer", "none"])
+def test_a_snapshot_on_one_that_was_rolled_back_meanwhile_is_taken_back(merge, to, others):
+    """Its number was free again. What it names may be swept, and readers could not read the table any more."""
+    calls, table = _world(merge)
+    _went_back(calls, lambda: (_roll_back(table, to), _others(table, others)))
+    assert table.snapshots.ids() == list(range(1, to + others + 1))
+    assert live(table) == ["a", "b", "c"][:to] + ["other0"][:others]
+
+
+@pytest.mark.parametrize("snapshots", [0, 1], ids=["of the first snapshot", "of a later one"])
+def test_a_snapshot_of_a_table_that_was_emptied_meanwhile_is_taken_back(snapshots):
+    """No snapshot is there, and nothing that this one names."""
+    calls = MemoryCalls()
+    table = new_table(calls)
+    for _ in range(snapshots):
+        commit(table, Changes((add("a", part("x")),)))
+    _went_back(calls, lambda: (_roll_back(table, 0), table.file_io.delete_tree(f"{ROOT}/manifest")))
+    assert table.snapshots.ids() == []
+
+
+def test_a_snapshot_on_one_that_a_rename_replaced_stays():
+    """The one that took its place was prepared before: no rollback."""
+    calls, table = _world("1000")
+
+    def replaced():
+        base = table.snapshots.load(3)
+        other = dataclasses.replace(base, uuid="of-another", commit_user="foreign")
+        table.file_io.replace(table.layout.snapshot(3), other.to_json(), "x")
+
+    assert _commit(calls, before=replaced).snapshot_id == 4
+    assert table.snapshots.ids() == [1, 2, 3, 4]
