@@ -75,6 +75,10 @@ def admit(batch: Batch, past: Past, options: SinkOptions) -> Decision:
             return Decision(Verdict.SKIP, replay)
     numeric = all_numeric(batch.sources) and bool(_recorded_in(past))
     past, seen = _settled(batch, past, options, changed)
+    lowered = any(not change.other_topic for change in changed)  # then the user has said what is to become of them
+    short = None if lowered or not all_numeric(batch.sources) else position_errors.beyond(past.table, batch, options, _recorded_in(past))
+    if short:
+        raise short
     generation = _generation(batch, past.last)
     decision = _admit_first(batch, past, options) if past.last is None else None
     if seen:
@@ -142,6 +146,8 @@ def _admit_job(batch: Batch, past: Past, options: SinkOptions) -> Decision:
 
 
 def _admit_first(batch: Batch, past: Past, options: SinkOptions) -> Decision:
+    if options.accept_as_new == token(batch, past):
+        return Decision(Verdict.NEW, "accepted as new", 0, _recorded(batch, past))
     if batch.batch_id != 0:
         _check_not_renamed(batch, past, options)
     if batch.batch_id == 0 or options.adopt_from_batch == batch.batch_id:
@@ -174,7 +180,8 @@ def _check_not_renamed(batch: Batch, past: Past, options: SinkOptions) -> None:
             f"name is '{options.application}', and its batch {batch.batch_id} comes. Under a new name its rows would be written a second "
             f"time. Nothing was written. Set {how} to go on; dead_letters and streamsink.to_tables use a name of their own. To change the "
             f"name, let the query publish everything under the first name, stop it, and set adopt_from_batch={following} for its first "
-            "start under the new one",
+            "start under the new one. To write other rows than the sink of that name does, as a second sink in the same batch function, set "
+            f"accept_as_new='{token(batch, past)}' for its first start",
             kind="application.renamed",
         )
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from streamsink.errors import Misuse
+from streamsink.protocol.ids import END_OF_INPUT
 from streamsink.protocol.positions import SourceRange
 from streamsink.protocol.recorded import Recorded
 from streamsink.protocol.same_query import QueryFingerprint
@@ -72,6 +73,11 @@ class AppState:
     fingerprint: QueryFingerprint | None = None
     replaying: bool = False
     files_from: int = 0
+
+    @property
+    def checkpoint_name(self) -> str:
+        """For messages: what its user calls this checkpoint."""
+        return f"run '{self.query}'" if self.checkpoint_id == END_OF_INPUT else f"checkpoint {self.checkpoint_id}"
 
     def to_json(self) -> dict:
         """Version 2. Code that knows version 1 only does not find ``query``, and stops before it writes."""

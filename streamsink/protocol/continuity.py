@@ -100,6 +100,19 @@ def _shrunk(source: SourceRange, topic: str, known: tuple[TopicRecord, ...]) -> 
     return Change(NEWEST_BELOW_RECORDED, topic, says, known, lowered)
 
 
+def beyond(sources: tuple[SourceRange, ...]) -> Iterator[tuple[int, str, str, int, int]]:
+    """(source, topic, partition, end, newest) wherever a batch ends behind the broker's next offset: those messages are gone.
+
+    Spark planned it from an earlier answer, and what comes to these offsets from now on it will not read.
+    """
+    for place, source in enumerate(sources):
+        for topic, parts in (source.newest or {}).items():
+            for part, at in sorted(parts.items()):
+                end = source.end.get(topic, {}).get(part, 0)
+                if at < end:
+                    yield place, topic, part, end, at
+
+
 @dataclass(frozen=True)
 class Relation:
     """How a batch's range stands to what is recorded, by ``topic:partition``.
@@ -107,7 +120,8 @@ class Relation:
     overlap: begins before it. gap: begins after it. unread: unknown to the record, and does not begin at the broker's
     earliest offset. ambiguous: sources that read it have different positions, so that its rows alone do not tell which
     are new.
-    below: of each topic and partition, the first offset that is new.
+    below: of each topic and partition, the first offset that is new. grown: topics with partitions that the record does not know;
+    told only where one of the others is not empty.
     """
 
     overlap: tuple[str, ...]
@@ -115,6 +129,7 @@ class Relation:
     unread: tuple[str, ...]
     ambiguous: tuple[str, ...]
     below: Offsets
+    grown: tuple[str, ...]
 
 
 def relate(recorded: Recorded, sources: tuple[SourceRange, ...]) -> Relation:
@@ -136,7 +151,19 @@ def relate(recorded: Recorded, sources: tuple[SourceRange, ...]) -> Relation:
         elif first < max(known) and first < last:
             overlap.add(f"{topic}:{part}")
     ambiguous, below = _below(_compared(recorded, sources, every=True)) if overlap else (set(), {})
-    return Relation(*(tuple(sorted(found)) for found in (overlap, gap, unread, ambiguous)), below=below)
+    grown = _grown(recorded, sources) if overlap or gap or unread else set()
+    return Relation(*(tuple(sorted(found)) for found in (overlap, gap, unread, ambiguous)), below=below, grown=tuple(sorted(grown)))
+
+
+def _grown(recorded: Recorded, sources: tuple[SourceRange, ...]) -> set[str]:
+    """Topics of which the batch or the broker has partitions that the record of their source has not."""
+    found = set()
+    for place, source in enumerate(sources):
+        for topic in source.end:
+            known = {part for record in recorded.known(place, source, topic) for part in record.next}
+            if not known.issuperset({*source.end[topic], *(source.newest or {}).get(topic, ())}):
+                found.add(topic)
+    return found
 
 
 def _compared(

@@ -114,8 +114,10 @@ class QueryRun:
             found = f"batch {self._returned} of it is done"
         raise self._refused(
             batch, f"it was given to this sink before in this run of the query ({found}), and Spark repeats a batch only in a new "
-            "run. So these rows are a second part of the batch, which this call will not skip in silence. Give the sink all rows of "
-            "the batch in one call (df1.unionByName(df2)); or use a sink of its own name for each part (application='...')",
+            "run. So these rows are a second part of the batch, which this call will not skip in silence. Use a sink of its own name "
+            "(application='...') for the second part, in this and in all later batches. To give one sink all rows of the batch in one call "
+            f"instead (df1.unionByName(df2)), let the sink of its own name write its part of batch {batch.batch_id} first: a start that repeats "
+            "that batch skips what was recorded of it, and begins with one call at the batch after it",
             kind="batch.twice",
         )
 

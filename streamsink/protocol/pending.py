@@ -1,5 +1,6 @@
 """The pending store: a journal of pre-commits. Contract only; ``storage/pending_log.py`` keeps it in files."""
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,18 @@ class Mark:
     snapshot_id: int
     uuid: str
     at_ms: int
+
+    def to_json(self) -> bytes:
+        return json.dumps({"snapshot": self.snapshot_id, "uuid": self.uuid, "at_ms": self.at_ms}).encode()
+
+    @classmethod
+    def from_json(cls, data: bytes) -> "Mark | None":
+        """None for one of an older version, or torn by a crash: its name is what counts."""
+        try:
+            found = json.loads(data)
+            return cls(int(found["snapshot"]), str(found["uuid"]), int(found["at_ms"]))
+        except (ValueError, KeyError, TypeError):
+            return None
 
 
 @dataclass(frozen=True)

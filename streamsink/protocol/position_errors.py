@@ -4,9 +4,11 @@ from collections.abc import Iterable, Sequence
 
 from streamsink.errors import Misuse
 from streamsink.options import SinkOptions
+from streamsink.protocol import continuity
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.continuity import OTHER_CLUSTER, RECREATED, Change, Relation
 from streamsink.protocol.positions import same_id
+from streamsink.protocol.recorded import Recorded
 
 _WHY = {
     OTHER_CLUSTER: "the query reads another cluster, or its address leads to another one now",
@@ -53,6 +55,24 @@ def changed_meanwhile(table: str, batch: Batch, now: Batch) -> Misuse | None:
     return None
 
 
+def beyond(table: str, batch: Batch, options: SinkOptions, recorded: Recorded) -> Misuse | None:
+    """Messages that were gone again before the batch was read, or None."""
+    found = list(continuity.beyond(batch.sources))
+    if not found:
+        return None
+    says = "; ".join(f"the batch ends at offset {end} of partition {part} of topic '{topic}', and the broker's next offset is {at}"
+                     for _, topic, part, end, at in found[:_MOST_NAMED])
+    topics = {(place, topic) for place, topic, _, _, _ in found}
+    unknown = [topic for place, topic in topics if not recorded.known(place, batch.sources[place], topic)]
+    begin = starting_offsets(table, batch, options, from_beginning=unknown, counting=[topic for _, topic in topics])
+    return Misuse(
+        f"{table}: batch {batch.batch_id}: {says}: since Spark planned the batch, the topic was deleted and created again, or has lost "
+        "messages at its end, and what comes to these offsets now would never be read. Nothing was written. Start a new checkpoint with "
+        f"startingOffsets={begin}; or, if a broker that is behind answered, restart the query",
+        kind="positions.newest-below-end",
+    )
+
+
 def gap(table: str, batch: Batch, relation: Relation, options: SinkOptions, ways_on: str) -> Misuse:
     """Messages that no batch has read."""
     if relation.gap:
@@ -62,7 +82,7 @@ def gap(table: str, batch: Batch, relation: Relation, options: SinkOptions, ways
             f"leaves a gap in {_names(relation.unread)}: the table has no record of this, and the batch does not begin at "
             "the first offset that the broker has"
         )
-    begin = starting_offsets(table, batch, options, counting=[name.rpartition(":")[0] for name in relation.unread])
+    begin = starting_offsets(table, batch, options, counting=relation.grown)
     return Misuse(
         f"{table}: batch {batch.batch_id} {says}, so messages between would be missing. Nothing was written. Start a "
         f"new checkpoint with startingOffsets={begin}, or{ways_on}",
@@ -76,7 +96,7 @@ def overlap(table: str, batch: Batch, relation: Relation, options: SinkOptions, 
         f"{table}: batch {batch.batch_id} overlaps what is published already in {_names(relation.overlap)}: "
         "a checkpoint was deleted, restored from an older copy, or runs twice. Nothing was written. Name the columns "
         "that carry topic, partition and offset in the option position_columns and only new rows will be written, or "
-        f"start a new checkpoint with startingOffsets={starting_offsets(table, batch, options)}, or{ways_on}",
+        f"start a new checkpoint with startingOffsets={starting_offsets(table, batch, options, counting=relation.grown)}, or{ways_on}",
         kind="positions.overlap",
     )
 
@@ -87,7 +107,7 @@ def ambiguous(table: str, batch: Batch, relation: Relation, options: SinkOptions
         f"{table}: batch {batch.batch_id} overlaps what is published already in {_names(relation.ambiguous)}, which several "
         "sources of the query read, or have read, up to different positions: a row says where it stood in its topic, and "
         "not which source has read it, so that the new rows cannot be told. Nothing was written. Start a new checkpoint with "
-        f"startingOffsets={starting_offsets(table, batch, options)}, or{ways_on}",
+        f"startingOffsets={starting_offsets(table, batch, options, counting=relation.grown)}, or{ways_on}",
         kind="positions.ambiguous",
     )
 
@@ -99,8 +119,9 @@ def starting_offsets(
     arguments = [repr(table)]
     if options.application != SinkOptions.application:
         arguments.append(f"application={options.application!r}")
-    ends = {topic: parts for source in batch.sources for topic, parts in source.end.items()}
-    counts = {topic: max(map(int, ends[topic]), default=-1) + 1 for topic in sorted({*from_beginning, *counting})}
+    # The broker may know partitions that were added after the batch was planned, and a new checkpoint must name every one.
+    seen = [(topic, part) for source in batch.sources for parts in (source.end, source.newest or {}) for topic in parts for part in parts[topic]]
+    counts = {topic: max((int(part) for of, part in seen if of == topic), default=-1) + 1 for topic in sorted({*from_beginning, *counting})}
     if counts:
         arguments.append(f"partitions={counts!r}")
     if from_beginning:

@@ -1,7 +1,7 @@
 """What a restart must do, as a pure plan over what the table and the journal say."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from streamsink.errors import Corrupt, Misuse, StreamsinkError
@@ -39,7 +39,7 @@ def plan_restore(
     lost = tuple(s for s in ahead if store.is_marked(s))
     replaced = _replaced(lost, store, committer)
     if len(replaced) < len(lost) and options.on_rollback != ON_ROLLBACK_REPUBLISH:
-        raise _rolled_back(table, base, lost[-1], options)
+        raise _rolled_back(table, f"the newest snapshot carries record {base} of application '{options.application}'", lost[-1], options)
     missing = next((number for number, sequence in enumerate(ahead, base + 1) if sequence != number), None)
     if missing is not None:
         raise _cannot_follow(table, (base, missing, ahead[-1]), lost, options)
@@ -97,10 +97,9 @@ def _to_publish(store: PendingStore, sequence: int, replaced: Mapping[int, int],
     return committable
 
 
-def _rolled_back(table: str, base: int, newest: int, options: SinkOptions) -> Misuse:
+def _rolled_back(table: str, found: str, newest: int, options: SinkOptions) -> Misuse:
     return Misuse(
-        f"{table}: the newest snapshot carries record {base} of application '{options.application}', but record "
-        f"{newest} was published: the table was rolled back, restored, recreated or lost its metadata. "
+        f"{table}: {found}, but record {newest} was published: the table was rolled back, restored, recreated or lost its metadata. "
         "Nothing was written. Restore the table, or set on_rollback='republish' to publish the lost batches again from the journal. "
         f"{ways.give_up(table, options.application)}",
         kind="table.rolled-back",
@@ -115,29 +114,46 @@ def _from_journal(table, retained, store, committer, options) -> RestorePlan:
         raise Misuse(
             f"{table}: no snapshot names application '{options.application}', its journal is empty, and older "
             "snapshots have expired, so whether it wrote here before cannot be told. Nothing was written. If it never "
-            "did, set new_application=True for its first start.",
+            "did, set new_application=True for its first start. If it did, look which of its rows are here, let it begin behind them (a new "
+            "checkpoint with startingOffsets; files whose rows are here moved away; bounded runs that are here not repeated), and set "
+            "new_application=True",
             kind="history.incomplete",
         )
-    replaced = _replaced([s for s in retained if store.is_marked(s)], store, committer)
+    marked = [sequence for sequence in retained if store.is_marked(sequence)]
+    replaced = _replaced(marked, store, committer)
+    lost = _rolled_back_since(marked, store, committer)
+    if lost and options.on_rollback != ON_ROLLBACK_REPUBLISH:
+        raise _rolled_back(table, f"no snapshot names application '{options.application}', snapshots have expired", lost[-1], options)
     records = [_to_publish(store, sequence, replaced, committer) for sequence in retained]
-    published = _published_ones(records, replaced, store, committer)
-    unsure = [c for c in records[published:] if c.state.sequence not in replaced and c.files]
+    published = _published_ones(records, (*replaced, *lost), store, committer)
+    # What was recorded behind one that was rolled back cannot have outlived it.
+    unsure = [c for c in records[published:] if c.files and c.state.sequence not in replaced and c.state.sequence < min(lost, default=1 << 63)]
     if unsure and _decide(table, unsure, committer, options):
         published = len(records)
     mark = tuple(c for c in records[:published] if not store.is_marked(c.state.sequence))
     last = records[published - 1].state if published else None
-    return RestorePlan(tuple(records[published:]), mark, last, tuple(replaced), tuple(sorted(set(replaced.values()))))
+    again = tuple(sorted({*replaced, *lost}))
+    return RestorePlan(tuple(records[published:]), mark, last, again, tuple(sorted(set(replaced.values()))))
+
+
+def _rolled_back_since(marked: Sequence[int], store: PendingStore, committer: Committer) -> tuple[int, ...]:
+    """Of these records the first whose snapshot went with a rollback, and all behind it."""
+    for sequence in marked:
+        mark = store.mark_of(sequence)
+        if mark is not None and committer.was_rolled_back(mark):
+            return tuple(number for number in marked if number >= sequence)
+    return ()
 
 
 def _published_ones(
-    records: Sequence[Committable], replaced: Mapping[int, int], store: PendingStore, committer: Committer
+    records: Sequence[Committable], undone: Collection[int], store: PendingStore, committer: Committer
 ) -> int:
-    """How many, from the oldest on, none of them replaced.
+    """How many, from the oldest on, none of them undone: replaced or rolled back.
 
     Publishing keeps the order, so the newest one that is published answers for all before it. One without files cannot tell:
     it may stand in one snapshot with others, and publishing it again changes no row.
     """
-    kept = [c for c in records if c.state.sequence < min(replaced, default=c.state.sequence + 1)]
+    kept = [c for c in records if c.state.sequence < min(undone, default=c.state.sequence + 1)]
     for number in range(len(kept), 0, -1):
         if store.is_marked(kept[number - 1].state.sequence) or committer.mentions(kept[number - 1]):
             return number
@@ -161,13 +177,17 @@ def _decide(table: str, unsure: Sequence[Committable], committer: Committer, opt
     raise Corrupt(
         f"{table}: record {(gone[0].state if gone else first).sequence} is pending in the journal; {found}; and snapshots since it was "
         f"recorded have expired, so whether records {first.sequence} to {last.sequence} were published cannot be told. Nothing was written. "
-        f"Look whether the rows of checkpoints {first.checkpoint_id} to {last.checkpoint_id} are in the table. If they are, set "
+        f"Look whether the rows of {_from_to(first, last)} are in the table. If they are, set "
         f"accept_as_seen='{word}', which records them as published. If they are not, "
         + ("set " f"accept_as_new='{word}', which publishes them" if gone is None else
            f"stop the query and call streamsink.give_up({table!r}, application={options.application!r}, accept_as_new='{word}'), which forgets "
            "them and says from where the source is read again"),
         kind="journal.undecidable",
     )
+
+
+def _from_to(first: AppState, last: AppState) -> str:
+    return first.checkpoint_name if first.sequence == last.sequence else f"{first.checkpoint_name} to {last.checkpoint_name}"
 
 
 def token_of(committable: Committable, question: str) -> str:

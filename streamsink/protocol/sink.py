@@ -75,6 +75,11 @@ class Committer(ABC):
         """
         return False
 
+    def was_rolled_back(self, mark: Mark) -> bool:
+        """Whether what is retained shows that the marked publishing was undone: the destination ends before it, or a later one has its
+        number."""
+        return False
+
     def holds(self, committable: Committable, since: int) -> bool:
         """Whether the newest snapshot holds the record's files, although snapshot ``since`` that published it was replaced:
         another writer has built on it before. Raises Conflict when that cannot be told.

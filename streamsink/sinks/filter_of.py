@@ -48,9 +48,9 @@ def state_of(states: States, application: str) -> AppState | None:
 
 def _changed(root: str, committable: Committable, expect: int, found: int) -> Retryable:
     return Retryable(
-        f"{root}: the table was rolled back, or a snapshot was replaced, while checkpoint "
-        f"{committable.state.checkpoint_id} was being committed: record {found} is the newest, expected "
-        f"{expect}. Nothing was published; the checkpoint is safe in the journal. The restart of "
+        f"{root}: the table was rolled back, or a snapshot was replaced, while "
+        f"{committable.state.checkpoint_name} was being committed: record {found} is the newest, expected "
+        f"{expect}. Nothing was published; its record is safe in the journal. The restart of "
         "the query finds out which, and publishes again what was replaced; after a rollback on_rollback says what it does",
         kind="table.history-changed",
     )

@@ -55,7 +55,8 @@ def give_up(file_io: FileIO, path: str, options: SinkOptions) -> GivenUp:
         for record in known:
             _check_unpublished(path, _places(path, committer, record), record)
         journal.check_owner(writer)
-        journal.give_up(records)
+        base = state.sequence if state else 0
+        journal.give_up(records, _unknown_runs(committer, journal, options, known=known, base=base), base)
     finally:
         journal.release()
     checkpoints = tuple(record.state.checkpoint_id for record in known)
@@ -89,10 +90,13 @@ class _Look:
         if history.state is not None or history.complete:
             base = history.state.sequence if history.state else 0
             return history.state, self._from(base, retained)
-        base = next((s for s in reversed(retained) if self._was_published(s)), retained[0] - 1 if retained else 0)
+        lost = next((s for s in retained if self._is_undone(s)), None)
+        kept = [s for s in retained if lost is None or s < lost]
+        base = next((s for s in reversed(kept) if self._was_published(s)), retained[0] - 1 if retained else 0)
         found = self._from(base, retained)
-        if found:
-            self._check_decided([sequence for sequence in retained if sequence > base])
+        undecided = [sequence for sequence in kept if sequence > base]
+        if found and undecided:
+            self._check_decided(undecided)
         last = self._journal.load(base)
         return last.state if last else None, found
 
@@ -115,6 +119,11 @@ class _Look:
         if any(self._limits.exceeded_by(os.path.join(self._path, file.final)) for file in record.files):
             return False  # recorded by code that did not look
         return not self._committer.files_adopted(record)[2] and self._committer.is_readable(record)
+
+    def _is_undone(self, sequence: int) -> bool:
+        """Whether the snapshot that published it went with a rollback, or was replaced."""
+        mark = self._journal.mark_of(sequence) if self._journal.is_marked(sequence) else None
+        return mark is not None and (self._committer.was_replaced(mark) or self._committer.was_rolled_back(mark))
 
     def _was_published(self, sequence: int) -> bool:
         if self._journal.is_marked(sequence):
@@ -149,6 +158,18 @@ def _load_of(journal: PendingLog) -> Callable[[int], Committable | None]:
     return load
 
 
+def _unknown_runs(
+    committer: PaimonCommitter | ManyTables, journal: PendingLog, options: SinkOptions, *, known: Sequence[Committable], base: int
+) -> list[str]:
+    """Bounded runs that the journal takes for published and that are not, or may not be, since the table was rolled back."""
+    given_up = {record.state.query for record in known if record.state.checkpoint_id == END_OF_INPUT}
+    first = min((record.state.sequence for record in known), default=base + 1)
+    if first == base + 1:
+        return sorted(given_up)
+    # Records between were pruned, and nobody knows any more whose they were.
+    return [run for run in journal.runs() if run in given_up or not committer.knows_run(options.application, run)]
+
+
 def _places(path: str, committer: PaimonCommitter | ManyTables, record: Committable) -> list[str]:
     """Tables of which a retained snapshot names a file of the record."""
     if isinstance(committer, ManyTables):
@@ -160,7 +181,7 @@ def _check_unpublished(path: str, places: Sequence[str], record: Committable) ->
     """Raises Misuse when the record is somewhere: reading its rows again would double them."""
     if places:
         raise Misuse(
-            f"{path}: record {record.state.sequence} (checkpoint {record.state.checkpoint_id}) is in {', '.join(places)}: reading its rows "
+            f"{path}: record {record.state.sequence} ({record.state.checkpoint_name}) is in {', '.join(places)}: reading its rows "
             "again would double them there. Nothing was given up. Restore the files that are gone; or roll back "
             f"{' and '.join(places)} to the snapshot before the one that names them, and call this again",
             kind="give-up.published",
@@ -171,7 +192,7 @@ def _text(path: str, options: SinkOptions, state: AppState | None, records: Sequ
     if not records:
         return f"{path}: every record of application '{options.application}' is published, or will be at the next start: nothing was given up"
     name, numbers = options.application, f"record {records[0]}" if len(records) == 1 else f"records {records[0]} to {records[-1]}"
-    at = f"record {state.sequence}, checkpoint {state.checkpoint_id}" if state else "no record"
+    at = f"record {state.sequence}, {state.checkpoint_name}" if state else "no record"
     head = f"{path}: {numbers} of application '{name}' given up; the table ends, or will at the next start, before them (now at {at}). "
     first = known[0].state if known else None
     if first is not None and first.checkpoint_id == END_OF_INPUT:

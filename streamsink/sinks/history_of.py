@@ -69,8 +69,8 @@ def _check_unchanged(table: Table, committable: Committable, covers: Callable[[b
         else f"snapshots since then (after number {base}) have expired, so whether others changed these partitions cannot be told"
     )
     raise Conflict(
-        f"{table.root}: record {committable.state.sequence} of application '{application}', an overwrite of checkpoint "
-        f"{committable.state.checkpoint_id}, is pending from an earlier run, and {what}: publishing it would delete what they wrote. "
+        f"{table.root}: record {committable.state.sequence} of application '{application}', an overwrite of "
+        f"{committable.state.checkpoint_name}, is pending from an earlier run, and {what}: publishing it would delete what they wrote. "
         f"Nothing was published. Set accept_as_new='{word}' to overwrite all the same, or accept_as_seen='{word}' to leave the table as it "
         "is and go on after that checkpoint",
         kind="overwrite.changed-since",

@@ -129,6 +129,9 @@ class PaimonCommitter(Committer):
     def was_replaced(self, mark: Mark) -> bool:
         return replaced.was_replaced(self._table, mark.snapshot_id, mark.uuid, mark.at_ms)
 
+    def was_rolled_back(self, mark: Mark) -> bool:
+        return replaced.was_rolled_back(self._table, mark.snapshot_id, mark.uuid, mark.at_ms)
+
     def holds(self, committable: Committable, since: int) -> bool:
         names = {os.path.basename(file.final) for file in committable.files}
         return replaced.has_files(self._table, names, since)
@@ -258,7 +261,7 @@ class PaimonCommitter(Committer):
 
 def _files_gone(root: str, committable: Committable, gone: Sequence[str], way_on: str) -> Corrupt:
     return Corrupt(
-        f"{root}: record {committable.state.sequence}, checkpoint {committable.state.checkpoint_id}, is pending, but {len(gone)} of its files "
+        f"{root}: record {committable.state.sequence}, {committable.state.checkpoint_name}, is pending, but {len(gone)} of its files "
         f"are gone (first: {gone[0]}): something deleted them, such as orphan cleaning or a rollback. Nothing of it was published. Restore "
         f"them. {way_on}",
         kind="pending.files-gone",

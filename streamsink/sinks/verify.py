@@ -8,6 +8,7 @@ from streamsink.sinks.records import files_adopted
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.pending_log import JOURNAL_DIR, PendingLog
 from streamsink.table.replaced import was_replaced
+from streamsink.table.states import States
 from streamsink.table.table import Table, open_table
 from streamsink.table.verify import Report, TableCheck
 
@@ -23,15 +24,14 @@ def verify(file_io: FileIO, root: str) -> Report:
     check.run()
     newest = check.snapshots[-1] if check.snapshots else None
     try:
-        states = table.states.read(newest).by_application
+        states = table.states.read(newest)
     except Corrupt as broken:
         check.damage(broken.kind, str(broken))
-        states = {}
+        states = States({}, True)
     journals = [e.name for e in file_io.entries(table.layout.within(JOURNAL_DIR)) if e.is_dir]
     for application in journals:
-        found = states.get(application)
-        _Journal(check, table, application, AppState.from_json(found) if found else None).look()
-    for application in sorted(set(states) - set(journals)):
+        _Journal(check, table, application, states).look()
+    for application in sorted(set(states.by_application) - set(journals)):
         if "@" not in application:  # a writer of several tables keeps its journal beside them
             check.note("journal.missing", f"application '{application}' wrote here, but its journal is gone")
     rows = newest.total_record_count if newest else 0
@@ -39,13 +39,15 @@ def verify(file_io: FileIO, root: str) -> Report:
 
 
 class _Journal:
-    """One application's records beside what the table says of it."""
+    """One application's records beside what the table says of it, which may be nothing because its snapshots have expired."""
 
-    def __init__(self, check: TableCheck, table: Table, application: str, state: AppState | None):
+    def __init__(self, check: TableCheck, table: Table, application: str, states: States):
         self._check = check
         self._table = table
         self._name = application
-        self._published = state.sequence if state else 0
+        said = states.by_application.get(application)
+        self._is_known = said is not None or states.complete
+        self._published = AppState.from_json(said).sequence if said is not None else 0
         self._log = PendingLog(table.file_io, table.root, application, 2)
 
     def look(self) -> None:
@@ -89,7 +91,7 @@ class _Journal:
             return  # that snapshot is named already
         if in_place is not None:
             self._replaced(sequence, in_place)
-        elif sequence > self._published:
+        elif sequence > self._published and self._is_known:
             self._check.damage(
                 "checkpoint.rolled-back",
                 f"record {sequence} of application '{self._name}' was published, but the newest snapshot ends at record "

@@ -16,13 +16,25 @@ def identify(file_io: FileIO, folder: str, last: int, published: int, new_id: Ca
 
     last: number of the journal's newest record. published: number of the last record that the destination has.
     """
-    numbers = sorted(int(n[len(_PREFIX):]) for n in file_io.names(folder) if n.startswith(_PREFIX) and n[len(_PREFIX):].isdigit())
+    numbers = _numbers(file_io, folder)
     known = _load(file_io, _path(folder, numbers[-1])) if numbers else None
     behind = last < published
     if known is not None and not (behind and known.began < published):
         return known
     # Journals of earlier code have no identity; a whole one knows the record that the destination has.
-    fresh = JournalIdentity(new_id(), published if behind else 0)
+    return _create(file_io, folder, numbers, JournalIdentity(new_id(), published if behind else 0))
+
+
+def renew(file_io: FileIO, folder: str, began: int, new_id: str) -> None:
+    """From now on the journal knows only what came after record ``began``."""
+    _create(file_io, folder, _numbers(file_io, folder), JournalIdentity(new_id, began))
+
+
+def _numbers(file_io: FileIO, folder: str) -> list[int]:
+    return sorted(int(n[len(_PREFIX):]) for n in file_io.names(folder) if n.startswith(_PREFIX) and n[len(_PREFIX):].isdigit())
+
+
+def _create(file_io: FileIO, folder: str, numbers: list[int], fresh: JournalIdentity) -> JournalIdentity:
     path = _path(folder, numbers[-1] + 1 if numbers else 1)
     if file_io.create_if_absent(path, json.dumps(vars(fresh)).encode()):
         return fresh

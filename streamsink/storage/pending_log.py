@@ -29,6 +29,8 @@ from streamsink.protocol.pending import JournalIdentity, Mark, PendingStore
 from streamsink.storage import journal_identity
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.known_files import FilesLog
+from streamsink.storage.owners import Owners
+from streamsink.storage.runs import Runs
 from streamsink.storage.staging import Staging
 from streamsink.storage.together import Together
 
@@ -36,7 +38,6 @@ JOURNAL_DIR = "streamsink"
 _FORMAT = "streamsink-pending"
 # Version 2: the state has more fields, which code for version 1 would leave out.
 _VERSION, _VERSIONS = 2, (1, 2)
-_CLAIM_ATTEMPTS = 20
 
 
 def journal_dir(table: str, application: str) -> str:
@@ -55,8 +56,9 @@ class PendingLog(PendingStore):
         self._application = application
         self._retain = retain
         self._dir = journal_dir(table, application)
-        self._hold = file_io.hold(self._dir)
+        self._owners = Owners(file_io, table, application, self._dir)
         self._staging = Staging(file_io, self._path("staging"))
+        self._runs = Runs(file_io, self._path("runs"))
         self._lock = threading.Lock()
         self._sequences: list[int] = []
         self._marked: set[int] = set()
@@ -69,54 +71,18 @@ class PendingLog(PendingStore):
     # -- ownership -------------------------------------------------------------------------------------------------
 
     def claim(self, query: str, above: int) -> Writer:
-        for _ in range(_CLAIM_ATTEMPTS):
-            epochs = self._numbers("owner-", "")
-            owner = _load_owner(self._io, self._path(f"owner-{epochs[-1]}")) if epochs else None
-            rival = epochs[-1] if owner is not None and owner.get("query") != query else None
-            if not self._hold.allows(rival):
-                raise _in_use(self._table, self._application, owner)
-            epoch = max(epochs[-1] if epochs else 0, above) + 1
-            # The id tells two processes apart that have the same number on machines of the same name, as in containers.
-            body = {"query": query, "pid": os.getpid(), "host": os.uname().nodename, "id": IdSource().new_id()}
-            if self._io.create_if_absent(self._path(f"owner-{epoch}"), json.dumps(body).encode()):
-                self._hold.keep(epoch)
-                self._prune_owners(epochs)
-                self.read_listing()
-                return Writer(self._application, query, epoch)
-        raise Fenced(
-            f"{self._table}: application '{self._application}' was claimed {_CLAIM_ATTEMPTS} times by others while this "
-            "query tried to: two drivers run the same query; stop one",
-            kind="application.contended",
-        )
+        epoch = self._owners.claim(query, above)
+        self.read_listing()
+        return Writer(self._application, query, epoch)
 
     def identify(self, published: int, new_id: Callable[[], str]) -> JournalIdentity:
         return journal_identity.identify(self._io, self._dir, self.last_sequence(), published, new_id)
 
     def check_owner(self, writer: Writer) -> None:
-        mine = self._io.exists(self._path(f"owner-{writer.epoch}"))
-        if mine and not self._io.exists(self._path(f"owner-{writer.epoch + 1}")):
-            return
-        if not self._numbers("owner-", ""):
-            raise Corrupt(
-                f"{self._dir}: the journal of application '{self._application}' was removed under the running query. "
-                "Nothing was written. Restore the folder, or restart the query: the newest snapshot says what is "
-                "published, but a checkpoint that was pending in the journal is lost with it",
-                kind="journal.gone",
-            )
-        raise Fenced(
-            f"{self._table}: application '{self._application}' was taken over by a newer driver (this one has epoch "
-            f"{writer.epoch}); this driver writes nothing more. Nothing is lost: what it had pending the newer one publishes",
-            kind="writer.fenced",
-        )
+        self._owners.check(writer.epoch)
 
     def release(self) -> None:
-        self._hold.release()
-
-    def _prune_owners(self, epochs: list[int]) -> None:
-        """Keep the newest earlier owner: a fenced writer sees its own record gone, or a newer one."""
-        for old in epochs[:-1]:
-            self._io.delete(self._path(f"owner-{old}"))
-            self._hold.forget(old)
+        self._owners.release()
 
     # -- records ---------------------------------------------------------------------------------------------------
 
@@ -169,19 +135,16 @@ class PendingLog(PendingStore):
 
     def mark_of(self, sequence: int) -> Mark | None:
         try:
-            found = json.loads(self._io.read(self._done(sequence)))
-            return Mark(int(found["snapshot"]), str(found["uuid"]), int(found["at_ms"]))
-        except (FileNotFoundError, ValueError, KeyError, TypeError):
-            return None  # of an older version, or torn by a crash: its name is what counts
+            return Mark.from_json(self._io.read(self._done(sequence)))
+        except FileNotFoundError:
+            return None
 
     def mark_published(self, committable: Committable, where: Mark | None = None) -> None:
         state = committable.state
         self._files.published(committable)
         if state.checkpoint_id == END_OF_INPUT:
-            self._io.mark(self._run_marker(state.query))
-            self._io.sync_dir(self._path("runs"))
-        said = b"" if where is None else json.dumps({
-            "snapshot": where.snapshot_id, "uuid": where.uuid, "at_ms": where.at_ms}).encode()
+            self._runs.mark(state.query)
+        said = where.to_json() if where is not None else b""
         if not self.is_marked(state.sequence):
             # Not synced: a mark that a power failure forgets is found out again by reading the table.
             self._io.mark(self._done(state.sequence), said)
@@ -191,7 +154,7 @@ class PendingLog(PendingStore):
             self._io.replace(self._done(state.sequence), said, f"{where.uuid}")
 
     def knows_run(self, run: str) -> bool:
-        return self._io.exists(self._run_marker(run))
+        return self._runs.knows(run)
 
     def forget(self, sequences: Sequence[int]) -> None:
         kept = set(self.retained()) if self._keep_staging else set()
@@ -206,8 +169,19 @@ class PendingLog(PendingStore):
             self._io.delete(self._done(oldest))
         fault_point("forget.pruned")
 
-    def give_up(self, sequences: Sequence[int]) -> None:
-        """Forget records that are not published, durably, the newest first; their numbers are given again. Idempotent."""
+    def runs(self) -> list[str]:
+        """Bounded runs that were marked published."""
+        return self._runs.names()
+
+    def give_up(self, sequences: Sequence[int], runs: Sequence[str] = (), base: int = 0) -> None:
+        """Forget records that are not published, durably, the newest first; their numbers are given again. Idempotent.
+
+        runs: bounded runs that do not count as published any more. base: the last record that the destination has; when records
+        between are not there either, the journal does not know every run any more, and its identity says so.
+        """
+        self._runs.forget(runs)
+        if base and min(sequences, default=base + 1) > base + 1:
+            journal_identity.renew(self._io, self._dir, base, IdSource().new_id())
         for sequence in sequences:
             # First: a mark that outlived its record would make the next one of that number look published.
             self._io.delete(self._done(sequence))
@@ -252,7 +226,8 @@ class PendingLog(PendingStore):
         return self._staging.begin(writer.epoch, sequence)
 
     def discard(self, staging: str) -> None:
-        self._io.delete_tree(staging)
+        if not self._owners.is_replaced():
+            self._io.delete_tree(staging)
 
     def sweep(self, writer: Writer) -> list[str]:
         with self._lock:
@@ -285,29 +260,15 @@ class PendingLog(PendingStore):
     def _record(self, sequence: int) -> str:
         return self._path(f"record-{sequence}.json")
 
-    def _run_marker(self, run: str) -> str:
-        return self._path("runs", run)
-
     def _done(self, sequence: int) -> str:
         return self._path(f"done-{sequence}")
-
-
-def _load_owner(file_io: FileIO, path: str) -> dict:
-    try:
-        return dict(json.loads(file_io.read(path)))
-    except (ValueError, TypeError) as broken:
-        raise Corrupt(
-            f"{path}: not a valid owner record ({type(broken).__name__}). It holds no data: make sure that no "
-            "query writes here, delete the file and start again",
-            kind="journal.owner",
-        ) from broken
 
 
 def _taken(table: str, application: str, mine: AppState, other: Committable | None) -> Fenced | Retryable:
     if other is not None and other.state.epoch < mine.epoch:
         return Retryable(
             f"{table}: an earlier driver of application '{application}', which was about to when this one took over, has "
-            f"created record {mine.sequence} (checkpoint {other.state.checkpoint_id}). Nothing is lost or doubled: the restart of the "
+            f"created record {mine.sequence} ({other.state.checkpoint_name}). Nothing is lost or doubled: the restart of the "
             "query publishes it and goes on from there",
             kind="journal.overtaken",
         )
@@ -315,15 +276,6 @@ def _taken(table: str, application: str, mine: AppState, other: Committable | No
         f"{table}: record {mine.sequence} of application '{application}' exists already: another driver "
         "runs the same query and was first. Nothing is lost: restart this one or stop it",
         kind="journal.record-taken",
-    )
-
-
-def _in_use(table: str, application: str, owner: dict) -> Fenced:
-    return Fenced(
-        f"{table}: application '{application}' is being written by another query (checkpoint "
-        f"{owner.get('query')}, process {owner.get('pid')} on {owner.get('host')}), which is not harmed. Nothing "
-        "was written. Give this query a name of its own: application='...'",
-        kind="application.in-use",
     )
 
 

@@ -1,4 +1,7 @@
-"""A snapshot was created, and the one before it is not there: is it live, or did it come so late that its number had expired?"""
+"""A snapshot was created: is it live, or did its writer sleep until the number was free for another reason?
+
+Either its number had expired, or the table had gone back: a rollback, or a table that was dropped and created again.
+"""
 
 from streamsink.errors import Corrupt, Fenced, Retryable
 from streamsink.format.snapshot import Snapshot
@@ -6,18 +9,36 @@ from streamsink.table.deletion import delete_late_snapshot
 from streamsink.table.table import Table
 
 
-def check_in_time(table: Table, snapshot: Snapshot) -> None:
-    """Return when others may build on this snapshot of ours, or have. One that certainly came too late is taken back.
+def is_base_kept(table: Table, snapshot: Snapshot, base: Snapshot | None) -> bool:
+    """Look again at the snapshot that ours is built on: False when another writer's rename has replaced it.
+
+    A snapshot of ours that certainly came too late, or into another history, is taken back. Raises: Fenced for the one; Retryable for
+    the other, or when that cannot be told, because ours has expired meanwhile or was replaced: the restart finds out what is published.
+    """
+    found = table.snapshots.load(snapshot.id - 1)
+    if found is None:
+        _check_in_time(table, snapshot)
+    elif found != base and found.time_millis > snapshot.time_millis:
+        # One that a rename put there was prepared before ours was: its writer saw the number free. This one came after.
+        following = table.snapshots.load(snapshot.id + 1)
+        if following is None or _is_built_on(table, following, snapshot) is False:
+            raise _went_back(table, snapshot)
+    return found is None or found == base
+
+
+def _check_in_time(table: Table, snapshot: Snapshot) -> None:
+    """Return when others may build on this snapshot of ours, or have, although the one before it is not there.
 
     Snapshots expire from the oldest on. So when the one behind ours is gone and ours is not, ours came later; when the one behind it
-    is there, its base says whether it was built on ours. Raises: Fenced when ours came too late; Retryable when that cannot be
-    told, because ours has expired meanwhile or was replaced: the restart finds out whether it was published.
+    is there, its base says whether it was built on ours; and when older ones are there, the one before ours did not expire.
     """
     following = table.snapshots.load(snapshot.id + 1)
     ids = table.snapshots.ids()
     if snapshot.id not in ids or table.snapshots.load(snapshot.id) != snapshot:
         raise _unsure(table, snapshot)
     if ids[-1] == snapshot.id:
+        if ids[0] != snapshot.id or not table.file_io.exists(table.layout.manifest(snapshot.delta_manifest_list)):
+            raise _went_back(table, snapshot)
         return
     built_on = following is not None and _is_built_on(table, following, snapshot)
     if built_on is None:
@@ -45,6 +66,17 @@ def _is_built_on(table: Table, following: Snapshot, snapshot: Snapshot) -> bool 
             raise
         return None
     return manifests.identities_of(below) == has
+
+
+def _went_back(table: Table, snapshot: Snapshot) -> Retryable:
+    """Of a snapshot on which nothing is built: it is taken back."""
+    delete_late_snapshot(table, snapshot)
+    return Retryable(
+        f"{table.layout.snapshot(snapshot.id)}: the snapshot that this one is built on is not there any more: while it was being published, "
+        "the table was rolled back, or dropped and created again. It was taken back. What was pre-committed is safe in the journal; the next "
+        "start looks what the table has, and says what to do",
+        kind="table.history-changed",
+    )
 
 
 def _unsure(table: Table, snapshot: Snapshot) -> Retryable:

@@ -15,7 +15,7 @@ from streamsink.locks.creation import LeaseEnded, create_under
 from streamsink.locks.lock import Lock
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.together import Together
-from streamsink.table.late import check_in_time
+from streamsink.table.late import is_base_kept
 from streamsink.table.table import Table
 
 log = logging.getLogger("streamsink")
@@ -53,12 +53,13 @@ def publish(table: Table, prepared: Prepared, base: Snapshot | None, *, lock: Lo
     """Create ``snapshot-<id>``, or learn that the number is taken. ``base``: the one that it is built on.
 
     After a crash: the snapshot is there, whole, or it is not. Raises: OutcomeUnknown when no answer came, so that it must be
-    looked for; Fenced when it landed in a part of history that has expired; Retryable when whether it did cannot be told.
+    looked for; Fenced when it landed in a part of history that has expired; Retryable when whether it did cannot be told, or when the
+    table has gone back meanwhile.
     """
     path = table.layout.snapshot(prepared.snapshot.id)
     try:
         won = _create(table.file_io, path, prepared, lock)
-        kept = won and _base_is_kept(table, prepared.snapshot, base)
+        kept = won and is_base_kept(table, prepared.snapshot, base)
     except OSError as failed:
         raise OutcomeUnknown(
             f"{path}: publishing failed ({failed.strerror}). Nothing was deleted. What was pre-committed is safe in the "
@@ -90,15 +91,3 @@ def _create(file_io: FileIO, path: str, prepared: Prepared, lock: Lock) -> bool:
     if not won:
         file_io.give_up(path, name)  # the number was taken, or the lease over, before the creation began
     return won
-
-
-def _base_is_kept(table: Table, snapshot: Snapshot, base: Snapshot | None) -> bool:
-    """Look at the base again: False when another snapshot is in its place.
-
-    A writer that slept long enough finds its number free again because it has expired; see ``late.py``.
-    """
-    found = table.snapshots.load(snapshot.id - 1)
-    if found is not None:
-        return found == base  # and while it is there, nothing newer had expired our number
-    check_in_time(table, snapshot)
-    return True

@@ -15,6 +15,17 @@ def was_replaced(table: Table, snapshot_id: int, uuid: str, at_ms: int) -> bool:
     return found is not None and found.uuid != uuid and found.time_millis <= at_ms
 
 
+def was_rolled_back(table: Table, snapshot_id: int, uuid: str, at_ms: int) -> bool:
+    """Whether the retained snapshots show that the one with this uuid, which was there at ``at_ms``, went with a rollback.
+
+    The table ends before it, or a later one has its number. What has expired shows nothing.
+    """
+    newest, found = table.snapshots.latest(), table.snapshots.load(snapshot_id)
+    if found is not None:
+        return found.uuid != uuid and found.time_millis > at_ms
+    return newest is None or newest.id < snapshot_id
+
+
 def has_files(table: Table, names: set[str], since: int) -> bool:
     """Whether the newest snapshot has, or had and deleted, these data files, although snapshot ``since`` that added them was
     replaced: a third writer had read it before and built on it.

@@ -12,6 +12,7 @@ from streamsink.format.schema import TableSchema
 from streamsink.format.supported import check_readable, check_writable
 from streamsink.format.types import DataField
 from streamsink.storage.file_io import FileIO
+from streamsink.storage.pending_log import JOURNAL_DIR
 from streamsink.table.layout import Layout
 from streamsink.table.manifests import Manifests
 from streamsink.table.schemas import Schemas
@@ -110,7 +111,7 @@ def create_table(file_io: FileIO, root: str, schema: TableSchema) -> Table:
         if found or file_io.size(root):
             raise Misuse(
                 f"{root}: not a table and not empty (it holds {', '.join(found[:5]) or 'a file'}): a table whose "
-                "metadata was removed, or another folder. Nothing was written. Restore it, or choose another path",
+                f"metadata was removed, or another folder. Nothing was written. Restore it, or choose another path{_way_on(root, found)}",
                 kind="table.not-empty",
             )
         try:
@@ -127,6 +128,13 @@ def create_table(file_io: FileIO, root: str, schema: TableSchema) -> Table:
             kind="table.created-differently",
         )
     return table
+
+
+def _way_on(root: str, found: Sequence[str]) -> str:
+    """For a folder in which a driver that was still at work left its journal after the table was dropped."""
+    if list(found) != [JOURNAL_DIR]:
+        return ""
+    return f"; or, if the table was dropped on purpose, remove {os.path.join(root, JOURNAL_DIR)} as well, when no query writes here"
 
 
 def _foreign_entries(file_io: FileIO, root: str) -> list[str]:

@@ -25,11 +25,12 @@ ALLOWED = {
     "streamsink/storage/file_io.py": "the contract itself, and the temporary file of the call that made it",
     # The journal, which Paimon's snapshots never name.
     "streamsink/storage/hold.py:forget": "the hold of an epoch before the last two",
-    "streamsink/storage/pending_log.py:_prune_owners": "owners before the last two",
+    "streamsink/storage/owners.py:_prune": "owners before the last two",
     "streamsink/storage/pending_log.py:forget": "published records beyond those that are retained, and then their marks",
     "streamsink/storage/pending_log.py:discard": "the staging folder of a checkpoint of its own that has no record",
     "streamsink/storage/pending_log.py:sweep": "what Staging found to be of nobody, and temporary files",
     "streamsink/storage/pending_log.py:give_up": "records that can never be published, on purpose only",
+    "streamsink/storage/runs.py:forget": "marks of bounded runs that are given up, on purpose only",
     "streamsink/storage/known_files.py:_drop": "digests that stand in the next larger segment already",
     "streamsink/storage/pending_log.py:remove": "a retired application's journal, on purpose only",
     "streamsink/storage/staging.py:remove": "folders that no record names or can come to name",

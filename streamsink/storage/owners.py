@@ -1,0 +1,116 @@
+"""Who owns an application's journal: ``owner-<epoch>`` is created once for each claim, and the newest one counts.
+
+Epochs never repeat in a journal. Where a journal was removed they begin anew, so an owner is known by all that its file says.
+"""
+
+import json
+import os
+
+from streamsink.clock import IdSource
+from streamsink.errors import Corrupt, Fenced
+from streamsink.storage.file_io import FileIO
+
+_PREFIX = "owner-"
+_CLAIM_ATTEMPTS = 20
+
+
+class Owners:
+    """Of one journal, seen by one driver. folder: the journal's."""
+
+    def __init__(self, file_io: FileIO, table: str, application: str, folder: str):
+        self._io = file_io
+        self._table = table
+        self._application = application
+        self._folder = folder
+        self._hold = file_io.hold(folder)
+        self._mine: tuple[int, bytes] | None = None
+
+    def claim(self, query: str, above: int) -> int:
+        """Become the owner; the epoch, which is above this one. Raises Fenced while another query's driver lives."""
+        for _ in range(_CLAIM_ATTEMPTS):
+            epochs = self._epochs()
+            owner = _load(self._io, self._path(epochs[-1])) if epochs else None
+            rival = epochs[-1] if owner is not None and owner.get("query") != query else None
+            if not self._hold.allows(rival):
+                raise _in_use(self._table, self._application, owner)
+            epoch = max(epochs[-1] if epochs else 0, above) + 1
+            # The id tells two processes apart that have the same number on machines of the same name, as in containers.
+            body = json.dumps({"query": query, "pid": os.getpid(), "host": os.uname().nodename, "id": IdSource().new_id()}).encode()
+            if self._io.create_if_absent(self._path(epoch), body):
+                self._hold.keep(epoch)
+                self._mine = epoch, body
+                self._prune(epochs)
+                return epoch
+        raise Fenced(
+            f"{self._table}: application '{self._application}' was claimed {_CLAIM_ATTEMPTS} times by others while this "
+            "query tried to: two drivers run the same query; stop one",
+            kind="application.contended",
+        )
+
+    def check(self, epoch: int) -> None:
+        """Raises Fenced unless the owner of this epoch is this driver, and the newest; Corrupt when the journal was removed."""
+        found = self._read(epoch)
+        if found is not None and self._is_mine(epoch, found) and not self._io.exists(self._path(epoch + 1)):
+            return
+        if not self._epochs():
+            raise Corrupt(
+                f"{self._folder}: the journal of application '{self._application}' was removed under the running query. "
+                "Nothing was written. Restore the folder, or restart the query: the newest snapshot says what is "
+                "published, but a checkpoint that was pending in the journal is lost with it",
+                kind="journal.gone",
+            )
+        raise Fenced(
+            f"{self._table}: application '{self._application}' was taken over by a newer driver (this one has epoch "
+            f"{epoch}); this driver writes nothing more. Nothing is lost: what it had pending the newer one publishes",
+            kind="writer.fenced",
+        )
+
+    def is_replaced(self) -> bool:
+        """Whether another driver has this one's epoch, in a journal that was begun anew: what has that number is not this one's."""
+        found = self._read(self._mine[0]) if self._mine else None
+        return found is not None and not self._is_mine(self._mine[0], found)
+
+    def release(self) -> None:
+        self._hold.release()
+
+    def _prune(self, epochs: list[int]) -> None:
+        """Keep the newest earlier owner: a fenced writer sees its own record gone, or a newer one."""
+        for old in epochs[:-1]:
+            self._io.delete(self._path(old))
+            self._hold.forget(old)
+
+    def _is_mine(self, epoch: int, found: bytes) -> bool:
+        return self._mine is None or self._mine == (epoch, found)
+
+    def _read(self, epoch: int) -> bytes | None:
+        try:
+            return self._io.read(self._path(epoch))
+        except FileNotFoundError:
+            return None
+
+    def _epochs(self) -> list[int]:
+        names = (name.removeprefix(_PREFIX) for name in self._io.names(self._folder) if name.startswith(_PREFIX))
+        return sorted(int(number) for number in names if number.isdigit())
+
+    def _path(self, epoch: int) -> str:
+        return os.path.join(self._folder, f"{_PREFIX}{epoch}")
+
+
+def _load(file_io: FileIO, path: str) -> dict:
+    try:
+        return dict(json.loads(file_io.read(path)))
+    except (ValueError, TypeError) as broken:
+        raise Corrupt(
+            f"{path}: not a valid owner record ({type(broken).__name__}). It holds no data: make sure that no "
+            "query writes here, delete the file and start again",
+            kind="journal.owner",
+        ) from broken
+
+
+def _in_use(table: str, application: str, owner: dict) -> Fenced:
+    return Fenced(
+        f"{table}: application '{application}' is being written by another query (checkpoint "
+        f"{owner.get('query')}, process {owner.get('pid')} on {owner.get('host')}), which is not harmed. Nothing "
+        "was written. Give this query a name of its own: application='...'",
+        kind="application.in-use",
+    )
