@@ -6,6 +6,9 @@ TOPIC ?=
 ARGS ?=
 SPARK ?=
 export SPARK
+# make soak WALKS=100000: how many walks of accidents
+WALKS ?=
+export WALKS
 
 BOOTSTRAP = $(PYTHON) tools/bootstrap.py
 # with BROKERS the job reads from Kafka and needs Spark's Kafka jars; without, it makes its own records

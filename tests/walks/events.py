@@ -1,0 +1,311 @@
+"""The kinds of events: how often each comes, and what it does to a world. Arguments are small numbers, read modulo what there is.
+
+So an event means something in every world, or nothing, and a walk stays a walk when events are taken out of it.
+``NOT_YET`` switches kinds off, with the hole that they would only find again.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from streamsink.faults import STEPS
+from streamsink.table.creation import to_fields
+from streamsink.testing.crashing import Mode
+from tests.walks.machine import ROOT, Fault
+from tests.walks.model import Version
+from tests.walks.queries import SCHEMA, Query, part_of, partitioned
+from tests.walks.world import JOBS, Job, World
+
+NOT_YET: dict[str, str] = {}
+
+KINDS: dict[str, "Kind"] = {}
+_STEPS = [step for step in STEPS if not step.startswith(("tables.", "spark."))]
+_MODES = [Mode.BEFORE, Mode.TORN, Mode.ERROR, Mode.REPLY_LOST]
+_MOST_CALLS = 170
+# (option, values), for streams.
+_OPTIONS = (
+    {"restore": "restore-and-continue"}, {"restore": "restore-and-fail"}, {"on_rollback": "republish"}, {"on_rollback": "fail"},
+    {"publish": "sync", "publish_every_batches": 1, "publish_as": "snapshot-per-checkpoint"},
+    {"publish": "sync", "publish_every_batches": 2, "publish_as": "snapshot-per-checkpoint"},
+    {"publish": "sync", "publish_every_batches": 3, "publish_as": "one-snapshot"},
+    {"publish": "async", "publish_every_batches": 1, "publish_queue": 2, "delay": 20},
+    {"publish": "async", "publish_every_batches": 1, "publish_queue": 3, "publish_as": "one-snapshot", "delay": None},
+    {"journal_retain": 2}, {"journal_retain": 100}, {"position_columns": ("topic", "partition", "offset")}, {"position_columns": ()},
+)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """weight: how often. size: how many arguments. does: (walk, arguments)."""
+
+    name: str
+    weight: int
+    size: int
+    does: Callable
+
+
+def event(weight: int, size: int = 1):
+    """Registers a kind."""
+    def register(does: Callable) -> Callable:
+        KINDS[does.__name__] = Kind(does.__name__, weight, size, does)
+        return does
+
+    return register
+
+
+def _query(world: World, number: int) -> Query:
+    """Of the streams: the first one most often."""
+    names = [name for name in world.queries if name != JOBS]
+    return world.queries[names[0 if number % 10 < 7 else -1]]
+
+
+# -- what is meant to happen -----------------------------------------------------------------------------------------
+
+
+@event(10, 3)
+def produce(walk, which, count, where):
+    """A source gets rows."""
+    query = _query(walk.world, which)
+    rows = walk.world.new_rows(1 + count % 5)
+    query.source.produce(rows, where)
+    walk.world.model.produced(rows)
+
+
+@event(20, 2)
+def batch(walk, which, most):
+    """A micro-batch, of rows that are there."""
+    walk.world.batch(_query(walk.world, which), 1 + most % 4)
+
+
+@event(4)
+def stop(walk, which):
+    """The query is stopped in order."""
+    walk.world.stop(_query(walk.world, which))
+
+
+@event(8, 2)
+def heal(walk, which, choice):
+    """The operator does what the last error of the query said."""
+    walk.operator.heal(_query(walk.world, which), choice)
+
+
+@event(4, 2)
+def run(walk, number, again):
+    """A bounded run, a new one or one that was there before."""
+    walk.world.job(_job(walk.world, number, again))
+
+
+@event(2)
+def overwrite_run(walk, number):
+    """A bounded run that replaces a partition."""
+    walk.world.job(_job(walk.world, number, 1, part_of(number % walk.world.parts, walk.world.parts)))
+
+
+def _job(world: World, number: int, again: int, *part: str | None) -> Job:
+    if again % 3 == 0 and world.jobs:
+        return world.jobs[number % len(world.jobs)]
+    rows = world.new_rows(world.parts * 2 if part else 3)
+    options = {}
+    if part:
+        rows = [row for row in rows if part_of(row, world.parts) == part[0]]
+        options = {"mode": "overwrite", "overwrite_partition": {"part": part[0]} if world.parts > 1 else {}}
+    world.jobs.append(Job(f"run-{len(world.jobs)}", rows, options))
+    return world.jobs[-1]
+
+
+# -- deaths, pauses and errors of the store --------------------------------------------------------------------------
+
+
+@event(6, 4)
+def crash(walk, which, most, step, occurrence):
+    """The driver dies at a step of a batch."""
+    fault = Fault(step=_STEPS[step % len(_STEPS)], occurrence=1 + occurrence % 2)
+    walk.world.batch(_query(walk.world, which), 1 + most % 4, fault)
+
+
+@event(6, 4)
+def call(walk, which, most, number, mode):
+    """Something happens at an I/O call of a batch: a death, a torn write, an error, a lost reply."""
+    fault = Fault(call=1 + number % _MOST_CALLS, mode=_MODES[mode % len(_MODES)])
+    walk.world.batch(_query(walk.world, which), 1 + most % 4, fault)
+
+
+@event(4, 3)
+def job_call(walk, number, again, at):
+    """The same at a call of a bounded run."""
+    part = (part_of(number % walk.world.parts, walk.world.parts),) if again % 4 == 1 else ()
+    walk.world.job(_job(walk.world, number, again, *part), Fault(call=1 + at % _MOST_CALLS, mode=_MODES[at % len(_MODES)]))
+
+
+@event(4, 3)
+def pause(walk, which, most, number):
+    """The driver stands still at an I/O call of a batch, until ``wake``."""
+    query = _query(walk.world, which)
+    if walk.depth < 2:
+        fault = Fault(call=1 + number % _MOST_CALLS, meanwhile=lambda: walk.meanwhile(query))
+        walk.world.batch(query, 1 + most % 4, fault)
+
+
+@event(4, 0)
+def wake(walk):
+    """The driver that was paused last goes on."""
+
+
+@event(3)
+def kill(walk, which):
+    """The driver dies between two batches."""
+    walk.world.kill(_query(walk.world, which))
+
+
+@event(1, 0)
+def power(walk):
+    """The machine loses its power."""
+    walk.world.power()
+
+
+@event(1, 2)
+def twice(walk, which, most):
+    """From now on the user's function calls the sink twice in each batch, until he is told."""
+    query = _query(walk.world, which)
+    if query.causes.asleep:
+        return  # a driver with the function from before would take the first call's rows for the whole batch
+    query.halves = True
+    walk.world.accident("twice-ever", query=query)
+    walk.world.batch(query, 2 + most % 4)
+
+
+# -- the checkpoint, the journal and the table -----------------------------------------------------------------------
+
+
+@event(2)
+def lose_checkpoint(walk, which):
+    """It is deleted."""
+    world, query = walk.world, _query(walk.world, which)
+    world.stop(query)
+    if query.name in world.queries:  # a query that lost its name and its checkpoint is another query
+        world.new_checkpoint(query)
+
+
+@event(2)
+def lose_checkpoint_behind(walk, which):
+    """It is deleted, and the driver killed."""
+    world, query = walk.world, _query(walk.world, which)
+    world.kill(query)
+    if query.name in world.queries:
+        world.new_checkpoint(query)
+
+
+@event(3, 2)
+def copy(walk, what, which):
+    """A backup: of a checkpoint, a journal, the table, table and journals, or all of it."""
+    world, query = walk.world, _query(walk.world, which)
+    kind = _COPIES[what % len(_COPIES)]
+    path = world.journal_of(query) if kind == "journal" else ROOT
+    tree = world.store.copy_of(path) if kind != "checkpoint" else {}
+    checkpoints = {each.name: each.checkpoint.copy() for each in world.queries.values()}
+    walk.copies.append((kind, query, query.name, tree, checkpoints, world.model.version(world.visible())))
+
+
+_COPIES = ("checkpoint", "journal", "table", "table and journals", "all")
+
+
+@event(4, 2)
+def restore(walk, number, in_order):
+    """A backup takes the place of what is there. in_order: drivers are stopped before, else they are killed."""
+    if not walk.copies:
+        return
+    world = walk.world
+    kind, query, name, tree, checkpoints, version = walk.copies[number % len(walk.copies)]
+    for each in world.queries.values():
+        world.stop(each) if in_order % 2 else world.kill(each)
+    if kind == "checkpoint":
+        if query.name == name:
+            query.checkpoint, query.said = checkpoints[name].copy(), None
+            world.accident("checkpoint", "checkpoint-ever", query=query)
+        return
+    if not tree:
+        return
+    if kind == "journal":
+        if query.name == name:
+            world.store.put_back(f"{ROOT}/streamsink/{name}", tree)
+            world.accident("journal", "journal-ever", query=query)
+        return
+    world.store.put_back(ROOT, tree, keep=f"{ROOT}/streamsink" if kind == "table" else "")
+    world.went_back(version)
+    if kind == "all":
+        for each in world.queries.values():
+            if each.name in checkpoints and each.source is not None:
+                each.checkpoint = checkpoints[each.name].copy()
+                each.said = None
+        world.accident("table", "checkpoint", "checkpoint-ever")
+    else:
+        world.accident("table", "journal", "journal-ever")
+
+
+@event(2)
+def lose_journal(walk, which):
+    """It is deleted."""
+    world, query = walk.world, _query(walk.world, which)
+    world.store.remove(world.journal_of(query))
+    world.accident("journal", "journal-ever", query=query)
+
+
+@event(1)
+def drop(walk, keep):
+    """The table is dropped with all that is in its folder; or a tool drops it, leaves the journals, and creates it anew."""
+    world = walk.world
+    world.store.remove(ROOT, keep=f"{ROOT}/streamsink" if keep % 2 else "")
+    world.went_back(Version())
+    if keep % 2:
+        world.others.create(to_fields(SCHEMA), partitioned(world.parts))
+    world.accident("table", "journal", "journal-ever")
+
+
+# -- sources and options ---------------------------------------------------------------------------------------------
+
+
+@event(1)
+def partition(walk, which):
+    """A topic gets another partition."""
+    query = _query(walk.world, which)
+    if query.source.numeric:
+        query.source.add_partition()
+        walk.world.serial += 1
+
+
+@event(1, 2)
+def retention(walk, which, keep):
+    """A topic's oldest rows go."""
+    world, query = walk.world, _query(walk.world, which)
+    if query.source.numeric:
+        world.model.expired(query.source.expire(keep % 6), world.visible())
+        world.accident("retention", query=query)
+
+
+@event(1, 2)
+def recreate(walk, which, cluster):
+    """A topic is deleted and created again; or the name leads to another cluster."""
+    world, query = walk.world, _query(walk.world, which)
+    if query.source.numeric:
+        elsewhere = world.new_id() if cluster % 3 == 0 else query.source.cluster
+        world.model.expired(query.source.recreate(elsewhere, world.new_id()), world.visible())
+        world.accident("topic", "topic-ever", query=query)
+
+
+@event(3, 2)
+def option(walk, which, number):
+    """The query comes back with another option."""
+    query = _query(walk.world, which)
+    given = _OPTIONS[number % len(_OPTIONS)]
+    if "position_columns" not in given or query.source.numeric:
+        walk.world.stop(query)
+        query.options.update(given)
+
+
+@event(1)
+def rename(walk, which):
+    """The query comes back under another name."""
+    query = _query(walk.world, which)
+    if query.checkpoint.committed and query.name in walk.world.queries:
+        walk.world.stop(query)
+        query.name += "-renamed"
+        walk.world.accident("renamed", query=query)

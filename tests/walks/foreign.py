@@ -1,0 +1,203 @@
+"""What others do to the table: Paimon's own writers, which know nothing of streamsink, and its maintenance."""
+
+import dataclasses
+import os
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from streamsink.clock import IdSource
+from streamsink.format.manifest import FileKind, ManifestEntry
+from streamsink.format.snapshot import APPEND, COMPACT, OVERWRITE, Snapshot
+from streamsink.options import SinkOptions
+from streamsink.storage.file_io import FileIO
+from streamsink.table.changes import Changes
+from streamsink.table.commit import TableCommit
+from streamsink.table.delta import CommitRequest
+from streamsink.table.overwrite import Overwrite
+from streamsink.table.scan import data_file_path
+from streamsink.table.table import Table, is_table, new_schema, open_table
+from streamsink.table.write import TableWriter, WriteSpec
+
+_MEMORY = 64 * 1024 * 1024
+
+
+class _NoHints(FileIO):
+    """Leaves the hints alone: what it publishes is taken back at once."""
+
+    def replace(self, path, data, unique):
+        """A hint."""
+
+
+class Others:
+    """Everything that is not streamsink. Whatever it does is durable at once."""
+
+    def __init__(self, store, root: str):
+        self._store = store
+        self.root = root
+        self.io = FileIO(store, IdSource().new_id)
+        self._rows: dict[str, list[int]] = {}
+        self.changes = 0  # how often snapshots or files went
+
+    # -- looking -----------------------------------------------------------------------------------------------------
+
+    def is_table(self) -> bool:
+        return is_table(self.io, self.root)
+
+    def table(self) -> Table:
+        return open_table(self.io, self.root, for_writing=False)
+
+    def files(self, snapshot: Snapshot | None = None) -> list[ManifestEntry]:
+        """The live files of a snapshot, or of the newest one."""
+        table = self.table()
+        snapshot = snapshot or table.snapshots.latest()
+        return list(table.manifests.entries_of(snapshot)) if snapshot else []
+
+    def rows_of(self, entry: ManifestEntry) -> list[int]:
+        """Ids in a data file, which never changes: read once."""
+        name = entry.file.file_name
+        if name not in self._rows:
+            table = self.table()
+            with self.io.open_input(data_file_path(table, table.schema, entry)) as stream:
+                self._rows[name] = pq.ParquetFile(stream).read(["id"], use_threads=False).column("id").to_pylist()
+        return self._rows[name]
+
+    def visible(self) -> list[int]:
+        """Ids that a reader sees now. Raises when one cannot read."""
+        if not self.is_table():
+            return []
+        table = self.table()
+        found = []
+        for entry in self.files():
+            if self.io.size(data_file_path(table, table.schema, entry)) is None:
+                raise FileNotFoundError(data_file_path(table, table.schema, entry))
+            found += self.rows_of(entry)
+        return found
+
+    def snapshot_ids(self) -> list[int]:
+        return self.table().snapshots.ids() if self.is_table() else []
+
+    def create(self, fields, partition_by: tuple[str, ...]) -> None:
+        """As a catalog does it, whatever else is in the folder."""
+        self.io.create_if_absent(f"{self.root}/schema/schema-0", new_schema(fields, partition_by, {}).to_json())
+
+    # -- writing -----------------------------------------------------------------------------------------------------
+
+    def prepare(self, kind: str, rows=None, partition: dict | None = None) -> Snapshot | None:
+        """A snapshot that is built on the newest one and not published. rows: an Arrow batch that is added.
+
+        partition: what an overwrite replaces. None when there is nothing to do.
+        """
+        io = _NoHints(self._store, IdSource().new_id)
+        table = open_table(io, self.root, for_writing=True)
+        changes, overwrite = Changes(tuple(self._added(io, table, rows)) if rows is not None else ()), None
+        if kind == OVERWRITE:
+            overwrite = Overwrite.of(self.root, table.schema, partition)
+        if kind == COMPACT:
+            changes = self._compacted(io, table)
+            if changes is None:
+                return None
+        request = CommitRequest("paimon", 2**63 - 1, changes, IdSource().new_id(), kind, overwrite=overwrite)
+        options = SinkOptions.of(self.root, {"commit_min_wait_ms": 0, "commit_max_wait_ms": 0})
+        made = TableCommit(table, options).commit(request, lambda states: False).snapshot
+        self.io.delete(table.layout.snapshot(made.id))
+        self._store.sync_dir(table.layout.snapshot_dir)
+        return dataclasses.replace(made, properties=None)
+
+    def publish(self, snapshot: Snapshot, replacing: bool = False) -> bool:
+        """By a rename, which may replace, or unless the number is taken."""
+        path, unique = f"{self.root}/snapshot/snapshot-{snapshot.id}", IdSource().new_id()
+        if replacing:
+            self.io.write(f"{self.root}/snapshot/.{unique}.tmp", snapshot.to_json())
+            self._store.rename(f"{self.root}/snapshot/.{unique}.tmp", path)
+            self._store.sync_dir(f"{self.root}/snapshot")
+        elif not self.io.create_if_absent(path, snapshot.to_json(), unique):
+            return False
+        self.io.replace(f"{self.root}/snapshot/LATEST", str(snapshot.id).encode(), unique)
+        return True
+
+    def commit(self, kind: str = APPEND, rows=None, partition: dict | None = None) -> bool:
+        """At once."""
+        snapshot = self.prepare(kind, rows, partition)
+        return snapshot is not None and self.publish(snapshot)
+
+    def _added(self, io: FileIO, table: Table, rows) -> list[ManifestEntry]:
+        folder = f"{self.root}/{IdSource().new_id()}"
+        io.make_dir(folder)
+        spec = WriteSpec(folder, table.schema.to_json(), _MEMORY, 10, _MEMORY)
+        writer, group = TableWriter(io, spec), io.together()
+        writer.write(rows)
+        written = writer.close(group)
+        group.flush()
+        for file in written:
+            target = table.layout.within(file.final)
+            io.adopt(file.staged, target, False)
+            io.sync_dir(os.path.dirname(target))
+        io.delete_tree(folder)
+        return [ManifestEntry(FileKind.ADD, file.partition, 0, -1, file.meta) for file in written]
+
+    def _compacted(self, io: FileIO, table: Table) -> Changes | None:
+        """All files of the partition that has most of them become one file."""
+        by_partition: dict[bytes, list[ManifestEntry]] = {}
+        for entry in self.files():
+            by_partition.setdefault(entry.partition, []).append(entry)
+        most = max(by_partition.values(), key=len, default=[])
+        if len(most) < 2:
+            return None
+        parts = []
+        for entry in most:
+            with io.open_input(data_file_path(table, table.schema, entry)) as stream:
+                parts.append(pq.read_table(stream))
+        whole = pa.concat_tables(parts).combine_chunks().to_batches()[0]
+        return Changes((*(entry.deleting for entry in most), *self._added(io, table, whole)))
+
+    # -- maintenance -------------------------------------------------------------------------------------------------
+
+    def tag(self, name: str) -> None:
+        newest = self.table().snapshots.latest()
+        if newest is not None:
+            path = f"{self.root}/tag/tag-{name}"
+            self.io.make_dir(f"{self.root}/tag")
+            self.io.delete(path)
+            self.io.write(path, newest.to_json())
+            self.io.sync_dir(f"{self.root}/tag")
+
+    def tags(self) -> list[Snapshot]:
+        names = self.io.names(f"{self.root}/tag")
+        return [Snapshot.from_json(self.io.read(f"{self.root}/tag/{name}"), name) for name in names if name.startswith("tag-")]
+
+    def expire(self, keep: int) -> bool:
+        """All but the newest snapshots go, with the files that only they need."""
+        ids = self.snapshot_ids()
+        self._forget(ids[:-keep])
+        if len(ids) > keep:
+            self.io.replace(f"{self.root}/snapshot/EARLIEST", str(ids[-keep]).encode(), IdSource().new_id())
+        return len(ids) > keep
+
+    def roll_back(self, to: int, clean: bool) -> None:
+        """Newer snapshots go. clean: with the files that only they need, as Paimon's own rollback does it."""
+        ids = [number for number in self.snapshot_ids() if number > to]
+        self._forget(list(reversed(ids)), clean)
+        self.io.replace(f"{self.root}/snapshot/LATEST", str(to).encode(), IdSource().new_id())
+
+    def _forget(self, ids: list[int], clean: bool = True) -> None:
+        self.changes += 1
+        table = self.table()
+        doomed = [table.snapshots.load(number) for number in ids]
+        kept = [table.snapshots.load(number) for number in table.snapshots.ids() if number not in ids] + self.tags()
+        paths = self._needed(table, doomed) - self._needed(table, kept) if clean else set()
+        for number in ids:
+            self.io.delete(f"{self.root}/snapshot/snapshot-{number}")
+        for path in sorted(paths):
+            self.io.delete(path)
+        for folder in sorted({f"{self.root}/snapshot", *map(os.path.dirname, paths)}):
+            self._store.sync_dir(folder)
+
+    def _needed(self, table: Table, snapshots: list[Snapshot]) -> set[str]:
+        found = set()
+        for snapshot in snapshots:
+            found |= {table.layout.manifest(n) for n in (snapshot.base_manifest_list, snapshot.delta_manifest_list)}
+            found |= {table.layout.manifest(meta.file_name) for meta in table.manifests.all_of(snapshot)}
+            found |= {data_file_path(table, table.schema, entry) for entry in table.manifests.entries_of(snapshot)}
+        return found
+

@@ -1,0 +1,185 @@
+"""The machine of a walk, on which drivers run, die, are paused and restarted, and what is made of their errors."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from streamsink import faults
+from streamsink.clock import IdSource
+from streamsink.errors import OutcomeUnknown, Retryable, StreamsinkError
+from streamsink.testing.crashing import Mode
+from streamsink.testing.faults import InjectedCrash
+from tests.walks.model import Wrong
+from tests.walks.queries import Query, Run
+from tests.walks.store import Process, Store
+
+ROOT = "/lake/shop.db/orders"
+# A supervised query that restarts more often than that, one time after another, does not come to rest.
+MOST_RESTARTS = 6
+
+
+@dataclass
+class Fault:
+    """What goes wrong within one event. step: dies there, at that occurrence. call, mode: at that I/O call from its begin on.
+
+    meanwhile: what happens while the driver is paused at ``call``.
+    """
+
+    step: str = ""
+    occurrence: int = 1
+    call: int = 0
+    mode: Mode = Mode.BEFORE
+    meanwhile: Callable[[], None] | None = None
+
+
+@dataclass
+class Machine:
+    """parts: of how many values the partition column is. serial: grows with each accident and each start of a query."""
+
+    parts: int
+    store: Store = field(default_factory=Store)
+    queries: dict[str, Query] = field(default_factory=dict)
+    serial: int = 0
+
+    def __post_init__(self):
+        self._stack: list[Process] = []
+        self._armed: tuple[Process, str, int] | None = None
+
+    @staticmethod
+    def new_id() -> str:
+        return IdSource().new_id()
+
+    def start(self, query: Query) -> Run:
+        """A new driver for it."""
+        self.serial += 1
+        identity = query.checkpoint.query if query.source else self.new_id()
+        run = Run(Process(self.store), ROOT, query.settings(ROOT), identity, self.parts, query.options.get("delay", 0))
+        query.live = run
+        return run
+
+    @contextlib.contextmanager
+    def inside(self, query: Query, run: Run, fault: Fault | None) -> Iterator[None]:
+        """The driver works; what is to go wrong is armed."""
+        process, armed = run.process, self._armed
+        self._stack.append(process)
+        if fault is not None and fault.step:
+            self._armed = (process, fault.step, fault.occurrence)
+        elif fault is not None and fault.meanwhile is not None:
+            process.pause_in(fault.call, lambda: self._pause(query, run, fault.meanwhile))
+        elif fault is not None:
+            process.fail_in(fault.call, fault.mode)
+        faults.arm(self._reached)
+        try:
+            yield
+        finally:
+            self._stack.pop()
+            self._armed = armed
+            process.calm()
+            if not self._stack:
+                faults.arm(None)
+
+    def _reached(self, step: str) -> None:
+        if self._armed is None or self._armed[0] is not self._stack[-1] or self._armed[1] != step:
+            return
+        process, _, occurrence = self._armed
+        self._armed = (process, step, occurrence - 1)
+        if occurrence == 1:
+            process.die()
+            raise InjectedCrash(step)
+
+    def _pause(self, query: Query, run: Run, meanwhile: Callable[[], None]) -> None:
+        """The driver stands still, and the walk goes on without it."""
+        if query.live is run:
+            query.live = None
+        armed, self._armed = self._armed, None
+        try:
+            meanwhile()
+        finally:
+            self._armed = armed
+            faults.arm(self._reached)
+
+    def attempt(self, query: Query, work: Callable[[Run], None], fault: Fault | None, start=None) -> Run | None:
+        """Let it work, restarted after intended and passing failures. The run, or None when it died or stopped."""
+        for _ in range(MOST_RESTARTS):
+            run = query.live or (start() if start else self.start(query))
+            query.live = run
+            before = self.serial
+            try:
+                with self.inside(query, run, fault):
+                    work(run)
+                run.slept = self.serial != before
+                return run
+            except InjectedCrash:
+                self._forget(query, run)
+                return None
+            except Retryable:
+                self.close(query, run)
+                if self.serial != before:
+                    return None  # it slept meanwhile, and the world has gone on without it
+            except (StreamsinkError, OSError) as stopped:
+                self._stopped(query, run, stopped, fault, is_woken=self.serial != before)
+                return None
+            fault = None
+        raise Wrong("never rests", f"{query.name} restarted {MOST_RESTARTS} times")
+
+    def _stopped(self, query: Query, run: Run, why: Exception, fault: Fault | None, is_woken: bool) -> None:
+        """An error that nobody restarts after: it must have a cause."""
+        overtaken = query.live not in (run, None)
+        self.close(query, run)
+        excused = run.process.has_erred and isinstance(why, (OSError, OutcomeUnknown))
+        asleep = is_woken and fault is not None and fault.meanwhile is not None
+        if not excused and not asleep:
+            if not isinstance(why, StreamsinkError):
+                raise Wrong(f"raw {type(why).__name__}", str(why)) from why
+            query.causes.check(why.kind, str(why))
+        if not overtaken and not excused:
+            query.said, query.said_at = why, self.serial
+
+    def close(self, query: Query, run: Run) -> None:
+        """The query ends in order; what it cannot publish any more the next start will."""
+        self._forget(query, run)
+        try:
+            with self.inside(query, run, None):
+                run.close()
+        except InjectedCrash:
+            return
+        except (StreamsinkError, OSError) as failed:
+            if isinstance(failed, OSError) and not run.process.has_erred:
+                raise Wrong("raw OSError", str(failed)) from failed
+        finally:
+            run.process.die()
+
+    @staticmethod
+    def _forget(query: Query, run: Run) -> None:
+        if query.live is run:
+            query.live = None
+
+    def stop(self, query: Query) -> None:
+        """The user stops it."""
+        if query.live is not None:
+            self.close(query, query.live)
+
+    def kill(self, query: Query) -> None:
+        """Its driver dies between two batches."""
+        if query.live is not None:
+            query.live.process.die()
+            query.live = None
+
+    def power(self) -> None:
+        """Every driver is gone, those that are paused as well, and what was not flushed."""
+        for query in self.queries.values():
+            self.kill(query)
+        for process in self._stack:
+            process.die()
+        self.store.power_failure()
+
+    def end_sleepers(self) -> None:
+        """Drivers that are paused will not wake up."""
+        for process in self._stack:
+            process.die()
+
+    def accident(self, *what: str, query: Query | None = None) -> None:
+        """Something that one query, or every one, may rightly complain of."""
+        self.serial += 1
+        for each in [query] if query else self.queries.values():
+            each.causes.add(*what)

@@ -1,0 +1,200 @@
+"""What is right, in terms of events alone: how often each row may be in the table, and which errors have a cause.
+
+This file knows nothing of the library. A row is a number. Its *fate* is the set of counts that are right in the end: {1}
+unless something happened to it. What an accident changes is said here once, for all walks.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+ONCE, GONE, EITHER = frozenset({1}), frozenset({0}), frozenset({0, 1})
+
+
+class Wrong(AssertionError):
+    """The library broke its promise. ``what`` is stable: shrinking keeps to walks that end in the same."""
+
+    def __init__(self, what: str, more: str = ""):
+        super().__init__(f"{what}: {more}" if more else what)
+        self.what = what
+
+
+@dataclass
+class Version:
+    """A table at one time: what a reader saw, and the fates that were not ONCE."""
+
+    visible: Counter = field(default_factory=Counter)
+    fate: dict[int, frozenset] = field(default_factory=dict)
+
+
+@dataclass
+class Model:
+    """known: every row that anybody may ever put into the table. lost: rows that their source cannot give again.
+
+    tried: rows of bounded runs that have not returned yet.
+    """
+
+    known: set[int] = field(default_factory=set)
+    fate: dict[int, frozenset] = field(default_factory=dict)
+    lost: set[int] = field(default_factory=set)
+    foreign: set[int] = field(default_factory=set)
+    tried: set[int] = field(default_factory=set)
+
+    # -- rows come ---------------------------------------------------------------------------------------------------
+
+    def produced(self, rows: Iterable[int]) -> None:
+        """A source has them: the query owes each of them once."""
+        self.known.update(rows)
+
+    def job_tried(self, rows: Iterable[int]) -> None:
+        """A bounded run that failed: all of its rows or none, until it is repeated."""
+        fresh = set(rows) - self.known
+        self.known |= fresh
+        self.tried |= fresh
+        self.fate.update(dict.fromkeys(fresh, EITHER))
+
+    def job_done(self, rows: Iterable[int]) -> None:
+        """It has returned."""
+        for row in self.tried.intersection(rows):
+            self.fate.pop(row, None)
+        self.tried.difference_update(rows)
+
+    def foreign_came(self, rows: Iterable[int], raced: bool = False) -> None:
+        """Another writer's. raced: by a rename that replaces, so that others may hide it."""
+        self.known.update(rows)
+        self.foreign.update(rows)
+        if raced:
+            self.fate.update(dict.fromkeys(rows, EITHER))
+
+    # -- rows go -----------------------------------------------------------------------------------------------------
+
+    def overwritten(self, rows: Iterable[int], perhaps: Iterable[int] = ()) -> None:
+        """Somebody replaced them on purpose. perhaps: those that came or went while he did."""
+        self.fate.update(dict.fromkeys(rows, GONE))
+        self.fate.update(dict.fromkeys(perhaps, EITHER))
+        self.tried.difference_update(rows, perhaps)
+
+    def expired(self, rows: Iterable[int], visible: Counter) -> None:
+        """Retention took them from the source: those that nobody has read may be missing."""
+        self.lost.update(rows)
+        self.fate.update({row: EITHER for row in rows if not visible[row]})
+
+    def version(self, visible: Counter) -> Version:
+        return Version(visible, dict(self.fate))
+
+    def went_back(self, to: Version) -> None:
+        """The table is an earlier one again, or empty. What it lacks is owed again by sources that have it."""
+        self.fate = dict(to.fate)
+        for row in self.known:
+            if to.visible[row]:
+                continue
+            if row in self.foreign:
+                self.fate[row] = GONE
+            elif row in self.lost and self.fate.get(row) != GONE:
+                self.fate[row] = EITHER
+
+    # -- the user decides --------------------------------------------------------------------------------------------
+
+    def accepted_as_new(self, rows: Iterable[int], visible: Counter) -> None:
+        """The message said: writes all rows of the batch."""
+        self.fate.update({row: frozenset({visible[row] + 1}) for row in rows})
+        self._tidy(rows)
+
+    def accepted_as_seen(self, rows: Iterable[int], visible: Counter) -> None:
+        """The message said: records the batch without writing any."""
+        self.fate.update({row: frozenset({visible[row]}) for row in rows})
+        self._tidy(rows)
+
+    def given_up(self, rows: Iterable[int]) -> None:
+        """The user goes on after a gap, of which the message said that its rows would be missing."""
+        self.fate.update(dict.fromkeys(rows, GONE))
+
+    def unsure(self, rows: Iterable[int]) -> None:
+        """Two accidents of which the second makes the first one's advice impossible."""
+        self.fate.update(dict.fromkeys(rows, EITHER))
+
+    def _tidy(self, rows: Iterable[int]) -> None:
+        for row in rows:
+            if self.fate.get(row) == ONCE:
+                del self.fate[row]
+
+    # -- the account -------------------------------------------------------------------------------------------------
+
+    def check_never_twice(self, visible: Counter) -> None:
+        """At any time."""
+        for row, count in visible.items():
+            if row not in self.known:
+                raise Wrong("unknown row", str(row))
+            if count > max(self.fate.get(row, ONCE)):
+                raise Wrong("doubled", f"row {row} is there {count} times, right is {sorted(self.fate.get(row, ONCE))}")
+
+    def check_account(self, visible: Counter) -> None:
+        """When everything has come to rest."""
+        self.check_never_twice(visible)
+        missing = sorted(row for row in self.known if visible[row] < min(self.fate.get(row, ONCE)))
+        if missing:
+            raise Wrong("lost", f"rows {missing} are missing")
+
+
+# Accidents that make an error of this kind right. An error whose cause did not happen is a false alarm. What stands below
+# "lasting" is a cause for good; every other one until a batch of the application has been written.
+CAUSES: dict[str, set[str]] = {
+    "application.in-use": {"asleep"},
+    "application.renamed": {"renamed"},
+    "batch.backwards": {"checkpoint"},
+    "batch.gap": {"table", "journal", "checkpoint", "given-up"},
+    "batch.in-replay": {"checkpoint-ever"},
+    "batch.twice": {"twice-ever"},
+    "checkpoint.replaced": {"checkpoint", "journal"},
+    "files.overlap": {"checkpoint-ever"},
+    "gap.first-batch": {"table", "journal", "renamed", "checkpoint", "given-up"},
+    "history.incomplete": {"journal-ever", "renamed", "expiry-ever"},
+    "journal.gone": {"journal", "table"},
+    "journal.other": {"journal", "table"},
+    "journal.record-taken": {"asleep", "journal"},
+    "journal.undecidable": {"expiry-ever", "table"},
+    "manifest.missing": {"table"},
+    "overwrite.changed-since": {"others", "table"},
+    "pending.files-gone": {"table", "journal", "asleep"},
+    "positions.end-below-start": {"topic-ever"},
+    "positions.gap": {"table", "journal", "retention", "checkpoint", "given-up"},
+    "positions.newest-below-end": {"topic-ever"},
+    "positions.newest-below-recorded": {"topic-ever"},
+    "positions.other-cluster": {"topic-ever"},
+    "positions.overlap": {"checkpoint-ever"},
+    "positions.recreated-meanwhile": {"topic"},
+    "positions.topic-recreated": {"topic-ever"},
+    "query.not-comparable": {"checkpoint"},
+    "query.other": {"query", "checkpoint"},
+    "run.undecidable": {"journal-ever", "table"},
+    "snapshot.replaced-undecidable": {"raced"},
+    "table.gone": {"table"},
+    "table.missing": {"table"},
+    "table.not-empty": {"table"},
+    "table.recreated": {"table", "journal"},
+    "table.rolled-back": {"table", "raced"},
+    "table.rolled-back-too-far": {"table"},
+    "writer.fenced": {"asleep", "journal"},
+    "writer.fenced-expired": {"asleep", "table"},
+}
+LASTING = ("-ever",)
+
+
+class Causes:
+    """What has happened to one application since it last wrote a batch. asleep: how many of its drivers are paused now."""
+
+    def __init__(self):
+        self.asleep = 0
+        self._happened: set[str] = set()
+
+    def add(self, *accidents: str) -> None:
+        self._happened.update(accidents)
+
+    def settled(self) -> None:
+        self._happened = {accident for accident in self._happened if accident.endswith(LASTING)}
+
+    def check(self, kind: str, message: str) -> None:
+        """Raises Wrong: nothing of what happened is a reason for this error."""
+        happened = self._happened | ({"asleep"} if self.asleep else set())
+        if not CAUSES.get(kind, set()) & happened:
+            raise Wrong(f"false alarm {kind}", f"though only {sorted(happened) or 'nothing'} happened: {message}")

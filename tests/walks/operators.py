@@ -1,0 +1,258 @@
+"""The operator: reads what an error says, looks into the table, and does one of the ways on that the message names.
+
+He knows no code of the library: only the words of the message, the rows that a reader sees, and his own commands. A call that a
+message prints is made as it is printed.
+"""
+
+import ast
+import contextlib
+import json
+import re
+from collections import Counter
+from dataclasses import replace
+
+from streamsink.errors import Misuse, StreamsinkError
+from streamsink.options import SinkOptions
+from streamsink.sinks.give_up import give_up
+from streamsink.sinks.offsets import Wanted, offsets_of
+from tests.walks.machine import ROOT
+from tests.walks.model import Causes, Wrong
+from tests.walks.queries import Query, halves
+from tests.walks.sources import TOPIC
+from tests.walks.world import JOBS, World
+
+# What is looked for in a message, by the name of what is then done. The first that is found of a group of the same words counts.
+WORDS = {
+    "reset": r"with startingOffsets=streamsink\.starting_offsets\(.*?\) and set accept_as_new='(\w+)'",
+    "file_column": r"option file_column, and set accept_as_same='(\w+)'",
+    "accept_as_new": r"accept_as_new='(\w+)'",
+    "accept_as_seen": r"accept_as_seen='(\w+)'",
+    "accept_as_same": r"accept_as_same='(\w+)'",
+    "new_application": r"set (new_application)=True",
+    "republish": r"(on_rollback='republish')",
+    "position_columns": r"option (position_columns)",
+    "second_sink": r"as a second sink in the same batch function, set accept_as_new='(\w+)'",
+    "first_name": r"Set application='([^']+)' to go on",
+    "adopt": r"set adopt_from_batch=(\d+)",
+    "remove_journal": r"remove (?:the journal (\S+)|this one)",
+    "starting_offsets": r"[Ss]tart a new checkpoint (?:at |with startingOffsets=)(streamsink\.starting_offsets)",
+    "new_checkpoint": r"start a (new checkpoint)(?! at| with startingOffsets=s)",
+    "give_up": r"call (streamsink\.give_up)\(",
+    "truncate": r"the files numbered (\d+) and higher",
+    "restart": r"(restart the query|The next start|the next start|Restart the query)",
+    "remove_left": r"remove (\S+) as well",
+    "stop_other": r"(is being written by another query)",
+    "own_name": r"Use a sink of its own name \(application='\.\.\.'\) for the (second part)",
+    "stop": r"(this driver writes nothing more|It publishes nothing more|this one has been superseded|restart this one or stop it|was taken back)",
+}
+
+_MOST_ANSWERS = 5
+
+
+class Operator:
+    """used: how often each way was taken."""
+
+    def __init__(self, world: World):
+        self._world = world
+        self.used: Counter[str] = Counter()
+
+    def heal(self, query: Query, choice: int) -> None:
+        """Do what the last error of this query says. Raises Wrong when it says nothing that can be done."""
+        why = query.said
+        if why is None:
+            return
+        if isinstance(why, OSError) or query.said_at != self._world.serial:
+            query.said = None  # the store's own words, or words of another time: whoever reads them starts again first
+            return
+        self._world.stop(query)
+        text = str(why) + (query.afterwards if why.kind in query.afterwards else "")
+        named = {way: found[1] for way, words in WORDS.items() if (found := re.search(words, text))}
+        if "file_column" in named:
+            named.pop("accept_as_same")
+        if "remove_journal" in named:
+            named.pop("new_checkpoint", None)  # they belong together
+        if "second_sink" in named:
+            named.pop("accept_as_new"), named.pop("adopt", None)
+        if "reset" in named:
+            named = {"reset": named["reset"]}  # all that the new topic holds shall be written
+        possible = [way for way in named if self._fits(query, way)]
+        if not possible:
+            raise Wrong(f"no way on {why.kind}", f"of {sorted(named)} in: {text}")
+        way = possible[choice % len(possible)]
+        self.used[way] += 1
+        query.said = None
+        getattr(self, f"_{way}")(query, named[way], text)
+
+    # -- whether a way is the right one ------------------------------------------------------------------------------
+
+    def _fits(self, query: Query, way: str) -> bool:
+        """As somebody decides who looks whether the batch's rows are in the table."""
+        rows, visible = self._rows(query), self._world.visible()
+        there = sum(1 for row in rows if self._world.is_done(row, visible))
+        is_stream = query.source is not None
+        if way == "accept_as_new":
+            return there == 0
+        if way == "accept_as_seen":
+            return there == len(rows) or there > 0 and is_stream and not query.source.numeric
+        if way in ("starting_offsets", "position_columns", "reset"):
+            return is_stream and query.source.numeric
+        if way in ("new_checkpoint", "truncate"):
+            return is_stream
+        if way == "adopt":
+            return is_stream and not self._missing_before(query)
+        return way != "second_sink"
+
+    def _rows(self, query: Query) -> list[int]:
+        """Of the batch that was under way."""
+        if query.source is None:
+            named = re.search(r"(?:rows|overwrite) of run '([^']+)'(?: to run '([^']+)')?", str(query.said))
+            jobs = [job for job in self._world.jobs if named and job.name in named.groups()] or [query.rows_of_job]
+            return [row for job in jobs for row in job.rows]
+        checkpoint = query.checkpoint
+        return query.rows(checkpoint.committed) if len(checkpoint.planned) > checkpoint.committed else []
+
+    def _missing_before(self, query: Query) -> list[int]:
+        """Rows that the checkpoint has behind it, and that are not in the table."""
+        visible = self._world.visible()
+        return [row for row in query.source.rows_before(query.checkpoint) if not visible[row]]
+
+    # -- the ways ----------------------------------------------------------------------------------------------------
+
+    def _accept_as_new(self, query: Query, token: str, text: str) -> None:
+        if query.source is not None and "which publishes them" not in text:
+            self._world.model.given_up(self._missing_before(query))
+        query.options["accept_as_new"] = token
+
+    def _accept_as_seen(self, query: Query, token: str, text: str) -> None:
+        """Rows of a batch that are not in the table are set aside first, as README says, and put back after it."""
+        visible = self._world.visible()
+        if query.source is not None:
+            self._world.model.given_up(self._missing_before(query))
+        done = [self._world.is_done(row, visible) for row in self._rows(query)]
+        if all(done) or not query.source.set_aside(lambda row: self._world.is_done(row, visible)):
+            query.options["accept_as_seen"] = token
+        else:
+            self._begin_anew(query)
+
+    def _file_column(self, query: Query, token: str, text: str) -> None:
+        query.options |= {"file_column": "file", "accept_as_same": token}
+
+    def _accept_as_same(self, query: Query, token: str, text: str) -> None:
+        query.options["accept_as_same"] = token
+
+    def _reset(self, query: Query, token: str, text: str) -> None:
+        self._starting_offsets(query, "", text)
+        query.options["accept_as_new"] = token
+
+    def _new_application(self, query: Query, _: str, text: str) -> None:
+        """It begins behind its rows that are here, if there are any."""
+        visible = self._world.visible()
+        query.options["new_application"] = True
+        if query.source is None:
+            self._world.jobs = [job for job in self._world.jobs if not any(self._world.is_done(row, visible) for row in job.rows)]
+        elif any(self._world.is_done(row, visible) for row in query.source.all_rows()):
+            self._begin_anew(query, query.source.behind(lambda row: self._world.is_done(row, visible)))
+
+    def _republish(self, query: Query, _: str, text: str) -> None:
+        query.options["on_rollback"] = "republish"
+
+    def _position_columns(self, query: Query, _: str, text: str) -> None:
+        query.options["position_columns"] = ("topic", "partition", "offset")
+
+    def _first_name(self, query: Query, name: str, text: str) -> None:
+        query.name = name
+
+    def _adopt(self, query: Query, batch_id: str, text: str) -> None:
+        query.options["adopt_from_batch"] = int(batch_id)
+
+    def _remove_journal(self, query: Query, path: str | None, text: str) -> None:
+        """With a new checkpoint, where the message says so too."""
+        self._world.store.remove(path or self._world.journal_of(query))
+        self._world.accident("journal", "journal-ever", query=query)
+        if path is not None:
+            self._begin_anew(query)
+
+    def _remove_left(self, query: Query, path: str, text: str) -> None:
+        """Of a table that was dropped on purpose."""
+        self._world.store.remove(path)
+        self._world.accident("journal", "journal-ever")
+
+    def _starting_offsets(self, query: Query, _: str, text: str) -> None:
+        given = None
+        with contextlib.suppress(Misuse):  # the table has no record of it: from the beginning then
+            application, wanted = _offsets_call(text, query)
+            given = json.loads(offsets_of(self._world.others.io, ROOT, application, wanted))
+        if given is not None and set(given.get(TOPIC, {})) != set(query.source.parts):
+            raise Wrong("wrong advice", f"startingOffsets {given}, but Spark wants exactly the partitions {sorted(query.source.parts)}: {text}")
+        self._begin_anew(query, given)
+
+    def _new_checkpoint(self, query: Query, _: str, text: str) -> None:
+        self._begin_anew(query)
+
+    def _give_up(self, query: Query, _: str, text: str) -> None:
+        """What it returns says how to go on, should the query then be refused."""
+        _, options = call_in(text, "give_up")
+        try:
+            said = str(give_up(self._world.others.io, ROOT, SinkOptions.of(ROOT, options)))
+        except StreamsinkError as refused:
+            query.said = refused
+            return
+        query.afterwards = said
+        self._world.accident("given-up", query=query)
+
+    def _truncate(self, query: Query, number: str, text: str) -> None:
+        """Of the checkpoint's offsets and commits. Spark plans the rest anew."""
+        del query.checkpoint.planned[int(number):]
+        query.checkpoint.committed = min(query.checkpoint.committed, int(number))
+
+    def _restart(self, query: Query, _: str, text: str) -> None:
+        """Nothing else is to be done."""
+
+    _stop = _restart
+
+    def _stop_other(self, query: Query, _: str, text: str) -> None:
+        """The other driver is an earlier one of this same query, which the operator knows: he ends it."""
+        self._world.end_sleepers()
+
+    def _own_name(self, query: Query, _: str, text: str) -> None:
+        """The second part is written by a sink of its own, which may ask for a token; from the next batch on there is one call again."""
+        query.halves = False
+        visible = self._world.visible()
+        if all(self._world.is_done(row, visible) for row in halves(self._rows(query))[1]):
+            return  # an earlier run has written the whole batch
+        second = replace(query, name=f"{query.name}-part-{self._world.serial}", options=dict(query.options), live=None, halves=False, causes=Causes())
+        second.causes.add("renamed", "expiry-ever", "table")
+        for _ in range(_MOST_ANSWERS):
+            if self._world.second_half(second):
+                return
+            said = str(second.said)
+            token = re.search(WORDS["second_sink"], said)
+            if token:
+                second.options["accept_as_new"] = token[1]
+            second.options["new_application"] = "new_application=True" in said
+        raise Wrong("advice fails batch.twice", str(second.said))
+
+    def _begin_anew(self, query: Query, given: dict | None = None) -> None:
+        """A new checkpoint, at the beginning of the source or where the offsets say."""
+        if query.name != JOBS:
+            self._world.new_checkpoint(query, given)
+
+
+def call_in(text: str, function: str) -> tuple[list, dict]:
+    """Arguments of a call that the text prints."""
+    start = text.index(f"streamsink.{function}(")
+    for end in range(start, len(text)):
+        with contextlib.suppress(SyntaxError):
+            if text[end] == ")":
+                call = ast.parse(text[start:end + 1], mode="eval").body
+                positional = [ast.literal_eval(argument) for argument in call.args]
+                return positional, {each.arg: ast.literal_eval(each.value) for each in call.keywords}
+    raise Wrong("wrong advice", f"a call that cannot be made: {text}")
+
+
+def _offsets_call(text: str, query: Query) -> tuple[str, Wanted]:
+    """Where it is only hinted at, as starting_offsets(...), the manual says what to give."""
+    positional, named = call_in(text, "starting_offsets")
+    if positional and positional[0] is not ...:
+        return named.pop("application", "streamsink"), Wanted(**named)
+    return query.name, Wanted(query.source.partitions())

@@ -1,0 +1,101 @@
+"""Events of other writers and of the table's maintenance; see ``events.py``."""
+
+from streamsink.format.snapshot import APPEND, COMPACT, OVERWRITE
+from tests.walks.events import event
+from tests.walks.queries import arrow, part_of
+
+
+def _new(walk, count: int):
+    rows = walk.world.new_rows(count)
+    return rows, arrow(rows, walk.world.parts)
+
+
+@event(3)
+def foreign_append(walk, count):
+    """Rows of another writer."""
+    if walk.world.others.is_table():
+        rows, batch = _new(walk, 1 + count % 3)
+        walk.world.others.commit(APPEND, batch)
+        walk.world.model.foreign_came(rows)
+        walk.world.accident("others")
+
+
+@event(1, 2)
+def foreign_overwrite(walk, which, count):
+    """Another writer replaces a partition."""
+    world = walk.world
+    if not world.others.is_table():
+        return
+    part = part_of(which % world.parts, world.parts)
+    before = [row for row in world.visible() if part_of(row, world.parts) == part]
+    rows = [row for row in world.new_rows(2 * world.parts) if part_of(row, world.parts) == part]
+    world.others.commit(OVERWRITE, arrow(rows, world.parts), {"part": part} if world.parts > 1 else {})
+    world.model.overwritten(before)
+    world.model.foreign_came(rows)
+    world.accident("others")
+
+
+@event(3, 0)
+def compaction(walk):
+    """Files of a partition become one."""
+    if walk.world.others.is_table() and walk.world.others.commit(COMPACT):
+        walk.world.accident("others")
+
+
+@event(3)
+def expiry(walk, keep):
+    """Old snapshots expire."""
+    if walk.world.others.is_table() and walk.world.others.expire(1 + keep % 3):
+        walk.world.accident("expiry-ever")
+
+
+@event(1)
+def tag(walk, number):
+    """The newest snapshot is tagged."""
+    if walk.world.others.is_table():
+        walk.world.others.tag(str(number % 2))
+
+
+@event(2, 2)
+def rollback(walk, to, clean):
+    """The table goes back to an earlier snapshot. clean: files that only newer ones need are deleted, as Paimon does it."""
+    world = walk.world
+    ids = world.others.snapshot_ids()
+    if len(ids) > 1:
+        at = ids[to % (len(ids) - 1)]
+        version = world.version_at(at)
+        world.others.roll_back(at, clean=clean % 3 > 0)
+        world.went_back(version)
+        world.accident("table")
+
+
+@event(2)
+def foreign_prepare(walk, count):
+    """A foreign writer has prepared a snapshot, and is about to rename it."""
+    if walk.world.others.is_table():
+        rows, batch = _new(walk, 1 + count % 3)
+        walk.prepared = (walk.world.others.prepare(APPEND, batch), rows, walk.world.others.changes)
+
+
+@event(3, 0)
+def foreign_rename(walk):
+    """It renames, over whatever has the number by now, if that is not long ago. Rows that only a foreign snapshot had are its loss."""
+    world, others = walk.world, walk.world.others
+    if walk.prepared is None or not others.is_table():
+        return
+    (snapshot, rows, changes), walk.prepared = walk.prepared, None
+    ids = others.snapshot_ids()
+    newest = ids[-1] if ids else 0
+    if others.changes != changes or snapshot.id < newest - 1:
+        return
+    replaced = others.table().snapshots.load(snapshot.id)
+    if replaced is not None and replaced.commit_kind != APPEND:
+        return
+    before = world.visible()
+    others.publish(snapshot, replacing=True)
+    world.model.foreign_came(rows, raced=replaced is not None)
+    if replaced is not None:
+        world.model.foreign_came([row for row in before - world.visible() if row in world.model.foreign], raced=True)
+        world.accident("raced")
+        world.hides = True
+    world.accident("others")

@@ -1,0 +1,154 @@
+"""A query over the real protocol, as Spark would run it: planned batches, a run that lives on, and what ends it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+import pyarrow as pa
+
+from streamsink.clock import IdSource
+from streamsink.options import SinkOptions
+from streamsink.protocol.admission import Verdict
+from streamsink.protocol.committable import Batch
+from streamsink.protocol.ids import END_OF_INPUT
+from streamsink.protocol.same_query import QueryFingerprint
+from streamsink.sinks.opening import open_one
+from streamsink.table.creation import to_fields
+from streamsink.testing.driver import DrivenSink, MicroBatchDriver, NumberedRows
+from streamsink.testing.stepping import Stepping
+from tests.walks.model import Causes
+from tests.walks.sources import TOPIC, Checkpoint, Folder, Topic, batch_of
+from tests.walks.store import Process
+
+SCHEMA = pa.schema([("id", pa.int64()), ("part", pa.string())])
+PARTS = ("a", "b", None, "", "c/d=e", "%41 é", "__DEFAULT_PARTITION__", "x" * 80, "\n", "..")
+SETTINGS = {"commit_min_wait_ms": 0, "commit_max_wait_ms": 0, "table_options": {"manifest.merge-min-count": "3"}}
+
+
+def arrow(ids: list[int], parts: int) -> pa.RecordBatch:
+    """Rows of these ids. The partition is a function of the id."""
+    return pa.RecordBatch.from_pydict({"id": ids, "part": [part_of(row, parts) for row in ids]}, schema=SCHEMA)
+
+
+def part_of(row: int, parts: int) -> str | None:
+    return PARTS[row % parts]
+
+
+def halves(rows: list[int]) -> tuple[list[int], list[int]]:
+    """What a function that calls the sink twice gives to each call."""
+    return [row for row in rows if row % 2 == 0], [row for row in rows if row % 2]
+
+
+def partitioned(parts: int) -> tuple[str, ...]:
+    """The table's partition columns."""
+    return ("part",) if parts > 1 else ()
+
+
+@dataclass
+class Query:
+    """One logical query: what its user calls it, what it reads, and where its checkpoint is now.
+
+    live: its run, when a driver has one open. said: the error that stopped it last, when the world's serial was ``said_at``. afterwards: what a command said to do next.
+    version: of its plan. halves: its function calls the sink twice, each time with a part of the rows. topic_id: of the topic that the last batch was of.
+    is_comparable: whether the plan shows everything.
+    """
+
+    name: str
+    source: Topic | Folder
+    options: dict
+    checkpoint: Checkpoint
+    causes: Causes = field(default_factory=Causes)
+    live: "Run | None" = None
+    said: Exception | None = None
+    said_at: int = 0
+    rows_of_job: object = None
+    afterwards: str = ""
+    version: int = 0
+    halves: bool = False
+    topic_id: str = ""
+    is_comparable: bool = True
+
+    def settings(self, root: str, more: Mapping = MappingProxyType({})) -> SinkOptions:
+        given = {name: value for name, value in (self.options | more).items() if name != "delay"}
+        return SinkOptions.of(root, {**SETTINGS, "application": self.name, **given})
+
+    def rows(self, batch_id: int) -> list[int]:
+        return self.source.rows(self.checkpoint, batch_id)
+
+    @property
+    def fingerprint(self) -> QueryFingerprint:
+        selected = f"{self.options.get('position_columns')}, {self.options.get('file_column')}"
+        return QueryFingerprint(type(self.source).__name__, f"version {self.version}", "", selected, "4.1", self.is_comparable)
+
+
+class Waiting(Stepping):
+    """Waits while the batch function itself publishes, as a thread would."""
+
+    def _turn(self):
+        if self._step.__self__._publisher._publishing.locked():
+            self._left = 1
+        else:
+            super()._turn()
+
+
+class Rows(NumberedRows):
+    """Rows that are computed when they are written, less those that the decision filters."""
+
+    def __init__(self, run: "Run", ids: list[int], query: Query | None = None, at: tuple[Checkpoint, int] | None = None):
+        """at: the batch that it is."""
+        super().__init__(run.driver, run.process.io, run.opened.tables, run.opened.committer)
+        self._query, self._ids, self._parts = query, ids, run.parts
+        self._checkpoint, self._batch_id = at or (None, 0)
+
+    def looked_at_again(self, batch: Batch) -> Batch:
+        """What the broker says now."""
+        if self._query is None or not self._query.source.numeric:
+            return batch
+        now = self._query.source.range_of(self._checkpoint, self._batch_id)
+        return replace(batch, sources=(now,))
+
+    def _rows(self, batch: Batch, decision) -> pa.RecordBatch:
+        ids = self._ids
+        if decision.seen_files:
+            others = self._query.source.rows_of_others(self._checkpoint, self._batch_id, decision.seen_files)
+            ids = [row for row in ids if row in others]
+        elif decision.verdict is Verdict.FILTER:
+            below = decision.below.get(TOPIC, {})
+            found = self._query.source.offsets(self._checkpoint, self._batch_id)
+            ids = [row for part, offset, row in found if offset >= below.get(part, 0) and row in ids]
+        return arrow(ids, self._parts)
+
+
+class Run:
+    """One start of a query in one driver: opened with its first batch, as under Spark."""
+
+    def __init__(self, process: Process, root: str, settings: SinkOptions, query_id: str, parts: int, delay: int | None):
+        self.process, self.parts, self._root, self._query_id = process, parts, root, query_id
+        self.driver = MicroBatchDriver(root, SCHEMA, lambda start, end: None, settings)
+        self.driver.beside = lambda step: Waiting(step, process, delay)
+        self.id = IdSource().new_id()
+        self.sink: DrivenSink | None = None
+        self.slept = False  # in the work that it did last
+
+    def open(self, batch_id: int) -> None:
+        if self.sink is None:
+            self.opened = open_one(self.process.io, self._root, self.driver.options, batch_id, lambda: to_fields(SCHEMA))
+            self.sink = DrivenSink(self.driver, self.process.io, self.opened, self._query_id)
+
+    def batch(self, query: Query, at: tuple[Checkpoint, int], ids: list[int]) -> None:
+        """A batch of a checkpoint, with these of its rows. What is raised ends the run."""
+        checkpoint, batch_id = at
+        self.open(batch_id)
+        batch = batch_of(query.source, checkpoint, batch_id, self.id, query.fingerprint)
+        self.sink.run.micro_batch(batch, Rows(self, ids, query, at))
+
+    def job(self, run_id: str, ids: list[int]) -> None:
+        """A bounded job's one batch, published when this returns."""
+        self.open(END_OF_INPUT)
+        self.sink.run.micro_batch(Batch(END_OF_INPUT, run_id, run_id), Rows(self, ids))
+        self.sink.run.commit_up_to_checkpoint(END_OF_INPUT)
+
+    def close(self) -> None:
+        if self.sink is not None and not self.process.dead:
+            self.sink.close()
+        self.process.die()

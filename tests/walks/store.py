@@ -1,0 +1,147 @@
+"""The machine of a walk: a store in memory with processes that may die or be paused, copies of folders, and a time of its own."""
+
+import contextlib
+import errno
+import itertools
+from collections.abc import Callable, Iterator
+
+from streamsink.clock import Clock, IdSource
+from streamsink.storage.file_io import FileIO
+from streamsink.storage.memory import MemoryCalls, _File
+from streamsink.testing.crashing import CrashingCalls, Mode
+from streamsink.testing.faults import InjectedCrash
+
+# Path -> bytes of each file of a copied folder; folders have None.
+Copy = dict[str, bytes | None]
+
+
+class Store(MemoryCalls):
+    """Holds belong to the process that took them."""
+
+    def __init__(self):
+        super().__init__()
+        self._owners: dict[str, object] = {}
+        self.said: list | None = None  # every call of every process, for those who compare two walks
+
+    def hold_for(self, path: str, process: object) -> Callable[[], None] | None:
+        if self._owners.setdefault(path, process) is not process:
+            return None
+        return lambda: self._release(path, process)
+
+    def _release(self, path: str, process: object) -> None:
+        if self._owners.get(path) is process:
+            del self._owners[path]
+
+    def process_death(self) -> None:
+        """Of all of them."""
+        self._owners.clear()
+
+    def end_process(self, process: object) -> None:
+        self._owners = {path: owner for path, owner in self._owners.items() if owner is not process}
+
+    # -- an operator's commands: cp -r, rm -r ------------------------------------------------------------------------
+
+    def copy_of(self, folder: str) -> Copy:
+        """But for hidden files, which a driver may be writing."""
+        found: Copy = {path: None for path in self._dirs if self._is_below(path, folder)}
+        files = {path: file.data for path, file in self._names.items() if self._is_below(path, folder)}
+        return found | {path: data for path, data in files.items() if "/." not in path}
+
+    def remove(self, folder: str, keep: str = "") -> None:
+        """keep: a folder below that stays, with what is in it and what it is in."""
+        def doomed(path: str) -> bool:
+            return self._is_below(path, folder) and not (keep and (self._is_below(path, keep) or self._is_below(keep, path)))
+
+        for names in (self._names, self._durable_names):
+            for path in [path for path in names if doomed(path)]:
+                del names[path]
+        for folders in (self._dirs, self._durable_dirs):
+            folders.difference_update([path for path in folders if doomed(path)])
+
+    def put_back(self, folder: str, copy: Copy, keep: str = "") -> None:
+        """The copy takes the folder's place, durably. keep: as ``remove``; of the copy, what is below it is left out."""
+        self.remove(folder, keep)
+        at = folder
+        while at not in self._dirs:
+            for folders in (self._dirs, self._durable_dirs):
+                folders.add(at)
+            at = at.rpartition("/")[0] or "/"
+        for path, data in copy.items():
+            if keep and self._is_below(path, keep):
+                continue
+            if data is None:
+                self._dirs.add(path)
+                self._durable_dirs.add(path)
+            else:
+                file = _File()
+                file.data = file.durable = data
+                self._names[path] = self._durable_names[path] = file
+
+    @staticmethod
+    def _is_below(path: str, folder: str) -> bool:
+        return path == folder or path.startswith(folder + "/")
+
+
+class Process(CrashingCalls):
+    """The I/O of one driver. It may die, err or be paused at a call that is chosen ahead. has_erred: whether it did so before."""
+
+    def __init__(self, store: Store):
+        super().__init__(store)
+        self._store = store
+        self.has_erred = False
+        self._turn = 0
+        self._pause: tuple[int, Callable[[], None]] | None = None
+        self.io = FileIO(self, IdSource().new_id)
+
+    def fail_in(self, calls: int, mode: Mode) -> None:
+        """At the n-th call from now."""
+        self._at, self._mode = self.count + calls, mode
+
+    def pause_in(self, calls: int, meanwhile: Callable[[], None]) -> None:
+        self._pause = (self._turn + calls, meanwhile)
+
+    def calm(self) -> None:
+        """What was chosen and did not come about will not."""
+        self._at, self._pause = 0, None
+
+    def die(self) -> None:
+        self.dead = True
+        self._store.end_process(self)
+
+    def try_hold(self, path):
+        return self._do("hold", lambda: self._store.hold_for(path, self))
+
+    def _do(self, name, action, torn=None):
+        self._turn += 1
+        if self._pause is not None and self._turn >= self._pause[0]:
+            meanwhile, self._pause = self._pause[1], None
+            meanwhile()
+        if self._store.said is not None:
+            self._store.said.append(name)
+        try:
+            return super()._do(name, action, torn)
+        except InjectedCrash:
+            self.die()
+            raise
+        except OSError as failed:
+            self.has_erred |= failed.errno == errno.EIO
+            raise
+
+
+@contextlib.contextmanager
+def own_time() -> Iterator[None]:
+    """Ids, chance and time come from counters: the same walk does the same things at the same moments."""
+    ids, moments = itertools.count(1), itertools.count(1_700_000_000_000)
+    mine = {
+        (Clock, "now_ms"): lambda self: next(moments), (Clock, "monotonic_ms"): lambda self: float(next(moments)),
+        (Clock, "sleep_ms"): lambda self, milliseconds: None, (IdSource, "jitter"): lambda self: 0.5,
+        (IdSource, "new_id"): lambda self: (lambda n: f"{n:08x}-0000-4000-8000-{n:012x}")(next(ids)),
+    }
+    theirs = {(kind, name): getattr(kind, name) for kind, name in mine}
+    try:
+        for (kind, name), function in mine.items():
+            setattr(kind, name, function)
+        yield
+    finally:
+        for (kind, name), function in theirs.items():
+            setattr(kind, name, function)

@@ -1,0 +1,65 @@
+"""Walks of accidents: random sequences of what operators, users and the world do. README.md beside this file says what they are."""
+
+import os
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+
+import pytest
+
+from tests.walks.events import KINDS, NOT_YET
+from tests.walks.walker import draw, outcome, shrink, tell, walk_all
+
+IN_THE_GATE, IN_THE_SOAK = 400, 20_000
+_PIECE = 250
+# One walk again, alone: STREAMSINK_WALK=<seed>-<number>.
+ONE = os.environ.get("STREAMSINK_WALK")
+
+
+def _report(wrong: list[tuple[str, str, str]], counts: Counter) -> None:
+    """The counts of all kinds; fails with the shortest form of the first walk that went wrong."""
+    print("events: " + ", ".join(f"{name} {count}" for name, count in sorted(counts.items())))
+    if wrong:
+        seed, what, more = wrong[0]
+        walk = shrink(draw(seed), what)
+        others = "".join(f"\n{seed}: {what}" for seed, what, _ in wrong[1:])
+        pytest.fail(f"walk {seed} (again: STREAMSINK_WALK={seed}): {more}\nThe shortest walk that ends in the same, for "
+                    f"walker.outcome: {tell(walk)}{others}", pytrace=False)
+
+
+def test_walks_of_accidents(seed):
+    """Some hundreds, others in each run: every row once, or an error whose advice leads there; readers can always read."""
+    seeds = [ONE] if ONE else [f"{seed}-{number}" for number in range(IN_THE_GATE)]
+    wrong, counts = walk_all(seeds)
+    _report(wrong, counts)
+    assert ONE or {name for name in KINDS if name not in NOT_YET} == set(counts)
+
+
+@pytest.mark.soak
+def test_walks_of_accidents_for_long(seed):
+    """WALKS=100000 says how many; on all cores."""
+    number = int(os.environ.get("WALKS") or IN_THE_SOAK)
+    seeds = [f"{seed}-{n}" for n in range(number)]
+    pieces = [seeds[start:start + _PIECE] for start in range(0, number, _PIECE)]
+    wrong, counts = [], Counter()
+    with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
+        for some_wrong, some_counts in pool.map(walk_all, pieces):
+            wrong += some_wrong
+            counts += some_counts
+    print(f"RESULT walks: {number}, wrong {len(wrong)}, seed {seed}")
+    _report(wrong, counts)
+
+
+def test_a_walk_is_the_same_each_time(seed):
+    """The same seed draws the same events, and they do the same: so a failure can be repeated."""
+    for number in range(3):
+        walk = draw(f"{seed}-{number}")
+        assert walk == draw(f"{seed}-{number}")
+        assert trace(walk) == trace(walk)
+
+
+def trace(walk) -> list:
+    """Every I/O call of a walk, of all processes, in order."""
+    said: list = []
+    outcome(walk, said)
+    return said

@@ -1,0 +1,229 @@
+"""Walks: drawn from a seed, walked over the real protocol, and shrunk to the shortest one that still goes wrong."""
+
+import itertools
+import random
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import Future
+
+from streamsink.table import manifests
+from tests.walks import others  # noqa: F401  registers its kinds
+from tests.walks.events import KINDS, NOT_YET
+from tests.walks.model import Wrong
+from tests.walks.operators import Operator
+from tests.walks.queries import Query, partitioned
+from tests.walks.sources import Folder, Topic
+from tests.walks.store import own_time
+from tests.walks.world import JOBS, World
+
+# ("setup", numbers...) or (kind, numbers...)
+Event = tuple
+Walk = list[Event]
+
+FEWEST, MOST = 4, 26
+_NUMBERS = 1000
+# How often one after another the operator may do what a query says, before it must have come to rest.
+_MOST_ADVICE = 12
+_SETUP = 6
+
+
+def draw(seed: str) -> Walk:
+    """A walk: kinds by their weights, arguments by chance, whatever the world will be like."""
+    chance = random.Random(seed)
+    kinds = [kind for kind in KINDS.values() if kind.name not in NOT_YET]
+    weights = [kind.weight for kind in kinds]
+    # Each walk has a temper: some kinds come far more often, most accidents not at all.
+    weights = [weight * chance.choice((0, 0, 1, 1, 4)) if kind.name not in ("batch", "produce") else weight
+               for kind, weight in zip(kinds, weights)]
+    chosen = chance.choices(kinds, weights, k=chance.randint(FEWEST, MOST))
+    numbers = lambda count: tuple(chance.randrange(_NUMBERS) for _ in range(count))  # noqa: E731
+    return [("setup", *numbers(_SETUP)), *((kind.name, *numbers(kind.size)) for kind in chosen)]
+
+
+class Walker:
+    """Walks one walk. depth: how many drivers are paused. prepared: another writer's snapshot. copies: backups."""
+
+    def __init__(self, walk: Walk):
+        self._walk = walk
+        self._at = 0
+        self.depth = 0
+        self.prepared = None
+        self.copies: list[tuple] = []
+        self.counts: Counter[str] = Counter()
+
+    def run(self, said: list | None = None) -> None:
+        """said: gets every I/O call. Raises Wrong when the promise is broken; whatever else is raised is a broken promise as well."""
+        with own_time(), _in_order():
+            self._set_up(*self._walk[0][1:])
+            self.world.store.said = said
+            while self._at + 1 < len(self._walk):
+                self._next()
+            self._settle()
+
+    def meanwhile(self, query: Query) -> None:
+        """A driver is paused: the walk goes on until it wakes."""
+        query.causes.asleep += 1
+        self.depth += 1
+        try:
+            while self._at + 1 < len(self._walk):
+                if self._next() == "wake":
+                    return
+        finally:
+            self.depth -= 1
+            query.causes.asleep -= 1
+            query.causes.add("asleep")
+
+    def _set_up(self, parts: int, first: int, second: int, positions: int, way: int, restore: int) -> None:
+        self.world = World(1 + parts % 4 if parts % 5 else 10)
+        self.operator = Operator(self.world)
+        columns = {"position_columns": ("topic", "partition", "offset")} if positions % 4 else {}
+        options = {"restore": "restore-and-continue" if restore % 2 else "restore-and-fail", "journal_retain": (2, 100)[restore % 3 > 0]}
+        options |= {"on_rollback": ("fail", "republish")[restore % 4 > 2]} | _WAYS[way % len(_WAYS)]
+        for name, kind in (("a", first), ("b", second)):
+            source = Topic(World.new_id(), World.new_id()) if kind % 3 else Folder(tells=kind % 2 == 0)
+            self.world.add_query(name, source, partition_by=partitioned(self.world.parts), **options,
+                                 **(columns if source.numeric else {"file_column": "file"} if columns and source.tells else {}))
+            self.world.queries[name].is_comparable = positions % 8 > 0
+        self.world.add_query(JOBS, None, partition_by=partitioned(self.world.parts), journal_retain=2)
+
+    def _next(self) -> str:
+        self._at += 1
+        name, *numbers = self._walk[self._at]
+        self.counts[name] += 1
+        KINDS[name].does(self, *numbers)
+        self.world.look()
+        return name
+
+    def _settle(self) -> None:
+        """Everything that was begun is brought to its end, with the operator's help; then the account is made."""
+        world = self.world
+        for query in world.queries.values():
+            if query.source is not None:
+                self._finish(query)
+        for job in list(world.jobs):
+            self._until_done(world.queries[JOBS], lambda: world.job(job))
+        for query in world.queries.values():
+            world.stop(query)
+        world.look()
+        world.check_whole()
+
+    def _finish(self, query: Query) -> None:
+        """To the end of its source, and one row more, so that a batch comes."""
+        self._one_more(query)
+        self._until_done(query, lambda: self._to_the_end(query))
+
+    def _one_more(self, query: Query) -> None:
+        rows = self.world.new_rows(1)
+        query.source.produce(rows, 0)
+        self.world.model.produced(rows)
+
+    def _to_the_end(self, query: Query) -> bool:
+        """Whether no batch is left, and the last one was of the topic that is there now."""
+        for _ in range(100):
+            if not self.world.batch(query, 1000):
+                break
+        if query.said is None and query.topic_id != query.source.topic_id:
+            self._one_more(query)  # it has grown to the length of the one before: nothing to do, as Spark sees it
+            return False
+        if len(query.checkpoint.planned) > query.checkpoint.committed:
+            return False  # an error of the store ended it: it is started again
+        return query.said is None and query.source.plan(query.checkpoint, 1000) is None and not query.source.hides()
+
+    def _until_done(self, query: Query, work) -> None:
+        for number in range(_MOST_ADVICE):
+            if query.said is None and work():
+                return
+            self.operator.heal(query, self._walk[0][1 + number % _SETUP])
+            self.world.look()
+        raise Wrong("stuck", f"query {query.name}: {query.said}")
+
+
+_WAYS = (
+    {}, {}, {"publish_every_batches": 3}, {"publish_every_batches": 2, "publish_as": "one-snapshot"},
+    {"publish": "async", "publish_queue": 2, "delay": 20}, {"publish": "async", "publish_queue": 3, "delay": None},
+)
+
+
+class _in_order:
+    """Manifests are read one after another, and not by threads whose order is chance."""
+
+    class _Pool:
+        def __init__(self, *_):
+            pass
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            pass
+
+        def submit(self, function, *arguments):
+            done = Future()
+            try:
+                done.set_result(function(*arguments))
+            except Exception as failed:
+                done.set_exception(failed)
+            return done
+
+    def __enter__(self):
+        self._theirs, manifests.ThreadPoolExecutor = manifests.ThreadPoolExecutor, self._Pool
+
+    def __exit__(self, *_):
+        manifests.ThreadPoolExecutor = self._theirs
+
+
+def outcome(walk: Walk, said: list | None = None) -> tuple[str, str]:
+    """('', '') when all is well; else what went wrong, in stable words, and in all words. said: gets every I/O call."""
+    return _walked(Walker(walk), said)
+
+
+def walk_all(seeds: Sequence[str]) -> tuple[list[tuple[str, str, str]], Counter]:
+    """(seed, what went wrong, the same in all words) of the walks that did, and how many events of each kind there were."""
+    wrong, counts = [], Counter()
+    for seed in seeds:
+        walker = Walker(draw(seed))
+        what, more = _walked(walker)
+        if what:
+            wrong.append((seed, what, more))
+        counts += walker.counts
+    return wrong, counts
+
+
+def _walked(walker: "Walker", said: list | None = None) -> tuple[str, str]:
+    try:
+        walker.run(said)
+    except Wrong as wrong:
+        return wrong.what, str(wrong)
+    except Exception as raw:
+        return f"raw {type(raw).__name__}", str(raw)
+    return "", ""
+
+
+def shrink(walk: Walk, what: str) -> Walk:
+    """The shortest walk that still ends in the same: without events, then with smaller numbers."""
+    size = len(walk) // 2
+    while size:
+        for start in range(1, len(walk), size):
+            shorter = walk[:start] + walk[start + size:]
+            if len(shorter) < len(walk) and outcome(shorter)[0] == what:
+                walk = shorter
+                break
+        else:
+            size //= 2
+    for number, place in itertools.product(range(len(walk)), range(1, 1 + max(map(len, walk)))):
+        if place < len(walk[number]):
+            for smaller in _smaller(walk[number][place]):
+                event = walk[number][:place] + (smaller,) + walk[number][place + 1:]
+                if outcome(walk[:number] + [event] + walk[number + 1:])[0] == what:
+                    walk = walk[:number] + [event] + walk[number + 1:]
+                    break
+    return walk
+
+
+def _smaller(number: int) -> Sequence[int]:
+    return sorted({n for n in (0, 1, 2, 3, 4, 5, number % 10, number % 100) if n < number})
+
+
+def tell(walk: Walk) -> str:
+    """As it is given to ``outcome``."""
+    return "[\n" + "".join(f"    {event!r},\n" for event in walk) + "]"

@@ -1,0 +1,198 @@
+"""The world of a walk: one table, the queries and jobs that write it, and their users. Its methods are what happens; they know no order."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from streamsink.errors import Corrupt
+from streamsink.sinks.verify import verify
+from streamsink.table.scan import read_arrow
+from tests.walks.foreign import Others
+from tests.walks.machine import ROOT, Fault, Machine
+from tests.walks.model import GONE, Causes, Model, Version, Wrong
+from tests.walks.queries import Query, Run, halves, part_of
+from tests.walks.sources import Checkpoint, Folder, Topic
+from tests.walks.store import Process
+
+JOBS = "batch"
+
+
+@dataclass
+class Job:
+    """A bounded run. options: those that an overwrite has."""
+
+    name: str
+    rows: list[int]
+    options: dict
+
+
+@dataclass
+class World(Machine):
+    """hides: a rename has hidden a commit of another writer, which ``verify`` tells as long as both snapshots are there.
+
+    seconds: sinks that have written the second part of one batch, and will not come again.
+    """
+
+    model: Model = field(default_factory=Model)
+    jobs: list[Job] = field(default_factory=list)
+    versions: dict[int, Version] = field(default_factory=dict)
+    rows: int = 0
+    hides: bool = False
+    seconds: list[Query] = field(default_factory=list)
+
+    def __post_init__(self):
+        super().__post_init__()
+        self.others = Others(self.store, ROOT)
+
+    def add_query(self, name: str, source: Topic | Folder | None, **options) -> None:
+        self.queries[name] = Query(name, source, options, Checkpoint(self.new_id()), Causes())
+
+    def new_rows(self, count: int) -> list[int]:
+        """Numbers that no row has yet."""
+        self.rows += count
+        return list(range(self.rows - count, self.rows))
+
+    @staticmethod
+    def journal_of(query: Query) -> str:
+        return f"{ROOT}/streamsink/{query.name}"
+
+    # -- looking -----------------------------------------------------------------------------------------------------
+
+    def visible(self) -> Counter:
+        """What a reader sees; one that cannot read is a failure."""
+        try:
+            return Counter(self.others.visible())
+        except (Corrupt, OSError) as unreadable:
+            raise Wrong("unreadable", str(unreadable)) from unreadable
+
+    def is_done(self, row: int, visible: Counter) -> bool:
+        """Whether somebody who knows his table says of a row that it has been there: he sees it, or has replaced it himself."""
+        return bool(visible[row]) or self.model.fate.get(row) == GONE
+
+    def look(self) -> None:
+        """Between two events: no row is there too often; what a rollback to this moment would mean is remembered."""
+        visible = self.visible()
+        self.model.check_never_twice(visible)
+        ids = self.others.snapshot_ids()
+        if ids:
+            self.versions[ids[-1]] = self.model.version(visible)
+
+    def check_whole(self) -> None:
+        """At rest: readers of every kind can read, nothing is damaged, and the account is exact."""
+        if self.others.is_table():
+            report = verify(self.others.io, ROOT)
+            damage = [f.kind for f in report.findings if f.severity == "damage" and not any(f"'{s.name}'" in f.message for s in self.seconds)]
+            if set(damage) - ({"snapshot.not-derived"} if self.hides else set()):
+                raise Wrong(f"damage {damage[0]}", str(report))
+            read = Counter(read_arrow(self.others.table()).column("id").to_pylist())
+            if read != self.visible():
+                raise Wrong("readers differ")
+        self.model.check_account(self.visible())
+
+    # -- what a user does --------------------------------------------------------------------------------------------
+
+    def batch(self, query: Query, most: int, fault: Fault | None = None) -> bool:
+        """The next batch, by the run that is open or by a new one. Whether a batch was written or taken for done."""
+        checkpoint = query.checkpoint
+        if len(checkpoint.planned) == checkpoint.committed:
+            planned = query.source.plan(checkpoint, most)
+            if planned is None:
+                return False
+            checkpoint.planned.append(planned)
+        batch_id = checkpoint.committed
+
+        def work(run: Run) -> None:
+            ids = query.source.rows(checkpoint, batch_id)
+            if query.halves:
+                first, second = halves(ids)
+                run.batch(query, (checkpoint, batch_id), first)
+                run.batch(query, (checkpoint, batch_id), second)
+            else:
+                run.batch(query, (checkpoint, batch_id), ids)
+
+        run = self.attempt(query, work, fault)
+        if run is None:
+            return False
+        return self._spark_commits(query, run, checkpoint, batch_id)
+
+    def second_half(self, second: Query) -> bool:
+        """A sink of another name writes the second part of the batch that comes, but for what its user sees there. Whether it did."""
+        checkpoint, batch_id = second.checkpoint, second.checkpoint.committed
+        visible = self.visible()
+        ids = [row for row in halves(second.source.rows(checkpoint, batch_id))[1] if not visible[row]]
+        run = self.attempt(second, lambda run: run.batch(second, (checkpoint, batch_id), ids), None)
+        if run is not None:
+            self.close(second, run)
+            second.rows_of_job = ids
+            self.seconds.append(second)
+        return run is not None
+
+    def _spark_commits(self, query: Query, run: Run, checkpoint: Checkpoint, batch_id: int) -> bool:
+        """Spark's commit log; its driver dies when another one has been there."""
+        if query.checkpoint is not checkpoint or checkpoint.committed != batch_id or query.live not in (run, None):
+            self.close(query, run)
+            return False
+        checkpoint.committed += 1
+        query.live, query.said, query.afterwards = run, None, ""
+        if not run.slept:
+            query.causes.settled()
+        query.source.put_back()
+        query.topic_id = query.source.topic_id
+        for other in self.queries.values():
+            if other is not query:
+                other.causes.add("others")
+        return True
+
+    def job(self, job: Job, fault: Fault | None = None) -> bool:
+        """``streamsink.write``: a new driver each time. Whether it returned."""
+        query = self.queries[JOBS]
+        before = self.visible()
+        self.model.job_tried(job.rows)
+        settings = query.settings(ROOT, job.options)
+        query.live, query.rows_of_job = None, job
+        run = self.attempt(
+            query, lambda run: run.job(job.name, job.rows), fault,
+            lambda: Run(Process(self.store), ROOT, settings, job.name, self.parts, 0),
+        )
+        after = self.visible()
+        replaced = [each for each in self.jobs if each.options]
+        if replaced:  # what an earlier call left pending is published by this one
+            parts = {part_of(each.rows[0], self.parts) for each in replaced}
+            others = {row for each in self.jobs if each is not job for row in each.rows}
+            perhaps = [row for row in others - set(after) - set(before) if part_of(row, self.parts) in parts]
+            self.model.overwritten([row for row in before - after if part_of(row, self.parts) in parts], perhaps)
+        if run is None:
+            return False
+        if job.options and not before[job.rows[0]] and after[job.rows[0]]:
+            kept = [row for row in before & after if part_of(row, self.parts) == part_of(job.rows[0], self.parts)]
+            if kept:
+                raise Wrong("not replaced", f"rows {kept}")
+        self.model.job_done(job.rows)
+        query.said = None
+        query.causes.settled()
+        self.close(query, run)
+        return True
+
+    def new_checkpoint(self, query: Query, given: dict | None = None) -> None:
+        """Nothing is left of the one before. given: startingOffsets."""
+        if query.halves:  # what of a batch was not written is behind the recorded positions, as the error has said
+            self.model.unsure(row for row in query.source.all_rows() if not self.visible()[row])
+        query.checkpoint = Checkpoint(self.new_id(), query.source.begin(given))
+        query.said = None
+        self.accident("checkpoint", "checkpoint-ever", query=query)
+
+    def went_back(self, to: Version) -> None:
+        """The table is another one than a moment ago."""
+        self.model.went_back(to)
+        for second in self.seconds:  # nobody starts it any more, to be told of it
+            self.model.unsure(row for row in second.rows_of_job if not to.visible[row])
+        self.others.changes += 1
+        self.versions = {number: version for number, version in self.versions.items() if number in self.others.snapshot_ids()}
+
+    def version_at(self, snapshot_id: int) -> Version:
+        """What a rollback to this snapshot leaves: what readers of it see, and fates as they were before."""
+        known = max((number for number in self.versions if number <= snapshot_id), default=None)
+        fate = self.versions[known].fate if known is not None else {}
+        table = self.others.table()
+        files = self.others.files(table.snapshots.load(snapshot_id))
+        return Version(Counter(row for file in files for row in self.others.rows_of(file)), dict(fate))
+
