@@ -221,6 +221,26 @@ def test_runs_that_are_given_up_after_a_rollback_are_written_again(jobs, pruned)
     assert world.ids() == list(range(max(end for _, end in ends.values())))
 
 
+def test_a_journal_of_which_all_was_given_up_still_knows_every_run():
+    """It has no record any more, which looked like an older copy: each later run was undecidable once snapshots had expired."""
+    world = memory_world(application="batch", restore="restore-and-continue")
+    _run_job(world, "monday", (0, 3))
+    _other_application(world, "other")
+    _expire(world, 1, 1)
+    base = _newest(world)
+    for run_id, rows in (("tuesday", (3, 6)), ("wednesday", (6, 9))):
+        _run_job(world, run_id, rows)
+    for to in range(_newest(world) - 1, base - 1, -1):
+        _roll_back(world, to)
+    with pytest.raises(Misuse) as refused:
+        _run_job(world, "tuesday", (3, 6))
+    assert refused.value.kind == "table.rolled-back"
+    assert follow(world, refused.value).records == (2, 3)
+    for run_id, rows in (("monday", (0, 3)), ("tuesday", (3, 6)), ("wednesday", (6, 9))):
+        _run_job(world, run_id, rows)
+    assert _mine(world) == list(range(9))
+
+
 def test_verify_knows_that_expired_history_is_not_a_rollback():
     """It called a whole table damaged as soon as the last snapshot of an application had expired."""
     world = memory_world(restore="restore-and-continue")
