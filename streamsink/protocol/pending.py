@@ -37,11 +37,12 @@ class JournalIdentity:
     """id: given to a journal once; a state repeats it. began: the last record that was published before the journal began.
 
     A journal that began at 0 knows every bounded run of its application; a later one has replaced a journal that was removed, or
-    went on from an older copy.
+    went on from an older copy. ended: what was recorded behind this number was given up; a journal without records has it from here.
     """
 
     id: str
     began: int
+    ended: int = 0
 
 
 class Group(Protocol):

@@ -18,16 +18,21 @@ def identify(file_io: FileIO, folder: str, last: int, published: int, new_id: Ca
     """
     numbers = _numbers(file_io, folder)
     known = _load(file_io, _path(folder, numbers[-1])) if numbers else None
-    behind = last < published
+    behind = max(last, known.ended if known else 0) < published
     if known is not None and not (behind and known.began < published):
         return known
     # Journals of earlier code have no identity; a whole one knows the record that the destination has.
     return _create(file_io, folder, numbers, JournalIdentity(new_id(), published if behind else 0))
 
 
-def renew(file_io: FileIO, folder: str, began: int, new_id: str) -> None:
-    """From now on the journal knows only what came after record ``began``."""
-    _create(file_io, folder, _numbers(file_io, folder), JournalIdentity(new_id, began))
+def go_back(file_io: FileIO, folder: str, to: int, new_id: str) -> None:
+    """All records behind number ``to`` are about to be given up. new_id: when the journal does not know all before them either, or ''."""
+    numbers = _numbers(file_io, folder)
+    known = _load(file_io, _path(folder, numbers[-1])) if numbers else None
+    if new_id:
+        _create(file_io, folder, numbers, JournalIdentity(new_id, to, to))
+    elif known is not None and known.ended != to:
+        _create(file_io, folder, numbers, JournalIdentity(known.id, known.began, to))
 
 
 def _numbers(file_io: FileIO, folder: str) -> list[int]:
@@ -48,7 +53,7 @@ def _path(folder: str, number: int) -> str:
 def _load(file_io: FileIO, path: str) -> JournalIdentity:
     try:
         found = json.loads(file_io.read(path))
-        return JournalIdentity(str(found["id"]), int(found["began"]))
+        return JournalIdentity(str(found["id"]), int(found["began"]), int(found.get("ended", 0)))
     except (ValueError, TypeError, KeyError) as broken:
         raise Corrupt(
             f"{path}: not a valid identity of a journal ({type(broken).__name__}). Nothing was written. It holds no data: restore it from a "

@@ -180,8 +180,8 @@ class PendingLog(PendingStore):
         between are not there either, the journal does not know every run any more, and its identity says so.
         """
         self._runs.forget(runs)
-        if base and min(sequences, default=base + 1) > base + 1:
-            journal_identity.renew(self._io, self._dir, base, IdSource().new_id())
+        if base and sequences:
+            journal_identity.go_back(self._io, self._dir, base, IdSource().new_id() if min(sequences) > base + 1 else "")
         for sequence in sequences:
             # First: a mark that outlived its record would make the next one of that number look published.
             self._io.delete(self._done(sequence))
