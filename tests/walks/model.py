@@ -109,9 +109,9 @@ class Model:
         """The user goes on after a gap, of which the message said that its rows would be missing."""
         self.fate.update(dict.fromkeys(rows, GONE))
 
-    def unsure(self, rows: Iterable[int]) -> None:
-        """Two accidents of which the second makes the first one's advice impossible."""
-        self.fate.update(dict.fromkeys(rows, EITHER))
+    def unsure(self, rows: Iterable[int], most: int = 1) -> None:
+        """Two accidents of which the second makes the first one's advice impossible. most: how often each may be there."""
+        self.fate.update(dict.fromkeys(rows, frozenset(range(most + 1))))
 
     def _tidy(self, rows: Iterable[int]) -> None:
         for row in rows:

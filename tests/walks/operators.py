@@ -151,6 +151,8 @@ class Operator:
         if query.source is None:
             self._world.jobs = [job for job in self._world.jobs if not any(self._world.is_done(row, visible) for row in job.rows)]
         elif any(self._world.is_done(row, visible) for row in query.source.all_rows()):
+            if query.halves:  # what is there of a batch has no end behind which to begin
+                self._world.model.unsure(query.source.all_rows(), most=2)
             self._begin_anew(query, query.source.behind(lambda row: self._world.is_done(row, visible)))
 
     def _republish(self, query: Query, _: str, text: str) -> None:
