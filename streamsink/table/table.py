@@ -108,7 +108,7 @@ def create_table(file_io: FileIO, root: str, schema: TableSchema) -> Table:
     """
     if not is_table(file_io, root):
         found = _foreign_entries(file_io, root)
-        if found or file_io.size(root):
+        if (found or file_io.size(root)) and not is_table(file_io, root):  # another one may have made it between the two looks
             raise Misuse(
                 f"{root}: not a table and not empty (it holds {', '.join(found[:5]) or 'a file'}): a table whose "
                 f"metadata was removed, or another folder. Nothing was written. Restore it, or choose another path{_way_on(root, found)}",

@@ -5,7 +5,7 @@ import pytest
 import streamsink
 from streamsink.clock import IdSource
 from streamsink.errors import Conflict, Misuse
-from streamsink.format.types import parse_ddl, parse_type
+from streamsink.format.types import parse_ddl
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.memory import MemoryCalls
 from streamsink.table.changes import Changes
