@@ -133,7 +133,7 @@ class Machine:
                 raise Wrong(f"raw {type(why).__name__}", str(why)) from why
             query.causes.check(why.kind, str(why))
         if not overtaken and not excused:
-            query.said, query.said_at = why, self.serial
+            query.said, query.said_at = why, self.serial - is_woken  # what a sleeper says is of another time
 
     def close(self, query: Query, run: Run) -> None:
         """The query ends in order; what it cannot publish any more the next start will."""
