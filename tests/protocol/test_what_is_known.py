@@ -241,6 +241,29 @@ def test_a_journal_of_which_all_was_given_up_still_knows_every_run():
     assert _mine(world) == list(range(9))
 
 
+def test_a_run_whose_record_was_pruned_is_undecidable_when_no_snapshot_tells_of_the_application():
+    """Given up beside expired history, its mark was dropped, and the journal said that it knew every run: the run was written again."""
+    world = memory_world(application="batch", restore="restore-and-continue")
+    _of_others(world)
+    _run_job(world, "monday", (0, 3))
+    Prepared(world, 1).rename()
+    base = _newest(world)
+    for run_id, rows in (("tuesday", (3, 6)), ("wednesday", (6, 9))):
+        _run_job(world, run_id, rows)
+    _expire(world, 1, base - 1)
+    for to in range(_newest(world) - 1, base - 1, -1):
+        _roll_back(world, to)
+    with pytest.raises(Misuse) as refused:
+        _run_job(world, "tuesday", (3, 6))
+    assert refused.value.kind == "table.rolled-back"
+    assert follow(world, refused.value).records == (2, 3)
+    world.driver.options = dataclasses.replace(world.driver.options, new_application=True)
+    with pytest.raises(Misuse) as undecidable:
+        _run_job(world, "monday", (0, 3))
+    assert undecidable.value.kind == "run.undecidable"
+    assert _mine(world) == [0, 1, 2]
+
+
 def test_verify_knows_that_expired_history_is_not_a_rollback():
     """It called a whole table damaged as soon as the last snapshot of an application had expired."""
     world = memory_world(restore="restore-and-continue")

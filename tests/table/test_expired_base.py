@@ -145,6 +145,25 @@ def test_a_snapshot_whose_files_expire_at_this_moment_is_left_to_the_restart():
     assert live(table) == ["a", "b", "c", "new", "other0", "other1"]
 
 
+def test_a_snapshot_that_came_too_late_and_names_lists_that_are_swept_is_taken_back():
+    """Its successor has swept what the dead one's try had made; nobody could read the snapshot, and verify called the table damaged."""
+    calls, table = _world("1000")
+
+    def swept_and_expired():
+        ours = [name for name in table.file_io.names(f"{ROOT}/manifest") if name.startswith("manifest-list-mine")]
+        assert ours
+        for name in ours:
+            table.file_io.delete(table.layout.manifest(name))
+        _others(table, 2)
+        _expire(table, 1, 2, 3, 4)
+
+    with pytest.raises(Retryable) as unsure:
+        _commit(calls, before=swept_and_expired)
+    assert unsure.value.kind == "publish.expired-meanwhile"
+    assert table.snapshots.ids() == [5]
+    assert live(table) == ["a", "b", "c", "other0", "other1"]
+
+
 def test_a_table_that_was_dropped_meanwhile_is_no_fence():
     """No snapshot is there at all: the restart says what has happened."""
     calls, table = _world("1000")
