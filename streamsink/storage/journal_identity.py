@@ -25,12 +25,12 @@ def identify(file_io: FileIO, folder: str, last: int, published: int, new_id: Ca
     return _create(file_io, folder, numbers, JournalIdentity(new_id(), published if behind else 0))
 
 
-def go_back(file_io: FileIO, folder: str, to: int, new_id: str) -> None:
-    """All records behind number ``to`` are about to be given up. new_id: when the journal does not know all before them either, or ''."""
+def go_back(file_io: FileIO, folder: str, to: int, pruned: int, new_id: Callable[[], str]) -> None:
+    """All records behind number ``to`` are about to be given up. pruned: the last of those that the journal does not know any more, or 0."""
     numbers = _numbers(file_io, folder)
     known = _load(file_io, _path(folder, numbers[-1])) if numbers else None
-    if new_id:
-        _create(file_io, folder, numbers, JournalIdentity(new_id, to, to))
+    if pruned:
+        _create(file_io, folder, numbers, JournalIdentity(new_id(), to or pruned, to))
     elif known is not None and known.ended != to:
         _create(file_io, folder, numbers, JournalIdentity(known.id, known.began, to))
 

@@ -180,8 +180,9 @@ class PendingLog(PendingStore):
         between are not there either, the journal does not know every run any more, and its identity says so.
         """
         self._runs.forget(runs)
-        if base and sequences:
-            journal_identity.go_back(self._io, self._dir, base, IdSource().new_id() if min(sequences) > base + 1 else "")
+        if sequences:
+            pruned = min(sequences) - 1 if min(sequences) > base + 1 else 0
+            journal_identity.go_back(self._io, self._dir, base, pruned, IdSource().new_id)
         for sequence in sequences:
             # First: a mark that outlived its record would make the next one of that number look published.
             self._io.delete(self._done(sequence))

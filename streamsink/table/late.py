@@ -42,6 +42,8 @@ def _check_in_time(table: Table, snapshot: Snapshot) -> None:
         return
     built_on = following is not None and _is_built_on(table, following, snapshot)
     if built_on is None:
+        if not table.file_io.exists(table.layout.manifest(snapshot.base_manifest_list)):
+            delete_late_snapshot(table, snapshot)  # nobody can read it: what it names was swept, or is expiring, before it came
         raise _unsure(table, snapshot)
     if not built_on:
         delete_late_snapshot(table, snapshot)
@@ -82,7 +84,7 @@ def _went_back(table: Table, snapshot: Snapshot) -> Retryable:
 def _unsure(table: Table, snapshot: Snapshot) -> Retryable:
     return Retryable(
         f"{table.layout.snapshot(snapshot.id)}: snapshot {snapshot.id} was created, and before it could be looked at whether it came in "
-        "time, it expired or was replaced by another writer's. Nothing was deleted. What was pre-committed is safe in the journal; the "
+        "time, it expired or was replaced by another writer's. What was pre-committed is safe in the journal; the "
         "next start looks whether it was published, and publishes it if not",
         kind="publish.expired-meanwhile",
     )

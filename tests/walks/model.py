@@ -167,7 +167,7 @@ CAUSES: dict[str, set[str]] = {
     "positions.topic-recreated": {"topic-ever"},
     "query.not-comparable": {"checkpoint"},
     "query.other": {"query", "checkpoint"},
-    "run.undecidable": {"journal-ever", "table"},
+    "run.undecidable": {"journal-ever", "given-up-ever", "table"},
     "snapshot.replaced-undecidable": {"raced"},
     "table.gone": {"table"},
     "table.missing": {"table"},

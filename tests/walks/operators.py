@@ -200,7 +200,7 @@ class Operator:
             query.said = refused
             return
         query.afterwards = said
-        self._world.accident("given-up", query=query)
+        self._world.accident("given-up", "given-up-ever", query=query)
 
     def _truncate(self, query: Query, number: str, text: str) -> None:
         """Of the checkpoint's offsets and commits. Spark plans the rest anew."""

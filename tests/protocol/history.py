@@ -1,0 +1,56 @@
+"""What tests of history share: snapshots that expire or are rolled back, other applications, and writers that are not ours."""
+
+import dataclasses
+
+from streamsink.clock import IdSource
+from streamsink.format.snapshot import Snapshot
+from streamsink.storage.file_io import FileIO
+from streamsink.table.table import open_table
+from tests.crash.world import World
+from tests.table.foreign import FIRST_ID, Prepared, _shifted
+
+OTHERS = range(FIRST_ID, FIRST_ID + 10_000)
+
+
+def io_of(world) -> FileIO:
+    return FileIO(world.calls, IdSource().new_id)
+
+
+def expire(world, first: int, last: int) -> None:
+    """Snapshots are gone, as Paimon's expiry leaves it. Their data files stay: the newest snapshot has them."""
+    for number in range(first, last + 1):
+        io_of(world).delete(f"{world.driver.root}/snapshot/snapshot-{number}")
+
+
+def newest_of(world) -> int:
+    return open_table(io_of(world), world.driver.root, for_writing=False).snapshots.latest().id
+
+
+def other_application(world, name: str, **options) -> World:
+    """One batch of three rows of another application of streamsink."""
+    other = World(world.calls, world.driver.root, application=name, **options)
+    rows = other.driver.rows
+    other.driver.rows = lambda start, end: _shifted(rows(start, end), FIRST_ID + 5_000)
+    other.run(boundaries=(3,))
+    return other
+
+
+def mine_of(world) -> list[int]:
+    return [i for i in world.ids() if i not in OTHERS]
+
+
+def of_others(world) -> None:
+    """A table with two snapshots of writers that have no properties and no journal."""
+    name = "first"
+    other_application(world, name)
+    io, path = io_of(world), f"{world.driver.root}/snapshot/snapshot-1"
+    io.delete_tree(f"{world.driver.root}/streamsink/{name}")
+    io.replace(path, dataclasses.replace(Snapshot.from_json(io.read(path), path), properties=None).to_json(), IdSource().new_id())
+    Prepared(world).rename()
+
+
+def roll_back(world, to: int) -> None:
+    """The newest snapshot goes, and nothing else."""
+    assert newest_of(world) == to + 1
+    io_of(world).delete(f"{world.driver.root}/snapshot/snapshot-{to + 1}")
+    io_of(world).replace(f"{world.driver.root}/snapshot/LATEST", str(to).encode(), IdSource().new_id())

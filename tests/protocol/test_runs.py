@@ -1,0 +1,170 @@
+"""Bounded runs: each is written once, whatever became of the journal and of the table's history."""
+
+import dataclasses
+import re
+
+import pytest
+
+from streamsink.errors import Misuse, RestoredThenFailed
+from streamsink.protocol.committable import Batch
+from streamsink.protocol.ids import END_OF_INPUT
+from streamsink.testing.driver import Checkpoint
+from tests.crash.giving_up import follow
+from tests.crash.world import memory_world
+from tests.protocol.history import expire, io_of, mine_of, newest_of, of_others, other_application, roll_back
+from tests.table.foreign import Prepared
+
+
+def _bounded(world, run_id: str, end: int) -> None:
+    """One bounded run, as ``streamsink.write`` makes it."""
+    for _ in range(2):
+        sink = world.driver.start(io_of(world), Checkpoint(run_id))
+        try:
+            sink.batch(_job(world, run_id, end))
+            return
+        except RestoredThenFailed:
+            continue
+        finally:
+            sink.close()
+
+
+def _job(world, run_id: str, end: int) -> Batch:
+    described = world.driver.describe(Checkpoint(run_id, [end]), 0)
+    return dataclasses.replace(described, batch_id=END_OF_INPUT, run=run_id, sources=())
+
+
+@pytest.fixture
+def jobs():
+    """Three runs of one application, of which each has rows of its own."""
+    world = memory_world(application="batch", restore="restore-and-continue")
+    ends = {"monday": (0, 3), "tuesday": (3, 6), "wednesday": (6, 9)}
+    for run_id, rows in ends.items():
+        _run_job(world, run_id, rows)
+    return world, ends
+
+
+def _run_job(world, run_id: str, rows: tuple[int, int]) -> None:
+    world.driver.job_rows = rows
+    _bounded(world, run_id, rows[1])
+
+
+def test_a_run_is_found_in_the_table_when_the_journal_was_deleted(jobs):
+    """A6: an old run id was written a second time although every snapshot was there."""
+    world, ends = jobs
+    io_of(world).delete_tree(f"{world.driver.root}/streamsink/batch")
+    for run_id, rows in ends.items():
+        _run_job(world, run_id, rows)
+    assert world.ids() == list(range(9))
+    _run_job(world, "thursday", (9, 12))
+    _run_job(world, "monday", (0, 3))  # the new journal does not know it either, and says so by its identity
+    assert world.ids() == list(range(12))
+
+
+def test_a_run_is_found_in_the_table_when_the_journal_is_an_older_copy(jobs):
+    """A6: the copy does not know the runs since, and nothing said that it was a copy."""
+    world, ends = jobs
+    io, root = io_of(world), f"{world.driver.root}/streamsink/batch"
+    for name in ("record-2.json", "record-3.json", "done-2", "done-3", "runs/tuesday", "runs/wednesday"):
+        io.delete(f"{root}/{name}")
+    for run_id, rows in ends.items():
+        _run_job(world, run_id, rows)
+    assert world.ids() == list(range(9))
+
+
+def test_a_run_that_nobody_can_know_is_an_error_with_a_way_on(jobs):
+    """A6: journal gone and its snapshot expired: the token writes it, or takes it as seen."""
+    world, ends = jobs
+    io_of(world).delete_tree(f"{world.driver.root}/streamsink/batch")
+    expire(world, 1, 2)
+    with pytest.raises(Misuse) as refused:
+        _run_job(world, "monday", (0, 3))
+    assert refused.value.kind == "run.undecidable"
+    assert world.ids() == list(range(9))
+    token = str(refused.value).partition("accept_as_seen='")[2][:12]
+    world.driver.options = dataclasses.replace(world.driver.options, accept_as_seen=token)
+    _run_job(world, "monday", (0, 3))
+    assert world.ids() == list(range(9))
+
+
+@pytest.mark.parametrize("pruned", [False, True], ids=["", "records between are pruned"])
+def test_runs_that_are_given_up_after_a_rollback_are_written_again(jobs, pruned):
+    """Their marks said that they are published, so that each was skipped in silence. Of a pruned record nobody knows whose it was."""
+    world, ends = jobs
+    if pruned:
+        ends["thursday"] = (9, 12)
+        _run_job(world, "thursday", ends["thursday"])
+    for to in range(newest_of(world) - 1, 0, -1):
+        roll_back(world, to)
+    with pytest.raises(Misuse) as refused:
+        _run_job(world, "wednesday", ends["wednesday"])
+    assert refused.value.kind == "table.rolled-back"
+    assert io_of(world).exists(f"{world.driver.root}/streamsink/batch/record-2.json") is not pruned
+    given_up = follow(world, refused.value)
+    assert "wednesday" in str(given_up) or "tuesday" in str(given_up)
+    for run_id, rows in ends.items():
+        try:
+            _run_job(world, run_id, rows)
+        except Misuse as undecidable:
+            assert undecidable.kind == "run.undecidable" and pruned and run_id != "monday"
+            token = re.search(r"accept_as_new='(\w+)'", str(undecidable))[1]
+            world.driver.options = dataclasses.replace(world.driver.options, accept_as_new=token)
+            _run_job(world, run_id, rows)
+    assert world.ids() == list(range(max(end for _, end in ends.values())))
+
+
+def test_a_journal_of_which_all_was_given_up_still_knows_every_run():
+    """It has no record any more, which looked like an older copy: each later run was undecidable once snapshots had expired."""
+    world = memory_world(application="batch", restore="restore-and-continue")
+    _run_job(world, "monday", (0, 3))
+    other_application(world, "other")
+    expire(world, 1, 1)
+    base = newest_of(world)
+    for run_id, rows in (("tuesday", (3, 6)), ("wednesday", (6, 9))):
+        _run_job(world, run_id, rows)
+    for to in range(newest_of(world) - 1, base - 1, -1):
+        roll_back(world, to)
+    with pytest.raises(Misuse) as refused:
+        _run_job(world, "tuesday", (3, 6))
+    assert refused.value.kind == "table.rolled-back"
+    assert follow(world, refused.value).records == (2, 3)
+    for run_id, rows in (("monday", (0, 3)), ("tuesday", (3, 6)), ("wednesday", (6, 9))):
+        _run_job(world, run_id, rows)
+    assert mine_of(world) == list(range(9))
+
+
+def test_a_run_whose_record_was_pruned_is_undecidable_when_no_snapshot_tells_of_the_application():
+    """Given up beside expired history, its mark was dropped, and the journal said that it knew every run: the run was written again."""
+    world = memory_world(application="batch", restore="restore-and-continue")
+    of_others(world)
+    _run_job(world, "monday", (0, 3))
+    Prepared(world, 1).rename()
+    base = newest_of(world)
+    for run_id, rows in (("tuesday", (3, 6)), ("wednesday", (6, 9))):
+        _run_job(world, run_id, rows)
+    expire(world, 1, base - 1)
+    for to in range(newest_of(world) - 1, base - 1, -1):
+        roll_back(world, to)
+    with pytest.raises(Misuse) as refused:
+        _run_job(world, "tuesday", (3, 6))
+    assert refused.value.kind == "table.rolled-back"
+    assert follow(world, refused.value).records == (2, 3)
+    world.driver.options = dataclasses.replace(world.driver.options, new_application=True)
+    with pytest.raises(Misuse) as undecidable:
+        _run_job(world, "monday", (0, 3))
+    assert undecidable.value.kind == "run.undecidable"
+    assert mine_of(world) == [0, 1, 2]
+
+
+def test_a_journal_that_a_dropped_table_left_is_named_with_the_way_on():
+    """A driver that was at work when the table was dropped writes it again; the next start found a folder that is neither."""
+    world = memory_world(restore="restore-and-continue")
+    world.run(boundaries=(6,))
+    for name in [name for name in io_of(world).names(world.driver.root) if name != "streamsink"]:
+        io_of(world).delete_tree(f"{world.driver.root}/{name}")
+    world.checkpoint = Checkpoint("00000000-0000-0000-0000-000000000009")
+    with pytest.raises(Misuse) as refused:
+        world.run(boundaries=(6, 9))
+    assert refused.value.kind == "table.not-empty"
+    io_of(world).delete_tree(re.search(r"remove (\S+) as well", str(refused.value))[1])
+    world.run(boundaries=(6, 9))
+    assert world.ids() == list(range(9))
