@@ -68,7 +68,7 @@ class TableRows(BatchRows):
         """What the writers hand back, and the way in which the rows were written."""
         rows, options = self._new_rows(checkpoint), self._options
         kept = stored(rows, self._store.root, options)
-        check = PositionCheck(self._store.root, checkpoint.batch, options, rows)
+        check = PositionCheck(self._store.root, checkpoint.batch, options, rows, kept)
 
         def writing() -> TableWriting:
             return TableWriting(WriteSpec(
@@ -77,10 +77,10 @@ class TableRows(BatchRows):
             ))
 
         if small:
-            written = write_ways.write_small(check.carried(rows, kept), lambda: check.comparing(writing()), self._io, group)
+            written = write_ways.write_small(check.carried(), lambda: check.comparing(writing()), self._io, group)
             if written is not None:
                 return check.settle(written), write_ways.DRIVER
-        fitted, told = writing(), check.told(rows, kept)
+        fitted, told = writing(), check.told()
         large = write_ways.large(kept, fitted.spec, checkpoint.batch, options, self._io, sizes=self._run.sizes)
         if large.job is not None:
             return large.job.write(told, self._io, check), write_ways.SPARK

@@ -83,7 +83,7 @@ class RoutedRows(TableRows):
         def writing() -> Writing:
             data = to_fields(self._for_tables(rows).schema)
             positions = to_fields(rows.select(*map(quoted, self._options.position_columns)).schema)
-            return check.comparing(RoutedWriting(self._run.table.spec(checkpoint.staging, data, positions, checkpoint.batch)), dropped=())
+            return check.comparing(RoutedWriting(self._run.table.spec(checkpoint.staging, data, positions, checkpoint.batch)))
 
         written = write_ways.write_small(named, writing, self._io, group) if small else None
         if written is not None:

@@ -4,8 +4,6 @@ The driver's way has the rows as Arrow data. Tasks and Spark's own Parquet write
 columns which the table does not keep need not leave it; a writer for several tables is given them anyway.
 """
 
-from collections.abc import Sequence
-
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -21,32 +19,30 @@ from streamsink.table.position_ranges import PositionRanges
 class PositionCheck:
     """Of one batch, when there is something to compare; else each of its methods hands back what it was given."""
 
-    def __init__(self, table: str, batch: Batch, options: SinkOptions, rows: DataFrame):
-        """rows: with the position columns, of the types that ``check_positions`` lets through."""
+    def __init__(self, table: str, batch: Batch, options: SinkOptions, rows: DataFrame, kept: DataFrame | None = None):
+        """rows: with the position columns, of the types that ``check_positions`` lets through. kept: of them, what is for the writer
+        inside; None for all of it."""
         self._told = (table, batch, options)
+        self._rows = rows
+        self._kept = rows if kept is None else kept
         self._ranges: PositionRanges | None = position_check.ranges_of(table, batch, options)
-        self._dropped = () if options.store_position_columns else options.position_columns
-        self._types: dict[str, str] = {}
-        if self._ranges is not None:
-            self._types = {name: rows.schema[name].dataType.simpleString() for name in options.position_columns}
 
     @property
     def sql(self) -> str | None:
         """A condition that is true for rows that do not lie in the batch's positions; None when nothing is compared."""
         return None if self._ranges is None else position_columns.outside(self._ranges)
 
-    def carried(self, rows: DataFrame, stored: DataFrame) -> DataFrame:
-        """The rows for a writer that compares the columns itself. stored: without those that the table does not keep."""
-        return stored if self._ranges is None else rows
+    def carried(self) -> DataFrame:
+        """The rows for a writer that compares the columns itself."""
+        return self._kept if self._ranges is None else self._rows
 
-    def told(self, rows: DataFrame, stored: DataFrame) -> DataFrame:
+    def told(self) -> DataFrame:
         """The rows for a writer that is told by the JVM."""
-        return stored if self._ranges is None else rows.withColumn(OUTSIDE, F.expr(self.sql)).drop(*self._dropped)
+        return self._kept if self._ranges is None else self._rows.withColumn(OUTSIDE, F.expr(self.sql)).drop(*self._left_out())
 
-    def comparing(self, writing: Writing, dropped: Sequence[str] | None = None) -> Writing:
-        """A writer of ``carried`` rows. dropped: columns that are not for it, by default those that the table does not keep."""
-        left_out = self._dropped if dropped is None else tuple(dropped)
-        return writing if self._ranges is None else ProvenWriting(writing, self._ranges, left_out)
+    def comparing(self, writing: Writing) -> Writing:
+        """A writer of ``carried`` rows."""
+        return writing if self._ranges is None else ProvenWriting(writing, self._ranges, self._left_out())
 
     def being_told(self, writing: Writing) -> Writing:
         """A writer of ``told`` rows."""
@@ -63,4 +59,9 @@ class PositionCheck:
     def judge(self, rows: int, outside: int) -> None:
         """Raises Misuse unless none of the batch's rows lies outside."""
         table, batch, options = self._told
-        position_check.judge(table, batch, options, self._types, (rows, outside))
+        types = {name: self._rows.schema[name].dataType.simpleString() for name in options.position_columns} if outside else {}
+        position_check.judge(table, batch, options, types, (rows, outside))
+
+    def _left_out(self) -> tuple[str, ...]:
+        kept = set(self._kept.columns)
+        return tuple(name for name in self._rows.columns if name not in kept)
