@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.sabotage.defects import DEFECTS, Defect, read
+from tests.sabotage.defect import Defect, read
+from tests.sabotage.defects import DEFECTS
 
 ROOT = Path(__file__).resolve().parents[2]
 LONGEST_S = 600

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.sabotage.defects import DEFECTS, read
+from tests.sabotage.defect import read
+from tests.sabotage.defects import DEFECTS
 from tests.sabotage.run import try_out
 
 ROOT = Path(__file__).resolve().parents[2]

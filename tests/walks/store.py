@@ -42,10 +42,10 @@ class Store(MemoryCalls):
     # -- an operator's commands: cp -r, rm -r ------------------------------------------------------------------------
 
     def copy_of(self, folder: str) -> Copy:
-        """But for hidden files, which a driver may be writing."""
+        """But for what a driver may be writing at this moment: files that are hidden, or not flushed."""
         found: Copy = {path: None for path in self._dirs if self._is_below(path, folder)}
-        files = {path: file.data for path, file in self._names.items() if self._is_below(path, folder)}
-        return found | {path: data for path, data in files.items() if "/." not in path}
+        files = {path: file for path, file in self._names.items() if self._is_below(path, folder) and "/." not in path}
+        return found | {path: file.data for path, file in files.items() if file.durable == file.data}
 
     def remove(self, folder: str, keep: str = "") -> None:
         """keep: a folder below that stays, with what is in it and what it is in."""

@@ -7,7 +7,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.sabotage.defects import DEFECTS, Defect
+from tests.sabotage.defect import Defect
+from tests.sabotage.defects import DEFECTS
 from tests.sabotage.run import Copy
 
 MOST = int(os.environ.get("WALKS") or 1_000)
