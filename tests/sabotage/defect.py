@@ -8,6 +8,7 @@ import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 
+
 @dataclass(frozen=True)
 class Defect:
     """name: what is broken. at: file below ``streamsink/`` and function in it, as "protocol/x.py:Class.method".
