@@ -78,8 +78,10 @@ class Ground:
 
     def _to_end(self, start) -> None:
         try:
-            # only restarts what says that a restart mends it, which Spark's errors do not
-            streamsink.run(start, max_restarts=3, min_wait_ms=1, max_wait_ms=10)
+            if self.sink.ours:
+                streamsink.run(start, max_restarts=3, min_wait_ms=1, max_wait_ms=10)
+            else:
+                start().awaitTermination()
         except (StreamsinkError, PySparkException) as failed:
             self.errors.append(reason(failed))
 
@@ -109,7 +111,7 @@ def reason(failed: Exception) -> str:
     """The kind of an error of ours; else the last cause that Spark tells."""
     if isinstance(failed, StreamsinkError):
         return failed.kind
-    lines = str(failed).splitlines()
+    lines = str(failed).splitlines() or [type(failed).__name__]
     caused = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
     said = " ".join((caused[-1] if caused else lines[0]).split())
     return said.replace("|", "/").replace("\0", "\\0")[:MOST_SAID]

@@ -1,7 +1,7 @@
 """S15 on a real broker: a topic is deleted and created again, between two runs or within one; another cluster has a topic of that name."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from pyspark.errors import PySparkException
@@ -9,7 +9,6 @@ from pyspark.sql import DataFrame
 
 from benchmarks.accidents.ground import Ground, reason
 from streamsink.errors import StreamsinkError
-from streamsink.spark import runs
 from tests.e2e.kafka_data import new_topic, recreate, send
 from tests.services.kafka import OTHER_CLUSTER_ID, KafkaBroker
 
@@ -18,28 +17,23 @@ OLD, FEW, MANY = range(40), range(100, 110), range(100, 200)
 TICK_S, WAIT_S, LOOK_S = 4, 40, 0.2
 
 
-class Brokers:
-    """Two clusters, while the context lasts; what has been sent is told by a topic of each situation's own."""
+class Clusters:
+    """Two clusters: brokers that live as long as the context, or those whose addresses are given."""
 
-    def __init__(self, folder: Path):
-        self._brokers = [KafkaBroker(folder / "first"), KafkaBroker(folder / "second", OTHER_CLUSTER_ID)]
+    def __init__(self, folder: Path, addresses: Sequence[str] = ()):
+        own = [] if addresses else [KafkaBroker(folder / "first"), KafkaBroker(folder / "second", OTHER_CLUSTER_ID)]
+        self._own, self._addresses = own, list(addresses)
 
-    def __enter__(self) -> "Brokers":
-        for broker in self._brokers:
+    def __enter__(self) -> "Clusters":
+        for broker in self._own:
             broker.start()
+            self._addresses.append(broker.bootstrap)
+        self.first, self.second = self._addresses
         return self
 
     def __exit__(self, *_) -> None:
-        for broker in self._brokers:
+        for broker in self._own:
             broker.stop()
-
-    @property
-    def first(self) -> str:
-        return self._brokers[0].bootstrap
-
-    @property
-    def second(self) -> str:
-        return self._brokers[1].bootstrap
 
     def situations(self) -> dict[str, Callable[[Ground], str]]:
         return {
@@ -86,7 +80,7 @@ class Brokers:
             query.stop()
         failed = query.exception()
         if failed:
-            ground.errors.append(reason(_cause(query, failed)))
+            ground.errors.append(reason(_cause(ground, query, failed)))
         return ground.outcome(expected)
 
 
@@ -96,7 +90,11 @@ def messages(ground: Ground, bootstrap: str, topic: str, **options) -> DataFrame
     return rows.selectExpr("CAST(CAST(value AS STRING) AS BIGINT) AS id", "topic", "partition", "offset")
 
 
-def _cause(query, failed: PySparkException) -> PySparkException | StreamsinkError:
+def _cause(ground: Ground, query, failed: PySparkException) -> PySparkException | StreamsinkError:
+    if not ground.sink.ours:
+        return failed
+    from streamsink.spark import runs
+
     return runs.failure(str(query.runId)) or failed
 
 

@@ -1,6 +1,6 @@
 """The sinks that meet the accidents: how each is started, how its table is read, and how a batch function of the user's own calls it."""
 
-import os
+import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -16,14 +16,15 @@ from tools.jars import jars
 
 POSITIONS = ("topic", "partition", "offset")
 APPLICATION = "orders"
+_PAIMON = "bench_paimon"
 Put = Callable[[DataFrame, int], None]
-# The bundles of those two are made for one Spark minor version each, so they may be there for another Spark only.
+# Made for one Spark minor version each, so they may be there for another Spark only.
 _MORE = {
     "hudi": {
         "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
         "spark.kryo.registrator": "org.apache.spark.HoodieSparkKryoRegistrar",
     },
-    "paimon-spark": {},
+    "paimon-spark": {f"spark.sql.catalog.{_PAIMON}": "org.apache.paimon.spark.SparkCatalog"},
 }
 
 
@@ -39,6 +40,10 @@ class Sink:
     read: Callable[[SparkSession, Path], DataFrame]
     put: Callable[[Path], Put] | None = None
     only: str = ""
+
+    @property
+    def ours(self) -> bool:
+        return self.name.startswith("streamsink")
 
     def rows(self, spark: SparkSession, at: Path, columns: tuple[str, ...]) -> Counter:
         """How often each row is there; none where there is no table yet."""
@@ -57,6 +62,8 @@ def settings(folder: Path) -> tuple[dict[str, str], list[str]]:
             say(f"not measured with {kind}: {why}")
             continue
         found |= wanted
+    if f"spark.sql.catalog.{_PAIMON}" in found:
+        found[f"spark.sql.catalog.{_PAIMON}.warehouse"] = str(folder / "paimon")
     return found, paths
 
 
@@ -114,10 +121,16 @@ def _hudi(df: DataFrame, at: Path, keys: tuple[str, ...]) -> DataStreamWriter:
 
 
 def _paimon(df: DataFrame, at: Path, keys: tuple[str, ...]) -> DataStreamWriter:
-    """Its table is made beforehand, by a bounded write without rows."""
-    if not os.path.exists(f"{at}/out"):
-        empty = df.sparkSession.createDataFrame([], df.schema).write.format("paimon").mode("append")
-        (empty.partitionBy(*keys) if keys else empty).save(f"{at}/out")
+    """Its table has to be there before; a catalog makes it, and the folder is moved to its place."""
+    if not (at / "out").exists():
+        spark = df.sparkSession
+        columns = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in df.schema.fields)
+        by = f"PARTITIONED BY ({', '.join(keys)})" if keys else ""
+        spark.sql(f"CREATE DATABASE IF NOT EXISTS {_PAIMON}.made")
+        spark.sql(f"CREATE TABLE {_PAIMON}.made.`{uuid.uuid4().hex}` ({columns}) {by}")
+        [made] = Path(spark.conf.get(f"spark.sql.catalog.{_PAIMON}.warehouse"), "made.db").iterdir()
+        at.mkdir(parents=True, exist_ok=True)
+        made.rename(at / "out")
     return df.writeStream.format("paimon").option("path", f"{at}/out")
 
 

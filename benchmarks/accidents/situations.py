@@ -100,6 +100,18 @@ def state_lost_with_files(ground: Ground) -> str:
     return ground.outcome(ids + ids_of(3, 1))
 
 
+def state_replayed(ground: Ground) -> str:
+    """S17: deduplication, killed after the table was written and before Spark's commit log, as any driver may be; then started twice."""
+    ids = ground.add_ids(0, 2)
+    ground.run(_dedup(ground))
+    for name in ("1", ".1.crc"):
+        (ground.checkpoint / "commits" / name).unlink()
+    for number in (2, 3):
+        ids += ground.add_ids(number, 1)
+        ground.run(_dedup(ground))
+    return ground.outcome(ids)
+
+
 def state_restored(ground: Ground) -> str:
     """S17: deduplication, checkpoint taken back to an older copy; the files since come in one batch with a new one."""
     ids = ground.add_ids(0, 1)
@@ -162,6 +174,7 @@ SITUATIONS = {
     "S16 a new version without its filter": no_filter_any_more,
     "S17 dedup, checkpoint deleted": state_lost,
     "S17 dedup, checkpoint deleted, old files gone": state_lost_with_files,
+    "S17 dedup, killed before Spark's commit log": state_replayed,
     "S17 dedup, checkpoint restored": state_restored,
     "S17 window, checkpoint deleted, old files gone": window_half_counted,
     **{f"S18 partition value: {name}": odd_partition(value) for name, value in VALUES.items()},
