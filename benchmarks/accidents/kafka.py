@@ -80,6 +80,7 @@ class Clusters:
             query.stop()
         failed = query.exception()
         if failed:
+            ground.stopped = True
             ground.errors.append(reason(_cause(ground, query, failed)))
         return ground.outcome(expected)
 

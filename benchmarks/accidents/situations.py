@@ -101,7 +101,7 @@ def state_lost_with_files(ground: Ground) -> str:
 
 
 def state_replayed(ground: Ground) -> str:
-    """S17: deduplication, killed after the table was written and before Spark's commit log, as any driver may be; then started twice."""
+    """S17: deduplication, killed after the table was written and before Spark's commit log, as any driver may be."""
     ids = ground.add_ids(0, 2)
     ground.run(_dedup(ground))
     for name in ("1", ".1.crc"):
