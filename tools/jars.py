@@ -1,8 +1,8 @@
 """Jars that PySpark does not ship, resolved by Spark's own package resolver (no Maven), and remembered.
 
 `jars("kafka")` gives the Kafka source of the PySpark at hand, `jars("paimon")` Paimon's Java library, `jars("broker")` a Kafka broker,
-`jars("hdfs")` an HDFS cluster, `jars("iceberg")`, `jars("delta")`, `jars("hudi")` and `jars("paimon-spark")` the sinks that are compared with, `jars("jdbc")` what Java
-needs to reach the tests' databases.
+`jars("hdfs")` an HDFS cluster, `jars("iceberg")`, `jars("delta")`, `jars("hudi")` and `jars("paimon-spark")` the sinks that the benchmarks
+compare with, `jars("jdbc")` what Java needs to reach the tests' databases.
 A registry does not always hold every version of everything: the Kafka source needs Spark's token provider, which some mirrors have in
 other versions only. So the plain coordinate is tried first, and then the two separately; `Resolved.way` says which way was taken.
 """
@@ -39,7 +39,9 @@ KINDS = ("kafka", "paimon", "broker", "hdfs", *OTHERS)
 CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_{scala}"
 TOKEN_PROVIDER = "org.apache.spark:spark-token-provider-kafka-0-10_{scala}"
 # Spark minor version -> (newest connector, newest token provider) known to be published widely; the provider's API did not change in 4.x
-FALLBACK = {"3.5": ("3.5.3", "3.5.3"), "4.0": ("4.0.2", "4.0.0"), "4.1": ("4.1.3", "4.1.0-preview1"), "4.2": ("4.2.0", "4.1.0-preview1")}
+FALLBACK = {"4.0": ("4.0.2", "4.0.0"), "4.1": ("4.1.3", "4.1.0-preview1"), "4.2": ("4.2.0", "4.1.0-preview1")}
+# for the peers that there are for Spark 3.5 only
+OLDER_FALLBACK = {"3.5": ("3.5.3", "3.5.3")}
 TIMEOUT_S = 900
 # a missing version is an answer; these are not, and are worth another try
 TRANSIENT = re.compile(
@@ -138,7 +140,7 @@ def _resolve(python: str, packages: str, excluded: str = "") -> list[str]:
     raise SetupError(f"{packages}: no attempt was made")
 
 
-def _kafka(python: str, spark: str, scala: str) -> Resolved:
+def _kafka(python: str, spark: str, scala: str = "2.13") -> Resolved:
     connector, token_provider = CONNECTOR.format(scala=scala), TOKEN_PROVIDER.format(scala=scala)
     plain = f"{connector}:{spark}"
     try:
@@ -146,7 +148,7 @@ def _kafka(python: str, spark: str, scala: str) -> Resolved:
     except NotPublished as missing:
         say(f"kafka: {missing}")
     minor = _minor(spark)
-    newest, provider = FALLBACK.get(minor, FALLBACK["4.2"])
+    newest, provider = (OLDER_FALLBACK | FALLBACK).get(minor, FALLBACK["4.2"])
     separate = f"{token_provider}:{provider}"
     for version in dict.fromkeys((spark, newest)):
         coordinate = f"{connector}:{version}"

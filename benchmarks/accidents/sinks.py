@@ -15,7 +15,7 @@ from tools.common import SetupError, say
 from tools.jars import jars
 
 POSITIONS = ("topic", "partition", "offset")
-APPLICATION = "orders"
+APPLICATION, REJECTED = "orders", "rejected"
 _PAIMON = "bench_paimon"
 Put = Callable[[DataFrame, int], None]
 # Made for one Spark minor version each, so they may be there for another Spark only.
@@ -147,7 +147,7 @@ def _ours(df: DataFrame, at: Path, keys: tuple[str, ...]) -> DataStreamWriter:
 
 
 def _ours_with_dead_letters(df: DataFrame, at: Path, keys: tuple[str, ...]) -> DataStreamWriter:
-    return df.writeStream.foreachBatch(_table_sink(at, df.columns, keys, dead_letters=f"{at}/rejected"))
+    return df.writeStream.foreachBatch(_table_sink(at, df.columns, keys, dead_letters=REJECTED))
 
 
 def _put_ours(at: Path) -> Put:

@@ -7,7 +7,9 @@ from collections.abc import Callable
 
 from pyspark.sql import functions
 
+import streamsink
 from benchmarks.accidents.ground import ROWS, Ground, ids_of
+from benchmarks.accidents.sinks import REJECTED
 
 NO_CALL = "n/a"
 # the last two are what folders of a null are called
@@ -161,6 +163,9 @@ def odd_partition(value: str) -> Callable[[Ground], str]:
         changed = [row for row in found if row[1] not in ("good", value)]
         if changed and {(i, value) for i, _ in changed} <= set(expected):
             return f"the value became {changed[0][1]!r}"
+        if (ground.root / REJECTED).exists():
+            aside = streamsink.read(ground.spark, str(ground.root / REJECTED)).count()
+            return f"{aside} dead letters, else {ground.outcome(row for row in expected if row[1] == 'good')}"
         return ground.outcome(expected)
 
     return situation
