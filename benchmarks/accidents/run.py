@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 os.environ["PYTHONPATH"] = str(ROOT)  # the Python workers import streamsink as well
 
-from py4j.protocol import Py4JError  # noqa: E402
+from py4j.protocol import Py4JNetworkError  # noqa: E402
 from pyspark import SparkContext  # noqa: E402
 from pyspark.sql import SparkSession  # noqa: E402
 
@@ -67,7 +67,7 @@ def main(argv: list[str]) -> None:
                 ground = Ground(spark, sink, folder / f"t{number}" / f"s{place}")
                 try:
                     cells.append(situations[title](ground) if title.startswith(sink.only) else "")
-                except (Py4JError, OSError) as gone:
+                except (Py4JNetworkError, ConnectionError) as gone:
                     cells.append(GONE)
                     ground.errors.append(reason(gone))
                     spark = _session_again(folder)
