@@ -18,7 +18,7 @@ PYTEST = $(BOOTSTRAP) exec --for test -- -m pytest
 # a file's tests share its services, so a file stays on one worker; tests/schedule.py says which files begin, and which stay together
 PARALLEL = -n 2 --dist loadfile
 
-.PHONY: run chaos test test-fast soak sabotage bench env clean
+.PHONY: run chaos test test-fast soak sabotage bench accidents env clean
 
 run:
 	$(JOB) $(ARGS)
@@ -41,6 +41,10 @@ sabotage:
 
 bench:
 	$(BOOTSTRAP) exec --for test -- benchmarks/run.py $(ARGS)
+
+# rows S14 to S18 of README's table, for streamsink and its peers. ARGS='--only S15 --sink Delta Iceberg' chooses
+accidents:
+	$(BOOTSTRAP) exec --for test -- benchmarks/accidents/run.py $(ARGS)
 
 env:
 	$(BOOTSTRAP) env --for test

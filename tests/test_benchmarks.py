@@ -2,8 +2,13 @@
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
+from collections import Counter
+from pathlib import Path
+
+import pytest
 
 from benchmarks import machine, picture, report
+from benchmarks.accidents.ground import RIGHT, Ground
 
 
 def test_a_goal_says_whether_it_is_met():
@@ -37,3 +42,16 @@ def test_processor_time_of_children_is_counted_once():
         early.communicate("\n", timeout=60)
     lasting.communicate("\n", timeout=60)
     assert 0.1 < cost.cpu_s < 0.45
+
+
+@pytest.mark.parametrize("found, errors, stopped, said", [
+    ([1, 2, 3], [], False, RIGHT),
+    ([1, 3, 3, 4], [], False, "**1 lost** and **2 doubled** of 3"),
+    ([1], ["it failed"], False, "an ERROR, then **2 lost** of 3"),
+    ([1], ["it failed"], True, "ERROR"),
+    ([1, 1], ["it failed"], True, "ERROR, 1 doubled"),
+])
+def test_an_accident_is_told_in_rows(found, errors, stopped, said):
+    """Lost and doubled do not cancel each other out; what an error kept back is not lost, what is there twice is doubled all the same."""
+    ground = Ground(spark=None, sink=None, root=Path(), errors=errors, stopped=stopped)
+    assert ground.outcome([1, 2, 3], Counter((i,) for i in found)) == said

@@ -1,8 +1,8 @@
 """Jars that PySpark does not ship, resolved by Spark's own package resolver (no Maven), and remembered.
 
 `jars("kafka")` gives the Kafka source of the PySpark at hand, `jars("paimon")` Paimon's Java library, `jars("broker")` a Kafka broker,
-`jars("hdfs")` an HDFS cluster, `jars("iceberg")` and `jars("delta")` the sinks that the benchmarks compare with, `jars("jdbc")` what Java
-needs to reach the tests' databases.
+`jars("hdfs")` an HDFS cluster, `jars("iceberg")`, `jars("delta")`, `jars("hudi")` and `jars("paimon-spark")` the sinks that the benchmarks
+compare with, `jars("jdbc")` what Java needs to reach the tests' databases.
 A registry does not always hold every version of everything: the Kafka source needs Spark's token provider, which some mirrors have in
 other versions only. So the plain coordinate is tried first, and then the two separately; `Resolved.way` says which way was taken.
 """
@@ -29,15 +29,19 @@ BROKER = "org.apache.kafka:kafka_2.13:4.1.1,org.slf4j:slf4j-simple:1.7.36"  # wi
 HDFS = "org.apache.hadoop:hadoop-client-minicluster:3.4.2,javax.xml.bind:jaxb-api:2.3.1,org.slf4j:slf4j-simple:1.7.36"
 # For the Spark minor version at hand. Iceberg's runtime holds all that it needs.
 OTHERS = {
-    "iceberg": "org.apache.iceberg:iceberg-spark-runtime-{minor}_2.13:1.12.0",
-    "delta": "io.delta:delta-spark_{minor}_2.13:4.4.0",
+    "iceberg": "org.apache.iceberg:iceberg-spark-runtime-{minor}_{scala}:1.12.0",
+    "delta": "io.delta:delta-spark_{minor}_{scala}:4.4.0",
+    "hudi": "org.apache.hudi:hudi-spark{minor}-bundle_{scala}:1.1.1",
+    "paimon-spark": "org.apache.paimon:paimon-spark-{minor}:0.9.0",
     "jdbc": "org.postgresql:postgresql:42.7.7,com.mysql:mysql-connector-j:9.3.0,org.xerial:sqlite-jdbc:3.50.1.0",
 }
 KINDS = ("kafka", "paimon", "broker", "hdfs", *OTHERS)
-CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13"
-TOKEN_PROVIDER = "org.apache.spark:spark-token-provider-kafka-0-10_2.13"
+CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_{scala}"
+TOKEN_PROVIDER = "org.apache.spark:spark-token-provider-kafka-0-10_{scala}"
 # Spark minor version -> (newest connector, newest token provider) known to be published widely; the provider's API did not change in 4.x
 FALLBACK = {"4.0": ("4.0.2", "4.0.0"), "4.1": ("4.1.3", "4.1.0-preview1"), "4.2": ("4.2.0", "4.1.0-preview1")}
+# for the peers that there are for Spark 3.5 only
+OLDER_FALLBACK = {"3.5": ("3.5.3", "3.5.3")}
 TIMEOUT_S = 900
 # a missing version is an answer; these are not, and are worth another try
 TRANSIENT = re.compile(
@@ -136,19 +140,20 @@ def _resolve(python: str, packages: str, excluded: str = "") -> list[str]:
     raise SetupError(f"{packages}: no attempt was made")
 
 
-def _kafka(python: str, spark: str) -> Resolved:
-    plain = f"{CONNECTOR}:{spark}"
+def _kafka(python: str, spark: str, scala: str = "2.13") -> Resolved:
+    connector, token_provider = CONNECTOR.format(scala=scala), TOKEN_PROVIDER.format(scala=scala)
+    plain = f"{connector}:{spark}"
     try:
         return Resolved(_resolve(python, plain), f"plain: {plain}")
     except NotPublished as missing:
         say(f"kafka: {missing}")
     minor = _minor(spark)
-    newest, provider = FALLBACK.get(minor, FALLBACK["4.2"])
-    separate = f"{TOKEN_PROVIDER}:{provider}"
+    newest, provider = (OLDER_FALLBACK | FALLBACK).get(minor, FALLBACK["4.2"])
+    separate = f"{token_provider}:{provider}"
     for version in dict.fromkeys((spark, newest)):
-        coordinate = f"{CONNECTOR}:{version}"
+        coordinate = f"{connector}:{version}"
         try:
-            found = _resolve(python, coordinate, excluded=TOKEN_PROVIDER)
+            found = _resolve(python, coordinate, excluded=token_provider)
         except NotPublished as missing:
             say(f"kafka: {missing}")
             continue
@@ -160,6 +165,11 @@ def _kafka(python: str, spark: str) -> Resolved:
 
 def _minor(spark: str) -> str:
     return ".".join(spark.split(".")[:2])
+
+
+def _scala(shipped: Path) -> str:
+    """The Scala version that this PySpark was built with, as artifacts are named by it."""
+    return next((entry.name.split("_")[1].split("-")[0] for entry in shipped.glob("spark-core_*.jar")), "2.13")
 
 
 def _base(jar: str) -> str:
@@ -177,12 +187,12 @@ def _beyond(jars: list[str], shipped: Path) -> list[str]:
 def _resolve_kind(kind: str, python: str) -> Resolved:
     spark, shipped = pyspark_of(python)
     if kind == "kafka":
-        found = _kafka(python, spark)
+        found = _kafka(python, spark, _scala(shipped))
         return Resolved(_beyond(found.jars, shipped), found.way)
     if kind == "hdfs":
         return Resolved(_resolve(python, HDFS), f"plain: {HDFS}")
     if kind != "broker":
-        coordinate = PAIMON if kind == "paimon" else OTHERS[kind].format(minor=_minor(spark))
+        coordinate = PAIMON if kind == "paimon" else OTHERS[kind].format(minor=_minor(spark), scala=_scala(shipped))
         return Resolved(_beyond(_resolve(python, coordinate), shipped), f"plain: {coordinate}")
     # Spark's resolver never fetches the Scala library, as Spark has it; the broker runs without Spark
     library = [str(jar) for jar in shipped.glob("scala-library-*.jar")]
