@@ -7,7 +7,7 @@ import pytest
 
 from streamsink import faults
 from streamsink.clock import IdSource
-from streamsink.errors import Fenced, Retryable, StreamsinkError
+from streamsink.errors import Corrupt, Fenced, Retryable, StreamsinkError
 from streamsink.events import Restored
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.s3 import S3FileIO
@@ -127,6 +127,53 @@ def test_a_sleeper_right_before_its_record(make_world):
     else:
         assert ended is None
     _check_at_the_end(world)
+
+
+@_EACH_WORLD
+def test_a_sleeper_that_finds_its_files_swept_is_fenced(make_world):
+    """It has looked who owns the application; its successor publishes and sweeps, and the table is rolled back: it was a bare error."""
+    world = _started(make_world)
+    sleeper = world.driver.start(world.file_io(world.calls), copy.deepcopy(world.checkpoint))
+
+    def overtaken():
+        before = set(_data_files(world, world.driver.root))
+        _successor(world)
+        for path in set(_data_files(world, world.driver.root)) - before:
+            world.file_io(world.calls).delete(path)
+
+    arm("commit.adopting", 1, overtaken)
+    try:
+        ended = _goes_on(sleeper, world)
+    finally:
+        faults.arm(None)
+    assert isinstance(ended, Fenced) and ended.kind == "writer.fenced"
+
+
+def test_files_that_something_deletes_before_they_are_published_are_named_with_the_way_on():
+    """Not the bare error of the store: another engine's orphan cleaning, while the query runs."""
+    world = _started(memory_world)
+    sink = world.driver.start(world.file_io(world.calls), copy.deepcopy(world.checkpoint))
+
+    def cleaned():
+        staged = _data_files(world, f"{world.driver.root}/streamsink/streamsink/staging")
+        assert staged
+        for path in staged:
+            world.file_io(world.calls).delete(path)
+
+    arm("commit.adopting", 1, cleaned)
+    try:
+        ended = _goes_on(sink, world)
+    finally:
+        faults.arm(None)
+    assert isinstance(ended, Corrupt) and ended.kind == "pending.files-gone" and "streamsink.give_up(" in str(ended)
+
+
+def _data_files(world, folder: str) -> list[str]:
+    found = []
+    for entry in world.file_io(world.calls).entries(folder):
+        path = f"{folder}/{entry.name}"
+        found += _data_files(world, path) if entry.is_dir else [path] * entry.name.startswith("data-")
+    return found
 
 
 class _LatePreparing(FileIO):
