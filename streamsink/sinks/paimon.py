@@ -168,7 +168,7 @@ class PaimonCommitter(Committer):
         if restored:  # before the manifests are read, which it does too
             check = self._restoring.presence if self._restoring else Presence(self._table.manifests)
         is_prepared = self._restoring is not None and self._restoring.prepare(committable)
-        folders = frozenset() if is_prepared else self._adopt(committable)
+        folders = frozenset() if is_prepared else self._adopt_now(committable, fence)
         manifests, entries = self._read_manifests(committable)
         request = CommitRequest(
             commit_user=Writer(committable.application, state.query, state.epoch).commit_user(state.generation),
@@ -240,6 +240,13 @@ class PaimonCommitter(Committer):
             check_writable(schema)
             self._commit.check_options()
             self._checked_schema = schema.id
+
+    def _adopt_now(self, committable: Committable, fence: Callable[[], None]) -> frozenset[str]:
+        try:
+            return self._adopt(committable)
+        except FileNotFoundError as gone:
+            fence()  # a successor has published the record and swept what was staged
+            raise _files_gone(self._table.root, committable, [str(gone.filename or gone)], self._way_on) from gone
 
     def _adopt(self, committable: Committable) -> frozenset[str]:
         return adopt(self._table, committable, keep=self._options.on_rollback == ON_ROLLBACK_REPUBLISH)

@@ -96,10 +96,12 @@ class Operator:
             return there == len(rows) or there > 0 and is_stream and not query.source.numeric
         if way in ("starting_offsets", "position_columns", "reset"):
             return is_stream and query.source.numeric
+        if way == "adopt":  # rows of which some are here would be doubled by a new checkpoint: those that are not are given up
+            return is_stream and self._is_here(query)
+        if way == "new_checkpoint" and "if rows are missing here" in str(query.said):
+            return is_stream and not self._is_here(query)
         if way in ("new_checkpoint", "truncate"):
             return is_stream
-        if way == "adopt":
-            return is_stream and not self._missing_before(query)
         return way != "second_sink"
 
     def _rows(self, query: Query) -> list[int]:
@@ -110,6 +112,11 @@ class Operator:
             return [row for job in jobs for row in job.rows]
         checkpoint = query.checkpoint
         return query.rows(checkpoint.committed) if len(checkpoint.planned) > checkpoint.committed else []
+
+    def _is_here(self, query: Query) -> bool:
+        """Whether any of the rows that the checkpoint has behind it, or none at all."""
+        before, visible = query.source.rows_before(query.checkpoint), self._world.visible()
+        return not before or any(self._world.is_done(row, visible) for row in before)
 
     def _missing_before(self, query: Query) -> list[int]:
         """Rows that the checkpoint has behind it, and that are not in the table."""
@@ -165,6 +172,7 @@ class Operator:
         query.name = name
 
     def _adopt(self, query: Query, batch_id: str, text: str) -> None:
+        self._world.model.given_up(self._missing_before(query))
         query.options["adopt_from_batch"] = int(batch_id)
 
     def _remove_journal(self, query: Query, path: str | None, text: str) -> None:
