@@ -68,7 +68,7 @@ def beyond(table: str, batch: Batch, options: SinkOptions, recorded: Recorded) -
     return Misuse(
         f"{table}: batch {batch.batch_id}: {says}: since Spark planned the batch, the topic was deleted and created again, or has lost "
         "messages at its end, and what comes to these offsets now would never be read. Nothing was written. Start a new checkpoint with "
-        f"startingOffsets={begin}; or, if a broker that is behind answered, restart the query",
+        f"startingOffsets={begin}; a plain restart helps only when it was a broker that was behind that had answered",
         kind="positions.newest-below-end",
     )
 
