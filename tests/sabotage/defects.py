@@ -9,6 +9,7 @@ _TWO_PHASE = "tests/protocol/test_two_phase.py"
 _PUBLISHING = "tests/protocol/test_publishing.py"
 _KNOWN = "tests/protocol/test_what_is_known.py"
 _ONCE = "tests/protocol/test_once_a_run.py"
+_LOST_CHECKPOINTS = "tests/advice/test_lost_checkpoints.py"
 _ADMISSION = "tests/protocol/test_admission.py"
 _IDENTITY = "tests/protocol/test_identity.py"
 _POSITIONS = "tests/protocol/test_positions.py"
@@ -99,8 +100,12 @@ DEFECTS = (
            "                self._check_sources(batch, rows.looked_at_again(batch))\n", "", (_IDENTITY,)),
     Defect("A2: a reset drops every topic's record", "protocol/continuity.py:reset",
            "recorded = recorded.without(change.records)", "recorded = Recorded()", (_IDENTITY,)),
-    Defect("A2: a reset outlives its accident", "protocol/admission.py:reset_token",
-           "past.last.record_id if past.last", "'' if past.last", (_IDENTITY,)),
+    Defect("A2: a reset outlives its accident", "protocol/resets.py:Answer.word",
+           "last.record_id if last", "'' if last", (_IDENTITY,)),
+    Defect("A2: an answer that comes when the topic has grown is forgotten", "protocol/admission.py:_settled",
+           "answered_late(recorded, batch, answer) if answer and numeric else recorded", "recorded", (_LOST_CHECKPOINTS,)),
+    Defect("A2: an answer takes a record back to where the topic ends now", "protocol/resets.py:answered",
+           "answer.lowered.get(change.topic, {})", "{}", (_LOST_CHECKPOINTS,)),
     Defect("A2b: an unknown partition may begin anywhere", "protocol/admission.py:_admit_numeric",
            "if relation.gap or relation.unread:", "if relation.gap:", (_IDENTITY,)),
     Defect("A8: sources of one topic share a record", "protocol/recorded.py:Recorded.known",
