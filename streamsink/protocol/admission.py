@@ -319,8 +319,9 @@ def _ways_on(batch: Batch, past: Past) -> str:
     """accept_as_new covers what follows where ``_accepted`` leaves nothing by which it could be asked for."""
     word, goes_back = token(batch, past), past.last is not None and batch.batch_id <= past.last.checkpoint_id
     replay = not all_numeric(batch.sources) and past.last is not None and (past.last.replaying or goes_back)
+    opaque = "" if all_numeric(batch.sources) or batch.batch_id == END_OF_INPUT else ", and the batch after it is asked for as well"
     after = ", and all of the batches after it" if batch.batch_id != END_OF_INPUT and (_is_other(batch, past) or replay) else ""
     return (
         f" choose for this one batch: accept_as_new='{word}' writes all its rows{after}; accept_as_seen='{word}' records it "
-        "without writing any."
+        f"without writing any{opaque}."
     )
