@@ -99,11 +99,16 @@ class TwoPhaseCommit:
         self._journal = self._store.identify(published.sequence if published else 0, self._new_id)
         if published is None or published.journal_id in ("", self._journal.id) or self._journal.began >= published.sequence:
             return
+        own = self._store.load(published.sequence)
+        if own is not None and own.state.record_id == published.record_id:
+            # The right journal, whose identity was lost or deleted: what that said of its completeness is not known any more.
+            self._journal = self._store.identify(published.sequence, self._new_id, anew=True)
+            return
         raise Misuse(
             f"{self._to.path}: the last record of application '{self._options.application}', number {published.sequence}, is of journal "
             f"{published.journal_id}, but the journal that is there has the id {self._journal.id}, and records of its own up to number "
             f"{self._store.last_sequence()}: it was put in the place of the right one. Nothing was written. Restore the right journal; or "
-            "remove this one, and what is pending in it, and restart the query",
+            f"remove this one, the folder {self._store.place}, with what is pending in it, and restart the query",
             kind="journal.other",
         )
 

@@ -161,6 +161,8 @@ DEFECTS = (
            "_COMPLETE if self.complete else _INCOMPLETE", "_COMPLETE", (_KNOWN, _RUNS)),
     Defect("states of others are not carried forward", "table/states.py:States.properties",
            "if name != application", "if False", ("tests/table/test_many_writers.py", _RETIRE)),
+    Defect("A6: a journal without its identity answers for everything", "storage/journal_identity.py:identify",
+           "published if behind or anew else 0", "published if behind else 0", (_KNOWN,)),
     Defect("A6: an older copy of the journal keeps its identity", "storage/journal_identity.py:identify",
            "behind and known.began < published", "False", (_KNOWN, _COPIES)),
     Defect("the journal of another table is taken", "protocol/two_phase.py:TwoPhaseCommit._identify",
