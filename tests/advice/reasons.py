@@ -27,8 +27,7 @@ TO_DO = (
     "state.version", "stats.bad-batch", "stats.bad-mode", "storage.denied", "storage.full", "storage.links",
     "storage.read-only", "store.bucket", "store.credentials", "store.extra-missing", "store.options",
     "table.created-differently", "table.exists", "table.missing", "table.path", "table.primary-key", "table.scheme",
-    "table.unsupported-column", "table.unsupported-option", "tables.count", "tables.journal-behind", "tables.moved",
-    "tables.order", "tables.other-protocol", "tables.root-is-a-table", "tables.unknown-record", "testing.restarts",
+    "table.unsupported-column", "table.unsupported-option", "tables.count", "tables.order", "testing.restarts",
     "where.bool", "where.column", "where.nested", "where.type", "where.value", "wire.corrupt", "worker.no-streamsink",
     "writer.fenced", "writer.fenced-expired",
 )
