@@ -73,7 +73,7 @@ def _drop(world, name: str) -> tuple[dict, list[int]]:
 
 
 def _recreate(world) -> None:
-    schema = new_schema(parse_ddl("id BIGINT, part STRING, n BIGINT NOT NULL, version BIGINT, extra INT"), (), {})
+    schema = new_schema(parse_ddl("id BIGINT, part STRING, n BIGINT NOT NULL, version BIGINT"), (), {})
     create_table(world.file_io(), f"{ROOT}/strict", schema)
 
 
