@@ -226,3 +226,37 @@ def test_the_first_start_on_tables_whose_history_has_expired():
     _accept(world, new_application=said.option("new_application"))
     world.run()
     check_complete(world.rows())
+
+
+def _undecidable(step: str, occurrence: int) -> ManyWorld:
+    """Killed between two tables of the first batch; others committed to the first one, and what could tell has expired."""
+    world = ManyWorld(restore="restore-and-continue")
+    assert die_at_step(step, occurrence, world)
+    table = world.table("a")
+    newest = table.snapshots.latest()
+    foreign = dataclasses.replace(
+        newest, id=newest.id + 1, properties=None, commit_user="compactor", base_manifest_list=newest.base_manifest_list,
+        delta_manifest_list=newest.base_manifest_list, base_manifest_list_size=newest.base_manifest_list_size,
+        delta_manifest_list_size=newest.base_manifest_list_size, total_record_count=0, delta_record_count=0,
+    )
+    world.file_io().write(f"{ROOT}/a/snapshot/snapshot-{foreign.id}", foreign.to_json())
+    for old in range(1, foreign.id):
+        world.file_io().delete(f"{ROOT}/a/snapshot/snapshot-{old}")
+    world.file_io().delete(f"{ROOT}/a/snapshot/LATEST")
+    return world
+
+
+@follows("journal.undecidable")
+@pytest.mark.parametrize("way", ["accept_as_seen", "accept_as_new"])
+def test_a_table_of_which_nobody_knows_whether_it_has_its_part(way):
+    """Its part is left alone or published; the other tables get theirs in any case."""
+    world = _undecidable("tables.table_published", 1)
+    said = _told(world, "journal.undecidable")
+    _accept(world, **{way: said.option(way)})
+    world.run()
+    if way == "accept_as_new":
+        check_complete(world.rows())
+    else:
+        numbers = Counter(number for _, number, _ in world.rows())
+        assert set(numbers.values()) == {1} and set(range(BOUNDARIES[-1])) - set(numbers) <= set(range(BOUNDARIES[0]))
+        assert len(numbers) < BOUNDARIES[-1]
