@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from streamsink.errors import Corrupt, Misuse
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import AppState, Committable
+from streamsink.protocol.restore import token_of
 from streamsink.storage.pending_log import PendingLog
 from streamsink.table.table import is_table
 
@@ -94,7 +95,9 @@ class Chains:
     def has_without_saying(self, member, mine: Committable) -> bool:
         """Whether the table has its part of a record although every snapshot that could say so has expired."""
         history = member.committer.history(self._place.key)
-        return history.state is None and not history.complete and member.committer.mentions(mine)
+        if history.state is not None or history.complete:
+            return False
+        return self._is_accepted_as_seen(member, mine) or member.committer.mentions(mine)
 
     # -- one chain -------------------------------------------------------------------------------------------------
 
@@ -134,22 +137,23 @@ class Chains:
         [(member, mine)] = [(m, part) for entry, m, part in self._parts(record) if entry["name"] == name]
         if member.committer.mentions(mine):
             return True
+        if self._is_accepted_as_seen(member, mine):
+            return True
         _, _, gone = member.committer.files_adopted(mine)
-        if gone:
-            raise Corrupt(
-                f"{member.table.root}: record {sequence} is pending in the journal, {len(gone)} of its files are gone (first: "
-                f"{gone[0]}) and the history that could say whether it was published has expired. Nothing was written. Look "
-                "whether its rows are in the table; then begin a new checkpoint under another application",
-                kind="journal.undecidable",
-            )
-        if mine.files and not member.committer.sees_all_since(mine):
-            raise Corrupt(
-                f"{member.table.root}: record {sequence} is pending in the journal, and snapshots since it was recorded have expired, so "
-                "whether it was published there cannot be told. Nothing was written. Look whether its rows are in the table; then begin "
-                "a new checkpoint under another application",
-                kind="journal.undecidable",
-            )
-        return False
+        word = _word(member, mine)
+        if not gone and (not mine.files or self._options.accept_as_new == word or member.committer.sees_all_since(mine)):
+            return False
+        found = f"{len(gone)} of its files are gone (first: {gone[0]})" if gone else "its files are there, which proves nothing"
+        raise Corrupt(
+            f"{member.table.root}: record {sequence} is pending in the journal; {found}; and snapshots since it was recorded have expired, so "
+            f"whether it was published there cannot be told. Nothing was written. Look whether the rows of checkpoint "
+            f"{mine.state.checkpoint_id} are in this table. If they are, set accept_as_seen='{word}', which leaves the table as it is. If they "
+            + ("are not, restore the files" if gone else f"are not, set accept_as_new='{word}', which publishes them"),
+            kind="journal.undecidable",
+        )
+
+    def _is_accepted_as_seen(self, member, mine: Committable) -> bool:
+        return self._options.accept_as_seen is not None and self._options.accept_as_seen == _word(member, mine)
 
     def _load(self, sequence: int) -> Committable:
         record = self._journal.load(sequence)
@@ -206,3 +210,8 @@ def _another_name(last: int) -> str:
         f"set another application and adopt_from_batch={last + 1} for its first start, with the checkpoint as it is (a new one would write "
         "every row a second time)"
     )
+
+
+def _word(member, mine: Committable) -> str:
+    """The token that answers whether this table has its part of a record."""
+    return token_of(mine, f"published in {member.table.root}")
