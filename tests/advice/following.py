@@ -8,6 +8,7 @@ import ast
 import functools
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from streamsink.errors import StreamsinkError
 
@@ -76,3 +77,11 @@ def advice(told, kind: str) -> Advice:
     assert told.kind == kind, told
     assert not isinstance(told, BaseException) or isinstance(told, StreamsinkError)
     return Advice(told)
+
+
+@dataclass(frozen=True)
+class Told:
+    """An error of another process."""
+
+    kind: str
+    message: str
