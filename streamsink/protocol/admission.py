@@ -32,7 +32,8 @@ class Decision:
 
     below: the first new offset of each topic and partition, for every source that reads it (FILTER only).
     seen_files: paths of the files whose rows are not to be written (FILTER over files only). replaying: for the state.
-    forgets_files: the files of earlier records do not count any more.
+    forgets_files: the files of earlier records do not count any more. same: the token for this query when it changes (FILTER over
+    files under another checkpoint).
     """
 
     verdict: Verdict
@@ -43,6 +44,7 @@ class Decision:
     seen_files: frozenset[str] = frozenset()
     replaying: bool = False
     forgets_files: bool = False
+    same: str | None = None
 
 
 @dataclass(frozen=True)
@@ -307,7 +309,8 @@ def _admit_by_files(batch: Batch, past: Past, options: SinkOptions, generation: 
     else:
         verdict, reason = Verdict.FILTER, "some of its files are recorded"
     recorded = _recorded(batch, past)
-    return Decision(verdict, reason, generation, recorded, seen_files=parts.seen if parts.new else frozenset(), replaying=True)
+    seen = parts.seen if parts.new else frozenset()
+    return Decision(verdict, reason, generation, recorded, seen_files=seen, replaying=True, same=word if _is_other(batch, past) else None)
 
 
 def _is_other(batch: Batch, past: Past) -> bool:

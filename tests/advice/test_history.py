@@ -5,10 +5,11 @@ import dataclasses
 import pytest
 
 from streamsink.clock import IdSource
+from streamsink.errors import StreamsinkError
 from streamsink.format.types import parse_ddl
 from streamsink.table.table import open_table
 from tests.advice.accidents import accept, put_back, refused, renew_topic, take
-from tests.advice.following import follows
+from tests.advice.following import advice, follows
 from tests.crash.giving_up import ENDS, clean, follow
 from tests.crash.world import World, die_at_step, expected, memory_world
 from tests.table.foreign import Prepared
@@ -151,3 +152,62 @@ def test_a_schema_file_that_is_gone_under_what_is_pending(way):
 def _evolve(world) -> None:
     table = open_table(world.file_io(world.calls), ROOT, for_writing=True)
     table.evolve(parse_ddl("id BIGINT, part STRING, version BIGINT, more STRING"), add_columns=True, widen_types=False)
+
+
+@follows("snapshot.replaced-undecidable")
+def test_a_replaced_snapshot_of_which_another_one_may_be_the_right_one():
+    """The table is rolled back to the one that is right, which here has none of the first writer's files: they are published again."""
+    world = memory_world(**PLAIN)
+    world.run(boundaries=ENDS[:1])
+    replacing = Prepared(world)
+    world.run(boundaries=ENDS[:2])
+    rewriting = World(world.calls, ROOT, application="rewriting", mode="overwrite", overwrite_partition={}, **PLAIN)
+    renew_topic(rewriting)
+    rewriting.run(boundaries=(1,))
+    io, third = world.file_io(world.calls), replacing.snapshot
+    foreign = dataclasses.replace(_table(world).snapshots.load(3), properties=None)
+    io.replace(f"{ROOT}/snapshot/snapshot-3", foreign.to_json(), IdSource().new_id())
+    replacing.rename()
+    io.write(f"{ROOT}/snapshot/snapshot-4", dataclasses.replace(third, id=4, uuid="another").to_json())
+    io.replace(f"{ROOT}/snapshot/LATEST", b"4", IdSource().new_id())
+    said = refused(world, "snapshot.replaced-undecidable", ENDS)
+    said.says("Stop the other writers", "streamsink.verify", "roll the table back to the snapshot that is right")
+    for number in (3, 4):
+        take(world, f"{ROOT}/snapshot/snapshot-{number}")
+    take(world, f"{ROOT}/snapshot/LATEST")
+    world.run(boundaries=ENDS)
+    assert _ours(world) == expected(ENDS)
+
+
+@follows("commit.strict-mode")
+def test_another_user_s_overwrite_since_the_safe_snapshot():
+    """See what it did, and set the option to its number: what is pending is published."""
+    option = "commit.strict-mode.last-safe-snapshot"
+    world = memory_world(table_options={option: "1"}, **PLAIN)
+    world.run(boundaries=ENDS[:1])
+    other = World(world.calls, ROOT, application="other", mode="overwrite", **PLAIN)
+    renew_topic(other)
+    other.run(boundaries=(3,))
+    said = refused(world, "commit.strict-mode", ENDS)
+    number = said.find(r"snapshot (\d+) is a OVERWRITE of another user")
+    said.says("then set the option to its number", option)
+    schema = _table(world).schema
+    changed = dataclasses.replace(schema, id=schema.id + 1, options={**schema.options, option: number})
+    world.file_io(world.calls).create_if_absent(f"{ROOT}/schema/schema-{changed.id}", changed.to_json())
+    world.run(boundaries=ENDS)
+    assert world.ids() == [*range(3, 12), 1000, 1001, 1002]
+
+
+@follows("schema.missing")
+def test_a_schema_file_that_the_table_refers_to_is_restored():
+    world = memory_world(**PLAIN)
+    world.run(boundaries=ENDS[:1])
+    _evolve(world)
+    world.run(boundaries=ENDS[:2])
+    lost = take(world, f"{ROOT}/schema/schema-1")
+    with pytest.raises(StreamsinkError) as told:
+        world.ids()
+    said = advice(told.value, "schema.missing")
+    put_back(world, said.find(r"(/\S+schema-1)"), lost)
+    world.run(boundaries=ENDS)
+    assert world.ids() == expected(ENDS)
