@@ -72,7 +72,7 @@ class Table:
                 return self.schemas.add(target)
             except Conflict:
                 continue
-        raise Conflict(f"{self.root}: the schema changed {_EVOLVE_ATTEMPTS} times meanwhile", kind="schema.contended")
+        raise Conflict(f"{self.root}: the schema changed {_EVOLVE_ATTEMPTS} times meanwhile. Nothing was written; start again", kind="schema.contended")
 
 
 def open_table(file_io: FileIO, root: str, *, for_writing: bool) -> Table:

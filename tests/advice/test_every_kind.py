@@ -6,7 +6,7 @@ A kind is named by a test that is marked with ``follows`` (``tests/advice/follow
 from streamsink.errors import Misuse
 from tests.advice import following, kinds
 from tests.advice.following import Advice, follows
-from tests.advice.reasons import REASONS, TO_DO
+from tests.advice.reasons import REASONS
 
 import pytest
 
@@ -14,8 +14,8 @@ import pytest
 def test_every_kind_is_followed_or_has_a_reason():
     """And none has both: a reason would hide that its test was removed."""
     raised, followed = set(kinds.kinds()), set(kinds.followed())
-    assert sorted(raised - followed - set(REASONS) - set(TO_DO)) == [], "neither a test that follows its advice, nor a reason"
-    assert sorted(followed & (set(REASONS) | set(TO_DO))) == [], "followed, so it needs no reason"
+    assert sorted(raised - followed - set(REASONS)) == [], "neither a test that follows its advice, nor a reason"
+    assert sorted(followed & set(REASONS)) == [], "followed, so it needs no reason"
 
 
 def test_no_reason_and_no_mark_is_for_a_kind_that_no_longer_exists():

@@ -11,9 +11,11 @@ import pytest
 import streamsink
 from streamsink import faults
 from streamsink.clock import IdSource
-from streamsink.errors import StreamsinkError
+from streamsink.errors import Conflict, StreamsinkError
 from streamsink.format import manifest
+from streamsink.format.types import parse_ddl
 from streamsink.options import SinkOptions
+from streamsink.protocol import committable
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.positions import SourceRange
 from streamsink.sinks.position_check import check_rows
@@ -24,6 +26,7 @@ from streamsink.table.position_ranges import MOST_PARTITIONS
 from streamsink.table.routed_write import RoutedWriter
 from streamsink.table.routing import ROUTE, Routing
 from streamsink.table.scan import read_arrow
+from streamsink.table.table import open_table
 from streamsink.testing.faults import arm
 from tests.advice.accidents import damage, other_rows, put_back, take
 from tests.advice.following import Advice, advice, follows
@@ -45,9 +48,8 @@ def _told(kind: str, run) -> Advice:
 # -- drivers -------------------------------------------------------------------------------------------------------
 
 
-@follows("writer.fenced", "journal.record-taken")
-@pytest.mark.parametrize("kind, step", [("writer.fenced", "write.begin"), ("journal.record-taken", "precommit.before_record")])
-def test_a_driver_that_was_superseded(kind, step):
+@follows("writer.fenced")
+def test_a_driver_that_was_superseded():
     """It is stopped, as the error says: the newer one has written everything."""
     world = memory_world(**PLAIN)
     world.run(boundaries=ENDS[:1])
@@ -59,11 +61,10 @@ def test_a_driver_that_was_superseded(kind, step):
         faults.arm(None)
         world.run(boundaries=ENDS)
 
-    arm(step, 1, newer)
-    said = _told(kind, lambda: sink.batch(world.driver.describe(sleeper, 1)))
-    said.says("this driver writes nothing more. Nothing is lost" if kind == "writer.fenced" else "Nothing is lost: restart this one or stop it")
+    arm("precommit.before_record", 1, newer)
+    said = _told("writer.fenced", lambda: sink.batch(world.driver.describe(sleeper, 1)))
+    said.says("this driver writes nothing more. Nothing is lost")
     sink.close()
-    assert world.ids() == expected(ENDS)
     world.run(boundaries=ENDS)
     assert world.ids() == expected(ENDS)
 
@@ -121,7 +122,7 @@ def test_rows_without_a_table(kind, numbers, way):
     else:
         said.says("filter them in the query")
         world.driver.rows = lambda start, end: _routed(rows(start, end), {n: None for n in numbers}).filter(
-            pa.array([n not in numbers for n in range(start, end)])
+            pa.array([n not in numbers for n in range(start, end)], pa.bool_())
         )
     world.run()
     found = sorted(number for _, number, _ in world.rows())
@@ -248,3 +249,60 @@ def test_a_package_that_is_not_installed(s3_server, monkeypatch):
         said = _told("store.extra-missing", lambda: _create(root, s3_server.options))
     assert said.find(r"pip install 'streamsink\[(\w+)\]'") == "s3"
     assert _create(root, s3_server.options)
+
+
+# -- claims, schemas, versions -------------------------------------------------------------------------------------
+
+
+@follows("application.contended")
+def test_a_claim_that_others_win_each_time():
+    """Stopped, they leave it to this driver."""
+    class Contended(FileIO):
+        rivals = True
+
+        def create_if_absent(self, path, data, unique="", **prepared):
+            if "/owner-" in path and Contended.rivals:
+                super().create_if_absent(path, data, f"{unique}rival")
+                return False
+            return super().create_if_absent(path, data, unique, **prepared)
+
+    world = World(MemoryCalls(), ROOT, make_io=lambda over: Contended(over, IdSource().new_id), **PLAIN)
+    said = _told("application.contended", lambda: world.run(boundaries=ENDS))
+    said.says("two drivers run the same query; stop one")
+    Contended.rivals = False
+    world.die()
+    world.run(boundaries=ENDS)
+    assert world.ids() == expected(ENDS)
+
+
+@follows("schema.contended")
+def test_a_schema_that_others_change_each_time(monkeypatch):
+    """Started again it is changed."""
+    world = memory_world(**PLAIN)
+    world.run(boundaries=ENDS)
+    table = open_table(world.file_io(world.calls), ROOT, for_writing=True)
+
+    def evolve():
+        return table.evolve(parse_ddl("id BIGINT, part STRING, version BIGINT, more INT"), add_columns=True, widen_types=False)
+
+    def others_win(schema):
+        raise Conflict("another writer was first", kind="schema.taken")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(table.schemas, "add", others_win)
+        _told("schema.contended", evolve).says("Nothing was written; start again")
+    assert [field.name for field in evolve().fields][-1] == "more"
+
+
+@follows("state.version")
+def test_a_state_of_a_newer_version(monkeypatch):
+    """An older streamsink meets it; with the one that wrote it the query goes on."""
+    world = memory_world(**PLAIN)
+    world.run(boundaries=ENDS[:2])
+    with monkeypatch.context() as patch:
+        patch.setattr(committable, "_STATE_VERSION", committable._STATE_VERSION - 1)
+        with pytest.raises(StreamsinkError) as told:
+            world.run(boundaries=ENDS)
+        advice(told.value, "state.version").says("Nothing was written. Start the query with that version of streamsink")
+    world.run(boundaries=ENDS)
+    assert world.ids() == expected(ENDS)

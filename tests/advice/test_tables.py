@@ -314,3 +314,23 @@ def test_a_folder_that_is_no_table():
     accept(world, position_columns=POSITIONS)
     world.run(boundaries=ENDS)
     assert world.ids() == expected(ENDS)
+
+
+@follows("commit.not-previously-added")
+def test_data_files_that_another_call_takes_out_at_that_moment():
+    """Called again, as the error says, there is nothing left to do."""
+    world = memory_world(**PLAIN)
+    (path,), given = _without_data(world, ENDS[:2], "/part=b/")
+    io = world.file_io(world.calls)
+
+    def other() -> None:
+        faults.arm(None)
+        drop_missing(io, path, **given)
+
+    arm("commit.before_filter", 1, other)
+    with pytest.raises(StreamsinkError) as told:
+        drop_missing(io, path, **given)
+    advice(told.value, "commit.not-previously-added").says("Nothing was published", "do it again from what the table is now")
+    assert drop_missing(io, path, **given).files == 0
+    world.run(boundaries=ENDS)
+    assert world.ids() == [n for n in range(12) if n >= 6 or n % 3 != 1]

@@ -1,6 +1,7 @@
 """Advice of errors that only a real Spark query meets: what the message says is done, and each row is there once."""
 
 import contextlib
+import uuid
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -151,6 +152,17 @@ def test_a_type_that_spark_cannot_read(spark, ground):
         streamsink.read(spark, ground.table)
     assert told(refused.value, "read.unsupported-type", ground.table).find(r"streamsink\.(read_arrow)") == "read_arrow"
     assert streamsink.read_arrow(ground.table).num_rows == 0
+
+
+@follows("read.no-file-system")
+def test_a_session_without_a_file_system_for_s3(spark, s3_server):
+    """Its tables are read without Spark."""
+    path = f"s3://{s3_server.bucket}/{uuid.uuid4().hex}"
+    streamsink.create_table(path, "id BIGINT", store_options=s3_server.options)
+    with pytest.raises(StreamsinkError) as refused:
+        streamsink.read(spark, path, store_options=s3_server.options)
+    name = told(refused.value, "read.no-file-system", path).find(r"or read the table with streamsink\.(\w+)")
+    assert getattr(streamsink, name)(path, store_options=s3_server.options).num_rows == 0
 
 
 @follows("checkpoint.no-offsets")
