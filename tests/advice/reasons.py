@@ -11,7 +11,7 @@ _COMPACTION = "A commit that compacts files is checked by it; no public function
 REASONS: dict[str, str] = {
     # -- nothing is to be done
     "writer.fenced-expired": "A newer driver of the query has gone on, and this one has taken its late snapshot back: nothing is left to do.",
-    "lock.lease-ended": "The commit that meets it takes the lock anew and tries again by itself; it is never raised to a caller.",
+    "lock.lease-ended": "The creation that meets it takes the lock anew and tries again by itself, at last by the restart of the query.",
     "lock.fenced": "A lease that has ended writes nothing; the commit takes the lock anew, or the query's restart does: nothing is left to do.",
     "publish.stuck": "The store does not answer; the restart that follows by itself publishes what is pending, as after any retryable error.",
     "schema.taken": "The caller reads the schema that another writer added and decides anew by itself; it is never raised to a user.",
@@ -29,7 +29,7 @@ REASONS: dict[str, str] = {
     "checkpoint.repeated": _INSIDE + "a batch id that comes twice is refused earlier, as batch.twice.",
     "option.publish": "Only a sink of another author that cannot publish beside the batches raises it; streamsink's own sinks can.",
     "manifest.empty": _INSIDE + "a commit writes no manifest without entries.",
-    "parquet.footer": _INSIDE + "a footer that is not readable falls back to pyarrow's reader, and a torn file is spark.file.",
+    "parquet.footer": _INSIDE + "it reads only the footer of a file that streamsink has just written itself.",
     "path.bad-bucket": _INSIDE + "tables with buckets are refused when they are opened.",
     "path.bad-partition": _INSIDE + "a partition has as many values as its table has partition columns.",
     "path.unsafe-name": _INSIDE + "names of files and folders are made by streamsink, and values of partitions are escaped.",
