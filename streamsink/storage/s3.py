@@ -63,10 +63,7 @@ def _client(options: frozenset, process: int):
     try:
         return boto3.session.Session().client("s3", config=config, **settings)
     except (ValueError, BotoCoreError) as refused:
-        raise Misuse(
-            f"the S3 client refuses its settings: {refused}. Mend what it names in store_options, which has {', '.join(sorted(given))}",
-            kind="store.options",
-        ) from refused
+        raise Misuse(f"the S3 client refuses its settings: {refused}. Mend store_options ({', '.join(sorted(given))})", kind="store.options") from refused
 
 
 class S3Calls(Calls):

@@ -160,6 +160,24 @@ def test_a_broker_that_was_behind():
     assert world.ids() == expected((12,))
 
 
+@follows("positions.newest-below-end")
+@pytest.mark.parametrize("way", ["starting_offsets", "restart"])
+def test_messages_that_were_gone_before_they_were_read(way):
+    """A new checkpoint reads what comes to these offsets now; if the broker was only behind, the restarted query reads them."""
+    world = _query(position_columns=POSITIONS)
+    world.driver.newest = 12
+    said = refused(world, "positions.newest-below-end", (6, 9, 14))
+    if way == "restart":
+        said.says("if a broker that is behind answered, restart the query")
+        world.driver.newest = 16
+        world.run(boundaries=(6, 9, 14, 16))
+    else:
+        start_over(world, starting_offset(world, said), (12,))
+        world.driver.newest = 16
+        world.run(boundaries=(12, 16))
+    assert world.ids() == expected((16,))
+
+
 @follows("positions.end-below-start")
 @pytest.mark.parametrize("way", ["accept_as_new", "accept_as_seen"])
 def test_a_batch_that_ends_before_its_start(way):
