@@ -178,5 +178,6 @@ def check_version(found: Dict[str, Any], expected: int, name: str) -> None:
     """Raises: Corrupt ``manifest.version`` when a record has another ``_VERSION``."""
     if found.get("_VERSION") != expected:
         raise Corrupt(f"{name} has records of version {found.get('_VERSION')!r}, known is {expected}; a newer Paimon "
-                      "may have written it", kind="manifest.version")
+                      "may have written it. Nothing was written. Use a streamsink that knows it, or roll the table back to an older snapshot",
+                      kind="manifest.version")
 

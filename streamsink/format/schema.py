@@ -158,7 +158,7 @@ def _check_keys(fields: Sequence[DataField], keys: Sequence[str], what: str) -> 
     by_name = {f.name: f for f in fields}
     for key in keys:
         if key not in by_name:
-            raise Misuse(f"{what} column {key!r} is not a column of the table", kind="schema.bad-key")
+            raise Misuse(f"{what} column {key!r} is not a column of the table, which has {', '.join(by_name)}", kind="schema.bad-key")
         if not is_primitive(by_name[key].type):
             raise Misuse(f"{what} column {key!r} has type {by_name[key].type}; keys must be of a primitive type",
                          kind="schema.bad-key")
@@ -179,7 +179,7 @@ def _check_options(options: Mapping[str, str], fields: Sequence[DataField], part
     try:
         bucket = int(text)
     except ValueError as bad:
-        raise Misuse(f"option 'bucket' is not a number: {text!r}", kind="schema.bad-option") from bad
+        raise Misuse(f"option 'bucket' is {text!r}, expected a number such as '-1'", kind="schema.bad-option") from bad
     if bucket == 0 or bucket < -2:
         raise Misuse(f"option 'bucket' must be positive, -1 or -2, found {bucket}", kind="schema.bad-option")
     bucket_keys = options["bucket-key"].split(",") if options.get("bucket-key") else []

@@ -49,16 +49,16 @@ class StatsCollector:
         try:
             keep = int(keep_text)
         except ValueError as bad:
-            raise Misuse(f"option metadata.stats-keep-first-n-columns is not a number: {keep_text!r}",
-                         kind="stats.bad-mode") from bad
+            raise _bad_mode("metadata.stats-keep-first-n-columns", keep_text, "a number such as '16'") from bad
         default = mode_options.get("metadata.stats-mode", _DEFAULT_MODE)
         self._dense = mode_options.get("metadata.stats-dense-store", "true").strip().lower() == "true"
         self._columns: List[_Column] = []
         for i, field in enumerate(fields):
-            mode = mode_options.get(f"fields.{field.name}.stats-mode")
+            option = f"fields.{field.name}.stats-mode"
+            mode = mode_options.get(option)
             if mode is None:
-                mode = "none" if 0 <= keep <= i else default
-            self._columns.append(_Column(field, mode))
+                mode, option = "none" if 0 <= keep <= i else default, "metadata.stats-mode"
+            self._columns.append(_Column(field, mode, option))
 
     def update(self, batch: pa.RecordBatch) -> None:
         """Adds a batch with the columns given at the start, in that order.
@@ -94,7 +94,7 @@ class StatsCollector:
 class _Column:
     """What is known of one column so far. ``collected`` is False for columns without any stats."""
 
-    def __init__(self, field: DataField, mode: str):
+    def __init__(self, field: DataField, mode: str, option: str):
         self.field = field
         self.nulls: Optional[int] = 0
         self._low: Any = None
@@ -103,7 +103,7 @@ class _Column:
         text = mode.strip().upper()
         match = _TRUNCATE.fullmatch(text)
         if text not in ("NONE", "COUNTS", "FULL") and (match is None or int(match.group(1)) == 0):
-            raise Misuse(f"column {field.name!r}: unknown stats mode {mode!r}", kind="stats.bad-mode")
+            raise _bad_mode(option, mode, "none, counts, full, or truncate(n) such as 'truncate(16)'")
         self._length = int(match.group(1)) if match else None
         t = field.type
         self.collected = text != "NONE" and isinstance(t, AtomicType) and t.root not in FOREIGN_ROOTS
@@ -175,3 +175,10 @@ def _truncated_above(text: str, length: int) -> Optional[str]:
         if following <= _MAX_CODE_POINT:
             return text[:i] + chr(following)
     return None
+
+
+def _bad_mode(option: str, found: str, expected: str) -> Misuse:
+    return Misuse(
+        f"the table's option '{option}' is {found!r}, expected {expected}. Nothing was recorded. Set it right with ALTER TABLE",
+        kind="stats.bad-mode",
+    )

@@ -23,6 +23,8 @@ _SPARK_ALIASES = {"LONG": "BIGINT", "INTEGER": "INT", "SHORT": "SMALLINT", "BYTE
 _TAKES_LENGTH = ("CHAR", "VARCHAR", "BINARY", "VARBINARY")
 _TAKES_PRECISION = ("TIME", "TIMESTAMP", "TIMESTAMP_LTZ")
 _PLAIN = ("BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DATE", "STRING", "BYTES")
+#: All that can be written and read, for messages.
+_NAMES = (*_PLAIN, "CHAR", "VARCHAR", "BINARY", "VARBINARY", "DECIMAL", "TIME", "TIMESTAMP", "ARRAY", "MAP", "ROW")
 #: A column has at most a COMMENT and a DEFAULT, in any order.
 _MOST_CLAUSES = 2
 
@@ -202,7 +204,7 @@ class TypeParser:
         if root == "DOUBLE":
             self._word("PRECISION")
         if root not in _PLAIN:
-            raise bad_type(f"unknown type {text!r} in {self._text!r}")
+            raise bad_type(f"unknown type {text!r} in {self._text!r}; known are {', '.join(_NAMES)}")
         return AtomicType(root)
 
     def _foreign_arguments(self) -> Optional[str]:

@@ -1,7 +1,7 @@
 """Admission of a micro-batch: is it new, a replay, an overlap, or a gap? A pure decision, taken before any byte is written."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
@@ -14,6 +14,7 @@ from streamsink.protocol.ids import END_OF_INPUT
 from streamsink.protocol.positions import Offsets, all_numeric, follows, same_ranges
 from streamsink.protocol.query_rules import check_query, check_same, check_state, recorded_as_new
 from streamsink.protocol.recorded import Recorded
+from streamsink.protocol.resets import Answer, answer_in, answered, answered_late
 
 
 class Verdict(Enum):
@@ -31,7 +32,8 @@ class Decision:
 
     below: the first new offset of each topic and partition, for every source that reads it (FILTER only).
     seen_files: paths of the files whose rows are not to be written (FILTER over files only). replaying: for the state.
-    forgets_files: the files of earlier records do not count any more.
+    forgets_files: the files of earlier records do not count any more. same: the token for this query when it changes (FILTER over
+    files under another checkpoint).
     """
 
     verdict: Verdict
@@ -42,6 +44,7 @@ class Decision:
     seen_files: frozenset[str] = frozenset()
     replaying: bool = False
     forgets_files: bool = False
+    same: str | None = None
 
 
 @dataclass(frozen=True)
@@ -101,13 +104,6 @@ def token(batch: Batch, past: Past) -> str:
     """The word that an option must repeat to accept exactly this accident and no later one."""
     last = past.last.record_id if past.last else ""
     text = "|".join((past.table_id, batch.query, str(batch.batch_id), last))
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
-
-
-def reset_token(past: Past, topics: Iterable[str]) -> str:
-    """The word that accepts that the record of these topics is dropped, by whichever batch and checkpoint comes next."""
-    last = past.last.record_id if past.last else ""
-    text = "|".join((past.table_id, last, "reset", *sorted(set(topics))))
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
@@ -220,33 +216,36 @@ def _settled(
 
     Raises Misuse when a topic of the batch is not the one that is recorded, or has lost messages, and no token accepts it.
     """
-    if not changed:
-        return _with_recorded(past, _forgotten(batch, past, options)), False
-    word = reset_token(past, (change.topic for change in changed))
-    as_new, as_seen = (given in (word, token(batch, past)) for given in (options.accept_as_new, options.accept_as_seen))
-    if not as_new and not as_seen:
-        raise position_errors.changed(past.table, batch, changed, options, word)
-    dropped = tuple(change for change in changed if as_new or change.other_topic)
-    return _with_recorded(past, reset(_recorded_in(past), dropped)), not as_new
-
-
-def _forgotten(batch: Batch, past: Past, options: SinkOptions) -> Recorded:
-    """The record without a topic whose reset is accepted, though the topic has grown past it meanwhile.
-
-    Only where no id says that it is the same topic after all.
-    """
     recorded = _recorded_in(past)
-    if options.accept_as_new is None or not all_numeric(batch.sources):
-        return recorded
-    for place, source in enumerate(batch.sources):
-        for topic in source.end:
-            known = [
-                record for record in recorded.known(place, source, topic)
-                if not (record.topic_id and source.topic_id(topic))
-            ]
-            if known and options.accept_as_new == reset_token(past, [topic]):
-                recorded = recorded.without(known)
-    return recorded
+    numeric = all_numeric(batch.sources)
+    answer = answer_in(options.accept_as_new, past.table_id, past.last, _topics(batch) if numeric else ())
+    if not changed:
+        return _with_recorded(past, answered_late(recorded, batch, answer) if answer and numeric else recorded), False
+    asked = Answer.about(changed)
+    word = asked.word(past.table_id, past.last)
+    if answer is not None and asked.topics <= answer.topics or options.accept_as_new == token(batch, past):
+        return _with_recorded(past, answered(recorded, changed, answer or asked)), False
+    if options.accept_as_seen in (word, token(batch, past)):
+        dropped = tuple(change for change in changed if change.other_topic)
+        return _with_recorded(past, reset(recorded, dropped)), True
+    raise position_errors.changed(past.table, batch, changed, options, word)
+
+
+def recreated_meanwhile(batch: Batch, now: Batch, past: Past, options: SinkOptions) -> Misuse | None:
+    """An error for a topic that became another one while its batch was written. now: the same batch, described again.
+
+    Called when ``admit`` says nothing against ``now``: no id of the topic is recorded.
+    """
+    topic = next(iter(position_errors.changed_meanwhile(batch, now)), None)
+    if topic is None:
+        return None
+    known = _recorded_in(past).of_topic(topic)
+    word = Answer(frozenset((topic,))).word(past.table_id, past.last) if known else None
+    return position_errors.recreated_meanwhile(past.table, (batch, now), topic, options, word=word)
+
+
+def _topics(batch: Batch) -> tuple[str, ...]:
+    return tuple({topic: None for source in batch.sources for topic in source.end})
 
 
 def _with_recorded(past: Past, recorded: Recorded) -> Past:
@@ -262,7 +261,7 @@ def _admit_numeric(batch: Batch, past: Past, options: SinkOptions, generation: i
     if not relation.overlap:
         return Decision(Verdict.NEW, "continues the recorded positions", generation, recorded)
     if not options.position_columns:
-        raise position_errors.overlap(*refused)
+        raise position_errors.overlap(*refused, same=token(batch, past) if _is_other(batch, past) else None)
     if relation.ambiguous:
         raise position_errors.ambiguous(*refused)
     return Decision(Verdict.FILTER, "overlaps the recorded positions", generation, recorded, relation.below)
@@ -310,12 +309,22 @@ def _admit_by_files(batch: Batch, past: Past, options: SinkOptions, generation: 
     else:
         verdict, reason = Verdict.FILTER, "some of its files are recorded"
     recorded = _recorded(batch, past)
-    return Decision(verdict, reason, generation, recorded, seen_files=parts.seen if parts.new else frozenset(), replaying=True)
+    seen = parts.seen if parts.new else frozenset()
+    return Decision(verdict, reason, generation, recorded, seen_files=seen, replaying=True, same=word if _is_other(batch, past) else None)
+
+
+def _is_other(batch: Batch, past: Past) -> bool:
+    """Whether the batch is of another checkpoint than the last one."""
+    return past.last is not None and batch.query != past.last.query
 
 
 def _ways_on(batch: Batch, past: Past) -> str:
-    word = token(batch, past)
+    """accept_as_new covers what follows where ``_accepted`` leaves nothing by which it could be asked for."""
+    word, goes_back = token(batch, past), past.last is not None and batch.batch_id <= past.last.checkpoint_id
+    replay = not all_numeric(batch.sources) and past.last is not None and (past.last.replaying or goes_back)
+    opaque = "" if all_numeric(batch.sources) or batch.batch_id == END_OF_INPUT else ", and the batch after it is asked for as well"
+    after = ", and all of the batches after it" if batch.batch_id != END_OF_INPUT and (_is_other(batch, past) or replay) else ""
     return (
-        f" choose for this one batch: accept_as_new='{word}' writes all its rows, accept_as_seen='{word}' records it "
-        "without writing any."
+        f" choose for this one batch: accept_as_new='{word}' writes all its rows{after}; accept_as_seen='{word}' records it "
+        f"without writing any{opaque}."
     )

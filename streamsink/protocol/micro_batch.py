@@ -148,10 +148,9 @@ class QueryRun:
 
     def _check_sources(self, batch: Batch, now: Batch) -> None:
         """Raises Misuse when a topic of the batch is another one than when it was admitted."""
-        found = position_errors.changed_meanwhile(self.protocol.path, batch, now)
-        if found is not None:
-            self.protocol.admit(now)  # where positions are recorded, this says which ways on there are
-            raise found
+        if any(position_errors.changed_meanwhile(batch, now)):
+            self.protocol.admit(now)  # where its id is recorded, this says which ways on there are
+            raise self.protocol.recreated_meanwhile(batch, now)
 
     def _write(self, checkpoint: Checkpoint, rows: BatchRows, group: Group) -> tuple[tuple[StagedFile, ...], Mapping]:
         """Rows to staged files and their manifest: what the record will name."""

@@ -27,8 +27,7 @@ def not_told(batch: Batch, last: AppState, options: SinkOptions, ways: str, *, t
         return Misuse(
             f"{table}: batch {batch.batch_id} is of a checkpoint that took the place of another one, or was restored from an older copy, when "
             "rows of its source were published already: it may be a part of the replay that began then. Its source has no positions that "
-            f"compare, so whether its rows are here already cannot be told. Nothing was written. To go on,{ways} Once a batch is accepted "
-            "as new, the batches after it are written without being asked for",
+            f"compare, so whether its rows are here already cannot be told. Nothing was written. To go on,{ways}",
             kind="batch.in-replay",
         )
     return Misuse(

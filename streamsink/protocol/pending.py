@@ -79,10 +79,11 @@ class PendingStore(ABC):
         """
 
     @abstractmethod
-    def identify(self, published: int, new_id: Callable[[], str]) -> JournalIdentity:
+    def identify(self, published: int, new_id: Callable[[], str], anew: bool = False) -> JournalIdentity:
         """The journal's identity, after ``claim``. published: the last record that the destination has.
 
         A journal that does not know that record is a new one, or an older copy: it gets a new identity. Idempotent.
+        anew: it gets one in any case.
         """
 
     @abstractmethod

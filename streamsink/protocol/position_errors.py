@@ -1,6 +1,6 @@
 """What is said of positions that do not continue those of the table, and which ways on there are."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from streamsink.errors import Misuse
 from streamsink.options import SinkOptions
@@ -40,19 +40,30 @@ def changed(table: str, batch: Batch, found: Sequence[Change], options: SinkOpti
     return Misuse(f"{table}: batch {batch.batch_id}: {says}{more}: {why}. Nothing was written. {ways}", kind=first.kind)
 
 
-def changed_meanwhile(table: str, batch: Batch, now: Batch) -> Misuse | None:
-    """A topic that became another one while its batch was written, or None. now: the same batch, described again."""
+def changed_meanwhile(batch: Batch, now: Batch) -> Iterator[str]:
+    """Topics that became others while their batch was written. now: the same batch, described again."""
     for was, source in zip(batch.sources, now.sources):
         for topic in source.topic_ids:
-            ids = was.topic_id(topic), source.topic_id(topic)
-            if not same_id(*ids):
-                return Misuse(
-                    f"{table}: batch {batch.batch_id}: the id of topic '{topic}' was {ids[0]} when the batch began, and is "
-                    f"{ids[1]} now: the topic was deleted and created again, so that it cannot be told which of the two the "
-                    "rows are of. Nothing was written. Start a new checkpoint with startingOffsets='earliest'",
-                    kind="positions.recreated-meanwhile",
-                )
-    return None
+            if not same_id(was.topic_id(topic), source.topic_id(topic)):
+                yield topic
+
+
+def recreated_meanwhile(table: str, batches: tuple[Batch, Batch], topic: str, options: SinkOptions, *, word: str | None) -> Misuse:
+    """batches: when it began, and now. word: the token that drops the topic's record; None when there is none."""
+    batch, now = batches
+    ids = ((before.topic_id(topic), after.topic_id(topic)) for before, after in zip(batch.sources, now.sources))
+    was, found = next(pair for pair in ids if not same_id(*pair))
+    if word is None:
+        way_on = "startingOffsets='earliest'"
+    else:
+        begin = starting_offsets(table, now, options, from_beginning=[topic])
+        way_on = f"startingOffsets={begin} and set accept_as_new='{word}', which drops the table's record of that topic and of no other"
+    return Misuse(
+        f"{table}: batch {batch.batch_id}: the id of topic '{topic}' was {was} when the batch began, and is {found} now: the topic was "
+        "deleted and created again, so that it cannot be told which of the two the rows are of. Nothing was written. To write "
+        f"everything that the topic holds now, start a new checkpoint with {way_on}",
+        kind="positions.recreated-meanwhile",
+    )
 
 
 def beyond(table: str, batch: Batch, options: SinkOptions, recorded: Recorded) -> Misuse | None:
@@ -90,12 +101,15 @@ def gap(table: str, batch: Batch, relation: Relation, options: SinkOptions, ways
     )
 
 
-def overlap(table: str, batch: Batch, relation: Relation, options: SinkOptions, ways_on: str) -> Misuse:
-    """Messages that the table has already, which nothing in the rows tells."""
+def overlap(
+    table: str, batch: Batch, relation: Relation, options: SinkOptions, ways_on: str, *, same: str | None
+) -> Misuse:
+    """Messages that the table has already, which nothing in the rows tells. same: the token for the query with columns more."""
+    columns = f", set accept_as_same='{same}', because the query changes by that," if same else ""
     return Misuse(
         f"{table}: batch {batch.batch_id} overlaps what is published already in {_names(relation.overlap)}: "
         "a checkpoint was deleted, restored from an older copy, or runs twice. Nothing was written. Name the columns "
-        "that carry topic, partition and offset in the option position_columns and only new rows will be written, or "
+        f"that carry topic, partition and offset in the option position_columns{columns} and only new rows will be written, or "
         f"start a new checkpoint with startingOffsets={starting_offsets(table, batch, options, counting=relation.grown)}, or{ways_on}",
         kind="positions.overlap",
     )

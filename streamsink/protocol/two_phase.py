@@ -12,7 +12,7 @@ from streamsink.clock import Clock
 from streamsink.errors import Fenced, Misuse, RestoredThenFailed, Retryable
 from streamsink.faults import fault_point
 from streamsink.options import RESTORE_AND_FAIL, SinkOptions
-from streamsink.protocol.admission import Decision, Past, admit
+from streamsink.protocol.admission import Decision, Past, admit, recreated_meanwhile
 from streamsink.protocol.committable import AppState, Batch, Committable, StagedFile
 from streamsink.protocol.committer_thread import CommitterThread
 from streamsink.protocol.committing import Beside, Committing, Step
@@ -99,11 +99,16 @@ class TwoPhaseCommit:
         self._journal = self._store.identify(published.sequence if published else 0, self._new_id)
         if published is None or published.journal_id in ("", self._journal.id) or self._journal.began >= published.sequence:
             return
+        own = self._store.load(published.sequence)
+        if own is not None and own.state.record_id == published.record_id:
+            # The right journal, whose identity was lost or deleted: what that said of its completeness is not known any more.
+            self._journal = self._store.identify(published.sequence, self._new_id, anew=True)
+            return
         raise Misuse(
             f"{self._to.path}: the last record of application '{self._options.application}', number {published.sequence}, is of journal "
             f"{published.journal_id}, but the journal that is there has the id {self._journal.id}, and records of its own up to number "
             f"{self._store.last_sequence()}: it was put in the place of the right one. Nothing was written. Restore the right journal; or "
-            "remove this one, and what is pending in it, and restart the query",
+            f"remove this one, the folder {self._store.place}, with what is pending in it, and restart the query",
             kind="journal.other",
         )
 
@@ -131,10 +136,11 @@ class TwoPhaseCommit:
         found = history.state.record_id if history.state else None
         if found not in expected or (found is None and not history.complete):
             self._reconcile()
-        past = Past(
-            self._to.path, self._to.table_id, self._last, self._earlier, self._run_published, self._others, self._known_files
-        )
-        return admit(batch, past, self._options)
+        return admit(batch, self._past(), self._options)
+
+    def recreated_meanwhile(self, batch: Batch, now: Batch) -> Misuse | None:
+        """The error for a batch of which a topic became another one while it was written, when ``admit`` says nothing against ``now``."""
+        return recreated_meanwhile(batch, now, self._past(), self._options)
 
     def begin(self, batch: Batch, decision: Decision) -> Checkpoint:
         """Open the checkpoint: its number and its staging folder. Waits while too many are pending. After a crash: swept."""
@@ -231,6 +237,11 @@ class TwoPhaseCommit:
     def emit(self, kind: type, **fields) -> None:
         """Tell the listener of an event of this destination and application."""
         self._emit(kind(self._to.path, self._options.application, **fields))
+
+    def _past(self) -> Past:
+        return Past(
+            self._to.path, self._to.table_id, self._last, self._earlier, self._run_published, self._others, self._known_files
+        )
 
     def _others(self) -> Mapping[str, AppState]:
         return self._committer.others(self._options.application)

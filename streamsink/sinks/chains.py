@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from streamsink.errors import Corrupt, Misuse
 from streamsink.options import SinkOptions
-from streamsink.protocol.committable import Committable
+from streamsink.protocol.committable import AppState, Committable
+from streamsink.protocol.restore import token_of
 from streamsink.storage.pending_log import PendingLog
 from streamsink.table.table import is_table
 
@@ -19,6 +20,7 @@ class Chains:
         self._member = member
         self._parts = parts
         self._options = options
+        self._expected: Callable[[], Sequence[tuple[str, str]]] = list
 
     def is_at(self, settled: Committable) -> bool:
         """Whether each table of that record has it as its last one: nothing happened since it was published."""
@@ -34,6 +36,7 @@ class Chains:
 
         Raises Misuse: a table was rolled back, dropped, recreated, or is ahead of the journal; the journal was removed.
         """
+        self._expected = expected
         newest = self._journal.newest()
         if newest is None:
             for name, path in expected():
@@ -71,8 +74,8 @@ class Chains:
             raise Misuse(
                 f"{root}: it carries record {history.state.sequence} of application '{self._place.application}', which the "
                 f"journal of {self._place.root} does not know: that journal was removed or replaced, or another warehouse "
-                "writes this table under the same name. Nothing was written. Restore the journal's folder; or set another "
-                "application and begin a new checkpoint where streamsink's records end",
+                "writes this table under the same name. Nothing was written. Restore the journal's folder; or, where "
+                f"that is lost, {_another_name(self._newest_checkpoint(history.state))}: what was pending in the journal is then left out",
                 kind="tables.unknown-record",
             )
         if member.committer.history(self._place.application).state is not None:
@@ -92,7 +95,9 @@ class Chains:
     def has_without_saying(self, member, mine: Committable) -> bool:
         """Whether the table has its part of a record although every snapshot that could say so has expired."""
         history = member.committer.history(self._place.key)
-        return history.state is None and not history.complete and member.committer.mentions(mine)
+        if history.state is not None or history.complete:
+            return False
+        return self._is_accepted_as_seen(member, mine) or member.committer.mentions(mine)
 
     # -- one chain -------------------------------------------------------------------------------------------------
 
@@ -101,8 +106,8 @@ class Chains:
         if not is_table(self._place.file_io, self._place.absolute(head["path"])):
             raise Misuse(
                 f"{self._place.absolute(head['path'])}: table '{name}' is gone: application '{self._place.application}' has "
-                f"written it up to record {head['sequence']}. Nothing was written. Restore the table, or set another "
-                "application and begin a new checkpoint",
+                f"written it up to record {head['sequence']}. Nothing was written. Restore the table"
+                f"{self._without_it()}",
                 kind="table.gone",
             )
         member = self._member(name, head["path"])
@@ -132,22 +137,23 @@ class Chains:
         [(member, mine)] = [(m, part) for entry, m, part in self._parts(record) if entry["name"] == name]
         if member.committer.mentions(mine):
             return True
+        if self._is_accepted_as_seen(member, mine):
+            return True
         _, _, gone = member.committer.files_adopted(mine)
-        if gone:
-            raise Corrupt(
-                f"{member.table.root}: record {sequence} is pending in the journal, {len(gone)} of its files are gone (first: "
-                f"{gone[0]}) and the history that could say whether it was published has expired. Nothing was written. Look "
-                "whether its rows are in the table; then begin a new checkpoint under another application",
-                kind="journal.undecidable",
-            )
-        if mine.files and not member.committer.sees_all_since(mine):
-            raise Corrupt(
-                f"{member.table.root}: record {sequence} is pending in the journal, and snapshots since it was recorded have expired, so "
-                "whether it was published there cannot be told. Nothing was written. Look whether its rows are in the table; then begin "
-                "a new checkpoint under another application",
-                kind="journal.undecidable",
-            )
-        return False
+        word = _word(member, mine)
+        if not gone and (not mine.files or self._options.accept_as_new == word or member.committer.sees_all_since(mine)):
+            return False
+        found = f"{len(gone)} of its files are gone (first: {gone[0]})" if gone else "its files are there, which proves nothing"
+        raise Corrupt(
+            f"{member.table.root}: record {sequence} is pending in the journal; {found}; and snapshots since it was recorded have expired, so "
+            f"whether it was published there cannot be told. Nothing was written. Look whether the rows of checkpoint "
+            f"{mine.state.checkpoint_id} are in this table. If they are, set accept_as_seen='{word}', which leaves the table as it is. If they "
+            + ("are not, restore the files" if gone else f"are not, set accept_as_new='{word}', which publishes them"),
+            kind="journal.undecidable",
+        )
+
+    def _is_accepted_as_seen(self, member, mine: Committable) -> bool:
+        return self._options.accept_as_seen is not None and self._options.accept_as_seen == _word(member, mine)
 
     def _load(self, sequence: int) -> Committable:
         record = self._journal.load(sequence)
@@ -164,9 +170,21 @@ class Chains:
         if member.table.table_id != head["table_id"]:
             raise Misuse(
                 f"{member.table.root}: the table was dropped and recreated since this application wrote it. Nothing was "
-                "written. Restore the table, or set another application and begin a new checkpoint",
+                f"written. Restore the table{self._without_it()}",
                 kind="table.recreated",
             )
+
+    def _without_it(self) -> str:
+        """The way on without the rows of a table that is lost. Under another name nothing that is pending would be published."""
+        newest = self._journal.newest()
+        if not self._journal.is_marked(newest.state.sequence):
+            return f": record {newest.state.sequence} is pending for other tables, too, and no other way publishes it"
+        return f"; or, to go on without its rows, {_another_name(newest.state.checkpoint_id)}"
+
+    def _newest_checkpoint(self, found: AppState) -> int:
+        """Of all tables that know the application. found: what one of them says."""
+        states = (self._member(name, path).committer.history(self._place.key).state for name, path in self._expected())
+        return max(state.checkpoint_id for state in (found, *filter(None, states)))
 
     def _rolled_back(self, name: str, head: Mapping, sequence: int) -> Misuse:
         return Misuse(
@@ -184,3 +202,16 @@ class Chains:
             "journal was restored from an older copy. Nothing was written. Restore the newest copy",
             kind="tables.journal-behind",
         )
+
+
+def _another_name(last: int) -> str:
+    """last: the newest checkpoint that is published."""
+    return (
+        f"set another application and adopt_from_batch={last + 1} for its first start, with the checkpoint as it is (a new one would write "
+        "every row a second time)"
+    )
+
+
+def _word(member, mine: Committable) -> str:
+    """The token that answers whether this table has its part of a record."""
+    return token_of(mine, f"published in {member.table.root}")

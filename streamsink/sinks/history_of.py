@@ -61,7 +61,7 @@ def _check_unchanged(table: Table, committable: Committable, covers: Callable[[b
     base, application = committable.payload.get("base"), committable.application
     ids = table.snapshots.ids()
     since = [number for number in ids if number > (base if base is not None else 0)]
-    found = [s for s in _loaded(table, since) if s.commit_kind != COMPACT and not _is_of(s, application) and _touches(table, s, covers)]
+    found = [s for s in _loaded(table, since) if s.commit_kind != COMPACT and not _is_of(table, s, application) and _touches(table, s, covers)]
     if not found and (base is None or _are_whole(ids, base)):
         return
     what = (
@@ -92,9 +92,9 @@ def _loaded(table: Table, ids: Sequence[int]) -> Iterator[Snapshot]:
             yield snapshot
 
 
-def _is_of(snapshot: Snapshot, application: str) -> bool:
+def _is_of(table: Table, snapshot: Snapshot, application: str) -> bool:
     """Whether the application itself has published it."""
-    said = (states_in(snapshot) or {}).get(application)
+    said = (states_in(snapshot, table.snapshots.path(snapshot.id)) or {}).get(application)
     if said is None:
         return False
     state = AppState.from_json(said)

@@ -187,8 +187,13 @@ class ManyTables(Committer):
         return any(member.committer.mentions(mine) for _, member, mine in self._parts(committable))
 
     def others(self, application: str) -> Mapping[str, AppState]:
-        tables = [self.member(name, path).table for name, path in self._expected()]
-        return {name: state for table in tables for name, state in last_of_others(table, self.place.key).items()}
+        found: dict[str, AppState] = {}
+        for name, path in self._expected():
+            for other, state in last_of_others(self.member(name, path).table, self.place.key).items():
+                known = found.get(other)
+                if known is None or known.sequence < state.sequence:  # not every record is of every table
+                    found[other] = state
+        return found
 
     def places_of(self, committable: Committable) -> list[str]:
         """Paths of the tables of which a retained snapshot names a file of the record."""

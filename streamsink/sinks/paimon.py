@@ -208,7 +208,7 @@ class PaimonCommitter(Committer):
             self._restoring = None
 
     def sweep(self, published: Sequence[Committable]) -> list[str]:
-        names = {committable.state.record_id: is_older_than(committable) for committable in published}
+        names = {committable.state.record_id: is_older_than(self._table, committable) for committable in published}
         found = self._restoring.left if self._restoring and names else leftovers.look(self._table, names)
         removed = leftovers.sweep(self._table, names, found)
         if self._restoring is None or self._restoring.is_first_sweep():

@@ -118,11 +118,11 @@ def manifest_meta(table: Table, manifest: Mapping, entries: Sequence[ManifestEnt
     return ManifestFileMeta.of(os.path.basename(manifest["final"]), manifest["size"], entries, types)
 
 
-def is_older_than(committable: Committable) -> Callable[[Snapshot], bool]:
+def is_older_than(table: Table, committable: Committable) -> Callable[[Snapshot], bool]:
     """Whether a snapshot says that this record was not published yet."""
 
     def is_older(snapshot: Snapshot) -> bool:
-        state = (states_in(snapshot) or {}).get(committable.application)
+        state = (states_in(snapshot, table.snapshots.path(snapshot.id)) or {}).get(committable.application)
         return state is not None and AppState.from_json(state).sequence < committable.state.sequence
 
     return is_older

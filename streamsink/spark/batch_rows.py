@@ -41,8 +41,9 @@ class TableRows(BatchRows):
     def write(self, checkpoint: Checkpoint, group: Together) -> Sequence:
         small = write_ways.is_small(checkpoint.batch, self._options, self._run.sizes)
         write = functools.partial(self._write, checkpoint, small, group)
-        by_files = bool(checkpoint.decision.seen_files)
-        written, self.way = file_rows.explained(self._store.root, self._options, write) if by_files else write()
+        decision = checkpoint.decision
+        explained = functools.partial(file_rows.explained, self._store.root, self._options, write, decision.same)
+        written, self.way = explained() if decision.seen_files else write()
         return written
 
     def stage(self, checkpoint: Checkpoint, written: Sequence, group: Together) -> tuple[tuple[StagedFile, ...], Mapping]:

@@ -50,16 +50,17 @@ def of_new_files(df: DataFrame, column: str, sources: Sequence[SourceRange], see
     return rows.where(is_new).drop(_PATH, _IS_NEW)
 
 
-def explained(path: str, options: SinkOptions, write: Callable[[], T]) -> T:
-    """What ``write`` returns. Raises Misuse when it ended because of a row of no file of the batch."""
+def explained(path: str, options: SinkOptions, write: Callable[[], T], same: str | None) -> T:
+    """What ``write`` returns. Raises Misuse when it ended because of a row of no file of the batch. same: see ``Decision``."""
     try:
         return write()
     except (PySparkException, Py4JError) as failed:
         if _NO_FILE_OF_THE_BATCH not in str(failed):
             raise
+        changed = f", set accept_as_same='{same}', because the query changes by that" if same else ""
         raise Misuse(
             f"{path}: column '{options.file_column}' (option file_column) names, in at least one row, none of the files of the batch, so "
             "it does not tell which rows are here already. Nothing was written. It must be the stream's _metadata.file_path, unchanged; "
-            "name that column, then restart the query",
+            f"name that column{changed}, then restart the query",
             kind="files.column",
         ) from failed

@@ -110,8 +110,8 @@ class TableSink:
         if known.options != self.options:
             raise Misuse(
                 f"{self.path}: another sink of this table and of application '{self.options.application}' is used in this run of the "
-                "query with other options. Nothing of this call was written. Use one sink object; or give each sink a name of its own "
-                "(application='...')",
+                "query with other options. Nothing of this call was written. Leave the first sink as it is, and give each other one a name of its "
+                "own (application='...'); one sink object for all rows is right from the next batch on",
                 kind="application.two-sinks",
             )
         return known

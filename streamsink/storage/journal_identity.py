@@ -11,18 +11,19 @@ from streamsink.storage.file_io import FileIO
 _PREFIX = "journal-"
 
 
-def identify(file_io: FileIO, folder: str, last: int, published: int, new_id: Callable[[], str]) -> JournalIdentity:
+def identify(file_io: FileIO, folder: str, last: int, published: int, new_id: Callable[[], str], *, anew: bool = False) -> JournalIdentity:
     """The identity of the journal in ``folder``; a new one when it does not know the last record that was published.
 
-    last: number of the journal's newest record. published: number of the last record that the destination has.
+    last: number of the journal's newest record. published: number of the last record that the destination has. anew: a new one in any
+    case, which answers for nothing up to that record.
     """
     numbers = _numbers(file_io, folder)
     known = _load(file_io, _path(folder, numbers[-1])) if numbers else None
     behind = max(last, known.ended if known else 0) < published
-    if known is not None and not (behind and known.began < published):
+    if known is not None and not anew and not (behind and known.began < published):
         return known
     # Journals of earlier code have no identity; a whole one knows the record that the destination has.
-    return _create(file_io, folder, numbers, JournalIdentity(new_id(), published if behind else 0))
+    return _create(file_io, folder, numbers, JournalIdentity(new_id(), published if behind or anew else 0))
 
 
 def go_back(file_io: FileIO, folder: str, to: int, pruned: int, new_id: Callable[[], str]) -> None:

@@ -75,8 +75,8 @@ class PendingLog(PendingStore):
         self.read_listing()
         return Writer(self._application, query, epoch)
 
-    def identify(self, published: int, new_id: Callable[[], str]) -> JournalIdentity:
-        return journal_identity.identify(self._io, self._dir, self.last_sequence(), published, new_id)
+    def identify(self, published: int, new_id: Callable[[], str], anew: bool = False) -> JournalIdentity:
+        return journal_identity.identify(self._io, self._dir, self.last_sequence(), published, new_id, anew=anew)
 
     def check_owner(self, writer: Writer) -> None:
         self._owners.check(writer.epoch)

@@ -63,7 +63,7 @@ def _client(options: frozenset, process: int):
     try:
         return boto3.session.Session().client("s3", config=config, **settings)
     except (ValueError, BotoCoreError) as refused:
-        raise Misuse(f"the S3 client refuses its settings: {refused}", kind="store.options") from refused
+        raise Misuse(f"the S3 client refuses its settings: {refused}. Mend store_options ({', '.join(sorted(given))})", kind="store.options") from refused
 
 
 class S3Calls(Calls):
@@ -214,7 +214,7 @@ def _as_os_error(failed, path: str) -> Exception:
     status = failed.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
     code = failed.response.get("Error", {}).get("Code", "")
     if code == "NoSuchBucket":
-        return Misuse(f"{path}: the bucket does not exist", kind="store.bucket")
+        return Misuse(f"{path}: the bucket does not exist. Create it, or give the path of another one", kind="store.bucket")
     if status == 404:
         return FileNotFoundError(errno.ENOENT, "no such object", path)
     if status == 412:

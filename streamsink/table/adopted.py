@@ -23,6 +23,7 @@ from streamsink.format.schema import TableSchema
 from streamsink.format.stats import ColumnChunk, StatsCollector
 from streamsink.format.types import DataField
 from streamsink.storage.file_io import FileIO
+from streamsink.table.conform import WAY_ON
 from streamsink.table.deletion import delete_staged_folder
 from streamsink.table.folders import UNAWARE_BUCKET
 from streamsink.table.write import WrittenFile
@@ -126,6 +127,6 @@ def _check_values(file: _Found, field: DataField, missing: int, nulls: int) -> N
     """missing: a column that the file calls required has a value too few for each null."""
     if missing or nulls:
         raise Misuse(
-            f"column '{field.name}' is NOT NULL in the table or in the data, found {missing or nulls} nulls in {file.path}",
+            f"column '{field.name}' is NOT NULL in the table or in the data, found {missing or nulls} nulls in {file.path}. {WAY_ON}",
             kind="data.null",
         )

@@ -16,7 +16,11 @@ _WITH_OFFSETS = (
     pa.types.is_large_binary,
 )
 # What 64 bits of nanoseconds hold.
-_RANGE = "; it holds the times from 1677-09-21 to 2262-04-11. Filter such rows, or make the column a TIMESTAMP(6)"
+_RANGE = "; it holds the times from 1677-09-21 to 2262-04-11, and a TIMESTAMP(6) holds all"
+
+
+# Of rows that do not fit. A dead letter's own reason does without it.
+WAY_ON = "Nothing was recorded. Mend or filter such rows in the query, or name a table for them with dead_letters"
 
 
 class Conform:
@@ -27,6 +31,12 @@ class Conform:
         self._target = to_arrow_schema(schema.fields)
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        try:
+            return self._conforming(batch)
+        except Misuse as refused:
+            raise Misuse(f"{refused}. {WAY_ON}", kind=refused.kind) from refused
+
+    def _conforming(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         present = set(batch.schema.names)
         columns = []
         for field, target in zip(self._fields, self._target):

@@ -20,9 +20,12 @@ def create(
     root, file_io = store.root, store.open()
     if is_table(file_io, root):
         raise Misuse(f"{root}: there is a table already; open it, or choose another path", kind="table.exists")
-    fields = to_fields(schema)
+    try:
+        wanted = new_schema(to_fields(schema), partition_by, options or {}, comment)
+    except Misuse as refused:
+        raise Misuse(f"{root}: {refused}. Nothing was written", kind=refused.kind) from refused
     with told_of(root):
-        create_table(file_io, root, new_schema(fields, partition_by, options or {}, comment))
+        create_table(file_io, root, wanted)
     return root
 
 

@@ -86,7 +86,7 @@ class Deltas:
         except Conflict as found:
             raise Conflict(
                 f"{self._table.root}: the {request.kind} commit {request.identifier} of user '{request.commit_user}' "
-                f"contradicts snapshot {newest.id if newest else 'none'}: {found}. Nothing was published",
+                f"contradicts snapshot {newest.id if newest else 'none'}: {found}. Nothing was published: do it again from what the table is now",
                 kind=found.kind,
             ) from found
 

@@ -121,7 +121,8 @@ def _read_file(file: ScanFile, data: bytes, fields: Sequence[DataField]) -> pa.T
     exact = pq.ParquetFile(pa.BufferReader(data), coerce_int96_timestamp_unit="us")
     if exact.metadata.num_rows != file.rows:
         raise Corrupt(
-            f"{file.path}: it has {exact.metadata.num_rows} rows, the manifest says {file.rows}", kind="data.rows"
+            f"{file.path}: it has {exact.metadata.num_rows} rows, the manifest says {file.rows}: it was altered. Restore it from a backup",
+            kind="data.rows",
         )
     fine = [field.name for field in fields if needs_int96([field])]
     found = exact.read(columns=[field.name for field in fields if field.name not in fine])

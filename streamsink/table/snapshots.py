@@ -87,6 +87,10 @@ class Snapshots:
         ids = self.ids()
         return ids[-1] if ids else None
 
+    def path(self, snapshot_id: int) -> str:
+        """Of its file, for messages."""
+        return self._at.snapshot(snapshot_id)
+
     def _is_last(self, snapshot_id: int) -> bool:
         return self.exists(snapshot_id) and not self.exists(snapshot_id + 1)
 

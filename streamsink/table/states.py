@@ -59,7 +59,7 @@ class StatesReader:
         for before in range(newest.id - 1, -1, -1):
             if known is not None and at == known[0]:
                 return known[1]
-            found = states_in(at)
+            found = states_in(at, self._snapshots.path(at.id))
             if found is not None:
                 return States(found, self._was_complete(at))
             following = self._snapshots.load(before) if before else None
@@ -74,8 +74,8 @@ class StatesReader:
         return said == _COMPLETE if said is not None else self._snapshots.exists(1)
 
 
-def states_in(snapshot: Snapshot) -> dict | None:
-    """State of each application, as this snapshot itself says; None for a foreign writer's. Raises Corrupt."""
+def states_in(snapshot: Snapshot, path: str) -> dict | None:
+    """State of each application, as this snapshot itself, of the file ``path``, says; None for a foreign writer's. Raises Corrupt."""
     properties = snapshot.properties or {}
     texts = {k[len(PREFIX):]: v for k, v in properties.items() if k.startswith(PREFIX)}
     if not texts:
@@ -84,7 +84,7 @@ def states_in(snapshot: Snapshot) -> dict | None:
         return {name: dict(json.loads(text)) for name, text in texts.items()}
     except (ValueError, TypeError) as broken:
         raise Corrupt(
-            f"snapshot {snapshot.id}: its property {PREFIX}* is not valid JSON; the snapshot was altered. "
-            "Restore the snapshot file from a backup",
+            f"{path}: its property {PREFIX}* is not valid JSON; the snapshot was altered. Nothing was written. Restore the file from a "
+            "backup, or roll the table back to an older snapshot",
             kind="snapshot.state",
         ) from broken

@@ -72,7 +72,7 @@ class Table:
                 return self.schemas.add(target)
             except Conflict:
                 continue
-        raise Conflict(f"{self.root}: the schema changed {_EVOLVE_ATTEMPTS} times meanwhile", kind="schema.contended")
+        raise Conflict(f"{self.root}: the schema changed {_EVOLVE_ATTEMPTS} times meanwhile. Nothing was written; start again", kind="schema.contended")
 
 
 def open_table(file_io: FileIO, root: str, *, for_writing: bool) -> Table:
@@ -124,7 +124,8 @@ def create_table(file_io: FileIO, root: str, schema: TableSchema) -> Table:
     table = open_table(file_io, root, for_writing=True)
     if not _same_columns(table.schema, schema):
         raise Conflict(
-            f"{root}: another process created this table at the same time with other columns or partitions",
+            f"{root}: another process created this table at the same time with other columns or partitions. Nothing was written; start "
+            "again: the table is opened as it is",
             kind="table.created-differently",
         )
     return table

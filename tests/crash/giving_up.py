@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 import json
 import os
-import re
 
 import pytest
 
@@ -15,6 +14,7 @@ from streamsink.sinks.give_up import give_up
 from streamsink.sinks.offsets import Wanted, offsets_of
 from streamsink.storage.pending_log import decode_record
 from streamsink.testing.driver import Checkpoint
+from tests.advice.following import Advice
 from tests.crash.world import World, die_at_step, memory_world
 
 ENDS = (3, 6, 9, 12)
@@ -22,17 +22,11 @@ GROUPED = {"publish_every_batches": 9}
 OTHER = "00000000-0000-0000-0000-000000000002"
 
 
-def follow(world, told: StreamsinkError | str):
+def follow(world, told: StreamsinkError | Advice):
     """Call what the message says, with the arguments that it says."""
-    said = re.search(r"streamsink\.give_up\((.*?)\)", str(told))
-    assert said, f"no command in: {told}"
-    def call(path, **options):
-        root = getattr(world, "root", None) or world.driver.root
-        assert path == root
-        options = SinkOptions.of(path, {**options, "commit_min_wait_ms": 0})
-        return give_up(world.file_io(world.calls), path, options)
-
-    return eval(f"call({said[1]})", {"call": call})  # noqa: S307
+    (path,), options = (told if isinstance(told, Advice) else Advice(told)).call("streamsink.give_up")
+    assert path == (getattr(world, "root", None) or world.driver.root)
+    return give_up(world.file_io(world.calls), path, SinkOptions.of(path, {**options, "commit_min_wait_ms": 0}))
 
 
 def refused(world, kind, boundaries=ENDS) -> StreamsinkError:

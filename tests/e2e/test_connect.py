@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import streamsink
+from tests.advice.following import Advice, Told, follows
 from tests.e2e.harness import ROOT, files_under
 
 PROGRAM = '''
@@ -36,6 +37,7 @@ spark.stop()
 '''
 
 
+@follows("spark.connect")
 @pytest.mark.spark
 def test_each_function_says_what_it_needs(tmp_path, spark):
     """A real Connect server and its client, in a process of their own; the sinks get what their batch function would get."""
@@ -50,5 +52,7 @@ def test_each_function_says_what_it_needs(tmp_path, spark):
         _, _, text = found[name]
         assert place in text and "Spark Connect" in text and "Nothing was written" in text and "without .remote(" in text, found[name]
         assert found[name][:2] == ["Misuse", "spark.connect"]
+        Advice(Told(*found[name][1:])).says("Use a session of Spark's own: built without .remote(...)")
     assert found["read"][2] == "[0, 1, 2]"
     assert not Path(tmp_path, "lake").exists() or files_under(str(tmp_path / "lake")) == {}
+    assert streamsink.write(spark.range(3), str(tmp_path / "lake/write"), "r1") == 3  # in a session of Spark's own

@@ -17,6 +17,7 @@ from streamsink.spark.foreach_batch import TableSink
 from streamsink.spark.many_tables import TablesSink
 from streamsink.table.position_ranges import PositionRanges
 from streamsink.table.routing import Routing
+from tests.advice.following import advice, follows
 from tests.e2e.harness import assert_each_once, ids_in
 from tests.e2e.kafka_data import new_topic, send
 
@@ -88,12 +89,16 @@ def assert_refused(sink, rows, given: Batch, outside: int, of: int = 40) -> None
     with pytest.raises(Misuse) as refused:
         sink._micro_batch(rows, given)
     message = str(refused.value)
-    assert refused.value.kind == "positions.columns", message
+    advice(refused.value, "positions.columns").says(
+        "Carry the three columns unchanged from the source to the sink, and name them in the order topic, partition, offset",
+        "or leave position_columns out",
+    )
     for word in (sink.path, f"batch {given.batch_id}", f"{outside} of {of} rows", *POSITIONS, "position_columns", "Nothing of the batch"):
         assert word in message, message
     assert staged(sink.path) == before
 
 
+@follows("positions.columns")
 @pytest.mark.parametrize("way", WAYS)
 def test_rows_outside_their_batch_are_refused_and_the_right_columns_go_on(spark, ground, way):
     """Counted, before a record; the advice is to name the columns as they came, and each row is there once."""
@@ -106,6 +111,7 @@ def test_rows_outside_their_batch_are_refused_and_the_right_columns_go_on(spark,
     sink.close()
 
 
+@follows("positions.columns")
 @pytest.mark.parametrize("way", WAYS)
 def test_leaving_position_columns_out_goes_on(spark, ground, way):
     """The second advice, to the letter: without the option, and without the columns in the query."""

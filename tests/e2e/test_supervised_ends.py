@@ -6,6 +6,8 @@ import pytest
 import streamsink
 from streamsink import faults
 from streamsink.errors import Misuse, Retryable
+from streamsink.table.conform import WAY_ON
+from tests.advice.following import advice, follows
 from tests.e2e.harness import Driver, assert_each_once, ids_in, ids_of
 
 pytestmark = pytest.mark.spark
@@ -59,6 +61,7 @@ def test_a_job_group_of_the_program_does_not_keep_the_query_from_its_restart(spa
     assert_each_once(ground.table, expected)
 
 
+@follows("spark.job-failed")
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 def test_a_job_that_spark_cannot_run_says_why_in_its_first_lines(spark, ground, way):
     """A file of the source is gone: not 20,000 characters of Java's, whose reason is somewhere in the middle."""
@@ -74,7 +77,8 @@ def test_a_job_that_spark_cannot_run_says_why_in_its_first_lines(spark, ground, 
     with pytest.raises(Misuse) as failed:
         supervised(spark, ground, publish)
     text = str(failed.value)
-    assert failed.value.kind == "spark.job-failed" and len(text) < 1500
+    advice(failed.value, "spark.job-failed").says("Mend what Spark names, then start it again")
+    assert len(text) < 1500
     assert text.startswith(ground.table) and "00001.json" in text[:300] and "does not exist" in text[:400]
     assert_each_once(ground.table, ids_of(0, 1))
     aside.rename(ground.source / "00001.json")
@@ -90,4 +94,4 @@ def test_an_error_of_ours_in_a_task_is_the_same_error_at_the_end(spark, ground, 
     with pytest.raises(Misuse) as refused:
         supervised(spark, ground, streamsink.to_table(ground.table, lambda event: None, **WAYS[way]))
     assert refused.value.kind == "data.too-long"
-    assert str(refused.value) == f"{ground.table}: column 'name' is VARCHAR(1), found a value of 2 characters"
+    assert str(refused.value) == f"{ground.table}: column 'name' is VARCHAR(1), found a value of 2 characters. {WAY_ON}"

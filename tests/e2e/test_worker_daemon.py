@@ -11,6 +11,7 @@ import pytest
 import streamsink
 from streamsink.spark import worker_daemon, write_ways
 from streamsink.spark.worker_daemon import without_shipped_archives
+from tests.advice.following import Advice, Told, follows
 from tests.conftest import spark_conf
 from tests.e2e.harness import ROOT
 
@@ -135,6 +136,7 @@ except streamsink.errors.Misuse as refused:
 '''
 
 
+@follows("worker.no-streamsink")
 @pytest.mark.spark
 @pytest.mark.parametrize("daemon", [worker_daemon.MODULE, "pyspark.daemon"])
 def test_tasks_of_a_python_without_streamsink_are_told_what_to_set(tmp_path, spark_settings, daemon):
@@ -148,4 +150,8 @@ def test_tasks_of_a_python_without_streamsink_are_told_what_to_set(tmp_path, spa
     assert line, done.stdout + done.stderr
     kind, message = json.loads(line.removeprefix("FOUND="))
     assert kind == "worker.no-streamsink"
-    assert f"{tmp_path}/table" in message and "spark.pyspark.python" in message and sys.executable in message
+    said = Advice(Told(kind, message)).says(f"{tmp_path}/table", "Set spark.pyspark.python")
+    environment["PYSPARK_PYTHON"] = said.find(r"on this machine (\S+), and")
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, cwd=tmp_path)
+    assert "FOUND=" not in done.stdout and done.returncode == 0, done.stdout + done.stderr
+    assert sorted(streamsink.read_arrow(f"{tmp_path}/table").column("id").to_pylist()) == [0, 1, 2]

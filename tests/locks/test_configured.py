@@ -7,6 +7,7 @@ import pytest
 from streamsink.errors import Misuse, Retryable
 from streamsink.locks.configured import lock_of
 from streamsink.options import SinkOptions
+from tests.advice.following import advice, follows
 from tests.locks.places import PASSWORDS, place_of
 
 ROOT = "/lake/shop.db/orders"
@@ -66,14 +67,18 @@ def test_a_missing_driver_is_named(monkeypatch, url, module):
     assert caught.value.kind == "lock.driver"
 
 
+@follows("lock.refused")
 @pytest.mark.parametrize("kind", ["postgresql", "mariadb"])
 def test_a_wrong_password_stops_at_once_and_is_shown_nowhere(kind, request, tmp_path, monkeypatch):
     """Neither in the message, nor in what it came from, nor in the options' own text."""
     place = place_of(kind, request, tmp_path)
-    monkeypatch.setenv(place.settings["lock_password_env"], SECRET)
-    with pytest.raises(Misuse) as caught:
-        place.lock().acquire()
-    assert caught.value.kind == "lock.refused"
+    with monkeypatch.context() as patch:
+        patch.setenv(place.settings["lock_password_env"], SECRET)
+        with pytest.raises(Misuse) as caught:
+            place.lock().acquire()
+    advice(caught.value, "lock.refused").says("Check 'lock', 'lock_user' and 'lock_password_env'")
+    with place.lock().acquire() as lease:
+        lease.check()
     assert SECRET not in f"{caught.value} {caught.value.__cause__} {SinkOptions.of(ROOT, place.settings)}"
     assert not any(password in str(caught.value) for password in PASSWORDS.values())
 

@@ -60,6 +60,17 @@ def test_a_run_is_found_in_the_table_when_the_journal_was_deleted(jobs):
     assert world.ids() == list(range(12))
 
 
+def test_a_journal_whose_identity_was_deleted_does_not_answer_for_runs_that_it_never_knew(jobs):
+    """The journal was removed, and began anew; then the file that said so was damaged and deleted, as its error advises."""
+    world, ends = jobs
+    io_of(world).delete_tree(f"{world.driver.root}/streamsink/batch")
+    _run_job(world, "thursday", (9, 12))
+    io_of(world).delete(f"{world.driver.root}/streamsink/batch/journal-1")
+    for run_id, rows in ends.items():
+        _run_job(world, run_id, rows)
+    assert world.ids() == list(range(12))
+
+
 def test_a_run_is_found_in_the_table_when_the_journal_is_an_older_copy(jobs):
     """A6: the copy does not know the runs since, and nothing said that it was a copy."""
     world, ends = jobs

@@ -13,6 +13,7 @@ from streamsink.storage.file_io import FileIO
 from streamsink.storage.s3 import S3FileIO
 from streamsink.testing.crashing import CrashingCalls
 from streamsink.testing.faults import arm
+from tests.advice.following import advice, follows
 from tests.crash.world import World, die_at_step, expected, memory_world
 from tests.storage.memory_s3 import MemoryS3Calls
 
@@ -107,6 +108,20 @@ def test_a_sleeper_that_is_overtaken_at_any_call(make_world, way, rng):
         _check_at_the_end(world, what)
         ends.add((first, type(results["sleeper"])))
     assert (("sleeper", Fenced) in ends or ("successor", Fenced) in ends) and not successors
+
+
+@follows("journal.overtaken")
+def test_a_sleeper_whose_record_comes_is_published_by_the_restart_that_the_error_asks_for():
+    """On S3; the restart goes on from there."""
+    world, successors = _started(s3_world), []
+    sleeper = world.driver.start(world.file_io(world.calls), copy.deepcopy(world.checkpoint))
+    arm("precommit.before_record", 1, lambda: successors.append(_successor(world)))
+    try:
+        _goes_on(sleeper, world)
+    finally:
+        faults.arm(None)
+    advice(_goes_on(successors[0], world), "journal.overtaken").says("Nothing is lost or doubled", "the restart of the query publishes it")
+    _check_at_the_end(world)
 
 
 @_EACH_WORLD

@@ -9,7 +9,7 @@ _TWO_PHASE = "tests/protocol/test_two_phase.py"
 _PUBLISHING = "tests/protocol/test_publishing.py"
 _KNOWN = "tests/protocol/test_what_is_known.py"
 _ONCE = "tests/protocol/test_once_a_run.py"
-_ADMISSION = "tests/protocol/test_admission.py"
+_ADMISSION, _LOST_CHECKPOINTS = "tests/protocol/test_admission.py", "tests/advice/test_lost_checkpoints.py"
 _IDENTITY = "tests/protocol/test_identity.py"
 _POSITIONS = "tests/protocol/test_positions.py"
 _OFFSETS = "tests/table/test_starting_offsets.py"
@@ -99,8 +99,11 @@ DEFECTS = (
            "                self._check_sources(batch, rows.looked_at_again(batch))\n", "", (_IDENTITY,)),
     Defect("A2: a reset drops every topic's record", "protocol/continuity.py:reset",
            "recorded = recorded.without(change.records)", "recorded = Recorded()", (_IDENTITY,)),
-    Defect("A2: a reset outlives its accident", "protocol/admission.py:reset_token",
-           "past.last.record_id if past.last", "'' if past.last", (_IDENTITY,)),
+    Defect("A2: a reset outlives its accident", "protocol/resets.py:Answer.word",
+           "last.record_id if last", "'' if last", (_IDENTITY,)),
+    Defect("A2: an answer that comes when the topic has grown is forgotten", "protocol/admission.py:_settled",
+           "answered_late(recorded, batch, answer) if answer and numeric else recorded", "recorded", (_LOST_CHECKPOINTS,)),
+    Defect("A2: an answer takes a record back to where the topic ends now", "protocol/resets.py:answered", "answer.lowered.get(change.topic, {})", "{}", (_LOST_CHECKPOINTS,)),
     Defect("A2b: an unknown partition may begin anywhere", "protocol/admission.py:_admit_numeric",
            "if relation.gap or relation.unread:", "if relation.gap:", (_IDENTITY,)),
     Defect("A8: sources of one topic share a record", "protocol/recorded.py:Recorded.known",
@@ -156,6 +159,7 @@ DEFECTS = (
            "_COMPLETE if self.complete else _INCOMPLETE", "_COMPLETE", (_KNOWN, _RUNS)),
     Defect("states of others are not carried forward", "table/states.py:States.properties",
            "if name != application", "if False", ("tests/table/test_many_writers.py", _RETIRE)),
+    Defect("A6: a journal without its identity knows all", "storage/journal_identity.py:identify", "published if behind or anew else 0", "published if behind else 0", (_RUNS,)),
     Defect("A6: an older copy of the journal keeps its identity", "storage/journal_identity.py:identify",
            "behind and known.began < published", "False", (_KNOWN, _COPIES)),
     Defect("the journal of another table is taken", "protocol/two_phase.py:TwoPhaseCommit._identify",

@@ -23,15 +23,15 @@ from tests.walks.world import JOBS, World
 
 # What is looked for in a message, by the name of what is then done. The first that is found of a group of the same words counts.
 WORDS = {
-    "reset": r"with startingOffsets=streamsink\.starting_offsets\(.*?\) and set accept_as_new='(\w+)'",
+    "reset": r"with startingOffsets=streamsink\.starting_offsets\(.*?\) and set accept_as_new='([^']+)'",
     "file_column": r"option file_column, and set accept_as_same='(\w+)'",
-    "accept_as_new": r"accept_as_new='(\w+)'",
-    "accept_as_seen": r"accept_as_seen='(\w+)'",
+    "accept_as_new": r"accept_as_new='([^']+)'",
+    "accept_as_seen": r"accept_as_seen='([^']+)'",
     "accept_as_same": r"accept_as_same='(\w+)'",
     "new_application": r"set (new_application)=True",
     "republish": r"(on_rollback='republish')",
     "position_columns": r"option (position_columns)",
-    "second_sink": r"as a second sink in the same batch function, set accept_as_new='(\w+)'",
+    "second_sink": r"as a second sink in the same batch function, set accept_as_new='([^']+)'",
     "first_name": r"Set application='([^']+)' to go on",
     "adopt": r"set adopt_from_batch=(\d+)",
     "remove_journal": r"remove (?:the journal (\S+)|this one)",

@@ -1,0 +1,121 @@
+"""Every kind of error that the code can raise, and every test that says to follow its advice; both are read from the source."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from streamsink import faults
+
+ROOT = Path(__file__).resolve().parents[2]
+LIBRARY = ROOT / "streamsink"
+KIND = re.compile(r"[a-z]+(-[a-z]+)*\.[a-z]+(-[a-z]+)*")
+# Where a kind is chosen from a table or a named constant: each word of that shape there is a kind, but for those named here.
+TABLES = {
+    "locks/lock.py": set(),
+    "protocol/continuity.py": set(),
+    "sinks/promise.py": set(),
+    "sinks/trouble.py": set(),
+    "storage/store_failures.py": set(),
+    "table/folders.py": {"partition.default-name", "partition.legacy-name"},
+    "table/routed_write.py": set(),
+}
+# Calls with an argument of that name that make no error.
+_NO_ERRORS = {"replace", "CommitRequest"}
+
+
+def kinds() -> dict[str, list[str]]:
+    """Each kind with the places where it is raised, as ``file:line``."""
+    found: dict[str, list[str]] = {}
+    for path in sorted(LIBRARY.rglob("*.py")):
+        name = str(path.relative_to(LIBRARY))
+        for kind, line in (*_raised(path), *_of_table(path, name)):
+            found.setdefault(kind, []).append(f"{name}:{line}")
+    return found
+
+
+def untraced() -> list[str]:
+    """Places where a kind is neither a word, nor that of another error, nor from a table that is listed."""
+    found = []
+    for path in sorted(LIBRARY.rglob("*.py")):
+        name, tree = str(path.relative_to(LIBRARY)), _tree(path)
+        reads_table = name in TABLES or any(_imported(tree) & {_module(table)} for table in TABLES)
+        for value in _arguments(tree):
+            parameter = isinstance(value, ast.Name) and value.id == "kind"
+            handed_on = isinstance(value, ast.Attribute) and value.attr == "kind"
+            if not isinstance(value, ast.Constant) and not handed_on and not reads_table and not parameter:
+                found.append(f"{name}:{value.lineno}: {ast.unparse(value)}")
+    return found
+
+
+def followed() -> dict[str, list[str]]:
+    """Each kind with the tests that are marked with ``follows``, as ``file::test``."""
+    found: dict[str, list[str]] = {}
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        text = path.read_text(encoding="utf-8")
+        if "follows(" not in text:
+            continue
+        tree = ast.parse(text, str(path))
+        for test in (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")):
+            for kind in _marks(test, tree):
+                found.setdefault(kind, []).append(f"{path.relative_to(ROOT)}::{test.name}")
+    return found
+
+
+def _tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"), str(path))
+
+
+def _module(table: str) -> str:
+    return "streamsink." + table.removesuffix(".py").replace("/", ".")
+
+
+def _imported(tree: ast.Module) -> set[str]:
+    return {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module}
+
+
+def _arguments(tree: ast.Module) -> Iterator[ast.expr]:
+    """What is given as ``kind`` to anything that may make an error."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) not in _NO_ERRORS:
+            yield from (given.value for given in node.keywords if given.arg == "kind")
+
+
+def _raised(path: Path) -> Iterator[tuple[str, int]]:
+    for value in _arguments(_tree(path)):
+        for node in ast.walk(value):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield node.value, node.lineno
+
+
+def _of_table(path: Path, name: str) -> Iterator[tuple[str, int]]:
+    if name not in TABLES:
+        return
+    raised = set(_raised(path))
+    for node in ast.walk(_tree(path)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and KIND.fullmatch(node.value):
+            if node.value not in TABLES[name] and node.value not in faults.STEPS and (node.value, node.lineno) not in raised:
+                yield node.value, node.lineno
+
+
+def _marks(test: ast.FunctionDef, tree: ast.Module) -> Iterator[str]:
+    for mark in test.decorator_list:
+        if isinstance(mark, ast.Call) and ast.unparse(mark.func) == "follows":
+            for given in mark.args:
+                yield from _words(given, tree)
+
+
+def _words(given: ast.expr, tree: ast.Module) -> list[str]:
+    """The words of a mark's argument: a literal, or ``*NAME`` of a dict or tuple of the module, of which the keys count."""
+    if isinstance(given, ast.Starred):
+        name = ast.unparse(given.value)
+        table = next(
+            node.value for node in tree.body
+            if isinstance(node, (ast.Assign, ast.AnnAssign)) and name in {ast.unparse(t) for t in _targets(node)}
+        )
+        return [ast.literal_eval(word) for word in (table.keys if isinstance(table, ast.Dict) else table.elts)]
+    return [ast.literal_eval(given)]
+
+
+def _targets(node: ast.Assign | ast.AnnAssign) -> list[ast.expr]:
+    return node.targets if isinstance(node, ast.Assign) else [node.target]

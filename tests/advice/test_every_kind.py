@@ -1,0 +1,52 @@
+"""Advice is a part of the protocol: for every kind of error a test does what the message says, or it is stated why none can.
+
+A kind is named by a test that is marked with ``follows`` (``tests/advice/following.py``), or by a reason (``tests/advice/reasons.py``).
+"""
+
+from streamsink.errors import Misuse
+from tests.advice import following, kinds
+from tests.advice.following import Advice, follows
+from tests.advice.reasons import REASONS
+
+import pytest
+
+
+def test_every_kind_is_followed_or_has_a_reason():
+    """And none has both: a reason would hide that its test was removed."""
+    raised, followed = set(kinds.kinds()), set(kinds.followed())
+    assert sorted(raised - followed - set(REASONS)) == [], "neither a test that follows its advice, nor a reason"
+    assert sorted(followed & set(REASONS)) == [], "followed, so it needs no reason"
+
+
+def test_no_reason_and_no_mark_is_for_a_kind_that_no_longer_exists():
+    """Kinds are append-only for programs, but a table that names what is never raised checks nothing."""
+    raised = set(kinds.kinds())
+    assert sorted(set(REASONS) - raised) == []
+    assert sorted(set(kinds.followed()) - raised) == []
+
+
+def test_every_kind_is_found_by_the_enumeration():
+    """Nothing is raised with a kind that is computed somewhere else; each kind has the shape of one."""
+    assert kinds.untraced() == []
+    assert [kind for kind in kinds.kinds() if not kinds.KIND.fullmatch(kind)] == []
+
+
+def test_each_reason_says_something():
+    """In whole sentences."""
+    assert [kind for kind, reason in REASONS.items() if len(reason) < 40 or not reason.endswith(".")] == []
+
+
+def test_a_mark_on_a_test_that_reads_nothing_is_noticed():
+    """So a test cannot be marked without following."""
+    told = Misuse("set accept_as_new='abc', or call streamsink.give_up('a(b)', application='x')", kind="batch.gap")
+
+    @follows("batch.gap")
+    def test(read):
+        if read:
+            assert Advice(told).option("accept_as_new") == "abc"
+            assert Advice(told).call("streamsink.give_up") == (("a(b)",), {"application": "x"})
+
+    test(True)
+    with pytest.raises(AssertionError, match="batch.gap"):
+        test(False)
+    assert following._READ == set()

@@ -1,0 +1,213 @@
+"""Advice of errors about what a table's history cannot tell any more, what others wrote meanwhile, and its options and schema."""
+
+import dataclasses
+
+import pytest
+
+from streamsink.clock import IdSource
+from streamsink.errors import StreamsinkError
+from streamsink.format.types import parse_ddl
+from streamsink.table.table import open_table
+from tests.advice.accidents import accept, put_back, refused, renew_topic, take
+from tests.advice.following import advice, follows
+from tests.crash.giving_up import ENDS, clean, follow
+from tests.crash.world import World, die_at_step, expected, memory_world
+from tests.table.foreign import Prepared
+
+PLAIN = {"restore": "restore-and-continue"}
+ROOT = "/lake/shop.db/orders"
+
+
+def _table(world):
+    return open_table(world.file_io(world.calls), ROOT, for_writing=False)
+
+
+# -- history that is not known -------------------------------------------------------------------------------------
+
+
+def _expire(world, first: int, last: int) -> None:
+    for number in range(first, last + 1):
+        take(world, f"{ROOT}/snapshot/snapshot-{number}")
+
+
+def _ours(world) -> list[int]:
+    return [i for i in world.ids() if i < 1000]
+
+
+@follows("history.incomplete")
+def test_the_first_start_on_a_table_whose_history_has_expired():
+    world = memory_world(**PLAIN)
+    world.run(boundaries=(3,))
+    Prepared(world).rename()
+    _expire(world, 1, 1)
+    new = World(world.calls, ROOT, application="new", **PLAIN)
+    said = refused(new, "history.incomplete", (3,))
+    said.says("If it never did").option("new_application")
+    accept(new, new_application=said.option("new_application"))
+    renew_topic(new, topic_id="another")
+    before = len(new.ids())
+    new.run(boundaries=(3, 5))
+    assert len(new.ids()) == before + 5
+
+
+def _undecidable(gone: bool) -> World:
+    """Killed before the mark; others committed, and what could tell has expired. gone: another engine's cleaning took its files."""
+    world = memory_world(on_rollback="republish", **PLAIN)
+    assert die_at_step("commit.hinted" if not gone else "precommit.saved", 2, world, boundaries=ENDS[:2])
+    Prepared(world).rename()
+    Prepared(world, 1).rename()
+    newest = _table(world).snapshots.latest()
+    if not gone:
+        alone = dataclasses.replace(
+            newest, base_manifest_list=newest.delta_manifest_list, base_manifest_list_size=newest.delta_manifest_list_size
+        )
+        world.file_io(world.calls).replace(f"{ROOT}/snapshot/snapshot-{newest.id}", alone.to_json(), IdSource().new_id())
+    _expire(world, 1, newest.id - 1)
+    if gone:
+        clean(world, 2)
+    return world
+
+
+@follows("journal.undecidable")
+@pytest.mark.parametrize("way", ["accept_as_seen", "accept_as_new"])
+def test_a_record_of_which_nobody_knows_whether_it_was_published(way):
+    """Its rows were compacted away with the first batch's, so it was; or they are not there, and it is published."""
+    world = _undecidable(gone=False)
+    before = _ours(world)
+    said = refused(world, "journal.undecidable", ENDS)
+    assert said.find(r"rows of checkpoints? (\d+)") == "1"
+    accept(world, **{way: said.option(way)})
+    world.run(boundaries=ENDS)
+    assert _ours(world) == sorted([*before, *(range(3, 6) if way == "accept_as_new" else ()), *range(6, 12)])
+
+
+@follows("journal.undecidable")
+def test_a_record_of_which_nobody_knows_and_whose_files_are_gone():
+    """The command forgets it, with the token that the error says, and the same checkpoint writes the batch again."""
+    world = _undecidable(gone=True)
+    said = refused(world, "journal.undecidable", ENDS)
+    assert follow(world, said).records == (2,)
+    world.run(boundaries=ENDS)
+    assert _ours(world) == expected(ENDS)
+
+
+@follows("overwrite.changed-since")
+@pytest.mark.parametrize("way, ids", [("accept_as_new", [3, 4, 5]), ("accept_as_seen", None)])
+def test_an_overwrite_that_is_pending_while_others_wrote(way, ids):
+    world = memory_world(mode="overwrite", **PLAIN)
+    world.run(boundaries=ENDS[:1])
+    assert die_at_step("precommit.saved", 1, world, boundaries=ENDS[:2])
+    other = World(world.calls, ROOT, application="repair", **PLAIN)
+    renew_topic(other)
+    other.run(boundaries=(3,))
+    before = world.ids()
+    said = refused(world, "overwrite.changed-since", ENDS[:2])
+    accept(world, **{way: said.option(way)})
+    world.run(boundaries=ENDS[:2])
+    assert world.ids() == (before if ids is None else ids)
+    world.run(boundaries=ENDS[:3])
+    assert set(range(6, 9)) <= set(world.ids())
+
+
+# -- options and schema of the table -------------------------------------------------------------------------------
+
+
+@follows("table.bad-option")
+def test_an_option_of_the_table_that_is_set_right():
+    world = memory_world(**PLAIN)
+    world.run(boundaries=ENDS[:1])
+    _alter(world, "manifest.merge-min-count", "many")
+    said = refused(world, "table.bad-option", ENDS)
+    said.says("Set it right with ALTER TABLE")
+    _alter(world, said.find(r"option '([^']+)'"), said.find(r"such as '([^']+)'"))
+    world.run(boundaries=ENDS)
+    assert world.ids() == expected(ENDS)
+
+
+def _alter(world, option: str, value: str) -> None:
+    """As ALTER TABLE ... SET does."""
+    schema = _table(world).schema
+    changed = dataclasses.replace(schema, id=schema.id + 1, options={**schema.options, option: value})
+    world.file_io(world.calls).create_if_absent(f"{ROOT}/schema/schema-{changed.id}", changed.to_json())
+
+
+@follows("schema.gone")
+@pytest.mark.parametrize("way", ["put-back", "made-again"])
+def test_a_schema_file_that_is_gone_under_what_is_pending(way):
+    world = memory_world(**PLAIN)
+    world.run(boundaries=ENDS[:1])
+    _evolve(world)
+    assert die_at_step("precommit.saved", 1, world, boundaries=ENDS[:2])
+    lost = take(world, f"{ROOT}/schema/schema-1")
+    said = refused(world, "schema.gone", ENDS)
+    if way == "put-back":
+        put_back(world, f"{ROOT}/schema/{said.find(r'Put (schema-[0-9]+) back')}", lost)
+    else:
+        said.says("make the same change of the schema again")
+        _evolve(world)
+    world.run(boundaries=ENDS)
+    assert world.ids() == expected(ENDS)
+
+
+def _evolve(world) -> None:
+    table = open_table(world.file_io(world.calls), ROOT, for_writing=True)
+    table.evolve(parse_ddl("id BIGINT, part STRING, version BIGINT, more STRING"), add_columns=True, widen_types=False)
+
+
+@follows("snapshot.replaced-undecidable")
+def test_a_replaced_snapshot_of_which_another_one_may_be_the_right_one():
+    """The table is rolled back to the one that is right, which here has none of the first writer's files: they are published again."""
+    world = memory_world(**PLAIN)
+    world.run(boundaries=ENDS[:1])
+    replacing = Prepared(world)
+    world.run(boundaries=ENDS[:2])
+    rewriting = World(world.calls, ROOT, application="rewriting", mode="overwrite", overwrite_partition={}, **PLAIN)
+    renew_topic(rewriting)
+    rewriting.run(boundaries=(1,))
+    io, third = world.file_io(world.calls), replacing.snapshot
+    foreign = dataclasses.replace(_table(world).snapshots.load(3), properties=None)
+    io.replace(f"{ROOT}/snapshot/snapshot-3", foreign.to_json(), IdSource().new_id())
+    replacing.rename()
+    io.write(f"{ROOT}/snapshot/snapshot-4", dataclasses.replace(third, id=4, uuid="another").to_json())
+    io.replace(f"{ROOT}/snapshot/LATEST", b"4", IdSource().new_id())
+    said = refused(world, "snapshot.replaced-undecidable", ENDS)
+    said.says("Stop the other writers", "streamsink.verify", "roll the table back to the snapshot that is right")
+    for number in (3, 4):
+        take(world, f"{ROOT}/snapshot/snapshot-{number}")
+    take(world, f"{ROOT}/snapshot/LATEST")
+    world.run(boundaries=ENDS)
+    assert _ours(world) == expected(ENDS)
+
+
+@follows("commit.strict-mode")
+def test_another_user_s_overwrite_since_the_safe_snapshot():
+    """See what it did, and set the option to its number: what is pending is published."""
+    option = "commit.strict-mode.last-safe-snapshot"
+    world = memory_world(table_options={option: "1"}, **PLAIN)
+    world.run(boundaries=ENDS[:1])
+    other = World(world.calls, ROOT, application="other", mode="overwrite", **PLAIN)
+    renew_topic(other)
+    other.run(boundaries=(3,))
+    said = refused(world, "commit.strict-mode", ENDS)
+    number = said.find(r"snapshot (\d+) is a OVERWRITE of another user")
+    said.says("then set the option to its number", option)
+    schema = _table(world).schema
+    changed = dataclasses.replace(schema, id=schema.id + 1, options={**schema.options, option: number})
+    world.file_io(world.calls).create_if_absent(f"{ROOT}/schema/schema-{changed.id}", changed.to_json())
+    world.run(boundaries=ENDS)
+    assert world.ids() == [*range(3, 12), 1000, 1001, 1002]
+
+
+@follows("schema.missing")
+def test_a_schema_file_that_the_table_refers_to_is_restored():
+    world = memory_world(**PLAIN)
+    world.run(boundaries=ENDS[:1])
+    _evolve(world)
+    world.run(boundaries=ENDS[:2])
+    lost = take(world, f"{ROOT}/schema/schema-1")
+    with pytest.raises(StreamsinkError) as told:
+        world.ids()
+    said = advice(told.value, "schema.missing")
+    put_back(world, said.find(r"(/\S+schema-1)"), lost)
+    world.run(boundaries=ENDS)
+    assert world.ids() == expected(ENDS)

@@ -1,0 +1,322 @@
+"""Advice of errors about checkpoints and queries of which rows cannot be compared by offsets, or that are another query."""
+
+import dataclasses
+
+import pytest
+
+from streamsink.protocol.same_query import QueryFingerprint
+from streamsink.testing.driver import Checkpoint
+from tests.advice.accidents import (
+    POSITIONS, SECOND, THIRD, accept, copy_of, lose_checkpoint, refused, renew_topic, start_over, stopped_by,
+)
+from tests.advice.following import follows
+from tests.crash.world import World, expected, memory_world
+
+PLAIN = {"restore": "restore-and-continue"}
+
+
+def _query(ends=(6, 9), **options) -> World:
+    world = memory_world(**{**PLAIN, **options})
+    world.run(boundaries=ends)
+    return world
+
+
+def _under_its_own_name(world, ends) -> World:
+    """The query under another application, in the same table; its rows are other ones."""
+    renew_topic(world)
+    accept(world, application="own")
+    world.run(boundaries=ends)
+    return world
+
+
+# -- a source without positions ------------------------------------------------------------------------------------
+
+
+def _replaced() -> tuple:
+    world = _query(numeric=False)
+    lose_checkpoint(world)
+    return world, refused(world, "checkpoint.replaced", (6, 9))
+
+
+@follows("checkpoint.replaced")
+def test_another_query_that_takes_a_name_of_its_own():
+    world, said = _replaced()
+    said.says("give it a name of its own (application=...)")
+    assert _under_its_own_name(world, (4, 7)).ids() == [*range(9), *range(1000, 1007)]
+
+
+@follows("checkpoint.replaced", "batch.in-replay")
+def test_a_lost_checkpoint_accepted_as_seen_until_new_data_begins():
+    """Each batch of the replay asks; the first one with new rows is accepted as new."""
+    world, said = _replaced()
+    accept(world, accept_as_seen=said.option("accept_as_seen"))
+    assert stopped_by(world, (6, 9)) == "batch.in-replay"
+    accept(world, accept_as_seen=refused(world, "batch.in-replay", (6, 9)).option("accept_as_seen"))
+    assert stopped_by(world, (6, 9, 12)) == "batch.in-replay"
+    accept(world, accept_as_new=refused(world, "batch.in-replay", (6, 9, 12)).option("accept_as_new"))
+    world.run(boundaries=(6, 9, 12, 14))
+    assert world.ids() == expected((14,))
+
+
+@follows("checkpoint.replaced")
+def test_a_lost_checkpoint_accepted_as_new():
+    """Only new data is there, in this batch and, as the error says, in all after it."""
+    world, said = _replaced()
+    renew_topic(world)
+    accept(world, accept_as_new=said.says("and all of the batches after it").option("accept_as_new"))
+    world.run(boundaries=(6, 9, 12))
+    assert world.ids() == [*range(9), *range(1000, 1012)]
+
+
+@follows("batch.backwards")
+@pytest.mark.parametrize("way", ["accept_as_new", "accept_as_seen"])
+def test_an_older_checkpoint_with_other_batches(way):
+    """Accepted as seen the next batch asks as well; accepted as new all that follows is written, as the error says."""
+    world = _query(ends=(3, 6), numeric=False)
+    world.checkpoint = Checkpoint(world.checkpoint.query, [3], 1)
+    if way == "accept_as_new":
+        renew_topic(world)
+    said = refused(world, "batch.backwards", (3, 5))
+    accept(world, **{way: said.option(way)})
+    if way == "accept_as_new":
+        said.says("and all of the batches after it")
+        world.run(boundaries=(3, 5, 9))
+        assert world.ids() == [*range(6), *range(1003, 1009)]
+    else:
+        assert stopped_by(world, (3, 5, 6)) == "batch.in-replay"
+        accept(world, accept_as_seen=refused(world, "batch.in-replay", (3, 5, 6)).option("accept_as_seen"))
+        assert stopped_by(world, (3, 5, 6, 9)) == "batch.in-replay"
+        accept(world, accept_as_new=refused(world, "batch.in-replay", (3, 5, 6, 9)).option("accept_as_new"))
+        world.run(boundaries=(3, 5, 6, 9, 12))
+        assert world.ids() == expected((12,))
+
+
+@follows("batch.gap")
+@pytest.mark.parametrize("way", ["accept_as_new", "accept_as_seen"])
+def test_batches_that_are_missing(way):
+    """The batch is written, and the query goes on; or recorded without rows, and then, as the error says, the next one asks."""
+    world = _query(ends=(3, 6), numeric=False)
+    world.checkpoint.ends, world.checkpoint.committed = [3, 6, 8], 3
+    said = refused(world, "batch.gap", (3, 6, 8, 10))
+    accept(world, **{way: said.option(way)})
+    if way == "accept_as_seen":
+        said.says("the batch after it is asked for as well")
+        assert stopped_by(world, (3, 6, 8, 10, 12)) == "batch.in-replay"
+        accept(world, accept_as_new=refused(world, "batch.in-replay", (3, 6, 8, 10, 12)).option("accept_as_new"))
+    world.run(boundaries=(3, 6, 8, 10, 12))
+    assert world.ids() == [*range(6), *range(8 if way == "accept_as_new" else 10, 12)]
+
+
+@follows("gap.first-batch")
+@pytest.mark.parametrize("way", ["adopt_from_batch", "new-checkpoint"])
+def test_a_first_batch_that_is_not_the_first(way):
+    """The query moves here with its past, or the table was emptied and is filled again."""
+    world = _query(ends=())
+    world.driver.start(world.file_io(world.calls), world.checkpoint).close()  # there is a table
+    world.checkpoint = Checkpoint(world.checkpoint.query, [3, 6], 2)
+    said = refused(world, "gap.first-batch", (3, 6, 9))
+    if way == "adopt_from_batch":
+        accept(world, adopt_from_batch=said.option("adopt_from_batch"))
+        world.run(boundaries=(3, 6, 9, 12))
+        assert world.ids() == list(range(6, 12))
+    else:
+        said.says("start a new checkpoint")
+        lose_checkpoint(world)
+        world.run(boundaries=(7, 12))
+        assert world.ids() == expected((12,))
+
+
+# -- files ---------------------------------------------------------------------------------------------------------
+
+
+@follows("files.overlap")
+@pytest.mark.parametrize("way", ["file_column", "accept_as_new", "accept_as_seen"])
+def test_old_and_new_files_in_one_batch(way):
+    """The column writes the new ones; without it all rows of this batch and of those after it, or none of this batch."""
+    world = _query(tells_files=True)
+    lose_checkpoint(world)
+    said = refused(world, "files.overlap", (12,))
+    if way == "file_column":
+        said.says("Select _metadata.file_path among the columns", "option file_column")
+        world.driver.fingerprint = dataclasses.replace(world.driver.fingerprint, plan="a column more", schema="a column more")
+        accept(world, file_column="file", accept_as_same=said.option("accept_as_same"))
+        world.run(boundaries=(12, 14))
+        assert world.ids() == expected((14,))
+        return
+    accept(world, **{way: said.option(way)})
+    world.run(boundaries=(12, 14))
+    written = said.says("and of all batches after it") and range(14) if way == "accept_as_new" else range(12, 14)
+    assert world.ids() == sorted([*range(9), *written])
+
+
+@follows("files.moved")
+@pytest.mark.parametrize("way", ["first-path", "accept_as_seen", "accept_as_new"])
+def test_a_folder_that_was_moved(way):
+    """Read under its first path; or taken as seen; or, when it is other data after all, as new."""
+    world = _query(tells_files=True)
+    lose_checkpoint(world)
+    world.driver.folder = "memory:/moved"
+    if way == "accept_as_new":
+        renew_topic(world)
+    said = refused(world, "files.moved", (9,))
+    if way == "first-path":
+        said.says("Read the folder under its first path, with a new checkpoint")
+        world.driver.folder = "memory:/in"
+        lose_checkpoint(world, THIRD)
+    else:
+        accept(world, **{way: said.option(way)})
+    world.run(boundaries=(9, 12))
+    assert world.ids() == ([*range(9), *range(1000, 1012)] if way == "accept_as_new" else expected((12,)))
+
+
+@follows("files.other-source")
+@pytest.mark.parametrize("way", ["accept_as_new", "accept_as_seen"])
+def test_a_file_that_one_of_two_sources_has_read(way):
+    """Its rows of the other one are written with the rest of the batch, or none is."""
+    world = memory_world(**PLAIN, tells_files=True)
+    plain, two = world.driver.describe, {}
+
+    def describe(checkpoint, batch_id):
+        """The second source reads from file 3 on what the first one reads; batch 1 of the new checkpoint gives it files 0 to 2."""
+        batch = plain(checkpoint, batch_id)
+        [source] = batch.sources
+        other = dataclasses.replace(source, files=source.files if checkpoint.query == two.get("both") else ())
+        return dataclasses.replace(batch, sources=(source, other))
+
+    world.driver.describe = describe
+    world.run(boundaries=(3,))
+    lose_checkpoint(world)
+    two["both"] = SECOND
+    said = refused(world, "files.other-source", (3,))
+    accept(world, **{way: said.option(way)})
+    world.run(boundaries=(3,))
+    assert world.ids() == ([0, 0, 1, 1, 2, 2] if way == "accept_as_new" else [0, 1, 2])
+
+
+# -- another query -------------------------------------------------------------------------------------------------
+
+
+OTHER = {
+    "query.other": QueryFingerprint(sources="a numbered source", plan="another filter", dates="", schema="", spark="", comparable=True),
+    "query.not-comparable": None,
+}
+
+
+@follows(*OTHER)
+@pytest.mark.parametrize("kind", OTHER)
+@pytest.mark.parametrize("way", ["application", "accept_as_same", "accept_as_new", "accept_as_seen"])
+def test_another_query_under_the_first_one_s_name(kind, way):
+    """Each of four ways, over several batches: what the error says is written, and nothing else."""
+    world = _query(position_columns=POSITIONS)
+    lose_checkpoint(world)
+    world.driver.fingerprint = OTHER[kind]
+    if way == "application":
+        renew_topic(world)
+    said = refused(world, kind, (5, 8))
+    if way == "application":
+        said.says("give it a name of its own (application='...')")
+        accept(world, application="own")
+    else:
+        accept(world, **{way: said.option(way)})
+    world.run(boundaries=(5, 8, 12))
+    assert world.ids() == {
+        "application": [*range(9), *range(1000, 1012)], "accept_as_same": expected((12,)),
+        "accept_as_new": sorted([*range(9), *range(12)]), "accept_as_seen": expected((12,)),
+    }[way]
+
+
+def _stateful(world, **changes) -> None:
+    plain = world.driver.describe
+    world.driver.describe = lambda checkpoint, batch_id: dataclasses.replace(plain(checkpoint, batch_id), **changes)
+
+
+@follows("query.stateful-positions")
+@pytest.mark.parametrize("option, value", [("position_columns", POSITIONS), ("file_column", "file")])
+def test_position_columns_of_a_stateful_query_are_left_out(option, value):
+    world = memory_world(**PLAIN, **{option: value})
+    _stateful(world, stateful=True)
+    said = refused(world, "query.stateful-positions", (6,))
+    accept(world, **{said.find(r"Leave (\w+) out"): None})
+    world.run(boundaries=(6, 9))
+    assert world.ids() == expected((9,))
+
+
+@follows("query.state-lost")
+@pytest.mark.parametrize("way", ["newest-checkpoint", "another-table", "accept_as_new"])
+def test_a_stateful_query_that_lost_its_state(way):
+    world = memory_world(**PLAIN)
+    _stateful(world, stateful=True)
+    world.run(boundaries=(6, 9))
+    newest = world.checkpoint
+    lose_checkpoint(world)
+    said = refused(world, "query.state-lost", (6, 9))
+    if way == "newest-checkpoint":
+        said.says("bring back the newest checkpoint")
+        world.checkpoint = newest
+    elif way == "another-table":
+        said.says("from the first position of the source, with a new checkpoint", "application='...'", "into a table of its own")
+        world.driver.root += "_own"
+        accept(world, application="own")
+    else:
+        accept(world, accept_as_new=said.says("and the batches after it follow").option("accept_as_new"))
+    world.run(boundaries=(6, 9, 12))
+    assert world.ids() == (sorted([*range(9), *range(12)]) if way == "accept_as_new" else expected((12,)))
+
+
+@follows("query.output-mode")
+@pytest.mark.parametrize("way", ["append", "complete", "append_changes"])
+def test_an_aggregation_whose_results_change(way):
+    world = memory_world(**PLAIN)
+    _stateful(world, output_mode="update", stateful=True)
+    said = refused(world, "query.output-mode", (6,))
+    del world.driver.describe
+    if way == "append":
+        said.says("Use output mode 'append' with a watermark")
+        _stateful(world, output_mode="append", stateful=True)
+    elif way == "complete":
+        said.says("output mode 'complete'")
+        mode = said.find(r"mode='(overwrite)'")
+        accept(world, mode=mode, overwrite_partition=said.option("overwrite_partition"))
+        _stateful(world, output_mode="complete", stateful=True)
+    else:
+        accept(world, append_changes=said.option("append_changes"))
+        _stateful(world, output_mode="update", stateful=True)
+    world.run(boundaries=(6, 9))
+    assert world.ids() == (list(range(6, 9)) if way == "complete" else expected((9,)))
+
+
+# -- names ---------------------------------------------------------------------------------------------------------
+
+
+@follows("application.renamed")
+@pytest.mark.parametrize("way", ["first-name", "adopt_from_batch"])
+def test_a_query_that_comes_back_under_another_name(way):
+    world = _query()
+    accept(world, application="new")
+    said = refused(world, "application.renamed", (6, 9, 12))
+    if way == "first-name":
+        accept(world, application=said.find(r"Set application='([^']*)' to go on"))
+    else:
+        first = copy_of(world, application=said.find(r"under the name '([^']*)'"))
+        first.run(boundaries=(6, 9))  # it publishes everything, and is stopped
+        world.calls = first.calls
+        accept(world, adopt_from_batch=said.option("adopt_from_batch"))
+    world.run(boundaries=(6, 9, 12))
+    assert world.ids() == expected((12,))
+
+
+@follows("application.in-use")
+def test_a_name_that_another_query_holds():
+    """Under a name of its own the second one writes, and the first is not harmed."""
+    world = memory_world(**PLAIN)
+    first = world.driver.start(world.file_io(world.calls), Checkpoint(world.checkpoint.query))
+    second = World(world.calls, world.driver.root, **PLAIN)
+    second.checkpoint = Checkpoint(SECOND)
+    renew_topic(second)
+    said = refused(second, "application.in-use", (4,))
+    said.says("Give this query a name of its own: application='...'")
+    accept(second, application="own")
+    second.run(boundaries=(4,))
+    first.batch(world.driver.describe(Checkpoint(world.checkpoint.query, [6]), 0))
+    first.close()
+    assert world.ids() == [*range(6), *range(1000, 1004)]

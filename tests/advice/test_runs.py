@@ -1,0 +1,186 @@
+"""Advice of errors about the calls of one run, about bounded jobs, and about where a new checkpoint begins."""
+
+import dataclasses
+import json
+import threading
+
+import pyarrow.compute as pc
+import pytest
+
+from streamsink import faults
+from streamsink.errors import StreamsinkError
+from streamsink.protocol.committable import Batch
+from streamsink.protocol.ids import END_OF_INPUT
+from streamsink.protocol.positions import SourceRange
+from streamsink.sinks.give_up import give_up
+from streamsink.sinks.offsets import Wanted, offsets_of
+from streamsink.storage.file_io import FileIO
+from streamsink.clock import IdSource
+from streamsink.testing.driver import Checkpoint
+from streamsink.testing.faults import arm
+from tests.advice.accidents import accept, take
+from tests.advice.following import Advice, advice, follows
+from tests.crash.giving_up import ENDS, clean
+from tests.crash.world import World, die_at_step, expected, memory_world
+from tests.protocol.query import Query
+from tests.table.foreign import Prepared
+
+PLAIN = {"restore": "restore-and-continue"}
+ROOT = "/lake/shop.db/orders"
+
+
+def _told(kind: str, run) -> Advice:
+    with pytest.raises(StreamsinkError) as told:
+        run()
+    return advice(told.value, kind)
+
+
+def _parity(world, parity: int) -> None:
+    """The query's rows are filtered to those of even, or odd, numbers."""
+    rows = world.driver.rows
+
+    def part(start, end):
+        batch = rows(start, end)
+        return batch.filter(pc.equal(pc.bit_wise_and(batch.column("id"), 1), parity))
+
+    world.driver.rows = part
+
+
+@follows("batch.twice")
+@pytest.mark.parametrize("way", ["a-name-each", "one-call"])
+def test_a_second_part_of_a_batch(way):
+    """The first part is published: it stays under its name, the other part gets one; all rows in one call from the next batch on."""
+    world = memory_world(**PLAIN)
+    whole = world.driver.rows
+    _parity(world, 0)
+    query = Query(world)
+    query.batch(6)
+    said = _told("batch.twice", lambda: query.again(0))
+    query.sink.close()
+    said.says("Use a sink of its own name (application='...') for the second part, in this and in all later batches")
+    second = World(world.calls, ROOT, application="second", **PLAIN)
+    _parity(second, 1)
+    first, other = Query(world), Query(second)
+    first.batch(6)
+    other.batch(6)
+    if way == "one-call":
+        said.says("(df1.unionByName(df2)), let the sink of its own name write its part of batch 0 first")
+        world.driver.rows = whole
+        first.batch(9)
+    else:
+        first.batch(9)
+        other.batch(9)
+    assert world.ids() == expected((9,))
+
+
+@follows("batch.concurrent")
+def test_two_calls_at_one_time():
+    """Called once, the batch is written once, and the query goes on."""
+    world = memory_world(**PLAIN)
+    query = Query(world)
+    inside, go_on = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        inside.set()
+        go_on.wait(60)
+
+    arm("write.staged", 1, wait)
+    first = threading.Thread(target=lambda: query.batch(6))
+    first.start()
+    inside.wait(60)
+    try:
+        _told("batch.concurrent", lambda: query.again(0)).says("Call it once in the batch function, and not from a pool of threads")
+    finally:
+        faults.arm(None)
+        go_on.set()
+        first.join(60)
+    query.batch(9)
+    assert world.ids() == expected((9,))
+
+
+@follows("run.undecidable")
+@pytest.mark.parametrize("way", ["accept_as_new", "accept_as_seen"])
+def test_a_bounded_run_that_nobody_knows(way):
+    world = memory_world(application="batch", **PLAIN)
+
+    def job(run_id, start, end):
+        world.driver.job_rows = (start, end)
+        described = world.driver.describe(Checkpoint(run_id, [end]), 0)
+        sink = world.driver.start(world.file_io(world.calls), Checkpoint(run_id))
+        try:
+            sink.batch(dataclasses.replace(described, batch_id=END_OF_INPUT, run=run_id, sources=()))
+        finally:
+            sink.close()
+
+    for number, run_id in enumerate(("monday", "tuesday", "wednesday")):
+        job(run_id, 3 * number, 3 * number + 3)
+    world.file_io(world.calls).delete_tree(f"{ROOT}/streamsink/batch")
+    for number in (1, 2):
+        take(world, f"{ROOT}/snapshot/snapshot-{number}")
+    said = _told("run.undecidable", lambda: job("monday", 0, 3)).says("Look whether its rows are in the table")
+    accept(world, **{way: said.option(way)})
+    job("monday", 0, 3)
+    assert world.ids() == sorted([*range(9), *(range(3) if way == "accept_as_new" else ())])
+
+
+@follows("give-up.undecidable")
+def test_a_record_that_is_given_up_although_nobody_knows_whether_it_was_published():
+    """The user has looked, and says so by the token."""
+    world = memory_world(journal_retain=10, **PLAIN)
+    assert die_at_step("precommit.saved", 3, world, boundaries=ENDS)
+    for number in range(2):
+        Prepared(world, number).rename()
+    for number in (1, 2, 3):
+        take(world, f"{ROOT}/snapshot/snapshot-{number}")
+    clean(world, 3, 1)
+
+    def settle(**options):
+        return give_up(world.file_io(world.calls), ROOT, dataclasses.replace(world.driver.options, **options))
+
+    said = _told("give-up.undecidable", settle)
+    assert settle(accept_as_new=said.option("accept_as_new")).records == (3,)
+    world.run(boundaries=ENDS)
+    assert [i for i in world.ids() if i < 1000] == expected(ENDS)
+
+
+# -- where a new checkpoint begins ---------------------------------------------------------------------------------
+
+
+def _read(*ends) -> World:
+    """A batch of several sources, each up to its offsets."""
+    world = memory_world(**PLAIN)
+    ranges = tuple(SourceRange({topic: {"0": 0} for topic in end}, end) for end in ends)
+    sink = world.driver.start(FileIO(world.calls, IdSource().new_id), world.checkpoint)
+    sink.batch(Batch(0, world.checkpoint.query, "run", ranges))
+    sink.close()
+    return world
+
+
+def _begin(world, application="streamsink", **wanted):
+    return json.loads(offsets_of(world.file_io(world.calls), ROOT, application, Wanted(**wanted)))
+
+
+@follows("positions.several-sources")
+def test_sources_that_stand_at_different_positions_are_asked_for_one_by_one():
+    world = _read({"t": {"0": 7}}, {"t": {"0": 3}})
+    said = _told("positions.several-sources", lambda: _begin(world)).says("Name one of them: source=...")
+    names = said.find(r"sources (.*?) have read").split(", ")
+    assert [_begin(world, source=eval(name)) for name in names] == [{"t": {"0": 7}}, {"t": {"0": 3}}]  # noqa: S307
+
+
+@follows("positions.unknown-topic")
+def test_a_topic_to_leave_out_that_is_not_recorded():
+    world = _read({"t": {"0": 7}, "u": {"0": 3}})
+    said = _told("positions.unknown-topic", lambda: _begin(world, without=["T"]))
+    assert _begin(world, without=[said.find(r"recorded are (\w+)")]) == {"u": {"0": 3}}
+
+
+@follows("positions.none")
+@pytest.mark.parametrize("wrong, pattern, right", [
+    ({"application": "stremsink"}, r"have written here: (\w+)", "application"), ({"source": 4}, r"those that are: '(\w+)'", "source"),
+])
+def test_an_application_or_a_source_without_positions(wrong, pattern, right):
+    """The error names those that have some."""
+    world = _read({"t": {"0": 7}})
+    said = _told("positions.none", lambda: _begin(world, **wrong))
+    assert _begin(world, **{right: said.find(pattern)}) == {"t": {"0": 7}}

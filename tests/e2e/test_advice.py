@@ -1,0 +1,194 @@
+"""Advice of errors that only a real Spark query meets: what the message says is done, and each row is there once."""
+
+import contextlib
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from pyspark.errors import StreamingQueryException
+
+import streamsink
+from streamsink.errors import StreamsinkError
+from tests.advice.following import Advice, advice, follows
+from tests.e2e.harness import assert_each_once, ids_of
+
+pytestmark = pytest.mark.spark
+EVEN, ODD = "id % 2 = 0", "id % 2 = 1"
+
+
+def silent(event) -> None:
+    """No log."""
+
+
+def run(spark, ground, function, checkpoint=True, columns=("id", "name")):
+    """One start of a query over all files of the source, one in each batch; the error that ended it, or None."""
+    rows = spark.readStream.schema("id BIGINT, name STRING").option("maxFilesPerTrigger", 1).json(str(ground.source)).selectExpr(*columns)
+    errors = []
+
+    def each(batch, number):
+        try:
+            function(batch, number)
+        except StreamsinkError as failed:
+            errors.append(failed)
+            raise
+
+    writer = rows.writeStream.foreachBatch(each).trigger(availableNow=True)
+    if checkpoint:
+        writer = writer.option("checkpointLocation", ground.checkpoint)
+    with contextlib.suppress(StreamingQueryException):
+        writer.start().awaitTermination()
+    return errors[0] if errors else None
+
+
+def told(error, kind: str, table: str) -> Advice:
+    said = advice(error, kind)
+    assert table in said.message
+    return said
+
+
+@follows("batch.wrong-id")
+def test_an_id_that_is_not_spark_s(spark, ground):
+    sink = streamsink.to_table(ground.table, silent, flush=False)
+    ground.add_files(0, 2)
+    said = told(run(spark, ground, lambda df, batch_id: sink(df, 0)), "batch.wrong-id", ground.table)
+    function = eval(said.find(r"foreachBatch\((lambda df, batch_id: sink\(df, batch_id\))\)"), {"sink": sink})
+    assert run(spark, ground, function) is None
+    assert_each_once(ground.table, ids_of(0, 2))
+
+
+@follows("batch.not-streaming")
+def test_a_call_from_another_thread(spark, ground):
+    sink = streamsink.to_table(ground.table, silent, flush=False)
+    ground.add_files(0, 2)
+
+    def elsewhere(batch, number):
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(sink, batch, number).result()
+
+    said = told(run(spark, ground, elsewhere), "batch.not-streaming", ground.table)
+    said.says("or call it there in the batch function's own thread", "for a batch DataFrame use streamsink.write(...)")
+    assert run(spark, ground, sink) is None
+    assert streamsink.write(spark.range(100, 103).selectExpr("id", "'x' AS name"), ground.table, "once") == 3
+    assert_each_once(ground.table, ids_of(0, 2) | {100, 101, 102})
+
+
+@follows("application.two-sinks")
+def test_two_sinks_of_one_name_with_other_options(spark, ground):
+    """The first one's part is published: it keeps its name, the other one gets one; one sink for all rows takes the batches after that."""
+    ground.add_files(0, 2)
+
+    def both(*names):
+        def each(df, batch_id):
+            for name, part, rows in zip(names, (EVEN, ODD), (100, 200)):
+                streamsink.to_table(ground.table, silent, flush=False, application=name, driver_max_rows=rows)(df.where(part), batch_id)
+
+        return each
+
+    streamsink.create_table(ground.table, "id BIGINT, name STRING")
+    said = told(run(spark, ground, both("same", "same")), "application.two-sinks", ground.table)
+    said.says("Leave the first sink as it is, and give each other one a name of its own (application='...')")
+    assert run(spark, ground, both("same", "other")) is None
+    ground.add_files(2, 1)
+    said.says("one sink object for all rows")
+    assert run(spark, ground, streamsink.to_table(ground.table, silent, flush=False, application="same")) is None
+    assert_each_once(ground.table, ids_of(0, 3))
+
+
+@follows("checkpoint.missing")
+def test_a_query_without_a_checkpoint(spark, ground):
+    sink = streamsink.to_table(ground.table, silent, flush=False)
+    ground.add_files(0, 1)
+    said = told(run(spark, ground, sink, checkpoint=False), "checkpoint.missing", ground.table)
+    assert said.find(r"Set \.option\('(\w+)', \.\.\.\)") == "checkpointLocation"
+    assert run(spark, ground, sink) is None
+    assert_each_once(ground.table, ids_of(0, 1))
+
+
+@follows("option.route")
+def test_a_route_that_is_no_column(spark, ground):
+    ground.add_files(0, 1)
+    lake = ground.table.rpartition("/")[0]
+
+    def routed(route):
+        return streamsink.to_tables(lake, route, {"*": {}}, silent, flush=False)
+
+    said = told(run(spark, ground, routed("kind_of")), "option.route", lake)
+    assert "name" in said.find(r"no column of the data \(([\w, ]+)\)").split(", ")
+    assert run(spark, ground, routed("concat('t', id % 2)")) is None
+    assert streamsink.read_arrow(f"{lake}/t0").num_rows + streamsink.read_arrow(f"{lake}/t1").num_rows == 10
+
+
+@follows("option.file-column")
+def test_a_file_column_that_the_data_does_not_have(spark, ground):
+    sink = streamsink.to_table(ground.table, silent, flush=False, file_column="file")
+    ground.add_files(0, 1)
+    said = told(run(spark, ground, sink), "option.file-column", ground.table).says("give the name that it has there")
+    column = said.find(r"Select (_metadata\.file_path) among the columns")
+    assert run(spark, ground, sink, columns=("id", "name", f"{column} AS file")) is None
+    assert_each_once(ground.table, ids_of(0, 1))
+
+
+@follows("option.position-columns")
+@pytest.mark.parametrize("given, columns", [
+    (("offset", "partition", "topic"), ("id", "name AS topic", "cast(id AS int) AS partition", "id AS offset")),
+    (("topic", "partition", "offset"), ("id", "name AS topic", "id AS offset")),
+], ids=["order", "missing"])
+def test_position_columns_that_are_not_those(spark, ground, given, columns):
+    ground.add_files(0, 1)
+    sink = streamsink.to_table(ground.table, silent, flush=False, position_columns=given)
+    said = told(run(spark, ground, sink, columns=columns), "option.position-columns", ground.table)
+    named = tuple(said.find(r"the columns of (topic, partition, offset)").split(", ")) if given[0] == "offset" else given
+    assert given[0] == "offset" or "partition" in said.find(r"position_columns names ([\w, ]+), which the data does not have")
+    right = ("id", "name AS topic", "cast(id AS int) AS partition", "id AS offset")
+    sink = streamsink.to_table(ground.table, silent, flush=False, position_columns=named)
+    assert run(spark, ground, sink, columns=right) is None
+    assert_each_once(ground.table, ids_of(0, 1))
+
+
+@follows("read.unsupported-type")
+def test_a_type_that_spark_cannot_read(spark, ground):
+    streamsink.create_table(ground.table, "id INT, at TIME(3)")
+    with pytest.raises(StreamsinkError) as refused:
+        streamsink.read(spark, ground.table)
+    assert told(refused.value, "read.unsupported-type", ground.table).find(r"streamsink\.(read_arrow)") == "read_arrow"
+    assert streamsink.read_arrow(ground.table).num_rows == 0
+
+
+@follows("read.no-file-system")
+def test_a_session_without_a_file_system_for_s3(spark, s3_server):
+    """Its tables are read without Spark."""
+    path = f"s3://{s3_server.bucket}/{uuid.uuid4().hex}"
+    streamsink.create_table(path, "id BIGINT", store_options=s3_server.options)
+    with pytest.raises(StreamsinkError) as refused:
+        streamsink.read(spark, path, store_options=s3_server.options)
+    name = told(refused.value, "read.no-file-system", path).find(r"or read the table with streamsink\.(\w+)")
+    assert getattr(streamsink, name)(path, store_options=s3_server.options).num_rows == 0
+
+
+@follows("checkpoint.no-offsets")
+def test_positions_that_are_not_durable(spark, ground):
+    """Asynchronous progress tracking, left out by turning it off."""
+    rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 5).load().selectExpr("value AS id", "'x' AS name")
+    sink = streamsink.to_table(ground.table, silent, flush=False)
+
+    def start(**options):
+        errors = []
+
+        def each(df, batch_id):
+            try:
+                sink(df, batch_id)
+            except StreamsinkError as failed:
+                errors.append(failed)
+                raise
+            if batch_id == 2:
+                raise InterruptedError("enough")
+
+        writer = rows.writeStream.foreachBatch(each).option("checkpointLocation", ground.checkpoint).options(**options)
+        with contextlib.suppress(StreamingQueryException):
+            writer.start().awaitTermination()
+        return errors[0] if errors else None
+
+    error = start(asyncProgressTrackingEnabled="true", asyncProgressTrackingCheckpointIntervalMs="60000", _asyncProgressTrackingOverrideSinkSupportCheck="true")
+    said = told(error, "checkpoint.no-offsets", ground.table)
+    assert start(**{said.find(r"Turn (\w+) off"): "false"}) is None
+    assert_each_once(ground.table, set(range(15)))
