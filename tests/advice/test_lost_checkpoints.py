@@ -168,7 +168,7 @@ def test_messages_that_were_gone_before_they_were_read(way):
     world.driver.newest = 12
     said = refused(world, "positions.newest-below-end", (6, 9, 14))
     if way == "restart":
-        said.says("if a broker that is behind answered, restart the query")
+        said.says("a plain restart helps only when it was a broker that was behind that had answered")
         world.driver.newest = 16
         world.run(boundaries=(6, 9, 14, 16))
     else:
