@@ -1,0 +1,133 @@
+"""A query gets dead letters, or loses them, between two starts that die anywhere: each row once, in the table or among them."""
+
+import random
+from collections import Counter
+
+import pytest
+
+from streamsink import faults
+from streamsink.testing.crashing import CrashingCalls, Mode
+from streamsink.testing.faults import InjectedCrash
+from tests.crash.letters_world import BOUNDARIES, EARLIER, EARLIER_NAME, LETTERS, NAME, PLAIN, LettersWorld
+from tests.crash.world import die_at_step
+
+_OTHER = {PLAIN: LETTERS, LETTERS: PLAIN}
+_FIRST = (6, 9)
+_STRIDE = 41
+_MOST_CALLS = 2_000
+
+
+def _steps(how: str, first: str) -> Counter[str]:
+    """How often a run that goes on where another one ended reaches each step."""
+    world, seen = LettersWorld(), Counter()
+    world.run(boundaries=_FIRST, how=first)
+    faults.arm(lambda step: seen.update([step]))
+    world.run(how=how)
+    faults.arm(None)
+    return seen
+
+
+def _ends_right(world: LettersWorld, how: str, what: str) -> None:
+    """The next start is of the other kind; then one with dead letters, which looks after their table as well."""
+    world.check_readable()
+    world.run(how=_OTHER[how])
+    world.check_complete()
+    world.run(boundaries=(*BOUNDARIES, 20), how=LETTERS)
+    world.check_complete((*BOUNDARIES, 20))
+    assert world.unknown_files() == [], what
+    assert list(world.states(NAME)) == ["streamsink"]
+
+
+@pytest.mark.parametrize("how", [PLAIN, LETTERS])
+def test_the_option_changes_after_a_death_at_each_step(how):
+    """After a run of the other kind; the first and the last time that the step is reached."""
+    for step, times in sorted(_steps(how, _OTHER[how]).items()):
+        for occurrence in sorted({1, times}):
+            world = LettersWorld()
+            world.run(boundaries=_FIRST, how=_OTHER[how])
+            assert die_at_step(step, occurrence, world, how=how), step
+            _ends_right(world, how, f"{step}, occurrence {occurrence}")
+
+
+def test_the_option_changes_after_each_of_two_deaths():
+    """Killed between the dead letters and the table, and once more at each step of the restore that finishes them without the option."""
+    for second in sorted(s for s in faults.STEPS if s.startswith(("restore.", "commit.", "letters."))):
+        world = LettersWorld()
+        assert die_at_step("letters.published", 2, world)
+        assert die_at_step(second, 1, world, how=PLAIN), f"the restore never reached {second}"
+        _ends_right(world, PLAIN, second)
+
+
+@pytest.mark.parametrize("power", [False, True], ids=["killed", "power-failure"])
+@pytest.mark.parametrize("how", [PLAIN, LETTERS])
+def test_the_option_changes_after_a_death_at_a_call(how, power, rng):
+    """Before an I/O call, of all calls in turn over many runs of the suite."""
+    for n in range(rng.randint(1, _STRIDE), _MOST_CALLS, _STRIDE):
+        world = LettersWorld()
+        world.run(boundaries=_FIRST, how=_OTHER[how])
+        try:
+            world.run(CrashingCalls(world.calls, n, Mode.BEFORE), how=how)
+        except InjectedCrash:
+            world.die(power)
+        else:
+            return
+        _ends_right(world, how, f"call {n}")
+    raise AssertionError(f"a run has more than {_MOST_CALLS} calls")
+
+
+def _survive(seed: str, hows: tuple[str, ...]) -> int:
+    """One life of a query whose starts are of any kind, with up to six deaths; how many there were."""
+    chance = random.Random(seed)
+    world = LettersWorld(restore=chance.choice(["restore-and-fail", "restore-and-continue"]))
+    world.run(boundaries=(6,), how=hows[0])
+    deaths = 0
+    for _ in range(chance.randint(2, 6)):
+        mode, how = chance.choice([Mode.BEFORE, Mode.TORN, Mode.ERROR, Mode.REPLY_LOST]), chance.choice(hows)
+        grouped = {"publish_every_batches": 3, "publish_as": chance.choice(["one-snapshot", "snapshot-per-checkpoint"])}
+        options = grouped if how == PLAIN and chance.random() < 0.5 else {}
+        try:
+            world.run(CrashingCalls(world.calls, chance.randint(1, 700), mode), how=how, **options)
+        except (InjectedCrash, OSError):
+            deaths += 1
+            world.die(power=mode in (Mode.BEFORE, Mode.TORN) and chance.random() < 0.5)
+        world.check_readable()
+    world.run(boundaries=(*BOUNDARIES, 20))
+    world.check_complete((*BOUNDARIES, 20))
+    assert world.unknown_files() == [], f"seed {seed}"
+    return deaths
+
+
+def test_crash_upon_crash(seed):
+    """A few lives, other ones in each run of the suite."""
+    print(f"STREAMSINK_SEED={seed}")
+    assert sum(_survive(f"{seed}-letters-{number}", (PLAIN, LETTERS)) for number in range(20)) > 0
+
+
+@pytest.mark.soak
+def test_crash_upon_crash_for_long(seed):
+    """Many lives; STREAMSINK_SEED repeats them."""
+    deaths = sum(_survive(f"{seed}-letters-{number}", (PLAIN, LETTERS)) for number in range(2_000))
+    print(f"RESULT soak dead letters: lives=2000 deaths={deaths} lost=0 doubled=0 seed={seed}")
+
+
+def test_a_table_of_earlier_code_goes_on_under_its_first_name_after_any_death():
+    """Its journal lies in the folder above, and may hold what is pending: killed there at each step, it is continued by code that looks."""
+    seen: Counter[str] = Counter()
+    counting = LettersWorld()
+    faults.arm(lambda step: seen.update([step]))
+    counting.run(how=EARLIER)
+    faults.arm(None)
+    for step in sorted(seen):
+        world = LettersWorld()
+        assert die_at_step(step, 1, world, how=EARLIER), step
+        world.check_readable()
+        world.run()
+        world.check_complete()
+        assert world.unknown_files() == [], step
+        if world.checkpoint.committed and step != "restore.before_claim":
+            assert set(world.states(NAME)) <= {f"{EARLIER_NAME}@tables", "streamsink"}
+
+
+def test_lives_of_earlier_tables(seed):
+    """As crash upon crash, begun by earlier code."""
+    assert sum(_survive(f"{seed}-earlier-{number}", (EARLIER, LETTERS)) for number in range(8)) > 0

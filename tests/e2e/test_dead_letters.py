@@ -1,0 +1,41 @@
+"""dead_letters= is given to a query with a checkpoint, and taken away again, under Spark."""
+
+import json
+
+import pytest
+
+import streamsink
+
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark_settings")]
+
+COLUMNS = "id BIGINT, n BIGINT"
+
+
+def test_a_query_gets_dead_letters_and_loses_them_under_one_checkpoint(spark, ground):
+    """Three starts, one checkpoint: each row once, under one name, with its journal in the table."""
+    lake, source = ground.root / "lake", ground.root / "in"
+    table = str(lake / "orders")
+    streamsink.create_table(table, "id BIGINT, n INT")
+    source.mkdir()
+    df = spark.readStream.schema(COLUMNS).json(str(source))
+
+    def run(number, values, **options):
+        (source / f"{number}.json").write_text("\n".join(json.dumps({"id": 10 * number + at, "n": n}) for at, n in enumerate(values)))
+        rows = df if options else df.selectExpr("id", "CAST(n AS INT) AS n")
+
+        def start():
+            sink = streamsink.to_table(table, flush=False, **options)
+            return rows.writeStream.foreachBatch(sink).option("checkpointLocation", f"{ground.root}/ck").trigger(availableNow=True).start()
+
+        streamsink.run(start, max_restarts=2, min_wait_ms=1, max_wait_ms=10)
+
+    run(0, [1, 2])
+    run(1, [1, 2**40, 3], dead_letters="rejected")
+    run(2, [2**41], dead_letters="rejected", driver_max_rows=0)
+    run(3, [7])
+    assert sorted(streamsink.read_arrow(table).column("id").to_pylist()) == [0, 1, 10, 12, 30]
+    dead = streamsink.read_arrow(str(lake / "rejected")).to_pylist()
+    assert sorted(json.loads(row["row"])["id"] for row in dead) == [11, 20]
+    assert {(row["application"], row["target"]) for row in dead} == {("streamsink", "orders")}
+    assert [entry.name for entry in (lake / "orders" / "streamsink").iterdir()] == ["streamsink"] and not (lake / "streamsink").exists()
+    assert streamsink.verify(table).ok

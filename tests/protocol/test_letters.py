@@ -1,0 +1,240 @@
+"""Dead letters are an option: a query that gets them, or loses them, is the same query in the same place."""
+
+import json
+import re
+
+import pytest
+
+from streamsink import events
+from streamsink.errors import Misuse
+from streamsink.options import SinkOptions
+from streamsink.sinks.give_up import give_up
+from streamsink.sinks.retire import retire
+from streamsink.storage.pending_log import PendingLog
+from streamsink.table.scan import read_arrow
+from streamsink.table.table import create_table
+from tests.crash.letters_world import EARLIER, EARLIER_NAME, LETTERS, NAME, PLAIN, LettersWorld
+from tests.crash.world import die_at_step
+
+_MORE = (6, 9, 9, 14, 18, 22)
+
+
+def _key(world) -> str:
+    """Under which the dead-letter table knows the application."""
+    [key] = [key for key in world.states(world.dead_letters) if key.startswith(f"streamsink@{NAME}@")]
+    return key
+
+
+def test_a_query_that_gets_and_loses_dead_letters_is_one_application_in_one_place():
+    """Issue 10: the option changed the name, the journal and the state."""
+    world = LettersWorld()
+    for boundaries, how in (((6, 9), PLAIN), ((6, 9, 14), LETTERS), ((6, 9, 14, 18), PLAIN), ((6, 9, 14, 18, 22), LETTERS)):
+        world.run(boundaries=boundaries, how=how)
+        assert list(world.states(NAME)) == ["streamsink"]
+        assert world.states(NAME)["streamsink"]["sequence"] == len(boundaries)
+    world.check_complete((6, 9, 14, 18, 22))
+    assert {name for name, _, _ in world.rows()} == {NAME, "rejected"}
+    names = world.file_io().names(f"{world.path}/streamsink")
+    assert list(names) == ["streamsink"] and not world.file_io().entries(f"{world.root}/streamsink")
+
+
+@pytest.mark.parametrize("how, then", [(PLAIN, LETTERS), (LETTERS, PLAIN)])
+def test_a_replay_is_recognised_by_the_other_kind_of_start(how, then):
+    """Spark's commit log lacks the last batch, and one before it."""
+    world = LettersWorld()
+    world.run(boundaries=(6, 9, 14), how=how)
+    before = world.rows()
+    world.checkpoint.committed = 1
+    world.run(boundaries=(6, 9, 14), how=then)
+    assert world.rows() == before
+    assert sum(isinstance(event, events.BatchSkipped) for event in world.events) == 2
+
+
+def test_positions_are_those_of_the_table():
+    """A new checkpoint that reads old messages again is told so, with and without dead letters."""
+    world = LettersWorld()
+    world.run(boundaries=(6, 9), how=PLAIN)
+    world.checkpoint = type(world.checkpoint)("00000000-0000-0000-0000-000000000002")
+    for how in (LETTERS, PLAIN):
+        with pytest.raises(Misuse) as refused:
+            world.run(boundaries=(5,), how=how)
+        assert refused.value.kind == "positions.overlap"
+
+
+def test_batches_without_dead_letters_leave_their_table_alone():
+    """No snapshot, and no state of theirs."""
+    world = LettersWorld()
+    world.run(boundaries=(1,))  # row 0 is bad in its first evaluation
+    before = world.table("rejected").snapshots.ids()
+    world.run(boundaries=(1, 2, 3))
+    assert world.table("rejected").snapshots.ids() == before and len(world.rows()) == 3
+
+
+def test_rows_of_dead_letters_are_counted_once_they_are_visible():
+    """With the option, and by a start without it that publishes what was pending."""
+    world = LettersWorld()
+    assert die_at_step("precommit.saved", 1, world)
+    world.run(how=PLAIN)
+    said = [event for event in world.events if isinstance(event, events.RowsDeadLettered)]
+    assert sum(event.rows for event in said) == sum(name == "rejected" for name, _, _ in world.rows()) > 0
+    assert {(event.target, event.application) for event in said} == {(NAME, "streamsink")}
+
+
+@pytest.mark.parametrize("option", [{"publish": "async"}, {"mode": "overwrite"}, {"on_rollback": "republish"}, {"lock_id": "a.b.c"}])
+def test_what_dead_letters_do_not_have_is_refused_before_anything_is_written(option):
+    """And the query goes on without them, or without that."""
+    world = LettersWorld()
+    world.run(boundaries=(6, 9), how=PLAIN)
+    before = world.states(NAME)
+    with pytest.raises(Misuse, match=next(iter(option))) as refused:
+        world.run(how=LETTERS, **option)
+    assert refused.value.kind == "option.value" and world.states(NAME) == before
+    world.run()
+    world.check_complete()
+
+
+@pytest.mark.parametrize("accident", ["dropped", "recreated", "rolled back"])
+def test_a_dead_letter_table_that_lost_rows_is_named_and_another_name_goes_on(accident):
+    """The error's way on; the rows that are left are each there once."""
+    world = LettersWorld()
+    world.run(boundaries=(6,), how=LETTERS)
+    world.run(boundaries=(6, 9), how=LETTERS)
+    table = world.table("rejected")
+    if accident == "rolled back":
+        world.file_io().delete(table.layout.snapshot(table.snapshots.latest().id))
+    else:
+        world.file_io().delete_tree(table.root)
+    if accident == "recreated":
+        create_table(world.file_io(), table.root, table.schema)
+    left = world.rows()
+    with pytest.raises(Misuse) as refused:
+        world.run()
+    assert refused.value.kind == "dead-letters.changed" and "rejected" in str(refused.value)
+    assert world.rows() == left
+    world.tables = (NAME, "rejected", "rejected_2")
+    world.dead_letters = "rejected_2"
+    world.run()
+    ids = [number for _, number, _ in world.rows()]
+    assert len(ids) == len(set(ids)) and {number for _, number, _ in left} | set(range(9, 18)) <= set(ids)
+
+
+def test_an_application_that_is_retired_begins_anew_with_its_dead_letters():
+    """Its numbers begin at 1 again: the dead-letter table must not take them for old ones."""
+    world = LettersWorld()
+    world.run(boundaries=(6, 9, 14))
+    assert _key(world)
+    assert retire(world.file_io(), world.path, SinkOptions.of(world.path, {}))
+    assert world.states("rejected") == {} == world.states(NAME)
+    rows = len(world.rows())
+    world.checkpoint = type(world.checkpoint)("00000000-0000-0000-0000-000000000002")
+    world.run(boundaries=(6, 9, 14))
+    assert len(world.rows()) == 2 * rows and _key(world)
+
+
+def test_dead_letters_whose_record_is_lost_are_named_and_the_advice_goes_on():
+    """Killed after the dead letters, and the journal removed: the batch comes again, and its dead letters would be there twice."""
+    world = LettersWorld()
+    world.run(boundaries=(6,))
+    assert die_at_step("letters.published", 1, world, boundaries=(6, 9))
+    world.file_io().delete_tree(f"{world.path}/streamsink")
+    before = world.rows()
+    with pytest.raises(Misuse) as refused:
+        world.run(boundaries=(6, 9))
+    assert refused.value.kind == "dead-letters.unknown-record" and world.rows() == before
+    path, key = re.search(r"streamsink\.retire\('([^']+)', application='([^']+)'\)", str(refused.value)).groups()
+    assert retire(world.file_io(), path, SinkOptions.of(path, {"application": key}))
+    world.run(boundaries=(6, 9))
+    assert {number for _, number, _ in world.rows()} == set(range(9))
+
+
+def test_a_pending_record_whose_dead_letter_table_is_gone_can_be_given_up():
+    """The error's way on: the rows are read again from the source, and another table takes the dead letters."""
+    world = LettersWorld()
+    assert die_at_step("precommit.saved", 1, world)
+    world.file_io().delete_tree(f"{world.root}/rejected")
+    for how in (PLAIN, LETTERS):
+        with pytest.raises(Misuse) as refused:
+            world.run(how=how)
+        assert refused.value.kind == "dead-letters.gone" and "streamsink.give_up" in str(refused.value)
+    assert world.rows() == []
+    done = give_up(world.file_io(), world.path, SinkOptions.of(world.path, {}))
+    assert done.records == (1,)
+    world.run()
+    world.check_complete()
+
+
+def test_what_is_among_the_dead_letters_is_not_given_up():
+    """Reading its rows again would double them there."""
+    world = LettersWorld()
+    assert die_at_step("letters.published", 1, world)
+    [sequence] = PendingLog(world.file_io(), world.path, "streamsink", 2)._numbers("record-", ".json")
+    record = PendingLog(world.file_io(), world.path, "streamsink", 2).load(sequence)
+    world.file_io().delete(f"{world.path}/{record.files[0].staged}")
+    with pytest.raises(Misuse, match="rejected") as refused:
+        give_up(world.file_io(), world.path, SinkOptions.of(world.path, {}))
+    assert refused.value.kind == "give-up.published"
+
+
+def test_two_tables_share_one_for_dead_letters():
+    """Each has its own state there; their records have the same numbers."""
+    world = LettersWorld()
+    other = LettersWorld(world.calls, name="items")
+    world.run(boundaries=(6, 9))
+    assert die_at_step("letters.published", 2, other)
+    world.run()
+    other.run()
+    tables = [world.table(name) for name in (NAME, "items")]
+    written = sorted(number for table in tables for number in read_arrow(table).column("id").to_pylist())
+    dead = read_arrow(world.table("rejected")).to_pylist()
+    assert sorted([*written, *(json.loads(row["row"])["id"] for row in dead)]) == sorted([*range(18), *range(18)])
+    assert {row["target"] for row in dead} == {NAME, "items"} and len(world.states("rejected")) == 2
+
+
+def test_a_table_of_earlier_code_goes_on_under_its_first_name():
+    """Its application was streamsink-<table>, and its journal lies in the folder above."""
+    world = LettersWorld()
+    world.run(boundaries=(6, 9), how=EARLIER)
+    world.run()
+    world.check_complete()
+    assert list(world.states(NAME)) == [f"{EARLIER_NAME}@tables"]
+    assert not world.file_io().entries(f"{world.path}/streamsink")
+
+
+def test_an_earlier_table_is_recognised_without_its_journal():
+    """By what its snapshots say: a new name would write everything a second time."""
+    world = LettersWorld()
+    world.run(boundaries=(6, 9), how=EARLIER)
+    world.file_io().delete_tree(f"{world.root}/streamsink")
+    world.checkpoint = type(world.checkpoint)("00000000-0000-0000-0000-000000000002")
+    before = world.rows()
+    with pytest.raises(Misuse) as refused:
+        world.run()
+    assert refused.value.kind == "tables.unknown-record" and world.rows() == before
+
+
+def test_of_two_names_the_one_with_the_later_batch_of_this_query_counts():
+    """The query took the earlier name by adopt_from_batch, as application.renamed said; then it is upgraded."""
+    world = LettersWorld()
+    world.run(boundaries=(6, 9), how=PLAIN)
+    world.run(boundaries=(6, 9, 14), how=EARLIER, adopt_from_batch=2)
+    world.run(boundaries=_MORE[:2] + (14, 18))
+    world.check_complete(_MORE[:2] + (14, 18))
+    assert world.states(NAME)["streamsink"]["checkpoint_id"] == 1
+
+
+def test_a_query_that_neither_of_two_names_knows_is_asked_which():
+    """The name that it is given decides."""
+    world = LettersWorld()
+    world.run(boundaries=(6, 9), how=PLAIN)
+    world.run(boundaries=(6, 9, 14), how=EARLIER, adopt_from_batch=2)
+    world.checkpoint = type(world.checkpoint)("00000000-0000-0000-0000-000000000002")
+    before = world.rows()
+    with pytest.raises(Misuse) as refused:
+        world.run(boundaries=(5,))
+    assert refused.value.kind == "application.two-names"
+    assert "application='streamsink'" in str(refused.value) and f"application='{EARLIER_NAME}'" in str(refused.value)
+    for name in ("streamsink", EARLIER_NAME):
+        with pytest.raises(Misuse) as refused:
+            world.run(boundaries=(5,), application=name)
+        assert refused.value.kind == "positions.overlap"
+    assert world.rows() == before
