@@ -17,8 +17,7 @@ def to_table(path, listener=None, dead_letters=None, **options):
     """A function for ``foreachBatch`` that publishes every micro-batch exactly once into the Paimon table at ``path``.
 
     options: see ``SinkOptions``. listener: called with each event of ``streamsink.events``; the default logs them.
-    dead_letters: name of a table beside this one for rows that do not fit; then this is ``to_tables`` with one table, and the
-    application is 'streamsink-<table>' unless given.
+    dead_letters: name of a table beside this one for rows that do not fit. It may be given to a query that has a checkpoint, and taken away.
     Raises Misuse for an option that does not exist or has a wrong value.
     """
     from streamsink.events import to_log
@@ -26,11 +25,15 @@ def to_table(path, listener=None, dead_letters=None, **options):
     from streamsink.storage.stores import table_path
 
     root = table_path(path)
-    if dead_letters is not None:
-        warehouse, _, name = root.rpartition("/")
-        options = {"application": f"streamsink-{name}", **options}
-        return to_tables(warehouse, f"'{name}'", {name: {}}, listener, dead_letters=dead_letters, **options)
-    return TableSink(root, SinkOptions.of(root, options), listener or to_log)
+    given = SinkOptions.of(root, options)
+    if dead_letters is None:
+        return TableSink(root, given, listener or to_log)
+    from streamsink.spark.many_tables import LettersSink
+    from streamsink.table.routing import Routing
+
+    warehouse, _, name = root.rpartition("/")
+    routing = Routing.of(warehouse, {name: {}}, given, dead_letters=dead_letters, unrouted="fail")
+    return LettersSink(routing, given, listener or to_log, earlier_name=options.get("application", f"streamsink-{name}"))
 
 
 def to_tables(warehouse, route, tables, listener=None, *, dead_letters=None, unrouted="fail", drop_route_column=True, **options):

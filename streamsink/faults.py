@@ -32,6 +32,8 @@ STEPS: dict[str, str] = {
     "commit.hinted": "the LATEST hint has been moved",
     "tables.before_table": "the next of several tables is about to get its part of the checkpoint",
     "tables.table_published": "one of several tables has its part of the checkpoint, the next ones have not",
+    "letters.before_publish": "the dead letters of a checkpoint are about to become visible, before its other rows",
+    "letters.published": "the dead letters of a checkpoint are visible, its other rows are not",
     "commit.marked": "the journal knows that the checkpoint is published",
     "forget.staging_removed": "staging of the checkpoint is gone",
     "forget.pruned": "the oldest records of the journal are gone",

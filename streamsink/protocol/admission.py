@@ -174,7 +174,7 @@ def _check_not_renamed(batch: Batch, past: Past, options: SinkOptions) -> None:
         raise Misuse(
             f"{past.table}: this query ({batch.query}) has written here under the name '{name}', up to batch {last.checkpoint_id}; now its "
             f"name is '{options.application}', and its batch {batch.batch_id} comes. Under a new name its rows would be written a second "
-            f"time. Nothing was written. Set {how} to go on; dead_letters and streamsink.to_tables use a name of their own. To change the "
+            f"time. Nothing was written. Set {how} to go on; streamsink.to_tables has a name of its own. To change the "
             f"name, let the query publish everything under the first name, stop it, and set adopt_from_batch={following} for its first "
             "start under the new one. To write other rows than the sink of that name does, as a second sink in the same batch function, set "
             f"accept_as_new='{token(batch, past)}' for its first start",

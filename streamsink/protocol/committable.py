@@ -10,6 +10,9 @@ from streamsink.protocol.positions import SourceRange
 from streamsink.protocol.recorded import Recorded
 from streamsink.protocol.same_query import QueryFingerprint
 
+# In the payload of a record of one table: its rows that did not fit, for the table beside it.
+DEAD_LETTERS = "letters"
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -58,6 +61,7 @@ class AppState:
     fingerprint: of the query that wrote it; None where an older streamsink did.
     replaying: batches of this checkpoint may hold what another one, or this one before it was restored, has published.
     files_from: number of the first record whose files count as published by this query.
+    carried: JSON object of the sink that it wants to find again in the next state.
     """
 
     query: str
@@ -73,6 +77,7 @@ class AppState:
     fingerprint: QueryFingerprint | None = None
     replaying: bool = False
     files_from: int = 0
+    carried: Mapping = field(default_factory=dict)
 
     @property
     def checkpoint_name(self) -> str:
@@ -112,7 +117,7 @@ class AppState:
 
 _STATE_VERSION = 2
 _STATE_FIELDS = ("generation", "epoch", "checkpoint_id", "sequence", "record_id", "table_id")
-_STATE_FIELDS_WHEN_SET = ("replaying", "files_from")
+_STATE_FIELDS_WHEN_SET = ("replaying", "files_from", "carried")
 
 
 @dataclass(frozen=True)

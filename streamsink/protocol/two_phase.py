@@ -176,6 +176,7 @@ class TwoPhaseCommit:
             table_id=self._to.table_id, sources=batch.sources, recorded=decision.recorded, journal_id=self._journal.id,
             fingerprint=batch.fingerprint, replaying=decision.replaying,
             files_from=checkpoint.sequence if decision.forgets_files else self._last.files_from if self._last else 0,
+            carried=payload.get("carried", self._last.carried if self._last else {}),
         )
         read = recorded_files(batch, self._last)
         committable = Committable(state, self._options.application, batch.watermark_ms, files, payload, read)

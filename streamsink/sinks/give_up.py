@@ -15,8 +15,8 @@ from streamsink.options import ON_ROLLBACK_REPUBLISH, SinkOptions
 from streamsink.protocol.committable import AppState, Committable
 from streamsink.protocol.ids import END_OF_INPUT, check_application
 from streamsink.protocol.restore import token_of
+from streamsink.sinks.letters import TableCommitter
 from streamsink.sinks.many_tables import ManyTables, open_place
-from streamsink.sinks.paimon import PaimonCommitter
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.names import NameLimits
 from streamsink.storage.pending_log import PendingLog
@@ -53,7 +53,7 @@ def give_up(file_io: FileIO, path: str, options: SinkOptions) -> GivenUp:
         state, records = _Look(path, committer, journal, options, limits=file_io.name_limits(path)).doomed()
         known = [record for record in map(_load_of(journal), records) if record is not None]
         for record in known:
-            _check_unpublished(path, _places(path, committer, record), record)
+            _check_unpublished(path, committer.places_of(record), record)
         journal.check_owner(writer)
         base = state.sequence if state else 0
         journal.give_up(records, _unknown_runs(committer, journal, options, known=known, base=base), base)
@@ -63,12 +63,12 @@ def give_up(file_io: FileIO, path: str, options: SinkOptions) -> GivenUp:
     return GivenUp(tuple(records), checkpoints, _text(path, options, state, records, known=known))
 
 
-def _open(file_io: FileIO, path: str, options: SinkOptions) -> tuple[PaimonCommitter | ManyTables, PendingLog]:
+def _open(file_io: FileIO, path: str, options: SinkOptions) -> tuple[TableCommitter | ManyTables, PendingLog]:
     def journal() -> PendingLog:
         return PendingLog(file_io, path, options.application, options.journal_retain)
 
     if is_table(file_io, path):
-        return PaimonCommitter(open_table(file_io, path, for_writing=True), options), journal()
+        return TableCommitter(open_table(file_io, path, for_writing=True), options), journal()
     place = open_place(file_io, path, options.application, IdSource().new_id)
     return ManyTables(place, journal(), options, lambda event: None), journal()
 
@@ -76,7 +76,7 @@ def _open(file_io: FileIO, path: str, options: SinkOptions) -> tuple[PaimonCommi
 class _Look:
     """Which records can never be published, by the rules of a restore. Changes nothing."""
 
-    def __init__(self, path: str, committer: PaimonCommitter | ManyTables, journal: PendingLog, options: SinkOptions, *, limits: NameLimits):
+    def __init__(self, path: str, committer: TableCommitter | ManyTables, journal: PendingLog, options: SinkOptions, *, limits: NameLimits):
         self._path = path
         self._committer = committer
         self._journal = journal
@@ -159,7 +159,7 @@ def _load_of(journal: PendingLog) -> Callable[[int], Committable | None]:
 
 
 def _unknown_runs(
-    committer: PaimonCommitter | ManyTables, journal: PendingLog, options: SinkOptions, *, known: Sequence[Committable], base: int
+    committer: TableCommitter | ManyTables, journal: PendingLog, options: SinkOptions, *, known: Sequence[Committable], base: int
 ) -> list[str]:
     """Bounded runs that the journal takes for published and that are not, or may not be, since the table was rolled back."""
     given_up = {record.state.query for record in known if record.state.checkpoint_id == END_OF_INPUT}
@@ -168,13 +168,6 @@ def _unknown_runs(
         return sorted(given_up)
     # Records between were pruned, and nobody knows any more whose they were.
     return [run for run in journal.runs() if run in given_up or not committer.knows_run(options.application, run)]
-
-
-def _places(path: str, committer: PaimonCommitter | ManyTables, record: Committable) -> list[str]:
-    """Tables of which a retained snapshot names a file of the record."""
-    if isinstance(committer, ManyTables):
-        return committer.places_of(record)
-    return [path] if committer.mentions(record) else []
 
 
 def _check_unpublished(path: str, places: Sequence[str], record: Committable) -> None:

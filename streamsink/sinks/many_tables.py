@@ -29,7 +29,7 @@ from streamsink.table.write import WrittenFile
 
 # A checkpoint of several tables has no snapshot of its own; each of its tables does.
 NO_SNAPSHOT = 0
-_SUFFIX = "@tables"
+SUFFIX = "@tables"
 # Options of a query of one table, the only value that they may have here, and why.
 _ONLY = {
     "mode": (MODE_APPEND, "a batch replaces nothing in them"),
@@ -52,7 +52,7 @@ class Place:
     @property
     def key(self) -> str:
         """Under this name the tables know the application: no query of one table has it."""
-        return self.application + _SUFFIX
+        return self.application + SUFFIX
 
     def absolute(self, path: str) -> str:
         return os.path.join(self.root, path)
@@ -71,6 +71,17 @@ def open_place(file_io: FileIO, root: str, application: str, new_id: Callable[[]
     return Place(file_io, root, application, file_io.read(path).decode())
 
 
+def check_options(path: str, options: SinkOptions) -> None:
+    """Raises Misuse for an option that several tables do not have, nor one table with dead letters."""
+    for option, (only, why) in _ONLY.items():
+        if getattr(options, option) != only:
+            raise Misuse(
+                f"{path}: option '{option}' is {getattr(options, option)!r}, expected {only!r} for several tables, or with dead letters: {why}. "
+                "Nothing was written",
+                kind="option.value",
+            )
+
+
 @dataclass(frozen=True)
 class Member:
     """One of the tables, open."""
@@ -84,13 +95,7 @@ class ManyTables(Committer):
 
     def __init__(self, place: Place, journal: PendingLog, options: SinkOptions, emit: Callable[[events.Event], None]):
         """journal: a reader of its own, which never claims. Raises Misuse for an option that several tables do not have."""
-        for option, (only, why) in _ONLY.items():
-            if getattr(options, option) != only:
-                raise Misuse(
-                    f"{place.root}: option '{option}' is {getattr(options, option)!r}, expected {only!r} for several tables, or with "
-                    f"dead letters: {why}",
-                    kind="option.value",
-                )
+        check_options(place.root, options)
         self.place = place
         self._journal = journal
         self._options = options

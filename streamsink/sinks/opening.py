@@ -1,7 +1,7 @@
 """What one start of a query writes to: its destination, its journal and its committer, opened the same way by every caller."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from streamsink import events
 from streamsink.clock import IdSource
@@ -13,8 +13,9 @@ from streamsink.protocol.committing import Beside, Step
 from streamsink.protocol.ids import END_OF_INPUT
 from streamsink.protocol.sink import Destination
 from streamsink.protocol.two_phase import TwoPhaseCommit
-from streamsink.sinks.many_tables import ManyTables, open_place
-from streamsink.sinks.paimon import PaimonCommitter
+from streamsink.sinks.earlier_name import goes_on_under
+from streamsink.sinks.letters import TableAndLetters, TableCommitter
+from streamsink.sinks.many_tables import ManyTables, check_options, open_place
 from streamsink.sinks.routed import RoutedTables
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.pending_log import PendingLog
@@ -24,22 +25,29 @@ from streamsink.table.table import Table, create_table, is_table, new_schema, op
 
 @dataclass(frozen=True)
 class Opened:
-    """tables: the open table, or the tables of a query that writes several."""
+    """tables: the open table, or the tables of a query that writes several, or one with dead letters.
+
+    application: what the query is called here; None for the name in its options. dead_letters: the table for them, None without.
+    """
 
     tables: Table | RoutedTables
     journal: PendingLog
-    committer: PaimonCommitter | ManyTables
+    committer: TableCommitter | ManyTables
     to: Destination
+    application: str | None = None
+    dead_letters: str | None = None
 
     def protocol(
         self, options: SinkOptions, emit: Callable[[events.Event], None], beside: Callable[[Step], Beside]
     ) -> TwoPhaseCommit:
         """The protocol of one start of a query over them."""
+        options = options if self.application is None else replace(options, application=self.application)
         return TwoPhaseCommit(self.to, self.journal, self.committer, options, emit, beside=beside)
 
 
 def open_one(
-    file_io: FileIO, path: str, options: SinkOptions, batch_id: int, fields: Callable[[], Sequence[DataField]]
+    file_io: FileIO, path: str, options: SinkOptions, batch_id: int, fields: Callable[[], Sequence[DataField]], *,
+    emit: Callable[[events.Event], None] = lambda event: None,
 ) -> Opened:
     """The table at ``path``, which is created when there is none and the query is at its beginning.
 
@@ -49,7 +57,29 @@ def open_one(
     table = _open_or_create(file_io, path, options, batch_id, fields)
     keep = options.on_rollback == ON_ROLLBACK_REPUBLISH
     journal = PendingLog(file_io, path, options.application, options.journal_retain, keep)
-    return Opened(table, journal, PaimonCommitter(table, options), Destination(path, table.table_id))
+    return Opened(table, journal, TableCommitter(table, options, emit=emit), Destination(path, table.table_id))
+
+
+def open_with_letters(
+    file_io: FileIO, routing: Routing, options: SinkOptions, at: tuple[str, int], fields: Callable[[], Sequence[DataField]], *,
+    earlier_name: str, emit: Callable[[events.Event], None],
+) -> Opened:
+    """The one table of these rules, as ``open_one``, with the table for its dead letters beside it.
+
+    at: the query's id, and the batch that comes. earlier_name: the application that earlier code took for it. A table that goes on under that name
+    is opened as that code did. Raises Misuse before anything is written.
+    """
+    [name] = routing.listed()
+    path = f"{routing.root}/{name}"
+    check_options(path, options)
+    application = goes_on_under(file_io, path, options.application, earlier_name, query=at[0])
+    if application is not None:
+        opened = open_many(file_io, routing, replace(options, application=application), emit)
+        return replace(opened, application=application, dead_letters=routing.dead_letters)
+    opened = open_one(file_io, path, options, at[1], fields, emit=emit)
+    opened.committer.look_after(routing.dead_letters)
+    tables = RoutedTables(TableAndLetters(opened.tables, opened.committer, routing), routing, options)
+    return replace(opened, tables=tables, dead_letters=routing.dead_letters)
 
 
 def open_many(file_io: FileIO, routing: Routing, options: SinkOptions, emit: Callable[[events.Event], None]) -> Opened:

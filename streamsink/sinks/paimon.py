@@ -66,7 +66,7 @@ class PaimonCommitter(Committer):
         """
         other = Table(self._table.file_io, self._table.root)
         self._table.check_identity()  # it was not recreated between the two openings
-        return PaimonCommitter(other, self._options, self._entries)
+        return type(self)(other, self._options, self._entries)
 
     # -- pre-commit ------------------------------------------------------------------------------------------------
 
@@ -122,6 +122,10 @@ class PaimonCommitter(Committer):
 
     def knows_run(self, application: str, run: str) -> bool | None:
         return history_of.knows_run(self._table, application, run)
+
+    def places_of(self, committable: Committable) -> list[str]:
+        """Paths of the tables of which a retained snapshot names a file of the record."""
+        return [self._table.root] if self.mentions(committable) else []
 
     def sees_all_since(self, committable: Committable) -> bool:
         return history_of.is_retained_since(self._table, committable.payload.get("base"))

@@ -1,24 +1,28 @@
 """Taking an application out of a table on purpose: its state leaves the snapshots, and its journal is removed. Driver only."""
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 from streamsink.clock import IdSource
 from streamsink.errors import Misuse
 from streamsink.format.snapshot import BATCH_COMMIT_IDENTIFIER
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import AppState
+from streamsink.sinks.letters import heads_of
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.pending_log import PendingLog, journal_dir
 from streamsink.table.changes import Changes
 from streamsink.table.commit import TableCommit
 from streamsink.table.delta import CommitRequest
 from streamsink.table.states import States
-from streamsink.table.table import open_table
+from streamsink.table.table import Table, is_table, open_table
 
 
 def retire(file_io: FileIO, root: str, options: SinkOptions) -> bool:
     """Forget ``options.application``; its rows stay. False when the table and the journal do not know it.
 
-    Idempotent. Raises Fenced while another query holds the application; Misuse when a checkpoint of it is pending, whose rows would be
-    lost; and as a commit does. After a crash: repeat it.
+    Its state leaves the tables for its dead letters, too. Idempotent. Raises Fenced while another query holds the application; Misuse
+    when a checkpoint of it is pending, whose rows would be lost; and as a commit does. After a crash: repeat it.
     """
     table, application = open_table(file_io, root, for_writing=True), options.application
     said = table.states.read(table.snapshots.latest()).by_application.get(application)
@@ -30,7 +34,12 @@ def retire(file_io: FileIO, root: str, options: SinkOptions) -> bool:
     journal.claim(f"retire-{IdSource().new_id()}", last.epoch if last else 0)
     try:
         _check_settled(root, journal, last)
-        _commit(table, options)
+        # First: a state that stayed there would belong to nobody.
+        for name, head in _heads(journal, last).items():
+            path = f"{root.rpartition('/')[0]}/{name}"
+            if is_table(file_io, path):
+                _commit(open_table(file_io, path, for_writing=True), head["key"], replace(options, lock_id=None))
+        _commit(table, application, options)
         journal.remove()
     finally:
         journal.release()
@@ -47,9 +56,18 @@ def _check_settled(root: str, journal: PendingLog, last: AppState | None) -> Non
         )
 
 
-def _commit(table, options: SinkOptions) -> None:
-    """A snapshot without the application's state, and with that of all others."""
-    application, name = options.application, IdSource().new_id()
+def _heads(journal: PendingLog, last: AppState | None) -> Mapping[str, Mapping]:
+    """Of the tables that dead letters of the application went to. Everything is published, and the newest state knows them all."""
+    newest = journal.newest()
+    found = newest.state if newest is not None and (last is None or newest.state.sequence > last.sequence) else last
+    return heads_of(found) if found is not None else {}
+
+
+def _commit(table: Table, application: str, options: SinkOptions) -> None:
+    """A snapshot without the application's state, and with that of all others; none where no such state is."""
+    if application not in table.states.read(table.snapshots.latest()).by_application:
+        return
+    name = IdSource().new_id()
     request = CommitRequest(f"streamsink-retire-{name}", BATCH_COMMIT_IDENTIFIER, Changes(()), name, application=application)
 
     def is_retired(states: States) -> bool:

@@ -8,6 +8,7 @@ from streamsink.format.schema import TableSchema
 from streamsink.format.types import DataField
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import Batch
+from streamsink.sinks.letters import TableAndLetters
 from streamsink.sinks.many_tables import ManyTables
 from streamsink.storage.together import Together
 from streamsink.table import leftovers
@@ -22,7 +23,7 @@ from streamsink.table.write import WriteSpec
 class RoutedTables:
     """The tables of one run of a query, as its rules and its data's columns ask for them."""
 
-    def __init__(self, committer: ManyTables, routing: Routing, options: SinkOptions):
+    def __init__(self, committer: ManyTables | TableAndLetters, routing: Routing, options: SinkOptions):
         self._to = committer
         self._io = committer.place.file_io
         self._routing = routing

@@ -31,6 +31,8 @@ from streamsink.storage.stores import Store
 class TableSink:
     """What ``streamsink.to_table`` returns: pass it to ``foreachBatch``. Not for two queries at once."""
 
+    dead_letters: str | None = None
+
     def __init__(self, path: str, options: SinkOptions, listener: Callable[[events.Event], None]):
         check_application(path, options.application)
         self.path = path
@@ -107,7 +109,7 @@ class TableSink:
         return self._run
 
     def _joined(self, known: Run) -> Run:
-        if known.options != self.options:
+        if (known.options, known.dead_letters) != (self.options, self.dead_letters):
             raise Misuse(
                 f"{self.path}: another sink of this table and of application '{self.options.application}' is used in this run of the "
                 "query with other options. Nothing of this call was written. Leave the first sink as it is, and give each other one a name of its "
@@ -118,7 +120,7 @@ class TableSink:
 
     def _open(self, df: DataFrame, batch: Batch) -> Opened:
         """What this run writes to."""
-        return open_one(self._io, self.path, self.options, batch.batch_id, fields_of(df, self.path, self.options))
+        return open_one(self._io, self.path, self.options, batch.batch_id, fields_of(df, self.path, self.options), emit=self._listener)
 
     def _rows(self, df: DataFrame, run: Run) -> BatchRows:
         """How the batch becomes files."""

@@ -16,9 +16,9 @@ from streamsink.options import SinkOptions
 from streamsink.protocol.committable import Batch, StagedFile
 from streamsink.protocol.micro_batch import BatchRows
 from streamsink.protocol.two_phase import Checkpoint
-from streamsink.sinks.opening import Opened, open_many
+from streamsink.sinks.opening import Opened, open_many, open_with_letters
 from streamsink.spark import write_ways
-from streamsink.spark.batch_rows import TableRows, stored
+from streamsink.spark.batch_rows import TableRows, fields_of, stored
 from streamsink.spark.foreach_batch import TableSink
 from streamsink.spark.position_check import PositionCheck
 from streamsink.spark.routed_tasks import RoutedWriting
@@ -36,10 +36,10 @@ class TablesSink(TableSink):
 
     def __init__(
         self, route: str, routing: Routing, options: SinkOptions, listener: Callable[[events.Event], None], *,
-        drop_route_column: bool = True,
+        drop_route_column: bool = True, path: str | None = None,
     ):
-        """route: name of a column, or an SQL expression, that names each row's table."""
-        super().__init__(routing.root, options, listener)
+        """route: name of a column, or an SQL expression, that names each row's table. path: what the query writes, when not all of the folder."""
+        super().__init__(path or routing.root, options, listener)
         if not isinstance(route, str) or not route.strip():
             raise Misuse(
                 f"{routing.root}: option 'route' is {route!r}, expected a column or an SQL expression", kind="option.value"
@@ -53,6 +53,25 @@ class TablesSink(TableSink):
 
     def _rows(self, df: DataFrame, run: Run) -> BatchRows:
         return RoutedRows(df, run, self.options, self._store, self._io, route=Route(self._route, self._drop_route))
+
+
+class LettersSink(TablesSink):
+    """What ``streamsink.to_table`` returns with dead letters: rows are written as into several tables, of which one is the query's."""
+
+    def __init__(
+        self, routing: Routing, options: SinkOptions, listener: Callable[[events.Event], None], *, earlier_name: str
+    ):
+        """routing: of one table. earlier_name: the application that earlier code took for such a query."""
+        [name] = routing.listed()
+        super().__init__(f"'{name}'", routing, options, listener, path=f"{routing.root}/{name}")
+        self.dead_letters = routing.dead_letters
+        self._earlier_name = earlier_name
+
+    def _open(self, df: DataFrame, batch: Batch) -> Opened:
+        return open_with_letters(
+            self._io, self._routing, self.options, (batch.query, batch.batch_id), fields_of(df, self.path, self.options),
+            earlier_name=self._earlier_name, emit=self._listener,
+        )
 
 
 @dataclass(frozen=True)

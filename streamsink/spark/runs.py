@@ -46,6 +46,7 @@ class Run:
         self.committer = opened.committer
         self.started = started
         self.options = options
+        self.dead_letters = opened.dead_letters
         self.id = batch.run
         self.query = batch.query
         self.sizes = write_ways.Sizes()

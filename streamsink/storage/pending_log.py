@@ -22,7 +22,7 @@ from streamsink.clock import IdSource
 from streamsink.errors import Corrupt, Fenced, Retryable
 from streamsink.faults import fault_point
 from streamsink.protocol import ways
-from streamsink.protocol.committable import AppState, Committable
+from streamsink.protocol.committable import DEAD_LETTERS, AppState, Committable
 from streamsink.protocol.files import KnownFiles
 from streamsink.protocol.ids import END_OF_INPUT, Writer
 from streamsink.protocol.pending import JournalIdentity, Mark, PendingStore
@@ -36,8 +36,9 @@ from streamsink.storage.together import Together
 
 JOURNAL_DIR = "streamsink"
 _FORMAT = "streamsink-pending"
-# Version 2: the state has more fields, which code for version 1 would leave out.
-_VERSION, _VERSIONS = 2, (1, 2)
+# Version 2: the state has more fields, which code for version 1 would leave out. Version 3: the record has dead letters beside its own
+# files, which code for version 2 would not publish; only such a record has it.
+_VERSION, _WITH_DEAD_LETTERS, _VERSIONS = 2, 3, (1, 2, 3)
 
 
 def journal_dir(table: str, application: str) -> str:
@@ -284,7 +285,8 @@ def encode_record(committable: Committable) -> bytes:
     """Header line and body line. The body is JSON; never anything that could run code."""
     body = json.dumps(committable.to_json(), separators=(",", ":"), sort_keys=True).encode()
     digest = hashlib.sha256(body).hexdigest()
-    header = {"format": _FORMAT, "version": _VERSION, "length": len(body), "sha256": digest}
+    version = _WITH_DEAD_LETTERS if DEAD_LETTERS in committable.payload else _VERSION
+    header = {"format": _FORMAT, "version": version, "length": len(body), "sha256": digest}
     return json.dumps(header).encode() + b"\n" + body + b"\n"
 
 

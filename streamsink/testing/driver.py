@@ -105,7 +105,7 @@ class MicroBatchDriver:
 
     def start(self, file_io: FileIO, checkpoint: Checkpoint) -> "Driven":
         """The sink of one start of the query, restored."""
-        opened = open_one(file_io, self.root, self.options, checkpoint.committed, lambda: to_fields(self.schema))
+        opened = open_one(file_io, self.root, self.options, checkpoint.committed, lambda: to_fields(self.schema), emit=self.events.append)
         return DrivenSink(self, file_io, opened, checkpoint.query)
 
     def describe(self, checkpoint: Checkpoint, batch_id: int) -> Batch:

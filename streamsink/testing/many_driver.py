@@ -7,7 +7,7 @@ import pyarrow as pa
 from streamsink.options import SinkOptions
 from streamsink.protocol.micro_batch import BatchRows
 from streamsink.protocol.two_phase import Checkpoint as Opening
-from streamsink.sinks.opening import Opened, open_many
+from streamsink.sinks.opening import Opened, open_many, open_with_letters
 from streamsink.sinks.routed import RoutedTables
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.together import Together
@@ -27,6 +27,19 @@ class ManyTablesDriver(MicroBatchDriver):
 
     def start(self, file_io: FileIO, checkpoint: Checkpoint) -> "DrivenTables":
         opened = open_many(file_io, self.routing, self.options, self.events.append)
+        return DrivenTables(self, file_io, opened, checkpoint.query)
+
+
+class LettersDriver(ManyTablesDriver):
+    """One query into one table, with dead letters. ``earlier_name``: the application that earlier code took for it."""
+
+    earlier_name = ""
+
+    def start(self, file_io: FileIO, checkpoint: Checkpoint) -> "DrivenTables":
+        at = checkpoint.query, checkpoint.committed
+        opened = open_with_letters(
+            file_io, self.routing, self.options, at, lambda: to_fields(self.schema), earlier_name=self.earlier_name, emit=self.events.append,
+        )
         return DrivenTables(self, file_io, opened, checkpoint.query)
 
 

@@ -78,9 +78,9 @@ def test_a_second_sink_that_joins_a_running_query_is_let_in_by_the_token():
     assert world.ids() == list(range(16)), "the first sink has written 0 to 8, and the second one goes on where it joined"
 
 
-def test_a_query_that_gets_dead_letters_is_told_its_first_name():
-    """A11: dead_letters= takes another name in silence, and the table knows the query under the first one."""
-    many = ManyWorld(application="streamsink-a")  # the name that streamsink.to_table takes with dead_letters
+def test_a_query_that_moves_to_several_tables_is_told_its_first_name():
+    """A11: to_tables takes another name in silence, and the table knows the query under the first one."""
+    many = ManyWorld(application="streamsink-a")
     single = World(many.calls, f"{many.root}/a", restore="restore-and-continue")
     single.run(boundaries=(6, 9))
     many.checkpoint = dataclasses.replace(single.checkpoint, ends=[6, 9], committed=2)

@@ -1,0 +1,272 @@
+"""Dead letters beside one table: a part of the table's own records, published before the rest of them. Driver only.
+
+A record that names dead letters is published with them, whether or not the query has the option by then. See
+docs/design/0011-dead-letters.md.
+"""
+
+import itertools
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from streamsink import events
+from streamsink.errors import Misuse
+from streamsink.faults import fault_point
+from streamsink.format.manifest import ManifestEntry
+from streamsink.format.snapshot import APPEND
+from streamsink.options import MODE_APPEND, ON_ROLLBACK_FAIL, SNAPSHOT_PER_CHECKPOINT, SYNC, SinkOptions
+from streamsink.protocol import ways
+from streamsink.protocol.committable import DEAD_LETTERS, AppState, Committable, StagedFile
+from streamsink.protocol.sink import History, Published
+from streamsink.sinks import promise
+from streamsink.sinks.many_tables import Member, Place
+from streamsink.sinks.paimon import PaimonCommitter
+from streamsink.storage.together import Together
+from streamsink.table.routing import Routing
+from streamsink.table.table import Table, is_table, open_table
+from streamsink.table.write import WrittenFile
+
+# In what the table's state carries: by name of a table for dead letters, its id, the key below which it knows this table, and the number
+# of the last record that it has.
+_HEADS = "dead_letters"
+# An id of a table is a digest; so much of it tells tables of one name apart.
+_ID_LETTERS = 12
+
+
+class TableCommitter(PaimonCommitter):
+    """Publishes checkpoints of one table, with the dead letters that their records name."""
+
+    def __init__(
+        self, table: Table, options: SinkOptions, entries: dict[str, list[ManifestEntry]] | None = None, *,
+        emit: Callable[[events.Event], None] = lambda event: None,
+    ):
+        super().__init__(table, options, entries)
+        self._emit = emit
+        self._beside: dict[str, tuple[Table, PaimonCommitter]] = {}
+        self._history: History | None = None
+
+    def beside(self) -> "TableCommitter":
+        other = super().beside()
+        other._emit = self._emit
+        return other
+
+    # -- tables for dead letters -----------------------------------------------------------------------------------
+
+    def path_of(self, name: str) -> str:
+        """Of the table for dead letters with this name: it lies beside the table."""
+        return f"{self._table.root.rpartition('/')[0]}/{name}"
+
+    def letters(self, name: str) -> tuple[Table, PaimonCommitter]:
+        """The table for dead letters with this name, and its committer; opened once. Raises Misuse when there is none."""
+        if name not in self._beside:
+            # What the query asks of its table is nothing that the other one has to do.
+            options = replace(
+                self._options, mode=MODE_APPEND, overwrite_partition=None, on_rollback=ON_ROLLBACK_FAIL, publish=SYNC,
+                publish_every_batches=1, publish_interval_ms=0, publish_as=SNAPSHOT_PER_CHECKPOINT, lock_id=None,
+            )
+            table = open_table(self._table.file_io, self.path_of(name), for_writing=True)
+            self._beside[name] = table, PaimonCommitter(table, options, journal_of=self._table.root)
+        return self._beside[name]
+
+    def look_after(self, name: str) -> None:
+        """A restore removes what dead processes left in this table for dead letters, too."""
+        if is_table(self._table.file_io, self.path_of(name)):
+            self.letters(name)
+
+    # -- pre-commit ------------------------------------------------------------------------------------------------
+
+    def stage_letters(
+        self, staging: str, sequence: int, name: str, written: Sequence[WrittenFile], group: Together
+    ) -> Mapping:
+        """What the payload of the record is to say of these dead letters; durable when ``group`` is flushed.
+
+        Raises Misuse when their table is not as the last record has left it: then nothing is recorded.
+        """
+        (table, committer), key = self.letters(name), self._key
+        previous = self._previous(name)
+        files, payload = committer.stage(staging, written, group)
+        folder, manifest = self._table.layout.relative(staging), payload["manifest"]
+        part = {
+            "name": name, "table_id": table.table_id, "key": key, "previous": previous, "base": payload["base"],
+            "manifest": {**manifest, "staged": os.path.join(folder, os.path.basename(manifest["staged"]))},
+            "files": [replace(file, staged=os.path.join(folder, os.path.basename(file.staged))).to_json() for file in files],
+        }
+        heads = {**self._heads(), name: {"table_id": table.table_id, "key": key, "sequence": sequence}}
+        return {DEAD_LETTERS: part, "carried": {_HEADS: heads}}
+
+    @property
+    def _key(self) -> str:
+        """Under this name tables for dead letters know this application of this table: no query has it."""
+        return f"{self._options.application}@{self._table.root.rpartition('/')[2]}@{self._table.table_id[:_ID_LETTERS]}"
+
+    def check_known(self, name: str) -> None:
+        """Raises Misuse when the table for dead letters, if there is one, has a record that this table does not know.
+
+        Called when nothing is pending: a record of which only the dead letters are published is no reason.
+        """
+        self.look_after(name)
+        head = self._heads().get(name)
+        history = self.letters(name)[1].history(self._key) if name in self._beside else None
+        found = history.state.sequence if history and history.state else 0
+        known = head["sequence"] if head and head["key"] == self._key else 0
+        if found > known and (self._history.state is not None or self._history.complete):
+            raise self._unknown(name, found)
+
+    def _heads(self) -> Mapping[str, Mapping]:
+        state = self._history.state if self._history else None
+        return heads_of(state) if state else {}
+
+    def _previous(self, name: str) -> int:
+        """The number of the last record that the table for dead letters has, which must be the last one that went there; 0 for none."""
+        self.check_known(name)
+        table, committer = self.letters(name)
+        head = self._heads().get(name)
+        history = committer.history(self._key)
+        found = history.state.sequence if history.state else 0
+        if head is None or head["key"] != self._key:
+            return found
+        expired = history.state is None and not history.complete
+        if head["table_id"] == table.table_id and (found == head["sequence"] or expired):
+            return head["sequence"]
+        raise Misuse(
+            f"{table.root}: record {head['sequence']} of application '{self._options.application}' of {self._table.root} has dead letters in it, "
+            "and the table does not say so: it was dropped, recreated, rolled back or restored since. Nothing was recorded or published. "
+            f"Restore the table; or set dead_letters to another name than '{name}', under which a new table begins",
+            kind="dead-letters.changed",
+        )
+
+    def _unknown(self, name: str, found: int) -> Misuse:
+        return Misuse(
+            f"{self.path_of(name)}: it has dead letters of record {found} of application '{self._options.application}', and the table {self._table.root} knows "
+            "nothing of that record: its journal was removed or restored, or the table was, before the record was published whole. Nothing was "
+            "recorded or published. Restore it; or, as the rows of that record come again, and these are dead letters of them by now, set dead_letters to "
+            f"another name than '{name}', under which a new table begins",
+            kind="dead-letters.unknown-record",
+        )
+
+    # -- Committer -------------------------------------------------------------------------------------------------
+
+    def history(self, application: str) -> History:
+        self._history = super().history(application)
+        return self._history
+
+    def join(self, records: Sequence[Committable]) -> list[Committable]:
+        """A record with dead letters stays alone: its number is the one that their table knows."""
+        found: list[Committable] = []
+        for has_letters, run in itertools.groupby(records, lambda record: DEAD_LETTERS in record.payload):
+            found += list(run) if has_letters else super().join(list(run))
+        return found
+
+    def publish(
+        self, committable: Committable, *, expect: int, restored: bool, fence: Callable[[], None]
+    ) -> Published:
+        for part, mine in self._parts((committable,)):
+            self._publish_letters(part, mine, restored=restored, fence=fence)
+        return super().publish(committable, expect=expect, restored=restored, fence=fence)
+
+    def _publish_letters(self, part: Mapping, mine: Committable, *, restored: bool, fence: Callable[[], None]) -> None:
+        fault_point("letters.before_publish")
+        self._check_there(part, mine)
+        fence()
+        table, committer = self.letters(part["name"])
+        if not (restored and self._has(part, mine)):
+            done = committer.publish(mine, expect=part["previous"], restored=restored, fence=fence)
+            self._emit(events.TablePublished(
+                table.root, self._options.application, done.checkpoint_id, done.snapshot_id, mine.rows, len(mine.files),
+            ))
+        fault_point("letters.published")
+        target = self._table.root.rpartition("/")[2]
+        self._emit(events.RowsDeadLettered(self._table.root, self._options.application, mine.state.checkpoint_id, target, mine.rows))
+
+    def _has(self, part: Mapping, mine: Committable) -> bool:
+        """Whether the table for dead letters has them although its newest snapshot speaks of a later record, or of none."""
+        _, committer = self.letters(part["name"])
+        history = committer.history(part["key"])
+        silent = not history.complete if history.state is None else history.state.sequence > mine.state.sequence
+        return silent and committer.mentions(mine)
+
+    def _is_there(self, part: Mapping) -> bool:
+        path = self.path_of(part["name"])
+        return is_table(self._table.file_io, path) and self.letters(part["name"])[0].table_id == part["table_id"]
+
+    def _check_there(self, part: Mapping, mine: Committable) -> None:
+        if not self._is_there(part):
+            raise Misuse(
+                f"{self.path_of(part['name'])}: record {mine.state.sequence} of application '{self._options.application}' is pending in "
+                f"{self._table.root}, with {mine.rows} dead letters for this table, which was dropped or recreated since. Nothing was "
+                f"published. Restore the table. {ways.give_up(self._table.root, self._options.application)}",
+                kind="dead-letters.gone",
+            )
+
+    def is_readable(self, committable: Committable) -> bool:
+        """Whether its manifests are as they were recorded, and its dead letters are published or can be."""
+        for part, mine in self._parts((committable,)):
+            if not self._is_there(part):
+                return False
+            _, committer = self.letters(part["name"])
+            if not self._has(part, mine) and (committer.files_adopted(mine)[2] or not committer.is_readable(mine)):
+                return False
+        return super().is_readable(committable)
+
+    def places_of(self, committable: Committable) -> list[str]:
+        beside = [
+            self.path_of(part["name"]) for part, mine in self._parts((committable,))
+            if self._is_there(part) and self.letters(part["name"])[1].mentions(mine)
+        ]
+        return [*super().places_of(committable), *beside]
+
+    def _parts(self, records: Iterable[Committable]) -> list[tuple[Mapping, Committable]]:
+        """(what the record says of its dead letters, those as a record of their own table), of the records that have some."""
+        found, within = [], self._table.layout.within
+        for record in records:
+            part = record.payload.get(DEAD_LETTERS)
+            if part is not None:
+                manifest = {**part["manifest"], "staged": within(part["manifest"]["staged"])}
+                files = tuple(StagedFile.from_json({**file, "staged": within(file["staged"])}) for file in part["files"])
+                payload = {"kind": APPEND, "manifest": manifest, "base": part["base"]}
+                found.append((part, Committable(record.state, part["key"], record.watermark_ms, files, payload)))
+        return found
+
+    def sweep(self, published: Sequence[Committable]) -> list[str]:
+        removed = super().sweep(published)
+        by_name: dict[str, list[Committable]] = {name: [] for name in self._beside}
+        for part, mine in self._parts(published):
+            if self._is_there(part):
+                by_name.setdefault(part["name"], []).append(mine)
+        return removed + [path for name, mine in by_name.items() for path in self.letters(name)[1].sweep(mine)]
+
+
+def heads_of(state: AppState) -> Mapping[str, Mapping]:
+    """By name, of each table that dead letters of the application went to: its id, the key there, and the number of the last record."""
+    return state.carried.get(_HEADS, {})
+
+
+class TableAndLetters:
+    """One table and the one for its dead letters, as ``RoutedTables`` wants to see several."""
+
+    def __init__(self, table: Table, committer: TableCommitter, routing: Routing):
+        self._committer = committer
+        self._table = table
+        self._letters = routing.dead_letters
+        self._is_checked = False  # whether the table for dead letters has no record that the table does not know
+        self.place = Place(table.file_io, routing.root, "", table.table_id)
+
+    def member(self, name: str, path: str) -> Member:
+        """An open table. Raises Misuse when there is none."""
+        return Member(*self._committer.letters(name)) if name == self._letters else Member(self._table, self._committer)
+
+    def stage(
+        self, staging: str, sequence: int, written: Mapping[str, tuple[str, Sequence[WrittenFile]]], dead: Mapping[str, int],
+        group: Together,
+    ) -> tuple[tuple[StagedFile, ...], Mapping]:
+        """As ``ManyTables.stage``: files and payload of the one record."""
+        promise.see(self._table.file_io, self._table.root, staging, [file for _, mine in written.values() for file in mine])
+        files = {name: [replace(file, handed_over=False) for file in mine] for name, (_, mine) in written.items()}
+        letters = files.pop(self._letters, [])
+        if not self._is_checked:
+            self._committer.check_known(self._letters)
+            self._is_checked = True
+        staged, payload = self._committer.stage(staging, [file for mine in files.values() for file in mine], group)
+        if letters:
+            payload = {**payload, **self._committer.stage_letters(staging, sequence, self._letters, letters, group)}
+        return staged, payload
