@@ -167,7 +167,6 @@ class TableCommitter(PaimonCommitter):
     def _publish_letters(self, part: Mapping, mine: Committable, *, restored: bool, fence: Callable[[], None]) -> None:
         fault_point("letters.before_publish")
         self._check_there(part, mine)
-        fence()
         table, committer = self.letters(part["name"])
         if not (restored and self._has(part, mine)):
             done = committer.publish(mine, expect=part["previous"], restored=restored, fence=fence)

@@ -1,5 +1,6 @@
 """A query gets dead letters, or loses them, between two starts that die anywhere: each row once, in the table or among them."""
 
+import dataclasses
 import random
 from collections import Counter
 
@@ -130,3 +131,48 @@ def test_a_table_of_earlier_code_goes_on_under_its_first_name_after_any_death():
 def test_lives_of_earlier_tables(seed):
     """As crash upon crash, begun by earlier code."""
     assert sum(_survive(f"{seed}-earlier-{number}", (EARLIER, LETTERS)) for number in range(8)) > 0
+
+
+def _foreign_commit_and_expiry(world: LettersWorld, name: str) -> None:
+    """A writer that carries no properties forward commits, and every snapshot before its own expires."""
+    table, file_io = world.table(name), world.file_io()
+    newest = table.snapshots.latest()
+    foreign = dataclasses.replace(newest, id=newest.id + 1, properties=None, commit_user="compactor")
+    file_io.write(table.layout.snapshot(foreign.id), foreign.to_json())
+    for old in table.snapshots.ids()[:-1]:
+        file_io.delete(table.layout.snapshot(old))
+    file_io.delete(table.layout.latest_hint)
+
+
+@pytest.mark.parametrize("names", [(NAME,), ("rejected",), (NAME, "rejected")], ids="+".join)
+@pytest.mark.parametrize("step", ["precommit.saved", "letters.published", "commit.published", "batch.end"])
+@pytest.mark.parametrize("how", [PLAIN, LETTERS])
+def test_history_expires_behind_a_half_published_checkpoint(names, step, how):
+    """No snapshot says any more what is published, in one of the two tables or in both: journal and files do."""
+    world = LettersWorld()
+    world.run(boundaries=(6,))
+    assert die_at_step(step, 1 if step != "commit.published" else 2, world, boundaries=_FIRST)
+    for name in names:
+        _foreign_commit_and_expiry(world, name)
+    world.run(how=how)
+    world.check_complete()
+    world.run(boundaries=(*BOUNDARIES, 20))
+    world.check_complete((*BOUNDARIES, 20))
+
+
+@pytest.mark.parametrize("names", [(NAME,), (NAME, "rejected")], ids="+".join)
+@pytest.mark.parametrize("by", [1, 2])
+def test_what_a_rollback_removed_is_published_again_and_nothing_else(by, names):
+    """Dead letters that are where they were stay there: on_rollback='republish', for which the option is taken away."""
+    world = LettersWorld()
+    world.run(boundaries=_FIRST)
+    dead = [row for row in world.rows() if row[0] == "rejected"]
+    for table in map(world.table, names):
+        for gone in table.snapshots.ids()[-by:]:
+            world.file_io().delete(table.layout.snapshot(gone))
+        world.file_io().delete(table.layout.latest_hint)
+    world.run(boundaries=_FIRST, how=PLAIN, on_rollback="republish", publish_every_batches=3, publish_as="one-snapshot")
+    world.check_complete(_FIRST)
+    assert dead and [row for row in world.rows() if row[0] == "rejected"] == dead
+    world.run()
+    world.check_complete()

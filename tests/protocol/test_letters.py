@@ -69,6 +69,14 @@ def test_batches_without_dead_letters_leave_their_table_alone():
     assert world.table("rejected").snapshots.ids() == before and len(world.rows()) == 3
 
 
+def test_a_record_with_dead_letters_is_refused_by_code_that_does_not_know_them():
+    """By its version on disk; other records are those of before."""
+    world = LettersWorld()
+    world.run(boundaries=(1, 2))  # row 0 is bad in its first evaluation, row 1 is not
+    versions = [json.loads(world.file_io().read(f"{world.path}/streamsink/streamsink/record-{n}.json").split(b"\n")[0])["version"] for n in (1, 2)]
+    assert versions == [3, 2]
+
+
 def test_rows_of_dead_letters_are_counted_once_they_are_visible():
     """With the option, and by a start without it that publishes what was pending."""
     world = LettersWorld()

@@ -15,6 +15,8 @@ _POSITIONS = "tests/protocol/test_positions.py"
 _OFFSETS = "tests/table/test_starting_offsets.py"
 _EARLIER = "tests/compat/test_earlier_code.py"
 _RENAMED = "tests/protocol/test_renamed.py"
+_LETTERS = "tests/protocol/test_letters.py"
+_MANY_LETTERS, _AGAIN = "tests/crash/test_many_letters.py", "test_what_a_rollback_removed_is_published_again_and_nothing_else"
 _RETIRE = "tests/protocol/test_retire.py"
 _COPIES = "tests/protocol/test_copies.py"
 _SAME = "tests/protocol/test_same_query.py"
@@ -305,6 +307,37 @@ DEFECTS = (
            "pc.sum(batch.column(OUTSIDE)).as_py() or 0", "0", (_PROOF,)),
     Defect("B7: nested arrays keep missing offsets", "table/conform.py:Conform._column",
            "_with_offsets(column)", "column", ("tests/table/test_missing_offsets.py",)),
+    # -- dead letters
+    Defect("letters: a record is published without them", "sinks/letters.py:TableCommitter.publish",
+           "self._parts((committable,))", "()", (_LETTERS,)),
+    Defect("letters: what is there under a later number is published again", "sinks/letters.py:TableCommitter._publish_letters",
+           "restored and self._has(part, mine)", "False", (f"{_MANY_LETTERS}::{_AGAIN}",)),
+    Defect("letters: a group hides the number of a record", "sinks/letters.py:TableCommitter.join",
+           "if has_letters else", "if False else", (f"{_MANY_LETTERS}::{_AGAIN}",)),
+    Defect("letters: their table may know more", "sinks/letters.py:TableCommitter.check_known",
+           "found > known and", "False and", (_LETTERS,)),
+    Defect("letters: their table is looked at when some come", "sinks/letters.py:TableAndLetters.stage",
+           "if not self._is_checked:", "if False:", (_LETTERS,)),
+    Defect("letters: their table may know less", "sinks/letters.py:TableCommitter._previous",
+           'found == head["sequence"] or expired', "True", (_LETTERS,)),
+    Defect("letters: two tables are one", "sinks/letters.py:TableCommitter._key",
+           "{self._table.root.rpartition('/')[2]}@{self._table.table_id[:_ID_LETTERS]}", "", (_LETTERS,)),
+    Defect("letters: a pending record's table may be another one", "sinks/letters.py:TableCommitter._check_there",
+           "if not self._is_there(part):", "if False:", (_LETTERS,)),
+    Defect("letters: give_up does not see them", "sinks/letters.py:TableCommitter.places_of",
+           "*beside", "", (_LETTERS,)),
+    Defect("letters: what was there last is forgotten", "protocol/two_phase.py:TwoPhaseCommit.pre_commit",
+           "self._last.carried if self._last else {}", "{}", (_LETTERS,)),
+    Defect("letters: earlier code publishes a part of the record", "storage/pending_log.py:encode_record",
+           "DEAD_LETTERS in committable.payload", "False", (_LETTERS,)),
+    Defect("letters: a retired application stays there", "sinks/retire.py:retire",
+           "if is_table(file_io, path):", "if False:", (_LETTERS,)),
+    Defect("letters: an earlier name is forgotten", "sinks/earlier_name.py:goes_on_under",
+           "if before is None and not is_claimed:", "if True:", (_LETTERS,)),
+    Defect("letters: an earlier name is known by its journal alone", "sinks/earlier_name.py:goes_on_under",
+           "_newest(table, earlier + SUFFIX, None)", "None", (_LETTERS,)),
+    Defect("letters: of two names the table's own counts", "sinks/earlier_name.py:goes_on_under",
+           "theirs > ours", "False", (_LETTERS,)),
     # -- the record is a promise
     Defect("B1: names may be as long as they like", "table/folders.py:Folders.of",
            "refused is not None", "False", (_NAMES,)),
