@@ -1,12 +1,14 @@
 """A world of one table whose query has dead letters in some of its starts and not in others; which rows are bad is another thing each time."""
 
 import itertools
+from collections.abc import Callable
 
 import pyarrow as pa
 
 from streamsink.format.types import parse_ddl
 from streamsink.options import SinkOptions
 from streamsink.storage.calls import Calls
+from streamsink.storage.file_io import FileIO
 from streamsink.storage.memory import MemoryCalls
 from streamsink.table.routing import ROUTE, Routing
 from streamsink.table.table import create_table, new_schema
@@ -32,7 +34,10 @@ def is_bad(number: int, version: int) -> bool:
 class LettersWorld(ManyWorld):
     """One store, one query, and Spark's own logs, which outlive every crash. The option is given, or not, to each run."""
 
-    def __init__(self, calls: Calls | None = None, root: str = ROOT, name: str = NAME, dead_letters: str = "rejected", **options):
+    def __init__(self, calls: Calls | None = None, root: str = ROOT, name: str = NAME, dead_letters: str = "rejected",
+                 make_io: Callable | None = None, **options):
+        """make_io: FileIO over some calls, for stores unlike POSIX."""
+        self._make_io = make_io
         self.calls = calls or MemoryCalls()
         self.root, self.name, self.path = root, name, f"{root}/{name}"
         self.dead_letters = dead_letters
@@ -43,6 +48,13 @@ class LettersWorld(ManyWorld):
         self._versions = itertools.count()
         self._screened: set[int] = set()
         create_table(self.file_io(), self.path, new_schema(parse_ddl("id BIGINT, n BIGINT NOT NULL, version BIGINT"), (), {}))
+
+    def file_io(self, calls: Calls | None = None) -> FileIO:
+        return self._make_io(calls or self.calls) if self._make_io else super().file_io(calls)
+
+    def die(self, power: bool = False) -> None:
+        if isinstance(self.calls, MemoryCalls):
+            super().die(power)
 
     def run(self, calls: Calls | None = None, boundaries=BOUNDARIES, how: str = LETTERS, **options) -> None:
         """One start of the query, and its restarts, over these calls."""

@@ -7,10 +7,14 @@ from collections import Counter
 import pytest
 
 from streamsink import faults
+from streamsink.clock import IdSource
+from streamsink.errors import Fenced
+from streamsink.storage.s3 import S3FileIO
 from streamsink.testing.crashing import CrashingCalls, Mode
-from streamsink.testing.faults import InjectedCrash
+from streamsink.testing.faults import InjectedCrash, arm
 from tests.crash.letters_world import BOUNDARIES, EARLIER, EARLIER_NAME, LETTERS, NAME, PLAIN, LettersWorld
 from tests.crash.world import die_at_step
+from tests.storage.memory_s3 import MemoryS3Calls
 
 _OTHER = {PLAIN: LETTERS, LETTERS: PLAIN}
 _FIRST = (6, 9)
@@ -57,6 +61,37 @@ def test_the_option_changes_after_each_of_two_deaths():
         assert die_at_step("letters.published", 2, world)
         assert die_at_step(second, 1, world, how=PLAIN), f"the restore never reached {second}"
         _ends_right(world, PLAIN, second)
+
+
+@pytest.mark.parametrize("step", ["precommit.saved", "letters.before_publish", "letters.published", "commit.published"])
+@pytest.mark.parametrize("how", [PLAIN, LETTERS])
+def test_the_option_changes_on_a_store_without_renames(how, step):
+    """An S3 in memory: files are copied to their final names, and paths are URIs."""
+    root = "s3://bucket/shop.db"
+    world = LettersWorld(MemoryS3Calls(), root, make_io=lambda over: S3FileIO(over, IdSource().new_id, f"{root}/{NAME}"))
+    world.run(boundaries=(6,), how=_OTHER[how])
+    assert die_at_step(step, 2, world)
+    _ends_right(world, _OTHER[how], step)
+
+
+@pytest.mark.parametrize("how", [PLAIN, LETTERS])
+@pytest.mark.parametrize("step", ["precommit.saved", "letters.before_publish", "letters.published", "commit.before_publish"])
+def test_a_driver_that_wakes_up_beside_its_successor_is_fenced(step, how):
+    """The successor has finished that checkpoint and all others, with or without the option; the sleeper writes nothing more."""
+    for occurrence in (1, 2, 3):
+        world = LettersWorld()
+
+        def sleep():
+            faults.arm(None)
+            successor = world.driver_of(how)
+            successor.run(world.file_io(), dataclasses.replace(world.checkpoint, ends=list(world.checkpoint.ends)), BOUNDARIES)
+            world.check_complete()
+
+        arm(step, occurrence, sleep)
+        with pytest.raises(Fenced):
+            world.driver_of(LETTERS)._run_once(world.file_io(), world.checkpoint, BOUNDARIES)
+        world.check_complete()
+        assert world.unknown_files() == []
 
 
 @pytest.mark.parametrize("power", [False, True], ids=["killed", "power-failure"])

@@ -5,6 +5,7 @@ import json
 import pytest
 
 import streamsink
+from streamsink.errors import Misuse
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark_settings")]
 
@@ -39,3 +40,23 @@ def test_a_query_gets_dead_letters_and_loses_them_under_one_checkpoint(spark, gr
     assert {(row["application"], row["target"]) for row in dead} == {("streamsink", "orders")}
     assert [entry.name for entry in (lake / "orders" / "streamsink").iterdir()] == ["streamsink"] and not (lake / "streamsink").exists()
     assert streamsink.verify(table).ok
+
+
+def test_two_sinks_of_one_name_with_and_without_dead_letters_are_refused(spark, ground):
+    """In one batch function: both would be one sink, which has the option or has it not."""
+    lake, source = ground.root / "lake", ground.root / "in"
+    table = str(lake / "orders")
+    streamsink.create_table(table, "id BIGINT, n INT")
+    source.mkdir()
+    (source / "0.json").write_text('{"id": 1, "n": 1}')
+    with_letters, without = streamsink.to_table(table, dead_letters="rejected", flush=False), streamsink.to_table(table, flush=False)
+
+    def both(df, batch_id):
+        with_letters(df, batch_id)
+        without(df, batch_id)
+
+    df = spark.readStream.schema("id BIGINT, n INT").json(str(source))
+    start = df.writeStream.foreachBatch(both).option("checkpointLocation", f"{ground.root}/ck").trigger(availableNow=True).start
+    with pytest.raises(Misuse) as refused:
+        streamsink.run(start, max_restarts=0)
+    assert refused.value.kind == "application.two-sinks"
