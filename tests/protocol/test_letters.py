@@ -237,6 +237,17 @@ def test_a_table_of_earlier_code_goes_on_under_its_first_name():
     assert not world.file_io().entries(f"{world.path}/streamsink")
 
 
+def test_an_earlier_query_that_has_only_written_dead_letters_goes_on():
+    """Its journal does not name the table yet, and the table knows nothing of it."""
+    world = LettersWorld()
+    world.run(boundaries=(1,), how=EARLIER)
+    assert [name for name, _, _ in world.rows()] == ["rejected"]
+    ends = (1, 4, 9)
+    world.run(boundaries=ends)
+    world.check_complete(ends)
+    assert list(world.states(NAME)) == [f"{EARLIER_NAME}@tables"]
+
+
 def test_an_earlier_table_is_recognised_without_its_journal():
     """By what its snapshots say: a new name would write everything a second time."""
     world = LettersWorld()
