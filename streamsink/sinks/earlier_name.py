@@ -8,7 +8,7 @@ from streamsink.storage.pending_log import PendingLog, journal_dir
 from streamsink.table.table import Table, is_table, open_table
 
 
-def goes_on_under(file_io: FileIO, path: str, application: str, earlier: str, *, query: str) -> str | None:
+def goes_on_under(file_io: FileIO, path: str, application: str, earlier: str, *, query: str, dead_letters: str) -> str | None:
     """``earlier`` when the table at ``path`` goes on as one of several tables under that name; None for the table's own application.
 
     That code kept the journal in the folder above, and the state under another key. Where both have a past, the later batch of the query
@@ -17,7 +17,8 @@ def goes_on_under(file_io: FileIO, path: str, application: str, earlier: str, *,
     table = open_table(file_io, path, for_writing=False) if is_table(file_io, path) else None
     root, _, name = path.rpartition("/")
     newest = PendingLog(file_io, root, earlier, 2).newest()
-    of_this = newest is not None and name in newest.payload.get("heads", {})
+    written = set(newest.payload.get("heads", {})) if newest is not None else set()
+    of_this = newest is not None and (name in written or written <= {dead_letters})
     before = newest.state if of_this else _newest(table, earlier + SUFFIX, None)
     # A driver of that code may have claimed the name, and record its first batch yet: who goes on under it fences that driver.
     is_claimed = newest is None and bool(file_io.names(journal_dir(root, earlier)))

@@ -178,11 +178,11 @@ class TableCommitter(PaimonCommitter):
         self._emit(events.RowsDeadLettered(self._table.root, self._options.application, mine.state.checkpoint_id, target, mine.rows))
 
     def _has(self, part: Mapping, mine: Committable) -> bool:
-        """Whether the table for dead letters has them although its newest snapshot speaks of a later record, or of none."""
+        """Whether the table for dead letters has them although its newest snapshot does not name the record: it speaks of a later one, or has
+        expired, or was replaced by another writer's rename."""
         _, committer = self.letters(part["name"])
-        history = committer.history(part["key"])
-        silent = not history.complete if history.state is None else history.state.sequence > mine.state.sequence
-        return silent and committer.mentions(mine)
+        state = committer.history(part["key"]).state
+        return (state is None or state.record_id != mine.state.record_id) and committer.mentions(mine)
 
     def _is_there(self, part: Mapping) -> bool:
         path = self.path_of(part["name"])
