@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from streamsink.faults import STEPS
 from streamsink.table.creation import to_fields
 from streamsink.testing.crashing import Mode
-from tests.walks.machine import ROOT, Fault
+from tests.walks.machine import Fault
 from tests.walks.model import Version
 from tests.walks.queries import SCHEMA, Query, part_of, partitioned
 from tests.walks.world import JOBS, Job, World
@@ -199,7 +199,7 @@ def copy(walk, what, which):
     """A backup: of a checkpoint, a journal, the table, table and journals, or all of it."""
     world, query = walk.world, _query(walk.world, which)
     kind = _COPIES[what % len(_COPIES)]
-    path = world.journal_of(query) if kind == "journal" else ROOT
+    path = world.journal_of(query) if kind == "journal" else world.root
     tree = world.store.copy_of(path) if kind != "checkpoint" else {}
     checkpoints = {each.name: each.checkpoint.copy() for each in world.queries.values()}
     walk.copies.append((kind, query, query.name, tree, checkpoints, world.model.version(world.visible())))
@@ -226,10 +226,10 @@ def restore(walk, number, in_order):
         return
     if kind == "journal":
         if query.name == name:
-            world.store.put_back(f"{ROOT}/streamsink/{name}", tree)
+            world.store.put_back(f"{world.root}/streamsink/{name}", tree)
             world.accident("journal", "journal-ever", query=query)
         return
-    world.store.put_back(ROOT, tree, keep=f"{ROOT}/streamsink" if kind == "table" else "")
+    world.store.put_back(world.root, tree, keep=f"{world.root}/streamsink" if kind == "table" else "")
     world.went_back(version)
     if kind == "all":
         for each in world.queries.values():
@@ -253,7 +253,7 @@ def lose_journal(walk, which):
 def drop(walk, keep):
     """The table is dropped with all that is in its folder; or a tool drops it, leaves the journals, and creates it anew."""
     world = walk.world
-    world.store.remove(ROOT, keep=f"{ROOT}/streamsink" if keep % 2 else "")
+    world.store.remove(world.root, keep=f"{world.root}/streamsink" if keep % 2 else "")
     world.went_back(Version())
     if keep % 2:
         world.others.create(to_fields(SCHEMA), partitioned(world.parts))

@@ -34,12 +34,13 @@ class Fault:
 
 @dataclass
 class Machine:
-    """parts: of how many values the partition column is. serial: grows with each accident and each start of a query."""
+    """parts: of how many values the partition column is. serial: grows with each accident and each start of a query. root: the table."""
 
     parts: int
     store: Store = field(default_factory=Store)
     queries: dict[str, Query] = field(default_factory=dict)
     serial: int = 0
+    root: str = ROOT
 
     def __post_init__(self):
         self._stack: list[Process] = []
@@ -53,7 +54,7 @@ class Machine:
         """A new driver for it."""
         self.serial += 1
         identity = query.checkpoint.query if query.source else self.new_id()
-        run = Run(Process(self.store), ROOT, query.settings(ROOT), identity, self.parts, query.options.get("delay", 0))
+        run = Run(Process(self.store), self.root, query.settings(self.root), identity, self.parts, query.options.get("delay", 0))
         query.live = run
         return run
 

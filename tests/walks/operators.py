@@ -15,10 +15,8 @@ from streamsink.errors import Misuse, StreamsinkError
 from streamsink.options import SinkOptions
 from streamsink.sinks.give_up import give_up
 from streamsink.sinks.offsets import Wanted, offsets_of
-from tests.walks.machine import ROOT
 from tests.walks.model import Causes, Wrong
 from tests.walks.queries import Query, halves
-from tests.walks.sources import TOPIC
 from tests.walks.world import JOBS, World
 
 # What is looked for in a message, by the name of what is then done. The first that is found of a group of the same words counts.
@@ -191,8 +189,8 @@ class Operator:
         given = None
         with contextlib.suppress(Misuse):  # the table has no record of it: from the beginning then
             application, wanted = _offsets_call(text, query)
-            given = json.loads(offsets_of(self._world.others.io, ROOT, application, wanted))
-        if given is not None and set(given.get(TOPIC, {})) != set(query.source.parts):
+            given = json.loads(offsets_of(self._world.others.io, self._world.root, application, wanted))
+        if given is not None and set(given.get(query.source.name, {})) != set(query.source.parts):
             raise Wrong("wrong advice", f"startingOffsets {given}, but Spark wants exactly the partitions {sorted(query.source.parts)}: {text}")
         self._begin_anew(query, given)
 
@@ -203,7 +201,7 @@ class Operator:
         """What it returns says how to go on, should the query then be refused."""
         _, options = call_in(text, "give_up")
         try:
-            said = str(give_up(self._world.others.io, ROOT, SinkOptions.of(ROOT, options)))
+            said = str(give_up(self._world.others.io, self._world.root, SinkOptions.of(self._world.root, options)))
         except StreamsinkError as refused:
             query.said = refused
             return
@@ -212,8 +210,7 @@ class Operator:
 
     def _truncate(self, query: Query, number: str, text: str) -> None:
         """Of the checkpoint's offsets and commits. Spark plans the rest anew."""
-        del query.checkpoint.planned[int(number):]
-        query.checkpoint.committed = min(query.checkpoint.committed, int(number))
+        query.checkpoint.truncate(int(number))
 
     def _restart(self, query: Query, _: str, text: str) -> None:
         """Nothing else is to be done."""

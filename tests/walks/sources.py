@@ -34,6 +34,11 @@ class Checkpoint:
     def copy(self) -> "Checkpoint":
         return Checkpoint(self.query, dict(self.start), list(self.planned), self.committed)
 
+    def truncate(self, batch_id: int) -> None:
+        """Both logs forget this batch and what came after it."""
+        del self.planned[batch_id:]
+        self.committed = min(self.committed, batch_id)
+
     def before(self, batch_id: int):
         """The position at which a batch begins."""
         return self.planned[batch_id - 1].end if batch_id else self.start
@@ -43,6 +48,7 @@ class Topic:
     """Numbered rows in partitions. earliest: the first offset that retention has left."""
 
     numeric = True
+    name = TOPIC
 
     def __init__(self, cluster: str, topic_id: str):
         self.cluster, self.topic_id = cluster, topic_id
@@ -76,7 +82,7 @@ class Topic:
 
     def begin(self, given: dict | None = None) -> dict:
         """Where a new checkpoint starts: at the beginning, or where ``startingOffsets`` says."""
-        offsets = (given or {}).get(TOPIC, {})
+        offsets = (given or {}).get(self.name, {})
         return {
             name: self.earliest[name] if offsets.get(name, EARLIEST) == EARLIEST else offsets[name] for name in self.parts
         }
@@ -112,7 +118,7 @@ class Topic:
         start, end = checkpoint.before(batch_id), checkpoint.planned[batch_id].end
         newest = {name: len(rows) for name, rows in self.parts.items()}
         return SourceRange(
-            {TOPIC: dict(start)}, {TOPIC: dict(end)}, cluster=self.cluster, topic_ids={TOPIC: self.topic_id}, earliest={TOPIC: dict(self.earliest)}, newest={TOPIC: newest},
+            {self.name: dict(start)}, {self.name: dict(end)}, cluster=self.cluster, topic_ids={self.name: self.topic_id}, earliest={self.name: dict(self.earliest)}, newest={self.name: newest},
         )
 
     def put_back(self) -> None:
@@ -127,13 +133,13 @@ class Topic:
             name: next((at for at, row in enumerate(rows) if at >= self.earliest[name] and not is_done(row)), len(rows))
             for name, rows in self.parts.items()
         }
-        return {TOPIC: first}
+        return {self.name: first}
 
     def all_rows(self) -> list[int]:
         return [row for rows in self.parts.values() for row in rows]
 
     def partitions(self) -> dict[str, int]:
-        return {TOPIC: len(self.parts)}
+        return {self.name: len(self.parts)}
 
 
 class Folder:

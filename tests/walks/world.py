@@ -7,7 +7,7 @@ from streamsink.errors import Corrupt
 from streamsink.sinks.verify import verify
 from streamsink.table.scan import read_arrow
 from tests.walks.foreign import Others
-from tests.walks.machine import ROOT, Fault, Machine
+from tests.walks.machine import Fault, Machine
 from tests.walks.model import GONE, Causes, Model, Version, Wrong
 from tests.walks.queries import Query, Run, halves, part_of
 from tests.walks.sources import Checkpoint, Folder, Topic
@@ -41,7 +41,7 @@ class World(Machine):
 
     def __post_init__(self):
         super().__post_init__()
-        self.others = Others(self.store, ROOT)
+        self.others = Others(self.store, self.root)
 
     def add_query(self, name: str, source: Topic | Folder | None, **options) -> None:
         self.queries[name] = Query(name, source, options, Checkpoint(self.new_id()), Causes())
@@ -51,9 +51,8 @@ class World(Machine):
         self.rows += count
         return list(range(self.rows - count, self.rows))
 
-    @staticmethod
-    def journal_of(query: Query) -> str:
-        return f"{ROOT}/streamsink/{query.name}"
+    def journal_of(self, query: Query) -> str:
+        return f"{self.root}/streamsink/{query.name}"
 
     # -- looking -----------------------------------------------------------------------------------------------------
 
@@ -79,7 +78,7 @@ class World(Machine):
     def check_whole(self) -> None:
         """At rest: readers of every kind can read, nothing is damaged, and the account is exact."""
         if self.others.is_table():
-            report = verify(self.others.io, ROOT)
+            report = verify(self.others.io, self.root)
             damage = [f.kind for f in report.findings if f.severity == "damage" and not any(f"'{s.name}'" in f.message for s in self.seconds)]
             if set(damage) - ({"snapshot.not-derived"} if self.hides else set()):
                 raise Wrong(f"damage {damage[0]}", str(report))
@@ -147,11 +146,10 @@ class World(Machine):
         query = self.queries[JOBS]
         before = self.visible()
         self.model.job_tried(job.rows)
-        settings = query.settings(ROOT, job.options)
         query.live, query.rows_of_job = None, job
         run = self.attempt(
             query, lambda run: run.job(job.name, job.rows), fault,
-            lambda: Run(Process(self.store), ROOT, settings, job.name, self.parts, 0),
+            lambda: self.start_job(query, job),
         )
         after = self.visible()
         replaced = [each for each in self.jobs if each.options]
@@ -172,13 +170,20 @@ class World(Machine):
         self.close(query, run)
         return True
 
+    def start_job(self, query: Query, job: Job) -> Run:
+        """A driver for it."""
+        return Run(Process(self.store), self.root, query.settings(self.root, job.options), job.name, self.parts, 0)
+
     def new_checkpoint(self, query: Query, given: dict | None = None) -> None:
         """Nothing is left of the one before. given: startingOffsets."""
         if query.halves:  # what of a batch was not written is behind the recorded positions, as the error has said
             self.model.unsure(row for row in query.source.all_rows() if not self.visible()[row])
-        query.checkpoint = Checkpoint(self.new_id(), query.source.begin(given))
+        query.checkpoint = self.checkpoint_of(query, given)
         query.said = None
         self.accident("checkpoint", "checkpoint-ever", query=query)
+
+    def checkpoint_of(self, query: Query, given: dict | None) -> Checkpoint:
+        return Checkpoint(self.new_id(), query.source.begin(given))
 
     def went_back(self, to: Version) -> None:
         """The table is another one than a moment ago."""
