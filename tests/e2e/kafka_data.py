@@ -32,20 +32,34 @@ def add_partitions(bootstrap: str, topic: str, partitions: int) -> None:
         made.result(WAIT_S)
 
 
+def delete_before(bootstrap: str, topic: str, offsets: dict[int, int]) -> None:
+    """Retention: messages below these offsets go."""
+    from confluent_kafka import TopicPartition
+
+    admin = _admin(bootstrap)
+    for deleted in admin.delete_records([TopicPartition(topic, at, offset) for at, offset in offsets.items()]).values():
+        deleted.result(WAIT_S)
+
+
 def send(bootstrap: str, topic: str, ids, partitions: int, settings: dict | None = None) -> set[int]:
     """One message for each id, spread evenly; returns when all are acknowledged."""
+    send_to(bootstrap, topic, ((i, i % partitions) for i in ids), settings)
+    return set(ids)
+
+
+def send_to(bootstrap: str, topic: str, messages, settings: dict | None = None) -> None:
+    """messages: (id, partition), in this order."""
     from confluent_kafka import Producer
 
     refused = []
     own = {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 20, "queue.buffering.max.messages": 1_000_000}
     producer = Producer(own | (settings or {}))
-    for i in ids:
-        producer.produce(topic, str(i).encode(), partition=i % partitions, on_delivery=lambda e, _: refused.append(e) if e else None)
+    for i, partition in messages:
+        producer.produce(topic, str(i).encode(), partition=partition, on_delivery=lambda e, _: refused.append(e) if e else None)
         if i % 1000 == 0:
             producer.poll(0)
     assert producer.flush(60) == 0
     assert refused == []
-    return set(ids)
 
 
 def _admin(bootstrap: str, settings: dict | None = None):

@@ -3,12 +3,12 @@
 import itertools
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 
 from streamsink.table import manifests
 from tests.walks import others  # noqa: F401  registers its kinds
-from tests.walks.events import KINDS, NOT_YET
+from tests.walks.events import KINDS, NOT_YET, Kind
 from tests.walks.model import Wrong
 from tests.walks.operators import Operator
 from tests.walks.queries import Query, partitioned
@@ -27,21 +27,23 @@ _MOST_ADVICE = 12
 _SETUP = 6
 
 
-def draw(seed: str) -> Walk:
+def draw(seed: str, kinds: Mapping[str, Kind] = KINDS, fewest: int = FEWEST, most: int = MOST) -> Walk:
     """A walk: kinds by their weights, arguments by chance, whatever the world will be like."""
     chance = random.Random(seed)
-    kinds = [kind for kind in KINDS.values() if kind.name not in NOT_YET]
+    kinds = [kind for kind in kinds.values() if kind.name not in NOT_YET]
     weights = [kind.weight for kind in kinds]
     # Each walk has a temper: some kinds come far more often, most accidents not at all.
     weights = [weight * chance.choice((0, 0, 1, 1, 4)) if kind.name not in ("batch", "produce") else weight
                for kind, weight in zip(kinds, weights)]
-    chosen = chance.choices(kinds, weights, k=chance.randint(FEWEST, MOST))
+    chosen = chance.choices(kinds, weights, k=chance.randint(fewest, most))
     numbers = lambda count: tuple(chance.randrange(_NUMBERS) for _ in range(count))  # noqa: E731
     return [("setup", *numbers(_SETUP)), *((kind.name, *numbers(kind.size)) for kind in chosen)]
 
 
 class Walker:
     """Walks one walk. depth: how many drivers are paused. prepared: another writer's snapshot. copies: backups."""
+
+    kinds: Mapping[str, Kind] = KINDS
 
     def __init__(self, walk: Walk):
         self._walk = walk
@@ -90,7 +92,7 @@ class Walker:
         self._at += 1
         name, *numbers = self._walk[self._at]
         self.counts[name] += 1
-        KINDS[name].does(self, *numbers)
+        self.kinds[name].does(self, *numbers)
         self.world.look()
         return name
 
@@ -174,7 +176,7 @@ class _in_order:
 
 def outcome(walk: Walk, said: list | None = None) -> tuple[str, str]:
     """('', '') when all is well; else what went wrong, in stable words, and in all words. said: gets every I/O call."""
-    return _walked(Walker(walk), said)
+    return walked(Walker(walk), said)
 
 
 def walk_all(seeds: Sequence[str]) -> tuple[list[tuple[str, str, str]], Counter]:
@@ -182,14 +184,14 @@ def walk_all(seeds: Sequence[str]) -> tuple[list[tuple[str, str, str]], Counter]
     wrong, counts = [], Counter()
     for seed in seeds:
         walker = Walker(draw(seed))
-        what, more = _walked(walker)
+        what, more = walked(walker)
         if what:
             wrong.append((seed, what, more))
         counts += walker.counts
     return wrong, counts
 
 
-def _walked(walker: "Walker", said: list | None = None) -> tuple[str, str]:
+def walked(walker: Walker, said: list | None = None) -> tuple[str, str]:
     try:
         walker.run(said)
     except Wrong as wrong:
@@ -199,7 +201,7 @@ def _walked(walker: "Walker", said: list | None = None) -> tuple[str, str]:
     return "", ""
 
 
-def shrink(walk: Walk, what: str) -> Walk:
+def shrink(walk: Walk, what: str, outcome=outcome) -> Walk:
     """The shortest walk that still ends in the same: without events, then with smaller numbers."""
     size = len(walk) // 2
     while size:

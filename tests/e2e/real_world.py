@@ -1,0 +1,443 @@
+"""The world of a real walk: Spark drivers that die, a Kafka broker, a folder of files, and a table on the local disk.
+
+It is the world of tests/walks with other parts: sources are kept in memory as well, so that the model and the operator can ask them.
+"""
+import itertools
+import json
+import os
+import re
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from streamsink.errors import StreamsinkError
+from streamsink.storage.calls import PosixCalls
+from tests.e2e import kafka_data
+from tests.e2e.harness import ROOT, WAIT_S
+from tests.walks.machine import Fault
+from tests.walks.model import Causes, Wrong
+from tests.walks.queries import PARTS, SETTINGS, Query
+from tests.walks.sources import EARLIEST, Checkpoint, Folder, Planned, Topic
+from tests.walks.world import Job, World
+
+LOOK_S = 0.02
+MOST_PARTS = 3
+
+
+# -- drivers -------------------------------------------------------------------------------------------------------
+
+
+class SparkFailed(OSError):
+    """Spark's own words: whoever reads them starts the query again."""
+
+
+class Died(Exception):
+    """The driver was killed before it answered."""
+
+
+class Driver:
+    """A process with a Spark session that takes orders, in a group of its own with its JVM."""
+
+    def __init__(self, folder: Path):
+        folder.mkdir(parents=True)
+        self._log = folder / "log"
+        environment = dict(os.environ) | {"PYTHONPATH": str(ROOT), "SPARK_LOCAL_DIRS": str(folder)}
+        with open(self._log, "wb") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.e2e.walk_driver"], cwd=ROOT, env=environment, stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE, stderr=log, start_new_session=True,
+            )
+        self._said = b""
+        self._is_ready = False
+
+    def order(self, order: dict, kill_after_ms: int | None) -> dict:
+        """Its answer. Raises Died."""
+        if not self._is_ready:
+            self._line(WAIT_S)
+            self._is_ready = True
+        self._process.stdin.write(json.dumps(order).encode() + b"\n")
+        self._process.stdin.flush()
+        if kill_after_ms is None:
+            return self._line(WAIT_S)
+        answer = self._line(kill_after_ms / 1000, or_none=True)
+        if answer is None:
+            self.kill()
+            raise Died
+        return answer
+
+    def kill(self) -> None:
+        try:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        self._process.wait(WAIT_S)
+        self._process.stdin.close()
+        self._process.stdout.close()
+
+    def _line(self, wait_s: float, or_none: bool = False) -> dict | None:
+        """The next line that it says. Its JVM holds the pipe as well, so an end of the process is looked for."""
+        end = time.monotonic() + wait_s
+        while b"\n" not in self._said:
+            if select.select([self._process.stdout], [], [], LOOK_S)[0]:
+                self._said += os.read(self._process.stdout.fileno(), 65536)
+            elif self._process.poll() is not None:
+                code = self._process.returncode
+                self.kill()
+                if code != -signal.SIGKILL:
+                    raise AssertionError(f"the driver ended ({code}): {self._log.read_text()[-3000:]}")
+                raise Died
+            elif time.monotonic() > end:
+                if or_none:
+                    return None
+                self.kill()
+                raise AssertionError(f"no answer in {wait_s} s: {self._log.read_text()[-3000:]}")
+        line, _, self._said = self._said.partition(b"\n")
+        return json.loads(line) if line.startswith(b"{") else self._line(max(0.0, end - time.monotonic()), or_none)
+
+
+class Drivers:
+    """One that is there for orders, and one that starts meanwhile, for after a kill. As a context manager none is left."""
+
+    def __init__(self, folder: Path):
+        self._folder = folder
+        self._number = itertools.count()
+        self._ready: list[Driver] = []
+        self.kills = 0
+        self.orders = 0
+
+    def __enter__(self) -> "Drivers":
+        return self
+
+    def __exit__(self, *_) -> None:
+        for driver in self._ready:
+            driver.kill()
+
+    def order(self, order: dict, kill_after_ms: int | None = None) -> dict:
+        """The answer. Raises Died."""
+        while len(self._ready) < 2:
+            self._ready.append(Driver(self._folder / f"driver-{next(self._number)}"))
+        self.orders += 1
+        try:
+            return self._ready[0].order(order, kill_after_ms)
+        except (Died, AssertionError):
+            del self._ready[0]
+            self.kills += 1
+            raise
+
+
+# -- the store, sources and checkpoints ----------------------------------------------------------------------------
+
+
+class Disk(PosixCalls):
+    """The local disk, with an operator's commands."""
+
+    def __init__(self, copies: Path):
+        super().__init__()
+        self._copies = copies
+        self._number = itertools.count()
+
+    def copy_of(self, folder: str) -> str:
+        """cp -r. Where the copy is; nothing when there is nothing to copy."""
+        if not os.path.isdir(folder):
+            return ""
+        return shutil.copytree(folder, self._copies / str(next(self._number)))
+
+    def remove(self, folder: str, keep: str = "") -> None:
+        """rm -r. keep: a folder in it that stays."""
+        if not keep:
+            shutil.rmtree(folder, ignore_errors=True)
+        elif os.path.isdir(folder):
+            for name in os.listdir(folder):
+                path = os.path.join(folder, name)
+                if path != keep:
+                    shutil.rmtree(path) if os.path.isdir(path) else os.remove(path)
+
+    def put_back(self, folder: str, copy: str, keep: str = "") -> None:
+        """The copy takes the folder's place. keep: as ``remove``; of the copy, what is below it is left out."""
+        self.remove(folder, keep)
+        left_out = {os.path.basename(keep)} if keep else set()
+        shutil.copytree(copy, folder, dirs_exist_ok=True, ignore=lambda at, names: left_out if Path(at) == Path(copy) else set())
+
+
+class RealTopic(Topic):
+    """A topic of a broker."""
+
+    def __init__(self, bootstrap: str):
+        super().__init__("", "")
+        self._bootstrap = bootstrap
+        self.name = kafka_data.new_topic(bootstrap, len(self.parts))
+
+    def order(self, given: dict | None) -> dict:
+        """What Spark is told of it. given: startingOffsets, of the partitions that there were."""
+        starting = "earliest"
+        if given is not None:
+            starting = json.dumps({self.name: {name: given.get(self.name, {}).get(name, EARLIEST) for name in self.parts}})
+        options = {
+            "kafka.bootstrap.servers": self._bootstrap, "subscribe": self.name, "startingOffsets": starting,
+            "failOnDataLoss": "false", "kafkaConsumer.pollTimeoutMs": "10000",
+        }
+        return {"kind": "kafka", "options": options}
+
+    def add_partition(self):
+        super().add_partition()
+        kafka_data.add_partitions(self._bootstrap, self.name, len(self.parts))
+
+    def recreate(self, cluster, topic_id):
+        before = super().recreate("", topic_id)
+        kafka_data.recreate(self._bootstrap, self.name, len(self.parts))
+        return before
+
+    def produce(self, ids, where):
+        lengths = {name: len(rows) for name, rows in self.parts.items()}
+        super().produce(ids, where)
+        new = [(row, int(name)) for name, rows in self.parts.items() for row in rows[lengths[name]:]]
+        kafka_data.send_to(self._bootstrap, self.name, new)
+
+    def expire(self, keep):
+        gone = super().expire(keep)
+        kafka_data.delete_before(self._bootstrap, self.name, {int(name): first for name, first in self.earliest.items()})
+        return gone
+
+    def planned(self, offsets: list[dict], folder: Path) -> list[Planned]:
+        return [Planned(offset[self.name]) for offset in offsets]
+
+    def started(self, folder: Path, given: dict | None) -> dict:
+        """Where the first batch begins: as Spark has written it down, or will."""
+        path = folder / "sources" / "0" / "0"
+        if not path.exists():
+            return self.begin(given)
+        return json.loads(re.search(r"\{.*", path.read_text(), re.DOTALL)[0])[self.name]
+
+
+class RealFolder(Folder):
+    """A folder of JSON files."""
+
+    def __init__(self, folder: Path):
+        super().__init__(tells=True)
+        self._in, self._aside = folder / "in", folder / "aside"
+        for path in (self._in, self._aside):
+            path.mkdir(parents=True)
+
+    def order(self, given: dict | None) -> dict:
+        return {"kind": "files", "dir": str(self._in)}
+
+    def produce(self, ids, where):
+        super().produce(ids, where)
+        for name, rows in self.files.items():
+            if not (self._in / name).exists() and name not in self.hidden:
+                hidden = self._in / f".{name}"
+                hidden.write_text("".join(json.dumps({"id": row}) + "\n" for row in rows))
+                hidden.rename(self._in / name)
+
+    def behind(self, is_done):
+        given = super().behind(is_done)
+        for path in [*self._in.iterdir(), *self._aside.iterdir()]:
+            if path.name not in self.files:
+                path.unlink()
+        return given
+
+    def set_aside(self, stays):
+        is_more = super().set_aside(stays)
+        for name in self.files:
+            here, there = (self._in, self._aside) if name in self.hidden else (self._aside, self._in)
+            if (here / name).exists():
+                (here / name).rename(there / name)
+        return is_more
+
+    def put_back(self):
+        super().put_back()
+        for path in self._aside.iterdir():
+            path.rename(self._in / path.name)
+
+    def planned(self, offsets: list[dict], folder: Path) -> list[Planned]:
+        """From the source's own log, which says in which of its batches a file came."""
+        came: dict[str, int] = {}
+        logs = folder / "sources" / "0"
+        for path in logs.iterdir() if logs.exists() else ():
+            if re.fullmatch(r"\d+(\.compact)?", path.name):
+                for line in path.read_text().splitlines()[1:]:
+                    entry = json.loads(line)
+                    came[os.path.basename(entry["path"])] = entry["batchId"]
+        found, before = [], -1
+        for offset in offsets:
+            now = offset["logOffset"]
+            found.append(Planned(now, tuple(name for name, batch in came.items() if before < batch <= now)))
+            before = now
+        return found
+
+    def started(self, folder: Path, given: dict | None) -> dict:
+        return {}
+
+
+class RealCheckpoint(Checkpoint):
+    """Spark's own logs. given: startingOffsets."""
+
+    def __init__(self, source: RealTopic | RealFolder | None, folders, given: dict | None = None):
+        """folders: gives a new folder each time."""
+        self._source, self._folders, self.given = source, folders, given
+        self.folder: Path = folders()
+        self.query = self.folder.name
+
+    def copy(self) -> "RealCheckpoint":
+        other = RealCheckpoint(self._source, self._folders, self.given)
+        if self.folder.exists():
+            shutil.copytree(self.folder, other.folder)
+        return other
+
+    @property
+    def start(self) -> dict:
+        return self._source.started(self.folder, self.given)
+
+    @property
+    def committed(self) -> int:
+        return max(self._numbers("commits"), default=-1) + 1
+
+    @property
+    def planned(self) -> list[Planned]:
+        texts = [(self.folder / "offsets" / str(number)).read_text() for number in self._numbers("offsets")]
+        return self._source.planned([json.loads(text.splitlines()[2]) for text in texts], self.folder)
+
+    def truncate(self, batch_id: int) -> None:
+        for log in ("offsets", "commits"):
+            for number in self._numbers(log):
+                if number >= batch_id:
+                    (self.folder / log / str(number)).unlink()
+                    (self.folder / log / f".{number}.crc").unlink(missing_ok=True)
+
+    def _numbers(self, log: str) -> list[int]:
+        path = self.folder / log
+        return sorted(int(name.name) for name in path.iterdir() if name.name.isdecimal()) if path.exists() else []
+
+
+# -- the world -----------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Start:
+    """One start of a query or of a bounded run. more: options of the run."""
+
+    world: "RealWorld"
+    query: Query
+    run_id: str = ""
+    more: dict = field(default_factory=dict)
+
+    def stream(self, most: int, how: str, batches: int, fault: Fault | None, kill_after_ms: int | None) -> None:
+        checkpoint = self.query.checkpoint
+        self._order(
+            {"do": "stream", "checkpoint": str(checkpoint.folder), "source": self.query.source.order(checkpoint.given),
+             "per_batch": most, "how": how, "batches": batches}, fault, kill_after_ms)
+
+    def job(self, name: str, rows: list[int]) -> None:
+        self._order({"do": "write", "run_id": name, "rows": rows}, self.world.fault_of_job, None)
+
+    def _order(self, order: dict, fault: Fault | None, kill_after_ms: int | None) -> None:
+        """Raises Died, or what stopped it."""
+        options = {**SETTINGS, "flush": False, "application": self.query.name, **self.query.options, **self.more}
+        parts = " ".join(f"WHEN {n} THEN '{PARTS[n]}'" for n in range(self.world.parts) if PARTS[n] is not None)
+        order |= {
+            "table": self.world.root, "options": options, "part": f"CASE id % {self.world.parts} {parts} END",
+            "fault": [fault.step, fault.occurrence] if fault else None,
+        }
+        answer = self.world.drivers.order(order, kill_after_ms)
+        if answer["said"] is None:
+            return
+        if answer["kind"]:
+            raise StreamsinkError(answer["said"], kind=answer["kind"])
+        if "Traceback (most recent call last)" in answer["said"] or "Py" not in answer["error"] and "Streaming" not in answer["error"]:
+            raise Wrong(f"raw {answer['error']}", answer["said"])
+        raise SparkFailed(answer["said"])
+
+
+@dataclass
+class RealWorld(World):
+    """failures: what Spark itself said, which nobody ordered."""
+
+    drivers: Drivers | None = None
+    bootstrap: str = ""
+    folder: Path | None = None
+    fault_of_job: Fault | None = None
+    failures: list[str] = field(default_factory=list)
+
+    def __post_init__(self):
+        super().__post_init__()
+        self._number = itertools.count()
+
+    def add_query(self, name, source, **options):
+        self.queries[name] = Query(name, source, options, RealCheckpoint(source, self._new_folder), Causes())
+
+    def checkpoint_of(self, query, given):
+        return RealCheckpoint(query.source, self._new_folder, given)
+
+    def _new_folder(self) -> Path:
+        return self.folder / f"checkpoint-{next(self._number)}"
+
+    def batch(self, query, most, fault=None, how="error", batches=1000, kill_after_ms=None) -> bool:
+        """Batches by a new run, until nothing is left or as many are done. Whether all was well and one was written or taken for done."""
+        checkpoint = query.checkpoint
+        before = checkpoint.committed
+        if len(checkpoint.planned) == before and query.source.plan(checkpoint, most) is None:
+            return False
+        self.serial += 1
+        why, is_dead = None, False
+        try:
+            Start(self, query).stream(most, how, batches, fault, kill_after_ms)
+        except Died:
+            is_dead = True
+        except (StreamsinkError, SparkFailed) as stopped:
+            why = stopped
+        has_moved = checkpoint.committed > before
+        if has_moved:
+            query.said, query.afterwards = None, ""
+            query.causes.settled()
+            query.source.put_back()
+            query.topic_id = query.source.topic_id
+            for other in self.queries.values():
+                if other is not query:
+                    other.causes.add("others")
+        if why is not None:
+            self._refused(query, why)
+        return has_moved and not is_dead and why is None
+
+    def start_job(self, query, job):
+        return Start(self, query, job.name, job.options)
+
+    def job(self, job: Job, fault: Fault | None = None) -> bool:
+        self.fault_of_job = fault
+        return super().job(job, fault)
+
+    def attempt(self, query, work, fault, start=None):
+        """Of a bounded run. The run, or None when it died or stopped."""
+        self.serial += 1
+        run = start()
+        try:
+            work(run)
+        except Died:
+            return None
+        except (StreamsinkError, SparkFailed) as stopped:
+            self._refused(query, stopped)
+            return None
+        return run
+
+    def _refused(self, query: Query, why: Exception) -> None:
+        """An error must have a cause."""
+        if isinstance(why, StreamsinkError):
+            query.causes.check(why.kind, str(why))
+        else:
+            self.failures.append(str(why))
+        query.said, query.said_at = why, self.serial
+
+    def close(self, query, run):
+        """Every start of a query has an end of its own."""
+
+    def stop(self, query):
+        """Likewise."""
+
+    def kill(self, query):
+        """Likewise."""
+
+

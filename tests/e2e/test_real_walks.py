@@ -1,0 +1,180 @@
+"""Real walks of accidents: those of tests/walks over real Spark drivers that are killed, a real Kafka broker, files, and a local disk.
+
+Events, model and operator are the ones of tests/walks; README.md there says what a walk is. A kill at a time is the one event that
+does not repeat exactly when a walk is walked again.
+"""
+import itertools
+import os
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from streamsink.faults import STEPS
+from tests.e2e.real_world import MOST_PARTS, Disk, Drivers, RealFolder, RealTopic, RealWorld
+from tests.walks import events
+from tests.walks.events import Kind
+from tests.walks.machine import Fault
+from tests.walks.operators import Operator
+from tests.walks.queries import partitioned
+from tests.walks.walker import Walker, draw, shrink, tell, walked
+from tests.walks.world import JOBS
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow]
+
+IN_THE_GATE, IN_THE_SOAK = 5, 200
+FEWEST, MOST = 5, 9
+# The gate walks the same walks each time; the soak others.
+SEED = "gate"
+# One walk again, alone, and shrunk when it fails: STREAMSINK_WALK=<seed>-<number>.
+ONE = os.environ.get("STREAMSINK_WALK")
+LATEST_KILL_MS = 3000
+# Steps of a bounded run, and of a batch.
+_STEPS = [step for step in STEPS if step.startswith(("write.", "precommit.", "commit.", "forget.", "batch.", "restore.", "group."))]
+
+# Those of tests/walks that mean the same here.
+_WEIGHTS = {
+    "produce": 8, "heal": 3, "run": 3, "overwrite_run": 1, "crash": 7, "lose_checkpoint": 4, "copy": 5, "restore": 6, "lose_journal": 2,
+    "drop": 1, "partition": 2, "retention": 2, "recreate": 2, "option": 3, "rename": 1, "foreign_append": 2, "foreign_overwrite": 1,
+    "compaction": 2, "expiry": 2, "tag": 1, "rollback": 2, "foreign_prepare": 1, "foreign_rename": 2,
+}
+KINDS = {name: replace(events.KINDS[name], weight=weight) for name, weight in _WEIGHTS.items()}
+
+
+def _kind(weight: int, size: int):
+    def register(does):
+        KINDS[does.__name__] = Kind(does.__name__, weight, size, does)
+        return does
+
+    return register
+
+
+@_kind(12, 4)
+def batch(walk, which, most, batches, how):
+    """The query runs for some batches: until nothing is left, until its function fails, or until it is stopped in order."""
+    limit = (1000, 1 + batches % 3)[how % 3 > 0]
+    walk.world.batch(events._query(walk.world, which), 1 + most % 4, how=("error", "error", "stop")[how % 3], batches=limit)
+
+
+@_kind(4, 3)
+def killed(walk, which, most, at):
+    """The driver and its JVM are killed, whatever they do then."""
+    walk.world.batch(events._query(walk.world, which), 1 + most % 4, kill_after_ms=at * LATEST_KILL_MS // 1000)
+
+
+@_kind(2, 3)
+def run_killed(walk, number, again, step):
+    """A bounded run dies at a step."""
+    walk.world.job(events._job(walk.world, number, again), Fault(step=_STEPS[step % len(_STEPS)]))
+
+
+@_kind(2, 0)
+def file_column(walk):
+    """The query over files comes back with the option that names the file of each row."""
+    for query in walk.world.queries.values():
+        if query.source is not None and not query.source.numeric:
+            query.options["file_column"] = "file"
+
+
+class RealWalker(Walker):
+    """Walks one walk in a folder of its own."""
+
+    kinds = KINDS
+
+    def __init__(self, walk, folder, drivers, bootstrap):
+        super().__init__(walk)
+        self._folder, self._drivers, self._bootstrap = folder, drivers, bootstrap
+        self.world = None
+
+    def run(self, said=None):
+        self._set_up(*self._walk[0][1:])
+        while self._at + 1 < len(self._walk):
+            self._next()
+        self._settle()
+
+    def _set_up(self, parts, first, second, positions, way, restore):
+        """Two queries, of a topic and of a folder, whose sources have some rows already."""
+        copies = self._folder / "copies"
+        copies.mkdir(parents=True)
+        self.world = RealWorld(
+            1 + parts % MOST_PARTS, Disk(copies), root=str(self._folder / "lake" / "orders"),
+            drivers=self._drivers, bootstrap=self._bootstrap, folder=self._folder,
+        )
+        self.operator = Operator(self.world)
+        options = {"restore": "restore-and-continue" if restore % 2 else "restore-and-fail", "journal_retain": (2, 100)[restore % 3 > 0]}
+        options |= {"on_rollback": ("fail", "republish")[restore % 4 > 2], "partition_by": partitioned(self.world.parts)} | _WAYS[way % len(_WAYS)]
+        sources = [RealTopic(self._bootstrap), RealFolder(self._folder)]
+        for name, source in zip("ab", sources if first % 3 else reversed(sources)):
+            carried = {"position_columns": ("topic", "partition", "offset")} if source.numeric else {"file_column": "file"}
+            self.world.add_query(name, source, **options, **(carried if positions % 4 else {}))
+            self._produce(self.world.queries[name], 2 + second % 5)
+        self.world.add_query(JOBS, None, partition_by=partitioned(self.world.parts), journal_retain=2)
+
+    def _produce(self, query, count: int) -> None:
+        rows = self.world.new_rows(count)
+        query.source.produce(rows, 0)
+        self.world.model.produced(rows)
+
+
+_WAYS = (
+    {}, {}, {"publish_every_batches": 3}, {"publish_every_batches": 2, "publish_as": "one-snapshot"},
+    {"publish": "async", "publish_queue": 2}, {"publish": "async", "publish_queue": 3},
+)
+
+
+class Walks:
+    """Many walks, one after another, over the same drivers and broker."""
+
+    def __init__(self, folder, broker):
+        self._folder, self._broker = folder, broker
+        self._number = itertools.count()
+        self.counts: Counter[str] = Counter()
+        self.ways: Counter[str] = Counter()
+        self.wrong: list[tuple[str, str, str]] = []
+
+    def walk(self, seeds: list[str]) -> None:
+        with Drivers(self._folder / "drivers") as drivers:
+            for seed in seeds:
+                self._walk_one(seed, drivers)
+            print(f"events: {', '.join(f'{name} {count}' for name, count in sorted(self.counts.items()))}")
+            print(f"ways on: {', '.join(f'{name} {count}' for name, count in sorted(self.ways.items()))}")
+            print(f"RESULT real walks: {len(seeds)}, wrong {len(self.wrong)}, starts {drivers.orders}, kills {drivers.kills}")
+            if self.wrong and ONE:
+                self._shrink(drivers)
+        again = "\n".join(f"STREAMSINK_WALK={seed}: {more}\n{tell(draw_real(seed))}" for seed, _, more in self.wrong)
+        assert not self.wrong, again
+
+    def _walk_one(self, seed: str, drivers: Drivers) -> None:
+        walker = self._walker(draw_real(seed), drivers)
+        what, more = walked(walker)
+        self.counts += walker.counts
+        self.ways += walker.operator.used if walker.world else Counter()
+        said = f"; Spark said: {walker.world.failures}" if walker.world and walker.world.failures else ""
+        print(f"{seed}: {more or 'all is well'}{said}", flush=True)
+        if what:
+            self.wrong.append((seed, what, more))
+
+    def _shrink(self, drivers: Drivers) -> None:
+        seed, what, _ = self.wrong[0]
+        shortest = shrink(draw_real(seed), what, lambda walk: walked(self._walker(walk, drivers)))
+        print(f"The shortest walk that ends in the same: {tell(shortest)}")
+
+    def _walker(self, walk, drivers: Drivers) -> RealWalker:
+        return RealWalker(walk, self._folder / f"walk-{next(self._number)}", drivers, self._broker.bootstrap)
+
+
+def draw_real(seed: str):
+    return draw(seed, KINDS, FEWEST, MOST)
+
+
+def test_real_walks_of_accidents(tmp_path, kafka_broker, spark_settings):
+    """Five, the same each time: every row once, or an error whose advice leads there; readers can always read."""
+    Walks(tmp_path, kafka_broker).walk([ONE] if ONE else [f"{SEED}-{number}" for number in range(IN_THE_GATE)])
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(4 * 3600)
+def test_real_walks_of_accidents_for_long(tmp_path, kafka_broker, spark_settings, seed):
+    """STREAMSINK_REAL_WALKS says how many; others in each run."""
+    number = int(os.environ.get("STREAMSINK_REAL_WALKS") or IN_THE_SOAK)
+    Walks(tmp_path, kafka_broker).walk([f"{seed}-{n}" for n in range(number)])
