@@ -6,7 +6,7 @@ TOPIC ?=
 ARGS ?=
 SPARK ?=
 export SPARK
-# make soak WALKS=100000: how many walks of accidents
+# make soak WALKS=100000: how many walks of accidents; STREAMSINK_REAL_WALKS=200: how many of them over real Spark and Kafka
 WALKS ?=
 export WALKS
 

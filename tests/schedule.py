@@ -7,7 +7,8 @@ takes long begins first, or the other worker would wait for it in the end.
 # Longest first (`make test ARGS=--durations=0` tells); every other file is a unit of its own, and comes after these.
 UNITS = {
     "Kafka": (
-        "e2e/test_kafka_kills", "e2e/test_accidents_kafka", "e2e/test_kafka_identity", "jobs/test_jobs", "test_services",
+        "e2e/test_kafka_kills", "e2e/test_accidents_kafka", "e2e/test_kafka_identity", "e2e/test_real_walks", "jobs/test_jobs",
+        "test_services",
     ),
     "kills": ("e2e/test_kill_every_step",),
     "HDFS and S3": (

@@ -338,6 +338,7 @@ class Start:
     def _order(self, order: dict, fault: Fault | None, kill_after_ms: int | None) -> None:
         """Raises Died, or what stopped it."""
         options = {**SETTINGS, "flush": False, "application": self.query.name, **self.query.options, **self.more}
+        options.pop("delay", None)  # which only the clock of a walk in memory knows
         parts = " ".join(f"WHEN {n} THEN '{PARTS[n]}'" for n in range(self.world.parts) if PARTS[n] is not None)
         order |= {
             "table": self.world.root, "options": options, "part": f"CASE id % {self.world.parts} {parts} END",
