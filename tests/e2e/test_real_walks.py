@@ -12,7 +12,7 @@ import pytest
 
 from streamsink.faults import STEPS
 from tests.e2e.real_world import MOST_PARTS, Disk, Drivers, RealFolder, RealTopic, RealWorld
-from tests.walks import events
+from tests.walks import events, others
 from tests.walks.events import Kind
 from tests.walks.machine import Fault
 from tests.walks.operators import Operator
@@ -24,8 +24,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow]
 
 IN_THE_GATE, IN_THE_SOAK = 5, 200
 FEWEST, MOST = 5, 9
-# The gate walks the same walks each time; the soak others.
-SEED = "gate"
+# The gate walks the same walks each time, a seed whose five hold most kinds; the soak walks others.
+SEED = "1264"
 # One walk again, alone, and shrunk when it fails: STREAMSINK_WALK=<seed>-<number>.
 ONE = os.environ.get("STREAMSINK_WALK")
 LATEST_KILL_MS = 3000
@@ -34,9 +34,9 @@ _STEPS = [step for step in STEPS if step.startswith(("write.", "precommit.", "co
 
 # Those of tests/walks that mean the same here.
 _WEIGHTS = {
-    "produce": 8, "heal": 3, "run": 3, "overwrite_run": 1, "crash": 7, "lose_checkpoint": 4, "copy": 5, "restore": 6, "lose_journal": 2,
+    "produce": 8, "heal": 2, "run": 3, "overwrite_run": 1, "crash": 7, "lose_checkpoint": 4, "copy": 5, "restore": 6, "lose_journal": 2,
     "drop": 1, "partition": 2, "retention": 2, "recreate": 2, "option": 3, "rename": 1, "foreign_append": 2, "foreign_overwrite": 1,
-    "compaction": 2, "expiry": 2, "tag": 1, "rollback": 2, "foreign_prepare": 1, "foreign_rename": 2,
+    "compaction": 2, "expiry": 2, "tag": 1, "rollback": 2,
 }
 KINDS = {name: replace(events.KINDS[name], weight=weight) for name, weight in _WEIGHTS.items()}
 
@@ -68,7 +68,15 @@ def run_killed(walk, number, again, step):
     walk.world.job(events._job(walk.world, number, again), Fault(step=_STEPS[step % len(_STEPS)]))
 
 
-@_kind(2, 0)
+@_kind(2, 3)
+def foreign_race(walk, which, most, count):
+    """While a batch is written, another writer builds a snapshot on the one before, and renames it over the batch's own."""
+    others.foreign_prepare(walk, count)
+    walk.world.batch(events._query(walk.world, which), 1 + most % 4, batches=1)
+    others.foreign_rename(walk)
+
+
+@_kind(1, 0)
 def file_column(walk):
     """The query over files comes back with the option that names the file of each row."""
     for query in walk.world.queries.values():
