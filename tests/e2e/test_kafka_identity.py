@@ -69,6 +69,20 @@ def test_a_topic_recreated_while_the_checkpoint_is_lost_is_refused_and_then_writ
     ends_with_each_once(spark, accepted, old | new)
 
 
+def test_advice_on_a_planned_batch_names_partitions_that_came_after_it(spark, job, topic, kafka_broker):
+    """Found by a real walk: the batch was refused, the topic got a partition, and Spark refused startingOffsets without it."""
+    old = send(kafka_broker.bootstrap, topic, range(20), PARTITIONS)
+    ends_with_each_once(spark, job, old)
+    recreate(kafka_broker.bootstrap, topic, PARTITIONS)
+    new = send(kafka_broker.bootstrap, topic, range(100, 150), PARTITIONS)
+    assert run_here(spark, job).kind == "positions.topic-recreated"
+    add_partitions(kafka_broker.bootstrap, topic, PARTITIONS + 1)
+    new |= send(kafka_broker.bootstrap, topic, range(200, 210), PARTITIONS + 1)
+    outcome = run_here(spark, job)
+    assert_refused(outcome, "positions.topic-recreated", job.table, f"partitions={{'{topic}': {PARTITIONS + 1}}}")
+    ends_with_each_once(spark, advised(job, outcome).but(options={"accept_as_new": accept_token(outcome)}), old | new)
+
+
 def test_a_topic_recreated_in_the_middle_of_a_run_is_found_before_the_record(spark, job, topic, kafka_broker, ground):
     """A2: Spark plans on from the old offsets, and would lose what the new topic holds before them."""
     old = send(kafka_broker.bootstrap, topic, range(20), PARTITIONS)
