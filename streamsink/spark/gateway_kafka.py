@@ -140,7 +140,7 @@ class _Topics:
         try:
             jvm = self.spark._jvm
             offsets = jvm.org.apache.spark.sql.kafka010.JsonUtils.partitionOffsets
-            planned = self.stream.reportLatestOffset()
+            planned = self._planned()
             if planned is not None:
                 newest = planned.json()
             else:
@@ -149,6 +149,14 @@ class _Topics:
             self.earliest = json.loads(offsets(self._reader.fetchEarliestOffsets()))
         except (Py4JError, TypeError) as failed:
             self.not_known(_why(failed))
+
+    def _planned(self) -> JavaObject | None:
+        """Up to where Spark has looked. None when it has not: a start that begins with a batch which was planned before has no such
+        offsets, and Spark throws a NullPointerException then."""
+        try:
+            return self.stream.reportLatestOffset()
+        except Py4JJavaError:
+            return None
 
     def ask(self) -> None:
         """Begin to ask whether topics with these ids are there: one question, however many there are."""
