@@ -169,8 +169,8 @@ class Others:
     def expire(self, keep: int) -> bool:
         """All but the newest snapshots go, with the files that only they need."""
         ids = self.snapshot_ids()
-        self._forget(ids[:-keep])
         if len(ids) > keep:
+            self._forget(ids[:-keep])
             self.io.replace(f"{self.root}/snapshot/EARLIEST", str(ids[-keep]).encode(), IdSource().new_id())
         return len(ids) > keep
 
