@@ -1,13 +1,19 @@
-"""A Spark driver that does one order after another: ``python -m tests.e2e.walk_driver``.
+"""A Spark driver that does one order after another, ``python -m tests.e2e.walk_driver``, and who gives the orders.
 
 It reads one JSON line for each order and answers with one: {"said": null} or the error. An order whose fault comes about ends the
 process instead of an answer.
 """
 import contextlib
+import itertools
 import json
 import os
+import select
+import signal
+import subprocess
 import sys
 import threading
+import time
+from pathlib import Path
 
 from pyspark.errors import PySparkException
 
@@ -16,9 +22,110 @@ from streamsink import faults
 from streamsink.errors import StreamsinkError
 from streamsink.testing.faults import arm, kill
 from tests.e2e.driver import end_with_the_test, say, session
+from tests.e2e.harness import ROOT, WAIT_S
 
 LOOK_S = 0.02
 MOST_RESTARTS = 5
+
+
+# -- who gives orders ----------------------------------------------------------------------------------------------
+
+
+class Died(Exception):
+    """The driver was killed before it answered."""
+
+
+class Driver:
+    """A process with a Spark session that takes orders, in a group of its own with its JVM."""
+
+    def __init__(self, folder: Path):
+        folder.mkdir(parents=True)
+        self._log = folder / "log"
+        environment = dict(os.environ) | {"PYTHONPATH": str(ROOT), "SPARK_LOCAL_DIRS": str(folder)}
+        with open(self._log, "wb") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.e2e.walk_driver"], cwd=ROOT, env=environment, stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE, stderr=log, start_new_session=True,
+            )
+        self._said = b""
+        self._is_ready = False
+
+    def order(self, order: dict, kill_after_ms: int | None) -> dict:
+        """Its answer. Raises Died."""
+        if not self._is_ready:
+            self._line(WAIT_S)
+            self._is_ready = True
+        self._process.stdin.write(json.dumps(order).encode() + b"\n")
+        self._process.stdin.flush()
+        if kill_after_ms is None:
+            return self._line(WAIT_S)
+        answer = self._line(kill_after_ms / 1000, or_none=True)
+        if answer is None:
+            self.kill()
+            raise Died
+        return answer
+
+    def kill(self) -> None:
+        try:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        self._process.wait(WAIT_S)
+        self._process.stdin.close()
+        self._process.stdout.close()
+
+    def _line(self, wait_s: float, or_none: bool = False) -> dict | None:
+        """The next line that it says. Its JVM holds the pipe as well, so an end of the process is looked for."""
+        end = time.monotonic() + wait_s
+        while b"\n" not in self._said:
+            if select.select([self._process.stdout], [], [], LOOK_S)[0]:
+                self._said += os.read(self._process.stdout.fileno(), 65536)
+            elif self._process.poll() is not None:
+                code = self._process.returncode
+                self.kill()
+                if code != -signal.SIGKILL:
+                    raise AssertionError(f"the driver ended ({code}): {self._log.read_text()[-3000:]}")
+                raise Died
+            elif time.monotonic() > end:
+                if or_none:
+                    return None
+                self.kill()
+                raise AssertionError(f"no answer in {wait_s} s: {self._log.read_text()[-3000:]}")
+        line, _, self._said = self._said.partition(b"\n")
+        return json.loads(line) if line.startswith(b"{") else self._line(max(0.0, end - time.monotonic()), or_none)
+
+
+class Drivers:
+    """One that is there for orders, and one that starts meanwhile, for after a kill. As a context manager none is left."""
+
+    def __init__(self, folder: Path):
+        self._folder = folder
+        self._number = itertools.count()
+        self._ready: list[Driver] = []
+        self.kills = 0
+        self.orders = 0
+
+    def __enter__(self) -> "Drivers":
+        return self
+
+    def __exit__(self, *_) -> None:
+        for driver in self._ready:
+            driver.kill()
+
+    def order(self, order: dict, kill_after_ms: int | None = None) -> dict:
+        """The answer. Raises Died."""
+        while len(self._ready) < 2:
+            self._ready.append(Driver(self._folder / f"driver-{next(self._number)}"))
+        self.orders += 1
+        try:
+            return self._ready[0].order(order, kill_after_ms)
+        except (Died, AssertionError):
+            del self._ready[0]
+            self.kills += 1
+            raise
+
+
+# -- the driver ----------------------------------------------------------------------------------------------------
 
 
 class Enough(Exception):
