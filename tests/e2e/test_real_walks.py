@@ -26,16 +26,16 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow]
 IN_THE_GATE, IN_THE_SOAK = 5, 200
 FEWEST, MOST = 5, 9
 # The gate walks the same walks each time, a seed whose five hold most kinds; the soak walks others.
-SEED = "1264"
+SEED = "2160"
 # One walk again, alone, and shrunk when it fails: STREAMSINK_WALK=<seed>-<number>.
 ONE = os.environ.get("STREAMSINK_WALK")
 LATEST_KILL_MS = 3000
-# Steps of a bounded run, and of a batch.
-_STEPS = [step for step in STEPS if step.startswith(("write.", "precommit.", "commit.", "forget.", "batch.", "restore.", "group."))]
+# Those that every start reaches which has something to write.
+_STEPS = [step for step in STEPS if step.startswith(("write.", "precommit.", "commit.", "forget."))] + ["restore.claimed", "restore.swept"]
 
 # Those of tests/walks that mean the same here.
 _WEIGHTS = {
-    "produce": 8, "heal": 2, "run": 3, "overwrite_run": 1, "crash": 7, "lose_checkpoint": 4, "copy": 5, "restore": 6, "lose_journal": 2,
+    "produce": 8, "heal": 2, "run": 3, "overwrite_run": 1, "lose_checkpoint": 4, "copy": 5, "restore": 6, "lose_journal": 2,
     "drop": 1, "partition": 2, "retention": 2, "recreate": 2, "option": 3, "rename": 1, "foreign_append": 2, "foreign_overwrite": 1,
     "compaction": 2, "expiry": 2, "tag": 1, "rollback": 2,
 }
@@ -50,17 +50,31 @@ def _kind(weight: int, size: int):
     return register
 
 
+def _fed(walk, which):
+    """The query, which has something to read: a start of it takes a second, and shall not be for nothing."""
+    query = events._query(walk.world, which)
+    if query.source.plan(query.checkpoint, 1) is None:
+        walk.produce(query, 1 + which % 4)
+    return query
+
+
 @_kind(12, 4)
 def batch(walk, which, most, batches, how):
     """The query runs for some batches: until nothing is left, until its function fails, or until it is stopped in order."""
     limit = (1000, 1 + batches % 3)[how % 3 > 0]
-    walk.world.batch(events._query(walk.world, which), 1 + most % 4, how=("error", "error", "stop")[how % 3], batches=limit)
+    walk.world.batch(_fed(walk, which), 1 + most % 4, how=("error", "error", "stop")[how % 3], batches=limit)
+
+
+@_kind(7, 4)
+def crash(walk, which, most, step, occurrence):
+    """The driver dies at a step of a batch, and its JVM with it."""
+    walk.world.batch(_fed(walk, which), 1 + most % 4, Fault(step=_STEPS[step % len(_STEPS)], occurrence=1 + occurrence % 3 // 2))
 
 
 @_kind(4, 3)
 def killed(walk, which, most, at):
     """The driver and its JVM are killed, whatever they do then."""
-    walk.world.batch(events._query(walk.world, which), 1 + most % 4, kill_after_ms=at * LATEST_KILL_MS // 1000)
+    walk.world.batch(_fed(walk, which), 1 + most % 4, kill_after_ms=at * LATEST_KILL_MS // 1000)
 
 
 @_kind(2, 3)
@@ -73,7 +87,7 @@ def run_killed(walk, number, again, step):
 def foreign_race(walk, which, most, count):
     """While a batch is written, another writer builds a snapshot on the one before, and renames it over the batch's own."""
     others.foreign_prepare(walk, count)
-    walk.world.batch(events._query(walk.world, which), 1 + most % 4, batches=1)
+    walk.world.batch(_fed(walk, which), 1 + most % 4, batches=1)
     others.foreign_rename(walk)
 
 
@@ -116,10 +130,10 @@ class RealWalker(Walker):
         for name, source in zip("ab", sources if first % 3 else reversed(sources)):
             carried = {"position_columns": ("topic", "partition", "offset")} if source.numeric else {"file_column": "file"}
             self.world.add_query(name, source, **options, **(carried if positions % 4 else {}))
-            self._produce(self.world.queries[name], 2 + second % 5)
+            self.produce(self.world.queries[name], 2 + second % 5)
         self.world.add_query(JOBS, None, partition_by=partitioned(self.world.parts), journal_retain=2)
 
-    def _produce(self, query, count: int) -> None:
+    def produce(self, query, count: int) -> None:
         rows = self.world.new_rows(count)
         query.source.produce(rows, 0)
         self.world.model.produced(rows)
