@@ -164,18 +164,3 @@ def test_a_run_whose_record_was_pruned_is_undecidable_when_no_snapshot_tells_of_
         _run_job(world, "monday", (0, 3))
     assert undecidable.value.kind == "run.undecidable"
     assert mine_of(world) == [0, 1, 2]
-
-
-def test_a_journal_that_a_dropped_table_left_is_named_with_the_way_on():
-    """A driver that was at work when the table was dropped writes it again; the next start found a folder that is neither."""
-    world = memory_world(restore="restore-and-continue")
-    world.run(boundaries=(6,))
-    for name in [name for name in io_of(world).names(world.driver.root) if name != "streamsink"]:
-        io_of(world).delete_tree(f"{world.driver.root}/{name}")
-    world.checkpoint = Checkpoint("00000000-0000-0000-0000-000000000009")
-    with pytest.raises(Misuse) as refused:
-        world.run(boundaries=(6, 9))
-    assert refused.value.kind == "table.not-empty"
-    io_of(world).delete_tree(re.search(r"remove (\S+) as well", str(refused.value))[1])
-    world.run(boundaries=(6, 9))
-    assert world.ids() == list(range(9))

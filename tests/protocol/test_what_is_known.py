@@ -10,9 +10,11 @@ from streamsink.errors import Conflict, Corrupt, Misuse
 from streamsink.sinks.verify import verify
 from streamsink.table.table import open_table
 from streamsink.testing.driver import Checkpoint
+from tests.crash.giving_up import follow
 from tests.crash.world import World, die_at_step, memory_world
 from tests.protocol.history import expire, io_of, mine_of, newest_of, of_others, other_application, roll_back
 from tests.table.foreign import Prepared
+
 
 def _lost_history(world) -> None:
     """Ours is published, a foreign writer commits, ours expires, and another application of streamsink commits."""
@@ -70,6 +72,54 @@ def test_a_rollback_is_seen_although_the_history_before_it_has_expired(others_ca
     assert mine_of(world) == list(range(14))
 
 
+@pytest.mark.parametrize("way", ["accept_as_new", "accept_as_seen"])
+def test_a_record_before_a_rollback_that_nothing_proves_is_asked_for(way):
+    """Its mark is torn by a power failure. A walk: `republish` published what was behind it, and skipped its rows in silence."""
+    world = memory_world(restore="restore-and-continue", journal_retain=100)
+    _rolled_back_beside_expired_history(world, to=2)
+    io_of(world).replace(f"{world.driver.root}/streamsink/streamsink/done-1", b"", "torn")
+    with pytest.raises(Corrupt) as asked:
+        world.run(boundaries=(3, 6, 9))
+    assert asked.value.kind == "journal.undecidable" and "rows of checkpoint 0" in str(asked.value)
+    assert mine_of(world) == []
+    token = re.search(rf"{way}='(\w+)'", str(asked.value))[1]
+    world.driver.options = dataclasses.replace(world.driver.options, **{way: token})
+    world.run(boundaries=(3, 6, 9))
+    assert mine_of(world) == list(range(0 if way == "accept_as_new" else 3, 9))
+
+
+def test_a_record_before_a_rollback_that_a_snapshot_names_is_published():
+    """Nothing is asked where it can be seen."""
+    world = memory_world(restore="restore-and-continue", journal_retain=100)
+    _rolled_back_beside_expired_history(world, to=3, keep=3)
+    io_of(world).replace(f"{world.driver.root}/streamsink/streamsink/done-1", b"", "torn")
+    world.run(boundaries=(3, 6, 9))
+    assert mine_of(world) == list(range(9))
+
+
+def test_records_that_were_pruned_before_a_rollback_are_not_taken_for_published():
+    """Nobody knows whether the rollback took them too: a walk lost their rows. What is given up is read again from where they end."""
+    world = memory_world(restore="restore-and-continue")
+    _rolled_back_beside_expired_history(world, to=2)
+    assert not io_of(world).exists(f"{world.driver.root}/streamsink/streamsink/record-1.json")
+    with pytest.raises(Misuse) as refused:
+        world.run(boundaries=(3, 6, 9))
+    assert refused.value.kind == "table.rolled-back-too-far" and "Nothing was written" in str(refused.value)
+    assert mine_of(world) == []
+    assert follow(world, refused.value).records == (2, 3)
+
+
+def _rolled_back_beside_expired_history(world, to: int, keep: int | None = None) -> None:
+    """Snapshots 3 to 5 are ours, on two of others. Back to ``to``, another one, and all before ``keep`` or the newest has expired."""
+    of_others(world)
+    world.run(boundaries=(3, 6, 9))
+    for number in range(newest_of(world) - 1, to - 1, -1):
+        roll_back(world, number)
+    Prepared(world, 1).rename()
+    expire(world, 1, (keep or newest_of(world)) - 1)
+    world.driver.options = dataclasses.replace(world.driver.options, on_rollback="republish")
+
+
 def test_verify_knows_that_expired_history_is_not_a_rollback():
     """It called a whole table damaged as soon as the last snapshot of an application had expired."""
     world = memory_world(restore="restore-and-continue")
@@ -91,9 +141,6 @@ def test_a_journal_that_a_dropped_table_left_is_named_with_the_way_on():
     io_of(world).delete_tree(re.search(r"remove (\S+) as well", str(refused.value))[1])
     world.run(boundaries=(6, 9))
     assert world.ids() == list(range(9))
-
-
-
 
 
 # -- published and not marked --------------------------------------------------------------------------------------
