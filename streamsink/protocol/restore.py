@@ -1,14 +1,14 @@
 """What a restart must do, as a pure plan over what the table and the journal say."""
 
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from streamsink.errors import Corrupt, Misuse, StreamsinkError
 from streamsink.options import ON_ROLLBACK_REPUBLISH, SinkOptions
 from streamsink.protocol import ways
 from streamsink.protocol.committable import AppState, Committable
-from streamsink.protocol.pending import PendingStore
+from streamsink.protocol.pending import Mark, PendingStore
 from streamsink.protocol.sink import Committer, Destination, History
 
 
@@ -37,7 +37,7 @@ def plan_restore(
     base = history.state.sequence if history.state else 0
     ahead = [s for s in retained if s > base]
     lost = tuple(s for s in ahead if store.is_marked(s))
-    replaced = _replaced(lost, store, committer)
+    replaced = _replaced(_marks(lost, store), committer)
     if len(replaced) < len(lost) and options.on_rollback != ON_ROLLBACK_REPUBLISH:
         raise _rolled_back(table, f"the newest snapshot carries record {base} of application '{options.application}'", lost[-1], options)
     missing = next((number for number, sequence in enumerate(ahead, base + 1) if sequence != number), None)
@@ -83,10 +83,15 @@ def _check_identity(to: Destination, found: AppState | None, store: PendingStore
             )
 
 
-def _replaced(marked: Sequence[int], store: PendingStore, committer: Committer) -> dict[int, int]:
+def _marks(marked: Sequence[int], store: PendingStore) -> dict[int, Mark]:
+    """Where these records were published, of those whose marks say it, in order."""
+    marks = ((sequence, store.mark_of(sequence)) for sequence in marked)
+    return {sequence: mark for sequence, mark in marks if mark is not None}
+
+
+def _replaced(marks: Mapping[int, Mark], committer: Committer) -> dict[int, int]:
     """Of these records those whose snapshot another writer replaced in a race: with that snapshot's number."""
-    marks = {sequence: store.mark_of(sequence) for sequence in marked}
-    return {s: mark.snapshot_id for s, mark in marks.items() if mark is not None and committer.was_replaced(mark)}
+    return {s: mark.snapshot_id for s, mark in marks.items() if committer.was_replaced(mark)}
 
 
 def _to_publish(store: PendingStore, sequence: int, replaced: Mapping[int, int], committer: Committer) -> Committable:
@@ -120,48 +125,55 @@ def _from_journal(table, retained, store, committer, options) -> RestorePlan:
             kind="history.incomplete",
         )
     marked = [sequence for sequence in retained if store.is_marked(sequence)]
-    replaced = _replaced(marked, store, committer)
-    lost = _rolled_back_since(marked, store, committer)
+    marks = _marks(marked, store)
+    replaced = _replaced(marks, committer)
+    back = next((s for s, mark in marks.items() if committer.was_rolled_back(mark)), None)
+    lost = tuple(sequence for sequence in marked if back is not None and sequence >= back)
     if lost and options.on_rollback != ON_ROLLBACK_REPUBLISH:
         raise _rolled_back(table, f"no snapshot names application '{options.application}', snapshots have expired", lost[-1], options)
     records = [_to_publish(store, sequence, replaced, committer) for sequence in retained]
-    published = _published_ones(records, (*replaced, *lost), store, committer)
+    kept = [c for c in records if c.state.sequence < min((*replaced, *lost), default=retained[-1] + 1)]
+    # A rollback may have gone further back than the first record that shows it: then a mark proves nothing.
+    published = _published_ones(kept, committer, (lambda sequence: False) if lost else store.is_marked)
     # What was recorded behind one that was rolled back cannot have outlived it.
-    unsure = [c for c in records[published:] if c.files and c.state.sequence not in replaced and c.state.sequence < min(lost, default=1 << 63)]
-    if unsure and _decide(table, unsure, committer, options):
-        published = len(records)
+    unsure = [
+        c for c in records[published:] if c.files and c.state.sequence not in replaced and (back is None or c.state.sequence < back)
+    ]
+    if unsure and _decide(table, unsure, committer, options, rolled_back=bool(lost)):
+        published = len([c for c in records if back is None or c.state.sequence < back])
+    if lost and not published and retained[0] > 1:
+        raise _rolled_back_past_the_journal(table, retained[0], lost[-1], options)
     mark = tuple(c for c in records[:published] if not store.is_marked(c.state.sequence))
     last = records[published - 1].state if published else None
-    again = tuple(sorted({*replaced, *lost}))
+    again = tuple(sorted({*replaced, *(c.state.sequence for c in records[published:] if lost and store.is_marked(c.state.sequence))}))
     return RestorePlan(tuple(records[published:]), mark, last, again, tuple(sorted(set(replaced.values()))))
 
 
-def _rolled_back_since(marked: Sequence[int], store: PendingStore, committer: Committer) -> tuple[int, ...]:
-    """Of these records the first whose snapshot went with a rollback, and all behind it."""
-    for sequence in marked:
-        mark = store.mark_of(sequence)
-        if mark is not None and committer.was_rolled_back(mark):
-            return tuple(number for number in marked if number >= sequence)
-    return ()
+def _rolled_back_past_the_journal(table: str, oldest: int, newest: int, options: SinkOptions) -> Misuse:
+    return Misuse(
+        f"{table}: no snapshot names application '{options.application}', snapshots have expired, and record {newest} was published: the table "
+        f"was rolled back, and the journal remembers nothing before record {oldest} (journal_retain={options.journal_retain}), so whether what was "
+        f"before it is in the table cannot be told. Nothing was written. Restore the table. {ways.give_up(table, options.application)}",
+        kind="table.rolled-back-too-far",
+    )
 
 
-def _published_ones(
-    records: Sequence[Committable], undone: Collection[int], store: PendingStore, committer: Committer
-) -> int:
-    """How many, from the oldest on, none of them undone: replaced or rolled back.
+def _published_ones(kept: Sequence[Committable], committer: Committer, is_marked: Callable[[int], bool]) -> int:
+    """How many of these records, from the oldest on, of which none was undone. is_marked: by a mark that counts.
 
     Publishing keeps the order, so the newest one that is published answers for all before it. One without files cannot tell:
     it may stand in one snapshot with others, and publishing it again changes no row.
     """
-    kept = [c for c in records if c.state.sequence < min(undone, default=c.state.sequence + 1)]
     for number in range(len(kept), 0, -1):
-        if store.is_marked(kept[number - 1].state.sequence) or committer.mentions(kept[number - 1]):
+        if is_marked(kept[number - 1].state.sequence) or committer.mentions(kept[number - 1]):
             return number
     return 0
 
 
-def _decide(table: str, unsure: Sequence[Committable], committer: Committer, options: SinkOptions) -> bool:
-    """Whether these unmarked records, which no retained history names, are published: False when that is certain, or a token says so.
+def _decide(table: str, unsure: Sequence[Committable], committer: Committer, options: SinkOptions, *, rolled_back: bool) -> bool:
+    """Whether these records, which no retained history names, are published: False when that is certain, or a token says so.
+
+    They have no mark, or the table was rolled back since and a mark proves nothing.
 
     Their files prove nothing by being there: a store may keep the staged originals, and a tag keeps the others. One without files is
     not asked for: publishing it again changes no row.
@@ -174,8 +186,9 @@ def _decide(table: str, unsure: Sequence[Committable], committer: Committer, opt
         return False
     first, last = unsure[0].state, unsure[-1].state
     found = f"{len(gone[1])} of its files are gone (first: {gone[1][0]})" if gone else "its files are there, which proves nothing"
+    pending = "may have been rolled back with those after it" if rolled_back else "is pending in the journal"
     raise Corrupt(
-        f"{table}: record {(gone[0].state if gone else first).sequence} is pending in the journal; {found}; and snapshots since it was "
+        f"{table}: record {(gone[0].state if gone else first).sequence} {pending}; {found}; and snapshots since it was "
         f"recorded have expired, so whether records {first.sequence} to {last.sequence} were published cannot be told. Nothing was written. "
         f"Look whether the rows of {_from_to(first, last)} are in the table. If they are, set "
         f"accept_as_seen='{word}', which records them as published. If they are not, "

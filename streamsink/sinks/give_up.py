@@ -92,7 +92,8 @@ class _Look:
             return history.state, self._from(base, retained)
         lost = next((s for s in retained if self._is_undone(s)), None)
         kept = [s for s in retained if lost is None or s < lost]
-        base = next((s for s in reversed(kept) if self._was_published(s)), retained[0] - 1 if retained else 0)
+        # A rollback may have gone further back than the first record that shows it: then a mark proves nothing.
+        base = next((s for s in reversed(kept) if self._was_published(s, by_mark=lost is None)), retained[0] - 1 if retained else 0)
         found = self._from(base, retained)
         undecided = [sequence for sequence in kept if sequence > base]
         if found and undecided:
@@ -125,8 +126,8 @@ class _Look:
         mark = self._journal.mark_of(sequence) if self._journal.is_marked(sequence) else None
         return mark is not None and (self._committer.was_replaced(mark) or self._committer.was_rolled_back(mark))
 
-    def _was_published(self, sequence: int) -> bool:
-        if self._journal.is_marked(sequence):
+    def _was_published(self, sequence: int, *, by_mark: bool) -> bool:
+        if by_mark and self._journal.is_marked(sequence):
             return True
         record = _load_of(self._journal)(sequence)
         return record is not None and self._committer.mentions(record)

@@ -76,7 +76,7 @@ def test_a_rollback_is_seen_although_the_history_before_it_has_expired(others_ca
 def test_a_record_before_a_rollback_that_nothing_proves_is_asked_for(way):
     """Its mark is torn by a power failure. A walk: `republish` published what was behind it, and skipped its rows in silence."""
     world = memory_world(restore="restore-and-continue", journal_retain=100)
-    _rolled_back_beside_expired_history(world, to=2)
+    _rolled_back_beside_expired_history(world, to=2, others=2)
     io_of(world).replace(f"{world.driver.root}/streamsink/streamsink/done-1", b"", "torn")
     with pytest.raises(Corrupt) as asked:
         world.run(boundaries=(3, 6, 9))
@@ -109,13 +109,14 @@ def test_records_that_were_pruned_before_a_rollback_are_not_taken_for_published(
     assert follow(world, refused.value).records == (2, 3)
 
 
-def _rolled_back_beside_expired_history(world, to: int, keep: int | None = None) -> None:
-    """Snapshots 3 to 5 are ours, on two of others. Back to ``to``, another one, and all before ``keep`` or the newest has expired."""
+def _rolled_back_beside_expired_history(world, to: int, others: int = 1, keep: int | None = None) -> None:
+    """Snapshots 3 to 5 are ours, on two of others. Back to ``to``, more of others, and all before ``keep`` or the newest has expired."""
     of_others(world)
     world.run(boundaries=(3, 6, 9))
     for number in range(newest_of(world) - 1, to - 1, -1):
         roll_back(world, number)
-    Prepared(world, 1).rename()
+    for number in range(others):
+        Prepared(world, 1 + number).rename()
     expire(world, 1, (keep or newest_of(world)) - 1)
     world.driver.options = dataclasses.replace(world.driver.options, on_rollback="republish")
 
