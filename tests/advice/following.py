@@ -10,6 +10,8 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import pytest
+
 from streamsink.errors import StreamsinkError
 
 _READ: set[str] = set()
@@ -77,6 +79,13 @@ def advice(told, kind: str) -> Advice:
     assert told.kind == kind, told
     assert not isinstance(told, BaseException) or isinstance(told, StreamsinkError)
     return Advice(told)
+
+
+def told(kind: str, run: Callable[[], object]) -> "Advice":
+    """The advice of the error of this kind with which ``run`` must end."""
+    with pytest.raises(StreamsinkError) as ended:
+        run()
+    return advice(ended.value, kind)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ import pytest
 
 import streamsink
 from streamsink import col, faults
-from streamsink.errors import StreamsinkError
 from streamsink.format.types import parse_ddl
 from streamsink.locks.configured import lock_of
 from streamsink.options import SinkOptions
@@ -19,7 +18,7 @@ from streamsink.spark import bounded
 from streamsink.storage.local import local_file_io
 from streamsink.table.table import create_table, new_schema, open_table
 from streamsink.testing.faults import arm, arm_from_env
-from tests.advice.following import Advice, advice, follows
+from tests.advice.following import follows, told
 from tests.compat.arrow_writer import ArrowSink
 
 ROW = pa.table({"id": pa.array([1], pa.int64()), "s": ["x"]})
@@ -28,12 +27,6 @@ ROW = pa.table({"id": pa.array([1], pa.int64()), "s": ["x"]})
 @pytest.fixture
 def path(tmp_path) -> str:
     return str(tmp_path / "shop.db" / "orders")
-
-
-def told(kind: str, call) -> Advice:
-    with pytest.raises(StreamsinkError) as refused:
-        call()
-    return advice(refused.value, kind)
 
 
 # -- a table that is created ---------------------------------------------------------------------------------------

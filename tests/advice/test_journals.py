@@ -15,19 +15,13 @@ from streamsink.storage.names import NameLimits
 from tests.advice.accidents import (
     accept, copy_of, damage, lose_checkpoint, put_back, refused, start_over, starting_offset, stopped_by, take,
 )
-from tests.advice.following import advice, follows
+from tests.advice.following import follows, told
 from tests.crash.giving_up import ENDS, clean, follow, left, record
 from tests.table.foreign import Prepared
 from tests.crash.world import World, die_at_step, expected, memory_world
 
 PLAIN = {"restore": "restore-and-continue"}
 JOURNAL = "/lake/shop.db/orders/streamsink/streamsink"
-
-
-def _told(run, kind: str):
-    with pytest.raises(StreamsinkError) as told:
-        run()
-    return advice(told.value, kind)
 
 
 def _pending(last=2, **options) -> World:
@@ -145,7 +139,7 @@ def test_a_record_that_a_snapshot_names_is_not_given_up_before_what_the_error_sa
     def settle():
         return give_up(io, root, world.driver.options)
 
-    said = _told(settle, "give-up.published")
+    said = told("give-up.published", settle)
     if way == "restored":
         said.says("Restore the files that are gone")
         for path, data in kept.items():
@@ -268,7 +262,7 @@ def test_a_journal_removed_under_the_running_query(way):
     kept = {path: file.data for path, file in world.calls._names.items() if path.startswith(f"{JOURNAL}/")}
     io = world.file_io(world.calls)
     io.delete_tree(JOURNAL)
-    said = _told(lambda: sink.batch(world.driver.describe(world.checkpoint, 2)), "journal.gone")
+    said = told("journal.gone", lambda: sink.batch(world.driver.describe(world.checkpoint, 2)))
     with contextlib.suppress(StreamsinkError):
         sink.close()
     world.die()
@@ -306,7 +300,7 @@ def test_what_is_pending_is_published_before_it_retires():
 @follows("restore.restarting")
 def test_a_query_that_failed_on_purpose_is_started_again():
     world = _pending(restore="restore-and-fail")
-    _told(lambda: world.driver.start(world.file_io(world.calls), world.checkpoint), "restore.restarting").says("streamsink.run(...) restarts it by itself")
+    told("restore.restarting", lambda: world.driver.start(world.file_io(world.calls), world.checkpoint)).says("streamsink.run(...) restarts it by itself")
     world.driver._run_once(world.file_io(world.calls), world.checkpoint, ENDS)
     assert world.ids() == expected(ENDS)
 
@@ -318,7 +312,7 @@ def test_a_run_that_was_closed_is_started_again():
     sink = world.driver.start(world.file_io(world.calls), world.checkpoint)
     sink.batch(world.driver.describe(world.checkpoint, 0))
     sink.close()
-    said = _told(lambda: sink.batch(world.driver.describe(world.checkpoint, 1)), "run.closed")
+    said = told("run.closed", lambda: sink.batch(world.driver.describe(world.checkpoint, 1)))
     said.says("a restarted query goes on")
     world.run(boundaries=ENDS)
     assert world.ids() == expected(ENDS)

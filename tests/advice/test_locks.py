@@ -6,23 +6,16 @@ import sys
 import pytest
 
 import streamsink
-from streamsink.errors import StreamsinkError
 from streamsink.locks.configured import lock_of
 from streamsink.options import SinkOptions
 from streamsink.testing.driver import Checkpoint
-from tests.advice.following import Advice, advice, follows
+from tests.advice.following import follows, told
 from tests.locks import replacing
 
 
 @pytest.fixture
 def path(tmp_path) -> str:
     return str(tmp_path / "shop.db" / "orders")
-
-
-def _told(kind: str, run) -> Advice:
-    with pytest.raises(StreamsinkError) as told:
-        run()
-    return advice(told.value, kind)
 
 
 def _lock(path, **settings):
@@ -40,7 +33,7 @@ def _ids(path) -> list[int]:
 @follows("lock.missing")
 def test_a_store_that_replaces_gets_a_lock(path):
     checkpoint = Checkpoint("q")
-    said = _told("lock.missing", lambda: _write(path, checkpoint, [2]))
+    said = told("lock.missing", lambda: _write(path, checkpoint, [2]))
     assert said.find(r"Set the option '(\w+)'") == "lock"
     checkpoint = Checkpoint("q")
     _write(path, checkpoint, [2, 4], lock="file")
@@ -53,7 +46,7 @@ def test_a_lock_that_another_writer_holds(path):
     checkpoint = Checkpoint("q")
     _write(path, checkpoint, [2], lock="file")
     lease = _lock(path, lock="file").acquire()
-    said = _told("lock.timeout", lambda: _write(path, checkpoint, [2, 4], lock="file", lock_acquire_timeout_ms=0))
+    said = told("lock.timeout", lambda: _write(path, checkpoint, [2, 4], lock="file", lock_acquire_timeout_ms=0))
     said.says("lock_acquire_timeout_ms=0", "published at the next start")
     lease.__exit__(None, None, None)
     replacing.driver(path, "mine", {"lock": "file"}).run(replacing.store(), checkpoint, [2, 4])
@@ -67,7 +60,7 @@ def test_a_damaged_token_is_deleted(path, tmp_path):
     _write(path, checkpoint, [2], lock="file")
     [token] = [p for p in tmp_path.rglob("*.lock.token")]
     token.write_text("torn")
-    said = _told("lock.token", lambda: _write(path, checkpoint, [2, 4], lock="file")).says("make sure that no writer runs, and delete it")
+    said = told("lock.token", lambda: _write(path, checkpoint, [2, 4], lock="file")).says("make sure that no writer runs, and delete it")
     assert said.find(r"(/\S+\.token)") == str(token)
     token.unlink()
     replacing.driver(path, "mine", {"lock": "file"}).run(replacing.store(), checkpoint, [2, 4])
@@ -80,7 +73,7 @@ def test_a_missing_driver_is_installed(monkeypatch, path):
     settings = {"lock": "jdbc:postgresql://127.0.0.1:1/db", "lock_acquire_timeout_ms": 0}
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "psycopg", None)
-        said = _told("lock.driver", lambda: _lock(path, **settings))
+        said = told("lock.driver", lambda: _lock(path, **settings))
     assert said.find(r"pip install 'streamsink\[(\w+)\]'") == "postgresql"
     assert _lock(path, **settings)
 
@@ -96,7 +89,7 @@ def test_a_lock_that_cannot_be_asked_is_mended(path, tmp_path):
     kept = token.read_bytes()
     token.unlink()
     token.mkdir()
-    said = _told("lock.unavailable", lease.check)
+    said = told("lock.unavailable", lease.check)
     assert said.find(r"(/\S+\.token): ") == str(token)
     token.rmdir()
     token.write_bytes(kept)

@@ -29,7 +29,7 @@ from streamsink.table.scan import read_arrow
 from streamsink.table.table import open_table
 from streamsink.testing.faults import arm
 from tests.advice.accidents import damage, other_rows, put_back, take
-from tests.advice.following import Advice, advice, follows
+from tests.advice.following import advice, follows, told
 from tests.crash.giving_up import ENDS
 from tests.crash.many_world import ROOT as WAREHOUSE
 from tests.crash.many_world import RULES, ManyWorld, check_complete
@@ -37,12 +37,6 @@ from tests.crash.world import World, expected, memory_world
 
 PLAIN = {"restore": "restore-and-continue"}
 ROOT = "/lake/shop.db/orders"
-
-
-def _told(kind: str, run) -> Advice:
-    with pytest.raises(StreamsinkError) as told:
-        run()
-    return advice(told.value, kind)
 
 
 # -- drivers -------------------------------------------------------------------------------------------------------
@@ -62,7 +56,7 @@ def test_a_driver_that_was_superseded():
         world.run(boundaries=ENDS)
 
     arm("precommit.before_record", 1, newer)
-    said = _told("writer.fenced", lambda: sink.batch(world.driver.describe(sleeper, 1)))
+    said = told("writer.fenced", lambda: sink.batch(world.driver.describe(sleeper, 1)))
     said.says("this driver writes nothing more. Nothing is lost")
     sink.close()
     world.run(boundaries=ENDS)
@@ -112,7 +106,7 @@ def test_rows_without_a_table(kind, numbers, way):
     names = {"route.null": None, "route.unknown": "unknown"}
     world.driver.rows = lambda start, end: _routed(rows(start, end), {n: names[kind] for n in numbers})
     route(rules, "fail")
-    said = _told(kind, world.run)
+    said = told(kind, world.run)
     assert world.rows() == [] and WAREHOUSE in said.message
     if way == "dead-letter":
         route(rules, said.option("unrouted"))
@@ -150,7 +144,7 @@ def test_rows_that_got_lost_on_the_way_are_replayed(monkeypatch):
     routed = RoutedWriter._routed
     with monkeypatch.context() as patch:
         patch.setattr(RoutedWriter, "_routed", lambda self, name, rows, target: routed(self, name, rows.slice(1), target))
-        _told("tables.count", world.run).says("Nothing was recorded or published", "the batch is replayed after a restart")
+        told("tables.count", world.run).says("Nothing was recorded or published", "the batch is replayed after a restart")
     world.run()
     check_complete(world.rows())
 
@@ -167,7 +161,7 @@ def test_a_partition_of_too_high_a_number():
     def check(given):
         check_rows(ROOT, batch, SinkOptions(position_columns=given), rows)
 
-    said = _told("positions.partitions", lambda: check(columns))
+    said = told("positions.partitions", lambda: check(columns))
     assert said.find(r"Leave (\w+) out, and drop the three columns in the query") == "position_columns"
     check(())
 
@@ -183,7 +177,7 @@ def test_a_data_file_with_other_rows_is_restored():
     sink = pa.BufferOutputStream()
     pq.write_table(pq.read_table(pa.BufferReader(world.calls._names[path].data)).slice(1), sink)
     whole = damage(world, path, sink.getvalue().to_pybytes())
-    said = _told("data.rows", world.ids).says("Restore it from a backup")
+    said = told("data.rows", world.ids).says("Restore it from a backup")
     put_back(world, said.find(r"(/\S+\.parquet)"), whole)
     assert world.ids() == expected(ENDS)
 
@@ -212,7 +206,7 @@ def _create(root, options):
 @follows("store.bucket")
 def test_a_bucket_that_does_not_exist(s3_server):
     bucket = f"new-{uuid.uuid4().hex[:8]}"
-    said = _told("store.bucket", lambda: _create(f"s3://{bucket}/shop.db/orders", s3_server.options))
+    said = told("store.bucket", lambda: _create(f"s3://{bucket}/shop.db/orders", s3_server.options))
     assert said.says("Create it").find(r"s3://([\w-]+)/") == bucket
     s3_server.client().create_bucket(Bucket=bucket)
     assert _create(f"s3://{bucket}/shop.db/orders", s3_server.options)
@@ -228,14 +222,14 @@ def test_s3_without_credentials(s3_server, monkeypatch):
     keys = ("s3.access-key", "s3.secret-key")
     without = {name: value for name, value in s3_server.options.items() if name not in keys}
     root = f"s3://{s3_server.bucket}/{uuid.uuid4().hex}"
-    named = _told("store.credentials", lambda: _create(root, without)).find(r"store_options \(([^)]*)\)").split(", ")
+    named = told("store.credentials", lambda: _create(root, without)).find(r"store_options \(([^)]*)\)").split(", ")
     assert _create(root, {**without, **{name: s3_server.options[name] for name in named}})
 
 
 @follows("store.options")
 def test_settings_that_the_client_refuses(s3_server):
     root = f"s3://{s3_server.bucket}/{uuid.uuid4().hex}"
-    said = _told("store.options", lambda: _create(root, {**s3_server.options, "s3.endpoint": "no endpoint"}))
+    said = told("store.options", lambda: _create(root, {**s3_server.options, "s3.endpoint": "no endpoint"}))
     assert said.says("no endpoint", "s3.endpoint")
     assert _create(root, s3_server.options)
 
@@ -246,7 +240,7 @@ def test_a_package_that_is_not_installed(s3_server, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "boto3", None)
         s3._client.cache_clear()
-        said = _told("store.extra-missing", lambda: _create(root, s3_server.options))
+        said = told("store.extra-missing", lambda: _create(root, s3_server.options))
     assert said.find(r"pip install 'streamsink\[(\w+)\]'") == "s3"
     assert _create(root, s3_server.options)
 
@@ -267,7 +261,7 @@ def test_a_claim_that_others_win_each_time():
             return super().create_if_absent(path, data, unique, **prepared)
 
     world = World(MemoryCalls(), ROOT, make_io=lambda over: Contended(over, IdSource().new_id), **PLAIN)
-    said = _told("application.contended", lambda: world.run(boundaries=ENDS))
+    said = told("application.contended", lambda: world.run(boundaries=ENDS))
     said.says("two drivers run the same query; stop one")
     Contended.rivals = False
     world.die()
@@ -290,7 +284,7 @@ def test_a_schema_that_others_change_each_time(monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(table.schemas, "add", others_win)
-        _told("schema.contended", evolve).says("Nothing was written; start again")
+        told("schema.contended", evolve).says("Nothing was written; start again")
     assert [field.name for field in evolve().fields][-1] == "more"
 
 

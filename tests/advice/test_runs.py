@@ -8,7 +8,6 @@ import pyarrow.compute as pc
 import pytest
 
 from streamsink import faults
-from streamsink.errors import StreamsinkError
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.ids import END_OF_INPUT
 from streamsink.protocol.positions import SourceRange
@@ -19,7 +18,7 @@ from streamsink.clock import IdSource
 from streamsink.testing.driver import Checkpoint
 from streamsink.testing.faults import arm
 from tests.advice.accidents import accept, take
-from tests.advice.following import Advice, advice, follows
+from tests.advice.following import follows, told
 from tests.crash.giving_up import ENDS, clean
 from tests.crash.world import World, die_at_step, expected, memory_world
 from tests.protocol.query import Query
@@ -27,12 +26,6 @@ from tests.table.foreign import Prepared
 
 PLAIN = {"restore": "restore-and-continue"}
 ROOT = "/lake/shop.db/orders"
-
-
-def _told(kind: str, run) -> Advice:
-    with pytest.raises(StreamsinkError) as told:
-        run()
-    return advice(told.value, kind)
 
 
 def _parity(world, parity: int) -> None:
@@ -55,7 +48,7 @@ def test_a_second_part_of_a_batch(way):
     _parity(world, 0)
     query = Query(world)
     query.batch(6)
-    said = _told("batch.twice", lambda: query.again(0))
+    said = told("batch.twice", lambda: query.again(0))
     query.sink.close()
     said.says("Use a sink of its own name (application='...') for the second part, in this and in all later batches")
     second = World(world.calls, ROOT, application="second", **PLAIN)
@@ -89,7 +82,7 @@ def test_two_calls_at_one_time():
     first.start()
     inside.wait(60)
     try:
-        _told("batch.concurrent", lambda: query.again(0)).says("Call it once in the batch function, and not from a pool of threads")
+        told("batch.concurrent", lambda: query.again(0)).says("Call it once in the batch function, and not from a pool of threads")
     finally:
         faults.arm(None)
         go_on.set()
@@ -117,7 +110,7 @@ def test_a_bounded_run_that_nobody_knows(way):
     world.file_io(world.calls).delete_tree(f"{ROOT}/streamsink/batch")
     for number in (1, 2):
         take(world, f"{ROOT}/snapshot/snapshot-{number}")
-    said = _told("run.undecidable", lambda: job("monday", 0, 3)).says("Look whether its rows are in the table")
+    said = told("run.undecidable", lambda: job("monday", 0, 3)).says("Look whether its rows are in the table")
     accept(world, **{way: said.option(way)})
     job("monday", 0, 3)
     assert world.ids() == sorted([*range(9), *(range(3) if way == "accept_as_new" else ())])
@@ -137,7 +130,7 @@ def test_a_record_that_is_given_up_although_nobody_knows_whether_it_was_publishe
     def settle(**options):
         return give_up(world.file_io(world.calls), ROOT, dataclasses.replace(world.driver.options, **options))
 
-    said = _told("give-up.undecidable", settle)
+    said = told("give-up.undecidable", settle)
     assert settle(accept_as_new=said.option("accept_as_new")).records == (3,)
     world.run(boundaries=ENDS)
     assert [i for i in world.ids() if i < 1000] == expected(ENDS)
@@ -163,7 +156,7 @@ def _begin(world, application="streamsink", **wanted):
 @follows("positions.several-sources")
 def test_sources_that_stand_at_different_positions_are_asked_for_one_by_one():
     world = _read({"t": {"0": 7}}, {"t": {"0": 3}})
-    said = _told("positions.several-sources", lambda: _begin(world)).says("Name one of them: source=...")
+    said = told("positions.several-sources", lambda: _begin(world)).says("Name one of them: source=...")
     names = said.find(r"sources (.*?) have read").split(", ")
     assert [_begin(world, source=eval(name)) for name in names] == [{"t": {"0": 7}}, {"t": {"0": 3}}]  # noqa: S307
 
@@ -171,7 +164,7 @@ def test_sources_that_stand_at_different_positions_are_asked_for_one_by_one():
 @follows("positions.unknown-topic")
 def test_a_topic_to_leave_out_that_is_not_recorded():
     world = _read({"t": {"0": 7}, "u": {"0": 3}})
-    said = _told("positions.unknown-topic", lambda: _begin(world, without=["T"]))
+    said = told("positions.unknown-topic", lambda: _begin(world, without=["T"]))
     assert _begin(world, without=[said.find(r"recorded are (\w+)")]) == {"u": {"0": 3}}
 
 
@@ -182,5 +175,5 @@ def test_a_topic_to_leave_out_that_is_not_recorded():
 def test_an_application_or_a_source_without_positions(wrong, pattern, right):
     """The error names those that have some."""
     world = _read({"t": {"0": 7}})
-    said = _told("positions.none", lambda: _begin(world, **wrong))
+    said = told("positions.none", lambda: _begin(world, **wrong))
     assert _begin(world, **{right: said.find(pattern)}) == {"t": {"0": 7}}
