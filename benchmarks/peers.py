@@ -1,6 +1,6 @@
 """Iceberg's and Delta's streaming sinks, tuned as their guides say; their jars come from the registry. Without them: not compared."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from pyspark.sql import DataFrame
@@ -31,16 +31,22 @@ _CONF = {
 _WAREHOUSE = f"spark.sql.catalog.{_CATALOG}.warehouse"
 
 
-def conf(folder: Path) -> tuple[dict[str, str], list[str]]:
-    """Settings of a session that has all peers that the registry has, and their jars."""
+def available(wanted: Mapping[str, Mapping[str, str]]) -> tuple[dict[str, str], list[str]]:
+    """Settings and jars of those kinds that the registry has; of the others it is said that they are left out."""
     settings, found = {}, []
-    for kind, wanted in _CONF.items():
+    for kind, its_own in wanted.items():
         try:
             found += jars(kind)
         except SetupError as why:
             say(f"not compared with {kind}: {why}")
             continue
-        settings |= wanted
+        settings |= its_own
+    return settings, found
+
+
+def conf(folder: Path) -> tuple[dict[str, str], list[str]]:
+    """Settings of a session that has all peers that the registry has, and their jars."""
+    settings, found = available(_CONF)
     if f"spark.sql.catalog.{_CATALOG}" in settings:
         settings[_WAREHOUSE] = str(folder)
     return settings, found

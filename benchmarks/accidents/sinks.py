@@ -11,8 +11,6 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 import streamsink
 from benchmarks import peers
-from tools.common import SetupError, say
-from tools.jars import jars
 
 POSITIONS = ("topic", "partition", "offset")
 APPLICATION, REJECTED = "orders", "rejected"
@@ -54,14 +52,9 @@ class Sink:
 
 def settings(folder: Path) -> tuple[dict[str, str], list[str]]:
     """Of a session that has every peer that there is for this Spark, and their jars."""
-    found, paths = peers.conf(folder)
-    for kind, wanted in _MORE.items():
-        try:
-            paths += jars(kind)
-        except SetupError as why:
-            say(f"not measured with {kind}: {why}")
-            continue
-        found |= wanted
+    (found, paths), (more, more_paths) = peers.conf(folder), peers.available(_MORE)
+    found |= more
+    paths += more_paths
     if f"spark.sql.catalog.{_PAIMON}" in found:
         found[f"spark.sql.catalog.{_PAIMON}.warehouse"] = str(folder / "paimon")
     return found, paths
