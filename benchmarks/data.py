@@ -26,12 +26,12 @@ class Sizes:
     """How much is measured (micro_rounds of micro_batches each; more_rounds: where a round gives one value only), and beside which further sinks (``module:function``, see ways.py). ``quick`` is for trying the program, its numbers mean nothing."""
 
     rounds: int = 3
-    micro_rounds: int = 2
+    micro_rounds: int = 8
     micro_batches: int = 15
     batches: int = 40
     more_rounds: int = 5
     batch_rows: int = 1_000
-    large_rows: int = 2_000_000
+    large_rows: int = 5_000_000
     partitioned_rows: int = 2_000_000
     road_rows: int = 2_000_000
     partitions: tuple[int, ...] = (64, 1_000)
