@@ -67,10 +67,12 @@ def test_a_second_part_of_a_batch(way):
 
 
 @follows("batch.concurrent")
-def test_two_calls_at_one_time():
-    """Called once, the batch is written once, and the query goes on."""
+def test_parts_of_a_batch_in_two_calls_at_one_time():
+    """Neither part is written, so the whole batch is, when the function calls the sink once."""
     world = memory_world(**PLAIN)
-    query = Query(world)
+    whole = world.driver.rows
+    _parity(world, 0)
+    query, told_first = Query(world), []
     inside, go_on = threading.Event(), threading.Event()
 
     def wait() -> None:
@@ -78,17 +80,20 @@ def test_two_calls_at_one_time():
         go_on.wait(60)
 
     arm("write.staged", 1, wait)
-    first = threading.Thread(target=lambda: query.batch(6))
+    first = threading.Thread(target=lambda: told_first.append(told("batch.concurrent", lambda: query.batch(6))))
     first.start()
     inside.wait(60)
     try:
-        told("batch.concurrent", lambda: query.again(0)).says("Call it once in the batch function, and not from a pool of threads")
+        told("batch.concurrent", lambda: query.again(0)).says("Nothing of it was written", "Call it once in the batch function, and not from a pool of threads")
     finally:
         faults.arm(None)
         go_on.set()
         first.join(60)
-    query.batch(9)
-    assert world.ids() == expected((9,))
+    told_first[0].says("Nothing of it was written", "Call it once in the batch function")
+    query.sink.close()
+    world.driver.rows = whole
+    world.run(boundaries=(6, 9))
+    assert world.ids() == expected((6, 9))
 
 
 @follows("run.undecidable")

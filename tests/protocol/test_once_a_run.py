@@ -67,29 +67,73 @@ def test_a_replay_in_a_new_run_is_a_skip():
     assert world.ids() == list(range(9))
 
 
-def test_two_calls_at_one_time_are_refused():
-    """From a pool of threads: the second one is told, and the first one is not harmed."""
-    world = memory_world()
-    query = Query(world)
-    inside, go_on, errors = threading.Event(), threading.Event(), []
+def _meanwhile(query, step, call, ended=None):
+    """What happens to the call for batch 0 (None, or the kind of its error) while ``call`` is made at its step; a thread has it.
+
+    ended: the other call is made by another thread, and needs not have ended before the first goes on.
+    """
+    inside, go_on, kinds = threading.Event(), threading.Event(), []
 
     def wait() -> None:
         inside.set()
         go_on.wait(60)
 
-    arm("write.staged", 1, wait)
-    first = threading.Thread(target=lambda: query.batch(6))
-    first.start()
+    def first() -> None:
+        try:
+            query.batch(6)
+            kinds.append(None)
+        except Misuse as refused:
+            kinds.append(refused.kind)
+
+    arm(step, 1, wait)
+    thread = threading.Thread(target=first)
+    thread.start()
     inside.wait(60)
     try:
-        with pytest.raises(Misuse) as refused:
-            query.again(0)
-        errors.append(refused.value.kind)
+        call()
     finally:
         faults.arm(None)
         go_on.set()
-        first.join(60)
-    assert errors == ["batch.concurrent"]
+        thread.join(60)
+    return kinds[0]
+
+
+def _refused(call) -> Misuse:
+    with pytest.raises(Misuse) as refused:
+        call()
+    return refused.value
+
+
+@pytest.mark.parametrize("step", ["write.begin", "write.staged"])
+def test_of_two_calls_at_one_time_neither_is_recorded(step):
+    """From a pool of threads, each with a part of the batch: what one of them records would be taken for all of it by a restart."""
+    world = memory_world()
+    query, kinds = Query(world), []
+    kinds.append(_meanwhile(query, step, lambda: kinds.append(_refused(lambda: query.again(0)).kind)))
+    assert kinds == ["batch.concurrent"] * 2
+    query.sink.close()
+    assert world.ids() == []
+    Query(world).batch(6)
+    assert world.ids() == list(range(6))
+
+
+def test_a_call_beside_one_that_is_recorded_waits_for_its_end_and_is_a_second_part():
+    """It is too late to refuse both, so the error is the one that says what is in the table."""
+    world = memory_world()
+    query, kinds = Query(world), []
+    second = threading.Thread(target=lambda: kinds.append(_refused(lambda: query.again(0)).kind))
+    assert _meanwhile(query, "precommit.saved", second.start) is None
+    second.join(60)
+    assert kinds == ["batch.twice"]
+    assert world.ids() == list(range(6))
+
+
+def test_a_later_batch_beside_one_that_is_under_way_is_refused_and_the_first_one_is_recorded():
+    """A function that hands its batch to a thread and returns: Spark has the first batch behind it, so nobody gives its rows again."""
+    world = memory_world()
+    query, kinds = Query(world), []
+    assert _meanwhile(query, "write.staged", lambda: kinds.append(_refused(lambda: query.batch(9)).kind)) is None
+    assert kinds == ["batch.concurrent"]
     assert world.ids() == list(range(6))
 
 
