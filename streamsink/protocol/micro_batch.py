@@ -4,7 +4,6 @@ Spark's batch function, bounded jobs and the crash tests all run this code. What
 files, which is a ``BatchRows``.
 """
 
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -16,6 +15,7 @@ from streamsink.faults import fault_point
 from streamsink.protocol import position_errors
 from streamsink.protocol.admission import Verdict
 from streamsink.protocol.committable import Batch, StagedFile
+from streamsink.protocol.one_call import OneCall
 from streamsink.protocol.pending import Group
 from streamsink.protocol.sink import Published
 from streamsink.protocol.two_phase import Checkpoint, TwoPhaseCommit
@@ -65,7 +65,7 @@ class QueryRun:
         self.protocol = protocol
         self._together = together
         self._clock = Clock()
-        self._one_call = threading.Lock()
+        self._one_call = OneCall()
         self._returned = -1  # the last batch for which a call has returned
         self._failed: tuple[int, BatchRows] | None = None  # the call that raised last
 
@@ -88,11 +88,8 @@ class QueryRun:
         ``start`` settles what was pending. Raises errors of ``streamsink.errors``, and what writing raises; after that the same
         rows may be given again. Raises Misuse when the id was given before in this run, or another call is under way.
         """
-        if not self._one_call.acquire(blocking=False):
-            raise self._refused(
-                batch, "another call of this sink is still under way: a sink takes one batch after another. Call it once in the batch "
-                "function, and not from a pool of threads", kind="batch.concurrent",
-            )
+        if not self._one_call.begin(batch.batch_id):
+            raise self._concurrent(batch)
         try:
             self._check_once(batch, rows)
             try:
@@ -103,7 +100,7 @@ class QueryRun:
             self._returned, self._failed = batch.batch_id, None
             return count
         finally:
-            self._one_call.release()
+            self._one_call.end()
 
     def _check_once(self, batch: Batch, rows: BatchRows) -> None:
         if batch.batch_id > self._returned:
@@ -119,6 +116,12 @@ class QueryRun:
             f"instead (df1.unionByName(df2)), let the sink of its own name write its part of batch {batch.batch_id} first: a start that repeats "
             "that batch skips what was recorded of it, and begins with one call at the batch after it",
             kind="batch.twice",
+        )
+
+    def _concurrent(self, batch: Batch) -> Misuse:
+        return self._refused(
+            batch, "two calls of this sink were under way at one time: a sink takes one batch after another. Call it once in the batch "
+            "function, and not from a pool of threads", kind="batch.concurrent",
         )
 
     def _refused(self, batch: Batch, why: str, *, kind: str) -> Misuse:
@@ -139,6 +142,8 @@ class QueryRun:
             try:
                 files, payload = self._write(checkpoint, rows, group)
                 self._check_sources(batch, rows.looked_at_again(batch))
+                if not self._one_call.decide():
+                    raise self._concurrent(batch)
             except BaseException:
                 self.protocol.abort(checkpoint, group)
                 raise

@@ -1,0 +1,45 @@
+"""Which call of a sink is under way in one run: one at a time, and none beside another that is given the same batch. Driver only."""
+
+import threading
+
+
+class OneCall:
+    """A second call for the batch that is under way ends both, as long as nothing of the batch is recorded.
+
+    Both calls may have a part of the batch each, and a restart would take the part that is recorded for all of it. From the
+    record on it is too late for that: the second call waits for the first, and is judged as one that came after it.
+    """
+
+    def __init__(self):
+        self._changed = threading.Condition()
+        self._batch_id: int | None = None  # of the call that is under way
+        self._thread = 0
+        self._is_disturbed = False
+        self._is_decided = False
+
+    def begin(self, batch_id: int) -> bool:
+        """Whether this call may go on. It must end with ``end`` then."""
+        with self._changed:
+            if self._batch_id is not None and not self._may_wait(batch_id):
+                # Of another batch: Spark has the first one behind it, and nobody would give its rows again.
+                self._is_disturbed |= batch_id == self._batch_id
+                return False
+            self._changed.wait_for(lambda: self._batch_id is None)
+            self._batch_id, self._thread = batch_id, threading.get_ident()
+            self._is_disturbed = self._is_decided = False
+            return True
+
+    def _may_wait(self, batch_id: int) -> bool:
+        return batch_id == self._batch_id and self._is_decided and threading.get_ident() != self._thread
+
+    def decide(self) -> bool:
+        """Whether the batch may be recorded. From now on other calls for it wait."""
+        with self._changed:
+            self._is_decided = not self._is_disturbed
+            return self._is_decided
+
+    def end(self) -> None:
+        """The call has returned, or raised."""
+        with self._changed:
+            self._batch_id = None
+            self._changed.notify_all()
