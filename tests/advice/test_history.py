@@ -109,6 +109,22 @@ def test_an_overwrite_that_is_pending_while_others_wrote(way, ids):
     assert set(range(6, 9)) <= set(world.ids())
 
 
+@follows("overwrite.changed-since")
+def test_an_overwrite_of_which_nobody_knows_whether_it_was_published_and_others_have_written():
+    """Two questions of one record, each with a word of its own, and one option: the second one's word answers both."""
+    world = memory_world(mode="overwrite", **PLAIN)
+    world.run(boundaries=ENDS[:1])
+    assert die_at_step("precommit.saved", 1, world, boundaries=ENDS[:2])
+    for number in range(2):
+        Prepared(world, number).rename()
+    _expire(world, 1, _table(world).snapshots.ids()[-1] - 1)
+    for kind in ("journal.undecidable", "overwrite.changed-since"):
+        said = refused(world, kind, ENDS[:2])
+        accept(world, accept_as_new=said.option("accept_as_new"))
+    world.run(boundaries=ENDS[:3])
+    assert world.ids() == list(range(*ENDS[1:3]))
+
+
 # -- options and schema of the table -------------------------------------------------------------------------------
 
 

@@ -197,8 +197,9 @@ def test_history_expires_behind_a_half_published_checkpoint(names, step, how):
 
 @pytest.mark.parametrize("names", [(NAME,), (NAME, "rejected")], ids="+".join)
 @pytest.mark.parametrize("by", [1, 2])
-def test_what_a_rollback_removed_is_published_again_and_nothing_else(by, names):
-    """Dead letters that are where they were stay there: on_rollback='republish', for which the option is taken away."""
+@pytest.mark.parametrize("how, more", [(LETTERS, {}), (PLAIN, {"publish_every_batches": 3, "publish_as": "one-snapshot"})], ids=[LETTERS, PLAIN])
+def test_what_a_rollback_removed_is_published_again_and_nothing_else(by, names, how, more):
+    """Dead letters that are where they were stay there: on_rollback='republish', with the option or without it."""
     world = LettersWorld()
     world.run(boundaries=_FIRST)
     dead = [row for row in world.rows() if row[0] == "rejected"]
@@ -206,7 +207,7 @@ def test_what_a_rollback_removed_is_published_again_and_nothing_else(by, names):
         for gone in table.snapshots.ids()[-by:]:
             world.file_io().delete(table.layout.snapshot(gone))
         world.file_io().delete(table.layout.latest_hint)
-    world.run(boundaries=_FIRST, how=PLAIN, on_rollback="republish", publish_every_batches=3, publish_as="one-snapshot")
+    world.run(boundaries=_FIRST, how=how, on_rollback="republish", **more)
     world.check_complete(_FIRST)
     assert dead and [row for row in world.rows() if row[0] == "rejected"] == dead
     world.run()

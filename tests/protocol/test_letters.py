@@ -13,7 +13,7 @@ from streamsink.storage.pending_log import PendingLog
 from streamsink.table.scan import read_arrow
 from streamsink.table.table import create_table
 from streamsink.testing.crashing import CrashingCalls
-from tests.advice.following import advice, follows
+from tests.advice.following import advice, follows, told
 from tests.crash.letters_world import EARLIER, EARLIER_NAME, LETTERS, NAME, PLAIN, LettersWorld
 from tests.crash.world import die_at_step
 
@@ -107,7 +107,7 @@ def test_rows_of_dead_letters_are_counted_once_they_are_visible():
     assert {(event.target, event.application) for event in said} == {(NAME, "streamsink")}
 
 
-@pytest.mark.parametrize("option", [{"publish": "async"}, {"mode": "overwrite"}, {"on_rollback": "republish"}, {"lock_id": "a.b.c"}])
+@pytest.mark.parametrize("option", [{"publish": "async"}, {"mode": "overwrite"}, {"lock_id": "a.b.c"}])
 def test_what_dead_letters_do_not_have_is_refused_before_anything_is_written(option):
     """And the query goes on without them, or without that."""
     world = LettersWorld()
@@ -219,6 +219,32 @@ def test_what_is_among_the_dead_letters_is_not_given_up():
     with pytest.raises(Misuse, match="rejected") as refused:
         give_up(world.file_io(), world.path, SinkOptions.of(world.path, {}))
     assert refused.value.kind == "give-up.published"
+
+
+@follows("give-up.published")
+@pytest.mark.parametrize("before", [0, 1])
+def test_what_is_among_the_dead_letters_and_can_never_be_published_whole(before):
+    """The table for dead letters goes back, or is dropped when there was nothing in it before; then the rows are read again."""
+    world = LettersWorld()
+    if before:
+        world.run(boundaries=(6,))
+    assert die_at_step("letters.published", 1, world)
+    journal = PendingLog(world.file_io(), world.path, "streamsink", 2)
+    record = journal.load(journal._numbers("record-", ".json")[-1])
+    world.file_io().delete(f"{world.path}/{record.files[0].staged}")
+    said = told("give-up.published", lambda: give_up(world.file_io(), world.path, SinkOptions.of(world.path, {})))
+    table = world.table("rejected")
+    assert said.find(r"roll back (\S+) to the snapshot before" if before else r"drop (\S+), which") == table.root
+    if before:
+        newest = table.snapshots.ids()[-1]
+        assert len(table.snapshots.ids()) == 1 + before
+        world.file_io().delete(table.layout.snapshot(newest))
+        world.file_io().delete(table.layout.latest_hint)
+    else:
+        world.file_io().delete_tree(table.root)
+    assert give_up(world.file_io(), world.path, SinkOptions.of(world.path, {})).records == (record.state.sequence,)
+    world.run()
+    world.check_complete()
 
 
 def test_two_tables_share_one_for_dead_letters():

@@ -211,6 +211,24 @@ def test_a_snapshot_of_a_table_that_was_emptied_meanwhile_is_taken_back(snapshot
     assert table.snapshots.ids() == []
 
 
+@pytest.mark.parametrize("keeps", ["lists", "manifests"])
+def test_a_snapshot_in_a_table_that_was_created_anew_meanwhile_is_taken_back(keeps):
+    """Its lists came after the drop, or all manifests: the base is gone, and it has not expired."""
+    calls, table = _world("1000")
+
+    def created_anew():
+        _roll_back(table, 0)
+        for name in table.file_io.names(f"{ROOT}/manifest"):
+            if keeps == "lists" and not name.startswith("manifest-list"):
+                table.file_io.delete(f"{ROOT}/manifest/{name}")
+        if keeps == "manifests":
+            schema = table.file_io.read(f"{ROOT}/schema/schema-0").replace(b'"timeMillis":', b'"timeMillis": 1')
+            table.file_io.replace(f"{ROOT}/schema/schema-0", schema, "x")
+
+    _went_back(calls, created_anew)
+    assert table.snapshots.ids() == []
+
+
 def test_a_snapshot_on_one_that_a_rename_replaced_stays():
     """The one that took its place was prepared before: no rollback."""
     calls, table = _world("1000")
