@@ -1,6 +1,7 @@
 """A writer sleeps while it publishes, and the snapshot that its own is built on expires: what is live stays, what came too late goes."""
 
 import dataclasses
+import json
 
 import pytest
 
@@ -18,9 +19,16 @@ _MERGES = pytest.mark.parametrize("merge", ["2", "1000"], ids=["merging", "appen
 
 
 class _Sleeps(FileIO):
-    """``before`` or ``after`` happens while this writer is about to create its snapshot, or has just created it."""
+    """What happens while this writer has read the newest snapshot and written nothing (``early``), is about to create its own
+    (``before``), or has just created it (``after``)."""
 
-    before = after = None
+    early = before = after = None
+
+    def together(self):
+        happens, self.early = self.early, None
+        if happens:
+            happens()
+        return super().together()
 
     def create_if_absent(self, path, data, unique="", **prepared):
         if "/snapshot-" not in path:
@@ -184,18 +192,22 @@ def _roll_back(table, to: int) -> None:
         Clock().sleep_ms(1)
 
 
-def _went_back(calls, happens) -> None:
+_WHEN = pytest.mark.parametrize("when", ["early", "before"])
+
+
+def _went_back(calls, happens, when="before") -> None:
     with pytest.raises(Retryable) as told:
-        _commit(calls, before=happens)
+        _commit(calls, **{when: happens})
     assert told.value.kind == "table.history-changed" and "taken back" in str(told.value)
 
 
 @_MERGES
+@_WHEN
 @pytest.mark.parametrize("to, others", [(2, 1), (1, 1), (2, 0)], ids=["another in its place", "fewer", "none"])
-def test_a_snapshot_on_one_that_was_rolled_back_meanwhile_is_taken_back(merge, to, others):
+def test_a_snapshot_on_one_that_was_rolled_back_meanwhile_is_taken_back(merge, to, others, when):
     """Its number was free again. What it names may be swept, and readers could not read the table any more."""
     calls, table = _world(merge)
-    _went_back(calls, lambda: (_roll_back(table, to), _others(table, others)))
+    _went_back(calls, lambda: (_roll_back(table, to), _others(table, others)), when)
     assert table.snapshots.ids() == list(range(1, to + others + 1))
     assert live(table) == ["a", "b", "c"][:to] + ["other0"][:others]
 
@@ -211,9 +223,11 @@ def test_a_snapshot_of_a_table_that_was_emptied_meanwhile_is_taken_back(snapshot
     assert table.snapshots.ids() == []
 
 
+@_WHEN
+@pytest.mark.parametrize("others", [0, 3])
 @pytest.mark.parametrize("keeps", ["lists", "manifests"])
-def test_a_snapshot_in_a_table_that_was_created_anew_meanwhile_is_taken_back(keeps):
-    """Its lists came after the drop, or all manifests: the base is gone, and it has not expired."""
+def test_a_snapshot_in_a_table_that_was_created_anew_meanwhile_is_taken_back(keeps, others, when):
+    """Its lists came after the drop, or all manifests: the base is gone, and it has not expired; or another one is in its place."""
     calls, table = _world("1000")
 
     def created_anew():
@@ -222,11 +236,12 @@ def test_a_snapshot_in_a_table_that_was_created_anew_meanwhile_is_taken_back(kee
             if keeps == "lists" and not name.startswith("manifest-list"):
                 table.file_io.delete(f"{ROOT}/manifest/{name}")
         if keeps == "manifests":
-            schema = table.file_io.read(f"{ROOT}/schema/schema-0").replace(b'"timeMillis":', b'"timeMillis": 1')
-            table.file_io.replace(f"{ROOT}/schema/schema-0", schema, "x")
+            schema = {**json.loads(table.file_io.read(f"{ROOT}/schema/schema-0")), "timeMillis": 1}
+            table.file_io.replace(f"{ROOT}/schema/schema-0", json.dumps(schema).encode(), "x")
+        _others(open_table(table.file_io, ROOT, for_writing=True), others)
 
-    _went_back(calls, created_anew)
-    assert table.snapshots.ids() == []
+    _went_back(calls, created_anew, when)
+    assert table.snapshots.ids() == list(range(1, 1 + others))
 
 
 def test_a_snapshot_on_one_that_a_rename_replaced_stays():
