@@ -181,8 +181,11 @@ def _decide(table: str, unsure: Sequence[Committable], committer: Committer, opt
     word = token_of(unsure[0], "published")
     if options.accept_as_seen == word:
         return True
+    # Whoever publishes an overwrite may be asked for its word next, and the option holds one: that word answers this question too.
+    words = {token_of(record, OVERWRITE) for record in unsure}
+    accepted = options.accept_as_new in {word, *words} or options.accept_as_seen in words
     gone = next(((c, paths) for c in unsure for paths in [committer.files_adopted(c)[2]] if paths), None)
-    if gone is None and (options.accept_as_new == word or committer.sees_all_since(unsure[0])):
+    if gone is None and (accepted or committer.sees_all_since(unsure[0])):
         return False
     first, last = unsure[0].state, unsure[-1].state
     found = f"{len(gone[1])} of its files are gone (first: {gone[1][0]})" if gone else "its files are there, which proves nothing"
@@ -201,6 +204,10 @@ def _decide(table: str, unsure: Sequence[Committable], committer: Committer, opt
 
 def _from_to(first: AppState, last: AppState) -> str:
     return first.checkpoint_name if first.sequence == last.sequence else f"{first.checkpoint_name} to {last.checkpoint_name}"
+
+
+# The question about an overwrite that is pending while others have written.
+OVERWRITE = "overwrite"
 
 
 def token_of(committable: Committable, question: str) -> str:

@@ -174,10 +174,12 @@ def _unknown_runs(
 def _check_unpublished(path: str, places: Sequence[str], record: Committable) -> None:
     """Raises Misuse when the record is somewhere: reading its rows again would double them."""
     if places:
+        beside = " and ".join(place for place in places if place != path)
+        drop = f", or drop {beside} where there is none before it" if beside else ""
         raise Misuse(
             f"{path}: record {record.state.sequence} ({record.state.checkpoint_name}) is in {', '.join(places)}: reading its rows "
             "again would double them there. Nothing was given up. Restore the files that are gone; or roll back "
-            f"{' and '.join(places)} to the snapshot before the one that names them, and call this again",
+            f"{' and '.join(places)} to the snapshot before the one that names them{drop}, and call this again",
             kind="give-up.published",
         )
 

@@ -71,12 +71,12 @@ def open_place(file_io: FileIO, root: str, application: str, new_id: Callable[[]
     return Place(file_io, root, application, file_io.read(path).decode())
 
 
-def check_options(path: str, options: SinkOptions) -> None:
-    """Raises Misuse for an option that several tables do not have, nor one table with dead letters."""
+def check_options(path: str, options: SinkOptions, *, several: bool) -> None:
+    """Raises Misuse for an option that several tables do not have; or one table with dead letters, which may be rolled back alone."""
     for option, (only, why) in _ONLY.items():
-        if getattr(options, option) != only:
+        if getattr(options, option) != only and (several or option != "on_rollback"):
             raise Misuse(
-                f"{path}: option '{option}' is {getattr(options, option)!r}, expected {only!r} for several tables, or with dead letters: {why}. "
+                f"{path}: option '{option}' is {getattr(options, option)!r}, expected {only!r} {'for several tables' if several else 'with dead letters'}: {why}. "
                 "Nothing was written",
                 kind="option.value",
             )
@@ -95,7 +95,7 @@ class ManyTables(Committer):
 
     def __init__(self, place: Place, journal: PendingLog, options: SinkOptions, emit: Callable[[events.Event], None]):
         """journal: a reader of its own, which never claims. Raises Misuse for an option that several tables do not have."""
-        check_options(place.root, options)
+        check_options(place.root, options, several=True)
         self.place = place
         self._journal = journal
         self._options = options

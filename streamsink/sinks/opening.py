@@ -71,7 +71,7 @@ def open_with_letters(
     """
     [name] = routing.listed()
     path = f"{routing.root}/{name}"
-    check_options(path, options)
+    check_options(path, options, several=False)
     application = goes_on_under(file_io, path, options.application, earlier_name, query=at[0], dead_letters=routing.dead_letters)
     if application is not None:
         opened = open_many(file_io, routing, replace(options, application=application), emit)

@@ -123,7 +123,7 @@ class TableCommit:
     ) -> Committed | None:
         """One try; None when another writer won. Steps 1 to 7 as docs/PROTOCOL.md numbers them."""
         fault_point("commit.before_filter")
-        newest = self._snapshots.latest()  # 1 filter
+        newest, seen_ms = self._snapshots.latest(), self._clock.now_ms()  # 1 filter
         landed = self._landed(tries, newest)
         if landed is not None:
             return Committed(landed, attempt - 1, self._clock.now_ms())
@@ -146,7 +146,7 @@ class TableCommit:
         tries.delta_list = files.shared_delta_list
         fault_point("commit.lists_written")
         try:
-            outcome = publish(self._table, prepared, newest, lock=self._lock)  # 6 publish
+            outcome = publish(self._table, prepared, newest, seen_ms=seen_ms, lock=self._lock)  # 6 publish
         except OutcomeUnknown as no_answer:
             if not self._io.atomic_create:
                 raise  # a late one replaces what others may have built on: only the newest snapshot decides, at the next start

@@ -9,8 +9,8 @@ from streamsink.table.deletion import delete_late_snapshot
 from streamsink.table.table import Table
 
 
-def is_base_kept(table: Table, snapshot: Snapshot, base: Snapshot | None) -> bool:
-    """Look again at the snapshot that ours is built on: False when another writer's rename has replaced it.
+def is_base_kept(table: Table, snapshot: Snapshot, base: Snapshot | None, seen_ms: int) -> bool:
+    """Look again at the snapshot that ours is built on, seen at ``seen_ms``: False when another writer's rename has replaced it.
 
     A snapshot of ours that certainly came too late, or into another history, is taken back. Raises: Fenced for the one; Retryable for
     the other, or when that cannot be told, because ours has expired meanwhile or was replaced: the restart finds out what is published.
@@ -18,8 +18,8 @@ def is_base_kept(table: Table, snapshot: Snapshot, base: Snapshot | None) -> boo
     found = table.snapshots.load(snapshot.id - 1)
     if found is None:
         _check_in_time(table, snapshot)
-    elif found != base and found.time_millis > snapshot.time_millis:
-        # One that a rename put there was prepared before ours was: its writer saw the number free. This one came after.
+    elif found != base and (found.time_millis > seen_ms or table.schemas.identity() != table.table_id):
+        # One that a rename put there was prepared before the base was seen: its writer saw the number free. This one came after.
         following = table.snapshots.load(snapshot.id + 1)
         if following is None or _is_built_on(table, following, snapshot) is False:
             raise _went_back(table, snapshot)
@@ -37,7 +37,7 @@ def _check_in_time(table: Table, snapshot: Snapshot) -> None:
     if snapshot.id not in ids or table.snapshots.load(snapshot.id) != snapshot:
         raise _unsure(table, snapshot)
     if ids[-1] == snapshot.id:
-        if ids[0] != snapshot.id or not table.file_io.exists(table.layout.manifest(snapshot.delta_manifest_list)):
+        if ids[0] != snapshot.id or not _is_of_this_table(table, snapshot):
             raise _went_back(table, snapshot)
         return
     built_on = following is not None and _is_built_on(table, following, snapshot)
@@ -52,6 +52,19 @@ def _check_in_time(table: Table, snapshot: Snapshot) -> None:
             f"newest is {ids[-1]}): this writer was paused and has been superseded. Its snapshot was taken back",
             kind="writer.fenced-expired",
         )
+
+
+def _is_of_this_table(table: Table, snapshot: Snapshot) -> bool:
+    """Whether the one behind ours has expired, and was not dropped with the table, in whose place another one may be."""
+    if table.schemas.identity() != table.table_id:
+        return False
+    try:
+        named = table.manifests.base_of(snapshot) + table.manifests.delta_of(snapshot)
+    except Corrupt as broken:
+        if broken.kind != "manifest.missing":
+            raise
+        return False
+    return all(table.file_io.exists(table.layout.manifest(meta.file_name)) for meta in named)
 
 
 def _is_built_on(table: Table, following: Snapshot, snapshot: Snapshot) -> bool | None:

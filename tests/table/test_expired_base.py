@@ -227,7 +227,7 @@ def test_a_snapshot_of_a_table_that_was_emptied_meanwhile_is_taken_back(snapshot
 @pytest.mark.parametrize("others", [0, 3])
 @pytest.mark.parametrize("keeps", ["lists", "manifests"])
 def test_a_snapshot_in_a_table_that_was_created_anew_meanwhile_is_taken_back(keeps, others, when):
-    """Its lists came after the drop, or all manifests: the base is gone, and it has not expired; or another one is in its place."""
+    """Its lists came after the drop, or all manifests: the base is gone, and it has not expired; or that of an older table is in its place."""
     calls, table = _world("1000")
 
     def created_anew():
@@ -235,10 +235,14 @@ def test_a_snapshot_in_a_table_that_was_created_anew_meanwhile_is_taken_back(kee
         for name in table.file_io.names(f"{ROOT}/manifest"):
             if keeps == "lists" and not name.startswith("manifest-list"):
                 table.file_io.delete(f"{ROOT}/manifest/{name}")
-        if keeps == "manifests":
+        if keeps == "manifests" or others:
             schema = {**json.loads(table.file_io.read(f"{ROOT}/schema/schema-0")), "timeMillis": 1}
             table.file_io.replace(f"{ROOT}/schema/schema-0", json.dumps(schema).encode(), "x")
-        _others(open_table(table.file_io, ROOT, for_writing=True), others)
+        other = open_table(table.file_io, ROOT, for_writing=True)
+        _others(other, others)
+        for number in other.snapshots.ids():
+            older = dataclasses.replace(other.snapshots.load(number), time_millis=number)
+            table.file_io.replace(table.layout.snapshot(number), older.to_json(), "x")
 
     _went_back(calls, created_anew, when)
     assert table.snapshots.ids() == list(range(1, 1 + others))
