@@ -58,6 +58,11 @@ def _query(world: World, number: int) -> Query:
     return world.queries[names[0 if number % 10 < 7 else -1]]
 
 
+def _any(world: World, number: int) -> Query:
+    """One of the streams; or what bounded runs are written as."""
+    return world.queries[JOBS] if number % 5 == 4 else _query(world, number)
+
+
 # -- what is meant to happen -----------------------------------------------------------------------------------------
 
 
@@ -168,7 +173,18 @@ def twice(walk, which, most):
     query = _query(walk.world, which)
     if query.causes.asleep:
         return  # a driver with the function from before would take the first call's rows for the whole batch
-    query.halves = True
+    query.halves, query.at_once = True, 0
+    walk.world.accident("twice-ever", query=query)
+    walk.world.batch(query, 2 + most % 4)
+
+
+@event(1, 3)
+def at_once(walk, which, most, number):
+    """The same from two threads, of which the second one's call comes at an I/O call of the first one's."""
+    query = _query(walk.world, which)
+    if query.causes.asleep:
+        return
+    query.halves, query.at_once = True, 1 + number % _MOST_CALLS
     walk.world.accident("twice-ever", query=query)
     walk.world.batch(query, 2 + most % 4)
 
@@ -197,12 +213,12 @@ def lose_checkpoint_behind(walk, which):
 @event(3, 2)
 def copy(walk, what, which):
     """A backup: of a checkpoint, a journal, the table, table and journals, or all of it."""
-    world, query = walk.world, _query(walk.world, which)
-    kind = _COPIES[what % len(_COPIES)]
+    kind, world = _COPIES[what % len(_COPIES)], walk.world
+    query = (_any if kind == "journal" else _query)(world, which)
     path = world.journal_of(query) if kind == "journal" else world.root
     tree = world.store.copy_of(path) if kind != "checkpoint" else {}
     checkpoints = {each.name: each.checkpoint.copy() for each in world.queries.values()}
-    walk.copies.append((kind, query, query.name, tree, checkpoints, world.model.version(world.visible())))
+    walk.copies.append((kind, query, query.name, tree, checkpoints, world.model.version(world.in_table())))
 
 
 _COPIES = ("checkpoint", "journal", "table", "table and journals", "all")
@@ -227,7 +243,7 @@ def restore(walk, number, in_order):
     if kind == "journal":
         if query.name == name:
             world.store.put_back(f"{world.root}/streamsink/{name}", tree)
-            world.accident("journal", "journal-ever", query=query)
+            world.lost_journal(query)
         return
     world.store.put_back(world.root, tree, keep=f"{world.root}/streamsink" if kind == "table" else "")
     world.went_back(version)
@@ -244,9 +260,9 @@ def restore(walk, number, in_order):
 @event(2)
 def lose_journal(walk, which):
     """It is deleted."""
-    world, query = walk.world, _query(walk.world, which)
+    world, query = walk.world, _any(walk.world, which)
     world.store.remove(world.journal_of(query))
-    world.accident("journal", "journal-ever", query=query)
+    world.lost_journal(query)
 
 
 @event(1)
@@ -281,14 +297,17 @@ def retention(walk, which, keep):
         world.accident("retention", query=query)
 
 
-@event(1, 2)
-def recreate(walk, which, cluster):
-    """A topic is deleted and created again; or the name leads to another cluster."""
+@event(1, 3)
+def recreate(walk, which, cluster, grown):
+    """A topic is deleted and created again, or the name leads to another cluster; it may have grown before anybody looks."""
     world, query = walk.world, _query(walk.world, which)
     if query.source.numeric:
         elsewhere = world.new_id() if cluster % 3 == 0 else query.source.cluster
         world.model.expired(query.source.recreate(elsewhere, world.new_id()), world.visible())
         world.accident("topic", "topic-ever", query=query)
+        rows = world.new_rows(grown % 8)
+        query.source.produce(rows, 0)
+        world.model.produced(rows)
 
 
 @event(3, 2)
@@ -299,6 +318,25 @@ def option(walk, which, number):
     if "position_columns" not in given or query.source.numeric:
         walk.world.stop(query)
         query.options.update(given)
+
+
+@event(2, 2)
+def letters(walk, which, on):
+    """The query comes back with dead letters, or without them."""
+    query = _query(walk.world, which)
+    walk.world.stop(query)
+    query.options["dead_letters"] = "rejected" if on % 3 else None
+
+
+@event(1)
+def drop_letters(walk, number):
+    """A table for dead letters is dropped."""
+    world, paths = walk.world, walk.world.others.letter_tables()
+    if paths:
+        rows = set(world.others.letters())
+        world.store.remove(paths[number % len(paths)])
+        world.model.dropped(rows - set(world.others.letters()))
+        world.accident("letters")
 
 
 @event(1)

@@ -1,6 +1,7 @@
 """What others do to the table: Paimon's own writers, which know nothing of streamsink, and its maintenance."""
 
 import dataclasses
+import json
 import os
 
 import pyarrow as pa
@@ -37,6 +38,7 @@ class Others:
         self.root = root
         self.io = FileIO(store, IdSource().new_id)
         self._rows: dict[str, list[int]] = {}
+        self._seen: dict[bytes, tuple[dict[str, bytes], list[int]]] = {}  # of a snapshot: every file that it needs, and its rows
         self.changes = 0  # how often snapshots or files went
 
     # -- looking -----------------------------------------------------------------------------------------------------
@@ -63,16 +65,49 @@ class Others:
         return self._rows[name]
 
     def visible(self) -> list[int]:
-        """Ids that a reader sees now. Raises when one cannot read."""
-        if not self.is_table():
+        """Ids that a reader sees now. Raises when one cannot read. What has been read before is not taken apart again, if it is the same."""
+        table = self.table() if self.is_table() else None
+        newest = table and table.snapshots.latest()
+        if newest is None:
             return []
-        table = self.table()
+        contents, rows = self._seen.get(newest.to_json(), ({}, []))
+        if not contents or any(self._store.read(path) != content for path, content in contents.items()):
+            contents = {path: self._store.read(path) for path in self._needed(table, [newest])}
+            rows = [row for entry in self.files(newest) for row in self.rows_of(entry)]
+            self._seen[newest.to_json()] = contents, rows
+        return rows
+
+    def letters(self) -> list[int]:
+        """Ids of all dead letters beside the table, whichever table has them."""
+        tables = [open_table(self.io, path, for_writing=False) for path in self.letter_tables()]
+        return [row for table in tables for row in self._letters_of(table, table.snapshots.latest())]
+
+    def _letters_of(self, table: Table, snapshot: Snapshot | None) -> list[int]:
         found = []
-        for entry in self.files():
-            if self.io.size(data_file_path(table, table.schema, entry)) is None:
-                raise FileNotFoundError(data_file_path(table, table.schema, entry))
-            found += self.rows_of(entry)
+        for entry in table.manifests.entries_of(snapshot) if snapshot else ():
+            path = data_file_path(table, table.schema, entry)
+            if path not in self._rows:
+                with self.io.open_input(path) as stream:
+                    column = pq.ParquetFile(stream).read(["row"], use_threads=False).column("row")
+                self._rows[path] = [json.loads(row)["id"] for row in column.to_pylist()]
+            found += self._rows[path]
         return found
+
+    def take_out(self, path: str, rows: list[int]) -> None:
+        """A table for dead letters goes back to the snapshot before the one that has these first; without such a one it is dropped."""
+        table = open_table(self.io, path, for_writing=False)
+        ids = table.snapshots.ids()
+        first = next(number for number in ids if set(rows) & set(self._letters_of(table, table.snapshots.load(number))))
+        if first == ids[0]:
+            self._store.remove(path)
+        else:
+            Others(self._store, path).roll_back(first - 1, clean=True)
+
+    def letter_tables(self) -> list[str]:
+        """Their paths."""
+        folder = os.path.dirname(self.root)
+        paths = [f"{folder}/{name}" for name in self.io.names(folder)] if self.io.size(folder) is not None else []
+        return [path for path in paths if path != self.root and is_table(self.io, path)]
 
     def snapshot_ids(self) -> list[int]:
         return self.table().snapshots.ids() if self.is_table() else []

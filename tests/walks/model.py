@@ -113,6 +113,14 @@ class Model:
         """Two accidents of which the second makes the first one's advice impossible. most: how often each may be there."""
         self.fate.update(dict.fromkeys(rows, frozenset(range(most + 1))))
 
+    def dropped(self, rows: Iterable[int]) -> None:
+        """Somebody dropped the table for dead letters that these were in, on purpose. They come again where their table has forgotten them."""
+        self.fate.update(dict.fromkeys(rows, EITHER))
+
+    def may_come_again(self, rows: Iterable[int]) -> None:
+        """Dead letters of which their table is right and the table beside it has gone back: it does not know them, so they are read again."""
+        self.fate.update({row: frozenset({*self.fate.get(row, ONCE), 1, 2}) for row in rows})
+
     def _tidy(self, rows: Iterable[int]) -> None:
         for row in rows:
             if self.fate.get(row) == ONCE:
@@ -141,11 +149,15 @@ class Model:
 CAUSES: dict[str, set[str]] = {
     "application.in-use": {"asleep"},
     "application.renamed": {"renamed"},
+    "batch.concurrent": {"twice-ever"},
     "batch.backwards": {"checkpoint"},
     "batch.gap": {"table", "journal", "checkpoint", "given-up"},
     "batch.in-replay": {"checkpoint-ever"},
     "batch.twice": {"twice-ever"},
     "checkpoint.replaced": {"checkpoint", "journal"},
+    "dead-letters.changed": {"letters"},
+    "dead-letters.gone": {"letters"},
+    "dead-letters.unknown-record": {"table", "journal-ever"},
     "files.overlap": {"checkpoint-ever"},
     "gap.first-batch": {"table", "journal", "renamed", "checkpoint", "given-up"},
     "history.incomplete": {"journal-ever", "renamed", "expiry-ever"},
@@ -182,16 +194,21 @@ LASTING = ("-ever",)
 
 
 class Causes:
-    """What has happened to one application since it last wrote a batch. asleep: how many of its drivers are paused now."""
+    """What has happened to one application since it last wrote a batch. asleep: how many of its drivers are paused now.
+
+    rollbacks: of the table, to which snapshot, and which rows that took.
+    """
 
     def __init__(self):
         self.asleep = 0
+        self.rollbacks: list[tuple[int, list[int]]] = []
         self._happened: set[str] = set()
 
     def add(self, *accidents: str) -> None:
         self._happened.update(accidents)
 
     def settled(self) -> None:
+        self.rollbacks.clear()
         self._happened = {accident for accident in self._happened if accident.endswith(LASTING)}
 
     def check(self, kind: str, message: str) -> None:

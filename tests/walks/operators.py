@@ -39,6 +39,9 @@ WORDS = {
     "truncate": r"the files numbered (\d+) and higher",
     "restart": r"(restart the query|The next start|the next start|Restart the query)",
     "remove_left": r"remove (\S+) as well",
+    "one_call": r"(Call it once in the batch function)",
+    "letters_name": r"set dead_letters to (another name) than",
+    "roll_back": r"or roll back (\S+)(?: and \S+)* to the snapshot before the one that names them",
     "stop_other": r"(is being written by another query)",
     "own_name": r"Use a sink of its own name \(application='\.\.\.'\) for the (second part)",
     "stop": r"(this driver writes nothing more|It publishes nothing more|this one has been superseded|restart this one or stop it|was taken back)",
@@ -52,6 +55,7 @@ class Operator:
 
     def __init__(self, world: World):
         self._world = world
+        self._command = ""  # the message of which a command was called that was refused
         self.used: Counter[str] = Counter()
 
     def heal(self, query: Query, choice: int) -> None:
@@ -203,10 +207,18 @@ class Operator:
         try:
             said = str(give_up(self._world.others.io, self._world.root, SinkOptions.of(self._world.root, options)))
         except StreamsinkError as refused:
-            query.said = refused
+            query.said, self._command = refused, text
             return
         query.afterwards = said
         self._world.accident("given-up", "given-up-ever", query=query)
+
+    def _roll_back(self, query: Query, path: str, text: str) -> None:
+        """The dead letters of a record that can never be published whole: their table goes back, or is dropped; then the command again."""
+        before = set(self._world.others.letters())
+        self._world.others.take_out(path, query.source.rows(query.checkpoint, int(re.search(r"\(checkpoint (\d+)\)", text)[1])))
+        self._world.model.dropped(before - set(self._world.others.letters()))
+        self._world.accident("letters")
+        self._give_up(query, "", self._command)
 
     def _truncate(self, query: Query, number: str, text: str) -> None:
         """Of the checkpoint's offsets and commits. Spark plans the rest anew."""
@@ -223,7 +235,7 @@ class Operator:
 
     def _own_name(self, query: Query, _: str, text: str) -> None:
         """The second part is written by a sink of its own, which may ask for a token; from the next batch on there is one call again."""
-        query.halves = False
+        self._one_call(query, "", text)
         visible = self._world.visible()
         if all(self._world.is_done(row, visible) for row in halves(self._rows(query))[1]):
             return  # an earlier run has written the whole batch
@@ -238,6 +250,12 @@ class Operator:
                 second.options["accept_as_new"] = token[1]
             second.options["new_application"] = "new_application=True" in said
         raise Wrong("advice fails batch.twice", str(second.said))
+
+    def _one_call(self, query: Query, _: str, text: str) -> None:
+        query.halves, query.at_once = False, 0
+
+    def _letters_name(self, query: Query, _: str, text: str) -> None:
+        query.options["dead_letters"] = f"rejected_{self._world.serial}"
 
     def _begin_anew(self, query: Query, given: dict | None = None) -> None:
         """A new checkpoint, at the beginning of the source or where the offsets say."""

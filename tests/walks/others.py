@@ -27,7 +27,7 @@ def foreign_overwrite(walk, which, count):
     if not world.others.is_table():
         return
     part = part_of(which % world.parts, world.parts)
-    before = [row for row in world.visible() if part_of(row, world.parts) == part]
+    before = [row for row in world.in_table() if part_of(row, world.parts) == part]
     rows = [row for row in world.new_rows(2 * world.parts) if part_of(row, world.parts) == part]
     world.others.commit(OVERWRITE, arrow(rows, world.parts), {"part": part} if world.parts > 1 else {})
     world.model.overwritten(before)
@@ -47,6 +47,7 @@ def expiry(walk, keep):
     """Old snapshots expire."""
     if walk.world.others.is_table() and walk.world.others.expire(1 + keep % 3):
         walk.world.accident("expiry-ever")
+        walk.world.forget_rollbacks()
 
 
 @event(1)
@@ -63,9 +64,10 @@ def rollback(walk, to, clean):
     ids = world.others.snapshot_ids()
     if len(ids) > 1:
         at = ids[to % (len(ids) - 1)]
-        version = world.version_at(at)
+        version, before = world.version_at(at), world.in_table()
         world.others.roll_back(at, clean=clean % 3 > 0)
         world.went_back(version)
+        world.rolled_back(at, [row for row in before if not version.visible[row]])
         world.accident("table")
 
 
@@ -96,6 +98,7 @@ def foreign_rename(walk):
     world.model.foreign_came(rows, raced=replaced is not None)
     if replaced is not None:
         world.model.foreign_came([row for row in before - world.visible() if row in world.model.foreign], raced=True)
+        world.seconds_end(world.visible())
         world.accident("raced")
         world.hides = True
     world.accident("others")

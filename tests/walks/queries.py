@@ -1,5 +1,6 @@
 """A query over the real protocol, as Spark would run it: planned batches, a run that lives on, and what ends it."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -7,27 +8,41 @@ from types import MappingProxyType
 import pyarrow as pa
 
 from streamsink.clock import IdSource
+from streamsink.errors import Misuse
 from streamsink.options import SinkOptions
 from streamsink.protocol.admission import Verdict
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.ids import END_OF_INPUT
 from streamsink.protocol.same_query import QueryFingerprint
-from streamsink.sinks.opening import open_one
+from streamsink.sinks.opening import open_one, open_with_letters
 from streamsink.table.creation import to_fields
+from streamsink.table.routed_write import RoutedWriter
+from streamsink.table.routing import ROUTE, Routing
 from streamsink.testing.driver import DrivenSink, MicroBatchDriver, NumberedRows
 from streamsink.testing.stepping import Stepping
 from tests.walks.model import Causes
 from tests.walks.sources import TOPIC, Checkpoint, Folder, Topic, batch_of
 from tests.walks.store import Process
 
-SCHEMA = pa.schema([("id", pa.int64()), ("part", pa.string())])
+SCHEMA = pa.schema([("id", pa.int64()), ("part", pa.string()), pa.field("n", pa.int64(), nullable=False)])
+TABLE = "orders"
+# A query that has dead letters has these settings instead of its own.
+_WITH_LETTERS = {"publish": "sync", "publish_every_batches": 1, "publish_as": "snapshot-per-checkpoint"}
+_EARLIER_NAME = f"streamsink-{TABLE}"
 PARTS = ("a", "b", None, "", "c/d=e", "%41 é", "__DEFAULT_PARTITION__", "x" * 80, "\n", "..")
 SETTINGS = {"commit_min_wait_ms": 0, "commit_max_wait_ms": 0, "table_options": {"manifest.merge-min-count": "3"}}
 
 
 def arrow(ids: list[int], parts: int) -> pa.RecordBatch:
     """Rows of these ids. The partition is a function of the id."""
-    return pa.RecordBatch.from_pydict({"id": ids, "part": [part_of(row, parts) for row in ids]}, schema=SCHEMA)
+    return pa.RecordBatch.from_pydict({"id": ids, "part": [part_of(row, parts) for row in ids], "n": ids}, schema=SCHEMA)
+
+
+def with_bad_ones(ids: list[int], parts: int) -> pa.RecordBatch:
+    """The same for a query that has dead letters: every third row lacks what the table must have."""
+    columns = {"id": ids, "part": [part_of(row, parts) for row in ids], "n": [row if row % 3 else None for row in ids], ROUTE: [TABLE] * len(ids)}
+    schema = pa.schema([*(field.with_nullable(True) for field in SCHEMA), (ROUTE, pa.string())])
+    return pa.RecordBatch.from_pydict(columns, schema=schema)
 
 
 def part_of(row: int, parts: int) -> str | None:
@@ -49,7 +64,7 @@ class Query:
     """One logical query: what its user calls it, what it reads, and where its checkpoint is now.
 
     live: its run, when a driver has one open. said: the error that stopped it last, when the world's serial was ``said_at``. afterwards: what a command said to do next.
-    version: of its plan. halves: its function calls the sink twice, each time with a part of the rows. topic_id: of the topic that the last batch was of.
+    version: of its plan. halves: its function calls the sink twice, each time with a part of the rows. at_once: from two threads, and at which I/O call of the first one the second comes. topic_id: of the topic that the last batch was of.
     is_comparable: whether the plan shows everything.
     """
 
@@ -65,12 +80,19 @@ class Query:
     afterwards: str = ""
     version: int = 0
     halves: bool = False
+    at_once: int = 0
     topic_id: str = ""
     is_comparable: bool = True
 
     def settings(self, root: str, more: Mapping = MappingProxyType({})) -> SinkOptions:
-        given = {name: value for name, value in (self.options | more).items() if name != "delay"}
+        given = self.options | more | (_WITH_LETTERS if self.letters else {})
+        given = {name: value for name, value in given.items() if name not in ("delay", "dead_letters")}
         return SinkOptions.of(root, {**SETTINGS, "application": self.name, **given})
+
+    @property
+    def letters(self) -> str | None:
+        """The table for its dead letters; None when the option is off."""
+        return self.options.get("dead_letters")
 
     def rows(self, batch_id: int) -> list[int]:
         return self.source.rows(self.checkpoint, batch_id)
@@ -108,6 +130,9 @@ class Rows(NumberedRows):
         return replace(batch, sources=(now,))
 
     def _rows(self, batch: Batch, decision) -> pa.RecordBatch:
+        return arrow(self._chosen(decision), self._parts)
+
+    def _chosen(self, decision) -> list[int]:
         ids = self._ids
         if decision.seen_files:
             others = self._query.source.rows_of_others(self._checkpoint, self._batch_id, decision.seen_files)
@@ -116,14 +141,32 @@ class Rows(NumberedRows):
             below = decision.below.get(TOPIC, {})
             found = self._query.source.offsets(self._checkpoint, self._batch_id)
             ids = [row for part, offset, row in found if offset >= below.get(part, 0) and row in ids]
-        return arrow(ids, self._parts)
+        return ids
+
+
+class RowsWithLetters(Rows):
+    """The same, of a query that has dead letters."""
+
+    def write(self, checkpoint, group):
+        fields = [field for field in to_fields(with_bad_ones([], 1).schema) if field.name != ROUTE]
+        writer = RoutedWriter(self._io, self._table.spec(checkpoint.staging, fields, (), checkpoint.batch))
+        try:
+            writer.write(with_bad_ones(self._chosen(checkpoint.decision), self._parts))
+            return writer.close(group)
+        except BaseException:
+            writer.abort()
+            raise
+
+    def stage(self, checkpoint, written, group):
+        return self._table.stage(checkpoint.staging, checkpoint.sequence, written, group)
 
 
 class Run:
     """One start of a query in one driver: opened with its first batch, as under Spark."""
 
-    def __init__(self, process: Process, root: str, settings: SinkOptions, query_id: str, parts: int, delay: int | None):
-        self.process, self.parts, self._root, self._query_id = process, parts, root, query_id
+    def __init__(self, process: Process, root: str, settings: SinkOptions, query_id: str, parts: int, delay: int | None, letters: str | None = None):
+        """letters: the table for dead letters."""
+        self.process, self.parts, self._root, self._query_id, self._letters = process, parts, root, query_id, letters
         self.driver = MicroBatchDriver(root, SCHEMA, lambda start, end: None, settings)
         self.driver.beside = lambda step: Waiting(step, process, delay)
         self.id = IdSource().new_id()
@@ -131,21 +174,49 @@ class Run:
         self.slept = False  # in the work that it did last
 
     def open(self, batch_id: int) -> None:
-        if self.sink is None:
-            self.opened = open_one(self.process.io, self._root, self.driver.options, batch_id, lambda: to_fields(SCHEMA))
-            self.sink = DrivenSink(self.driver, self.process.io, self.opened, self._query_id)
+        if self.sink is not None:
+            return
+        options, fields = self.driver.options, lambda: to_fields(SCHEMA)  # noqa: E731
+        if self._letters is None:
+            self.opened = open_one(self.process.io, self._root, options, batch_id, fields)
+        else:
+            routing = Routing.of(os.path.dirname(self._root), {TABLE: {}}, options, dead_letters=self._letters, unrouted="fail")
+            self.opened = open_with_letters(
+                self.process.io, routing, options, (self._query_id, batch_id), fields, earlier_name=_EARLIER_NAME, emit=lambda event: None,
+            )
+        self.sink = DrivenSink(self.driver, self.process.io, self.opened, self._query_id)
+
+    def _rows(self, *given) -> Rows:
+        return (Rows if self._letters is None else RowsWithLetters)(self, *given)
 
     def batch(self, query: Query, at: tuple[Checkpoint, int], ids: list[int]) -> None:
         """A batch of a checkpoint, with these of its rows. What is raised ends the run."""
         checkpoint, batch_id = at
         self.open(batch_id)
         batch = batch_of(query.source, checkpoint, batch_id, self.id, query.fingerprint)
-        self.sink.run.micro_batch(batch, Rows(self, ids, query, at))
+        self.sink.run.micro_batch(batch, self._rows(ids, query, at))
+
+    def batch_in_two(self, query: Query, at: tuple[Checkpoint, int], ids: list[int]) -> None:
+        """By a function that calls the sink twice, each time with a part of the rows."""
+        first, second = halves(ids)
+        refused: list[Misuse] = []
+
+        def beside() -> None:
+            try:
+                self.batch(query, at, second)
+            except Misuse as why:
+                refused.append(why)
+
+        self.open(at[1])  # under a lock, which the other thread waits for
+        if query.at_once:
+            self.process.pause_in(query.at_once, beside)
+        self.batch(query, at, first)
+        self.batch(query, at, second)  # its thread has come later; or it waited, which one thread cannot do
 
     def job(self, run_id: str, ids: list[int]) -> None:
         """A bounded job's one batch, published when this returns."""
         self.open(END_OF_INPUT)
-        self.sink.run.micro_batch(Batch(END_OF_INPUT, run_id, run_id), Rows(self, ids))
+        self.sink.run.micro_batch(Batch(END_OF_INPUT, run_id, run_id), self._rows(ids))
         self.sink.run.commit_up_to_checkpoint(END_OF_INPUT)
 
     def close(self) -> None:

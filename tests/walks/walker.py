@@ -35,6 +35,9 @@ def draw(seed: str, kinds: Mapping[str, Kind] = KINDS, fewest: int = FEWEST, mos
     # Each walk has a temper: some kinds come far more often, most accidents not at all.
     weights = [weight * chance.choice((0, 0, 1, 1, 4)) if kind.name not in ("batch", "produce") else weight
                for kind, weight in zip(kinds, weights)]
+    # Half of them keep coming back to two or three kinds, so that an accident meets what the one before it has left.
+    for number in chance.sample(range(len(kinds)), chance.choice((0, 0, 2, 3))):
+        weights[number] = 10
     chosen = chance.choices(kinds, weights, k=chance.randint(fewest, most))
     numbers = lambda count: tuple(chance.randrange(_NUMBERS) for _ in range(count))  # noqa: E731
     return [("setup", *numbers(_SETUP)), *((kind.name, *numbers(kind.size)) for kind in chosen)]
@@ -103,7 +106,7 @@ class Walker:
             if query.source is not None:
                 self._finish(query)
         for job in list(world.jobs):
-            self._until_done(world.queries[JOBS], lambda: world.job(job))
+            self._until_done(world.queries[JOBS], lambda: job not in world.jobs or world.job(job))
         for query in world.queries.values():
             world.stop(query)
         world.look()

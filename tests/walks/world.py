@@ -1,6 +1,7 @@
 """The world of a walk: one table, the queries and jobs that write it, and their users. Its methods are what happens; they know no order."""
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from streamsink.errors import Corrupt
@@ -56,10 +57,18 @@ class World(Machine):
 
     # -- looking -----------------------------------------------------------------------------------------------------
 
+    def in_table(self) -> Counter:
+        """What a reader sees in the table; one that cannot read is a failure."""
+        return self._read(self.others.visible)
+
     def visible(self) -> Counter:
-        """What a reader sees; one that cannot read is a failure."""
+        """The same, with the dead letters beside it."""
+        return self.in_table() + self._read(self.others.letters)
+
+    @staticmethod
+    def _read(read: Callable[[], list[int]]) -> Counter:
         try:
-            return Counter(self.others.visible())
+            return Counter(read())
         except (Corrupt, OSError) as unreadable:
             raise Wrong("unreadable", str(unreadable)) from unreadable
 
@@ -69,11 +78,10 @@ class World(Machine):
 
     def look(self) -> None:
         """Between two events: no row is there too often; what a rollback to this moment would mean is remembered."""
-        visible = self.visible()
-        self.model.check_never_twice(visible)
+        self.model.check_never_twice(self.visible())
         ids = self.others.snapshot_ids()
         if ids:
-            self.versions[ids[-1]] = self.model.version(visible)
+            self.versions[ids[-1]] = self.model.version(self.in_table())
 
     def check_whole(self) -> None:
         """At rest: readers of every kind can read, nothing is damaged, and the account is exact."""
@@ -83,8 +91,12 @@ class World(Machine):
             if set(damage) - ({"snapshot.not-derived"} if self.hides else set()):
                 raise Wrong(f"damage {damage[0]}", str(report))
             read = Counter(read_arrow(self.others.table()).column("id").to_pylist())
-            if read != self.visible():
+            if read != self.in_table():
                 raise Wrong("readers differ")
+        for path in self.others.letter_tables():
+            report = verify(self.others.io, path)
+            if any(found.severity == "damage" for found in report.findings):
+                raise Wrong("damage of dead letters", str(report))
         self.model.check_account(self.visible())
 
     # -- what a user does --------------------------------------------------------------------------------------------
@@ -102,9 +114,7 @@ class World(Machine):
         def work(run: Run) -> None:
             ids = query.source.rows(checkpoint, batch_id)
             if query.halves:
-                first, second = halves(ids)
-                run.batch(query, (checkpoint, batch_id), first)
-                run.batch(query, (checkpoint, batch_id), second)
+                run.batch_in_two(query, (checkpoint, batch_id), ids)
             else:
                 run.batch(query, (checkpoint, batch_id), ids)
 
@@ -144,14 +154,14 @@ class World(Machine):
     def job(self, job: Job, fault: Fault | None = None) -> bool:
         """``streamsink.write``: a new driver each time. Whether it returned."""
         query = self.queries[JOBS]
-        before = self.visible()
+        before = self.in_table()
         self.model.job_tried(job.rows)
         query.live, query.rows_of_job = None, job
         run = self.attempt(
             query, lambda run: run.job(job.name, job.rows), fault,
             lambda: self.start_job(query, job),
         )
-        after = self.visible()
+        after = self.in_table()
         replaced = [each for each in self.jobs if each.options]
         if replaced:  # what an earlier call left pending is published by this one
             parts = {part_of(each.rows[0], self.parts) for each in replaced}
@@ -188,10 +198,35 @@ class World(Machine):
     def went_back(self, to: Version) -> None:
         """The table is another one than a moment ago."""
         self.model.went_back(to)
-        for second in self.seconds:  # nobody starts it any more, to be told of it
-            self.model.unsure(row for row in second.rows_of_job if not to.visible[row])
+        self.seconds_end(to.visible)
+        self.model.may_come_again(self.others.letters())
         self.others.changes += 1
         self.versions = {number: version for number, version in self.versions.items() if number in self.others.snapshot_ids()}
+
+    def lost_journal(self, query: Query) -> None:
+        """Or it is an older one: dead letters of a record that it does not know come again, beside their rows."""
+        checkpoint, letters = query.checkpoint, self.others.letters()
+        if query.source is not None and len(checkpoint.planned) > checkpoint.committed:
+            self.model.may_come_again(row for row in query.rows(checkpoint.committed) if row in letters)
+        self.accident("journal", "journal-ever", query=query)
+
+    def seconds_end(self, visible: Counter) -> None:
+        """Nobody starts those sinks again, to be told that what they wrote is gone."""
+        for second in self.seconds:
+            self.model.unsure(row for row in second.rows_of_job if not visible[row])
+
+    def rolled_back(self, snapshot_id: int, lost: list[int]) -> None:
+        """To this snapshot, of which these rows were not. An application finds out when it starts, by what stands behind that snapshot."""
+        for query in self.queries.values():
+            query.causes.rollbacks.append((snapshot_id, lost))
+
+    def forget_rollbacks(self) -> None:
+        """Snapshots have expired. Of a rollback of which nothing is left an application that has not written since finds nothing."""
+        first = self.others.snapshot_ids()[0]
+        for query in self.queries.values():
+            for at, lost in query.causes.rollbacks:
+                if first > at + 1:
+                    self.model.unsure(lost)
 
     def version_at(self, snapshot_id: int) -> Version:
         """What a rollback to this snapshot leaves: what readers of it see, and fates as they were before."""
