@@ -223,6 +223,13 @@ def test_a_snapshot_of_a_table_that_was_emptied_meanwhile_is_taken_back(snapshot
     assert table.snapshots.ids() == []
 
 
+def test_a_snapshot_in_the_folder_of_a_table_that_was_dropped_meanwhile_is_taken_back():
+    """It would be all that is there, and no table could be created in its place."""
+    calls, table = _world("1000")
+    _went_back(calls, lambda: table.file_io.delete_tree(ROOT), "early")
+    assert not table.file_io.names(f"{ROOT}/snapshot")
+
+
 @_WHEN
 @pytest.mark.parametrize("others", [0, 3])
 @pytest.mark.parametrize("keeps", ["lists", "manifests"])
