@@ -177,7 +177,7 @@ def _check_not_renamed(batch: Batch, past: Past, options: SinkOptions) -> None:
             f"time. Nothing was written. Set {how} to go on; streamsink.to_tables has a name of its own. To change the "
             f"name, let the query publish everything under the first name, stop it, and set adopt_from_batch={following} for its first "
             "start under the new one. To write other rows than the sink of that name does, as a second sink in the same batch function, set "
-            f"accept_as_new='{token(batch, past)}' for its first start",
+            f"accept_as_new='{token(batch, past)}' for its first start, which writes batch {batch.batch_id} and what comes after it",
             kind="application.renamed",
         )
 

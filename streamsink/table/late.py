@@ -3,7 +3,7 @@
 Either its number had expired, or the table had gone back: a rollback, or a table that was dropped and created again.
 """
 
-from streamsink.errors import Corrupt, Fenced, Retryable
+from streamsink.errors import Corrupt, Fenced, Misuse, Retryable
 from streamsink.format.snapshot import Snapshot
 from streamsink.table.deletion import delete_late_snapshot
 from streamsink.table.table import Table
@@ -18,7 +18,7 @@ def is_base_kept(table: Table, snapshot: Snapshot, base: Snapshot | None, seen_m
     found = table.snapshots.load(snapshot.id - 1)
     if found is None:
         _check_in_time(table, snapshot)
-    elif found != base and (found.time_millis > seen_ms or table.schemas.identity() != table.table_id):
+    elif found != base and (found.time_millis > seen_ms or _is_another(table)):
         # One that a rename put there was prepared before the base was seen: its writer saw the number free. This one came after.
         following = table.snapshots.load(snapshot.id + 1)
         if following is None or _is_built_on(table, following, snapshot) is False:
@@ -54,9 +54,19 @@ def _check_in_time(table: Table, snapshot: Snapshot) -> None:
         )
 
 
+def _is_another(table: Table) -> bool:
+    """Whether the table was dropped since it was opened; another one may be in its place."""
+    try:
+        return table.schemas.identity() != table.table_id
+    except Misuse as gone:
+        if gone.kind != "table.gone":
+            raise
+        return True
+
+
 def _is_of_this_table(table: Table, snapshot: Snapshot) -> bool:
     """Whether the one behind ours has expired, and was not dropped with the table, in whose place another one may be."""
-    if table.schemas.identity() != table.table_id:
+    if _is_another(table):
         return False
     try:
         named = table.manifests.base_of(snapshot) + table.manifests.delta_of(snapshot)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import re
 from collections.abc import Mapping, Sequence
 
 from streamsink.clock import Clock
@@ -20,6 +21,8 @@ from streamsink.table.snapshots import Snapshots
 from streamsink.table.states import StatesReader
 
 _EVOLVE_ATTEMPTS = 10
+# Where data files lie, below a table's folder.
+_DATA_FOLDER = re.compile(r"bucket-\d+|[^=]+=.*", re.DOTALL)
 
 
 class Table:
@@ -132,10 +135,13 @@ def create_table(file_io: FileIO, root: str, schema: TableSchema) -> Table:
 
 
 def _way_on(root: str, found: Sequence[str]) -> str:
-    """For a folder in which a driver that was still at work left its journal after the table was dropped."""
-    if list(found) != [JOURNAL_DIR]:
+    """For a folder in which a driver that was still at work has left its journal, manifests or data files after the table was dropped."""
+    layout = Layout(root)
+    ours = {JOURNAL_DIR, os.path.basename(layout.manifest_dir)}
+    if not all(name in ours or _DATA_FOLDER.fullmatch(name) for name in found):
         return ""
-    return f"; or, if the table was dropped on purpose, remove {os.path.join(root, JOURNAL_DIR)} as well, when no query writes here"
+    paths = " and ".join(os.path.join(root, name) for name in found)
+    return f"; or, if the table was dropped on purpose, remove {paths} as well, when no query writes here"
 
 
 def _foreign_entries(file_io: FileIO, root: str) -> list[str]:

@@ -225,7 +225,8 @@ def test_a_snapshot_of_a_table_that_was_emptied_meanwhile_is_taken_back(snapshot
 
 def test_a_snapshot_in_the_folder_of_a_table_that_was_dropped_meanwhile_is_taken_back():
     """It would be all that is there, and no table could be created in its place."""
-    calls, table = _world("1000")
+    calls = MemoryCalls()
+    table = new_table(calls)
     _went_back(calls, lambda: table.file_io.delete_tree(ROOT), "early")
     assert not table.file_io.names(f"{ROOT}/snapshot")
 

@@ -336,14 +336,14 @@ def drop_letters(walk, number):
         rows = set(world.others.letters())
         world.store.remove(paths[number % len(paths)])
         world.model.dropped(rows - set(world.others.letters()))
-        world.accident("letters")
+        world.accident("letters-ever")
 
 
 @event(1)
 def rename(walk, which):
     """The query comes back under another name."""
     query = _query(walk.world, which)
-    if query.checkpoint.committed and query.name in walk.world.queries:
+    if query.checkpoint.committed and query.name in walk.world.queries and not query.causes.asleep:
         walk.world.stop(query)
         query.name += "-renamed"
         walk.world.accident("renamed", query=query)

@@ -148,15 +148,15 @@ class Model:
 # "lasting" is a cause for good; every other one until a batch of the application has been written.
 CAUSES: dict[str, set[str]] = {
     "application.in-use": {"asleep"},
-    "application.renamed": {"renamed"},
+    "application.renamed": {"renamed", "given-up-ever", "journal-ever"},
     "batch.concurrent": {"twice-ever"},
     "batch.backwards": {"checkpoint"},
     "batch.gap": {"table", "journal", "checkpoint", "given-up"},
     "batch.in-replay": {"checkpoint-ever"},
     "batch.twice": {"twice-ever"},
     "checkpoint.replaced": {"checkpoint", "journal"},
-    "dead-letters.changed": {"letters"},
-    "dead-letters.gone": {"letters"},
+    "dead-letters.changed": {"letters-ever"},
+    "dead-letters.gone": {"letters-ever"},
     "dead-letters.unknown-record": {"table", "journal-ever"},
     "files.overlap": {"checkpoint-ever"},
     "gap.first-batch": {"table", "journal", "renamed", "checkpoint", "given-up"},

@@ -36,9 +36,10 @@ WORDS = {
     "starting_offsets": r"[Ss]tart a new checkpoint (?:at |with startingOffsets=)(streamsink\.starting_offsets)",
     "new_checkpoint": r"start a (new checkpoint)(?! at| with startingOffsets=s)",
     "give_up": r"call (streamsink\.give_up)\(",
+    "give_up_again": r"call streamsink\.give_up again with accept_as_new='([^']+)'",
     "truncate": r"the files numbered (\d+) and higher",
     "restart": r"(restart the query|The next start|the next start|Restart the query)",
-    "remove_left": r"remove (\S+) as well",
+    "remove_left": r"remove (\S+(?: and \S+)*) as well",
     "one_call": r"(Call it once in the batch function)",
     "letters_name": r"set dead_letters to (another name) than",
     "roll_back": r"or roll back (\S+)(?: and \S+)* to the snapshot before the one that names them",
@@ -48,6 +49,7 @@ WORDS = {
 }
 
 _MOST_ANSWERS = 5
+_SECOND = "-part-"
 
 
 class Operator:
@@ -75,6 +77,8 @@ class Operator:
             named.pop("new_checkpoint", None)  # they belong together
         if "second_sink" in named:
             named.pop("accept_as_new"), named.pop("adopt", None)
+            if _SECOND in named.get("first_name", ""):
+                named = {"second_sink": named["second_sink"]}  # it is that one which has the other name
         if "reset" in named:
             named = {"reset": named["reset"]}  # all that the new topic holds shall be written
         possible = [way for way in named if self._fits(query, way)]
@@ -92,8 +96,10 @@ class Operator:
         rows, visible = self._rows(query), self._world.visible()
         there = sum(1 for row in rows if self._world.is_done(row, visible))
         is_stream = query.source is not None
-        if way == "accept_as_new":
+        if way == "give_up_again":
             return there == 0
+        if way == "accept_as_new":
+            return there == 0 and "streamsink.give_up again" not in str(query.said)
         if way == "accept_as_seen":
             return there == len(rows) or there > 0 and is_stream and not query.source.numeric
         if way in ("starting_offsets", "position_columns", "reset"):
@@ -104,7 +110,9 @@ class Operator:
             return is_stream and not self._is_here(query)
         if way in ("new_checkpoint", "truncate"):
             return is_stream
-        return way != "second_sink"
+        if way == "second_sink":
+            return _SECOND in str(query.said)
+        return True
 
     def _rows(self, query: Query) -> list[int]:
         """Of the batch that was under way."""
@@ -185,8 +193,9 @@ class Operator:
             self._begin_anew(query)
 
     def _remove_left(self, query: Query, path: str, text: str) -> None:
-        """Of a table that was dropped on purpose."""
-        self._world.store.remove(path)
+        """Of a table that was dropped on purpose. path: one or several."""
+        for each in path.split(" and "):
+            self._world.store.remove(each)
         self._world.accident("journal", "journal-ever")
 
     def _starting_offsets(self, query: Query, _: str, text: str) -> None:
@@ -201,9 +210,12 @@ class Operator:
     def _new_checkpoint(self, query: Query, _: str, text: str) -> None:
         self._begin_anew(query)
 
-    def _give_up(self, query: Query, _: str, text: str) -> None:
+    def _give_up_again(self, query: Query, token: str, text: str) -> None:
+        self._give_up(query, "", self._command, accept_as_new=token)
+
+    def _give_up(self, query: Query, _: str, text: str, **more: str) -> None:
         """What it returns says how to go on, should the query then be refused."""
-        _, options = call_in(text, "give_up")
+        options = call_in(text, "give_up")[1] | more
         try:
             said = str(give_up(self._world.others.io, self._world.root, SinkOptions.of(self._world.root, options)))
         except StreamsinkError as refused:
@@ -217,7 +229,7 @@ class Operator:
         before = set(self._world.others.letters())
         self._world.others.take_out(path, query.source.rows(query.checkpoint, int(re.search(r"\(checkpoint (\d+)\)", text)[1])))
         self._world.model.dropped(before - set(self._world.others.letters()))
-        self._world.accident("letters")
+        self._world.accident("letters-ever")
         self._give_up(query, "", self._command)
 
     def _truncate(self, query: Query, number: str, text: str) -> None:
@@ -239,7 +251,7 @@ class Operator:
         visible = self._world.visible()
         if all(self._world.is_done(row, visible) for row in halves(self._rows(query))[1]):
             return  # an earlier run has written the whole batch
-        second = replace(query, name=f"{query.name}-part-{self._world.serial}", options=dict(query.options), live=None, halves=False, causes=Causes())
+        second = replace(query, name=f"{query.name}{_SECOND}{self._world.serial}", options=dict(query.options), live=None, halves=False, causes=Causes())
         second.causes.add("renamed", "expiry-ever", "table")
         for _ in range(_MOST_ANSWERS):
             if self._world.second_half(second):
@@ -251,10 +263,17 @@ class Operator:
             second.options["new_application"] = "new_application=True" in said
         raise Wrong("advice fails batch.twice", str(second.said))
 
+    def _second_sink(self, query: Query, token: str, text: str) -> None:
+        self._world.model.given_up(self._missing_before(query))
+        query.options["accept_as_new"] = token
+
     def _one_call(self, query: Query, _: str, text: str) -> None:
         query.halves, query.at_once = False, 0
 
     def _letters_name(self, query: Query, _: str, text: str) -> None:
+        """The message says which rows may come again."""
+        letters = self._world.others.letters()
+        self._world.model.may_come_again(row for row in query.source.all_rows() if row in letters)
         query.options["dead_letters"] = f"rejected_{self._world.serial}"
 
     def _begin_anew(self, query: Query, given: dict | None = None) -> None:

@@ -127,7 +127,7 @@ class World(Machine):
         """A sink of another name writes the second part of the batch that comes, but for what its user sees there. Whether it did."""
         checkpoint, batch_id = second.checkpoint, second.checkpoint.committed
         visible = self.visible()
-        ids = [row for row in halves(second.source.rows(checkpoint, batch_id))[1] if not visible[row]]
+        ids = [row for row in halves(second.source.rows(checkpoint, batch_id))[1] if not self.is_done(row, visible)]
         run = self.attempt(second, lambda run: run.batch(second, (checkpoint, batch_id), ids), None)
         if run is not None:
             self.close(second, run)
