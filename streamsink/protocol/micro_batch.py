@@ -86,7 +86,8 @@ class QueryRun:
 
         Idempotent: a batch that is published or recorded already changes nothing. After a crash at any instruction the next
         ``start`` settles what was pending. Raises errors of ``streamsink.errors``, and what writing raises; after that the same
-        rows may be given again. Raises Misuse when the id was given before in this run, or another call is under way.
+        rows may be given again. Raises Misuse when the id was given before in this run, or another call is under way: of two calls
+        for one batch at one time neither is recorded, but for one that is recorded already, for whose end the other waits.
         """
         if not self._one_call.begin(batch.batch_id):
             raise self._concurrent(batch)

@@ -11,6 +11,10 @@ from streamsink.protocol.committable import AppState, Committable
 from streamsink.protocol.pending import Mark, PendingStore
 from streamsink.protocol.sink import Committer, Destination, History
 
+# What can be asked about a record: whether it is published, and whether an overwrite may replace what others wrote since.
+IS_PUBLISHED = "published"
+MAY_OVERWRITE = "overwrite"
+
 
 @dataclass(frozen=True)
 class RestorePlan:
@@ -178,11 +182,11 @@ def _decide(table: str, unsure: Sequence[Committable], committer: Committer, opt
     Their files prove nothing by being there: a store may keep the staged originals, and a tag keeps the others. One without files is
     not asked for: publishing it again changes no row.
     """
-    word = token_of(unsure[0], "published")
+    word = token_of(unsure[0], IS_PUBLISHED)
     if options.accept_as_seen == word:
         return True
     # Whoever publishes an overwrite may be asked for its word next, and the option holds one: that word answers this question too.
-    words = {token_of(record, OVERWRITE) for record in unsure}
+    words = {token_of(record, MAY_OVERWRITE) for record in unsure}
     accepted = options.accept_as_new in {word, *words} or options.accept_as_seen in words
     gone = next(((c, paths) for c in unsure for paths in [committer.files_adopted(c)[2]] if paths), None)
     if gone is None and (accepted or committer.sees_all_since(unsure[0])):
@@ -204,10 +208,6 @@ def _decide(table: str, unsure: Sequence[Committable], committer: Committer, opt
 
 def _from_to(first: AppState, last: AppState) -> str:
     return first.checkpoint_name if first.sequence == last.sequence else f"{first.checkpoint_name} to {last.checkpoint_name}"
-
-
-# The question about an overwrite that is pending while others have written.
-OVERWRITE = "overwrite"
 
 
 def token_of(committable: Committable, question: str) -> str:

@@ -14,7 +14,7 @@ from streamsink.locks.creation import lock_creations
 from streamsink.options import ON_ROLLBACK_REPUBLISH, SinkOptions
 from streamsink.protocol.committable import AppState, Committable
 from streamsink.protocol.ids import END_OF_INPUT, check_application
-from streamsink.protocol.restore import token_of
+from streamsink.protocol.restore import IS_PUBLISHED, token_of
 from streamsink.sinks.letters import TableCommitter
 from streamsink.sinks.many_tables import ManyTables, open_place
 from streamsink.storage.file_io import FileIO
@@ -138,7 +138,7 @@ class _Look:
         first = next((record for record in records if record.files), None)
         if first is not None and self._committer.sees_all_since(first):
             return
-        word = token_of(first, "published") if first is not None else f"record-{sequences[0]}"
+        word = token_of(first, IS_PUBLISHED) if first is not None else f"record-{sequences[0]}"
         if self._options.accept_as_new != word:
             raise Corrupt(
                 f"{self._path}: whether records {sequences[0]} to {sequences[-1]} of application '{self._options.application}' were published "

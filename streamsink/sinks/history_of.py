@@ -7,7 +7,7 @@ from streamsink.format.snapshot import COMPACT, Snapshot
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import AppState, Committable
 from streamsink.protocol.ids import END_OF_INPUT, Writer
-from streamsink.protocol.restore import OVERWRITE, token_of
+from streamsink.protocol.restore import MAY_OVERWRITE, token_of
 from streamsink.storage.pending_log import JOURNAL_DIR, PendingLog
 from streamsink.table.states import states_in
 from streamsink.table.table import Table
@@ -49,7 +49,7 @@ def still_meant(table: Table, committable: Committable, covers: Callable[[bytes]
     covers: the partitions that it replaces. Raises Conflict when others have changed rows of them since it was recorded. A compaction
     changes no row.
     """
-    word = token_of(committable, OVERWRITE)
+    word = token_of(committable, MAY_OVERWRITE)
     if options.accept_as_seen == word:
         return committable.without_files()
     if options.accept_as_new != word:

@@ -67,11 +67,8 @@ def test_a_replay_in_a_new_run_is_a_skip():
     assert world.ids() == list(range(9))
 
 
-def _meanwhile(query, step, call, ended=None):
-    """What happens to the call for batch 0 (None, or the kind of its error) while ``call`` is made at its step; a thread has it.
-
-    ended: the other call is made by another thread, and needs not have ended before the first goes on.
-    """
+def _meanwhile(query, step, call):
+    """What happens to the call for batch 0, in a thread of its own, while ``call`` is made at its step: None, or the kind of its error."""
     inside, go_on, kinds = threading.Event(), threading.Event(), []
 
     def wait() -> None:

@@ -152,7 +152,7 @@ OF_BATCHES = (
     Defect("an application with pending rows is retired", "sinks/retire.py:retire",
            "        _check_settled(root, journal, last)\n", "", (_RETIRE,)),
     Defect("two words of one record take turns", "protocol/restore.py:_decide",
-           "{token_of(record, OVERWRITE) for record in unsure}", "set()",
+           "{token_of(record, MAY_OVERWRITE) for record in unsure}", "set()",
            ("tests/advice/test_history.py::test_an_overwrite_of_which_nobody_knows_whether_it_was_published_and_others_have_written",)),
     # -- the same query
     Defect("A3: rows of another query are filtered", "protocol/admission.py:admit",

@@ -63,9 +63,10 @@ def partitioned(parts: int) -> tuple[str, ...]:
 class Query:
     """One logical query: what its user calls it, what it reads, and where its checkpoint is now.
 
-    live: its run, when a driver has one open. said: the error that stopped it last, when the world's serial was ``said_at``. afterwards: what a command said to do next.
-    version: of its plan. halves: its function calls the sink twice, each time with a part of the rows. at_once: from two threads, and at which I/O call of the first one the second comes. topic_id: of the topic that the last batch was of.
-    is_comparable: whether the plan shows everything.
+    live: its run, when a driver has one open. said: the error that stopped it last, when the world's serial was ``said_at``.
+    afterwards: what a command said to do next. version: of its plan. is_comparable: whether the plan shows everything.
+    halves: its function calls the sink twice, each time with a part of the rows. at_once: from two threads, and at which I/O call
+    of the first one the second comes. topic_id: of the topic that the last batch was of.
     """
 
     name: str
@@ -199,13 +200,13 @@ class Run:
     def batch_in_two(self, query: Query, at: tuple[Checkpoint, int], ids: list[int]) -> None:
         """By a function that calls the sink twice, each time with a part of the rows."""
         first, second = halves(ids)
-        refused: list[Misuse] = []
 
         def beside() -> None:
             try:
                 self.batch(query, at, second)
-            except Misuse as why:
-                refused.append(why)
+            except Misuse as refused:
+                if refused.kind != "batch.concurrent":
+                    raise
 
         self.open(at[1])  # under a lock, which the other thread waits for
         if query.at_once:
