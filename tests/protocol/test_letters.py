@@ -1,10 +1,12 @@
 """Dead letters are an option: a query that gets them, or loses them, is the same query in the same place."""
 
+import dataclasses
 import json
 
 import pytest
 
-from streamsink import events
+from streamsink import events, faults
+from streamsink.clock import Clock
 from streamsink.errors import Misuse
 from streamsink.options import SinkOptions
 from streamsink.sinks.give_up import give_up
@@ -13,6 +15,7 @@ from streamsink.storage.pending_log import PendingLog
 from streamsink.table.scan import read_arrow
 from streamsink.table.table import create_table
 from streamsink.testing.crashing import CrashingCalls
+from streamsink.testing.faults import arm
 from tests.advice.following import advice, follows, told
 from tests.crash.letters_world import EARLIER, EARLIER_NAME, LETTERS, NAME, PLAIN, LettersWorld
 from tests.crash.world import die_at_step
@@ -105,6 +108,27 @@ def test_rows_of_dead_letters_are_counted_once_they_are_visible():
     said = [event for event in world.events if isinstance(event, events.RowsDeadLettered)]
     assert sum(event.rows for event in said) == sum(name == "rejected" for name, _, _ in world.rows()) > 0
     assert {(event.target, event.application) for event in said} == {(NAME, "streamsink")}
+
+
+@pytest.mark.parametrize("first_letters", [6, 9])
+def test_a_record_that_is_published_again_within_a_run_takes_its_dead_letters_along(first_letters):
+    """Another writer's rename hides its snapshot between two batches; the next one knows of the dead letters, whichever were the first."""
+    world = LettersWorld()
+    world.run(boundaries=(6,), how=LETTERS if first_letters == 6 else PLAIN)
+    table = world.table(NAME)
+    before = table.snapshots.latest()
+
+    def rename() -> None:
+        theirs = dataclasses.replace(before, id=before.id + 1, properties=None, commit_user="foreign", time_millis=Clock().now_ms())
+        table.file_io.replace(table.layout.snapshot(theirs.id), theirs.to_json(), "theirs")
+
+    arm("batch.end", 1, rename)
+    try:
+        world.run(boundaries=(6, 9, 14), how=LETTERS)
+    finally:
+        faults.arm(None)
+    world.check_complete((6, 9, 14))
+    assert sum(isinstance(event, events.Claimed) for event in world.events) == 2
 
 
 @pytest.mark.parametrize("option", [{"publish": "async"}, {"mode": "overwrite"}, {"lock_id": "a.b.c"}])
