@@ -162,7 +162,10 @@ class TableCommitter(PaimonCommitter):
     ) -> Published:
         for part, mine in self._parts((committable,)):
             self._publish_letters(part, mine, restored=restored, fence=fence)
-        return super().publish(committable, expect=expect, restored=restored, fence=fence)
+        done = super().publish(committable, expect=expect, restored=restored, fence=fence)
+        # A batch may find that records are to be published again: what it looked at before is not what its own record follows.
+        self._history = History(committable.state, complete=True)
+        return done
 
     def _publish_letters(self, part: Mapping, mine: Committable, *, restored: bool, fence: Callable[[], None]) -> None:
         fault_point("letters.before_publish")

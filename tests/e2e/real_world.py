@@ -191,6 +191,13 @@ class RealCheckpoint(Checkpoint):
         return self._source.started(self.folder, self.given)
 
     @property
+    def is_begun(self) -> bool:
+        return (self.folder / "sources" / "0" / "0").exists()
+
+    def begin(self, source) -> None:
+        """Spark does it."""
+
+    @property
     def committed(self) -> int:
         return max(self._numbers("commits"), default=-1) + 1
 
@@ -294,9 +301,9 @@ class RealWorld(World):
             query.causes.settled()
             query.source.put_back()
             query.topic_id = query.source.topic_id
-            for other in self.queries.values():
-                if other is not query:
-                    other.causes.add("others")
+        for other in self.queries.values():
+            if other is not query:
+                other.causes.add("others")  # a try that ended in an error may have written
         if why is not None:
             self._refused(query, why)
         return has_moved and not is_dead and why is None

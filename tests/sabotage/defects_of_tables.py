@@ -159,6 +159,8 @@ OF_TABLES = (
     # -- dead letters
     Defect("letters: a record is published without them", "sinks/letters.py:TableCommitter.publish",
            "self._parts((committable,))", "()", (_LETTERS,)),
+    Defect("letters: what is published again is not the last record", "sinks/letters.py:TableCommitter.publish",
+           "self._history = History(committable.state, complete=True)", "pass", (_LETTERS,)),
     Defect("letters: what is there under a later number is published again", "sinks/letters.py:TableCommitter._publish_letters",
            "restored and self._has(part, mine)", "False", (f"{_MANY_LETTERS}::{_AGAIN}",)),
     Defect("letters: a group hides the number of a record", "sinks/letters.py:TableCommitter.join",

@@ -302,6 +302,8 @@ def recreate(walk, which, cluster, grown):
     """A topic is deleted and created again, or the name leads to another cluster; it may have grown before anybody looks."""
     world, query = walk.world, _query(walk.world, which)
     if query.source.numeric:
+        if not query.checkpoint.is_begun:
+            query.checkpoint.given = None  # its offsets are those of the topic before: it has not begun, and begins with this one
         elsewhere = world.new_id() if cluster % 3 == 0 else query.source.cluster
         world.model.expired(query.source.recreate(elsewhere, world.new_id()), world.visible())
         world.accident("topic", "topic-ever", query=query)

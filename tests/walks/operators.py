@@ -226,8 +226,8 @@ class Operator:
 
     def _roll_back(self, query: Query, path: str, text: str) -> None:
         """The dead letters of a record that can never be published whole: their table goes back, or is dropped; then the command again."""
-        before = set(self._world.others.letters())
-        self._world.others.take_out(path, query.source.rows(query.checkpoint, int(re.search(r"\(checkpoint (\d+)\)", text)[1])))
+        before, batch_id = set(self._world.others.letters()), int(re.search(r"\(checkpoint (\d+)\)", text)[1])
+        self._world.others.take_out(path, query.checkpoint.planned[batch_id].rows)
         self._world.model.dropped(before - set(self._world.others.letters()))
         self._world.accident("letters-ever")
         self._give_up(query, "", self._command)

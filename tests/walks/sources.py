@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.positions import SourceFile, SourceRange
@@ -15,24 +15,39 @@ EARLIEST = -2
 class Planned:
     """A batch in Spark's offset log. end: next offset of each partition, or how many batches of files there are with it.
 
-    files: of a folder, those that this batch reads.
+    files: of a folder, those that this batch reads. rows: that the query was given when it last came to this batch.
     """
 
     end: dict | int
     files: tuple[str, ...] = ()
+    rows: list[int] = field(default_factory=list)
 
 
 @dataclass
 class Checkpoint:
-    """What Spark keeps of a query. start: where a topic's first batch begins. committed: batches in the commit log."""
+    """What Spark keeps of a query. given: startingOffsets. start: where a topic's first batch begins, None until Spark has planned it.
+
+    committed: batches in the commit log.
+    """
 
     query: str
-    start: dict = field(default_factory=dict)
+    given: dict | None = None
+    start: dict | None = None
     planned: list[Planned] = field(default_factory=list)
     committed: int = 0
 
     def copy(self) -> "Checkpoint":
-        return Checkpoint(self.query, dict(self.start), list(self.planned), self.committed)
+        return replace(self, planned=list(self.planned))
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether it is written down where the first batch begins."""
+        return self.start is not None
+
+    def begin(self, source: "Topic | Folder") -> None:
+        """The first batch is planned."""
+        if not self.is_begun:
+            self.start = source.begin(self.given)
 
     def truncate(self, batch_id: int) -> None:
         """Both logs forget this batch and what came after it."""
@@ -89,6 +104,7 @@ class Topic:
 
     def plan(self, checkpoint: Checkpoint, most: int) -> Planned | None:
         """The next batch, of at most so many rows a partition; None when nothing is new."""
+        checkpoint.begin(self)
         start = checkpoint.before(len(checkpoint.planned))
         end = dict(start)
         for name, rows in self.parts.items():
@@ -111,6 +127,8 @@ class Topic:
     def rows_before(self, checkpoint: Checkpoint) -> list[int]:
         """Rows that the checkpoint will not read any more."""
         start = checkpoint.before(checkpoint.committed)
+        if start is None:
+            start = self.begin(checkpoint.given)
         return [row for name, rows in self.parts.items() for row in rows[self.earliest[name]:start.get(name, 0)]]
 
     def range_of(self, checkpoint: Checkpoint, batch_id: int) -> SourceRange:

@@ -109,19 +109,23 @@ class World(Machine):
             if planned is None:
                 return False
             checkpoint.planned.append(planned)
-        batch_id = checkpoint.committed
+        batch_id, topic_id = checkpoint.committed, query.source.topic_id
 
         def work(run: Run) -> None:
-            ids = query.source.rows(checkpoint, batch_id)
+            ids = checkpoint.planned[batch_id].rows = query.source.rows(checkpoint, batch_id)
             if query.halves:
                 run.batch_in_two(query, (checkpoint, batch_id), ids)
             else:
                 run.batch(query, (checkpoint, batch_id), ids)
 
         run = self.attempt(query, work, fault)
-        if run is None:
+        for other in self.queries.values():
+            if other is not query:
+                other.causes.add("others")  # a try that ended in an error may have written
+        if run is None or not self._spark_commits(query, run, checkpoint, batch_id):
             return False
-        return self._spark_commits(query, run, checkpoint, batch_id)
+        query.topic_id = topic_id
+        return True
 
     def second_half(self, second: Query) -> bool:
         """A sink of another name writes the second part of the batch that comes, but for what its user sees there. Whether it did."""
@@ -145,10 +149,6 @@ class World(Machine):
         if not run.slept:
             query.causes.settled()
         query.source.put_back()
-        query.topic_id = query.source.topic_id
-        for other in self.queries.values():
-            if other is not query:
-                other.causes.add("others")
         return True
 
     def job(self, job: Job, fault: Fault | None = None) -> bool:
@@ -165,7 +165,7 @@ class World(Machine):
         replaced = [each for each in self.jobs if each.options]
         if replaced:  # what an earlier call left pending is published by this one
             parts = {part_of(each.rows[0], self.parts) for each in replaced}
-            others = {row for each in self.jobs if each is not job for row in each.rows}
+            others = {row for each in self.jobs if each is not job for row in each.rows if self.model.fate.get(row) != GONE}
             perhaps = [row for row in others - set(after) - set(before) if part_of(row, self.parts) in parts]
             self.model.overwritten([row for row in before - after if part_of(row, self.parts) in parts], perhaps)
         if run is None:
@@ -193,7 +193,7 @@ class World(Machine):
         self.accident("checkpoint", "checkpoint-ever", query=query)
 
     def checkpoint_of(self, query: Query, given: dict | None) -> Checkpoint:
-        return Checkpoint(self.new_id(), query.source.begin(given))
+        return Checkpoint(self.new_id(), given)
 
     def went_back(self, to: Version) -> None:
         """The table is another one than a moment ago."""
