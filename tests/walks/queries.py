@@ -1,7 +1,7 @@
 """A query over the real protocol, as Spark would run it: planned batches, a run that lives on, and what ends it."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
@@ -117,10 +117,10 @@ class Waiting(Stepping):
 class Rows(NumberedRows):
     """Rows that are computed when they are written, less those that the decision filters."""
 
-    def __init__(self, run: "Run", ids: list[int], query: Query | None = None, at: tuple[Checkpoint, int] | None = None):
-        """at: the batch that it is."""
+    def __init__(self, run: "Run", read: Callable[[], list[int]], query: Query | None = None, at: tuple[Checkpoint, int] | None = None):
+        """read: which rows the source has for it by now. at: the batch that it is."""
         super().__init__(run.driver, run.process.io, run.opened.tables, run.opened.committer)
-        self._query, self._ids, self._parts = query, ids, run.parts
+        self._query, self._read, self._parts = query, read, run.parts
         self._checkpoint, self._batch_id = at or (None, 0)
 
     def looked_at_again(self, batch: Batch) -> Batch:
@@ -134,7 +134,7 @@ class Rows(NumberedRows):
         return arrow(self._chosen(decision), self._parts)
 
     def _chosen(self, decision) -> list[int]:
-        ids = self._ids
+        ids = self._read()
         if decision.seen_files:
             others = self._query.source.rows_of_others(self._checkpoint, self._batch_id, decision.seen_files)
             ids = [row for row in ids if row in others]
@@ -190,16 +190,16 @@ class Run:
     def _rows(self, *given) -> Rows:
         return (Rows if self._letters is None else RowsWithLetters)(self, *given)
 
-    def batch(self, query: Query, at: tuple[Checkpoint, int], ids: list[int]) -> None:
-        """A batch of a checkpoint, with these of its rows. What is raised ends the run."""
+    def batch(self, query: Query, at: tuple[Checkpoint, int], read: Callable[[], list[int]]) -> None:
+        """A batch of a checkpoint, with those of its rows that are read when it is written. What is raised ends the run."""
         checkpoint, batch_id = at
         self.open(batch_id)
         batch = batch_of(query.source, checkpoint, batch_id, self.id, query.fingerprint)
-        self.sink.run.micro_batch(batch, self._rows(ids, query, at))
+        self.sink.run.micro_batch(batch, self._rows(read, query, at))
 
-    def batch_in_two(self, query: Query, at: tuple[Checkpoint, int], ids: list[int]) -> None:
+    def batch_in_two(self, query: Query, at: tuple[Checkpoint, int], read: Callable[[], list[int]]) -> None:
         """By a function that calls the sink twice, each time with a part of the rows."""
-        first, second = halves(ids)
+        first, second = (lambda: halves(read())[0]), (lambda: halves(read())[1])
 
         def beside() -> None:
             try:
@@ -217,7 +217,7 @@ class Run:
     def job(self, run_id: str, ids: list[int]) -> None:
         """A bounded job's one batch, published when this returns."""
         self.open(END_OF_INPUT)
-        self.sink.run.micro_batch(Batch(END_OF_INPUT, run_id, run_id), self._rows(ids))
+        self.sink.run.micro_batch(Batch(END_OF_INPUT, run_id, run_id), self._rows(lambda: ids))
         self.sink.run.commit_up_to_checkpoint(END_OF_INPUT)
 
     def close(self) -> None:

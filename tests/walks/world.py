@@ -111,12 +111,15 @@ class World(Machine):
             checkpoint.planned.append(planned)
         batch_id, topic_id = checkpoint.committed, query.source.topic_id
 
+        def read() -> list[int]:
+            checkpoint.planned[batch_id].rows = query.source.rows(checkpoint, batch_id)
+            return checkpoint.planned[batch_id].rows
+
         def work(run: Run) -> None:
-            ids = checkpoint.planned[batch_id].rows = query.source.rows(checkpoint, batch_id)
             if query.halves:
-                run.batch_in_two(query, (checkpoint, batch_id), ids)
+                run.batch_in_two(query, (checkpoint, batch_id), read)
             else:
-                run.batch(query, (checkpoint, batch_id), ids)
+                run.batch(query, (checkpoint, batch_id), read)
 
         run = self.attempt(query, work, fault)
         for other in self.queries.values():
@@ -132,7 +135,7 @@ class World(Machine):
         checkpoint, batch_id = second.checkpoint, second.checkpoint.committed
         visible = self.visible()
         ids = [row for row in halves(second.source.rows(checkpoint, batch_id))[1] if not self.is_done(row, visible)]
-        run = self.attempt(second, lambda run: run.batch(second, (checkpoint, batch_id), ids), None)
+        run = self.attempt(second, lambda run: run.batch(second, (checkpoint, batch_id), lambda: ids), None)
         if run is not None:
             self.close(second, run)
             second.rows_of_job = ids
