@@ -9,11 +9,13 @@ import pytest
 from streamsink import events
 from streamsink.clock import IdSource
 from streamsink.errors import Misuse
+from streamsink.sinks.give_up import give_up
 from streamsink.storage.file_io import FileIO
 from streamsink.testing.crashing import CrashingCalls
 from streamsink.testing.driver import Checkpoint
 from streamsink.testing.faults import InjectedCrash
 from tests.crash.world import STRIDE, World, memory_world, posix_world
+from tests.protocol.history import roll_back
 
 FIRST, SECOND = "00000000-0000-0000-0000-000000000001", "00000000-0000-0000-0000-000000000002"
 OPTIONS = {"restore": "restore-and-continue", "tells_files": True}
@@ -118,6 +120,22 @@ def test_the_column_makes_another_query_of_it_and_the_token_of_the_error_covers_
     accept(world, accept_as_same=word)
     world.run(boundaries=(9, 12))
     assert world.ids() == list(range(12))
+
+
+@pytest.mark.parametrize("boundaries", [(14,), (1, 2, 3, 14), (4, 7, 14)])
+def test_files_of_batches_that_were_given_up_are_read_again(boundaries):
+    """The table was rolled back, what it lost was given up, some of it came again in other batches, and then the checkpoint was lost."""
+    world = files_world(journal_retain=2)
+    world.run(boundaries=(3, 6, 9))
+    for to in (2, 1):
+        roll_back(world, to)
+    assert give_up(world.file_io(world.calls), world.driver.root, world.driver.options).records == (2, 3)
+    world.checkpoint = Checkpoint(FIRST, [3], 1)
+    world.run(boundaries=(3, 4, 8))
+    assert world.ids() == list(range(8))
+    world.checkpoint = Checkpoint(SECOND)
+    world.run(boundaries=boundaries)
+    assert world.ids() == list(range(14)) and world.unknown_files() == []
 
 
 def test_a_file_that_was_written_anew_is_another_file():

@@ -1,5 +1,6 @@
 """What a journal keeps of the files that its records were made of: all of them, whatever is pruned, at a cost that does not grow."""
 
+import itertools
 import os
 import re
 
@@ -14,6 +15,7 @@ from streamsink.storage.file_io import FileIO
 from streamsink.storage.memory import MemoryCalls
 from streamsink.storage.pending_log import PendingLog
 from streamsink.testing.crashing import CrashingCalls
+from streamsink.testing.faults import InjectedCrash
 
 ROOT = "/lake/shop.db/orders"
 FOLDER = f"{ROOT}/streamsink/streamsink"
@@ -38,9 +40,10 @@ class Journal:
         self.retain = retain or self.retain
         self.start()
 
-    def record(self, first: int, last: int, per_batch: int = 1, tells: bool = True, since: int = 0) -> None:
+    def record(self, first: int, last: int, per_batch: int = 1, tells: bool = True, since: int = 0, other: int = 0) -> None:
+        """other: what is added to the numbers of the files."""
         for number in range(first, last + 1):
-            read = files.entries(source(number, per_batch)) if tells else None
+            read = files.entries(source(number + other, per_batch)) if tells else None
             state = AppState("q", 0, 1, number, number, f"id-{number}", "t", (), files_from=since)
             record = Committable(state, "streamsink", None, (), {"manifest": None}, read)
             with self.log._io.together() as group:
@@ -196,6 +199,61 @@ def test_a_crash_between_putting_together_and_deleting_is_harmless():
     journal.restart()
     journal.record(200, 400)
     assert all_seen(journal.known(), 1, 400) and len(journal.known()) == 400
+
+
+def _given_up(journal: Journal, base: int, last: int) -> None:
+    """The records behind ``base`` that are there, by a process of its own."""
+    journal.restart()
+    journal.log.give_up([number for number in journal.log.retained() if number > base], base=base)
+    assert journal.log.last_sequence() == base or base + 1 < last - journal.retain
+
+
+@pytest.mark.parametrize("retain, last, base", [
+    (2, 3, 2), (2, 3, 1), (3, 40, 39), (3, 40, 37), (100, 101, 90), (100, 101, 64), (100, 101, 50), (100, 300, 201),
+    (2, 3 * 64, 3 * 64 - 1), (2, 70 * 64, 70 * 64 - 2),
+])
+def test_files_of_records_that_are_given_up_are_not_known_and_those_of_the_next_ones_of_their_numbers_are(retain, last, base):
+    """Rows of the one would be left out as if they were here, rows of the other be written twice."""
+    journal = Journal(retain)
+    journal.record(1, last, per_batch=2)
+    _given_up(journal, base, last)
+    for end in (base, base + 1, base + 150):
+        journal.restart()
+        journal.record(max(journal.log.last_sequence(), base) + 1, end, other=10_000, per_batch=2)
+        known = journal.known()
+        assert len(known) == 2 * end and all_seen(known, 1, base, 2) and all_seen(known, 10_000 + base + 1, 10_000 + end, 2)
+
+
+def test_records_that_are_given_up_with_pruned_ones_before_them_leave_no_wrong_knowledge():
+    """The table went back further than the journal remembers."""
+    journal = Journal(5)
+    journal.record(1, 60)
+    _given_up(journal, 20, 60)
+    journal.record(21, 40, other=10_000)
+    journal.restart()
+    known = journal.known()
+    assert len(known) == 40 and all_seen(known, 1, 20) and all_seen(known, 10_021, 10_040)
+
+
+def test_a_death_while_records_are_given_up_leaves_no_wrong_knowledge():
+    """At each I/O call, also with the power. A file is known while its record is there, and so is what comes under its number later."""
+    for power, call in itertools.product((False, True), range(1, 40)):
+        journal = Journal(3)
+        journal.record(1, 9)
+        journal.log.release()
+        try:
+            log = PendingLog(FileIO(CrashingCalls(journal.inner, call), IdSource().new_id), ROOT, "streamsink", 3)
+            log.read_listing()
+            log.give_up([9, 8], base=7)
+        except InjectedCrash:
+            journal.inner.power_failure() if power else journal.inner.process_death()
+        journal.start()
+        kept = journal.log.last_sequence()
+        journal.record(kept + 1, kept + 5, other=10_000)
+        known = journal.known()
+        assert len(known) == kept + 5, (power, call)
+        assert all_seen(known, 1, kept) and all_seen(known, 10_000 + kept + 1, 10_000 + kept + 5), (power, call)
+    assert kept == 7
 
 
 def test_a_batch_without_recorded_sources_tells_nothing():
