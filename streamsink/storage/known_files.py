@@ -1,10 +1,12 @@
 """Which files an application's records were made of, kept when the records themselves are not retained any more.
 
-    files-<level>-<first>-<last>   entries (``protocol/files.py``) of these records: a header line, then the bytes; never changed
+    files-<level>-<first>-<last>   of these records, never changed: a header line; how many entries each has (4 bytes, little endian); the
+                                   entries (``protocol/files.py``), record by record
 
 A record keeps its own. Before the first record that is in no such file is deleted, up to 64 records are put in one of level 0; 64 files of
 one level become one of the next. So a batch costs the same however many there are, and they are read only when admission asks.
-A journal with records that tell no files, or with a hole, does not know them all, and keeps nothing.
+A journal with records that tell no files, or with a hole, does not know them all, and keeps nothing. Records that are given up are cut
+off, for their numbers are given again.
 """
 
 import hashlib
@@ -12,8 +14,9 @@ import itertools
 import json
 import os
 import re
+import struct
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from streamsink.errors import Corrupt
@@ -22,7 +25,9 @@ from streamsink.protocol.files import ENTRY_BYTES, KnownFiles
 from streamsink.storage.file_io import FileIO
 
 _NAME = re.compile(r"files-(\d+)-(\d+)-(\d+)")
-_FORMAT, _VERSION = "streamsink-files", 1
+# Version 1 did not say how many entries each record has.
+_FORMAT, _VERSION, _UNCOUNTED = "streamsink-files", 2, 1
+_COUNT_BYTES = 4
 _LOT, _LEVELS = 64, 10
 # A record or file may be put together with others while a reader is on its way to it.
 _ATTEMPTS = 3
@@ -41,6 +46,51 @@ class Segment:
     @property
     def name(self) -> str:
         return f"files-{self.level}-{self.first}-{self.last}"
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one of them says. counts: of the entries of each record; None where earlier code did not write them down."""
+
+    counts: tuple[int, ...] | None
+    entries: bytes
+
+    @classmethod
+    def of(cls, records: Sequence[bytes]) -> "Part":
+        return cls(tuple(len(entries) // ENTRY_BYTES for entries in records), b"".join(records))
+
+    @classmethod
+    def joined(cls, parts: Sequence["Part"]) -> "Part":
+        uncounted = any(part.counts is None for part in parts)
+        counts = None if uncounted else tuple(itertools.chain.from_iterable(part.counts for part in parts))
+        return cls(counts, b"".join(part.entries for part in parts))
+
+    def first(self, records: int) -> "Part":
+        """Of its first records. It must be counted."""
+        counts = self.counts[:records]
+        return Part(counts, self.entries[:sum(counts) * ENTRY_BYTES])
+
+    def encode(self) -> bytes:
+        counts = b"" if self.counts is None else struct.pack(f"<{len(self.counts)}I", *self.counts)
+        body, version = counts + self.entries, _UNCOUNTED if self.counts is None else _VERSION
+        header = {"format": _FORMAT, "version": version, "length": len(body), "sha256": hashlib.sha256(body).hexdigest()}
+        return json.dumps(header).encode() + b"\n" + body
+
+    @classmethod
+    def decode(cls, data: bytes, records: int) -> "Part | None":
+        """None when it is damaged, or not of so many records."""
+        first, _, body = data.partition(b"\n")
+        try:
+            header = json.loads(first)
+            whole = (header["format"], header["length"], header["sha256"]) == (_FORMAT, len(body), hashlib.sha256(body).hexdigest())
+            version = header["version"]
+        except (ValueError, KeyError, TypeError):
+            return None
+        at = 0 if version == _UNCOUNTED else records * _COUNT_BYTES
+        if not whole or version not in (_UNCOUNTED, _VERSION) or len(body) < at or (len(body) - at) % ENTRY_BYTES:
+            return None
+        counts = None if version == _UNCOUNTED else struct.unpack(f"<{records}I", body[:at])
+        return cls(counts, body[at:]) if counts is None or sum(counts) * ENTRY_BYTES == len(body) - at else None
 
 
 class FilesLog:
@@ -91,7 +141,7 @@ class FilesLog:
         # Those that do not count any more are kept apart from those that do.
         start = max(since for _, since in found)
         count = start - first if first < start <= lot[-1] else len(lot)
-        self._write(Segment(0, first, lot[count - 1]), [entries for entries, _ in found[:count]])
+        self._write(Segment(0, first, lot[count - 1]), Part.of([entries for entries, _ in found[:count]]))
         self._merge(start)
 
     def _merge(self, since: int) -> None:
@@ -101,7 +151,7 @@ class FilesLog:
             if len(mine) < _LOT:
                 return
             if all(a.last + 1 == b.first for a, b in itertools.pairwise(mine)):
-                self._write(Segment(level + 1, mine[0].first, mine[-1].last), [self._read(segment) for segment in mine])
+                self._write(Segment(level + 1, mine[0].first, mine[-1].last), Part.joined([self._read(segment) for segment in mine]))
                 self._drop(mine)
 
     def _of(self, sequence: int) -> tuple[bytes | None, int]:
@@ -111,17 +161,31 @@ class FilesLog:
             known = (record.source_files, record.state.files_from) if record else (None, 0)
         return known
 
-    def _write(self, segment: Segment, parts: Iterable[bytes]) -> None:
-        data = b"".join(parts)
-        header = {"format": _FORMAT, "version": _VERSION, "length": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+    def _write(self, segment: Segment, part: Part) -> None:
         # A sleeper that wakes up may have made the same one of the same records.
-        self._io.create_if_absent(self._path(segment), json.dumps(header).encode() + b"\n" + data)
+        self._io.create_if_absent(self._path(segment), part.encode())
         self._segments = sorted({*self._segments, segment}, key=_in_order)
 
     def _drop(self, segments: Sequence[Segment]) -> None:
         for segment in segments:
             self._io.delete(self._path(segment))
         self._segments = [segment for segment in self._segments if segment not in segments]
+
+    def cut(self, last: int) -> None:
+        """Records behind number ``last`` are about to be deleted, and others will get their numbers. Durable when the folder is synced.
+
+        After a crash: repeated, or as if it had not been called. What earlier code has written cannot be divided, and goes whole.
+        """
+        with self._changing:
+            found = self._found()
+            self._segments = _outermost(found)
+            for segment in [segment for segment in self._segments if segment.first <= last < segment.last]:
+                part = self._read(segment)
+                if part.counts is not None:
+                    self._write(Segment(segment.level, segment.first, last), part.first(last + 1 - segment.first))
+            # Those that a larger one hides as well.
+            self._drop([segment for segment in found if segment.last > last])
+            self._recent = {sequence: known for sequence, known in self._recent.items() if sequence <= last}
 
     # -- knowing ---------------------------------------------------------------------------------------------------
 
@@ -148,13 +212,13 @@ class FilesLog:
         found = [self._of(sequence) for sequence in rest]
         if any(entries is None for entries, _ in found) or any(s.first < since <= s.last for s in self._segments):
             return None
-        parts = [self._read(segment) for segment in self._segments if segment.first >= since]
+        parts = [self._read(segment).entries for segment in self._segments if segment.first >= since]
         return KnownFiles(b"".join(parts + [entries for sequence, (entries, _) in zip(rest, found) if sequence >= since]))
 
     def _covered(self) -> int:
         """The last record up to which all are in such files."""
         if self._segments is None:
-            self._segments = self._listed()
+            self._segments = _outermost(self._found())
         covered = 0
         for segment in self._segments:
             if segment.first > covered + 1:
@@ -162,30 +226,19 @@ class FilesLog:
             covered = max(covered, segment.last)
         return covered
 
-    def _listed(self) -> list[Segment]:
-        """Those that are there, but for files whose records are in a larger one: its writer died before it deleted them."""
-        found = [Segment(*map(int, match.groups())) for match in map(_NAME.fullmatch, self._io.names(self._dir)) if match]
-        chosen: list[Segment] = []
-        for segment in sorted(found, key=_in_order):
-            if not chosen or segment.last > chosen[-1].last:
-                chosen.append(segment)
-        return chosen
+    def _found(self) -> list[Segment]:
+        return [Segment(*map(int, match.groups())) for match in map(_NAME.fullmatch, self._io.names(self._dir)) if match]
 
-    def _read(self, segment: Segment) -> bytes:
+    def _read(self, segment: Segment) -> Part:
         path = self._path(segment)
-        first, _, data = self._io.read(path).partition(b"\n")
-        try:
-            header = json.loads(first)
-            whole = (header["format"], header["version"], header["length"]) == (_FORMAT, _VERSION, len(data))
-            if whole and header["sha256"] == hashlib.sha256(data).hexdigest() and len(data) % ENTRY_BYTES == 0:
-                return data
-        except (ValueError, KeyError, TypeError):
-            pass
-        raise Corrupt(
-            f"{path}: the list of files that were read is damaged. Nothing was written. Restore the file from a backup; or delete it: then "
-            "it is not known which files are in the table, and after a lost checkpoint the sink asks instead of deciding by files",
-            kind="journal.files",
-        )
+        part = Part.decode(self._io.read(path), segment.last + 1 - segment.first)
+        if part is None:
+            raise Corrupt(
+                f"{path}: the list of files that were read is damaged. Nothing was written. Restore the file from a backup; or delete it: then "
+                "it is not known which files are in the table, and after a lost checkpoint the sink asks instead of deciding by files",
+                kind="journal.files",
+            )
+        return part
 
     def _path(self, segment: Segment) -> str:
         return os.path.join(self._dir, segment.name)
@@ -193,3 +246,12 @@ class FilesLog:
 
 def _in_order(segment: Segment) -> tuple[int, int]:
     return segment.first, -segment.last
+
+
+def _outermost(found: Sequence[Segment]) -> list[Segment]:
+    """But for files whose records are in a larger one: its writer died before it deleted them."""
+    chosen: list[Segment] = []
+    for segment in sorted(found, key=_in_order):
+        if not chosen or segment.last > chosen[-1].last:
+            chosen.append(segment)
+    return chosen

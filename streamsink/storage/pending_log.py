@@ -182,8 +182,10 @@ class PendingLog(PendingStore):
         """
         self._runs.forget(runs)
         if sequences:
-            pruned = min(sequences) - 1 if min(sequences) > base + 1 else 0
-            journal_identity.go_back(self._io, self._dir, base, pruned, IdSource().new_id)
+            kept = max([base, *(sequence for sequence in self.retained() if sequence < min(sequences))])
+            pruned = min(sequences) - 1 if min(sequences) > kept + 1 else 0
+            journal_identity.go_back(self._io, self._dir, kept, pruned, IdSource().new_id)
+            self._files.cut(kept)
         for sequence in sequences:
             # First: a mark that outlived its record would make the next one of that number look published.
             self._io.delete(self._done(sequence))

@@ -40,9 +40,14 @@ def arrow(ids: list[int], parts: int) -> pa.RecordBatch:
 
 def with_bad_ones(ids: list[int], parts: int) -> pa.RecordBatch:
     """The same for a query that has dead letters: every third row lacks what the table must have."""
-    columns = {"id": ids, "part": [part_of(row, parts) for row in ids], "n": [row if row % 3 else None for row in ids], ROUTE: [TABLE] * len(ids)}
+    columns = {"id": ids, "part": [part_of(row, parts) for row in ids], "n": [None if is_bad(row) else row for row in ids], ROUTE: [TABLE] * len(ids)}
     schema = pa.schema([*(field.with_nullable(True) for field in SCHEMA), (ROUTE, pa.string())])
     return pa.RecordBatch.from_pydict(columns, schema=schema)
+
+
+def is_bad(row: int) -> bool:
+    """Whether it lacks what the table must have, in a query that has dead letters."""
+    return row % 3 == 0
 
 
 def part_of(row: int, parts: int) -> str | None:

@@ -10,7 +10,7 @@ from streamsink.table.scan import read_arrow
 from tests.walks.foreign import Others
 from tests.walks.machine import Fault, Machine
 from tests.walks.model import GONE, Causes, Model, Version, Wrong
-from tests.walks.queries import Query, Run, halves, part_of
+from tests.walks.queries import Query, Run, halves, is_bad, part_of
 from tests.walks.sources import Checkpoint, Folder, Topic
 from tests.walks.store import Process
 
@@ -203,6 +203,10 @@ class World(Machine):
         self.model.went_back(to)
         self.seconds_end(to.visible)
         self.model.may_come_again(self.others.letters())
+        for query in self.queries.values():
+            if query.letters and query.causes.asleep and len(query.checkpoint.planned) > query.checkpoint.committed:
+                # What a paused driver is about to put there.
+                self.model.may_come_again(filter(is_bad, query.rows(query.checkpoint.committed)))
         self.others.changes += 1
         self.versions = {number: version for number, version in self.versions.items() if number in self.others.snapshot_ids()}
 
