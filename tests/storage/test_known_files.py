@@ -219,6 +219,7 @@ def _given_up(journal: Journal, base: int) -> None:
     journal.restart()
     journal.log.give_up([number for number in journal.log.retained() if number > base], base=base)
     assert journal.log.last_sequence() <= base
+    journal.restart()
 
 
 @pytest.mark.parametrize("retain, last, base", [
@@ -231,7 +232,6 @@ def test_files_of_records_that_are_given_up_are_not_known_and_those_of_the_next_
     journal.record(1, last, per_batch=2)
     _given_up(journal, base)
     for end in (base, base + 1, base + 150):
-        journal.restart()
         journal.record(max(journal.log.last_sequence(), base) + 1, end, other=10_000, per_batch=2)
         known = journal.known()
         assert len(known) == 2 * end and all_seen(known, 1, base, 2) and all_seen(known, 10_000 + base + 1, 10_000 + end, 2)
