@@ -13,7 +13,7 @@ from streamsink.sinks.give_up import give_up
 from streamsink.sinks.retire import retire
 from streamsink.storage.pending_log import PendingLog
 from streamsink.table.scan import read_arrow
-from streamsink.table.table import create_table
+from streamsink.table.table import create_table, new_schema
 from streamsink.testing.crashing import CrashingCalls
 from streamsink.testing.faults import arm
 from tests.advice.following import advice, follows, told
@@ -174,6 +174,46 @@ def test_a_dead_letter_table_that_lost_rows_is_named_and_another_name_goes_on(ac
     world.run()
     ids = [number for _, number, _ in world.rows()]
     assert len(ids) == len(set(ids)) and {number for _, number, _ in left} | set(range(9, 18)) <= set(ids)
+
+
+def _replaced_under_the_query(world, occurrence: int, boundaries) -> None:
+    """The dead-letter table is dropped and created anew by somebody else after so many batches of a run, which stops at the next."""
+    table = world.table("rejected")
+
+    def replace() -> None:
+        world.file_io().delete_tree(table.root)
+        create_table(world.file_io(), table.root, new_schema(table.schema.fields, (), {"owner": "somebody else"}))
+
+    arm("batch.end", occurrence, replace)
+    driver = world.driver_of(LETTERS)
+    said = told("dead-letters.replaced", lambda: driver._run_once(world.file_io(), world.checkpoint, boundaries))
+    faults.arm(None)
+    said.says("The next start of the query looks what it has")
+
+
+@follows("dead-letters.replaced")
+def test_a_dead_letter_table_that_is_replaced_under_the_query_is_looked_at_by_its_next_start():
+    """Nothing of this query was in it: it goes on."""
+    world = LettersWorld()
+    LettersWorld(world.calls, name="another").run(boundaries=(1,))  # its row is bad, so there is a table
+    world.run(boundaries=(1,), how=PLAIN)
+    _replaced_under_the_query(world, 2, (1, 2, 3, 4, 9))
+    world.run(boundaries=(1, 2, 3, 4, 9))
+    world.check_complete((1, 2, 3, 4, 9))
+    assert {name for name, _, _ in world.rows()} == {NAME, "rejected"}
+
+
+def test_dead_letters_that_go_under_the_query_are_named():
+    """Its own were in the table, so it is asked for another one."""
+    world = LettersWorld()
+    world.run(boundaries=(6,))
+    _replaced_under_the_query(world, 1, (6, 9, 14))
+    with pytest.raises(Misuse) as refused:
+        world.run(boundaries=(6, 9, 14))
+    assert refused.value.kind == "dead-letters.changed"
+    _takes_another(world, refused)
+    world.run(boundaries=(6, 9, 14))
+    assert {number for _, number, _ in world.rows()} >= set(range(9, 14))
 
 
 def test_an_application_that_is_retired_begins_anew_with_its_dead_letters():
