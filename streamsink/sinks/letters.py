@@ -6,11 +6,12 @@ docs/design/0011-dead-letters.md.
 
 import itertools
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 from streamsink import events
-from streamsink.errors import Misuse
+from streamsink.errors import Misuse, Retryable
 from streamsink.faults import fault_point
 from streamsink.format.manifest import ManifestEntry
 from streamsink.format.snapshot import APPEND
@@ -83,8 +84,9 @@ class TableCommitter(PaimonCommitter):
         Raises Misuse when their table is not as the last record has left it: then nothing is recorded.
         """
         (table, committer), key = self.letters(name), self._key
-        previous = self._previous(name)
-        files, payload = committer.stage(staging, written, group)
+        with self._unless_replaced(name):
+            previous = self._previous(name)
+            files, payload = committer.stage(staging, written, group)
         folder, manifest = self._table.layout.relative(staging), payload["manifest"]
         part = {
             "name": name, "table_id": table.table_id, "key": key, "previous": previous, "base": payload["base"],
@@ -106,11 +108,26 @@ class TableCommitter(PaimonCommitter):
         """
         self.look_after(name)
         head = self._heads().get(name)
-        history = self.letters(name)[1].history(self._key) if name in self._beside else None
+        with self._unless_replaced(name):
+            history = self.letters(name)[1].history(self._key) if name in self._beside else None
         found = history.state.sequence if history and history.state else 0
         known = head["sequence"] if head and head["key"] == self._key else 0
         if found > known and (self._history.state is not None or self._history.complete):
             raise self._unknown(name, found)
+
+    @contextmanager
+    def _unless_replaced(self, name: str) -> Iterator[None]:
+        """What is said of a table that the query writes, when it is dropped under the query, is wrong for this one."""
+        try:
+            yield
+        except Misuse as gone:
+            if gone.kind not in ("table.gone", "table.recreated"):
+                raise
+            raise Retryable(
+                f"{self.path_of(name)}: this table for dead letters was dropped, or dropped and created again, under the running query. The next "
+                "start of the query looks what it has, and says what to do where dead letters are missing",
+                kind="dead-letters.replaced",
+            ) from gone
 
     def _heads(self) -> Mapping[str, Mapping]:
         state = self._history.state if self._history else None
@@ -172,7 +189,8 @@ class TableCommitter(PaimonCommitter):
         self._check_there(part, mine)
         table, committer = self.letters(part["name"])
         if not (restored and self._has(part, mine)):
-            done = committer.publish(mine, expect=part["previous"], restored=restored, fence=fence)
+            with self._unless_replaced(part["name"]):
+                done = committer.publish(mine, expect=part["previous"], restored=restored, fence=fence)
             self._emit(events.TablePublished(
                 table.root, self._options.application, done.checkpoint_id, done.snapshot_id, mine.rows, len(mine.files),
             ))

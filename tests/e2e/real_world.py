@@ -301,9 +301,7 @@ class RealWorld(World):
             query.causes.settled()
             query.source.put_back()
             query.topic_id = query.source.topic_id
-        for other in self.queries.values():
-            if other is not query:
-                other.causes.add("others")  # a try that ended in an error may have written
+        self.may_have_written(query)
         if why is not None:
             self._refused(query, why)
         return has_moved and not is_dead and why is None

@@ -6,7 +6,6 @@ import json
 import pytest
 
 from streamsink import events, faults
-from streamsink.clock import Clock
 from streamsink.errors import Misuse
 from streamsink.options import SinkOptions
 from streamsink.sinks.give_up import give_up
@@ -119,7 +118,7 @@ def test_a_record_that_is_published_again_within_a_run_takes_its_dead_letters_al
     before = table.snapshots.latest()
 
     def rename() -> None:
-        theirs = dataclasses.replace(before, id=before.id + 1, properties=None, commit_user="foreign", time_millis=Clock().now_ms())
+        theirs = dataclasses.replace(before, id=before.id + 1, properties=None, commit_user="foreign")
         table.file_io.replace(table.layout.snapshot(theirs.id), theirs.to_json(), "theirs")
 
     arm("batch.end", 1, rename)

@@ -177,6 +177,8 @@ OF_TABLES = (
            "if not self._is_checked:", "if False:", (_LETTERS,)),
     Defect("letters: their table may know less", "sinks/letters.py:TableCommitter._previous",
            'found == head["sequence"] or expired', "True", (_LETTERS,)),
+    Defect("letters: a table that goes under the query is taken for its own", "sinks/letters.py:TableCommitter._unless_replaced",
+           'gone.kind not in ("table.gone", "table.recreated")', "True", (_LETTERS,)),
     Defect("letters: two tables are one", "sinks/letters.py:TableCommitter._key",
            "{self._table.root.rpartition('/')[2]}@{self._table.table_id[:_ID_LETTERS]}", "", (_LETTERS,)),
     Defect("letters: a pending record's table may be another one", "sinks/letters.py:TableCommitter._check_there",

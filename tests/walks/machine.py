@@ -136,9 +136,16 @@ class Machine:
         if not overtaken and not excused:
             query.said, query.said_at = why, self.serial - is_woken  # what a sleeper says is of another time
 
+    def may_have_written(self, query: Query) -> None:
+        """Also by a try that ended in an error."""
+        for other in self.queries.values():
+            if other is not query:
+                other.causes.add("others")
+
     def close(self, query: Query, run: Run) -> None:
         """The query ends in order; what it cannot publish any more the next start will."""
         self._forget(query, run)
+        self.may_have_written(query)
         try:
             with self.inside(query, run, None):
                 run.close()

@@ -31,7 +31,7 @@ class Version:
 class Model:
     """known: every row that anybody may ever put into the table. lost: rows that their source cannot give again.
 
-    tried: rows of bounded runs that have not returned yet.
+    tried: rows of bounded runs that have not returned yet. discarded: that were dead letters in a table that somebody dropped.
     """
 
     known: set[int] = field(default_factory=set)
@@ -39,6 +39,7 @@ class Model:
     lost: set[int] = field(default_factory=set)
     foreign: set[int] = field(default_factory=set)
     tried: set[int] = field(default_factory=set)
+    discarded: set[int] = field(default_factory=set)
 
     # -- rows come ---------------------------------------------------------------------------------------------------
 
@@ -92,6 +93,7 @@ class Model:
                 self.fate[row] = GONE
             elif row in self.lost and self.fate.get(row) != GONE:
                 self.fate[row] = EITHER
+        self._discard(self.discarded)  # their table has not gone back
 
     # -- the user decides --------------------------------------------------------------------------------------------
 
@@ -115,7 +117,11 @@ class Model:
 
     def dropped(self, rows: Iterable[int]) -> None:
         """Somebody dropped the table for dead letters that these were in, on purpose. They come again where their table has forgotten them."""
-        self.fate.update(dict.fromkeys(rows, EITHER))
+        self.discarded.update(rows)
+        self._discard(rows)
+
+    def _discard(self, rows: Iterable[int]) -> None:
+        self.fate.update({row: EITHER | self.fate.get(row, ONCE) for row in rows})
 
     def may_come_again(self, rows: Iterable[int]) -> None:
         """Dead letters of which their table is right and the table beside it has gone back: it does not know them, so they are read again."""

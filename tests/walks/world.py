@@ -122,9 +122,7 @@ class World(Machine):
                 run.batch(query, (checkpoint, batch_id), read)
 
         run = self.attempt(query, work, fault)
-        for other in self.queries.values():
-            if other is not query:
-                other.causes.add("others")  # a try that ended in an error may have written
+        self.may_have_written(query)
         if run is None or not self._spark_commits(query, run, checkpoint, batch_id):
             return False
         query.topic_id = topic_id
