@@ -1,5 +1,6 @@
 """verify names every damage, is silent about a whole table, and changes nothing."""
 
+import contextlib
 import dataclasses
 import json
 
@@ -14,6 +15,7 @@ from streamsink.sinks.verify import verify
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.memory import MemoryCalls
 from streamsink.table.changes import Changes
+from streamsink.table.table import create_table, new_schema, open_table
 from streamsink.testing.faults import InjectedCrash, arm, crash
 from tests.crash.world import BOUNDARIES, World, memory_world
 from tests.table.entries import ROOT, add, commit, index_file, new_table, part
@@ -160,6 +162,28 @@ def test_what_is_pending_and_what_a_dead_batch_left_are_notes():
     world.calls.mkdir(f"{world.driver.root}/streamsink/streamsink/staging/9-9")
     world.calls.open_new(f"{world.driver.root}/streamsink/streamsink/staging/9-9/data-x.parquet").close()
     assert _kinds(world, "note") == {"checkpoint.pending", "staging.files"}
+
+
+@pytest.mark.parametrize("is_pending", [False, True])
+def test_a_journal_of_a_table_that_was_dropped_is_a_note(is_pending):
+    """A tool that drops a table leaves it. Nothing of the new table is damaged; the application's next start says what to do."""
+    world = memory_world()
+    arm("precommit.saved", 2 if is_pending else 99, crash)
+    with contextlib.suppress(InjectedCrash):
+        world.run()
+    faults.arm(None)
+    world.die()
+    io = FileIO(world.calls, IdSource().new_id)
+    schema = open_table(io, world.driver.root, for_writing=True).schema
+    for entry in io.entries(world.driver.root):
+        if entry.name != "streamsink":
+            io.delete_tree(f"{world.driver.root}/{entry.name}")
+    create_table(io, world.driver.root, new_schema(schema.fields, (), {"of": "another table"}))
+    report = _look(world)
+    assert report.ok and _kinds(world, "note") - {"staging.files"} == {"journal.other-table"}
+    with pytest.raises(Misuse, match="remove the journal") as refused:
+        world.run()
+    assert refused.value.kind == "table.recreated"
 
 
 def test_what_is_no_table_is_refused():
