@@ -58,9 +58,20 @@ class _Journal:
             except Corrupt as broken:
                 self._check.damage(broken.kind, str(broken))
                 continue
-            if committable is not None:  # else it was forgotten meanwhile
-                self._record(sequence, committable)
+            if committable is None:
+                continue  # it was forgotten meanwhile
+            if committable.state.table_id != self._table.table_id:
+                self._other_table(committable)
+                return
+            self._record(sequence, committable)
         self._staging()
+
+    def _other_table(self, committable: Committable) -> None:
+        self._check.note(
+            "journal.other-table",
+            f"record {committable.state.sequence} of application '{self._name}' was made for the table with the id "
+            f"{committable.state.table_id}, which had this path before: the application's next start stops, and says what to do",
+        )
 
     def _pending(self, committable: Committable) -> None:
         gone = files_adopted(self._table, committable)[2]

@@ -228,6 +228,8 @@ OF_TABLES = (
            "if seen.issuperset(added)", "if False", (_REPLACED,)),
     Defect("B5: what a compaction rewrote is published again", "sinks/restoring.py:Restoring._in_the_table",
            "seen |= named_since(self._table, min(bases), wanted)", "pass", (_REPLACED,)),
+    Defect("verify takes a dropped table's records for this one's", "sinks/verify.py:_Journal.look",
+           "committable.state.table_id != self._table.table_id", "False", ("tests/table/test_verify.py",)),
     Defect("B8: verify does not look for files of pending records", "sinks/verify.py:_Journal._pending",
            "if not gone:", "if True:", (_GIVE_UP,)),
     Defect("B8: what a snapshot names is given up", "sinks/give_up.py:_check_unpublished",

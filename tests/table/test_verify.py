@@ -15,7 +15,7 @@ from streamsink.sinks.verify import verify
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.memory import MemoryCalls
 from streamsink.table.changes import Changes
-from streamsink.table.table import create_table, new_schema, open_table
+from streamsink.table.table import new_schema, open_table
 from streamsink.testing.faults import InjectedCrash, arm, crash
 from tests.crash.world import BOUNDARIES, World, memory_world
 from tests.table.entries import ROOT, add, commit, index_file, new_table, part
@@ -178,7 +178,7 @@ def test_a_journal_of_a_table_that_was_dropped_is_a_note(is_pending):
     for entry in io.entries(world.driver.root):
         if entry.name != "streamsink":
             io.delete_tree(f"{world.driver.root}/{entry.name}")
-    create_table(io, world.driver.root, new_schema(schema.fields, (), {"of": "another table"}))
+    io.create_new(f"{world.driver.root}/schema/schema-0", new_schema(schema.fields, (), {"of": "another table"}).to_json())
     report = _look(world)
     assert report.ok and _kinds(world, "note") - {"staging.files"} == {"journal.other-table"}
     with pytest.raises(Misuse, match="remove the journal") as refused:
