@@ -10,9 +10,10 @@ from streamsink.errors import Corrupt, Fenced, Misuse
 from streamsink.format.types import parse_ddl
 from streamsink.options import SinkOptions
 from streamsink.table.routing import ROUTE, Routing
-from streamsink.table.table import create_table, new_schema
+from streamsink.table.table import create_table, is_table, new_schema
 from streamsink.testing.driver import Checkpoint, MicroBatchDriver
 from streamsink.testing.faults import InjectedCrash, arm, crash
+from tests.crash.letters_world import LettersWorld
 from tests.crash.many_world import BOUNDARIES, ROOT, SCHEMA, ManyWorld, check_complete, check_readable
 
 JOURNAL = f"{ROOT}/streamsink/streamsink"
@@ -201,6 +202,22 @@ def test_a_dropped_table_is_named(world, name):
     """It is not created again silently."""
     world.file_io().delete_tree(f"{ROOT}/{name}")
     _refused(world, "table.gone", f"{ROOT}/{name}")
+
+
+@pytest.mark.parametrize("make, name", [(ManyWorld, "a"), (ManyWorld, "more_x"), (LettersWorld, "orders")])
+def test_a_table_that_is_dropped_while_a_batch_is_written_is_not_created_again(make, name):
+    """It was there when the batch began, so the rows of this batch alone would be in the new one."""
+    world = make()
+    world.run(boundaries=(6, 9))
+    path = f"{ROOT}/{name}"
+    arm("write.staged", 1, lambda: world.file_io().delete_tree(path))
+    try:
+        with pytest.raises(Misuse) as refused:
+            world.run(boundaries=(6, 9, 18))
+    finally:
+        faults.arm(None)
+    assert refused.value.kind == "table.gone" and path in str(refused.value)
+    assert not is_table(world.file_io(), path)
 
 
 def test_a_recreated_table_is_named(world):
