@@ -93,15 +93,15 @@ class Others:
             found += self._rows[path]
         return found
 
-    def take_out(self, path: str, rows: list[int]) -> None:
-        """A table for dead letters goes back to the snapshot before the one that has these first; without such a one it is dropped."""
-        table = open_table(self.io, path, for_writing=False)
-        ids = table.snapshots.ids()
-        first = next(number for number in ids if set(rows) & set(self._letters_of(table, table.snapshots.load(number))))
-        if first == ids[0]:
+    def take_out(self, path: str, application: str, checkpoint_id: int) -> None:
+        """A table for dead letters goes back to the snapshot before the last one of this checkpoint; without such a one it is dropped."""
+        snapshots = open_table(self.io, path, for_writing=False).snapshots
+        ids = snapshots.ids()
+        mine = [s.id for s in map(snapshots.load, ids) if s.commit_identifier == checkpoint_id and s.commit_user.startswith(f"{application}@")]
+        if mine[-1] == ids[0]:
             self._store.remove(path)
         else:
-            Others(self._store, path).roll_back(first - 1, clean=True)
+            Others(self._store, path).roll_back(mine[-1] - 1, clean=True)
 
     def letter_tables(self) -> list[str]:
         """Their paths."""

@@ -160,7 +160,7 @@ CAUSES: dict[str, set[str]] = {
     "batch.gap": {"table", "journal", "checkpoint", "given-up"},
     "batch.in-replay": {"checkpoint-ever"},
     "batch.twice": {"twice-ever"},
-    "checkpoint.replaced": {"checkpoint", "journal"},
+    "checkpoint.replaced": {"checkpoint", "journal", "given-up"},
     "dead-letters.changed": {"letters-ever"},
     "dead-letters.gone": {"letters-ever"},
     "dead-letters.unknown-record": {"table", "journal-ever"},

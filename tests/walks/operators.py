@@ -93,7 +93,7 @@ class Operator:
 
     def _fits(self, query: Query, way: str) -> bool:
         """As somebody decides who looks whether the batch's rows are in the table."""
-        rows, visible = self._rows(query), self._world.visible()
+        rows, visible = self._rows(query, str(query.said)), self._world.visible()
         there = sum(1 for row in rows if self._world.is_done(row, visible))
         is_stream = query.source is not None
         if way == "give_up_again":
@@ -116,13 +116,16 @@ class Operator:
             return _SECOND in str(query.said)
         return True
 
-    def _rows(self, query: Query) -> list[int]:
-        """Of the batch that was under way."""
+    def _rows(self, query: Query, said: str) -> list[int]:
+        """Of the batch that was under way, or of those that the message asks for."""
         if query.source is None:
-            named = re.search(r"(?:rows|overwrite) of run '([^']+)'(?: to run '([^']+)')?", str(query.said))
+            named = re.search(r"(?:rows|overwrite) of run '([^']+)'(?: to run '([^']+)')?", said)
             jobs = [job for job in self._world.jobs if named and job.name in named.groups()] or [query.rows_of_job]
             return [row for job in jobs for row in job.rows]
-        checkpoint = query.checkpoint
+        checkpoint, asked = query.checkpoint, re.search(r"Look whether the rows of checkpoint (\d+)(?: to checkpoint (\d+))?", said)
+        if asked:
+            batches = checkpoint.planned[int(asked[1]):int(asked[2] or asked[1]) + 1]
+            return [row for batch in range(len(batches)) for row in query.rows(int(asked[1]) + batch)]
         return query.rows(checkpoint.committed) if len(checkpoint.planned) > checkpoint.committed else []
 
     def _is_here(self, query: Query) -> bool:
@@ -147,7 +150,7 @@ class Operator:
         visible = self._world.visible()
         if query.source is not None:
             self._world.model.given_up(self._missing_before(query))
-        done = [self._world.is_done(row, visible) for row in self._rows(query)]
+        done = [self._world.is_done(row, visible) for row in self._rows(query, text)]
         if all(done) or query.source is None or not query.source.set_aside(lambda row: self._world.is_done(row, visible)):
             query.options["accept_as_seen"] = token
         else:
@@ -229,7 +232,7 @@ class Operator:
     def _roll_back(self, query: Query, path: str, text: str) -> None:
         """The dead letters of a record that can never be published whole: their table goes back, or is dropped; then the command again."""
         before, batch_id = set(self._world.others.letters()), int(re.search(r"\(checkpoint (\d+)\)", text)[1])
-        self._world.others.take_out(path, query.checkpoint.planned[batch_id].rows)
+        self._world.others.take_out(path, query.name, batch_id)
         self._world.model.dropped(before - set(self._world.others.letters()))
         self._world.accident("letters-ever")
         self._give_up(query, "", self._command)
@@ -251,7 +254,7 @@ class Operator:
         """The second part is written by a sink of its own, which may ask for a token; from the next batch on there is one call again."""
         self._one_call(query, "", text)
         visible = self._world.visible()
-        if all(self._world.is_done(row, visible) for row in halves(self._rows(query))[1]):
+        if all(self._world.is_done(row, visible) for row in halves(self._rows(query, text))[1]):
             return  # an earlier run has written the whole batch
         second = replace(query, name=f"{query.name}{_SECOND}{self._world.serial}", options=dict(query.options), live=None, halves=False, causes=Causes())
         second.causes.add("renamed", "expiry-ever", "table")

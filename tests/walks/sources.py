@@ -15,12 +15,11 @@ EARLIEST = -2
 class Planned:
     """A batch in Spark's offset log. end: next offset of each partition, or how many batches of files there are with it.
 
-    files: of a folder, those that this batch reads. rows: that the query was given when it last came to this batch.
+    files: of a folder, those that this batch reads.
     """
 
     end: dict | int
     files: tuple[str, ...] = ()
-    rows: list[int] = field(default_factory=list)
 
 
 @dataclass

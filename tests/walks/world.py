@@ -112,8 +112,7 @@ class World(Machine):
         batch_id, topic_id = checkpoint.committed, query.source.topic_id
 
         def read() -> list[int]:
-            checkpoint.planned[batch_id].rows = query.source.rows(checkpoint, batch_id)
-            return checkpoint.planned[batch_id].rows
+            return query.source.rows(checkpoint, batch_id)
 
         def work(run: Run) -> None:
             if query.halves:
