@@ -182,7 +182,7 @@ class Folder:
 
     def behind(self, is_done: Callable[[int], bool]) -> dict:
         """What is done is moved away for good."""
-        self.files = {name: rows for name, rows in self.files.items() if not any(map(is_done, rows))}
+        self.files = {name: rows for name, rows in self.files.items() if not all(map(is_done, rows))}
         return {}
 
     def all_rows(self) -> list[int]:
