@@ -31,7 +31,7 @@ class Version:
 class Model:
     """known: every row that anybody may ever put into the table. lost: rows that their source cannot give again.
 
-    tried: rows of bounded runs that have not returned yet. discarded: that were dead letters in a table that somebody dropped.
+    tried: rows of bounded runs that have not returned yet. lasting: fates that stay when the table goes back.
     """
 
     known: set[int] = field(default_factory=set)
@@ -39,7 +39,7 @@ class Model:
     lost: set[int] = field(default_factory=set)
     foreign: set[int] = field(default_factory=set)
     tried: set[int] = field(default_factory=set)
-    discarded: set[int] = field(default_factory=set)
+    lasting: dict[int, frozenset] = field(default_factory=dict)
 
     # -- rows come ---------------------------------------------------------------------------------------------------
 
@@ -93,7 +93,8 @@ class Model:
                 self.fate[row] = GONE
             elif row in self.lost and self.fate.get(row) != GONE:
                 self.fate[row] = EITHER
-        self._discard(self.discarded)  # their table has not gone back
+        for row, counts in self.lasting.items():
+            self.fate[row] = counts | self.fate.get(row, ONCE)
 
     # -- the user decides --------------------------------------------------------------------------------------------
 
@@ -113,15 +114,16 @@ class Model:
 
     def unsure(self, rows: Iterable[int], most: int = 1) -> None:
         """Two accidents of which the second makes the first one's advice impossible. most: how often each may be there."""
-        self.fate.update(dict.fromkeys(rows, frozenset(range(most + 1))))
+        self._stays(rows, frozenset(range(most + 1)))
 
     def dropped(self, rows: Iterable[int]) -> None:
         """Somebody dropped the table for dead letters that these were in, on purpose. They come again where their table has forgotten them."""
-        self.discarded.update(rows)
-        self._discard(rows)
+        self._stays(rows, EITHER)
 
-    def _discard(self, rows: Iterable[int]) -> None:
-        self.fate.update({row: EITHER | self.fate.get(row, ONCE) for row in rows})
+    def _stays(self, rows: Iterable[int], counts: frozenset) -> None:
+        found = {row: counts | self.fate.get(row, ONCE) for row in rows}
+        self.lasting.update(found)
+        self.fate.update(found)
 
     def may_come_again(self, rows: Iterable[int]) -> None:
         """Dead letters of which their table is right and the table beside it has gone back: it does not know them, so they are read again."""
