@@ -170,7 +170,7 @@ CAUSES: dict[str, set[str]] = {
     "gap.first-batch": {"table", "journal", "renamed", "checkpoint", "given-up"},
     "history.incomplete": {"journal-ever", "renamed", "expiry-ever"},
     "journal.gone": {"journal", "table"},
-    "journal.missing-record": {"journal-ever"},
+    "journal.missing-record": {"journal-ever", "asleep"},
     "journal.other": {"journal", "table"},
     "journal.record-taken": {"asleep", "journal"},
     "journal.undecidable": {"expiry-ever", "table"},
