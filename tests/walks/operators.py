@@ -71,6 +71,8 @@ class Operator:
         self._world.stop(query)
         text = str(why) + (query.afterwards if why.kind in query.afterwards else "")
         named = {way: found[1] for way, words in WORDS.items() if (found := re.search(words, text))}
+        if query.afterwards and len(named) > 1:
+            named.pop("restart", None)  # he has restarted it, as the command's words said first
         if "file_column" in named:
             named.pop("accept_as_same")
         if "remove_journal" in named:
