@@ -235,8 +235,7 @@ def restore(walk, number, in_order):
         world.stop(each) if in_order % 2 else world.kill(each)
     if kind == "checkpoint":
         if query.name == name:
-            query.checkpoint, query.said = checkpoints[name].copy(), None
-            world.accident("checkpoint", "checkpoint-ever", query=query)
+            world.put_checkpoint(query, checkpoints[name].copy())
         return
     if not tree:
         return
@@ -250,8 +249,7 @@ def restore(walk, number, in_order):
     if kind == "all":
         for each in world.queries.values():
             if each.name in checkpoints and each.source is not None:
-                each.checkpoint = checkpoints[each.name].copy()
-                each.said = None
+                world.put_checkpoint(each, checkpoints[each.name].copy())
         world.accident("table", "checkpoint", "checkpoint-ever")
     else:
         world.accident("table", "journal", "journal-ever")

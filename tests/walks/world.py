@@ -167,7 +167,9 @@ class World(Machine):
             parts = {part_of(each.rows[0], self.parts) for each in replaced}
             others = {row for each in self.jobs if each is not job for row in each.rows if self.model.fate.get(row) != GONE}
             perhaps = [row for row in others - set(after) - set(before) if part_of(row, self.parts) in parts]
-            self.model.overwritten([row for row in before - after if part_of(row, self.parts) in parts], perhaps)
+            gone = [row for row in before - after if part_of(row, self.parts) in parts]
+            # What a power failure forgets of a run that did not return comes back until it is repeated.
+            self.model.overwritten(*((gone, perhaps) if run is not None else ((), perhaps + gone)))
         if run is None:
             return False
         if job.options and not before[job.rows[0]] and after[job.rows[0]]:
@@ -186,10 +188,13 @@ class World(Machine):
 
     def new_checkpoint(self, query: Query, given: dict | None = None) -> None:
         """Nothing is left of the one before. given: startingOffsets."""
+        self.put_checkpoint(query, self.checkpoint_of(query, given))
+
+    def put_checkpoint(self, query: Query, checkpoint: Checkpoint) -> None:
+        """Another one is in the place of the query's."""
         if query.halves:  # what of a batch was not written is behind the recorded positions, as the error has said
             self.model.unsure(row for row in query.source.all_rows() if not self.visible()[row])
-        query.checkpoint = self.checkpoint_of(query, given)
-        query.said = None
+        query.checkpoint, query.said = checkpoint, None
         self.accident("checkpoint", "checkpoint-ever", query=query)
 
     def checkpoint_of(self, query: Query, given: dict | None) -> Checkpoint:
