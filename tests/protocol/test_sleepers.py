@@ -1,12 +1,13 @@
 """A driver is paused, its successor restores and sweeps, the sleeper goes on: it is fenced, or its record is whole and published."""
 
+import contextlib
 import copy
 import os
 
 import pytest
 
 from streamsink import faults
-from streamsink.clock import IdSource
+from streamsink.clock import Clock, IdSource
 from streamsink.errors import Corrupt, Fenced, Retryable, StreamsinkError
 from streamsink.events import Restored
 from streamsink.storage.file_io import FileIO
@@ -246,3 +247,30 @@ def test_links_for_a_rollback_are_kept_of_the_record_alone():
     folders = [name for name in {path.partition("/")[0] for path in _staged(world)} if name.endswith("-2")]
     assert len(folders) == 1 and set(kept) <= set(_staged(world))
     _check_at_the_end(world)
+
+
+@pytest.mark.parametrize("step", ["commit.before_filter", "commit.lists_written", "commit.before_publish"])
+@pytest.mark.parametrize("with_journal", [True, False])
+def test_a_driver_that_sleeps_while_its_table_is_restored_as_it_was_leaves_no_snapshot_that_nobody_can_read(step, with_journal, monkeypatch):
+    """The newest snapshot is the one that it builds on, and what it wrote since then is not in the backup."""
+    world = memory_world(restore="restore-and-continue")
+    world.run(boundaries=(6, 9))
+    root, journal = world.driver.root, f"{world.driver.root}/streamsink/"
+    backup = {path: bytes(file.data) for path, file in world.calls._names.items() if path.startswith(f"{root}/")}
+
+    def restore_and_wake() -> None:
+        faults.arm(None)
+        for path in [path for path in world.calls._names if path.startswith(f"{root}/") and path not in backup]:
+            if with_journal or not path.startswith(journal):
+                world.calls.unlink(path)
+        later = Clock.now_ms
+        monkeypatch.setattr(Clock, "now_ms", lambda self: later(self) + 60_000)
+
+    arm(step, 1, restore_and_wake)
+    with contextlib.suppress(StreamsinkError, OSError):
+        world.driver._run_once(world.file_io(world.calls), world.checkpoint, (6, 9, 14))
+    assert world.ids() == list(range(9))
+    world.die()
+    if with_journal:
+        world.run(boundaries=(6, 9, 14))
+        assert world.ids() == list(range(14))
