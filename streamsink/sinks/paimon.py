@@ -171,6 +171,7 @@ class PaimonCommitter(Committer):
         check = None
         if restored:  # before the manifests are read, which it does too
             check = self._restoring.presence if self._restoring else Presence(self._table.manifests)
+        begun_ms = Clock().now_ms()
         is_prepared = self._restoring is not None and self._restoring.prepare(committable)
         folders = frozenset() if is_prepared else self._adopt_now(committable, fence)
         manifests, entries = self._read_manifests(committable)
@@ -182,6 +183,7 @@ class PaimonCommitter(Committer):
             delta_list=self._restoring.delta_list(committable) if is_prepared else None,
             check=check,
             folders=folders,
+            begun_ms=begun_ms,
             watermark_ms=committable.watermark_ms,
             application=committable.application,
             state=state.to_json(),

@@ -22,6 +22,7 @@ from streamsink.storage.together import Together
 from streamsink.table import strict
 from streamsink.table.deletion import Look, delete, try_name
 from streamsink.table.delta import CommitRequest, Delta, Deltas, Written
+from streamsink.table.late import Base
 from streamsink.table.manifest_merge import MergeOptions
 from streamsink.table.publish import Outcome, prepare, publish
 from streamsink.table.retry import RetryPolicy
@@ -146,7 +147,7 @@ class TableCommit:
         tries.delta_list = files.shared_delta_list
         fault_point("commit.lists_written")
         try:
-            outcome = publish(self._table, prepared, newest, seen_ms=seen_ms, lock=self._lock)  # 6 publish
+            outcome = publish(self._table, prepared, Base(newest, seen_ms, request.begun_ms), lock=self._lock)  # 6 publish
         except OutcomeUnknown as no_answer:
             if not self._io.atomic_create:
                 raise  # a late one replaces what others may have built on: only the newest snapshot decides, at the next start

@@ -32,7 +32,7 @@ class CommitRequest:
     delta_list: a list of these manifests that was written ahead, durably; when no snapshot can use it, it is deleted.
     overwrite: what is replaced, worked out anew in each try. check: of an append whose files may be in the table already, with
     which it is looked whether they are; it adds files of no bucket and no key only. folders: in which files got their final names
-    and that are not synced yet.
+    and that are not synced yet. begun_ms: before they got them; None where no file did.
     watermark_ms: or None. application, state: what the snapshot records of the writing application; None of maintenance. A
     state of None takes the application's out.
     hint: whether LATEST is moved; not, when another commit of this process follows at once.
@@ -48,6 +48,7 @@ class CommitRequest:
     overwrite: Overwrite | None = None
     check: Presence | None = None
     folders: frozenset[str] = frozenset()
+    begun_ms: int | None = None
     watermark_ms: int | None = None
     application: str | None = None
     state: Mapping | None = None

@@ -1,16 +1,40 @@
 """A snapshot was created: is it live, or did its writer sleep until the number was free for another reason?
 
-Either its number had expired, or the table had gone back: a rollback, or a table that was dropped and created again.
+Either its number had expired, or the table had gone back: a rollback, a table that was dropped and created again, or a backup.
 """
 
+from dataclasses import dataclass
+
+from streamsink.clock import Clock
 from streamsink.errors import Corrupt, Fenced, Misuse, Retryable
 from streamsink.format.snapshot import Snapshot
 from streamsink.table.deletion import delete_late_snapshot
 from streamsink.table.table import Table
+from streamsink.table.whole import Whole
+
+# Nobody stops a query and restores its table within less; and a commit that takes so long can afford another look.
+_SLEPT_MS = 5_000
 
 
-def is_base_kept(table: Table, snapshot: Snapshot, base: Snapshot | None, seen_ms: int) -> bool:
-    """Look again at the snapshot that ours is built on, seen at ``seen_ms``: False when another writer's rename has replaced it.
+@dataclass(frozen=True)
+class Base:
+    """What a snapshot is built on: the newest one when it was looked for, at ``seen_ms``.
+
+    begun_ms: when the files that it adds began to get their names, None when none did.
+    """
+
+    snapshot: Snapshot | None
+    seen_ms: int
+    begun_ms: int | None = None
+
+    def is_long_ago(self) -> bool:
+        """Also when the clock has gone back since."""
+        begun_ms = self.seen_ms if self.begun_ms is None else self.begun_ms
+        return not 0 <= Clock().now_ms() - begun_ms < _SLEPT_MS
+
+
+def is_base_kept(table: Table, snapshot: Snapshot, base: Base) -> bool:
+    """Look again at the snapshot that ours is built on: False when another writer's rename has replaced it.
 
     A snapshot of ours that certainly came too late, or into another history, is taken back. Raises: Fenced for the one; Retryable for
     the other, or when that cannot be told, because ours has expired meanwhile or was replaced: the restart finds out what is published.
@@ -18,12 +42,15 @@ def is_base_kept(table: Table, snapshot: Snapshot, base: Snapshot | None, seen_m
     found = table.snapshots.load(snapshot.id - 1)
     if found is None:
         _check_in_time(table, snapshot)
-    elif found != base and (found.time_millis > seen_ms or _is_another(table)):
+    elif found != base.snapshot and (found.time_millis > base.seen_ms or _is_another(table)):
         # One that a rename put there was prepared before the base was seen: its writer saw the number free. This one came after.
         following = table.snapshots.load(snapshot.id + 1)
         if following is None or _is_built_on(table, following, snapshot) is False:
             raise _went_back(table, snapshot)
-    return found is None or found == base
+    elif base.is_long_ago() and not Whole(table).has_all_of(snapshot):
+        # A backup is in the table's place, which ends with the very snapshot that this one is built on.
+        raise _went_back(table, snapshot)
+    return found is None or found == base.snapshot
 
 
 def _check_in_time(table: Table, snapshot: Snapshot) -> None:
@@ -97,8 +124,8 @@ def _went_back(table: Table, snapshot: Snapshot) -> Retryable:
     """Of a snapshot on which nothing is built: it is taken back."""
     delete_late_snapshot(table, snapshot)
     return Retryable(
-        f"{table.layout.snapshot(snapshot.id)}: the snapshot that this one is built on is not there any more: while it was being published, "
-        "the table was rolled back, or dropped and created again. It was taken back. What was pre-committed is safe in the journal; the next "
+        f"{table.layout.snapshot(snapshot.id)}: the snapshot that this one is built on, or files of its own, are not there any more: while it "
+        "was being published, the table was rolled back, restored from a backup, or dropped and created again. It was taken back. What was pre-committed is safe in the journal; the next "
         "start looks what the table has, and says what to do",
         kind="table.history-changed",
     )

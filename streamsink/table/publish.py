@@ -15,7 +15,7 @@ from streamsink.locks.creation import LeaseEnded, create_under
 from streamsink.locks.lock import Lock
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.together import Together
-from streamsink.table.late import is_base_kept
+from streamsink.table.late import Base, is_base_kept
 from streamsink.table.table import Table
 
 log = logging.getLogger("streamsink")
@@ -49,8 +49,8 @@ def prepare(table: Table, snapshot: Snapshot, name: str, group: Together) -> Pre
     return prepared
 
 
-def publish(table: Table, prepared: Prepared, base: Snapshot | None, *, seen_ms: int, lock: Lock) -> Outcome:
-    """Create ``snapshot-<id>``, or learn that the number is taken. ``base``: the one that it is built on, the newest one at ``seen_ms``.
+def publish(table: Table, prepared: Prepared, base: Base, *, lock: Lock) -> Outcome:
+    """Create ``snapshot-<id>``, or learn that the number is taken. ``base``: what it is built on.
 
     After a crash: the snapshot is there, whole, or it is not. Raises: OutcomeUnknown when no answer came, so that it must be
     looked for; Fenced when it landed in a part of history that has expired; Retryable when whether it did cannot be told, or when the
@@ -59,7 +59,7 @@ def publish(table: Table, prepared: Prepared, base: Snapshot | None, *, seen_ms:
     path = table.layout.snapshot(prepared.snapshot.id)
     try:
         won = _create(table.file_io, path, prepared, lock)
-        kept = won and is_base_kept(table, prepared.snapshot, base, seen_ms)
+        kept = won and is_base_kept(table, prepared.snapshot, base)
     except OSError as failed:
         raise OutcomeUnknown(
             f"{path}: publishing failed ({failed.strerror}). Nothing was deleted. What was pre-committed is safe in the "

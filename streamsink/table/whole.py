@@ -51,6 +51,10 @@ class Whole:
         if broken is not None and self._table.snapshots.latest() == newest:
             raise broken
 
+    def has_all_of(self, snapshot: Snapshot) -> bool:
+        """Whether all is there that ``look`` asks for the first time; of a snapshot that need not be the newest one."""
+        return self._broken(snapshot) is None
+
     # -- parts -----------------------------------------------------------------------------------------------------
 
     def _broken(self, newest: Snapshot) -> Corrupt | None:

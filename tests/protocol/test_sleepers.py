@@ -274,3 +274,14 @@ def test_a_driver_that_sleeps_while_its_table_is_restored_as_it_was_leaves_no_sn
     if with_journal:
         world.run(boundaries=(6, 9, 14))
         assert world.ids() == list(range(14))
+
+
+def test_a_driver_that_only_sleeps_while_it_commits_goes_on(monkeypatch):
+    """All that it has written is there."""
+    world = memory_world()
+    world.run(boundaries=(6, 9))
+    later = Clock.now_ms
+    arm("commit.before_publish", 1, lambda: monkeypatch.setattr(Clock, "now_ms", lambda self: later(self) + 60_000))
+    world.driver._run_once(world.file_io(world.calls), world.checkpoint, (6, 9, 14))
+    faults.arm(None)
+    assert world.ids() == list(range(14))

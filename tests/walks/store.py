@@ -128,12 +128,27 @@ class Process(CrashingCalls):
             raise
 
 
+class Time:
+    """A millisecond passes from one look to the next."""
+
+    def __init__(self):
+        self._now_ms = 1_700_000_000_000
+
+    def look(self) -> int:
+        self._now_ms += 1
+        return self._now_ms
+
+    def pass_by(self, milliseconds: int) -> None:
+        """While somebody sleeps."""
+        self._now_ms += milliseconds
+
+
 @contextlib.contextmanager
-def own_time() -> Iterator[None]:
+def own_time() -> Iterator[Time]:
     """Ids, chance and time come from counters: the same walk does the same things at the same moments."""
-    ids, moments = itertools.count(1), itertools.count(1_700_000_000_000)
+    ids, time = itertools.count(1), Time()
     mine = {
-        (Clock, "now_ms"): lambda self: next(moments), (Clock, "monotonic_ms"): lambda self: float(next(moments)),
+        (Clock, "now_ms"): lambda self: time.look(), (Clock, "monotonic_ms"): lambda self: float(time.look()),
         (Clock, "sleep_ms"): lambda self, milliseconds: None, (IdSource, "jitter"): lambda self: 0.5,
         (IdSource, "new_id"): lambda self: (lambda n: f"{n:08x}-0000-4000-8000-{n:012x}")(next(ids)),
     }
@@ -141,7 +156,7 @@ def own_time() -> Iterator[None]:
     try:
         for (kind, name), function in mine.items():
             setattr(kind, name, function)
-        yield
+        yield time
     finally:
         for (kind, name), function in theirs.items():
             setattr(kind, name, function)

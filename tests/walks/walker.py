@@ -22,6 +22,8 @@ Walk = list[Event]
 
 FEWEST, MOST = 4, 26
 _NUMBERS = 1000
+# Between falling asleep and the first thing that happens meanwhile.
+_SLEEP_MS = 60_000
 # How often one after another the operator may do what a query says, before it must have come to rest.
 _MOST_ADVICE = 12
 _SETUP = 6
@@ -58,7 +60,7 @@ class Walker:
 
     def run(self, said: list | None = None) -> None:
         """said: gets every I/O call. Raises Wrong when the promise is broken; whatever else is raised is a broken promise as well."""
-        with own_time(), _in_order():
+        with own_time() as self.time, _in_order():
             self._set_up(*self._walk[0][1:])
             self.world.store.said = said
             while self._at + 1 < len(self._walk):
@@ -69,6 +71,7 @@ class Walker:
         """A driver is paused: the walk goes on until it wakes."""
         query.causes.asleep += 1
         self.depth += 1
+        self.time.pass_by(_SLEEP_MS)
         try:
             while self._at + 1 < len(self._walk):
                 if self._next() == "wake":
