@@ -1,6 +1,8 @@
 """What a journal keeps of the files that its records were made of: all of them, whatever is pruned, at a cost that does not grow."""
 
+import hashlib
 import itertools
+import json
 import os
 import re
 
@@ -246,6 +248,25 @@ def test_records_that_are_given_up_with_pruned_ones_before_them_leave_no_wrong_k
     journal.restart()
     known = journal.known()
     assert len(known) == 40 and all_seen(known, 1, 20) and all_seen(known, 10_021, 10_040)
+
+
+@pytest.mark.parametrize("retain, is_known", [(100, False), (2, True)])
+def test_files_of_earlier_code_are_read_and_go_whole_when_some_of_their_records_are_given_up(retain, is_known):
+    """It did not write down how many each record has: where one of them is pruned nothing is known any more, and it is asked for."""
+    journal = Journal(retain)
+    journal.record(1, 101)
+    for name in journal.names("files-.*"):
+        path, records = f"{FOLDER}/{name}", int(name.split("-")[3]) + 1 - int(name.split("-")[2])
+        entries = journal.inner.read(path).partition(b"\n")[2][4 * records:]
+        header = {"format": "streamsink-files", "version": 1, "length": len(entries), "sha256": hashlib.sha256(entries).hexdigest()}
+        journal.inner._names[path].data = json.dumps(header).encode() + b"\n" + entries
+    journal.restart()
+    assert len(journal.known()) == 101 and all_seen(journal.known(), 1, 101)
+    base = journal.log.retained()[0]
+    _given_up(journal, base)
+    journal.record(base + 1, base + 3, other=10_000)
+    known = journal.known()
+    assert (known is not None) == is_known and (known is None or len(known) == base + 3)
 
 
 def test_a_death_while_records_are_given_up_leaves_no_wrong_knowledge():
