@@ -194,7 +194,7 @@ class RealCheckpoint(Checkpoint):
     def is_begun(self) -> bool:
         return (self.folder / "sources" / "0" / "0").exists()
 
-    def begin(self, source) -> None:
+    def begin(self, start) -> None:
         """Spark does it."""
 
     @property

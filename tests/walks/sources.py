@@ -43,10 +43,10 @@ class Checkpoint:
         """Whether it is written down where the first batch begins."""
         return self.start is not None
 
-    def begin(self, source: "Topic | Folder") -> None:
-        """The first batch is planned."""
+    def begin(self, start: dict) -> None:
+        """The first batch is planned. Spark writes down where it begins at its first look; what is lost then nobody else can know."""
         if not self.is_begun:
-            self.start = source.begin(self.given)
+            self.start = start
 
     def truncate(self, batch_id: int) -> None:
         """Both logs forget this batch and what came after it."""
@@ -103,14 +103,19 @@ class Topic:
 
     def plan(self, checkpoint: Checkpoint, most: int) -> Planned | None:
         """The next batch, of at most so many rows a partition; None when nothing is new."""
-        checkpoint.begin(self)
-        start = checkpoint.before(len(checkpoint.planned))
+        start = self._before(checkpoint, len(checkpoint.planned))
         end = dict(start)
         for name, rows in self.parts.items():
             at = start.get(name, 0)
             end[name] = min(len(rows), at + most)  # below its start, when it is another topic and failOnDataLoss is false
-        moved = any(end[name] != start.get(name, 0) for name in end)
-        return Planned(end) if moved or end.keys() != start.keys() else None
+        if end == start:
+            return None
+        checkpoint.begin(start)
+        return Planned(end)
+
+    def _before(self, checkpoint: Checkpoint, batch_id: int) -> dict:
+        start = checkpoint.before(batch_id)
+        return self.begin(checkpoint.given) if start is None else start
 
     def offsets(self, checkpoint: Checkpoint, batch_id: int) -> list[tuple[str, int, int]]:
         """(partition, offset, row) of the batch, as far as retention has left them."""
@@ -125,9 +130,7 @@ class Topic:
 
     def rows_before(self, checkpoint: Checkpoint) -> list[int]:
         """Rows that the checkpoint will not read any more."""
-        start = checkpoint.before(checkpoint.committed)
-        if start is None:
-            start = self.begin(checkpoint.given)
+        start = self._before(checkpoint, checkpoint.committed)
         return [row for name, rows in self.parts.items() for row in rows[self.earliest[name]:start.get(name, 0)]]
 
     def range_of(self, checkpoint: Checkpoint, batch_id: int) -> SourceRange:
