@@ -7,8 +7,6 @@ from streamsink.protocol.packed import pack, unpack
 from streamsink.protocol.positions import SourceRange
 from streamsink.protocol.recorded import Recorded, TopicRecord
 
-MOST_BYTES = 100_000
-
 
 def source(start, end, cluster="c", ids=None, **more):
     return SourceRange(start, end, cluster=cluster, topic_ids=ids if ids is not None else {t: f"id-{t}" for t in end}, **more)
@@ -84,21 +82,3 @@ def test_ranges_with_the_same_positions_are_equal_whatever_is_known_of_their_ids
     known = source({"t": {"0": 8}}, {"t": {"0": 9}})
     assert known == SourceRange({"t": {"0": 8}}, {"t": {"0": 9}})
     assert known != dataclasses.replace(known, end={"t": {"0": 10}})
-
-
-def test_three_thousand_partitions_take_less_than_a_hundred_kilobytes_of_a_snapshot(rng):
-    """Offsets of a trillion messages, a batch that is large, and a record that is ahead of it in every partition."""
-    for topics in (1, 3, 100, 200):
-        parts = [str(part) for part in range(3000 // topics)]
-        names = [f"shop.orders.{number:04}" for number in range(topics)]
-        end = {t: {p: rng.randint(10**11, 10**12) for p in parts} for t in names}
-        start = {t: {p: at - rng.randint(0, 10**6) for p, at in known.items()} for t, known in end.items()}
-        sources = (source(start, end, "c" * 22, {t: "i" * 22 for t in names}),)
-        ahead = Recorded.of(
-            TopicRecord("0", t, "c" * 22, "i" * 22, {p: at + rng.randint(0, 10**7) for p, at in known.items()}) for t, known in end.items()
-        )
-        for recorded in (Recorded().advanced(sources), ahead):
-            value = {"sources": [s.to_json() for s in sources], "recorded": recorded.to_json(sources)}
-            text = json.dumps(value, separators=(",", ":"))
-            assert len(json.dumps(text)) < MOST_BYTES, "with the quotes that a snapshot's property adds"
-            assert again(sources, recorded)[1] == recorded

@@ -1,0 +1,63 @@
+"""How much of a snapshot the state of an application takes, and that it is read as it was written."""
+
+import base64
+import json
+
+import pytest
+
+from streamsink.format.snapshot import Snapshot
+from streamsink.protocol.positions import SourceRange
+from streamsink.protocol.recorded import Recorded, TopicRecord
+from streamsink.table.states import States, states_in
+from tests.protocol.test_positions import source
+
+MOST_BYTES = 100_000
+PARTITIONS = 3000
+
+
+def _snapshot(properties: dict[str, str]) -> Snapshot:
+    """As it comes back from the table."""
+    made = Snapshot(
+        id=7, schema_id=0, base_manifest_list="base", delta_manifest_list="delta", commit_user="u", commit_identifier=7,
+        commit_kind="APPEND", time_millis=1, total_record_count=1, delta_record_count=1, properties=properties,
+    )
+    return Snapshot.from_json(made.to_json(), "snapshot-7")
+
+
+def _id(rng) -> str:
+    """As Kafka makes one: 16 random bytes in URL-safe base64."""
+    return base64.urlsafe_b64encode(rng.randbytes(16)).decode().rstrip("=")
+
+
+def _sources(rng, topics: int) -> tuple[SourceRange, ...]:
+    """Offsets of a trillion messages, and a batch that is large."""
+    parts = [str(part) for part in range(PARTITIONS // topics)]
+    names = [f"shop.orders.{number:04}" for number in range(topics)]
+    end = {topic: {part: rng.randint(10**11, 10**12) for part in parts} for topic in names}
+    start = {topic: {part: at - rng.randint(0, 10**6) for part, at in known.items()} for topic, known in end.items()}
+    return (source(start, end, _id(rng), {topic: _id(rng) for topic in names}),)
+
+
+def _ahead(rng, sources: tuple[SourceRange, ...]) -> Recorded:
+    """A record that is ahead of the batch in every partition, as after a replay."""
+    (read,) = sources
+    return Recorded.of(
+        TopicRecord("0", topic, read.cluster, read.topic_id(topic), {part: at + rng.randint(0, 10**7) for part, at in known.items()})
+        for topic, known in read.end.items()
+    )
+
+
+def _state(sources: tuple[SourceRange, ...], recorded: Recorded) -> dict:
+    return {"sources": [each.to_json() for each in sources], "recorded": recorded.to_json(sources)}
+
+
+@pytest.mark.parametrize("topics", [1, 3, 100, 200, 500, 1000])
+def test_three_thousand_partitions_take_less_than_a_hundred_kilobytes_of_a_snapshot(rng, topics):
+    sources = _sources(rng, topics)
+    for recorded in (Recorded().advanced(sources), _ahead(rng, sources)):
+        state = _state(sources, recorded)
+        properties = States({}, True).properties("shop", state)
+        assert len(json.dumps(properties)) < MOST_BYTES, "with the quotes that a snapshot's property adds"
+        (said,) = states_in(_snapshot(properties), "snapshot-7").values()
+        assert said == state
+        assert Recorded.from_json(said["recorded"], tuple(map(SourceRange.from_json, said["sources"]))) == recorded
