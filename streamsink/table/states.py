@@ -1,6 +1,8 @@
 """What snapshots say of the applications that write here, carried forward in the snapshot's properties."""
 
+import base64
 import json
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -12,6 +14,10 @@ PREFIX = "streamsink.app."
 # Whether all of history was known when the states were found. Code before this property left it out.
 HISTORY = "streamsink.history"
 _COMPLETE, _INCOMPLETE = "complete", "incomplete"
+
+# A state of more characters is deflated: names, ids and offsets of hundreds of Kafka topics. Others can be read in the snapshot.
+_MOST_PLAIN = 64_000
+_DEFLATED = "deflate:"
 
 
 @dataclass(frozen=True)
@@ -32,7 +38,7 @@ class States:
             merged[application] = state
         if not merged and application is None:
             return {}
-        texts = {PREFIX + name: json.dumps(value, separators=(",", ":")) for name, value in sorted(merged.items())}
+        texts = {PREFIX + name: _to_text(value) for name, value in sorted(merged.items())}
         return texts | {HISTORY: _COMPLETE if self.complete else _INCOMPLETE}
 
 
@@ -81,10 +87,23 @@ def states_in(snapshot: Snapshot, path: str) -> dict | None:
     if not texts:
         return {} if HISTORY in properties else None  # the last application was retired
     try:
-        return {name: dict(json.loads(text)) for name, text in texts.items()}
-    except (ValueError, TypeError) as broken:
+        return {name: dict(_from_text(text)) for name, text in texts.items()}
+    except (ValueError, TypeError, zlib.error) as broken:
         raise Corrupt(
-            f"{path}: its property {PREFIX}* is not valid JSON; the snapshot was altered. Nothing was written. Restore the file from a "
+            f"{path}: its property {PREFIX}* is not valid JSON, nor a deflated one; the snapshot was altered. Nothing was written. Restore the file from a "
             "backup, or roll the table back to an older snapshot",
             kind="snapshot.state",
         ) from broken
+
+
+def _to_text(state: Mapping) -> str:
+    """As JSON, or 'deflate:' and the base64 of its zlib stream."""
+    text = json.dumps(state, separators=(",", ":"))
+    return text if len(text) <= _MOST_PLAIN else _DEFLATED + base64.b64encode(zlib.compress(text.encode())).decode()
+
+
+def _from_text(text: str) -> Mapping:
+    """The inverse of ``_to_text``. Raises ValueError or zlib.error."""
+    if text.startswith(_DEFLATED):
+        text = zlib.decompress(base64.b64decode(text.removeprefix(_DEFLATED), validate=True)).decode()
+    return json.loads(text)

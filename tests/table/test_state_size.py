@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from streamsink.errors import Corrupt
 from streamsink.format.snapshot import Snapshot
 from streamsink.protocol.positions import SourceRange
 from streamsink.protocol.recorded import Recorded, TopicRecord
@@ -61,3 +62,18 @@ def test_three_thousand_partitions_take_less_than_a_hundred_kilobytes_of_a_snaps
         (said,) = states_in(_snapshot(properties), "snapshot-7").values()
         assert said == state
         assert Recorded.from_json(said["recorded"], tuple(map(SourceRange.from_json, said["sources"]))) == recorded
+
+
+def test_a_short_state_can_be_read_in_the_snapshot(rng):
+    """An operator who opens the file sees it."""
+    state = _state(_sources(rng, 1), Recorded())
+    assert json.loads(States({}, True).properties("shop", state)["streamsink.app.shop"]) == state
+
+
+@pytest.mark.parametrize("damage", [lambda text: text[:-8], lambda text: text[:40] + "!" + text[41:], lambda text: text[:40] + "A" * 8 + text[48:]])
+def test_a_deflated_state_that_was_altered_is_an_error(rng, damage):
+    properties = States({}, True).properties("shop", _state(_sources(rng, 1000), Recorded()))
+    altered = _snapshot(properties | {"streamsink.app.shop": damage(properties["streamsink.app.shop"])})
+    with pytest.raises(Corrupt) as refused:
+        states_in(altered, "table/snapshot/snapshot-7")
+    assert refused.value.kind == "snapshot.state" and "table/snapshot/snapshot-7" in str(refused.value)
