@@ -43,20 +43,6 @@ def bucket_dir(partition_path: str, bucket: int) -> str:
     return f"{partition_path}/{name}" if partition_path else name
 
 
-def is_safe_component(name: str) -> bool:
-    """Whether a name from outside (table, branch, tag) may be one component of a path."""
-    return bool(name) and name.strip() == name and name not in (".", "..") and not any(
-        c in "/\\" or ord(c) < 0x20 or c == "\x7f" for c in name)
-
-
-def check_component(name: str, what: str) -> str:
-    """The name itself. Raises: Misuse ``path.unsafe-name`` when it could leave its directory."""
-    if not is_safe_component(name):
-        raise Misuse(f"{name!r} cannot be the name of a {what}: no slashes, control characters or outer blanks, and "
-                     "not '.' or '..'", kind="path.unsafe-name")
-    return name
-
-
 def escape(text: str) -> str:
     """Paimon's (Hive's) escaping of one component."""
     return "".join(f"%{ord(c):02X}" if c in _ESCAPED else c for c in text)

@@ -2,8 +2,6 @@
 
 from collections.abc import Mapping
 
-import pyarrow as pa
-
 from streamsink.errors import Misuse
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import Batch
@@ -24,14 +22,6 @@ def ranges_of(table: str, batch: Batch, options: SinkOptions) -> PositionRanges 
     for source in sources:
         check_numbers(table, source)
     return PositionRanges(options.position_columns, sources) if sources else None
-
-
-def check_rows(table: str, batch: Batch, options: SinkOptions, rows: pa.RecordBatch) -> None:
-    """All of it for rows that are here: raises Misuse ``positions.columns``."""
-    ranges = ranges_of(table, batch, options)
-    if ranges is not None:
-        types = {name: str(rows.schema.field(name).type) for name in ranges.columns}
-        judge(table, batch, options, types, (rows.num_rows, ranges.outside(rows)))
 
 
 def judge(table: str, batch: Batch, options: SinkOptions, types: Mapping[str, str], counted: tuple[int, int]) -> None:

@@ -265,13 +265,6 @@ def _running(df: DataFrame, table: str, run: str) -> _Running:
     return found
 
 
-def _names(execution: JavaObject) -> list[str]:
-    """Names of the query's sources, in the order in which the query lists them. Spark 4.2 and newer."""
-    names = execution.sourceToIdMap()
-    sources = execution.sources()
-    return [str(names.apply(sources.apply(place))) for place in range(sources.size())]
-
-
 def _active(spark: SparkSession, query: str):
     if not _UUID.fullmatch(query):
         return None  # a bounded job's run id

@@ -32,7 +32,6 @@ REASONS: dict[str, str] = {
     "parquet.footer": _INSIDE + "it reads only the footer of a file that streamsink has just written itself.",
     "path.bad-bucket": _INSIDE + "tables with buckets are refused when they are opened.",
     "path.bad-partition": _INSIDE + "a partition has as many values as its table has partition columns.",
-    "path.unsafe-name": _INSIDE + "names of files and folders are made by streamsink, and values of partitions are escaped.",
     "row.bad-value": _INSIDE + "values of rows are brought to the column's type before, with data.cast and data.too-long.",
     "row.unsupported-type": _INSIDE + "a table with such a column is refused when it is opened or created.",
     "row.corrupt": _INSIDE + "bytes of a row stand in manifests, of which each is checked as a whole (manifest.corrupt).",

@@ -8,7 +8,7 @@ from streamsink.options import SinkOptions
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.positions import SourceRange
 from streamsink.protocol.row_ranges import row_ranges
-from streamsink.sinks.position_check import check_rows
+from streamsink.sinks.position_check import judge, ranges_of
 from streamsink.table.position_ranges import MOST_PARTITIONS, PositionRanges
 
 COLUMNS = ("topic", "partition", "offset")
@@ -71,7 +71,7 @@ def test_a_partition_s_number_is_bounded():
     """An array of as many elements would be made."""
     batch = Batch(7, "query", "run", (SourceRange(None, {"a": {str(MOST_PARTITIONS): 10, "0": 10}}),))
     with pytest.raises(Misuse, match="lake: the source says partition 1048576 of 'a'") as refused:
-        check_rows("lake", batch, SinkOptions(position_columns=COLUMNS), batch_of([("a", 0, 5), ("a", 1, 5)]))
+        ranges_of("lake", batch, SinkOptions(position_columns=COLUMNS))
     assert refused.value.kind == "positions.partitions"
 
 
@@ -82,14 +82,17 @@ def test_ranges_are_what_the_sources_say_or_nothing():
     assert row_ranges((kafka, SourceRange(None, {"logOffset": 3}))) == row_ranges(()) == ()
 
 
-def test_rows_that_are_here_are_refused_with_counts_and_names_and_no_value():
-    """What drivers without Spark call."""
+def test_rows_outside_are_refused_with_counts_and_names_and_no_value():
     options = SinkOptions.of("lake", {"position_columns": COLUMNS})
     batch = Batch(7, "query", "run", (SourceRange({"t": {"0": 5}}, {"t": {"0": 9}}),))
-    check_rows("lake", batch, options, batch_of([("t", 0, 5), ("t", 0, 8)]))
-    check_rows("lake", batch, SinkOptions(), batch_of([("secret", 0, 5)]))
+    ranges = ranges_of("lake", batch, options)
+    assert ranges_of("lake", batch, SinkOptions()) is None
+    assert ranges.outside(batch_of([("t", 0, 5), ("t", 0, 8)])) == 0
+    rows = batch_of([("secret", 0, 5), ("t", 0, 987654), ("t", 0, 6)])
+    types = {name: str(rows.schema.field(name).type) for name in COLUMNS}
+    judge("lake", batch, options, types, (3, 0))
     with pytest.raises(Misuse) as refused:
-        check_rows("lake", batch, options, batch_of([("secret", 0, 5), ("t", 0, 987654), ("t", 0, 6)]))
+        judge("lake", batch, options, types, (3, ranges.outside(rows)))
     message = str(refused.value)
     assert refused.value.kind == "positions.columns"
     assert all(word in message for word in ("lake", "batch 7", "2 of 3 rows", "'offset' (int64) as the offset", "'t'", "position_columns"))
