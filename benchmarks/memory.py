@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from streamsink.format.manifest_list import ManifestFileMeta
 from streamsink.storage.local import local_file_io
 from streamsink.table.changes import Changes
 from streamsink.table.commit import CommitRequest, TableCommit
+from streamsink.table.scan import data_file_path
 from streamsink.table.table import open_table
 from streamsink.testing.driver import Checkpoint
 
@@ -67,14 +69,14 @@ def _driver(folder: Path, live_files: int) -> tuple[int, int]:
     """(base, peak) in KiB of a process that opens the table and commits."""
     _many_files(folder, live_files)
     command = [sys.executable, "-m", "benchmarks.memory", str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     shutil.rmtree(folder)
     found = json.loads(done.stdout)
     return found["base"], found["peak"]
 
 
 def _many_files(folder: Path, live_files: int) -> None:
-    """A table of one real file and very many that only its manifests know."""
+    """A table of one real file and very many that are links to it: a sink looks for some of them when it starts."""
     driver, file_io = numbers(folder, {}, _ROWS), local_file_io(flush=False)
     checkpoint = Checkpoint(QUERY, [_ROWS])
     sink = driver.start(file_io, checkpoint)
@@ -92,6 +94,8 @@ def _many_files(folder: Path, live_files: int) -> None:
             dataclasses.replace(entry, file=dataclasses.replace(entry.file, file_name=f"data-{number:036}-0.parquet"))
             for number in numbered
         )
+        for made in entries:
+            os.symlink(data_file_path(table, table.schema, entry), data_file_path(table, table.schema, made))
         name, content = f"manifest-{first:036}-0", write_manifest(entries)
         file_io.write(table.layout.manifest(name), content)
         meta = ManifestFileMeta.of(name, len(content), entries, [])

@@ -55,3 +55,12 @@ def test_an_accident_is_told_in_rows(found, errors, stopped, said):
     """Lost and doubled do not cancel each other out; what an error kept back is not lost, what is there twice is doubled all the same."""
     ground = Ground(spark=None, sink=None, root=Path(), errors=errors, stopped=stopped)
     assert ground.outcome([1, 2, 3], Counter((i,) for i in found)) == said
+
+
+@pytest.mark.soak
+def test_every_benchmark_runs(tmp_path):
+    """With small sizes and no peers: what they measure means nothing, but a change of the library that breaks one of them is noticed."""
+    command = [sys.executable, "benchmarks/run.py", "--quick", "--all", "--no-peers", "--out", str(tmp_path)]
+    done = subprocess.run(command, cwd=Path(__file__).parents[1], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert done.returncode == 0, done.stdout[-3000:]
+    assert "A replayed batch" in (tmp_path / "report.md").read_text()
