@@ -97,7 +97,7 @@ def replay(spark, folder: Path, sizes: data.Sizes) -> list:
         run()
     skipped = sum(isinstance(event, BatchSkipped) for event in seen)
     if skipped != sizes.replays:
-        raise RuntimeError(f"{skipped} of {sizes.replays} replays were recognised")
+        raise SystemExit(f"{skipped} of {sizes.replays} replays were recognised")
     rows = [["after a restart: open the table, claim, restore, recognise, skip", spread(calls, 1), str(max(jobs))]]
     title = f"A replayed batch, {len(calls)} times"
     goals = [
