@@ -12,9 +12,10 @@ from pyspark.errors import StreamingQueryException
 
 import streamsink
 from streamsink.errors import StreamsinkError
+from streamsink.spark.gateway_kafka import _Topics
 from tests.e2e.harness import Outcome, accept_token, assert_each_once, assert_refused, content, ids_in, run_driver, run_here
 from tests.e2e.job import POSITIONS, frame
-from tests.e2e.kafka_data import add_partitions, new_topic, recreate, send
+from tests.e2e.kafka_data import add_partitions, delete_before, new_topic, recreate, send
 from tests.e2e.questions import Questions
 from tests.services.kafka import CLUSTER_ID, OTHER_CLUSTER_ID, KafkaBroker
 from tests.services.kafka_sasl import SaslBroker
@@ -238,3 +239,55 @@ def test_asking_for_ids_costs_a_batch_four_questions_to_the_jvm_however_many_top
     sink.close()
     assert_each_once(job.table, ids)
     assert [questions[batch] for batch in (1, 2, 3)] == [14, 14, 14]
+
+
+def test_each_sink_and_each_attempt_is_told_where_the_brokers_messages_end(spark, job, topic, kafka_broker, monkeypatch, tmp_path):
+    """Only the first call of a run was told: a retry, or a second sink, took new messages below the recorded offsets for old ones."""
+    monkeypatch.setattr(_Topics, "_topic_ids", lambda self, topics: dict.fromkeys(topics, ""))  # the broker does not tell them
+    sinks = [
+        streamsink.to_table(str(path), lambda event: None, flush=False, position_columns=POSITIONS) for path in (job.table, tmp_path / "second")
+    ]
+
+    def publish(df, batch_id: int) -> None:
+        for sink in sinks:
+            sink(df, batch_id)
+
+    old = send(kafka_broker.bootstrap, topic, range(40), PARTITIONS)
+    begin(spark, job, publish).awaitTermination()
+    shutil.rmtree(job.checkpoint)
+    recreate(kafka_broker.bootstrap, topic, PARTITIONS)
+    send(kafka_broker.bootstrap, topic, range(100, 110), PARTITIONS)
+    refused = []
+
+    def publish_and_go_on(df, batch_id: int) -> None:
+        for sink in (*sinks, *sinks):
+            try:
+                sink(df, batch_id)
+                refused.append("nothing")
+            except StreamsinkError as error:
+                refused.append(error.kind)
+
+    begin(spark, job, publish_and_go_on).awaitTermination()
+    assert refused == ["positions.newest-below-recorded"] * 4
+    assert_each_once(job.table, old)
+
+
+def test_each_sink_accepts_a_new_partition_that_has_lost_its_first_messages(spark, job, topic, kafka_broker, tmp_path):
+    """The second sink was not told where the partition begins: it took retention for a gap, and its advice led back to the same error."""
+    tables = (job.table, str(tmp_path / "second"))
+    sinks = [streamsink.to_table(path, lambda event: None, flush=False, position_columns=POSITIONS) for path in tables]
+
+    def publish(df, batch_id: int) -> None:
+        for sink in sinks:
+            sink(df, batch_id)
+
+    ids = send(kafka_broker.bootstrap, topic, range(40), PARTITIONS)
+    begin(spark, job, publish).awaitTermination()
+    shutil.rmtree(job.checkpoint)
+    add_partitions(kafka_broker.bootstrap, topic, PARTITIONS + 1)
+    in_it = [i for i in range(100, 130) if i % 3 == PARTITIONS]
+    send(kafka_broker.bootstrap, topic, in_it, PARTITIONS + 1)
+    delete_before(kafka_broker.bootstrap, topic, {PARTITIONS: 5})
+    begin(spark, job, publish).awaitTermination()
+    for table in tables:
+        assert_each_once(table, ids | set(in_it[5:]))
