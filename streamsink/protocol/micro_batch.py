@@ -81,6 +81,11 @@ class QueryRun:
             raise
         return cls(protocol, together)
 
+    @property
+    def has_returned(self) -> bool:
+        """Whether a batch of this run has gone through."""
+        return self._returned >= 0
+
     def micro_batch(self, batch: Batch, rows: BatchRows) -> int:
         """Publish the batch exactly once, or make it durable so that it will be. Rows written; 0 for a replay.
 

@@ -56,7 +56,7 @@ class TableSink:
         run_id = gateway.run_id(df)
         try:
             gateway.check_batch_id(df, batch_id, self.path)
-            batch = gateway.describe(df, batch_id, self.path, run_id)
+            batch = gateway.describe(df, batch_id, self.path, run_id, self._is_first)
             self._micro_batch(df, self._query.described(batch, df, gateway.execution(batch.run)))
         except Exception as failed:  # outermost edge: remembered for the supervisor, then on its way to Spark
             cause = runs.remember(gateway.start_id(df, run_id), explain(self.path, failed))
@@ -87,6 +87,14 @@ class TableSink:
             run.started.close()
 
     # -- parts -----------------------------------------------------------------------------------------------------
+
+    def _is_first(self, run_id: str) -> bool:
+        """Whether no batch of this start of the query has gone through this sink, or another object of it."""
+        known = self._run
+        if known is None or known.id != run_id:
+            with runs.LOCK:
+                known = runs.of(self.path, self.options.application)
+        return known is None or known.id != run_id or not known.started.has_returned
 
     def _restored(self, df: DataFrame, batch: Batch) -> Run:
         """The run of this start of the query; at its first batch everything an earlier run left is settled."""

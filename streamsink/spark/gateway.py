@@ -5,7 +5,7 @@ Spark Connect has no gateway; files with the same functions are what it would ta
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -60,10 +60,10 @@ _MOST_RUNNING = 16
 _LISTENER_WAITS_MS = (*[2] * 50, *[50] * 1200)
 
 
-def describe(df: DataFrame, batch_id: int, table: str, run: str) -> Batch:
+def describe(df: DataFrame, batch_id: int, table: str, run: str, is_first: Callable[[str], bool]) -> Batch:
     """Identity, source positions and watermark of the micro-batch that ``foreachBatch`` was called with. run: as ``run_id`` says.
 
-    Read from the checkpoint's offset log, which is durable when this is called. Raises Misuse when this is no
+    is_first: whether the sink has no batch behind it in the run of this id, as the query itself says it. Read from the checkpoint's offset log, which is durable when this is called. Raises Misuse when this is no
     streaming batch, or its checkpoint is a temporary folder.
     """
     spark = df.sparkSession
@@ -74,12 +74,13 @@ def describe(df: DataFrame, batch_id: int, table: str, run: str) -> Batch:
         before = running.last
     else:
         before = gateway_checkpoint.logged(spark, root, batch_id - 1, table) if batch_id > 0 else None
-    first, running.last_batch, running.last = running.last_batch is None, batch_id, after
+    running.last_batch, running.last = batch_id, after
     found = ranges(before, after, running.names, running.kafka.numbers)
     sources = tuple(
         gateway_checkpoint.told_by_source(spark, root, running.kafka.number(place), source) for place, source in enumerate(found)
     )
-    return Batch(batch_id, running.query, running.run, running.kafka.identified(sources, first), after.watermark_ms)
+    identified = running.kafka.identified(sources, batch_id, is_first(running.run))
+    return Batch(batch_id, running.query, running.run, identified, after.watermark_ms)
 
 
 def looked_at_again(batch: Batch) -> Batch:

@@ -55,11 +55,11 @@ class KafkaSources:
         """Of what the source of this line writes down."""
         return self.numbers[line] if line < len(self.numbers) else line
 
-    def identified(self, sources: tuple[SourceRange, ...], first: bool) -> tuple[SourceRange, ...]:
+    def identified(self, sources: tuple[SourceRange, ...], batch_id: int, first: bool) -> tuple[SourceRange, ...]:
         """The sources of a batch with their ids. Begins to ask whether the ids are still true, for ``looked_at_again``.
 
-        first: whether this is the first batch of the run. The broker's offsets come along then, and when there are
-        partitions that the run has not seen.
+        first: whether the sink that asks has no batch of this run behind it. The broker's offsets come along then, and in a batch
+        with partitions that the run had not seen: in each call for it, because each sink and each new attempt judges them.
         """
         found, asked = list(sources), self._of(sources)
         if any(source.numeric and place not in asked for place, source in enumerate(sources)):
@@ -67,8 +67,10 @@ class KafkaSources:
         for place, (source, topics) in asked.items():
             topics.learn(source.end)
             counts = {topic: len(parts) for topic, parts in source.end.items()}
-            if first or counts != topics.counts:
-                topics.learn_bounds(counts)
+            if counts != topics.counts:
+                topics.counts, topics.counted_in = counts, batch_id
+            if first or topics.counted_in == batch_id:
+                topics.learn_bounds()
                 source = replace(source, earliest=topics.earliest, newest=topics.newest)
             found[place] = replace(source, cluster=topics.cluster, topic_ids=topics.ids_of(source.end))
         for topics in self._kafka.values():
@@ -103,7 +105,7 @@ class KafkaSources:
 class _Topics:
     """The topics of one Kafka source. cluster, ids, earliest, newest: '', missing or None when they are not known.
 
-    counts: partitions by topic when the offsets were asked for.
+    counts: partitions by topic, as the batch ``counted_in`` was the first to have them.
     """
 
     spark: SparkSession
@@ -111,6 +113,7 @@ class _Topics:
     not_known: Callable[[str], None]
     cluster: str = ""
     counts: Mapping[str, int] = field(default_factory=dict)
+    counted_in: int | None = None
     earliest: Offsets | None = None
     newest: Offsets | None = None
     _ids: dict[str, str] = field(default_factory=dict)
@@ -134,9 +137,9 @@ class _Topics:
         self._ids |= self._topic_ids(new)
         self._collect()
 
-    def learn_bounds(self, counts: Mapping[str, int]) -> None:
+    def learn_bounds(self) -> None:
         """Ask for the first and the next offset of every partition. Waits."""
-        self.counts, self.earliest, self.newest = counts, None, None
+        self.earliest, self.newest = None, None
         try:
             jvm = self.spark._jvm
             offsets = jvm.org.apache.spark.sql.kafka010.JsonUtils.partitionOffsets

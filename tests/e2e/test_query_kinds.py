@@ -38,7 +38,7 @@ def described(queries: dict, folder, function=lambda df: df) -> dict:
 
     def look(name):
         def publish(df, batch_id: int) -> None:
-            running = gateway.describe(df, batch_id, "lake/t", gateway.run_id(df))
+            running = gateway.describe(df, batch_id, "lake/t", gateway.run_id(df), lambda run: True)
             execution = gateway.execution(running.run)
             batch = QueryOfRun().described(Batch(batch_id, running.query, running.run), function(df), execution)
             if name not in found:
