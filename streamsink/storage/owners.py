@@ -109,8 +109,10 @@ def _load(file_io: FileIO, path: str) -> dict:
 
 def _in_use(table: str, application: str, owner: dict) -> Fenced:
     return Fenced(
-        f"{table}: application '{application}' is being written by another query (checkpoint "
-        f"{owner.get('query')}, process {owner.get('pid')} on {owner.get('host')}), which is not harmed. Nothing "
-        "was written. Give this query a name of its own: application='...'",
+        f"{table}: application '{application}' is held by another start (checkpoint {owner.get('query')}, process {owner.get('pid')} on "
+        f"{owner.get('host')}), which is not harmed. Nothing was written. If that is an earlier start of this same query, which hangs or has "
+        "lost its checkpoint, or if its query is to be stopped anyway, end that process and call this again. Only if this is another query, "
+        "whose rows are not in the table, give it a name of its own, application='...': under a new name a new checkpoint writes its "
+        "whole source",
         kind="application.in-use",
     )

@@ -314,9 +314,23 @@ def test_a_name_that_another_query_holds():
     second.checkpoint = Checkpoint(SECOND)
     renew_topic(second)
     said = refused(second, "application.in-use", (4,))
-    said.says("Give this query a name of its own: application='...'")
+    said.says("Only if this is another query, whose rows are not in the table, give it a name of its own, application='...'")
     accept(second, application="own")
     second.run(boundaries=(4,))
     first.batch(world.driver.describe(Checkpoint(world.checkpoint.query, [6]), 0))
     first.close()
     assert world.ids() == [*range(6), *range(1000, 1004)]
+
+
+@follows("application.in-use")
+def test_a_name_that_an_earlier_start_of_this_query_holds():
+    """Its checkpoint was lost while it hung. A name of its own, which was the only advice, would have written every row again."""
+    world = memory_world(position_columns=POSITIONS)
+    first = world.driver.start(world.file_io(world.calls), Checkpoint(world.checkpoint.query))
+    first.batch(world.driver.describe(Checkpoint(world.checkpoint.query, [6]), 0))
+    lose_checkpoint(world)
+    said = refused(world, "application.in-use", (6, 9))
+    said.says("an earlier start of this same query", "end that process and call this again")
+    first.close()
+    world.run(boundaries=(6, 9))
+    assert world.ids() == expected((9,))
