@@ -1,5 +1,6 @@
 """Copies of tables and journals share their ids: what they may expect (docs/PROTOCOL.md, "Copies")."""
 
+import copy
 import shutil
 from pathlib import Path
 
@@ -23,34 +24,34 @@ def _copied(world, journal: bool = True) -> World:
     """A copy of the table at another path, and a query with a copy of the checkpoint that writes it."""
     target = Path(world.driver.root).parent / "copy"
     shutil.copytree(world.driver.root, target, ignore=None if journal else shutil.ignore_patterns("streamsink"))
-    copy = World(world.calls, str(target), restore="restore-and-continue")
-    copy.checkpoint = Checkpoint(world.checkpoint.query, list(world.checkpoint.ends), world.checkpoint.committed)
-    return copy
+    made = World(world.calls, str(target), restore="restore-and-continue")
+    made.checkpoint = Checkpoint(world.checkpoint.query, list(world.checkpoint.ends), world.checkpoint.committed)
+    return made
 
 
 def test_a_table_copied_with_its_journal_and_checkpoint_goes_on_like_the_first(world):
     """What was pending is published in each of the two, once; neither knows of the other."""
-    copy = _copied(world)
-    for each in (copy, world):
+    copied = _copied(world)
+    for each in (copied, world):
         each.run(boundaries=(6, 9, 14, 20))
         assert each.ids() == list(range(20)) and each.unknown_files() == []
 
 
 def test_a_table_copied_without_its_journal_lacks_what_was_pending_and_reads_it_again(world):
     """The query replays the batch, which the copy does not know; the new journal says that it began later."""
-    copy = _copied(world, journal=False)
-    copy.run(boundaries=(6, 9, 14, 20))
-    assert copy.ids() == list(range(20))
+    copied = _copied(world, journal=False)
+    copied.run(boundaries=(6, 9, 14, 20))
+    assert copied.ids() == list(range(20))
 
 
 def test_a_copy_that_lags_behind_its_query_is_a_gap_and_never_a_loss(world):
     """The query went on over the first table; over the copy its next batch does not follow."""
-    copy = _copied(world)
+    copied = _copied(world)
     world.run(boundaries=(6, 9, 14, 20))
-    copy.checkpoint = world.checkpoint
+    copied.checkpoint = world.checkpoint
     with pytest.raises(Misuse) as refused:
-        copy.run(boundaries=(6, 9, 14, 20, 25))
-    assert refused.value.kind == "positions.gap" and copy.ids() == list(range(14))
+        copied.run(boundaries=(6, 9, 14, 20, 25))
+    assert refused.value.kind == "positions.gap" and copied.ids() == list(range(14))
 
 
 def test_the_journal_of_another_table_is_refused(world):
@@ -65,6 +66,28 @@ def test_the_journal_of_another_table_is_refused(world):
     shutil.rmtree(f"{other.driver.root}/streamsink")  # the advice: remove it, and restart the query
     other.run(boundaries=(3, 5))
     assert other.ids() == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("died", ["precommit.saved", "commit.published"])
+def test_a_journal_that_has_gone_on_in_another_way_is_refused(world, died):
+    """All was restored from a backup and went on with another batch; then the journal of before came back. The ids are the same."""
+    root, kept = Path(world.driver.root), Path(world.driver.root).parent / "kept"
+    shutil.copytree(root, kept / "all")
+    restored = copy.deepcopy(world.checkpoint)
+    assert die_at_step(died, 2, world, boundaries=(6, 9, 14, 20, 30))
+    shutil.copytree(root / "streamsink", kept / "journal")
+    shutil.rmtree(root)
+    shutil.copytree(kept / "all", root)
+    world.checkpoint = restored
+    world.run(boundaries=(6, 9, 14, 17))
+    shutil.rmtree(root / "streamsink")
+    shutil.copytree(kept / "journal", root / "streamsink")
+    with pytest.raises(Misuse) as refused:
+        world.run(boundaries=(6, 9, 14, 17, 23))
+    assert refused.value.kind == "journal.other" and world.ids() == list(range(17))
+    shutil.rmtree(root / "streamsink")  # the advice: remove it, and restart the query
+    world.run(boundaries=(6, 9, 14, 17, 23))
+    assert world.ids() == list(range(23))
 
 
 def test_an_older_copy_of_the_journal_gets_a_new_identity(world):
