@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from streamsink import events
 from streamsink.clock import Clock
-from streamsink.errors import Fenced, Misuse, RestoredThenFailed, Retryable
+from streamsink.errors import Corrupt, Fenced, Misuse, RestoredThenFailed, Retryable
 from streamsink.faults import fault_point
 from streamsink.options import RESTORE_AND_FAIL, SinkOptions
 from streamsink.protocol.admission import Decision, Past, admit, recreated_meanwhile
@@ -18,7 +18,7 @@ from streamsink.protocol.committer_thread import CommitterThread
 from streamsink.protocol.committing import Beside, Committing, Step
 from streamsink.protocol.files import KnownFiles, recorded_files
 from streamsink.protocol.ids import Writer
-from streamsink.protocol.pending import Group, PendingStore
+from streamsink.protocol.pending import Group, JournalIdentity, PendingStore
 from streamsink.protocol.publisher import Publisher, Reconciled, Recorded
 from streamsink.protocol.sink import Committer, Destination, Published
 from streamsink.protocol.states import CheckpointState
@@ -97,20 +97,30 @@ class TwoPhaseCommit:
     def _identify(self, published: AppState | None) -> None:
         """Learn the journal's identity. Raises Misuse: it is another journal than the one that the destination's state names."""
         self._journal = self._store.identify(published.sequence if published else 0, self._new_id)
-        if published is None or published.journal_id in ("", self._journal.id) or self._journal.began >= published.sequence:
+        if published is None:
             return
-        own = self._store.load(published.sequence)
+        is_named = published.journal_id in ("", self._journal.id)
+        if not is_named and self._journal.began >= published.sequence:
+            return
+        own = self._readable(published.sequence) if is_named else self._store.load(published.sequence)
         if own is not None and own.state.record_id == published.record_id:
-            # The right journal, whose identity was lost or deleted: what that said of its completeness is not known any more.
-            self._journal = self._store.identify(published.sequence, self._new_id, anew=True)
-            return
-        raise Misuse(
-            f"{self._to.path}: the last record of application '{self._options.application}', number {published.sequence}, is of journal "
-            f"{published.journal_id}, but the journal that is there has the id {self._journal.id}, and records of its own up to number "
-            f"{self._store.last_sequence()}: it was put in the place of the right one. Nothing was written. Restore the right journal; or "
-            f"remove this one, the folder {self._store.place}, with what is pending in it, and restart the query",
-            kind="journal.other",
-        )
+            if not is_named:
+                # The right journal, whose identity was lost or deleted: what that said of its completeness is not known any more.
+                self._journal = self._store.identify(published.sequence, self._new_id, anew=True)
+        elif own is not None or not is_named:
+            raise Misuse(
+                f"{self._to.path}: the last record of application '{self._options.application}', number {published.sequence}, "
+                f"{_other_journal(published, own, self._journal, self._store.last_sequence())}. Nothing was written. Restore the right journal; "
+                f"or remove this one, the folder {self._store.place}, with what is pending in it, and restart the query",
+                kind="journal.other",
+            )
+
+    def _readable(self, sequence: int) -> Committable | None:
+        """A record that need not be there any more: it is published."""
+        try:
+            return self._store.load(sequence)
+        except Corrupt:
+            return None
 
     def _reconcile(self) -> Reconciled:
         """Bring journal and table together, with nobody else publishing meanwhile."""
@@ -268,3 +278,16 @@ class TwoPhaseCommit:
             if state and state.query == query and state.checkpoint_id == checkpoint_id:
                 return state
         return None
+
+
+def _other_journal(published: AppState, own: Committable | None, there: JournalIdentity, last: int) -> str:
+    """How a journal differs from the one that the table's last record is of. own: its record of the same number."""
+    if published.journal_id in ("", there.id):
+        return (
+            f"has the id {published.record_id}, but in the journal that is there the record of this number has the id {own.state.record_id}: "
+            "table and journal have one past and went on in different ways, as when one of them was restored from a backup"
+        )
+    return (
+        f"is of journal {published.journal_id}, but the journal that is there has the id {there.id}, and records of its own up to number "
+        f"{last}: it was put in the place of the right one"
+    )
