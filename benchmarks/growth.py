@@ -135,6 +135,7 @@ def _leave_pending(driver: MicroBatchDriver, checkpoint: Checkpoint, count: int)
 def _pre_commit(driver: MicroBatchDriver, sink: DrivenSink, batch, decision) -> None:
     file_io, options = local_file_io(flush=False), driver.options
     table = open_table(file_io, driver.root, for_writing=True)
+    table.snapshots.latest()  # as admitting the batch does: the record says on which snapshot it was made
     opened = sink.protocol.begin(batch, replace(decision, recorded=decision.recorded.advanced(batch.sources)))
     writer = TableWriter(file_io, WriteSpec(
         opened.staging, table.schema.to_json(), options.target_file_bytes, options.max_open_writers, options.writer_memory_bytes,
