@@ -3,6 +3,8 @@
 Importing this package imports neither pyspark nor pyarrow nor fastavro; the functions do when they are called.
 """
 
+import sys
+
 from streamsink import errors
 from streamsink.options import SinkOptions
 
@@ -136,6 +138,7 @@ def retire(path, application, store_options=None):
     from streamsink.storage.stores import store_of
 
     store = store_of(path, store_options)
+    _let_go(store.root, application)
     return of_table(store.open(), store.root, SinkOptions.of(store.root, {"application": application}))
 
 
@@ -150,6 +153,7 @@ def give_up(path, **options):
 
     root = table_path(path)
     given = SinkOptions.of(root, options)
+    _let_go(root, given.application)
     return of_journal(Store(root, given.store_options, given.flush).open(), root, given)
 
 
@@ -177,3 +181,10 @@ def verify(path, store_options=None):
 
     store = store_of(path, store_options)
     return of_table(store.open(), store.root)
+
+
+def _let_go(root, application):
+    """A query of this process that has ended holds its application until somebody asks for it."""
+    runs = sys.modules.get("streamsink.spark.runs")
+    if runs is not None:
+        runs.let_go(root, application)

@@ -84,7 +84,7 @@ class TableSink:
         """
         run, self._run = self._run, None
         if run is not None:
-            run.started.close()
+            run.close()
 
     # -- parts -----------------------------------------------------------------------------------------------------
 
@@ -106,13 +106,13 @@ class TableSink:
             if known is not None and known.id == batch.run and batch.batch_id != END_OF_INPUT:
                 self._run = self._joined(known)  # another sink object of this run: both are one sink
                 return self._run
-            runs.close_ended(self.path, self.options.application, df.sparkSession, batch.query)
+            runs.close_ended(self.path, self.options.application, batch.query)
             check_positions(df, self.path, self.options)
             opened = self._open(df, batch)
             has_ended = functools.partial(gateway.has_ended, df.sparkSession, batch.query)
             protocol = opened.protocol(self.options, self._listener, functools.partial(CommitterThread, has_ended=has_ended))
             started = QueryRun.start(protocol, batch.query, self._io.together)
-            self._run = Run(opened, started, self.options, batch)
+            self._run = Run(opened, started, self.options, batch, has_ended)
             runs.add(self.path, self.options.application, self._run)
         return self._run
 

@@ -4,19 +4,21 @@ import atexit
 import logging
 import os
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from streamsink.errors import StreamsinkError
 from streamsink.format.schema import TableSchema
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import Batch
+from streamsink.protocol.ids import END_OF_INPUT
 from streamsink.protocol.micro_batch import QueryRun
 from streamsink.sinks.opening import Opened
-from streamsink.spark import gateway, write_ways
+from streamsink.spark import write_ways
 from streamsink.spark.explain import explain
+from streamsink.storage.owners import in_use
 
 log = logging.getLogger("streamsink")
 
@@ -41,7 +43,8 @@ class Fitted:
 class Run:
     """One start of one query, and what Spark's side remembers of its batches. Replaced when the query restarts."""
 
-    def __init__(self, opened: Opened, started: QueryRun, options: SinkOptions, batch: Batch):
+    def __init__(self, opened: Opened, started: QueryRun, options: SinkOptions, batch: Batch, has_ended: Callable[[], bool]):
+        """has_ended: whether its query has; not asked of a bounded job, which is over when its call returns."""
         self.table = opened.tables
         self.committer = opened.committer
         self.started = started
@@ -51,6 +54,20 @@ class Run:
         self.query = batch.query
         self.sizes = write_ways.Sizes()
         self.fitted: Fitted | None = None
+        self._has_ended = has_ended
+        self._is_bounded = batch.batch_id == END_OF_INPUT
+        self._is_closed = False
+
+    def close(self) -> None:
+        """Publish what is pending, and give the application back. Raises as publishing does."""
+        self._is_closed = True
+        self.started.close()
+
+    def is_over(self, query: str | None = None) -> bool:
+        """Whether no batch of it can come any more. query: of which a new start has come; it has no two at one time."""
+        if self._is_bounded:
+            return self._is_closed
+        return self._is_closed or self.query == query or self._has_ended()
 
 
 def add(path: str, application: str, run: Run) -> None:
@@ -63,14 +80,25 @@ def of(path: str, application: str) -> Run | None:
     return _RUNS.get((path, application))
 
 
-def close_ended(path: str, application: str, spark: SparkSession, query: str) -> None:
-    """A query of this process that has ended, or an earlier start of this one, no longer holds the application.
+def close_ended(path: str, application: str, query: str | None = None) -> None:
+    """A query of this process that has ended, or an earlier start of ``query``, no longer holds the application.
 
-    What it had pending is published, now or by the restore that follows. Called under ``LOCK``.
+    What it had pending is published, now or by the restore that follows. Called under ``LOCK``. Raises Fenced for a bounded job whose
+    run is being written by another call: as a restart it would take over from that one.
     """
     earlier = _RUNS.get((path, application))
-    if earlier is not None and (earlier.query == query or not gateway.is_active(spark, earlier.query)):
+    if earlier is None:
+        return
+    if earlier.is_over(query):
         _close(earlier)
+    elif earlier.query == query:
+        raise in_use(path, application, {"query": query, "pid": os.getpid(), "host": os.uname().nodename})
+
+
+def let_go(path: str, application: str) -> None:
+    """As ``close_ended``, before the application is claimed by something else than a query."""
+    with LOCK:
+        close_ended(path, application)
 
 
 def release(query: str) -> Exception | None:
@@ -99,7 +127,7 @@ def failure(run_id: str) -> Exception | None:
 
 def _close(run: Run) -> Exception | None:
     try:
-        run.started.close()
+        run.close()
     except (StreamsinkError, OSError) as failed:
         log.warning("what is pending could not be published: %s", failed)
         return failed

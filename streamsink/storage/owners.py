@@ -5,6 +5,7 @@ Epochs never repeat in a journal. Where a journal was removed they begin anew, s
 
 import json
 import os
+from collections.abc import Mapping
 
 from streamsink.clock import IdSource
 from streamsink.errors import Corrupt, Fenced
@@ -32,7 +33,7 @@ class Owners:
             owner = _load(self._io, self._path(epochs[-1])) if epochs else None
             rival = epochs[-1] if owner is not None and owner.get("query") != query else None
             if not self._hold.allows(rival):
-                raise _in_use(self._table, self._application, owner)
+                raise in_use(self._table, self._application, owner)
             epoch = max(epochs[-1] if epochs else 0, above) + 1
             # The id tells two processes apart that have the same number on machines of the same name, as in containers.
             body = json.dumps({"query": query, "pid": os.getpid(), "host": os.uname().nodename, "id": IdSource().new_id()}).encode()
@@ -107,12 +108,14 @@ def _load(file_io: FileIO, path: str) -> dict:
         ) from broken
 
 
-def _in_use(table: str, application: str, owner: dict) -> Fenced:
+def in_use(table: str, application: str, owner: Mapping) -> Fenced:
+    """The error of somebody who asks for an application that ``owner`` holds, a query, pid and host."""
+    is_here = (owner.get("pid"), owner.get("host")) == (os.getpid(), os.uname().nodename)
     return Fenced(
         f"{table}: application '{application}' is held by another start (checkpoint {owner.get('query')}, process {owner.get('pid')} on "
         f"{owner.get('host')}), which is not harmed. Nothing was written. If that is an earlier start of this same query, which hangs or has "
-        "lost its checkpoint, or if its query is to be stopped anyway, end that process and call this again. Only if this is another query, "
-        "whose rows are not in the table, give it a name of its own, application='...': under a new name a new checkpoint writes its "
-        "whole source",
+        f"lost its checkpoint, or if it is to be stopped anyway, end {'that query or call of this process' if is_here else 'that process'} "
+        "and call this again. Only if this is another query, whose rows are not in the table, give it a name of its own, "
+        "application='...': under a new name a new checkpoint writes its whole source",
         kind="application.in-use",
     )

@@ -330,7 +330,7 @@ def test_a_name_that_an_earlier_start_of_this_query_holds():
     first.batch(world.driver.describe(Checkpoint(world.checkpoint.query, [6]), 0))
     lose_checkpoint(world)
     said = refused(world, "application.in-use", (6, 9))
-    said.says("an earlier start of this same query", "end that process and call this again")
+    said.says("an earlier start of this same query", "and call this again")
     first.close()
     world.run(boundaries=(6, 9))
     assert world.ids() == expected((9,))
