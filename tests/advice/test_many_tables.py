@@ -105,6 +105,32 @@ def test_one_of_the_tables_is_lost(world, kind, way):
 
 @follows(*LOST)
 @pytest.mark.parametrize("kind", LOST)
+@pytest.mark.parametrize("batches, is_running", [(4, True), (3, False)])
+def test_one_of_the_tables_is_lost_and_a_new_checkpoint_would_double_the_others(kind, batches, is_running):
+    """Under the running query, of which the error said what is right for one table; or behind a batch that put no row into any table."""
+    world = ManyWorld(restore="restore-and-continue")
+    sink = world.driver.start(world.file_io(), world.checkpoint)
+    world.checkpoint.ends += list(BOUNDARIES)
+    for batch_id in range(batches):
+        sink.batch(world.driver.describe(world.checkpoint, batch_id))
+        world.checkpoint.committed = batch_id + 1
+    files, lost = _drop(world, "strict")
+    LOST[kind](world)
+    if is_running:
+        said = _told(world, kind, lambda: sink.batch(world.driver.describe(world.checkpoint, batches)))
+    sink.close()
+    if not is_running:
+        said = _told(world, kind)
+    if kind == "table.gone":
+        _recreate(world)
+    said.says("set another application")
+    _accept(world, application="another", adopt_from_batch=said.option("adopt_from_batch"))
+    world.run()
+    _once(world, lost)
+
+
+@follows(*LOST)
+@pytest.mark.parametrize("kind", LOST)
 def test_one_of_the_tables_is_lost_while_a_batch_is_pending(kind):
     """Another name would leave out what is pending: the error says to restore the table, and no other way."""
     world = ManyWorld(restore="restore-and-continue")

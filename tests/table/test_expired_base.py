@@ -267,3 +267,16 @@ def test_a_snapshot_on_one_that_a_rename_replaced_stays():
 
     assert _commit(calls, before=replaced).snapshot_id == 4
     assert table.snapshots.ids() == [1, 2, 3, 4]
+
+
+def test_a_slow_writer_leaves_its_snapshot_when_others_have_built_on_it(monkeypatch):
+    """Data files vanished behind both: without it the other writer's snapshot would stand on a hole, and everybody's state with it."""
+    calls, table = _world("1000")
+
+    def others_go_on() -> None:
+        _others(table, 1)
+        later = Clock.now_ms
+        monkeypatch.setattr(Clock, "now_ms", lambda self: later(self) + 60_000)
+
+    _commit(calls, after=others_go_on)
+    assert table.snapshots.ids() == [1, 2, 3, 4, 5]
