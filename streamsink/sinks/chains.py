@@ -106,7 +106,7 @@ class Chains:
         if not is_table(self._place.file_io, self._place.absolute(head["path"])):
             raise Misuse(
                 f"{self._place.absolute(head['path'])}: table '{name}' is gone: application '{self._place.application}' has "
-                f"written it up to record {head['sequence']}. Nothing was written. Restore the table"
+                f"written it up to record {head['sequence']}. Nothing was written. Stop the query, and restore the table"
                 f"{self._without_it()}",
                 kind="table.gone",
             )
@@ -166,17 +166,33 @@ class Chains:
         return record
 
     def _check_identity(self, member, head: Mapping) -> None:
-        member.table.check_identity()
+        self.check_there(member)
         if member.table.table_id != head["table_id"]:
-            raise Misuse(
-                f"{member.table.root}: the table was dropped and recreated since this application wrote it. Nothing was "
-                f"written. Restore the table{self._without_it()}",
-                kind="table.recreated",
-            )
+            raise self._lost(member, "table.recreated")
+
+    def check_there(self, member) -> None:
+        """Raises Misuse when the table was dropped, or dropped and created again, since this process has opened it. What is said of the one
+        table of a query, to start a new checkpoint, would write all rows of the other tables again."""
+        try:
+            member.table.check_identity()
+        except Misuse as lost:
+            if lost.kind not in ("table.gone", "table.recreated"):
+                raise
+            raise self._lost(member, lost.kind) from lost
+
+    def _lost(self, member, kind: str) -> Misuse:
+        what = "is gone, which" if kind == "table.gone" else "was dropped and recreated since"
+        return Misuse(
+            f"{member.table.root}: the table {what} application '{self._place.application}' has written. Nothing was written. Stop the query, "
+            f"and restore the table{self._without_it()}",
+            kind=kind,
+        )
 
     def _without_it(self) -> str:
         """The way on without the rows of a table that is lost. Under another name nothing that is pending would be published."""
         newest = self._journal.newest()
+        if newest is None:
+            return "; or restart the query: nothing of it is recorded yet"
         if not self._journal.is_marked(newest.state.sequence):
             return f": record {newest.state.sequence} is pending for other tables, too, and no other way publishes it"
         return f"; or, to go on without its rows, {_another_name(newest.state.checkpoint_id)}"

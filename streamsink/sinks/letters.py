@@ -275,6 +275,10 @@ class TableAndLetters:
         """An open table. Raises Misuse when there is none."""
         return Member(*self._committer.letters(name)) if name == self._letters else Member(self._table, self._committer)
 
+    def check_there(self, name: str, path: str) -> None:
+        """As ``ManyTables.check_there``."""
+        self.member(name, path).table.check_identity()
+
     def stage(
         self, staging: str, sequence: int, written: Mapping[str, tuple[str, Sequence[WrittenFile]]], dead: Mapping[str, int],
         group: Together,

@@ -198,7 +198,18 @@ class ManyTables(Committer):
                 known = found.get(other)
                 if known is None or known.sequence < state.sequence:  # not every record is of every table
                     found[other] = state
+        folder = os.path.dirname(journal_dir(self.place.root, application))
+        for entry in self.place.file_io.entries(folder):  # nor does every record put rows into one that is there still
+            other = entry.name + SUFFIX
+            newest = PendingLog(self.place.file_io, self.place.root, entry.name, 2).newest() if entry.is_dir else None
+            if newest is not None and (other not in found or found[other].sequence < newest.state.sequence):
+                found[other] = newest.state
+        found.pop(self.place.key, None)
         return found
+
+    def check_there(self, name: str, path: str) -> None:
+        """Raises Misuse when this table was dropped, or dropped and created again, since this process has opened it."""
+        self._chains().check_there(self.member(name, path))
 
     def places_of(self, committable: Committable) -> list[str]:
         """Paths of the tables of which a retained snapshot names a file of the record."""

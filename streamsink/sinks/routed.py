@@ -159,7 +159,7 @@ class RoutedTables:
         if is_table(self._io, path):
             return
         if name in self._targets:
-            self._to.member(name, self._routing.path_of(name)).table.check_identity()  # it was there: raises what is said of a table that is gone
+            self._to.check_there(name, self._routing.path_of(name))  # it was: raises what is said of a table that is gone
         dead = name == self._routing.dead_letters
         template = self._dead_schema if dead else self._templates[self._routing.rule_of(name)].schema_json
         table = create_table(self._io, path, TableSchema.from_json(template, "the schema of a new table"))

@@ -42,15 +42,15 @@ def is_base_kept(table: Table, snapshot: Snapshot, base: Base) -> bool:
     found = table.snapshots.load(snapshot.id - 1)
     if found is None:
         _check_in_time(table, snapshot)
-    elif found != base.snapshot and (found.time_millis > base.seen_ms or _is_another(table)):
-        # One that a rename put there was prepared before the base was seen: its writer saw the number free. This one came after.
+        return True
+    # One that a rename put there was prepared before the base was seen: its writer saw the number free. Any other came after.
+    is_another = found != base.snapshot and (found.time_millis > base.seen_ms or _is_another(table))
+    # A backup in the table's place may end with the very snapshot that this one is built on.
+    if is_another or base.is_long_ago() and not Whole(table).has_all_of(snapshot):
         following = table.snapshots.load(snapshot.id + 1)
         if following is None or _is_built_on(table, following, snapshot) is False:
             raise _went_back(table, snapshot)
-    elif base.is_long_ago() and not Whole(table).has_all_of(snapshot):
-        # A backup is in the table's place, which ends with the very snapshot that this one is built on.
-        raise _went_back(table, snapshot)
-    return found is None or found == base.snapshot
+    return found == base.snapshot
 
 
 def _check_in_time(table: Table, snapshot: Snapshot) -> None:

@@ -89,7 +89,7 @@ def test_one_of_the_tables_is_lost(world, kind, way):
     LOST[kind](world)
     said = _told(world, kind)
     if way == "restored":
-        said.says("Restore the table")
+        said.says("restore the table")
         world.file_io().delete_tree(f"{ROOT}/strict")
         _put_back(world, files)
         world.run()
@@ -138,7 +138,7 @@ def test_one_of_the_tables_is_lost_while_a_batch_is_pending(kind):
     assert die_at_step("precommit.saved", 1, world, boundaries=BOUNDARIES[:4])
     files, _ = _drop(world, "strict")
     LOST[kind](world)
-    said = _told(world, kind).says("Restore the table", "is pending")
+    said = _told(world, kind).says("restore the table", "is pending")
     assert "another application" not in said.message
     world.file_io().delete_tree(f"{ROOT}/strict")
     _put_back(world, files)
