@@ -15,6 +15,7 @@ from streamsink.protocol.positions import Offsets, all_numeric, follows, same_ra
 from streamsink.protocol.query_rules import check_query, check_same, check_state, recorded_as_new
 from streamsink.protocol.recorded import Recorded
 from streamsink.protocol.resets import Answer, answer_in, answered, answered_late
+from streamsink.protocol.ways import CALLED_FOR_EVERY_BATCH
 
 
 class Verdict(Enum):
@@ -151,8 +152,9 @@ def _admit_first(batch: Batch, past: Past, options: SinkOptions) -> Decision:
     raise Misuse(
         f"{past.table}: the first batch that this table sees from application '{options.application}' is "
         f"{batch.batch_id}, expected 0: the table was dropped, recreated or emptied under this query's checkpoint, or "
-        "the query wrote elsewhere before. Nothing was written. If it moves to streamsink with a checkpoint of its own "
-        f"past, set adopt_from_batch={batch.batch_id}; if rows are missing here, start a new checkpoint.",
+        f"the query wrote elsewhere before. Nothing was written. {CALLED_FOR_EVERY_BATCH}. If that was all, or if the query moves to "
+        f"streamsink with a checkpoint of its own past, set adopt_from_batch={batch.batch_id}; if rows are missing here, start a new "
+        "checkpoint",
         kind="gap.first-batch",
     )
 

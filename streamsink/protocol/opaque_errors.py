@@ -3,6 +3,7 @@
 from streamsink.errors import Misuse
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import AppState, Batch
+from streamsink.protocol.ways import CALLED_FOR_EVERY_BATCH
 
 
 def not_told(batch: Batch, last: AppState, options: SinkOptions, ways: str, *, table: str, is_next: bool) -> Misuse:
@@ -33,6 +34,6 @@ def not_told(batch: Batch, last: AppState, options: SinkOptions, ways: str, *, t
     return Misuse(
         f"{table}: batch {batch.batch_id} does not follow batch {last.checkpoint_id}, the last one published here "
         f"(expected batch {last.checkpoint_id + 1} starting at the positions where that one ended): batches are "
-        f"missing or were written elsewhere. Nothing was written. To go on,{ways}",
+        f"missing or were written elsewhere. Nothing was written. {CALLED_FOR_EVERY_BATCH}. To go on,{ways}",
         kind="batch.gap",
     )

@@ -9,6 +9,7 @@ from streamsink.protocol.committable import Batch
 from streamsink.protocol.continuity import OTHER_CLUSTER, RECREATED, Change, Relation
 from streamsink.protocol.positions import same_id
 from streamsink.protocol.recorded import Recorded
+from streamsink.protocol.ways import CALLED_FOR_EVERY_BATCH
 
 _WHY = {
     OTHER_CLUSTER: "the query reads another cluster, or its address leads to another one now",
@@ -95,8 +96,8 @@ def gap(table: str, batch: Batch, relation: Relation, options: SinkOptions, ways
         )
     begin = starting_offsets(table, batch, options, counting=relation.grown)
     return Misuse(
-        f"{table}: batch {batch.batch_id} {says}, so messages between would be missing. Nothing was written. Start a "
-        f"new checkpoint with startingOffsets={begin}, or{ways_on}",
+        f"{table}: batch {batch.batch_id} {says}, so messages between would be missing. Nothing was written. "
+        f"{CALLED_FOR_EVERY_BATCH}. Then start a new checkpoint with startingOffsets={begin}, or{ways_on}",
         kind="positions.gap",
     )
 

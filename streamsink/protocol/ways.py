@@ -1,6 +1,12 @@
 """Ways on that several errors name, in one wording each; what they say to do is tested as it is said."""
 
 
+# Of batches that never came to the sink.
+CALLED_FOR_EVERY_BATCH = (
+    "If your batch function does not call the sink for a batch without rows, change that first: call it for every batch, also for one without rows"
+)
+
+
 def give_up(path: str, application: str) -> str:
     """Of records that can never be published. The sentence ends without a full stop."""
     return (

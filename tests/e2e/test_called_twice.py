@@ -1,6 +1,7 @@
 """A sink that is called other than once for each batch of the query that it belongs to."""
 
 import contextlib
+import re
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -8,6 +9,7 @@ from pyspark.errors import StreamingQueryException
 
 import streamsink
 from streamsink.errors import Misuse
+from streamsink.protocol.ways import CALLED_FOR_EVERY_BATCH
 from tests.e2e.harness import assert_each_once, ids_in, ids_of
 
 EVEN, ODD = "id % 2 = 0", "id % 2 = 1"
@@ -94,3 +96,27 @@ def test_a_call_from_another_thread_is_refused_with_the_reason(spark, ground):
     [error] = _run(spark, ground, elsewhere)
     assert isinstance(error, Misuse) and error.kind == "batch.not-streaming"
     assert "thread" in str(error)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("empty, kind", [(1, "batch.gap"), (0, "gap.first-batch")])
+def test_a_sink_that_is_called_only_for_batches_with_rows_is_told_to_take_all_of_them(spark, ground, empty, kind):
+    """A habit of many batch functions. The error blamed the table or the checkpoint, and its advice led back to the same error."""
+    ground.add_files(0, 3)
+    none_of = ids_of(empty, 1)
+    rows = spark.readStream.schema("id BIGINT, name STRING").option("maxFilesPerTrigger", 1).json(str(ground.source))
+    rows = rows.where(f"id NOT BETWEEN {min(none_of)} AND {max(none_of)}")
+    streamsink.create_table(ground.table, rows.schema)
+
+    def run(function) -> None:
+        query = rows.writeStream.foreachBatch(function).option("checkpointLocation", ground.checkpoint).trigger(availableNow=True)
+        query.start().awaitTermination()
+
+    sink = streamsink.to_table(ground.table, lambda event: None, flush=False)
+    with pytest.raises(StreamingQueryException, match=f"(?s){CALLED_FOR_EVERY_BATCH}") as refused:
+        run(lambda batch, number: None if batch.isEmpty() else sink(batch, number))
+    sink.close()
+    option, value = re.search(r"also for one without rows.*?(accept_as_new|adopt_from_batch)='?(\w+)", str(refused.value)).groups()
+    value = int(value) if option == "adopt_from_batch" else value
+    run(streamsink.to_table(ground.table, lambda event: None, flush=False, **{option: value}))
+    assert_each_once(ground.table, ids_of(0, 3) - none_of)
