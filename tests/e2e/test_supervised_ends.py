@@ -1,7 +1,9 @@
 """How a supervised query ends: by Ctrl-C, by a failure of Spark's job, by an error in a task; and that it restarts when it should."""
+import contextlib
 import signal
 
 import pytest
+from pyspark.errors import StreamingQueryException
 
 import streamsink
 from streamsink import faults
@@ -95,3 +97,48 @@ def test_an_error_of_ours_in_a_task_is_the_same_error_at_the_end(spark, ground, 
         supervised(spark, ground, streamsink.to_table(ground.table, lambda event: None, **WAYS[way]))
     assert refused.value.kind == "data.too-long"
     assert str(refused.value) == f"{ground.table}: column 'name' is VARCHAR(1), found a value of 2 characters. {WAY_ON}"
+
+
+def test_an_error_that_the_batch_function_swallowed_is_raised_in_the_end(spark, ground):
+    """Spark takes the batch for done, the following ones are refused, and the run ended as if all were written."""
+    ground.add_files(0, 3)
+    sink, failures = streamsink.to_table(ground.table, lambda event: None, flush=False), [1]
+
+    def fail_once(step: str) -> None:
+        if step == "write.staged" and failures:
+            failures.pop()
+            raise OSError("a disk that hiccups")
+
+    def publish(df, batch_id: int) -> None:
+        with contextlib.suppress(Exception):
+            sink(df, batch_id)
+
+    faults.arm(fail_once)
+    with pytest.raises(Misuse) as told:
+        supervised(spark, ground, publish)
+    assert told.value.kind in ("gap.first-batch", "batch.gap") and failures == []
+
+
+def test_an_error_that_the_batch_function_has_mended_is_not_taken_for_a_later_one(spark, ground):
+    """It tried again, with success; then code of its own failed."""
+    ground.add_files(0, 2)
+    sink, failures = streamsink.to_table(ground.table, lambda event: None, flush=False), [1]
+
+    def fail_once(step: str) -> None:
+        if step == "write.staged" and failures:
+            failures.pop()
+            raise Retryable("a store that hiccups", kind="test.hiccup")
+
+    def publish(df, batch_id: int) -> None:
+        try:
+            sink(df, batch_id)
+        except Retryable:
+            sink(df, batch_id)
+        if batch_id == 1:
+            raise ValueError("a bug of the program's own")
+
+    faults.arm(fail_once)
+    with pytest.raises(StreamingQueryException, match="a bug of the program's own"):
+        supervised(spark, ground, publish)
+    assert failures == []
+    assert_each_once(ground.table, ids_of(0, 2))
