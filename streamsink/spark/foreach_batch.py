@@ -59,10 +59,12 @@ class TableSink:
             batch = gateway.describe(df, batch_id, self.path, run_id, self._is_first)
             self._micro_batch(df, self._query.described(batch, df, gateway.execution(batch.run)))
         except Exception as failed:  # outermost edge: remembered for the supervisor, then on its way to Spark
-            cause = runs.remember(gateway.start_id(df, run_id), explain(self.path, failed))
+            of = (gateway.start_id(df, run_id), self.path, self.options.application)
+            cause = runs.remember(of, batch_id, explain(self.path, failed))
             if cause is failed:
                 raise
             raise cause from failed
+        runs.forget((batch.run, self.path, self.options.application), batch_id)
         fault_point("batch.end")
 
     def write_job(self, df: DataFrame, batch: Batch) -> int:

@@ -26,8 +26,9 @@ log = logging.getLogger("streamsink")
 LOCK = threading.Lock()
 # By (table, application): a query that has ended gives its hold back when another one comes.
 _RUNS: dict[tuple[str, str], "Run"] = {}
-# Why a run of a query failed, for the supervisor: Spark hands on only the text of a Python error.
-_FAILURES: dict[str, Exception] = {}
+# By (run of a query, table, application): the batch that failed last, and why. For the supervisor: Spark hands on only the text of
+# a Python error, and none that the program's batch function has swallowed.
+_FAILURES: dict[tuple[str, str, str], tuple[int, Exception]] = {}
 _MOST_FAILURES = 16
 
 
@@ -112,17 +113,25 @@ def release(query: str) -> Exception | None:
     return next((explain(path, error) for path, error in errors if error is not None), None)
 
 
-def remember(run_id: str, cause: Exception) -> Exception:
-    """Why this start of a query failed."""
+def remember(of: tuple[str, str, str], batch_id: int, cause: Exception) -> Exception:
+    """Why this batch failed. of: the start of its query, the table and the application."""
     while len(_FAILURES) >= _MOST_FAILURES:
         _FAILURES.pop(next(iter(_FAILURES)))
-    _FAILURES[run_id] = cause
+    _FAILURES.pop(of, None)  # the last one that failed stands last
+    _FAILURES[of] = batch_id, cause
     return cause
+
+
+def forget(of: tuple[str, str, str], batch_id: int) -> None:
+    """This batch has gone through: the program has tried it again."""
+    if _FAILURES.get(of, (None,))[0] == batch_id:
+        _FAILURES.pop(of, None)
 
 
 def failure(run_id: str) -> Exception | None:
     """Why this start of a query failed, once; None when it is not known here."""
-    return _FAILURES.pop(run_id, None)
+    found = [_FAILURES.pop(of)[1] for of in list(_FAILURES) if of[0] == run_id]
+    return found[-1] if found else None
 
 
 def _close(run: Run) -> Exception | None:

@@ -25,7 +25,7 @@ def run(
     max_restarts: restarts in all. The wait doubles from min_wait_ms to max_wait_ms, with jitter.
     Returns the query after it ended without an error (``availableNow``, or ``stop()`` from elsewhere) and everything that it
     left pending is published.
-    Raises: the error of ``streamsink.errors`` that was the cause, or Spark's own. KeyboardInterrupt after Ctrl-C, when the query is
+    Raises: the error of ``streamsink.errors`` that was the cause, also when the batch function has swallowed it, or Spark's own. KeyboardInterrupt after Ctrl-C, when the query is
     stopped and what it left pending is published.
     """
     retrying = tenacity.Retrying(
@@ -66,6 +66,9 @@ def _run_once(start: Callable[[], StreamingQuery]) -> tuple[StreamingQuery, bool
         log.info("interrupted in a batch, with which the next run begins", exc_info=True)
     finally:
         left_pending = runs.release(str(query.id))
+    swallowed = runs.failure(str(query.runId))
+    if swallowed is not None and not waiting.asked:
+        raise swallowed
     if left_pending is not None:
         raise left_pending
     return query, waiting.asked

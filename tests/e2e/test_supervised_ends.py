@@ -123,6 +123,7 @@ def test_an_error_that_the_batch_function_has_mended_is_not_taken_for_a_later_on
     """It tried again, with success; then code of its own failed."""
     ground.add_files(0, 2)
     sink, failures = streamsink.to_table(ground.table, lambda event: None, flush=False), [1]
+    seen = []
 
     def fail_once(step: str) -> None:
         if step == "write.staged" and failures:
@@ -130,6 +131,7 @@ def test_an_error_that_the_batch_function_has_mended_is_not_taken_for_a_later_on
             raise Retryable("a store that hiccups", kind="test.hiccup")
 
     def publish(df, batch_id: int) -> None:
+        seen.append(batch_id)
         try:
             sink(df, batch_id)
         except Retryable:
@@ -140,5 +142,5 @@ def test_an_error_that_the_batch_function_has_mended_is_not_taken_for_a_later_on
     faults.arm(fail_once)
     with pytest.raises(StreamingQueryException, match="a bug of the program's own"):
         supervised(spark, ground, publish)
-    assert failures == []
+    assert failures == [] and seen == [0, 1], "it was restarted"
     assert_each_once(ground.table, ids_of(0, 2))
