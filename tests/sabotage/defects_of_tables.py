@@ -28,6 +28,7 @@ _WAITS = "tests/protocol/test_waits.py"
 _TABLE_OPTIONS = "tests/protocol/test_table_options.py"
 _REPLACED = "tests/table/test_replaced_snapshots.py"
 _WHOLE = "tests/table/test_whole.py"
+_NESTED = "tests/table/test_nested_nulls.py"
 
 OF_TABLES = (
     # -- deleting
@@ -256,4 +257,13 @@ OF_TABLES = (
            "newest == before or not left", "True", (f"{_WHOLE}::test_files_that_another_writer_removes_rightly_meanwhile_are_no_alarm",)),
     Defect("A14: sizes of lists are not compared", "table/whole.py:Whole._compare",
            "wanted is not None and found != wanted", "False", (f"{_WHOLE}::test_a_start_finds_a_list_that_was_cut",)),
+    # -- values
+    Defect("nulls inside of columns are not looked for", "table/conform.py:Conform._column",
+           "if found is not None:", "if False:", (_NESTED,)),
+    Defect("what a null row has below it counts as null", "table/nested_nulls.py:nulls_inside",
+           "part.null_count > above", "part.null_count", (_NESTED,)),
+    Defect("marks of nulls stay where the type has none", "table/nested_nulls.py:keeping",
+           "nullable or not values.null_count", "True", (_NESTED,)),
+    Defect("a column that is left out has marks of nulls inside", "table/conform.py:Conform._absent",
+           "keeping(pa.nulls(rows, loose), target.type)", "pa.nulls(rows, target.type)", (_NESTED,)),
 )
