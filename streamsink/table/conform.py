@@ -9,6 +9,7 @@ from streamsink.errors import Misuse
 from streamsink.format.arrow_types import to_arrow_schema
 from streamsink.format.schema import TableSchema
 from streamsink.format.types import AtomicType, DataField
+from streamsink.table.exact_cast import cast_exactly
 from streamsink.table.nested_nulls import has_not_null, keeping, loosened, nulls_inside
 
 _UNLIMITED = 2**31 - 1
@@ -69,7 +70,7 @@ class Conform:
         wanted = self._loose.get(target.name, target.type)
         if column.type != wanted:
             try:
-                column = column.cast(wanted)
+                column = cast_exactly(column, wanted)
             except pa.ArrowInvalid:
                 raise Misuse(
                     f"column '{target.name}': a value of type {column.type} does not fit the table's {target.type} "
