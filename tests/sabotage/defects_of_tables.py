@@ -29,6 +29,7 @@ _TABLE_OPTIONS = "tests/protocol/test_table_options.py"
 _REPLACED = "tests/table/test_replaced_snapshots.py"
 _WHOLE = "tests/table/test_whole.py"
 _NESTED = "tests/table/test_nested_nulls.py"
+_NOT_UTF8 = "tests/table/test_not_utf8.py"
 _DEAD_LETTERS = "tests/table/test_dead_letters.py"
 
 OF_TABLES = (
@@ -273,4 +274,12 @@ OF_TABLES = (
            "kind.scale > column.type.scale", "False", (_DEAD_LETTERS,)),
     Defect("a text of too many digits comes round to another decimal", "table/exact_cast.py:_decimals",
            "if _all_match(", "if True or _all_match(", (_DEAD_LETTERS,)),
+    Defect("a bound that is not UTF-8 ends with Python's own error", "format/stats.py:_Column.update",
+           "        except UnicodeDecodeError:", "        except ZeroDivisionError:", (_NOT_UTF8,)),
+    Defect("a partition value that is not UTF-8 ends with Python's own error", "table/route.py:_physical",
+           "except UnicodeDecodeError:", "except ZeroDivisionError:", (_NOT_UTF8,)),
+    Defect("a row with such a partition value is no dead letter", "table/route.py:not_utf8",
+           "held.cast(pa.string())", "pass", (_NOT_UTF8,)),
+    Defect("a name of a table that is not UTF-8 is any name", "table/routed_write.py:RoutedWriter._unrouted",
+           "if isinstance(name, NotUtf8):", "if False:", (_NOT_UTF8,)),
 )
