@@ -131,7 +131,13 @@ class _Column:
             self._spoiled = True
             return
         found = pc.min_max(values)
-        self._widen(physical(found["min"]), physical(found["max"]))
+        try:
+            low, high = physical(found["min"]), physical(found["max"])
+        except UnicodeDecodeError:
+            # A text that is not UTF-8 has no bound in code points; as in a footer, what else is known is no bound of the file.
+            self._spoiled = True
+            return
+        self._widen(low, high)
 
     def add(self, chunk: ColumnChunk) -> None:
         if not self.collected:

@@ -125,6 +125,13 @@ class RoutedTables:
         return Target(columns, fitting(table, fields, rule.options).to_json())
 
     def _check_columns(self, name: str, columns: Sequence[str]) -> None:
+        twice = sorted(column for column in set(columns) if list(columns).count(column) > 1)
+        if twice:
+            raise Misuse(
+                f"{self._routing.root}: table '{name}': column '{twice[0]}' is there twice in the data. Nothing was written. Drop or rename one of "
+                "them in the query, or leave it out of the table by its option columns",
+                kind="schema.bad-name",
+            )
         wanted = self._routing.rules[self._routing.rule_of(name) or name].columns
         lacking = [c for c in wanted if c not in columns] if isinstance(wanted, tuple) else []
         if lacking or not columns:

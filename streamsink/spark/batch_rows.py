@@ -13,6 +13,7 @@ from streamsink.protocol.committable import Batch, StagedFile
 from streamsink.protocol.micro_batch import BatchRows
 from streamsink.protocol.two_phase import Checkpoint
 from streamsink.spark import file_rows, gateway, write_ways
+from streamsink.spark.names import check_once, check_one, without
 from streamsink.spark.position_check import PositionCheck
 from streamsink.spark.position_columns import recorded
 from streamsink.spark.runs import Fitted, Run
@@ -69,6 +70,7 @@ class TableRows(BatchRows):
         """What the writers hand back, and the way in which the rows were written."""
         rows, options = self._new_rows(checkpoint), self._options
         kept = stored(rows, self._store.root, options)
+        check_once(kept.columns, self._store.root)
         check = PositionCheck(self._store.root, checkpoint.batch, options, rows, kept)
 
         def writing() -> TableWriting:
@@ -135,7 +137,7 @@ def stored(df: DataFrame, path: str, options: SinkOptions) -> DataFrame:
     _check_given(df, path, options)
     file_rows.check_column(df, path, options)
     columns = (*options.position_columns, *([options.file_column] if options.file_column else ()))
-    return df if options.store_position_columns else df.drop(*columns)
+    return df if options.store_position_columns else without(df, columns)
 
 
 def _check_given(df: DataFrame, path: str, options: SinkOptions) -> None:
@@ -146,8 +148,15 @@ def _check_given(df: DataFrame, path: str, options: SinkOptions) -> None:
             f"{', '.join(df.columns)}",
             kind="option.position-columns",
         )
+    for name in options.position_columns:
+        check_one(df, name, path, "position_columns", "option.position-columns")
 
 
 def fields_of(df: DataFrame, path: str, options: SinkOptions) -> Callable[[], Sequence]:
     """The columns that a new table gets, when they are asked for."""
-    return lambda: to_fields(stored(df, path, options).schema)
+    def found() -> Sequence:
+        kept = stored(df, path, options)
+        check_once(kept.columns, path)
+        return to_fields(kept.schema)
+
+    return found

@@ -14,6 +14,7 @@ from streamsink.errors import Misuse
 from streamsink.options import SinkOptions
 from streamsink.protocol.files import spelling
 from streamsink.protocol.positions import SourceRange
+from streamsink.spark.names import check_one
 from streamsink.spark.schema import quoted
 
 _PATH, _IS_NEW = "__streamsink_path", "__streamsink_is_new"
@@ -28,8 +29,12 @@ T = TypeVar("T")
 def check_column(df: DataFrame, path: str, options: SinkOptions) -> None:
     """Raises Misuse when the column that is to carry the file is not there, or carries no text."""
     name = options.file_column
-    if name is None or name in df.columns and isinstance(df.schema[name].dataType, StringType):
+    if name is None:
         return
+    if name in df.columns:
+        check_one(df, name, path, "file_column", "option.file-column")
+        if isinstance(df.schema[name].dataType, StringType):
+            return
     found = f"it is of type {df.schema[name].dataType.simpleString()}" if name in df.columns else f"the data has {', '.join(df.columns)}"
     raise Misuse(
         f"{path}: option 'file_column' is {name!r}, expected the name of a text column; {found}. Nothing was written. Select "

@@ -20,6 +20,7 @@ from streamsink.sinks.opening import Opened, open_many, open_with_letters
 from streamsink.spark import write_ways
 from streamsink.spark.batch_rows import TableRows, fields_of, stored
 from streamsink.spark.foreach_batch import TableSink
+from streamsink.spark.names import check_once, check_one, without
 from streamsink.spark.position_check import PositionCheck
 from streamsink.spark.routed_tasks import RoutedWriting
 from streamsink.spark.runs import Run
@@ -49,10 +50,19 @@ class TablesSink(TableSink):
         self._drop_route = drop_route_column
 
     def _open(self, df: DataFrame, batch: Batch) -> Opened:
+        self._check(df)
         return open_many(self._io, self._routing, self.options, self._listener)
 
     def _rows(self, df: DataFrame, run: Run) -> BatchRows:
+        self._check(df)
         return RoutedRows(df, run, self.options, self._store, self._io, route=Route(self._route, self._drop_route))
+
+    def _check(self, df: DataFrame) -> None:
+        """Raises Misuse when a column that names tables is not the only one of its name, or dead letters would have two of one name."""
+        if self._route in df.columns:
+            check_one(df, self._route, self._routing.root, "route", "option.route")
+        if self._routing.dead_letters is not None:
+            check_once(df.columns, self._routing.root)
 
 
 class LettersSink(TablesSink):
@@ -114,7 +124,7 @@ class RoutedRows(TableRows):
     def _for_tables(self, rows: DataFrame) -> DataFrame:
         """The columns that tables may take."""
         taken, route = stored(rows, self._store.root, self._options), self._route
-        return taken.drop(route.expression) if route.drop and route.expression in rows.columns else taken
+        return without(taken, [route.expression]) if route.drop and route.expression in rows.columns else taken
 
     def _named(self, rows: DataFrame) -> DataFrame:
         """With the column that names each row's table, evaluated in the one pass over the batch."""

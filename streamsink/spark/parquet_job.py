@@ -17,6 +17,7 @@ from streamsink.format.evolution import widens
 from streamsink.format.schema import TableSchema
 from streamsink.format.types import MAX_LENGTH, AtomicType, DataField, DataType
 from streamsink.spark import gateway
+from streamsink.spark.names import are_alike
 from streamsink.spark.position_proof import OUTSIDE
 from streamsink.spark.read import to_spark
 from streamsink.spark.schema import quoted
@@ -58,14 +59,9 @@ def can_write(given: Sequence[DataField], schema: TableSchema, file_io: FileIO) 
     types = {field.name: field.type for field in given}
     return (
         file_io.takes_files_of_others and not schema.partition_keys and _codec(schema) in _CODECS
-        and len({_folded(f.name) for f in schema.fields}) == len(schema.fields)
+        and not are_alike(schema.field_names)
         and all(_is_stored_alike(f.type) and _fits(types.get(f.name), f.type) for f in schema.fields)
     )
-
-
-def _folded(name: str) -> str:
-    """The same for all names that Spark, which compares character by character, takes for one, and perhaps for more."""
-    return "".join(c.upper()[0].lower()[0] for c in name)
 
 
 def _is_stored_alike(t: DataType) -> bool:

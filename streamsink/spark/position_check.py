@@ -11,6 +11,7 @@ from streamsink.options import SinkOptions
 from streamsink.protocol.committable import Batch
 from streamsink.sinks import position_check
 from streamsink.spark import position_columns
+from streamsink.spark.names import without
 from streamsink.spark.position_proof import OUTSIDE, Proven, ProvenWriting
 from streamsink.spark.tasks import Writing
 from streamsink.table.position_ranges import PositionRanges
@@ -38,7 +39,7 @@ class PositionCheck:
 
     def told(self) -> DataFrame:
         """The rows for a writer that is told by the JVM."""
-        return self._kept if self._ranges is None else self._rows.withColumn(OUTSIDE, F.expr(self.sql)).drop(*self._left_out())
+        return self._kept if self._ranges is None else without(self._rows.withColumn(OUTSIDE, F.expr(self.sql)), self._left_out())
 
     def comparing(self, writing: Writing) -> Writing:
         """A writer of ``carried`` rows."""

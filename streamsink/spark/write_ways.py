@@ -19,6 +19,7 @@ from streamsink.protocol.committable import Batch
 from streamsink.protocol.positions import all_numeric
 from streamsink.spark import gateway, worker_daemon
 from streamsink.spark.arrow_batches import rows_at_once, settings
+from streamsink.spark.names import are_alike
 from streamsink.spark.parquet_job import ParquetJob, can_write
 from streamsink.spark.schema import to_fields
 from streamsink.spark.session import with_settings
@@ -126,8 +127,8 @@ def write_large(df: DataFrame, writing: Writing, file_io: FileIO, store: Store, 
     Raises Misuse when a row does not fit.
     """
     _advise_daemon()
-    # Spark's mapInArrow takes the names of columns for SQL, in which a dot or a backtick means something.
-    names = df.columns if any(letter in name for name in df.columns for letter in ".`") else None
+    # Spark's mapInArrow takes the names of columns for SQL, in which a dot or a backtick means something, and case nothing.
+    names = df.columns if are_alike(df.columns) or any(letter in name for name in df.columns for letter in ".`") else None
     plain = df.toDF(*(f"c{place}" for place in range(len(names)))) if names else df
     with with_settings(df.sparkSession, settings(large.rows_at_once)):
         rows = plain.mapInArrow(write_task(writing, store, names), COMMITTABLE_SCHEMA).collect()

@@ -9,6 +9,8 @@ from streamsink.errors import Misuse
 from streamsink.format.arrow_types import to_arrow_schema
 from streamsink.format.schema import TableSchema
 from streamsink.format.types import AtomicType, DataField
+from streamsink.table.exact_cast import cast_exactly
+from streamsink.table.nested_nulls import has_not_null, keeping, loosened, nulls_inside
 
 _UNLIMITED = 2**31 - 1
 _WITH_OFFSETS = (
@@ -29,6 +31,8 @@ class Conform:
     def __init__(self, schema: TableSchema):
         self._fields = schema.fields
         self._target = to_arrow_schema(schema.fields)
+        # Once: a batch of columns without NOT NULL inside is not looked into.
+        self._loose = {field.name: loosened(field.type) for field in self._target if has_not_null(field.type)}
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         try:
@@ -43,7 +47,7 @@ class Conform:
             if target.name in present:
                 columns.append(self._column(batch.column(target.name), field, target))
             elif target.nullable:
-                columns.append(pa.nulls(batch.num_rows, target.type))
+                columns.append(self._absent(batch.num_rows, target))
             else:
                 raise Misuse(f"column '{target.name}' is NOT NULL and missing in the data", kind="data.missing-column")
         return pa.RecordBatch.from_arrays(columns, schema=self._target)
@@ -55,17 +59,18 @@ class Conform:
                 return lambda column: self._column(column, field, target)
         return None
 
+    def _absent(self, rows: int, target: pa.Field) -> pa.Array:
+        loose = self._loose.get(target.name)
+        return pa.nulls(rows, target.type) if loose is None else keeping(pa.nulls(rows, loose), target.type)
+
     def _column(self, column: pa.Array, field: DataField, target: pa.Field) -> pa.Array:
         if not target.nullable and column.null_count:
-            raise Misuse(
-                f"column '{target.name}' is NOT NULL in the table, found {column.null_count} nulls in a batch of "
-                f"{len(column)} rows",
-                kind="data.null",
-            )
+            raise _nulls(target.name, column.null_count, len(column))
         column = _with_offsets(column)
-        if column.type != target.type:
+        wanted = self._loose.get(target.name, target.type)
+        if column.type != wanted:
             try:
-                column = column.cast(target.type)
+                column = cast_exactly(column, wanted)
             except pa.ArrowInvalid:
                 raise Misuse(
                     f"column '{target.name}': a value of type {column.type} does not fit the table's {target.type} "
@@ -73,7 +78,16 @@ class Conform:
                     kind="data.cast",
                 ) from None  # Arrow's own message quotes the value
         _check_length(column, field)
+        if target.name in self._loose:
+            found = nulls_inside(column, target.type, target.name)
+            if found is not None:
+                raise _nulls(*found, len(column))
+            column = keeping(column, target.type)
         return column
+
+
+def _nulls(path: str, nulls: int, rows: int) -> Misuse:
+    return Misuse(f"column '{path}' is NOT NULL in the table, found {nulls} nulls in a batch of {rows} rows", kind="data.null")
 
 
 def _with_offsets(column: pa.Array) -> pa.Array:

@@ -11,7 +11,7 @@ from streamsink.format.paths import bucket_dir, escape, partition_path
 from streamsink.format.schema import TableSchema
 from streamsink.format.types import DataField
 from streamsink.storage.names import NameLimits, size_of
-from streamsink.table.route import PartitionKey, split_with_places
+from streamsink.table.route import WHY_NOT_UTF8, PartitionKey, not_utf8, split_with_places
 
 UNAWARE_BUCKET = 0
 # A data file's own name, with as many digits as a count may have: ``data-<uuid>-<count>.parquet``.
@@ -49,6 +49,20 @@ class Folders:
 
     def unfit_rows(self, rows: pa.RecordBatch) -> list[tuple[int, str, str]]:
         """(index, reason, column) of the rows of a batch, which has the table's columns, that no folder can be named for."""
+        unreadable: dict[int, str] = {}
+        for name in self._schema.partition_keys:
+            for index in not_utf8(rows.column(rows.schema.get_field_index(name))):
+                unreadable.setdefault(index, name)
+        if not unreadable:
+            return self._without_folder(rows)
+        places = [index for index in range(rows.num_rows) if index not in unreadable]
+        others = self._without_folder(rows.take(pa.array(places, pa.int64())))
+        bad = [(index, f"{_NOT_UTF8}: {WHY_NOT_UTF8.format(name)}", name) for index, name in unreadable.items()]
+        return sorted([*bad, *((places[index], reason, column) for index, reason, column in others)])
+
+    # -- parts -----------------------------------------------------------------------------------------------------
+
+    def _without_folder(self, rows: pa.RecordBatch) -> list[tuple[int, str, str]]:
         if not self._may_refuse(rows):
             return []
         found = []
@@ -59,8 +73,6 @@ class Folders:
             if refused is not None:
                 found += [(index, refused[1], refused[0]) for index in places.to_pylist()]
         return sorted(found)
-
-    # -- parts -----------------------------------------------------------------------------------------------------
 
     def _folder(self, key: PartitionKey) -> str:
         return bucket_dir(self._path(key.values, self._schema.partition_fields), UNAWARE_BUCKET)
@@ -109,6 +121,6 @@ class Folders:
         return size_of(escape(name)) + len("=") + max(values, size_of(escape(self._default)))
 
 
-_KIND, _NO_NAME = "partition.name-too-long", "path.unsupported-value"
+_KIND, _NO_NAME, _NOT_UTF8 = "partition.name-too-long", "path.unsupported-value", "partition.encoding"
 # Of numbers, dates and times, with room: a decimal has 38 digits, a timestamp 30 characters, some of which are escaped.
 _LONGEST_PLAIN_TEXT = 100

@@ -2,13 +2,21 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streamsink.errors import Misuse
 from streamsink.format.arrow_types import physical
 from streamsink.format.binary_row import EMPTY_ROW, encode_row
 from streamsink.format.schema import TableSchema
+
+WHY_NOT_UTF8 = "column '{}': a partition value is not UTF-8 text, so that it names no folder"
+
+
+class NotUtf8:
+    """Stands for a text whose bytes are no UTF-8."""
 
 
 @dataclass(frozen=True)
@@ -19,14 +27,17 @@ class PartitionKey:
     values: tuple
 
 
-def split_by_partition(batch: pa.RecordBatch, schema: TableSchema) -> Iterator[tuple[PartitionKey, pa.RecordBatch]]:
-    """Each partition's rows of a batch that has the table's columns. Rows of one partition keep their order."""
+def split_by_partition(batch: pa.RecordBatch, schema: TableSchema, table: str = "") -> Iterator[tuple[PartitionKey, pa.RecordBatch]]:
+    """Each partition's rows of a batch that has the table's columns. Rows of one partition keep their order.
+
+    table: its path, for messages. Raises Misuse ``partition.encoding``, without the value, for a text that is not UTF-8.
+    """
     if not schema.partition_keys:
         yield PartitionKey(EMPTY_ROW, ()), batch
         return
     columns = [batch.column(schema.field_names.index(name)) for name in schema.partition_keys]
     for first, rows in _split(batch, columns):
-        yield _key(columns, first, schema), rows
+        yield _key(columns, first, schema, table), rows
 
 
 def split_with_places(batch: pa.RecordBatch, schema: TableSchema) -> Iterator[tuple[PartitionKey, pa.Array]]:
@@ -37,11 +48,30 @@ def split_with_places(batch: pa.RecordBatch, schema: TableSchema) -> Iterator[tu
         yield _key(columns, first, schema), rows.column(0)
 
 
-def split_by_text(batch: pa.RecordBatch, column: str) -> Iterator[tuple[str | None, pa.RecordBatch]]:
-    """Rows of each value of a column of texts, None for nulls. Rows of one value keep their order."""
+def split_by_text(batch: pa.RecordBatch, column: str) -> Iterator[tuple[str | None | NotUtf8, pa.RecordBatch]]:
+    """Rows of each value of a column of texts, None for nulls, NotUtf8 for a text of no known characters. Rows of one value keep their order."""
     texts = batch.column(column)
     for first, rows in _split(batch, [texts]):
-        yield texts[first].as_py(), rows
+        yield _text(texts[first]), rows
+
+
+def not_utf8(column: pa.Array) -> list[int]:
+    """Where in a column texts stand that are not UTF-8. Arrow does not look when a column comes from elsewhere."""
+    if not pa.types.is_string(column.type):
+        return []
+    held = column.cast(pa.binary())
+    try:
+        held.cast(pa.string())
+        return []
+    except pa.ArrowInvalid:
+        return [place for place, text in enumerate(column) if isinstance(_text(text), NotUtf8)]
+
+
+def _text(text: pa.Scalar) -> str | None | NotUtf8:
+    try:
+        return text.as_py()
+    except UnicodeDecodeError:
+        return NotUtf8()
 
 
 def _split(batch: pa.RecordBatch, columns: list[pa.Array]) -> Iterator[tuple[int, pa.RecordBatch]]:
@@ -73,7 +103,19 @@ def _codes(columns: list[pa.Array]) -> pa.Array:
     return combined
 
 
-def _key(columns: list[pa.Array], row: int, schema: TableSchema) -> PartitionKey:
+def _key(columns: list[pa.Array], row: int, schema: TableSchema, table: str = "") -> PartitionKey:
     fields = schema.partition_fields
-    values = tuple(physical(column[row]) for column in columns)
+    values = tuple(_physical(column[row], field.name, table) for column, field in zip(columns, fields))
     return PartitionKey(encode_row(values, [f.type for f in fields]), values)
+
+
+def _physical(value: pa.Scalar, column: str, table: str) -> Any:
+    try:
+        return physical(value)
+    except UnicodeDecodeError:
+        raise Misuse(
+            f"{table + ': ' if table else ''}{WHY_NOT_UTF8.format(column)}. Nothing was recorded. Say in the query what its bytes are, such as "
+            "decode(value, 'ISO-8859-1'), filter such rows there (try_validate_utf8 makes null of them, from Spark 4), or name a table for "
+            "them with dead_letters",
+            kind="partition.encoding",
+        ) from None  # its message quotes a byte of the value

@@ -12,7 +12,7 @@ from streamsink.storage.file_io import FileIO
 from streamsink.storage.together import Together
 from streamsink.table.dead_letters import BadRow, DeadLetters, Screen
 from streamsink.table.folders import Folders
-from streamsink.table.route import split_by_text
+from streamsink.table.route import NotUtf8, split_by_text
 from streamsink.table.routing import ROUTE, UNROUTED_DEAD_LETTER, Routing
 from streamsink.table.write import Limits, TableWriter, WriteSpec, WrittenFile
 
@@ -72,7 +72,7 @@ class RoutedWriter:
             return
         self._rows_in += batch.num_rows
         for name, rows in split_by_text(batch, ROUTE):
-            target = self._spec.target_of(name)
+            target = None if isinstance(name, NotUtf8) else self._spec.target_of(name)
             if target is None:
                 self._unrouted(name, rows)
             else:
@@ -109,12 +109,18 @@ class RoutedWriter:
         if bad:
             self._bury(name, rows, bad)
 
-    def _unrouted(self, name: str | None, rows: pa.RecordBatch) -> None:
-        kind = "route.null" if name is None else "route.unknown"
-        what = "the name of the table is null" if name is None else "no rule of 'tables' covers the name of the table"
+    def _unrouted(self, name: str | None | NotUtf8, rows: pa.RecordBatch) -> None:
+        way = "Add a rule"
+        if isinstance(name, NotUtf8):
+            name, kind, what = None, "route.encoding", "the name of the table is not UTF-8 text"
+            way = "Nothing was recorded. Say in the route what its bytes are, such as decode(value, 'ISO-8859-1')"
+        elif name is None:
+            kind, what = "route.null", "the name of the table is null"
+        else:
+            kind, what = "route.unknown", "no rule of 'tables' covers the name of the table"
         if self._spec.routing.unrouted != UNROUTED_DEAD_LETTER:
             raise Misuse(
-                f"{self._spec.routing.root}: {rows.num_rows} rows of a batch cannot be routed: {what}. Add a rule, filter them "
+                f"{self._spec.routing.root}: {rows.num_rows} rows of a batch cannot be routed: {what}. {way}, filter them "
                 "in the query, or set unrouted='dead-letter'",
                 kind=kind,
             )

@@ -183,7 +183,7 @@ class TableWriter:
         if len(waiting) > 1:
             waiting = pa.Table.from_batches(waiting).combine_chunks().to_batches()
         for batch in waiting:
-            for key, rows in split_by_partition(batch, self._schema):
+            for key, rows in split_by_partition(batch, self._schema, self._spec.table):
                 buffer = self._buffers.get(key.row)
                 if buffer is None:
                     self._folders.of(key)  # refused before any of its rows is written

@@ -17,6 +17,7 @@ _COPIES = "tests/protocol/test_copies.py"
 _SAME = "tests/protocol/test_same_query.py"
 _PLAN_TEXT = "tests/protocol/test_plan_text.py"
 _RUNS = "tests/protocol/test_runs.py"
+_NAMES_APART = "tests/e2e/test_names_apart.py"
 
 OF_BATCHES = (
     # -- the order of a batch
@@ -187,4 +188,17 @@ OF_BATCHES = (
            "_streaming_inputs(plan, index) > 1", "_streaming_inputs(plan, index) > 0", (_PLAN_TEXT,)),
     Defect("A13: results that change are appended", "protocol/query_rules.py:check_query",
            "batch.output_mode == APPEND or", "True or", (_SAME,)),
+    # -- names of columns
+    Defect("a column goes with the one that Spark takes for it", "spark/names.py:without",
+           "if not are_alike(given):", "if True:", (_NAMES_APART,)),
+    Defect("a name that Spark takes for a named column's is no matter", "spark/names.py:check_one",
+           "if others and", "if False and", (_NAMES_APART,)),
+    Defect("a named column may be there twice", "spark/names.py:check_one",
+           "if alike.count(name) > 1:", "if False:", (_NAMES_APART,)),
+    Defect("a column may be there twice", "spark/names.py:check_once",
+           "if twice:", "if False:", (_NAMES_APART,)),
+    Defect("a table of several may take a name twice", "sinks/routed.py:RoutedTables._check_columns",
+           "if twice:", "if False:", (_NAMES_APART,)),
+    Defect("names that differ by case only are told to Spark's tasks", "spark/write_ways.py:write_large",
+           "are_alike(df.columns) or ", "", (_NAMES_APART,)),
 )

@@ -28,6 +28,9 @@ _WAITS = "tests/protocol/test_waits.py"
 _TABLE_OPTIONS = "tests/protocol/test_table_options.py"
 _REPLACED = "tests/table/test_replaced_snapshots.py"
 _WHOLE = "tests/table/test_whole.py"
+_NESTED = "tests/table/test_nested_nulls.py"
+_NOT_UTF8 = "tests/table/test_not_utf8.py"
+_DEAD_LETTERS = "tests/table/test_dead_letters.py"
 
 OF_TABLES = (
     # -- deleting
@@ -258,4 +261,27 @@ OF_TABLES = (
            "newest == before or not left", "True", (f"{_WHOLE}::test_files_that_another_writer_removes_rightly_meanwhile_are_no_alarm",)),
     Defect("A14: sizes of lists are not compared", "table/whole.py:Whole._compare",
            "wanted is not None and found != wanted", "False", (f"{_WHOLE}::test_a_start_finds_a_list_that_was_cut",)),
+    # -- values
+    Defect("nulls inside of columns are not looked for", "table/conform.py:Conform._column",
+           "if found is not None:", "if False:", (_NESTED,)),
+    Defect("what a null row has below it counts as null", "table/nested_nulls.py:nulls_inside",
+           "part.null_count > above", "part.null_count", (_NESTED,)),
+    Defect("marks of nulls stay where the type has none", "table/nested_nulls.py:keeping",
+           "nullable or not values.null_count", "True", (_NESTED,)),
+    Defect("a column that is left out has marks of nulls inside", "table/conform.py:Conform._absent",
+           "keeping(pa.nulls(rows, loose), target.type)", "pa.nulls(rows, target.type)", (_NESTED,)),
+    Defect("hexadecimal text is the bits of a number", "table/exact_cast.py:cast_exactly",
+           "pa.types.is_integer(kind) and", "False and", (_DEAD_LETTERS,)),
+    Defect("a decimal comes round when it gets a larger scale", "table/exact_cast.py:cast_exactly",
+           "kind.scale > column.type.scale", "False", (_DEAD_LETTERS,)),
+    Defect("a text of too many digits comes round to another decimal", "table/exact_cast.py:_decimals",
+           "if _all_match(", "if True or _all_match(", (_DEAD_LETTERS,)),
+    Defect("a bound that is not UTF-8 ends with Python's own error", "format/stats.py:_Column.update",
+           "        except UnicodeDecodeError:", "        except ZeroDivisionError:", (_NOT_UTF8,)),
+    Defect("a partition value that is not UTF-8 ends with Python's own error", "table/route.py:_physical",
+           "except UnicodeDecodeError:", "except ZeroDivisionError:", (_NOT_UTF8,)),
+    Defect("a row with such a partition value is no dead letter", "table/route.py:not_utf8",
+           "held.cast(pa.string())", "pass", (_NOT_UTF8,)),
+    Defect("a name of a table that is not UTF-8 is any name", "table/routed_write.py:RoutedWriter._unrouted",
+           "if isinstance(name, NotUtf8):", "if False:", (_NOT_UTF8,)),
 )

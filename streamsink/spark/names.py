@@ -1,0 +1,58 @@
+"""Names of a DataFrame's columns, as Spark tells them apart: what an option names must be one column. DRIVER."""
+
+from collections.abc import Sequence
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from streamsink.errors import Misuse
+
+_CASE_SENSITIVE = "spark.sql.caseSensitive"
+
+
+def folded(name: str) -> str:
+    """The same for all names that Spark, which compares character by character, takes for one, and perhaps for more."""
+    return "".join(c.upper()[0].lower()[0] for c in name)
+
+
+def are_alike(names: Sequence[str]) -> bool:
+    """Whether Spark may take two of them for one."""
+    return len({folded(name) for name in names}) < len(names)
+
+
+def check_one(df: DataFrame, name: str, table: str, option: str, kind: str) -> None:
+    """Raises Misuse unless a column that the data has is the only one of its name, so that no other is taken, or left out, for it."""
+    alike = [other for other in df.columns if folded(other) == folded(name)]
+    if alike.count(name) > 1:
+        raise Misuse(
+            f"{table}: option '{option}' names column '{name}', which is there twice in the data. Nothing was written. Drop or rename one of "
+            "them in the query; of a join, select the columns of each side by name",
+            kind=kind,
+        )
+    others = sorted(set(alike) - {name})
+    if others and df.sparkSession.conf.get(_CASE_SENSITIVE, "false").lower() != "true":
+        raise Misuse(
+            f"{table}: option '{option}' names column '{name}', and the data has '{others[0]}' as well, which Spark takes for the same name. "
+            f"Nothing was written. Give one of them another name in the query, or set {_CASE_SENSITIVE} to true in the session",
+            kind=kind,
+        )
+
+
+def check_once(names: Sequence[str], table: str) -> None:
+    """Raises Misuse when a name is there twice among columns that are to be written."""
+    twice = sorted(name for name in set(names) if list(names).count(name) > 1)
+    if twice:
+        raise Misuse(
+            f"{table}: column '{twice[0]}' is there twice in the data. Nothing was written. Drop or rename one of them in the query; of a "
+            "join, select the columns of each side by name",
+            kind="schema.bad-name",
+        )
+
+
+def without(df: DataFrame, names: Sequence[str]) -> DataFrame:
+    """Without exactly these columns: ``DataFrame.drop`` leaves out all that some session would take for them."""
+    given = df.columns
+    if not are_alike(given):
+        return df.drop(*names)
+    plain = df.toDF(*(f"c{place}" for place in range(len(given))))
+    return plain.select(*(F.col(f"c{place}").alias(name) for place, name in enumerate(given) if name not in names))
