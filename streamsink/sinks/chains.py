@@ -171,8 +171,10 @@ class Chains:
             raise self._lost(member, "table.recreated")
 
     def check_there(self, member) -> None:
-        """Raises Misuse when the table was dropped, or dropped and created again, since this process has opened it. What is said of the one
-        table of a query, to start a new checkpoint, would write all rows of the other tables again."""
+        """Raises Misuse when the table was dropped, or dropped and created again, since this process has opened it.
+
+        What is said of the one table of a query, to start a new checkpoint, would write all rows of the other tables again.
+        """
         try:
             member.table.check_identity()
         except Misuse as lost:

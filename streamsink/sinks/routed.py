@@ -13,7 +13,7 @@ from streamsink.sinks.many_tables import ManyTables
 from streamsink.storage.together import Together
 from streamsink.table import leftovers
 from streamsink.table.dead_letters import DeadLetters, dead_letter_fields, fit_by_value
-from streamsink.table.fit import fit
+from streamsink.table.fit import check_once, fit
 from streamsink.table.routed_write import RoutedFiles, RoutedSpec, Target
 from streamsink.table.routing import Routing
 from streamsink.table.table import Table, create_table, is_table, new_schema
@@ -125,13 +125,7 @@ class RoutedTables:
         return Target(columns, fitting(table, fields, rule.options).to_json())
 
     def _check_columns(self, name: str, columns: Sequence[str]) -> None:
-        twice = sorted(column for column in set(columns) if list(columns).count(column) > 1)
-        if twice:
-            raise Misuse(
-                f"{self._routing.root}: table '{name}': column '{twice[0]}' is there twice in the data. Nothing was written. Drop or rename one of "
-                "them in the query, or leave it out of the table by its option columns",
-                kind="schema.bad-name",
-            )
+        check_once(columns, f"{self._routing.root}: table '{name}'", "the query, or leave it out of the table by its option columns")
         wanted = self._routing.rules[self._routing.rule_of(name) or name].columns
         lacking = [c for c in wanted if c not in columns] if isinstance(wanted, tuple) else []
         if lacking or not columns:

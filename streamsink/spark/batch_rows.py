@@ -13,7 +13,7 @@ from streamsink.protocol.committable import Batch, StagedFile
 from streamsink.protocol.micro_batch import BatchRows
 from streamsink.protocol.two_phase import Checkpoint
 from streamsink.spark import file_rows, gateway, write_ways
-from streamsink.spark.names import check_once, check_one, without
+from streamsink.spark.names import check_one, without
 from streamsink.spark.position_check import PositionCheck
 from streamsink.spark.position_columns import recorded
 from streamsink.spark.runs import Fitted, Run
@@ -22,7 +22,7 @@ from streamsink.spark.tasks import TableWriting
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.stores import Store
 from streamsink.storage.together import Together
-from streamsink.table.fit import fit
+from streamsink.table.fit import check_once, fit
 from streamsink.table.write import WriteSpec
 
 _WIDTHS = {"byte": 1, "short": 2, "integer": 4, "long": 8}

@@ -63,8 +63,9 @@ _LISTENER_WAITS_MS = (*[2] * 50, *[50] * 1200)
 def describe(df: DataFrame, batch_id: int, table: str, run: str, is_first: Callable[[str], bool]) -> Batch:
     """Identity, source positions and watermark of the micro-batch that ``foreachBatch`` was called with. run: as ``run_id`` says.
 
-    is_first: whether the sink has no batch behind it in the run of this id, as the query itself says it. Read from the checkpoint's offset log, which is durable when this is called. Raises Misuse when this is no
-    streaming batch, or its checkpoint is a temporary folder.
+    is_first: whether the sink has no batch behind it in the run of this id, which is the query's own. Read from the checkpoint's
+    offset log, which is durable when this is called. Raises Misuse when this is no streaming batch, or its checkpoint is a
+    temporary folder.
     """
     spark = df.sparkSession
     running = _running(df, table, run)

@@ -20,7 +20,7 @@ from streamsink.sinks.opening import Opened, open_many, open_with_letters
 from streamsink.spark import write_ways
 from streamsink.spark.batch_rows import TableRows, fields_of, stored
 from streamsink.spark.foreach_batch import TableSink
-from streamsink.spark.names import check_once, check_one, without
+from streamsink.spark.names import check_one, without
 from streamsink.spark.position_check import PositionCheck
 from streamsink.spark.routed_tasks import RoutedWriting
 from streamsink.spark.runs import Run
@@ -29,6 +29,7 @@ from streamsink.spark.tasks import Writing
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.stores import Store
 from streamsink.storage.together import Together
+from streamsink.table.fit import check_once
 from streamsink.table.routing import ROUTE, Routing
 
 

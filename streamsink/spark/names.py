@@ -1,6 +1,7 @@
 """Names of a DataFrame's columns, as Spark tells them apart: what an option names must be one column. DRIVER."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -10,6 +11,8 @@ from streamsink.errors import Misuse
 _CASE_SENSITIVE = "spark.sql.caseSensitive"
 
 
+# Each batch asks for the same names again.
+@lru_cache(maxsize=4096)
 def folded(name: str) -> str:
     """The same for all names that Spark, which compares character by character, takes for one, and perhaps for more."""
     return "".join(c.upper()[0].lower()[0] for c in name)
@@ -35,17 +38,6 @@ def check_one(df: DataFrame, name: str, table: str, option: str, kind: str) -> N
             f"{table}: option '{option}' names column '{name}', and the data has '{others[0]}' as well, which Spark takes for the same name. "
             f"Nothing was written. Give one of them another name in the query, or set {_CASE_SENSITIVE} to true in the session",
             kind=kind,
-        )
-
-
-def check_once(names: Sequence[str], table: str) -> None:
-    """Raises Misuse when a name is there twice among columns that are to be written."""
-    twice = sorted(name for name in set(names) if list(names).count(name) > 1)
-    if twice:
-        raise Misuse(
-            f"{table}: column '{twice[0]}' is there twice in the data. Nothing was written. Drop or rename one of them in the query; of a "
-            "join, select the columns of each side by name",
-            kind="schema.bad-name",
         )
 
 

@@ -25,8 +25,8 @@ def run(
     max_restarts: restarts in all. The wait doubles from min_wait_ms to max_wait_ms, with jitter.
     Returns the query after it ended without an error (``availableNow``, or ``stop()`` from elsewhere) and everything that it
     left pending is published.
-    Raises: the error of ``streamsink.errors`` that was the cause, also when the batch function has swallowed it, or Spark's own. KeyboardInterrupt after Ctrl-C, when the query is
-    stopped and what it left pending is published.
+    Raises: the error of ``streamsink.errors`` that was the cause, also when the batch function has swallowed it, or Spark's own.
+    KeyboardInterrupt after Ctrl-C, when the query is stopped and what it left pending is published.
     """
     retrying = tenacity.Retrying(
         retry=tenacity.retry_if_exception_type((Retryable, OutcomeUnknown)),

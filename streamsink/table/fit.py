@@ -16,6 +16,20 @@ _SAME_KIND = (
 )
 
 
+# For one table; several may also leave a column out.
+_ONCE_IN_THE_QUERY = "the query; of a join, select the columns of each side by name"
+
+
+def check_once(names: Sequence[str], where: str, way: str = _ONCE_IN_THE_QUERY) -> None:
+    """Raises Misuse when a name is there twice among columns that are to be written. where: the path, and perhaps the table below it."""
+    twice = sorted(name for name in set(names) if list(names).count(name) > 1)
+    if twice:
+        raise Misuse(
+            f"{where}: column '{twice[0]}' is there twice in the data. Nothing was written. Drop or rename one of them in {way}",
+            kind="schema.bad-name",
+        )
+
+
 def fit(table: Table, given: Sequence[DataField], options: SinkOptions) -> TableSchema:
     """The table's schema, evolved when an option allows it. Raises Misuse: missing, extra, other type, nullability."""
     schema = table.schema

@@ -90,8 +90,8 @@ def states_in(snapshot: Snapshot, path: str) -> dict | None:
         return {name: dict(_from_text(text)) for name, text in texts.items()}
     except (ValueError, TypeError, zlib.error) as broken:
         raise Corrupt(
-            f"{path}: its property {PREFIX}* is not valid JSON, nor a deflated one; the snapshot was altered. Nothing was written. Restore the file from a "
-            "backup, or roll the table back to an older snapshot",
+            f"{path}: its property {PREFIX}* is not valid JSON, nor a deflated one; the snapshot was altered. Nothing was written. Restore "
+            "the file from a backup, or roll the table back to an older snapshot",
             kind="snapshot.state",
         ) from broken
 

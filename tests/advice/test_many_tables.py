@@ -77,6 +77,16 @@ def _recreate(world) -> None:
     create_table(world.file_io(), f"{ROOT}/strict", schema)
 
 
+def _go_on_without_it(world, kind: str, said, lost: list[int]) -> None:
+    """Under another name, as the error says; no other table gets a row twice."""
+    if kind == "table.gone":
+        _recreate(world)
+    said.says("set another application")
+    _accept(world, application="another", adopt_from_batch=said.option("adopt_from_batch"))
+    world.run()
+    _once(world, lost)
+
+
 LOST = {"table.gone": lambda world: None, "table.recreated": _recreate}
 
 
@@ -95,12 +105,7 @@ def test_one_of_the_tables_is_lost(world, kind, way):
         world.run()
         check_complete(world.rows())
         return
-    if kind == "table.gone":
-        _recreate(world)
-    said.says("set another application")
-    _accept(world, application="another", adopt_from_batch=said.option("adopt_from_batch"))
-    world.run()
-    _once(world, lost)
+    _go_on_without_it(world, kind, said, lost)
 
 
 @follows(*LOST)
@@ -121,12 +126,7 @@ def test_one_of_the_tables_is_lost_and_a_new_checkpoint_would_double_the_others(
     sink.close()
     if not is_running:
         said = _told(world, kind)
-    if kind == "table.gone":
-        _recreate(world)
-    said.says("set another application")
-    _accept(world, application="another", adopt_from_batch=said.option("adopt_from_batch"))
-    world.run()
-    _once(world, lost)
+    _go_on_without_it(world, kind, said, lost)
 
 
 @follows(*LOST)

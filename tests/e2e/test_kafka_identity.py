@@ -241,17 +241,21 @@ def test_asking_for_ids_costs_a_batch_four_questions_to_the_jvm_however_many_top
     assert [questions[batch] for batch in (1, 2, 3)] == [14, 14, 14]
 
 
-def test_each_sink_and_each_attempt_is_told_where_the_brokers_messages_end(spark, job, topic, kafka_broker, monkeypatch, tmp_path):
-    """Only the first call of a run was told: a retry, or a second sink, took new messages below the recorded offsets for old ones."""
-    monkeypatch.setattr(_Topics, "_topic_ids", lambda self, topics: dict.fromkeys(topics, ""))  # the broker does not tell them
-    sinks = [
-        streamsink.to_table(str(path), lambda event: None, flush=False, position_columns=POSITIONS) for path in (job.table, tmp_path / "second")
-    ]
+def two_sinks(*tables: str):
+    """Sinks of these tables, and a batch function that gives each batch to all of them."""
+    sinks = [streamsink.to_table(table, lambda event: None, flush=False, position_columns=POSITIONS) for table in tables]
 
     def publish(df, batch_id: int) -> None:
         for sink in sinks:
             sink(df, batch_id)
 
+    return sinks, publish
+
+
+def test_each_sink_and_each_attempt_is_told_where_the_brokers_messages_end(spark, job, topic, kafka_broker, monkeypatch, tmp_path):
+    """Only the first call of a run was told: a retry, or a second sink, took new messages below the recorded offsets for old ones."""
+    monkeypatch.setattr(_Topics, "_topic_ids", lambda self, topics: dict.fromkeys(topics, ""))  # the broker does not tell them
+    sinks, publish = two_sinks(job.table, str(tmp_path / "second"))
     old = send(kafka_broker.bootstrap, topic, range(40), PARTITIONS)
     begin(spark, job, publish).awaitTermination()
     shutil.rmtree(job.checkpoint)
@@ -275,12 +279,7 @@ def test_each_sink_and_each_attempt_is_told_where_the_brokers_messages_end(spark
 def test_each_sink_accepts_a_new_partition_that_has_lost_its_first_messages(spark, job, topic, kafka_broker, tmp_path):
     """The second sink was not told where the partition begins: it took retention for a gap, and its advice led back to the same error."""
     tables = (job.table, str(tmp_path / "second"))
-    sinks = [streamsink.to_table(path, lambda event: None, flush=False, position_columns=POSITIONS) for path in tables]
-
-    def publish(df, batch_id: int) -> None:
-        for sink in sinks:
-            sink(df, batch_id)
-
+    _, publish = two_sinks(*tables)
     ids = send(kafka_broker.bootstrap, topic, range(40), PARTITIONS)
     begin(spark, job, publish).awaitTermination()
     shutil.rmtree(job.checkpoint)

@@ -18,6 +18,8 @@ _SAME = "tests/protocol/test_same_query.py"
 _PLAN_TEXT = "tests/protocol/test_plan_text.py"
 _RUNS = "tests/protocol/test_runs.py"
 _NAMES_APART = "tests/e2e/test_names_apart.py"
+_PROMISE = "tests/e2e/test_promise.py"
+_ENDS = "tests/e2e/test_supervised_ends.py"
 
 OF_BATCHES = (
     # -- the order of a batch
@@ -188,6 +190,19 @@ OF_BATCHES = (
            "_streaming_inputs(plan, index) > 1", "_streaming_inputs(plan, index) > 0", (_PLAN_TEXT,)),
     Defect("A13: results that change are appended", "protocol/query_rules.py:check_query",
            "batch.output_mode == APPEND or", "True or", (_SAME,)),
+    # -- several calls and sinks of one process
+    Defect("only the first call of a run is told the broker's offsets", "spark/gateway_kafka.py:KafkaSources.identified",
+           "first or topics.counted_in == batch_id", "topics.earliest is None", ("tests/e2e/test_kafka_identity.py",)),
+    Defect("a query that has ended keeps its hold", "spark/runs.py:let_go",
+           "        close_ended(path, application)\n", "        pass\n", (_PROMISE,)),
+    Defect("a bounded run that is under way is taken for ended", "spark/runs.py:Run.is_over",
+           "if self._is_bounded:", "if False:", (_PROMISE,)),
+    Defect("a bounded run takes over from itself", "spark/runs.py:close_ended",
+           "elif earlier.query == query:", "elif False:", (_PROMISE,)),
+    Defect("what the batch function swallowed is forgotten", "spark/supervisor.py:_run_once",
+           "if swallowed is not None and", "if False and", (_ENDS,)),
+    Defect("what the batch function has mended counts", "spark/runs.py:forget",
+           "[0] == batch_id:", "[0] == -1:", (_ENDS,)),
     # -- names of columns
     Defect("a column goes with the one that Spark takes for it", "spark/names.py:without",
            "if not are_alike(given):", "if True:", (_NAMES_APART,)),
@@ -195,10 +210,10 @@ OF_BATCHES = (
            "if others and", "if False and", (_NAMES_APART,)),
     Defect("a named column may be there twice", "spark/names.py:check_one",
            "if alike.count(name) > 1:", "if False:", (_NAMES_APART,)),
-    Defect("a column may be there twice", "spark/names.py:check_once",
+    Defect("a column may be there twice", "table/fit.py:check_once",
            "if twice:", "if False:", (_NAMES_APART,)),
     Defect("a table of several may take a name twice", "sinks/routed.py:RoutedTables._check_columns",
-           "if twice:", "if False:", (_NAMES_APART,)),
+           "check_once(columns, ", "check_once((), ", (_NAMES_APART,)),
     Defect("names that differ by case only are told to Spark's tasks", "spark/write_ways.py:write_large",
            "are_alike(df.columns) or ", "", (_NAMES_APART,)),
 )
