@@ -172,6 +172,26 @@ def test_a_snapshot_that_came_too_late_and_names_lists_that_are_swept_is_taken_b
     assert live(table) == ["a", "b", "c", "other0", "other1"]
 
 
+def test_a_snapshot_that_came_too_late_and_names_manifests_that_have_expired_is_taken_back():
+    """Its lists are its own and are there; what they name was merged and has expired, so nobody could read it (walk 4411-10436)."""
+    calls, table = _world("2")
+
+    def expired():
+        _others(table, 2)
+        doomed = {meta.file_name for number in (1, 2, 3, 4) for meta in table.manifests.all_of(table.snapshots.load(number))}
+        kept = {meta.file_name for meta in table.manifests.all_of(table.snapshots.latest())}
+        assert doomed - kept
+        for name in doomed - kept:
+            table.file_io.delete(table.layout.manifest(name))
+        _expire(table, 1, 2, 3, 4)
+
+    with pytest.raises(Retryable) as unsure:
+        _commit(calls, before=expired)
+    assert unsure.value.kind == "publish.expired-meanwhile"
+    assert table.snapshots.ids() == [5]
+    assert live(table) == ["a", "b", "c", "other0", "other1"]
+
+
 def test_a_table_that_was_dropped_meanwhile_is_no_fence():
     """No snapshot is there at all: the restart says what has happened."""
     calls, table = _world("1000")
