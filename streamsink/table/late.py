@@ -69,8 +69,7 @@ def _check_in_time(table: Table, snapshot: Snapshot) -> None:
         return
     built_on = following is not None and _is_built_on(table, following, snapshot)
     if built_on is None:
-        if not table.file_io.exists(table.layout.manifest(snapshot.base_manifest_list)):
-            delete_late_snapshot(table, snapshot)  # nobody can read it: what it names was swept, or is expiring, before it came
+        delete_late_snapshot(table, snapshot)  # nobody can read it: what it names was swept or has expired, or is about to
         raise _unsure(table, snapshot)
     if not built_on:
         delete_late_snapshot(table, snapshot)
