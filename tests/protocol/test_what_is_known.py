@@ -72,12 +72,98 @@ def test_a_rollback_is_seen_although_the_history_before_it_has_expired(others_ca
     assert mine_of(world) == list(range(14))
 
 
+def _tear_mark(world, number: int = 1) -> None:
+    """A power failure kept its name and forgot what is in it."""
+    io_of(world).replace(f"{world.driver.root}/streamsink/streamsink/done-{number}", b"", "torn")
+
+
+@pytest.mark.parametrize("happened", ["rolled back", "and another came", "replaced"])
+def test_a_torn_mark_does_not_prove_that_its_record_is_there(happened):
+    """Its snapshot went, history before it has expired, and all that is retained since shows that its rows are not there. A walk lost them."""
+    world = memory_world(restore="restore-and-continue")
+    of_others(world)
+    prepared = Prepared(world, 1)
+    world.run(boundaries=(6,))
+    published = newest_of(world)
+    if happened == "replaced":
+        prepared.rename()
+    else:
+        roll_back(world, published - 1)
+    if happened == "and another came":
+        Prepared(world, 1).rename()
+    expire(world, 1, published - 2)
+    _tear_mark(world)
+    with pytest.raises(Misuse) as refused:
+        world.run(boundaries=(6, 9, 14))
+    assert refused.value.kind == "table.rolled-back" and "on_rollback='republish'" in str(refused.value)
+    assert mine_of(world) == []
+    world.driver.options = dataclasses.replace(world.driver.options, on_rollback="republish")
+    world.run(boundaries=(6, 9, 14))
+    assert mine_of(world) == list(range(14))
+
+
+def test_a_torn_mark_of_a_record_that_a_rollback_took_is_given_up():
+    """The other advice of that error: what is given up is read again."""
+    world = memory_world(restore="restore-and-continue")
+    of_others(world)
+    world.run(boundaries=(6,))
+    roll_back(world, newest_of(world) - 1)
+    expire(world, 1, 1)
+    _tear_mark(world)
+    with pytest.raises(Misuse) as refused:
+        world.run(boundaries=(6, 9))
+    assert follow(world, refused.value).records == (1,)
+    world.checkpoint = Checkpoint("00000000-0000-0000-0000-000000000009")
+    world.run(boundaries=(6, 9))
+    assert mine_of(world) == list(range(9))
+
+
+@pytest.mark.parametrize("way", ["accept_as_new", "accept_as_seen"])
+def test_a_torn_mark_is_asked_for_when_nothing_else_proves_its_record(way):
+    """What could tell has expired: its rows were compacted away, or its snapshot was rolled back before."""
+    world = memory_world(restore="restore-and-continue")
+    of_others(world)
+    world.run(boundaries=(6,))
+    roll_back(world, newest_of(world) - 1)
+    for number in (1, 2):
+        Prepared(world, number).rename()
+    expire(world, 1, newest_of(world) - 1)
+    _tear_mark(world)
+    with pytest.raises(Corrupt) as asked:
+        world.run(boundaries=(6, 9))
+    assert asked.value.kind == "journal.undecidable" and "mark" in str(asked.value) and mine_of(world) == []
+    token = re.search(rf"{way}='(\w+)'", str(asked.value))[1]
+    world.driver.options = dataclasses.replace(world.driver.options, **{way: token})
+    world.run(boundaries=(6, 9))
+    assert mine_of(world) == list(range(0 if way == "accept_as_new" else 6, 9))
+
+
+@pytest.mark.parametrize("accident", ["killed before the mark", "torn"])
+def test_a_mark_that_does_not_say_where_is_mended_while_the_table_can_tell(accident):
+    """Else the first start after its history has expired asked for what had been seen long before."""
+    world = memory_world(restore="restore-and-continue")
+    of_others(world)
+    if accident == "torn":
+        world.run(boundaries=(6,))
+        _tear_mark(world)
+    else:
+        assert die_at_step("commit.hinted", 1, world, boundaries=(6,))
+    Prepared(world, 1).rename()
+    world.run(boundaries=(6,))
+    prepared = Prepared(world, 2)
+    prepared.rename()
+    _drop_from_newest(world, prepared)
+    expire(world, 1, newest_of(world) - 1)
+    world.run(boundaries=(6, 9))
+    assert mine_of(world) == list(range(6, 9))
+
+
 @pytest.mark.parametrize("way", ["accept_as_new", "accept_as_seen"])
 def test_a_record_before_a_rollback_that_nothing_proves_is_asked_for(way):
     """Its mark is torn by a power failure. A walk: `republish` published what was behind it, and skipped its rows in silence."""
     world = memory_world(restore="restore-and-continue", journal_retain=100)
     _rolled_back_beside_expired_history(world, to=2, others=2)
-    io_of(world).replace(f"{world.driver.root}/streamsink/streamsink/done-1", b"", "torn")
+    _tear_mark(world)
     with pytest.raises(Corrupt) as asked:
         world.run(boundaries=(3, 6, 9))
     assert asked.value.kind == "journal.undecidable" and "rows of checkpoint 0" in str(asked.value)
@@ -92,7 +178,7 @@ def test_a_record_before_a_rollback_that_a_snapshot_names_is_published():
     """Nothing is asked where it can be seen."""
     world = memory_world(restore="restore-and-continue", journal_retain=100)
     _rolled_back_beside_expired_history(world, to=3, keep=3)
-    io_of(world).replace(f"{world.driver.root}/streamsink/streamsink/done-1", b"", "torn")
+    _tear_mark(world)
     world.run(boundaries=(3, 6, 9))
     assert mine_of(world) == list(range(9))
 
