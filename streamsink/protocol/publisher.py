@@ -134,7 +134,8 @@ class Publisher:
         """
         leftovers = self._committer.sweep(plan.mark)
         for committable in plan.mark:
-            self._store.mark_published(committable)
+            is_last = plan.last is not None and committable.state.sequence == plan.last.sequence
+            self._store.mark_published(committable, self._committer.where_is(committable) if is_last else None)
         with self.changed:
             self._published = plan.last
         for unit, group in self._units([c.published_by(self._writer.epoch) for c in plan.publish]):

@@ -1,7 +1,7 @@
 """What a restart must do, as a pure plan over what the table and the journal say."""
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 
 from streamsink.errors import Corrupt, Misuse, StreamsinkError
@@ -48,7 +48,7 @@ def plan_restore(
     if missing is not None:
         raise _cannot_follow(table, (base, missing, ahead[-1]), lost, options)
     publish = tuple(_to_publish(store, s, replaced, committer) for s in ahead)
-    behind = tuple(_load(store, s) for s in retained if s <= base and not store.is_marked(s))
+    behind = tuple(_load(store, s) for s in retained if s <= base and _wants_a_mark(store, s, is_last=s == base))
     return RestorePlan(publish, behind, history.state, lost, tuple(sorted(set(replaced.values()))))
 
 
@@ -91,6 +91,11 @@ def _marks(marked: Sequence[int], store: PendingStore) -> dict[int, Mark]:
     """Where these records were published, of those whose marks say it, in order."""
     marks = ((sequence, store.mark_of(sequence)) for sequence in marked)
     return {sequence: mark for sequence, mark in marks if mark is not None}
+
+
+def _wants_a_mark(store: PendingStore, sequence: int, *, is_last: bool) -> bool:
+    """Of a published record. is_last: its mark answers for all before it once history has expired, so it must say where."""
+    return not store.is_marked(sequence) or is_last and store.mark_of(sequence) is None
 
 
 def _replaced(marks: Mapping[int, Mark], committer: Committer) -> dict[int, int]:
@@ -137,19 +142,21 @@ def _from_journal(table, retained, store, committer, options) -> RestorePlan:
         raise _rolled_back(table, f"no snapshot names application '{options.application}', snapshots have expired", lost[-1], options)
     records = [_to_publish(store, sequence, replaced, committer) for sequence in retained]
     kept = [c for c in records if c.state.sequence < min((*replaced, *lost), default=retained[-1] + 1)]
-    # A rollback may have gone further back than the first record that shows it: then a mark proves nothing.
-    published = _published_ones(kept, committer, (lambda sequence: False) if lost else store.is_marked)
+    # A rollback may have gone further back than the first record that shows it: then a mark proves nothing. One that does not say
+    # where, torn by a power failure or of earlier code, does not prove that what it was made for is there still.
+    published = _published_ones(kept, committer, () if lost else marks)
     # What was recorded behind one that was rolled back cannot have outlived it.
     unsure = [
         c for c in records[published:] if c.files and c.state.sequence not in replaced and (back is None or c.state.sequence < back)
     ]
-    if unsure and _decide(table, unsure, committer, options, rolled_back=bool(lost)):
+    undone = [c for c in unsure if store.is_marked(c.state.sequence)]
+    if unsure and _decide(table, unsure, committer, options, rolled_back=bool(lost), undone=undone):
         published = len([c for c in records if back is None or c.state.sequence < back])
     if lost and not published and retained[0] > 1:
         raise _rolled_back_past_the_journal(table, retained[0], lost[-1], options)
     mark = tuple(c for c in records[:published] if not store.is_marked(c.state.sequence))
     last = records[published - 1].state if published else None
-    again = tuple(sorted({*replaced, *(c.state.sequence for c in records[published:] if lost and store.is_marked(c.state.sequence))}))
+    again = tuple(sorted({*replaced, *(c.state.sequence for c in records[published:] if store.is_marked(c.state.sequence))}))
     return RestorePlan(tuple(records[published:]), mark, last, again, tuple(sorted(set(replaced.values()))))
 
 
@@ -162,22 +169,25 @@ def _rolled_back_past_the_journal(table: str, oldest: int, newest: int, options:
     )
 
 
-def _published_ones(kept: Sequence[Committable], committer: Committer, is_marked: Callable[[int], bool]) -> int:
-    """How many of these records, from the oldest on, of which none was undone. is_marked: by a mark that counts.
+def _published_ones(kept: Sequence[Committable], committer: Committer, marks: Container[int]) -> int:
+    """How many of these records, from the oldest on, of which none was undone. marks: numbers of those whose mark counts.
 
     Publishing keeps the order, so the newest one that is published answers for all before it. One without files cannot tell:
     it may stand in one snapshot with others, and publishing it again changes no row.
     """
     for number in range(len(kept), 0, -1):
-        if is_marked(kept[number - 1].state.sequence) or committer.mentions(kept[number - 1]):
+        if kept[number - 1].state.sequence in marks or committer.mentions(kept[number - 1]):
             return number
     return 0
 
 
-def _decide(table: str, unsure: Sequence[Committable], committer: Committer, options: SinkOptions, *, rolled_back: bool) -> bool:
+def _decide(
+    table: str, unsure: Sequence[Committable], committer: Committer, options: SinkOptions, *, rolled_back: bool, undone: Sequence[Committable]
+) -> bool:
     """Whether these records, which no retained history names, are published: False when that is certain, or a token says so.
 
-    They have no mark, or the table was rolled back since and a mark proves nothing.
+    They have no mark that proves it: none, one before a rollback, or one that does not say where. undone: those that have a mark, so
+    that they were published, and are not any more when that is certain; then this raises Misuse, unless they may be published again.
 
     Their files prove nothing by being there: a store may keep the staged originals, and a tag keeps the others. One without files is
     not asked for: publishing it again changes no row.
@@ -189,11 +199,18 @@ def _decide(table: str, unsure: Sequence[Committable], committer: Committer, opt
     words = {token_of(record, MAY_OVERWRITE) for record in unsure}
     accepted = options.accept_as_new in {word, *words} or options.accept_as_seen in words
     gone = next(((c, paths) for c in unsure for paths in [committer.files_adopted(c)[2]] if paths), None)
-    if gone is None and (accepted or committer.sees_all_since(unsure[0])):
+    if gone is None and accepted:
+        return False
+    if gone is None and committer.sees_all_since(unsure[0]):
+        if undone and options.on_rollback != ON_ROLLBACK_REPUBLISH:
+            raise _rolled_back(table, f"no snapshot since record {unsure[0].state.sequence} of application '{options.application}' names its "
+                               "files", undone[-1].state.sequence, options)
         return False
     first, last = unsure[0].state, unsure[-1].state
     found = f"{len(gone[1])} of its files are gone (first: {gone[1][0]})" if gone else "its files are there, which proves nothing"
-    pending = "may have been rolled back with those after it" if rolled_back else "is pending in the journal"
+    pending = "may have been rolled back with those after it" if rolled_back else (
+        "is marked as published, and the mark does not say where" if undone else "is pending in the journal"
+    )
     raise Corrupt(
         f"{table}: record {(gone[0].state if gone else first).sequence} {pending}; {found}; and snapshots since it was "
         f"recorded have expired, so whether records {first.sequence} to {last.sequence} were published cannot be told. Nothing was written. "

@@ -68,6 +68,10 @@ class Committer(ABC):
     def history(self, application: str) -> History:
         """What is published. Called at restore and before each batch; must cost the same however long history is."""
 
+    def where_is(self, committable: Committable) -> Mark | None:
+        """Where a record that is published was; None when what is retained does not say. Called at a restart, of the last one that was."""
+        return None
+
     def was_replaced(self, mark: Mark) -> bool:
         """Whether another writer's snapshot stands in the marked one's place, prepared before ours was complete.
 

@@ -127,7 +127,7 @@ class _Look:
         return mark is not None and (self._committer.was_replaced(mark) or self._committer.was_rolled_back(mark))
 
     def _was_published(self, sequence: int, *, by_mark: bool) -> bool:
-        if by_mark and self._journal.is_marked(sequence):
+        if by_mark and self._journal.is_marked(sequence) and self._journal.mark_of(sequence) is not None:
             return True
         record = _load_of(self._journal)(sequence)
         return record is not None and self._committer.mentions(record)

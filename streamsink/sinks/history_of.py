@@ -1,6 +1,6 @@
 """What the retained snapshots say of a record or a run of an application, when its journal or its state does not tell. Driver only."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from streamsink.errors import Conflict
 from streamsink.format.snapshot import COMPACT, Snapshot
@@ -25,10 +25,22 @@ def knows_run(table: Table, application: str, run: str) -> bool | None:
     """
     user = Writer(application, run, 0).commit_user(0)
     ids = table.snapshots.ids()
-    for snapshot in _loaded(table, ids):
+    for snapshot in _loaded(table, reversed(ids)):
         if snapshot.commit_identifier == END_OF_INPUT and snapshot.commit_user == user:
             return True
     return False if _are_whole(ids, 0) else None
+
+
+def publishing_of(table: Table, committable: Committable) -> Snapshot | None:
+    """The retained snapshot that published this record. None when it has expired, or when the record, of earlier code, has no base."""
+    base, application, record_id = committable.payload.get("base"), committable.application, committable.state.record_id
+    since = [number for number in table.snapshots.ids() if base is not None and number > base]
+    for snapshot in _loaded(table, since):
+        said = (states_in(snapshot, table.snapshots.path(snapshot.id)) or {}).get(application)
+        if said is not None and AppState.from_json(said).sequence >= committable.state.sequence:
+            is_it = AppState.from_json(said).record_id == record_id and _is_of(table, snapshot, application)
+            return snapshot if is_it else None
+    return None
 
 
 def last_of_others(table: Table, application: str) -> dict[str, AppState]:
@@ -61,7 +73,7 @@ def _check_unchanged(table: Table, committable: Committable, covers: Callable[[b
     base, application = committable.payload.get("base"), committable.application
     ids = table.snapshots.ids()
     since = [number for number in ids if number > (base if base is not None else 0)]
-    found = [s for s in _loaded(table, since) if s.commit_kind != COMPACT and not _is_of(table, s, application) and _touches(table, s, covers)]
+    found = [s for s in _loaded(table, reversed(since)) if s.commit_kind != COMPACT and not _is_of(table, s, application) and _touches(table, s, covers)]
     if not found and (base is None or _are_whole(ids, base)):
         return
     what = (
@@ -84,9 +96,9 @@ def _are_whole(ids: Sequence[int], base: int) -> bool:
     return newest < base or len(after) == newest - base
 
 
-def _loaded(table: Table, ids: Sequence[int]) -> Iterator[Snapshot]:
-    """Newest first; one that expires meanwhile is left out."""
-    for number in reversed(ids):
+def _loaded(table: Table, ids: Iterable[int]) -> Iterator[Snapshot]:
+    """In this order; one that expires meanwhile is left out."""
+    for number in ids:
         snapshot = table.snapshots.load(number)
         if snapshot is not None:
             yield snapshot

@@ -130,6 +130,11 @@ class PaimonCommitter(Committer):
     def sees_all_since(self, committable: Committable) -> bool:
         return history_of.is_retained_since(self._table, committable.payload.get("base"))
 
+    def where_is(self, committable: Committable) -> Mark | None:
+        now_ms = Clock().now_ms()
+        found = history_of.publishing_of(self._table, committable)
+        return _mark(found, now_ms) if found is not None else None
+
     def was_replaced(self, mark: Mark) -> bool:
         return replaced.was_replaced(self._table, mark.snapshot_id, mark.uuid, mark.at_ms)
 

@@ -10,7 +10,7 @@ from streamsink.errors import Conflict, Corrupt, Misuse
 from streamsink.sinks.verify import verify
 from streamsink.table.table import open_table
 from streamsink.testing.driver import Checkpoint
-from tests.crash.giving_up import follow
+from tests.crash.giving_up import follow, run_from
 from tests.crash.world import World, die_at_step, memory_world
 from tests.protocol.history import expire, io_of, mine_of, newest_of, of_others, other_application, roll_back
 from tests.table.foreign import Prepared
@@ -106,15 +106,17 @@ def test_a_torn_mark_of_a_record_that_a_rollback_took_is_given_up():
     """The other advice of that error: what is given up is read again."""
     world = memory_world(restore="restore-and-continue")
     of_others(world)
-    world.run(boundaries=(6,))
+    world.run(boundaries=(3, 6))
     roll_back(world, newest_of(world) - 1)
-    expire(world, 1, 1)
-    _tear_mark(world)
+    Prepared(world, 1).rename()
+    expire(world, 1, newest_of(world) - 1)
+    _tear_mark(world, 2)
     with pytest.raises(Misuse) as refused:
-        world.run(boundaries=(6, 9))
-    assert follow(world, refused.value).records == (1,)
+        world.run(boundaries=(3, 6, 9))
+    assert refused.value.kind == "table.rolled-back" and mine_of(world) == [0, 1, 2]
+    assert follow(world, refused.value).records == (2,)
     world.checkpoint = Checkpoint("00000000-0000-0000-0000-000000000009")
-    world.run(boundaries=(6, 9))
+    run_from(world, 3, (6, 9))
     assert mine_of(world) == list(range(9))
 
 
@@ -159,11 +161,13 @@ def test_a_mark_that_does_not_say_where_is_mended_while_the_table_can_tell(accid
 
 
 @pytest.mark.parametrize("way", ["accept_as_new", "accept_as_seen"])
-def test_a_record_before_a_rollback_that_nothing_proves_is_asked_for(way):
-    """Its mark is torn by a power failure. A walk: `republish` published what was behind it, and skipped its rows in silence."""
+@pytest.mark.parametrize("is_torn", [False, True], ids=["whole", "torn"])
+def test_a_record_before_a_rollback_that_nothing_proves_is_asked_for(is_torn, way):
+    """Whatever its mark says. A walk: `republish` published what was behind it, and skipped its rows in silence."""
     world = memory_world(restore="restore-and-continue", journal_retain=100)
     _rolled_back_beside_expired_history(world, to=2, others=2)
-    _tear_mark(world)
+    if is_torn:
+        _tear_mark(world)
     with pytest.raises(Corrupt) as asked:
         world.run(boundaries=(3, 6, 9))
     assert asked.value.kind == "journal.undecidable" and "rows of checkpoint 0" in str(asked.value)
