@@ -10,6 +10,8 @@ import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pyarrow as pa
+
 from streamsink.errors import StreamsinkError
 from streamsink.storage.calls import PosixCalls
 from tests.e2e import kafka_data
@@ -267,6 +269,7 @@ class RealWorld(World):
     folder: Path | None = None
     fault_of_job: Fault | None = None
     failures: list[str] = field(default_factory=list)
+    schema: pa.Schema = pa.schema([("id", pa.int64()), ("part", pa.string())])
 
     def __post_init__(self):
         super().__post_init__()

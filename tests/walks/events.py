@@ -12,7 +12,7 @@ from streamsink.table.creation import to_fields
 from streamsink.testing.crashing import Mode
 from tests.walks.machine import Fault
 from tests.walks.model import Version
-from tests.walks.queries import SCHEMA, Query, part_of, partitioned
+from tests.walks.queries import Query, part_of, partitioned
 from tests.walks.world import JOBS, Job, World
 
 NOT_YET: dict[str, str] = {}
@@ -270,7 +270,7 @@ def drop(walk, keep):
     world.store.remove(world.root, keep=f"{world.root}/streamsink" if keep % 2 else "")
     world.went_back(Version())
     if keep % 2:
-        world.others.create(to_fields(SCHEMA), partitioned(world.parts))
+        world.others.create(to_fields(world.schema), partitioned(world.parts))
     world.accident("table", "journal", "journal-ever")
 
 

@@ -5,13 +5,15 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import pyarrow as pa
+
 from streamsink.errors import Corrupt
 from streamsink.sinks.verify import verify
 from streamsink.table.scan import read_arrow
 from tests.walks.foreign import Others
 from tests.walks.machine import Fault, Machine
 from tests.walks.model import GONE, Causes, Model, Version, Wrong
-from tests.walks.queries import Query, Run, halves, is_bad, part_of
+from tests.walks.queries import SCHEMA, Query, Run, halves, is_bad, part_of
 from tests.walks.sources import Checkpoint, Folder, Topic
 from tests.walks.store import Process
 
@@ -31,7 +33,7 @@ class Job:
 class World(Machine):
     """hides: a rename has hidden a commit of another writer, which ``verify`` tells as long as both snapshots are there.
 
-    seconds: sinks that have written the second part of one batch, and will not come again.
+    seconds: sinks that have written the second part of one batch, and will not come again. schema: of what the queries write.
     """
 
     model: Model = field(default_factory=Model)
@@ -40,6 +42,7 @@ class World(Machine):
     rows: int = 0
     hides: bool = False
     seconds: list[Query] = field(default_factory=list)
+    schema: pa.Schema = SCHEMA
 
     def __post_init__(self):
         super().__post_init__()
