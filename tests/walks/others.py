@@ -30,7 +30,7 @@ def foreign_overwrite(walk, which, count):
     before = [row for row in world.in_table() if part_of(row, world.parts) == part]
     rows = [row for row in world.new_rows(2 * world.parts) if part_of(row, world.parts) == part]
     world.others.commit(OVERWRITE, arrow(rows, world.parts), {"part": part} if world.parts > 1 else {})
-    world.model.overwritten(before)
+    world.overwritten(before)
     world.model.foreign_came(rows)
     world.accident("others")
 

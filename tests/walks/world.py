@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -178,7 +178,7 @@ class World(Machine):
             perhaps = [row for row in others - set(after) - set(before) if part_of(row, self.parts) in parts]
             gone = [row for row in before - after if part_of(row, self.parts) in parts]
             # What a power failure forgets of a run that did not return comes back until it is repeated.
-            self.model.overwritten(*((gone, perhaps) if run is not None else ((), perhaps + gone)))
+            self.overwritten(*((gone, perhaps) if run is not None else ((), perhaps + gone)))
         if run is None:
             return False
         if job.options and not before[job.rows[0]] and after[job.rows[0]]:
@@ -194,6 +194,12 @@ class World(Machine):
     def start_job(self, query: Query, job: Job) -> Run:
         """A driver for it."""
         return Run(Process(self.store), self.root, query.settings(self.root, job.options), job.name, self.parts, 0)
+
+    def overwritten(self, rows: Iterable[int], perhaps: Iterable[int] = ()) -> None:
+        """Somebody replaced them in the table. Those that are dead letters as well, which a table that went back forgot, stay beside it."""
+        letters = set(self.others.letters())
+        rows = set(rows)
+        self.model.overwritten(rows - letters, {*perhaps, *rows & letters})
 
     def new_checkpoint(self, query: Query, given: dict | None = None) -> None:
         """Nothing is left of the one before. given: startingOffsets."""
