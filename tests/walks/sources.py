@@ -101,6 +101,10 @@ class Topic:
             name: self.earliest[name] if offsets.get(name, EARLIEST) == EARLIEST else offsets[name] for name in self.parts
         }
 
+    def before(self, given: dict) -> list[int]:
+        """Rows that a checkpoint with these startingOffsets does not read."""
+        return [row for name, offset in self.begin(given).items() for row in self.parts[name][:offset]]
+
     def plan(self, checkpoint: Checkpoint, most: int) -> Planned | None:
         """The next batch, of at most so many rows a partition; None when nothing is new."""
         start = self._before(checkpoint, len(checkpoint.planned))

@@ -224,6 +224,10 @@ class World(Machine):
             if query.letters and query.causes.asleep and len(query.checkpoint.planned) > query.checkpoint.committed:
                 # What a paused driver is about to put there.
                 self.model.may_come_again(filter(is_bad, query.rows(query.checkpoint.committed)))
+        for query in self.queries.values():
+            if query.source is not None and query.source.numeric and query.checkpoint.given and not query.checkpoint.committed:
+                # It begins behind what the table had when its user asked, and its first batch is nobody's second one.
+                self.model.unsure(row for row in query.source.before(query.checkpoint.given) if not to.visible[row])
         self.others.changes += 1
         self.versions = {number: version for number, version in self.versions.items() if number in self.others.snapshot_ids()}
 
@@ -258,5 +262,8 @@ class World(Machine):
         fate = self.versions[known].fate if known is not None else {}
         table = self.others.table()
         files = self.others.files(table.snapshots.load(snapshot_id))
-        return Version(Counter(row for file in files for row in self.others.rows_of(file)), dict(fate))
+        visible = Counter(row for file in files for row in self.others.rows_of(file))
+        if known is not None:  # one event may publish several snapshots: what an earlier one of them replaced is gone from this one as well
+            fate = fate | {row: GONE for row in self.versions[known].visible if not visible[row]}
+        return Version(visible, dict(fate))
 
