@@ -1,0 +1,52 @@
+"""What tests of advice of a query into several tables share: the world after four batches, and what is done in it."""
+
+import dataclasses
+from collections import Counter
+
+import pytest
+
+from streamsink.errors import StreamsinkError
+from tests.advice.accidents import damage
+from tests.advice.following import Advice, advice
+from tests.crash.many_world import BOUNDARIES, ROOT, ManyWorld
+
+JOURNAL = f"{ROOT}/streamsink/streamsink"
+
+
+def four_of_five_batches() -> ManyWorld:
+    world = ManyWorld(restore="restore-and-continue")
+    world.run(boundaries=BOUNDARIES[:4])
+    return world
+
+
+def refused(world, kind: str, run=None) -> Advice:
+    before = world.rows()
+    with pytest.raises(StreamsinkError) as told:
+        run() if run else world.run()
+    said = advice(told.value, kind)
+    assert ROOT in said.message, "no table is named"
+    assert world.rows() == before
+    return said
+
+
+def accept(world, **options) -> None:
+    world.driver.options = dataclasses.replace(world.driver.options, **options)
+
+
+def files_in(world, folder: str) -> dict[str, bytes]:
+    return {path: file.data for path, file in world.calls._names.items() if path.startswith(f"{folder}/") and "/hold" not in path}
+
+
+def put_back(world, files: dict[str, bytes]) -> None:
+    for path, data in files.items():
+        if path in world.calls._names:
+            damage(world, path, data)
+        else:
+            world.file_io().create_if_absent(path, data)
+
+
+def once(world, without=()) -> None:
+    """Each row is there once, but for those that were in the tables that are lost."""
+    numbers = Counter(number for _, number, _ in world.rows())
+    assert set(numbers.values()) == {1}
+    assert set(numbers) | set(without) == set(range(BOUNDARIES[-1])) and not set(numbers) & set(without)

@@ -1,0 +1,221 @@
+"""Advice of errors about one of several tables that is lost, went back, or of which nobody knows what it has."""
+
+import dataclasses
+import itertools
+from collections import Counter
+
+import pytest
+
+from streamsink.format.types import parse_ddl
+from streamsink.table.table import create_table, new_schema
+from tests.advice.following import follows
+from tests.advice.many import JOURNAL, accept, files_in, four_of_five_batches, once, put_back, refused
+from tests.crash.giving_up import follow
+from tests.crash.many_world import BOUNDARIES, ROOT, ManyWorld, check_complete
+from tests.crash.world import die_at_step
+
+
+@pytest.fixture
+def world() -> ManyWorld:
+    return four_of_five_batches()
+
+
+# -- a table is lost, or went back ----------------------------------------------------------------------------------
+
+
+def _drop(world, name: str) -> tuple[dict, list[int]]:
+    """(its files, the numbers of its rows)"""
+    files = files_in(world, f"{ROOT}/{name}")
+    lost = [number for table, number, _ in world.rows() if table == name]
+    world.file_io().delete_tree(f"{ROOT}/{name}")
+    return files, lost
+
+
+def _recreate(world) -> None:
+    schema = new_schema(parse_ddl("id BIGINT, part STRING, n BIGINT NOT NULL, version BIGINT"), (), {})
+    create_table(world.file_io(), f"{ROOT}/strict", schema)
+
+
+def _take_newest_snapshot(world, name: str) -> tuple[dict, list[int]]:
+    """As a rollback does it: (what went, the numbers of the rows that went with it)."""
+    before = world.rows()
+    newest = max(world.table(name).snapshots.ids())
+    files = {path: world.calls._names[path].data for path in (f"{ROOT}/{name}/snapshot/snapshot-{newest}", f"{ROOT}/{name}/snapshot/LATEST")}
+    for path in files:
+        world.file_io().delete(path)
+    after = world.rows()
+    return files, [number for table, number, version in before if (table, number, version) not in after]
+
+
+def _go_on_without_it(world, kind: str, said, lost: list[int]) -> None:
+    """Under another name, as the error says; no other table gets a row twice."""
+    if kind == "table.gone":
+        _recreate(world)
+    said.says("set another application")
+    accept(world, application="another", adopt_from_batch=said.option("adopt_from_batch"))
+    world.run()
+    once(world, lost)
+
+
+LOST = {"table.gone": lambda world: None, "table.recreated": _recreate}
+
+
+@follows(*LOST)
+@pytest.mark.parametrize("kind", LOST)
+@pytest.mark.parametrize("way", ["restored", "another-application"])
+def test_one_of_the_tables_is_lost(world, kind, way):
+    """Restored; or the query goes on under another name, and no other table gets a row twice."""
+    files, lost = _drop(world, "strict")
+    LOST[kind](world)
+    said = refused(world, kind)
+    if way == "restored":
+        said.says("restore the table")
+        world.file_io().delete_tree(f"{ROOT}/strict")
+        put_back(world, files)
+        world.run()
+        check_complete(world.rows())
+        return
+    _go_on_without_it(world, kind, said, lost)
+
+
+@follows(*LOST)
+@pytest.mark.parametrize("kind", LOST)
+@pytest.mark.parametrize("batches, is_running", [(4, True), (3, False)])
+def test_one_of_the_tables_is_lost_and_a_new_checkpoint_would_double_the_others(kind, batches, is_running):
+    """Under the running query, of which the error said what is right for one table; or behind a batch that put no row into any table."""
+    world = ManyWorld(restore="restore-and-continue")
+    sink = world.driver.start(world.file_io(), world.checkpoint)
+    world.checkpoint.ends += list(BOUNDARIES)
+    for batch_id in range(batches):
+        sink.batch(world.driver.describe(world.checkpoint, batch_id))
+        world.checkpoint.committed = batch_id + 1
+    files, lost = _drop(world, "strict")
+    LOST[kind](world)
+    if is_running:
+        said = refused(world, kind, lambda: sink.batch(world.driver.describe(world.checkpoint, batches)))
+    sink.close()
+    if not is_running:
+        said = refused(world, kind)
+    _go_on_without_it(world, kind, said, lost)
+
+
+_WENT_BACK = "table.rolled-back"
+
+
+@follows(_WENT_BACK)
+@pytest.mark.parametrize("way", ["restored", "another-application"])
+def test_one_of_the_tables_is_rolled_back(world, way):
+    """Restored; or what it lost was meant, or cannot be had again, and the query goes on under another name."""
+    files, lost = _take_newest_snapshot(world, "strict")
+    assert lost
+    said = refused(world, _WENT_BACK)
+    if way == "another-application":
+        _go_on_without_it(world, _WENT_BACK, said, lost)
+        return
+    said.says("Restore the table")
+    put_back(world, files)
+    world.run()
+    check_complete(world.rows())
+
+
+@follows(*LOST, _WENT_BACK)
+@pytest.mark.parametrize("kind", [*LOST, _WENT_BACK])
+@pytest.mark.parametrize("way", ["restored", "given-up"])
+def test_one_of_the_tables_is_lost_while_a_batch_is_pending(kind, way):
+    """Another name alone would leave out what is pending: it is given up, so that the batch is written again, once."""
+    world = ManyWorld(restore="restore-and-continue")
+    world.run(boundaries=BOUNDARIES[:2])
+    assert die_at_step("precommit.saved", 2, world, boundaries=BOUNDARIES[:4])
+    files, lost = (_take_newest_snapshot if kind == _WENT_BACK else _drop)(world, "strict")
+    LOST.get(kind, lambda world: None)(world)
+    said = refused(world, kind).says("estore the table", "is pending")
+    assert "another application" not in said.message
+    if way == "given-up":
+        assert follow(world, said).records == (4,)
+        _go_on_without_it(world, kind, refused(world, kind), lost)
+        return
+    if kind != _WENT_BACK:
+        world.file_io().delete_tree(f"{ROOT}/strict")
+    put_back(world, files)
+    world.run()
+    check_complete(world.rows())
+
+
+@follows("give-up.published")
+@pytest.mark.parametrize("kind", LOST)
+def test_one_of_the_tables_is_lost_while_others_have_their_part_of_a_batch(kind):
+    """Reading the batch again would double those: rolled back as the error says, they lose them, and then it is given up."""
+    world = ManyWorld(restore="restore-and-continue")
+    world.run(boundaries=BOUNDARIES[:2])
+    assert die_at_step("tables.table_published", 1, world, boundaries=BOUNDARIES[:4])
+    _, lost = _drop(world, "strict")
+    LOST[kind](world)
+    said = refused(world, kind)
+    refusal = refused(world, "give-up.published", lambda: follow(world, said))
+    for table in {name for name in ("a", "more_x", "more_y", "rejected") if f"{ROOT}/{name}" in refusal.says("roll back").message}:
+        _take_newest_snapshot(world, table)
+    assert follow(world, said).records == (4,)
+    _go_on_without_it(world, kind, refused(world, kind), lost)
+
+
+@follows("tables.journal-behind")
+@pytest.mark.parametrize("way", ["restored", "another-application"])
+def test_an_older_copy_of_the_journal_took_its_place(world, way):
+    """The newest one is put back; or there is none, and the query goes on under another name behind what the tables have."""
+    newest = max(int(name[7:-5]) for name in world.file_io().names(JOURNAL) if name.startswith("record-"))
+    files = files_in(world, JOURNAL)
+    for name in (f"record-{newest}.json", f"done-{newest}"):
+        world.file_io().delete(f"{JOURNAL}/{name}")
+    said = refused(world, "tables.journal-behind")
+    if way == "restored":
+        said.says("Restore the newest copy")
+        put_back(world, files)
+    else:
+        accept(world, application="another", adopt_from_batch=said.option("adopt_from_batch"))
+    world.run()
+    check_complete(world.rows())
+
+
+# -- nobody knows what a table has ----------------------------------------------------------------------------------
+
+
+def _undecidable(published: int) -> ManyWorld:
+    """Killed when so many tables had their part of the first batch; others committed to these, and what could tell has expired."""
+    world = ManyWorld(restore="restore-and-continue")
+    assert die_at_step("tables.table_published", published, world)
+    having = [name for name in world.tables if world.table(name) and world.table(name).snapshots.latest()]
+    assert len(having) == published
+    for name in having:
+        _commit_of_another(world, name)
+    return world
+
+
+def _commit_of_another(world, name: str) -> None:
+    newest = world.table(name).snapshots.latest()
+    foreign = dataclasses.replace(
+        newest, id=newest.id + 1, properties=None, commit_user="compactor", base_manifest_list=newest.base_manifest_list,
+        delta_manifest_list=newest.base_manifest_list, base_manifest_list_size=newest.base_manifest_list_size,
+        delta_manifest_list_size=newest.base_manifest_list_size, total_record_count=0, delta_record_count=0,
+    )
+    world.file_io().write(f"{ROOT}/{name}/snapshot/snapshot-{foreign.id}", foreign.to_json())
+    for old in range(1, foreign.id):
+        world.file_io().delete(f"{ROOT}/{name}/snapshot/snapshot-{old}")
+    world.file_io().delete(f"{ROOT}/{name}/snapshot/LATEST")
+
+
+@follows("journal.undecidable")
+@pytest.mark.parametrize("ways", [("accept_as_seen",), ("accept_as_new",), *itertools.product(("accept_as_seen", "accept_as_new"), repeat=2)])
+def test_tables_of_which_nobody_knows_whether_they_have_their_part(ways):
+    """Each one's part is left alone or published, whatever was said of the other; the rest get theirs in any case."""
+    world = _undecidable(len(ways))
+    left_alone = 0
+    for way in ways:
+        accept(world, **{way: refused(world, "journal.undecidable").option(way)})
+        left_alone += way == "accept_as_seen"
+    world.run()
+    if not left_alone:
+        check_complete(world.rows())
+        return
+    numbers = Counter(number for _, number, _ in world.rows())
+    assert set(numbers.values()) == {1} and set(range(BOUNDARIES[-1])) - set(numbers) <= set(range(BOUNDARIES[0]))
+    assert len(numbers) == BOUNDARIES[-1] - left_alone
