@@ -124,7 +124,7 @@ class Chains:
             behind.append(at)
             at = next(e["previous"] for e in record.payload["tables"] if e["name"] == name)
         if known is not None and known != at:
-            raise self._ahead(name, head, known) if known > head["sequence"] else self._rolled_back(name, head, head["sequence"])
+            raise self._ahead(name, head, history.state) if known > head["sequence"] else self._rolled_back(name, head, head["sequence"])
         return at, behind
 
     def _has(self, sequence: int, known: int | None, name: str) -> bool:
@@ -141,19 +141,26 @@ class Chains:
             return True
         _, _, gone = member.committer.files_adopted(mine)
         word = _word(member, mine)
-        if not gone and (not mine.files or self._options.accept_as_new == word or member.committer.sees_all_since(mine)):
+        if not gone and (not mine.files or word in _words(self._options.accept_as_new) or member.committer.sees_all_since(mine)):
             return False
+        as_seen, as_new = (self._with_words_of(record, option, word) for option in (self._options.accept_as_seen, self._options.accept_as_new))
         found = f"{len(gone)} of its files are gone (first: {gone[0]})" if gone else "its files are there, which proves nothing"
         raise Corrupt(
             f"{member.table.root}: record {sequence} is pending in the journal; {found}; and snapshots since it was recorded have expired, so "
             f"whether it was published there cannot be told. Nothing was written. Look whether the rows of checkpoint "
-            f"{mine.state.checkpoint_id} are in this table. If they are, set accept_as_seen='{word}', which leaves the table as it is. If they "
-            + ("are not, restore the files" if gone else f"are not, set accept_as_new='{word}', which publishes them"),
+            f"{mine.state.checkpoint_id} are in this table. If they are, set accept_as_seen='{as_seen}', which leaves the table as it is. If they "
+            + ("are not, restore the files, or go on without these rows by the same option" if gone
+               else f"are not, set accept_as_new='{as_new}', which publishes them"),
             kind="journal.undecidable",
         )
 
     def _is_accepted_as_seen(self, member, mine: Committable) -> bool:
-        return self._options.accept_as_seen is not None and self._options.accept_as_seen == _word(member, mine)
+        return _word(member, mine) in _words(self._options.accept_as_seen)
+
+    def _with_words_of(self, record: Committable, given: str | None, word: str) -> str:
+        """What the option must be, which may answer for other tables of this record already."""
+        others = {_word(member, mine) for _, member, mine in self._parts(record)}
+        return " ".join([*(said for said in _words(given) if said in others), word])
 
     def _load(self, sequence: int) -> Committable:
         record = self._journal.load(sequence)
@@ -196,8 +203,12 @@ class Chains:
         if newest is None:
             return "; or restart the query: nothing of it is recorded yet"
         if not self._journal.is_marked(newest.state.sequence):
-            return f": record {newest.state.sequence} is pending for other tables, too, and no other way publishes it"
-        return f"; or, to go on without its rows, {_another_name(newest.state.checkpoint_id)}"
+            return (
+                f"; or, to go on without what it lost, which record {newest.state.sequence} that is pending for other tables, too, does not "
+                f"allow, call streamsink.give_up({self._place.root!r}, application={self._place.application!r}), which forgets that record, "
+                "and restart the query: its next error says how"
+            )
+        return f"; or, to go on without what it lost, {_another_name(newest.state.checkpoint_id)}"
 
     def _newest_checkpoint(self, found: AppState) -> int:
         """Of all tables that know the application. found: what one of them says."""
@@ -208,16 +219,17 @@ class Chains:
         return Misuse(
             f"{self._place.absolute(head['path'])}: record {sequence} of application '{self._place.application}' was published "
             f"in table '{name}', which does not have it: the table was rolled back, restored or lost its metadata, or another "
-            "writer's rename replaced its snapshot. Nothing was written to any table. Restore the table; "
-            "on_rollback='republish' is for a query of one table",
+            f"writer's rename replaced its snapshot. Nothing was written to any table. Restore the table{self._without_it()}. "
+            "(on_rollback='republish' is for a query of one table)",
             kind="table.rolled-back",
         )
 
-    def _ahead(self, name: str, head: Mapping, known: int) -> Misuse:
+    def _ahead(self, name: str, head: Mapping, known: AppState) -> Misuse:
         return Misuse(
-            f"{self._place.absolute(head['path'])}: table '{name}' has record {known} of application "
+            f"{self._place.absolute(head['path'])}: table '{name}' has record {known.sequence} of application "
             f"'{self._place.application}', but the journal of {self._place.root} ends at record {head['sequence']} of it: the "
-            "journal was restored from an older copy. Nothing was written. Restore the newest copy",
+            "journal was restored from an older copy. Nothing was written. Restore the newest copy; or, where that is lost, "
+            f"{_another_name(self._newest_checkpoint(known))}: what was pending in the newest copy is then left out",
             kind="tables.journal-behind",
         )
 
@@ -228,6 +240,11 @@ def _another_name(last: int) -> str:
         f"set another application and adopt_from_batch={last + 1} for its first start, with the checkpoint as it is (a new one would write "
         "every row a second time)"
     )
+
+
+def _words(option: str | None) -> list[str]:
+    """An option answers for several tables by a word for each of them."""
+    return option.split() if option else []
 
 
 def _word(member, mine: Committable) -> str:

@@ -15,6 +15,7 @@ from streamsink.options import ON_ROLLBACK_REPUBLISH, SinkOptions
 from streamsink.protocol.committable import AppState, Committable
 from streamsink.protocol.ids import END_OF_INPUT, check_application
 from streamsink.protocol.restore import IS_PUBLISHED, token_of
+from streamsink.protocol.sink import History
 from streamsink.sinks.letters import TableCommitter
 from streamsink.sinks.many_tables import ManyTables, open_place
 from streamsink.storage.file_io import FileIO
@@ -24,6 +25,8 @@ from streamsink.table.table import is_table, open_table
 
 # In the record of who owns the application, beside ids of checkpoints.
 _CLAIMED_BY = "give-up"
+# What makes records of several tables impossible to publish, whatever each of them says.
+_LOST = ("table.gone", "table.recreated", "table.rolled-back")
 
 
 @dataclass(frozen=True)
@@ -47,10 +50,11 @@ def give_up(file_io: FileIO, path: str, options: SinkOptions) -> GivenUp:
     check_application(path, options.application)
     lock_creations(file_io, path, options)
     committer, journal = _open(file_io, path, options)
-    state = committer.history(options.application).state
+    look = _Look(path, committer, journal, options, limits=file_io.name_limits(path))
+    state = look.history().state
     writer = journal.claim(_CLAIMED_BY, state.epoch if state else 0)
     try:
-        state, records = _Look(path, committer, journal, options, limits=file_io.name_limits(path)).doomed()
+        state, records = look.doomed()
         known = [record for record in map(_load_of(journal), records) if record is not None]
         for record in known:
             _check_unpublished(path, committer.places_of(record), record)
@@ -82,11 +86,22 @@ class _Look:
         self._journal = journal
         self._options = options
         self._limits = limits
+        self._is_lost = False
+
+    def history(self) -> History:
+        """What is published. Where one of several tables is lost or went back, nothing that is pending can be: then by the marks."""
+        try:
+            return self._committer.history(self._options.application)
+        except Misuse as lost:
+            if not isinstance(self._committer, ManyTables) or lost.kind not in _LOST:
+                raise
+            self._is_lost = True
+            last = max(filter(self._journal.is_marked, self._journal.retained()), default=0)
+            return History(self._journal.load(last).state if last else None, complete=True)
 
     def doomed(self) -> tuple[AppState | None, list[int]]:
         """The last published state, None when none is known; numbers of the records to be given up. Raises Corrupt: it cannot be told."""
-        history = self._committer.history(self._options.application)
-        retained = self._journal.retained()
+        history, retained = self.history(), self._journal.retained()
         if history.state is not None or history.complete:
             base = history.state.sequence if history.state else 0
             return history.state, self._from(base, retained)
@@ -104,6 +119,8 @@ class _Look:
     def _from(self, base: int, retained: Sequence[int]) -> list[int]:
         """All records from the first on that cannot be published after record ``base``."""
         ahead = [sequence for sequence in retained if sequence > base]
+        if self._is_lost:
+            return ahead
         good = 0
         while good < len(ahead) and ahead[good] == base + 1 + good and self._can_be_published(ahead[good]):
             good += 1

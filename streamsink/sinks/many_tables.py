@@ -212,8 +212,14 @@ class ManyTables(Committer):
         self._chains().check_there(self.member(name, path))
 
     def places_of(self, committable: Committable) -> list[str]:
-        """Paths of the tables of which a retained snapshot names a file of the record."""
-        return [member.table.root for _, member, mine in self._parts(committable) if member.committer.mentions(mine)]
+        """Paths of the tables of which a retained snapshot names a file of the record. One that is lost has none."""
+        found = []
+        for entry, mine in self._own_parts(committable):
+            if is_table(self.place.file_io, self.place.absolute(entry["path"])):
+                member = self.member(entry["name"], entry["path"])
+                if member.table.table_id == entry["table_id"] and member.committer.mentions(mine):
+                    found.append(member.table.root)
+        return found
 
     def is_readable(self, committable: Committable) -> bool:
         """Whether the record's manifests are as they were recorded."""
@@ -280,7 +286,10 @@ class ManyTables(Committer):
 
     def _parts(self, committable: Committable) -> list[tuple[Mapping, Member, Committable]]:
         """(entry of the record, open table, the table's own part as a record of that table) in the order of publishing."""
-        parts, at = [], 0
+        return [(entry, self.member(entry["name"], entry["path"]), mine) for entry, mine in self._own_parts(committable)]
+
+    def _own_parts(self, committable: Committable) -> Iterator[tuple[Mapping, Committable]]:
+        at = 0
         for entry in committable.payload["tables"]:
             files = committable.files[at:at + entry["files"]]
             at += entry["files"]
@@ -292,8 +301,7 @@ class ManyTables(Committer):
                 committable.state, self.place.key, committable.watermark_ms, own,
                 {"kind": "APPEND", "manifest": manifest, "base": entry.get("base")},
             )
-            parts.append((entry, self.member(entry["name"], entry["path"]), mine))
-        return parts
+            yield entry, mine
 
     def _tell_dead_letters(self, committable: Committable) -> None:
         for target, rows in sorted(committable.payload["dead_letters"].items()):
