@@ -152,7 +152,7 @@ class PendingLog(PendingStore):
             with self._lock:
                 self._marked.add(state.sequence)
         elif where is not None:  # published again, because a snapshot was lost
-            self._io.replace(self._done(state.sequence), said, f"{where.uuid}")
+            self._io.replace(self._done(state.sequence), said, IdSource().new_id())
 
     def knows_run(self, run: str) -> bool:
         return self._runs.knows(run)

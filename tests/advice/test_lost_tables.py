@@ -104,7 +104,7 @@ _WENT_BACK = "table.rolled-back"
 _STRICT_HAS_ROWS = (6, 9, 9, 9, 18)
 
 
-@follows(_WENT_BACK)
+@follows("table.rolled-back")
 @pytest.mark.parametrize("way", ["restored", "another-application"])
 def test_one_of_the_tables_is_rolled_back(world, way):
     """Restored; or what it lost was meant, or cannot be had again, and the query goes on under another name."""
@@ -120,7 +120,7 @@ def test_one_of_the_tables_is_rolled_back(world, way):
     check_complete(world.rows())
 
 
-@follows(*LOST, _WENT_BACK)
+@follows(*LOST, "table.rolled-back")
 @pytest.mark.parametrize("kind", [*LOST, _WENT_BACK])
 @pytest.mark.parametrize("way", ["restored", "given-up"])
 def test_one_of_the_tables_is_lost_while_a_batch_is_pending(kind, way):

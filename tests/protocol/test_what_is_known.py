@@ -1,6 +1,8 @@
 """What is not known stays not known: other writers, expired history, lost journals, and tables that take another one's place."""
 
+import copy
 import dataclasses
+import itertools
 import re
 
 import pytest
@@ -9,7 +11,9 @@ from streamsink.clock import IdSource
 from streamsink.errors import Conflict, Corrupt, Misuse
 from streamsink.sinks.verify import verify
 from streamsink.table.table import open_table
+from streamsink.testing.crashing import CrashingCalls
 from streamsink.testing.driver import Checkpoint
+from streamsink.testing.faults import InjectedCrash
 from tests.crash.giving_up import follow, run_from
 from tests.crash.world import World, die_at_step, memory_world
 from tests.protocol.history import expire, io_of, mine_of, newest_of, of_others, other_application, roll_back
@@ -234,6 +238,25 @@ def test_what_a_dropped_table_left_is_named_with_the_way_on(left):
         io_of(world).delete_tree(path)
     world.run(boundaries=(6, 9))
     assert world.ids() == list(range(9))
+
+
+def test_a_mark_that_is_mended_by_a_driver_that_dies_is_mended_by_the_next():
+    """At any call of that start. The temporary file of the first one stood in the way of every later one."""
+    before = memory_world(restore="restore-and-continue")
+    of_others(before)
+    before.run(boundaries=(6,))
+    _tear_mark(before)
+    for number in itertools.count(1):
+        world = copy.deepcopy(before)
+        try:
+            world.run(CrashingCalls(world.calls, number), boundaries=(6,))
+        except InjectedCrash:
+            world.die()
+        else:
+            break
+        world.run(boundaries=(6, 9))
+        assert mine_of(world) == list(range(9))
+    assert number > 10
 
 
 # -- published and not marked --------------------------------------------------------------------------------------
