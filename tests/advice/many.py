@@ -50,3 +50,17 @@ def once(world, without=()) -> None:
     numbers = Counter(number for _, number, _ in world.rows())
     assert set(numbers.values()) == {1}
     assert set(numbers) | set(without) == set(range(BOUNDARIES[-1])) and not set(numbers) & set(without)
+
+
+def commit_of_another(world, name: str) -> None:
+    """It has rewritten or deleted what the table had last, and every snapshot before its own has expired: nobody can tell any more."""
+    newest = world.table(name).snapshots.latest()
+    foreign = dataclasses.replace(
+        newest, id=newest.id + 1, properties=None, commit_user="compactor", base_manifest_list=newest.base_manifest_list,
+        delta_manifest_list=newest.base_manifest_list, base_manifest_list_size=newest.base_manifest_list_size,
+        delta_manifest_list_size=newest.base_manifest_list_size, total_record_count=0, delta_record_count=0,
+    )
+    world.file_io().write(f"{ROOT}/{name}/snapshot/snapshot-{foreign.id}", foreign.to_json())
+    for old in range(1, foreign.id):
+        world.file_io().delete(f"{ROOT}/{name}/snapshot/snapshot-{old}")
+    world.file_io().delete(f"{ROOT}/{name}/snapshot/LATEST")

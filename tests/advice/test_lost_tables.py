@@ -1,6 +1,5 @@
 """Advice of errors about one of several tables that is lost, went back, or of which nobody knows what it has."""
 
-import dataclasses
 import itertools
 from collections import Counter
 
@@ -9,7 +8,7 @@ import pytest
 from streamsink.format.types import parse_ddl
 from streamsink.table.table import create_table, new_schema
 from tests.advice.following import follows
-from tests.advice.many import JOURNAL, accept, files_in, four_of_five_batches, once, put_back, refused
+from tests.advice.many import JOURNAL, accept, commit_of_another, files_in, four_of_five_batches, once, put_back, refused
 from tests.crash.giving_up import follow
 from tests.crash.many_world import BOUNDARIES, ROOT, ManyWorld, check_complete
 from tests.crash.world import die_at_step
@@ -188,21 +187,8 @@ def _undecidable(published: int) -> ManyWorld:
     having = [name for name in world.tables if world.table(name) and world.table(name).snapshots.latest()]
     assert len(having) == published
     for name in having:
-        _commit_of_another(world, name)
+        commit_of_another(world, name)
     return world
-
-
-def _commit_of_another(world, name: str) -> None:
-    newest = world.table(name).snapshots.latest()
-    foreign = dataclasses.replace(
-        newest, id=newest.id + 1, properties=None, commit_user="compactor", base_manifest_list=newest.base_manifest_list,
-        delta_manifest_list=newest.base_manifest_list, base_manifest_list_size=newest.base_manifest_list_size,
-        delta_manifest_list_size=newest.base_manifest_list_size, total_record_count=0, delta_record_count=0,
-    )
-    world.file_io().write(f"{ROOT}/{name}/snapshot/snapshot-{foreign.id}", foreign.to_json())
-    for old in range(1, foreign.id):
-        world.file_io().delete(f"{ROOT}/{name}/snapshot/snapshot-{old}")
-    world.file_io().delete(f"{ROOT}/{name}/snapshot/LATEST")
 
 
 @follows("journal.undecidable")

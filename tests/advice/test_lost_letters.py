@@ -1,0 +1,74 @@
+"""Advice of errors about dead letters of which nobody knows whether their table has them."""
+
+import dataclasses
+
+import pytest
+
+from streamsink.errors import StreamsinkError
+from tests.advice.following import advice, follows
+from tests.advice.many import commit_of_another
+from tests.crash.letters_world import BOUNDARIES, NAME, LettersWorld
+from tests.crash.world import die_at_step
+
+
+def _refused(world, kind: str, **options):
+    before = world.rows()
+    with pytest.raises(StreamsinkError) as told:
+        world.run(**options)
+    assert world.rows() == before
+    said = advice(told.value, kind)
+    assert f"{world.root}/{world.dead_letters}" in said.message or kind != "dead-letters.undecidable"
+    return said
+
+
+def _letters_alone() -> LettersWorld:
+    """Killed when the dead letters of the first batch were published, and its other rows were not; then their table's history expired."""
+    world = LettersWorld()
+    assert die_at_step("letters.published", 1, world)
+    commit_of_another(world, world.dead_letters)
+    return world
+
+
+@follows("dead-letters.undecidable")
+@pytest.mark.parametrize("way", ["accept_as_seen", "accept_as_new"])
+def test_dead_letters_of_which_nobody_knows_whether_they_were_published(way):
+    """They were published a second time."""
+    world = _letters_alone()
+    word = _refused(world, "dead-letters.undecidable").option(way)
+    world.run(**{way: word})
+    if way == "accept_as_new":
+        world.check_complete()
+    else:
+        found = {number for _, number, _ in world.rows()}
+        assert set(range(BOUNDARIES[0], BOUNDARIES[-1])) <= found and len(found) == len(world.rows()) == BOUNDARIES[-1] - 2
+
+
+@follows("dead-letters.undecidable", "journal.undecidable")
+@pytest.mark.parametrize("way", ["accept_as_seen", "accept_as_new"])
+def test_neither_the_table_nor_the_dead_letters_can_be_told(way):
+    """One option answers both questions, whichever is asked first."""
+    world = LettersWorld()
+    assert die_at_step("commit.hinted", 2, world)
+    assert len({name for name, _, _ in world.rows()}) == 2
+    for name in (NAME, world.dead_letters):
+        commit_of_another(world, name)
+    options = {"accept_as_new": _refused(world, "journal.undecidable").option("accept_as_new")}
+    options |= {way: _refused(world, "dead-letters.undecidable", **options).option(way)}
+    world.run(**options)
+    numbers = [number for _, number, _ in world.rows()]
+    assert len(set(numbers)) == len(numbers) == BOUNDARIES[-1] - (2 if way == "accept_as_seen" else 0)
+
+
+def test_dead_letters_that_can_be_told_are_not_asked_for():
+    """Their table's earlier history has expired, and all since the record was made is there."""
+    world = LettersWorld()
+    world.run(boundaries=BOUNDARIES[:1])
+    table = world.table(world.dead_letters)
+    newest = table.snapshots.latest()
+    other = dataclasses.replace(newest, id=newest.id + 1, properties=None, commit_user="compactor")
+    world.file_io().write(table.layout.snapshot(other.id), other.to_json())
+    assert die_at_step("letters.before_publish", 1, world)
+    for number in range(1, other.id):
+        world.file_io().delete(table.layout.snapshot(number))
+    world.run()
+    world.check_complete()
