@@ -193,11 +193,12 @@ def _decide(
     not asked for: publishing it again changes no row.
     """
     word = token_of(unsure[0], IS_PUBLISHED)
-    if options.accept_as_seen == word:
+    as_seen, as_new = set(words_of(options.accept_as_seen)), set(words_of(options.accept_as_new))
+    if word in as_seen:
         return True
     # Whoever publishes an overwrite may be asked for its word next, and the option holds one: that word answers this question too.
     words = {token_of(record, MAY_OVERWRITE) for record in unsure}
-    accepted = options.accept_as_new in {word, *words} or options.accept_as_seen in words
+    accepted = bool(as_new & {word, *words} or as_seen & words)
     gone = next(((c, paths) for c in unsure for paths in [committer.files_adopted(c)[2]] if paths), None)
     if gone is None and accepted:
         return False
@@ -225,6 +226,16 @@ def _decide(
 
 def _from_to(first: AppState, last: AppState) -> str:
     return first.checkpoint_name if first.sequence == last.sequence else f"{first.checkpoint_name} to {last.checkpoint_name}"
+
+
+def words_of(option: str | None) -> list[str]:
+    """An option that answers several questions at once, of several tables, has a word for each of them."""
+    return option.split() if option else []
+
+
+def with_word(option: str | None, word: str, others: Container[str]) -> str:
+    """What the option must be to answer one question more. others: words that answer other questions of the same record."""
+    return " ".join([*(said for said in words_of(option) if said in others and said != word), word])
 
 
 def token_of(committable: Committable, question: str) -> str:

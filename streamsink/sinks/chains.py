@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from streamsink.errors import Corrupt, Misuse
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import AppState, Committable
-from streamsink.protocol.restore import token_of
+from streamsink.protocol.restore import token_of, with_word, words_of
 from streamsink.storage.pending_log import PendingLog
 from streamsink.table.table import is_table
 
@@ -141,9 +141,10 @@ class Chains:
             return True
         _, _, gone = member.committer.files_adopted(mine)
         word = _word(member, mine)
-        if not gone and (not mine.files or word in _words(self._options.accept_as_new) or member.committer.sees_all_since(mine)):
+        if not gone and (not mine.files or word in words_of(self._options.accept_as_new) or member.committer.sees_all_since(mine)):
             return False
-        as_seen, as_new = (self._with_words_of(record, option, word) for option in (self._options.accept_as_seen, self._options.accept_as_new))
+        others = {_word(other, part) for _, other, part in self._parts(record)}
+        as_seen, as_new = (with_word(given, word, others) for given in (self._options.accept_as_seen, self._options.accept_as_new))
         found = f"{len(gone)} of its files are gone (first: {gone[0]})" if gone else "its files are there, which proves nothing"
         raise Corrupt(
             f"{member.table.root}: record {sequence} is pending in the journal; {found}; and snapshots since it was recorded have expired, so "
@@ -155,12 +156,7 @@ class Chains:
         )
 
     def _is_accepted_as_seen(self, member, mine: Committable) -> bool:
-        return _word(member, mine) in _words(self._options.accept_as_seen)
-
-    def _with_words_of(self, record: Committable, given: str | None, word: str) -> str:
-        """What the option must be, which may answer for other tables of this record already."""
-        others = {_word(member, mine) for _, member, mine in self._parts(record)}
-        return " ".join([*(said for said in _words(given) if said in others), word])
+        return _word(member, mine) in words_of(self._options.accept_as_seen)
 
     def _load(self, sequence: int) -> Committable:
         record = self._journal.load(sequence)
@@ -240,11 +236,6 @@ def _another_name(last: int) -> str:
         f"set another application and adopt_from_batch={last + 1} for its first start, with the checkpoint as it is (a new one would write "
         "every row a second time)"
     )
-
-
-def _words(option: str | None) -> list[str]:
-    """An option answers for several tables by a word for each of them."""
-    return option.split() if option else []
 
 
 def _word(member, mine: Committable) -> str:

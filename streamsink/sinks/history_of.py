@@ -7,7 +7,7 @@ from streamsink.format.snapshot import COMPACT, Snapshot
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import AppState, Committable
 from streamsink.protocol.ids import END_OF_INPUT, Writer
-from streamsink.protocol.restore import MAY_OVERWRITE, token_of
+from streamsink.protocol.restore import MAY_OVERWRITE, token_of, words_of
 from streamsink.storage.pending_log import JOURNAL_DIR, PendingLog
 from streamsink.table.states import states_in
 from streamsink.table.table import Table
@@ -62,9 +62,9 @@ def still_meant(table: Table, committable: Committable, covers: Callable[[bytes]
     changes no row.
     """
     word = token_of(committable, MAY_OVERWRITE)
-    if options.accept_as_seen == word:
+    if word in words_of(options.accept_as_seen):
         return committable.without_files()
-    if options.accept_as_new != word:
+    if word not in words_of(options.accept_as_new):
         _check_unchanged(table, committable, covers, word)
     return committable
 

@@ -11,13 +11,14 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from streamsink import events
-from streamsink.errors import Misuse, Retryable
+from streamsink.errors import Corrupt, Misuse, Retryable
 from streamsink.faults import fault_point
 from streamsink.format.manifest import ManifestEntry
 from streamsink.format.snapshot import APPEND
 from streamsink.options import MODE_APPEND, ON_ROLLBACK_FAIL, SNAPSHOT_PER_CHECKPOINT, SYNC, SinkOptions
 from streamsink.protocol import ways
 from streamsink.protocol.committable import DEAD_LETTERS, AppState, Committable, StagedFile
+from streamsink.protocol.restore import IS_PUBLISHED, MAY_OVERWRITE, token_of, with_word, words_of
 from streamsink.protocol.sink import History, Published
 from streamsink.sinks import promise
 from streamsink.sinks.many_tables import Member, Place
@@ -188,7 +189,7 @@ class TableCommitter(PaimonCommitter):
         fault_point("letters.before_publish")
         self._check_there(part, mine)
         table, committer = self.letters(part["name"])
-        if not (restored and self._has(part, mine)):
+        if not (restored and self._has_or_is_said_to(part, mine)):
             with self._unless_replaced(part["name"]):
                 done = committer.publish(mine, expect=part["previous"], restored=restored, fence=fence)
             self._emit(events.TablePublished(
@@ -204,6 +205,29 @@ class TableCommitter(PaimonCommitter):
         _, committer = self.letters(part["name"])
         state = committer.history(part["key"]).state
         return (state is None or state.record_id != mine.state.record_id) and committer.mentions(mine)
+
+    def _has_or_is_said_to(self, part: Mapping, mine: Committable) -> bool:
+        """As ``_has``. Raises Corrupt when nothing that is retained can tell, until the user does by a token."""
+        if self._has(part, mine):
+            return True
+        table, committer = self.letters(part["name"])
+        word = token_of(mine, f"dead letters published in {table.root}")
+        if word in words_of(self._options.accept_as_seen):
+            return True
+        history = committer.history(part["key"])
+        is_known = history.state is not None or history.complete or committer.sees_all_since(mine)
+        if is_known or word in words_of(self._options.accept_as_new):
+            return False
+        others = {token_of(mine, question) for question in (IS_PUBLISHED, MAY_OVERWRITE)}
+        as_seen, as_new = (with_word(given, word, others) for given in (self._options.accept_as_seen, self._options.accept_as_new))
+        raise Corrupt(
+            f"{table.root}: the {mine.rows} dead letters of record {mine.state.sequence} of application '{self._options.application}', "
+            f"{mine.state.checkpoint_name}, which is pending in {self._table.root}, may be in this table: snapshots since the record was made have "
+            "expired, so it cannot be told. Nothing of the record was published. Look whether they are there. If they are, set "
+            f"accept_as_seen='{as_seen}', which leaves this table as it is. If they are not, set accept_as_new='{as_new}', which publishes them. "
+            "The other rows of the record are published in either case",
+            kind="dead-letters.undecidable",
+        )
 
     def _is_there(self, part: Mapping) -> bool:
         path = self.path_of(part["name"])

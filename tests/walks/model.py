@@ -165,6 +165,7 @@ CAUSES: dict[str, set[str]] = {
     "checkpoint.replaced": {"checkpoint", "journal", "given-up"},
     "dead-letters.changed": {"letters-ever"},
     "dead-letters.gone": {"letters-ever"},
+    "dead-letters.undecidable": {"letters-ever", "expiry-ever"},
     "dead-letters.unknown-record": {"table", "journal-ever"},
     "files.overlap": {"checkpoint-ever"},
     "gap.first-batch": {"table", "journal", "renamed", "checkpoint", "given-up"},

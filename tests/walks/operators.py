@@ -102,7 +102,8 @@ class Operator:
             return there == 0
         if way == "accept_as_new":
             later = set(query.source.all_rows()) - set(query.source.rows_before(query.checkpoint)) if "batches after it" in str(query.said) else ()
-            is_free = there == 0 and not any(self._world.is_done(row, visible) for row in later)
+            # What is there of a batch that was written in two calls is nowhere one batch's rows: whoever goes on must take some twice.
+            is_free = there == 0 and (query.halves or not any(self._world.is_done(row, visible) for row in later))
             return is_free and "streamsink.give_up again" not in str(query.said)
         if way == "accept_as_seen":  # a bounded run is there whole; what is missing of it was replaced since
             return there == len(rows) or there > 0 and not (is_stream and query.source.numeric)
@@ -145,6 +146,8 @@ class Operator:
     def _accept_as_new(self, query: Query, token: str, text: str) -> None:
         if query.source is not None and "which publishes them" not in text:
             self._world.model.given_up(self._missing_before(query))
+            if query.halves:
+                self._world.model.unsure(query.source.all_rows(), most=2)
         query.options["accept_as_new"] = token
 
     def _accept_as_seen(self, query: Query, token: str, text: str) -> None:
