@@ -26,8 +26,8 @@ def state(*sources, query="q", checkpoint=0, **changes):
     return dataclasses.replace(last, **changes)
 
 
-def decide(sources, known=None, *, number=0, query="q2", last=None, earlier=None, stateful=False, **options):
-    batch = Batch(number, query, "r", tuple(sources), fingerprint=QUERY, stateful=stateful)
+def decide(sources, known=None, *, number=0, query="q2", last=None, earlier=None, stateful=False, combines="", **options):
+    batch = Batch(number, query, "r", tuple(sources), fingerprint=QUERY, stateful=stateful, combines=combines)
     recorded = files.KnownFiles(files.entries(known)) if known is not None else None
     past = Past("lake/t", "t", last or state(), lambda query, checkpoint: earlier, lambda run: False, known_files=lambda: recorded)
     return admit(batch, past, SinkOptions.of("lake/t", options))
@@ -47,6 +47,15 @@ def test_all_known_none_known_and_some_known():
     mixed = decide([reads("a", "c", "b")], known, file_column="f")
     assert (mixed.verdict, mixed.seen_files) == (Verdict.FILTER, {"file:///in/a", "file:///in/b"})
     assert decide([reads("a")], known).replaying and decide([reads("c")], known).replaying and mixed.replaying
+
+
+def test_rows_that_the_batch_function_has_combined_are_not_filtered_by_their_file():
+    """A batch of old files only, or of new ones only, needs no filter."""
+    known = [reads("a", "b")]
+    message = refused("files.combined", [reads("a", "c")], known, combines="Aggregate", file_column="f")
+    assert "Aggregate" in message and "maxFilesPerTrigger=1" in message
+    assert decide([reads("b", "a")], known, combines="Aggregate", file_column="f").verdict is Verdict.SEEN
+    assert decide([reads("c")], known, combines="Aggregate", file_column="f").verdict is Verdict.NEW
 
 
 def test_a_batch_that_follows_is_asked_only_in_a_replay():

@@ -72,6 +72,23 @@ def test_state_is_kept_by_operators_over_streams_only(plan, stateful):
     assert plan_text.is_stateful(plan_text.operators(plan, {"kafka"})) is stateful
 
 
+BATCH = "LogicalRDD [id#1L], false"
+
+
+@pytest.mark.parametrize("plan, operator", [
+    (f"Filter (id#1L > 0)\n+- {BATCH}", ""), (f"Union false, false\n:- {BATCH}\n+- {BATCH}", ""), (f"Sort [id#1L], true\n+- {BATCH}", ""),
+    (f"Aggregate [id#1L], [id#1L]\n+- Filter (id#1L > 0)\n   +- {BATCH}", "Aggregate"), (f"Deduplicate [id#1L]\n+- {BATCH}", "Deduplicate"),
+    (f"Project [id#1L]\n+- Window [row_number() AS n#2], [id#1L]\n   +- {BATCH}", "Window"), (f"GlobalLimit 5\n+- LocalLimit 5\n   +- {BATCH}", "GlobalLimit"),
+    (f"FlatMapGroupsInPandas [id#1L], f(id#1L)#2, [id#3L]\n+- {BATCH}", "FlatMapGroupsInPandas"), (f"Except false\n:- {BATCH}\n+- {BATCH}", "Except"),
+    (f"Join Inner, (id#1L = id#2L)\n:- {BATCH}\n+- Aggregate [id#2L], [id#2L]\n   +- LogicalRDD [id#2L], false", ""),
+    (f"Join Inner, (id#1L = id#1L)\n:- {BATCH}\n+- Filter (id#1L > 0)\n   +- {BATCH}", "Join"),
+    ("Aggregate [id#7L], [id#7L]\n+- LogicalRDD [id#7L], false", ""),
+])
+def test_rows_of_a_batch_are_combined_by_operators_over_the_batch_only(plan, operator):
+    """What a static table went through is no matter; nor is a union of parts of the batch."""
+    assert plan_text.combines(plan_text.operators(plan), "id#1L") == operator
+
+
 def test_a_text_with_a_line_break_is_one_operator():
     assert len(plan_text.operators("~Filter (name#1 = a\nAggregate b)\n+- kafka", {"kafka"})) == 2
 

@@ -59,6 +59,22 @@ def token(message, option):
     return re.search(rf"{option}='([0-9a-f]{{12}})'", message)[1]
 
 
+# -- rows that the batch function has combined -----------------------------------------------------------------------
+
+
+def test_rows_that_were_combined_are_not_filtered():
+    """One row stands for several, with the position of one of them: what came of old and new messages together was dropped or doubled."""
+    combined = batch(kafka(0, 70), combines="Deduplicate")
+    message = refused("positions.combined", combined, state(kafka(50, 60)), **COLUMNS)
+    assert "Deduplicate" in message and "startingOffsets=streamsink.starting_offsets(" in message
+    for word, verdict in (("accept_as_new", Verdict.NEW), ("accept_as_seen", Verdict.SEEN)):
+        assert decide(combined, state(kafka(50, 60)), **COLUMNS, **{word: token(message, word)}).verdict is verdict
+
+
+def test_rows_that_were_combined_go_on_where_nothing_is_filtered():
+    assert decide(batch(kafka(60, 70), combines="Aggregate"), state(kafka(50, 60)), **COLUMNS).verdict is Verdict.NEW
+
+
 # -- the same query? -----------------------------------------------------------------------------------------------
 
 
