@@ -262,6 +262,8 @@ def _admit_numeric(batch: Batch, past: Past, options: SinkOptions, generation: i
     recorded = _recorded(batch, past)
     if not relation.overlap:
         return Decision(Verdict.NEW, "continues the recorded positions", generation, recorded)
+    if batch.combines:
+        raise position_errors.combined(*refused)
     if not options.position_columns:
         raise position_errors.overlap(*refused, same=token(batch, past) if _is_other(batch, past) else None)
     if relation.ambiguous:

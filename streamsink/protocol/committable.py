@@ -20,7 +20,7 @@ class Batch:
 
     query: id of the Spark checkpoint. run: id of this start of the query. watermark_ms: epoch milliseconds or None.
     fingerprint: what the query is. stateful: whether its rows come out of state. output_mode: 'update' or 'complete' where a result
-    comes again when it changes, else 'append'.
+    comes again when it changes, else 'append'. combines: the operator by which the batch function has made rows of several, if any.
     """
 
     batch_id: int
@@ -31,6 +31,7 @@ class Batch:
     fingerprint: QueryFingerprint | None = None
     stateful: bool = False
     output_mode: str = "append"
+    combines: str = ""
 
 
 @dataclass(frozen=True)

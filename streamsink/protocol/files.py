@@ -164,6 +164,14 @@ def check(batch: Batch, parts: Parts, options: SinkOptions, *, table: str, word:
             f"Nothing was written. Read the folder under its first path, with a new checkpoint; or choose: {ways}",
             kind="files.moved",
         )
+    if parts.seen and parts.new and batch.combines:
+        raise Misuse(
+            f"{happened} holds {len(parts.seen)} files whose rows are here and {len(parts.new)} whose rows are not, and the batch function has "
+            f"made rows of several ({batch.combines}) before it called the sink, so that no row's file tells whether it is new. Nothing was written. "
+            "Start a new checkpoint whose batches read one file each (maxFilesPerTrigger=1) until it is past the files that are here: a batch of "
+            f"such a file alone is taken as seen, and one of a new file alone is written. Or choose: {ways}",
+            kind="files.combined",
+        )
     if parts.seen and parts.new and not options.file_column:
         raise Misuse(
             f"{happened} holds {len(parts.seen)} files whose rows are here and {len(parts.new)} whose rows are not. Nothing was written. "

@@ -116,6 +116,17 @@ def overlap(
     )
 
 
+def combined(table: str, batch: Batch, relation: Relation, options: SinkOptions, ways_on: str) -> Misuse:
+    """Rows that were made of old and new messages together."""
+    return Misuse(
+        f"{table}: batch {batch.batch_id} overlaps what is published already in {_names(relation.overlap)}: a checkpoint was deleted, restored "
+        f"from an older copy, or runs twice; and the batch function has made rows of several ({batch.combines}) before it called the sink, so that "
+        "no row's position tells whether it is new. Nothing was written. Start a new checkpoint with "
+        f"startingOffsets={starting_offsets(table, batch, options, counting=relation.grown)}, or{ways_on}",
+        kind="positions.combined",
+    )
+
+
 def ambiguous(table: str, batch: Batch, relation: Relation, options: SinkOptions, ways_on: str) -> Misuse:
     """Rows of which it matters by which source they were read."""
     return Misuse(

@@ -37,6 +37,7 @@ class _Facts(NamedTuple):
     fingerprint: QueryFingerprint
     stateful: bool
     output_mode: str
+    combines: str
 
 
 class QueryOfRun:
@@ -51,7 +52,7 @@ class QueryOfRun:
         if self._facts is None or self._run != batch.run:
             self._facts, self._run = _ask(df, execution), batch.run
         facts = self._facts
-        return replace(batch, fingerprint=facts.fingerprint, stateful=facts.stateful, output_mode=facts.output_mode)
+        return replace(batch, **facts._asdict())
 
 
 def what_is_read(name: str, options: JavaObject) -> dict[str, str]:
@@ -93,7 +94,7 @@ def _ask(df: DataFrame, execution: JavaObject) -> _Facts:
     output_mode = str(execution.outputMode().toString()).lower()
     if output_mode == "update" and not plan_text.aggregates(streamed):
         output_mode = "append"  # each row comes once
-    return _Facts(fingerprint, plan_text.is_stateful(streamed), output_mode)
+    return _Facts(fingerprint, plan_text.is_stateful(streamed), output_mode, plan_text.combines(called, columns))
 
 
 def _calls_functions(df: DataFrame, *plans: JavaObject) -> bool:

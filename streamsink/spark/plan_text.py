@@ -4,7 +4,7 @@ A line is an operator; its depth stands in the drawing before it, three characte
 """
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 _DRAWING = re.compile(r"((?:[: ] {2})*)[:+]- ")
@@ -20,6 +20,11 @@ _AGGREGATING = re.compile(r"Aggregate|Distinct|Except|Intersect")
 _PROGRAMS = re.compile(
     r"Map(?:Elements|Partitions|Groups|InPandas|InArrow)\w*|FlatMap\w+|TypedFilter|AppendColumns\w*|CoGroup|TransformWithState\w*"
     r"|\w*(?:InPandas|InArrow|InPySpark|InR)|\w*EvalPython\w*"
+)
+# A row that they give, or whether they give it, hangs on other rows of their input.
+_COMBINING = re.compile(
+    r"Aggregate|Distinct|Deduplicate|Window\w*|GlobalLimit|LocalLimit|Tail|Offset|Except|Intersect|Pivot|FlatMap(?:Groups|CoGroups)\w*"
+    r"|MapGroups|CoGroup"
 )
 # They neither make, drop nor change rows.
 _PASSING = re.compile(r"Repartition\w*|RebalancePartitions|ResolvedHint|SubqueryAlias|View|CollectMetrics")
@@ -87,7 +92,7 @@ def is_stateful(plan: Sequence[Operator]) -> bool:
     """Whether a stream's rows come out of state."""
     return any(
         each.streaming and (
-            _STATEFUL.fullmatch(each.name) is not None or (each.name == _JOIN and _streaming_inputs(plan, index) > 1)
+            _STATEFUL.fullmatch(each.name) is not None or (each.name == _JOIN and _inputs(plan, index, lambda below: below.streaming) > 1)
         )
         for index, each in enumerate(plan)
     )
@@ -111,6 +116,15 @@ def reads(plan: Sequence[Operator], columns: str) -> bool:
     Rows that went through an RDD have other ids, although they may have the same names.
     """
     return any(each.text.startswith(f"LogicalRDD [{columns}],") for each in plan)
+
+
+def combines(plan: Sequence[Operator], columns: str) -> str:
+    """The operator by which a row hangs on several rows of the batch with these columns, as ``reads`` has them; empty when none does."""
+    for index, each in enumerate(plan):
+        needed = 2 if each.name == _JOIN else 1 if _COMBINING.fullmatch(each.name) else 0
+        if needed and _inputs(plan, index, lambda below: reads([below], columns)) >= needed:
+            return each.name
+    return ""
 
 
 def canonical(plan: Sequence[Operator]) -> PlanText:
@@ -159,14 +173,14 @@ def _numbered(pattern: re.Pattern, text: str, shape: str) -> str:
     return pattern.sub(number, text)
 
 
-def _streaming_inputs(plan: Sequence[Operator], at: int) -> int:
-    """How many inputs of the operator are streams: one is when anything below it is."""
+def _inputs(plan: Sequence[Operator], at: int, counts: Callable[[Operator], bool]) -> int:
+    """How many inputs of the operator count: one does when anything in it does."""
     depth, count, counted = plan[at].depth, 0, True
     for each in plan[at + 1:]:
         if each.depth <= depth:
             break
         if each.depth == depth + 1:
             counted = False
-        if each.streaming and not counted:
+        if not counted and counts(each):
             count, counted = count + 1, True
     return count

@@ -51,6 +51,21 @@ def test_overlapping_positions_a_checkpoint_that_begins_where_the_table_ends():
     assert world.ids() == expected((14,))
 
 
+@follows("positions.combined")
+def test_overlapping_positions_of_rows_that_were_made_of_several():
+    """The columns do not help there, so the error does not ask for them."""
+    world = _query(position_columns=POSITIONS)
+    lose_checkpoint(world)
+    plain = world.driver.describe
+    world.driver.describe = lambda checkpoint, batch_id: dataclasses.replace(plain(checkpoint, batch_id), combines="Aggregate")
+    said = refused(world, "positions.combined", (5, 12))
+    assert "position_columns" not in said.message
+    start = starting_offset(world, said)
+    del world.driver.describe
+    start_over(world, start, (12, 14), THIRD)
+    assert world.ids() == expected((14,))
+
+
 @follows("positions.overlap")
 def test_overlapping_positions_accepted_as_seen_each_time_they_are_asked_for():
     world, said = _overlap()

@@ -129,6 +129,26 @@ def test_a_first_batch_that_is_not_the_first(way):
 # -- files ---------------------------------------------------------------------------------------------------------
 
 
+@follows("files.combined")
+@pytest.mark.parametrize("way", ["one-file-a-batch", "accept_as_new", "accept_as_seen"])
+def test_old_and_new_files_whose_rows_were_made_into_others(way):
+    """By batches of one file nothing is to be filtered; else the batch is written whole or not at all, as the error says."""
+    world = memory_world(**PLAIN, tells_files=True, file_column="file")
+    _combining(world)
+    world.run(boundaries=(6, 9))
+    lose_checkpoint(world)
+    said = refused(world, "files.combined", (12,))
+    if way == "one-file-a-batch":
+        said.says("maxFilesPerTrigger=1")
+        lose_checkpoint(world, THIRD)
+        world.run(boundaries=tuple(range(1, 15)))
+        assert world.ids() == expected((14,))
+        return
+    accept(world, **{way: said.option(way)})
+    world.run(boundaries=(12,))
+    assert world.ids() == sorted([*range(9), *(range(12) if way == "accept_as_new" else ())])
+
+
 @follows("files.overlap")
 @pytest.mark.parametrize("way", ["file_column", "accept_as_new", "accept_as_seen"])
 def test_old_and_new_files_in_one_batch(way):
@@ -223,6 +243,10 @@ def test_another_query_under_the_first_one_s_name(kind, way):
         "application": [*range(9), *range(1000, 1012)], "accept_as_same": expected((12,)),
         "accept_as_new": sorted([*range(9), *range(12)]), "accept_as_seen": expected((12,)),
     }[way]
+
+
+def _combining(world) -> None:
+    _stateful(world, combines="Deduplicate")
 
 
 def _stateful(world, **changes) -> None:

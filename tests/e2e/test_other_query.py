@@ -7,6 +7,7 @@ from pyspark.sql import functions as F
 
 import streamsink
 from streamsink.errors import Misuse
+from tests.advice.following import advice, follows
 from tests.e2e.harness import assert_each_once, assert_refused, content, run_driver, run_here
 from tests.e2e.job import POSITIONS, frame
 from tests.e2e.kafka_data import new_topic, send
@@ -89,6 +90,25 @@ def test_what_the_function_does_before_the_sink_belongs_to_the_query(spark, job,
     ids |= sent(30, 10)
     assert run_function(spark, job, lambda df: df.where("id % 2 = 1"), job.checkpoint + "-2", accept_as_same=word) is None
     assert_each_once(job.table, {i for i in ids if (i % 2 == 0) == (i < 30)})
+
+
+@follows("positions.combined")
+def test_rows_that_the_function_has_combined_are_not_filtered(spark, job, sent):
+    """Of an old and a new message of one key dropDuplicates kept the old one, and the filter dropped that: the new one was lost."""
+    def one_of_each_key(df):
+        return df.withColumn("key", F.col("id") % 20).dropDuplicates(["key"]).drop("key")
+
+    ids = sent(0, 20)
+    assert run_function(spark, job, one_of_each_key, job.checkpoint + "-1") is None
+    ids |= sent(20, 20)
+    before = content(job.table)
+    refused = run_function(spark, job.but(per_batch=1000), one_of_each_key, job.checkpoint + "-2")
+    said = advice(refused, "positions.combined").says("Deduplicate", "Nothing was written")
+    assert content(job.table) == before
+    (path,), given = said.call("streamsink.starting_offsets")
+    behind = job.but(per_batch=1000, source={**job.source, "starting": streamsink.starting_offsets(path, **given)})
+    assert run_function(spark, behind, one_of_each_key, job.checkpoint + "-3") is None
+    assert_each_once(job.table, ids)
 
 
 def test_the_same_program_in_another_jvm_is_the_same_query(spark, ground, job, sent):
