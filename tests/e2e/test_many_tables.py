@@ -6,6 +6,7 @@ import json
 import signal
 
 import pytest
+from pyspark.sql import functions
 
 import streamsink
 from streamsink.errors import Misuse
@@ -40,6 +41,26 @@ def ids_by_table(warehouse: str) -> dict[str, list[int]]:
 
 def all_ids(warehouse: str) -> list[int]:
     return [number for ids in ids_by_table(warehouse).values() for number in ids]
+
+
+def test_two_sinks_of_one_name_with_other_rules_are_refused(spark, ground):
+    """The second one's rows went by the first one's rules: to the dead letters, without a word."""
+    ground.add_files(0, 2)
+    lake = str(ground.root / "lake")
+    more = {"dead_letters": "rejected", "unrouted": "dead-letter", "flush": False}
+    sinks = [streamsink.to_tables(lake, "name", {name: {}}, **more) for name in ("a", "b")]
+    refused = []
+
+    def publish(df, batch_id):
+        try:
+            sinks[batch_id](df.withColumn("name", functions.lit("ab"[batch_id])), batch_id)
+        except Misuse as error:
+            refused.append(error.kind)
+
+    df = spark.readStream.schema("id BIGINT, name STRING").option("maxFilesPerTrigger", 1).json(str(ground.source))
+    query = df.writeStream.foreachBatch(publish).option("checkpointLocation", f"{ground.root}/ck").trigger(availableNow=True).start()
+    query.awaitTermination()
+    assert refused == ["application.two-sinks"]
 
 
 @pytest.mark.slow
