@@ -26,7 +26,7 @@ class RoutedTables:
     def __init__(self, committer: ManyTables | TableAndLetters, routing: Routing, options: SinkOptions):
         self._to = committer
         self._io = committer.place.file_io
-        self._routing = routing
+        self.routing = routing
         self._options = options
         self._given: Sequence[DataField] | None = None
         self._targets: dict[str, Target] = {}
@@ -36,7 +36,7 @@ class RoutedTables:
     @property
     def root(self) -> str:
         """The warehouse's path."""
-        return self._routing.root
+        return self.routing.root
 
     @property
     def table_id(self) -> str:
@@ -45,7 +45,7 @@ class RoutedTables:
 
     def existing(self) -> list[tuple[str, str]]:
         """(name, path) of each table that is there and that this query might write."""
-        routing = self._routing
+        routing = self.routing
         names = [*routing.listed(), *([routing.dead_letters] if routing.dead_letters else [])]
         found = [e.name for e in self._io.entries(routing.root) if e.is_dir and routing.rule_of(e.name) is not None]
         paths = {name: routing.path_of(name) for name in [*names, *found]}
@@ -59,7 +59,7 @@ class RoutedTables:
         if self._given != data:
             self._prepare(data, positions)
             self._given = data
-        options, routing = self._options, self._routing
+        options, routing = self._options, self.routing
         limits = WriteSpec(
             staging, b"", options.target_file_bytes, options.max_open_writers, options.writer_memory_bytes
         )
@@ -85,13 +85,13 @@ class RoutedTables:
         self._check_counts(sum(part.rows_in for part in written), files, dead)
         for name in sorted(files):
             self._create_missing(name)
-        by_table = {name: (self._routing.path_of(name), mine) for name, mine in files.items()}
+        by_table = {name: (self.routing.path_of(name), mine) for name, mine in files.items()}
         return self._to.stage(staging, sequence, by_table, dead, group)
 
     # -- parts -----------------------------------------------------------------------------------------------------
 
     def _prepare(self, data: Sequence[DataField], positions: Sequence[DataField]) -> None:
-        routing = self._routing
+        routing = self.routing
         self._targets, self._templates = {}, {}
         there = dict(self.existing())
         for name, path in there.items():
@@ -117,20 +117,20 @@ class RoutedTables:
             self._dead_schema = self._dead_letter_schema(routing.dead_letters in there, positions).to_json()
 
     def _target(self, name: str, table: Table, data: Sequence[DataField]) -> Target:
-        rule = self._routing.rules[self._routing.rule_of(name)]
+        rule = self.routing.rules[self.routing.rule_of(name)]
         columns = rule.choose([f.name for f in data], table.schema.field_names)
         self._check_columns(name, columns)
         fields = [f for f in data if f.name in columns]
-        fitting = fit if self._routing.dead_letters is None else fit_by_value
+        fitting = fit if self.routing.dead_letters is None else fit_by_value
         return Target(columns, fitting(table, fields, rule.options).to_json())
 
     def _check_columns(self, name: str, columns: Sequence[str]) -> None:
-        check_once(columns, f"{self._routing.root}: table '{name}'", "the query, or leave it out of the table by its option columns")
-        wanted = self._routing.rules[self._routing.rule_of(name) or name].columns
+        check_once(columns, f"{self.routing.root}: table '{name}'", "the query, or leave it out of the table by its option columns")
+        wanted = self.routing.rules[self.routing.rule_of(name) or name].columns
         lacking = [c for c in wanted if c not in columns] if isinstance(wanted, tuple) else []
         if lacking or not columns:
             raise Misuse(
-                f"{self._routing.root}: table '{name}' takes the columns {', '.join(lacking) or 'that it has'}, of which the data "
+                f"{self.routing.root}: table '{name}' takes the columns {', '.join(lacking) or 'that it has'}, of which the data "
                 "has none. Nothing was written",
                 kind="schema.missing-column",
             )
@@ -139,30 +139,30 @@ class RoutedTables:
         fields = dead_letter_fields(positions)
         if not exists:
             return new_schema(fields, (), self._options.table_options)
-        path = self._routing.path_of(self._routing.dead_letters)
-        table = self._to.member(self._routing.dead_letters, path).table
+        path = self.routing.path_of(self.routing.dead_letters)
+        table = self._to.member(self.routing.dead_letters, path).table
         # Columns of positions come and go with the query's options.
         return fit(table, fields, replace(self._options, add_columns=True))
 
     def _check_counts(self, rows_in: int, files: Mapping[str, list], dead: Mapping[str, int]) -> None:
         rows = {name: sum(file.meta.row_count for file in mine) for name, mine in files.items()}
-        buried = rows.get(self._routing.dead_letters, 0)
+        buried = rows.get(self.routing.dead_letters, 0)
         if sum(rows.values()) != rows_in or buried != sum(dead.values()):
             raise Corrupt(
-                f"{self._routing.root}: {rows_in} rows came in, {sum(rows.values()) - buried} are in files of tables, {buried} are dead "
+                f"{self.routing.root}: {rows_in} rows came in, {sum(rows.values()) - buried} are in files of tables, {buried} are dead "
                 f"letters ({sum(dead.values())} were counted): these do not add up. Nothing was recorded or published. This is "
                 "an error of streamsink; the batch is replayed after a restart",
                 kind="tables.count",
             )
 
     def _create_missing(self, name: str) -> None:
-        path = self._to.place.absolute(self._routing.path_of(name))
+        path = self._to.place.absolute(self.routing.path_of(name))
         if is_table(self._io, path):
             return
         if name in self._targets:
-            self._to.check_there(name, self._routing.path_of(name))  # it was: raises what is said of a table that is gone
-        dead = name == self._routing.dead_letters
-        template = self._dead_schema if dead else self._templates[self._routing.rule_of(name)].schema_json
+            self._to.check_there(name, self.routing.path_of(name))  # it was: raises what is said of a table that is gone
+        dead = name == self.routing.dead_letters
+        template = self._dead_schema if dead else self._templates[self.routing.rule_of(name)].schema_json
         table = create_table(self._io, path, TableSchema.from_json(template, "the schema of a new table"))
         leftovers.sweep_creations(table)
         if not dead:

@@ -119,7 +119,7 @@ class TableSink:
         return self._run
 
     def _joined(self, known: Run) -> Run:
-        if (known.options, known.dead_letters) != (self.options, self.dead_letters):
+        if not self._is_like(known):
             raise Misuse(
                 f"{self.path}: another sink of this table and of application '{self.options.application}' is used in this run of the "
                 "query with other options. Nothing of this call was written. Leave the first sink as it is, and give each other one a name of its "
@@ -127,6 +127,10 @@ class TableSink:
                 kind="application.two-sinks",
             )
         return known
+
+    def _is_like(self, known: Run) -> bool:
+        """Whether this sink object does with rows what the one does that began the run."""
+        return (known.options, known.dead_letters) == (self.options, self.dead_letters)
 
     def _open(self, df: DataFrame, batch: Batch) -> Opened:
         """What this run writes to."""

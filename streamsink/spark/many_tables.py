@@ -50,6 +50,9 @@ class TablesSink(TableSink):
         self._routing = routing
         self._drop_route = drop_route_column
 
+    def _is_like(self, known: Run) -> bool:
+        return super()._is_like(known) and known.table.routing == self._routing
+
     def _open(self, df: DataFrame, batch: Batch) -> Opened:
         self._check(df)
         return open_many(self._io, self._routing, self.options, self._listener)
