@@ -1,0 +1,46 @@
+"""Arguments of any kind: accepted, or refused by an error that names the table and the argument; never Python's own."""
+
+import dataclasses
+
+import pytest
+
+import streamsink
+from streamsink.errors import Misuse
+from streamsink.options import SinkOptions
+from streamsink.protocol.restore import words_of
+
+ODD = (None, 5, -1, 1.5, True, "", "x", b"x", (), [], {}, ["x"], (1, 2), ("a", "a"), {"x": 1}, {"a": None}, [["x"]], float("nan"), object())
+_NAMES = [field.name for field in dataclasses.fields(SinkOptions)]
+
+
+def _refused_or_done(call, *words: str) -> None:
+    for value in ODD:
+        try:
+            call(value)
+        except Misuse as refused:
+            for word in words:
+                assert word in str(refused), (value, str(refused))
+
+
+@pytest.mark.parametrize("name", _NAMES)
+def test_options(name):
+    def given(value):
+        options = SinkOptions.of("lake/t", {name: value})
+        words_of(options.accept_as_new), words_of(options.accept_as_seen)
+
+    _refused_or_done(given, "lake/t", name.removesuffix("_options"))
+
+
+@pytest.mark.parametrize("name, call", [
+    ("schema", lambda table, value: streamsink.create_table(table, value)),
+    ("partition_by", lambda table, value: streamsink.create_table(table, "id BIGINT, x STRING, a STRING", partition_by=value)),
+    ("options", lambda table, value: streamsink.create_table(table, "id BIGINT", options=value)),
+    ("application", lambda table, value: streamsink.retire(table, value)),
+    ("application", lambda table, value: streamsink.give_up(table, application=value)),
+    ("partitions", lambda table, value: streamsink.starting_offsets(table, partitions=value)),
+    ("from_beginning", lambda table, value: streamsink.starting_offsets(table, from_beginning=value)),
+    ("without", lambda table, value: streamsink.starting_offsets(table, without=value)),
+])
+def test_functions(tmp_path, name, call):
+    tables = (str(tmp_path / str(number)) for number in range(len(ODD)))
+    _refused_or_done(lambda value: call(next(tables), value), str(tmp_path))
