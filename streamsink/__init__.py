@@ -6,7 +6,7 @@ Importing this package imports neither pyspark nor pyarrow nor fastavro; the fun
 import sys
 
 from streamsink import errors
-from streamsink.options import SinkOptions
+from streamsink.options import SinkOptions, names_of
 
 __all__ = [
     "SinkOptions", "col", "create_table", "drop_missing", "errors", "give_up", "read", "read_arrow", "retire", "run", "starting_offsets",
@@ -124,8 +124,9 @@ def starting_offsets(path, application="streamsink", partitions=None, store_opti
     from streamsink.sinks.offsets import starting_offsets as of_table
     from streamsink.storage.stores import store_of
 
-    wanted = Wanted(partitions or {}, source, tuple(from_beginning), tuple(without))
-    return of_table(store_of(path, store_options), application, wanted)
+    store = store_of(path, store_options)
+    names = (names_of(store.root, name, given) for name, given in (("from_beginning", from_beginning), ("without", without)))
+    return of_table(store, application, Wanted(partitions or {}, source, *names))
 
 
 def retire(path, application, store_options=None):

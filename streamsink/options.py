@@ -1,6 +1,6 @@
 """All settings of the sink in one place: key, unit, default, meaning. Values only; nothing here does anything."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 
 from streamsink.errors import Misuse
@@ -127,10 +127,18 @@ class SinkOptions:
         values = dict(given)
         for name in ("partition_by", "position_columns"):
             if name in values:
-                values[name] = (values[name],) if isinstance(values[name], str) else tuple(values[name])
+                values[name] = names_of(table, name, values[name])
         options = cls(**values)
         _check(table, options)
         return options
+
+
+def names_of(table: str, option: str, given: object) -> tuple[str, ...]:
+    """Names, of which one may be given alone. Raises Misuse that names the table and the option."""
+    names = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Iterable) else (None,)
+    if not all(isinstance(name, str) and name for name in names):
+        raise Misuse(f"{table}: '{option}' is {given!r}, expected names, or one name", kind="option.value")
+    return names
 
 
 _BOOLEANS = ("create", "append_changes", "store_position_columns", "add_columns", "widen_types", "new_application", "flush")
@@ -177,15 +185,12 @@ def _check(table: str, options: SinkOptions) -> None:
         refuse("position_columns", "three column names: topic, partition, offset")
     if not isinstance(options.lock, str):
         refuse("lock", "a URL, or '' for no lock")
-    for name in ("file_column", "lock_id", "lock_user", "lock_password_env"):
+    for name in ("file_column", "lock_id", "lock_user", "lock_password_env", "accept_as_new", "accept_as_seen", "accept_as_same"):
         value = getattr(options, name)
         if value is not None and not (isinstance(value, str) and value):
-            refuse(name, "a name")
+            refuse(name, "a word that an error printed" if name.startswith("accept_") else "a name")
     if options.lock_id is not None and (options.lock_id.count(".") < 2 or "" in options.lock_id.split(".")):
         refuse("lock_id", "'<catalog-key>.<database>.<table>'")
-    for name in ("partition_by", "position_columns"):
-        if not all(isinstance(column, str) and column for column in getattr(options, name)):
-            refuse(name, "column names")
     given = options.overwrite_partition
     if given is not None and (not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given)):
         refuse("overwrite_partition", "a dictionary of partition columns and their values")
@@ -197,9 +202,12 @@ def _check(table: str, options: SinkOptions) -> None:
     adopt = options.adopt_from_batch
     if adopt is not None and (isinstance(adopt, bool) or not isinstance(adopt, int) or adopt < 0):
         refuse("adopt_from_batch", "a batch id")
-    for key, value in dict(options.store_options).items():
+    for name in ("store_options", "table_options"):
+        if not isinstance(getattr(options, name), Mapping):
+            raise Misuse(f"{table}: option '{name}' must be a dictionary of strings", kind="option.value")
+    for key, value in options.store_options.items():
         if not isinstance(key, str) or not isinstance(value, str):  # the value is not shown: it may be a password
             raise Misuse(f"{table}: store option {key!r} must be a string with a string value", kind="option.value")
-    for key, value in dict(options.table_options).items():
+    for key, value in options.table_options.items():
         if not isinstance(key, str) or not isinstance(value, str):
             raise Misuse(f"{table}: table option {key!r} must be a string with a string value", kind="option.value")

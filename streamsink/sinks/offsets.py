@@ -64,7 +64,7 @@ def _of_several_tables(file_io: FileIO, root: str, application: str, wanted: Wan
     newest = PendingLog(file_io, root, application, 2).newest()
     if newest is None or not newest.state.recorded:
         raise Misuse(
-            f"no Kafka positions are recorded for application '{application}' in its journal", kind="positions.none"
+            f"{root}: no Kafka positions are recorded for application '{application}' in its journal", kind="positions.none"
         )
     return _text(root, newest.state.recorded, wanted)
 

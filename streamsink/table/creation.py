@@ -1,12 +1,13 @@
 """Creating a table by hand, from an Arrow schema, DDL text, or fields."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import pyarrow as pa
 
 from streamsink.errors import Misuse
 from streamsink.format.arrow_types import from_arrow_schema
 from streamsink.format.types import DataField, parse_ddl
+from streamsink.options import names_of
 from streamsink.storage.store_failures import told_of
 from streamsink.storage.stores import Store
 from streamsink.table.table import create_table, is_table, new_schema
@@ -21,7 +22,7 @@ def create(
     if is_table(file_io, root):
         raise Misuse(f"{root}: there is a table already; open it, or choose another path", kind="table.exists")
     try:
-        wanted = new_schema(to_fields(schema), partition_by, options or {}, comment)
+        wanted = new_schema(to_fields(schema), names_of(root, "partition_by", partition_by), _options(options), comment)
     except Misuse as refused:
         raise Misuse(f"{root}: {refused}. Nothing was written", kind=refused.kind) from refused
     with told_of(root):
@@ -35,4 +36,13 @@ def to_fields(schema) -> Sequence[DataField]:
         return from_arrow_schema(schema)
     if isinstance(schema, str):
         return parse_ddl(schema)
-    return list(schema)
+    fields = list(schema) if isinstance(schema, Iterable) else [schema]
+    if not all(isinstance(field, DataField) for field in fields):
+        raise Misuse(f"the schema is {schema!r}, expected a Spark StructType, a pyarrow.Schema, or DDL text", kind="option.value")
+    return fields
+
+
+def _options(given) -> Mapping[str, str]:
+    if not isinstance(given or {}, Mapping) or not all(isinstance(word, str) for pair in (given or {}).items() for word in pair):
+        raise Misuse(f"the options are {given!r}, expected a dictionary of strings", kind="option.value")
+    return given or {}
