@@ -96,29 +96,51 @@ def test_parts_of_a_batch_in_two_calls_at_one_time():
     assert world.ids() == expected((6, 9))
 
 
-@follows("run.undecidable")
-@pytest.mark.parametrize("way", ["accept_as_new", "accept_as_seen"])
-def test_a_bounded_run_that_nobody_knows(way):
+def _job(world, run_id: str, start: int, end: int) -> None:
+    """A bounded run with these rows."""
+    world.driver.job_rows = (start, end)
+    described = world.driver.describe(Checkpoint(run_id, [end]), 0)
+    sink = world.driver.start(world.file_io(world.calls), Checkpoint(run_id))
+    try:
+        sink.batch(dataclasses.replace(described, batch_id=END_OF_INPUT, run=run_id, sources=()))
+    finally:
+        sink.close()
+
+
+def _runs_that_nobody_knows() -> World:
+    """The journal of three runs was removed, and the first two's snapshots have expired."""
     world = memory_world(application="batch", **PLAIN)
-
-    def job(run_id, start, end):
-        world.driver.job_rows = (start, end)
-        described = world.driver.describe(Checkpoint(run_id, [end]), 0)
-        sink = world.driver.start(world.file_io(world.calls), Checkpoint(run_id))
-        try:
-            sink.batch(dataclasses.replace(described, batch_id=END_OF_INPUT, run=run_id, sources=()))
-        finally:
-            sink.close()
-
     for number, run_id in enumerate(("monday", "tuesday", "wednesday")):
-        job(run_id, 3 * number, 3 * number + 3)
+        _job(world, run_id, 3 * number, 3 * number + 3)
     world.file_io(world.calls).delete_tree(f"{ROOT}/streamsink/batch")
     for number in (1, 2):
         take(world, f"{ROOT}/snapshot/snapshot-{number}")
-    said = told("run.undecidable", lambda: job("monday", 0, 3)).says("Look whether its rows are in the table")
+    return world
+
+
+@follows("run.undecidable")
+@pytest.mark.parametrize("way", ["accept_as_new", "accept_as_seen"])
+def test_a_bounded_run_that_nobody_knows(way):
+    world = _runs_that_nobody_knows()
+    said = told("run.undecidable", lambda: _job(world, "monday", 0, 3)).says("Look whether its rows are in the table")
     accept(world, **{way: said.option(way)})
-    job("monday", 0, 3)
+    _job(world, "monday", 0, 3)
     assert world.ids() == sorted([*range(9), *(range(3) if way == "accept_as_new" else ())])
+
+
+@follows("run.undecidable")
+def test_runs_that_are_never_repeated_are_asked_for_once():
+    """Each later run was asked for, night for night: the answer for all of them may stay in the job, until a journal is lost again."""
+    world = _runs_that_nobody_knows()
+    said = told("run.undecidable", lambda: _job(world, "thursday", 9, 12)).says("never repeated")
+    accept(world, accept_as_new=said.find(r"accept_as_new='(\w+)' for all"))
+    for number, run_id in enumerate(("thursday", "friday", "friday", "saturday")):
+        _job(world, run_id, *{"thursday": (9, 12), "friday": (12, 15), "saturday": (15, 18)}[run_id])
+    assert world.ids() == list(range(18))
+    world.file_io(world.calls).delete_tree(f"{ROOT}/streamsink/batch")
+    for number in (3, 4):
+        take(world, f"{ROOT}/snapshot/snapshot-{number}")
+    told("run.undecidable", lambda: _job(world, "monday", 0, 3))
 
 
 @follows("give-up.undecidable")
