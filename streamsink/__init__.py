@@ -129,18 +129,20 @@ def starting_offsets(path, application="streamsink", partitions=None, store_opti
     return of_table(store, application, Wanted(partitions or {}, source, *names))
 
 
-def retire(path, application, store_options=None):
+def retire(path, application, store_options=None, **options):
     """Take ``application`` out of the table at ``path`` on purpose: its state and its journal go, its rows stay.
 
-    Returns False when the table does not know it. Raises Misuse while a checkpoint of it is pending, Fenced while a query holds it. A
-    query that starts under that name later is a new application: it writes its source from the beginning of its checkpoint.
+    options: the query's own, its lock above all. Returns False when the table does not know it. Raises Misuse while a checkpoint of it is
+    pending, Fenced while a query holds it. A query that starts under that name later is a new application: it writes its source from the
+    beginning of its checkpoint.
     """
     from streamsink.sinks.retire import retire as of_table
-    from streamsink.storage.stores import store_of
+    from streamsink.storage.stores import Store, table_path
 
-    store = store_of(path, store_options)
-    _let_go(store.root, application)
-    return of_table(store.open(), store.root, SinkOptions.of(store.root, {"application": application}))
+    root = table_path(path)
+    given = SinkOptions.of(root, {**options, "application": application, "store_options": store_options or {}})
+    _let_go(root, given.application)
+    return of_table(Store(root, given.store_options, given.flush).open(), root, given)
 
 
 def give_up(path, **options):

@@ -141,6 +141,11 @@ def names_of(table: str, option: str, given: object) -> tuple[str, ...]:
     return names
 
 
+def words_of(option: str | None) -> list[str]:
+    """Of ``accept_as_new`` or ``accept_as_seen``: it has a word for each question that it answers, with spaces between them."""
+    return option.split() if option else []
+
+
 _BOOLEANS = ("create", "append_changes", "store_position_columns", "add_columns", "widen_types", "new_application", "flush")
 _AT_LEAST = {
     "target_file_bytes": 1, "max_open_writers": 1, "writer_memory_bytes": 1, "driver_max_rows": 0,
@@ -183,6 +188,8 @@ def _check(table: str, options: SinkOptions) -> None:
         refuse("publish_queue", f"at least publish_every_batches, which is {options.publish_every_batches}")
     if len(options.position_columns) not in (0, 3):
         refuse("position_columns", "three column names: topic, partition, offset")
+    if not isinstance(options.application, str):
+        refuse("application", "a name")
     if not isinstance(options.lock, str):
         refuse("lock", "a URL, or '' for no lock")
     for name in ("file_column", "lock_id", "lock_user", "lock_password_env", "accept_as_new", "accept_as_seen", "accept_as_same"):

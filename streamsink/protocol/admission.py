@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from streamsink.errors import Misuse
-from streamsink.options import SinkOptions
+from streamsink.options import SinkOptions, words_of
 from streamsink.protocol import files, opaque_errors, position_errors
 from streamsink.protocol.committable import AppState, Batch
 from streamsink.protocol.continuity import Change, changes, relate, reset
@@ -56,6 +56,7 @@ class Past:
     others(): the last record of each other application that has written here.
     run_published(run id): whether a bounded job's run is published; None when that cannot be told.
     known_files(): the files that the records were made of; None when the journal does not know them all.
+    journal_id: of the journal that is asked.
     """
 
     table: str
@@ -65,6 +66,7 @@ class Past:
     run_published: Callable[[str], bool | None]
     others: Callable[[], Mapping[str, AppState]] = dict
     known_files: Callable[[], files.KnownFiles | None] = lambda: None
+    journal_id: str = ""
 
 
 def admit(batch: Batch, past: Past, options: SinkOptions) -> Decision:
@@ -132,14 +134,21 @@ def _admit_job(batch: Batch, past: Past, options: SinkOptions) -> Decision:
     accepted = _accepted(batch, past, options, 0)
     if accepted:
         return accepted
-    if published is None:
+    never_repeated = _never_repeated(past)
+    if published is None and never_repeated not in words_of(options.accept_as_new):
         raise Misuse(
             f"{past.table}: whether run '{batch.query}' of application '{options.application}' is published cannot be told: the journal was "
             "removed or is an older copy, and the snapshots that could say so have expired. Nothing was written. Look whether "
-            f"its rows are in the table, and{_ways_on(batch, past)}",
+            f"its rows are in the table, and{_ways_on(batch, past)} Where a run of before that is never repeated, leave "
+            f"accept_as_new='{never_repeated}' for all that come in the job's options: it writes each run that this journal does not know",
             kind="run.undecidable",
         )
     return Decision(Verdict.NEW, "a bounded job", 0, _recorded_in(past))
+
+
+def _never_repeated(past: Past) -> str:
+    """The word that says so of all runs that this journal does not know, and of no other journal's."""
+    return hashlib.sha256(f"{past.table_id}|{past.journal_id}|never repeated".encode()).hexdigest()[:12]
 
 
 def _admit_first(batch: Batch, past: Past, options: SinkOptions) -> Decision:

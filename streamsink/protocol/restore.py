@@ -5,7 +5,7 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 
 from streamsink.errors import Corrupt, Misuse, StreamsinkError
-from streamsink.options import ON_ROLLBACK_REPUBLISH, SinkOptions
+from streamsink.options import ON_ROLLBACK_REPUBLISH, SinkOptions, words_of
 from streamsink.protocol import ways
 from streamsink.protocol.committable import AppState, Committable
 from streamsink.protocol.pending import Mark, PendingStore
@@ -226,11 +226,6 @@ def _decide(
 
 def _from_to(first: AppState, last: AppState) -> str:
     return first.checkpoint_name if first.sequence == last.sequence else f"{first.checkpoint_name} to {last.checkpoint_name}"
-
-
-def words_of(option: str | None) -> list[str]:
-    """An option that answers several questions at once, of several tables, has a word for each of them."""
-    return option.split() if option else []
 
 
 def with_word(option: str | None, word: str, others: Container[str]) -> str:

@@ -251,7 +251,8 @@ class TwoPhaseCommit:
 
     def _past(self) -> Past:
         return Past(
-            self._to.path, self._to.table_id, self._last, self._earlier, self._run_published, self._others, self._known_files
+            self._to.path, self._to.table_id, self._last, self._earlier, self._run_published, self._others, self._known_files,
+            self._journal.id,
         )
 
     def _others(self) -> Mapping[str, AppState]:

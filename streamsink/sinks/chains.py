@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from streamsink.errors import Corrupt, Misuse
-from streamsink.options import SinkOptions
+from streamsink.options import SinkOptions, words_of
 from streamsink.protocol.committable import AppState, Committable
-from streamsink.protocol.restore import token_of, with_word, words_of
+from streamsink.protocol.restore import token_of, with_word
 from streamsink.storage.pending_log import PendingLog
 from streamsink.table.table import is_table
 

@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from streamsink.errors import Conflict
 from streamsink.format.snapshot import COMPACT, Snapshot
-from streamsink.options import SinkOptions
+from streamsink.options import SinkOptions, words_of
 from streamsink.protocol.committable import AppState, Committable
 from streamsink.protocol.ids import END_OF_INPUT, Writer
-from streamsink.protocol.restore import MAY_OVERWRITE, token_of, words_of
+from streamsink.protocol.restore import MAY_OVERWRITE, token_of
 from streamsink.storage.pending_log import JOURNAL_DIR, PendingLog
 from streamsink.table.states import states_in
 from streamsink.table.table import Table

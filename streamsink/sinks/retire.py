@@ -6,8 +6,10 @@ from dataclasses import replace
 from streamsink.clock import IdSource
 from streamsink.errors import Misuse
 from streamsink.format.snapshot import BATCH_COMMIT_IDENTIFIER
+from streamsink.locks.creation import lock_creations
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import AppState
+from streamsink.protocol.ids import check_application
 from streamsink.sinks.letters import heads_of
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.pending_log import PendingLog, journal_dir
@@ -24,7 +26,9 @@ def retire(file_io: FileIO, root: str, options: SinkOptions) -> bool:
     Its state leaves the tables for its dead letters, too. Idempotent. Raises Fenced while another query holds the application; Misuse
     when a checkpoint of it is pending, whose rows would be lost; and as a commit does. After a crash: repeat it.
     """
-    table, application = open_table(file_io, root, for_writing=True), options.application
+    application = check_application(root, options.application)
+    lock_creations(file_io, root, options)
+    table = open_table(file_io, root, for_writing=True)
     said = table.states.read(table.snapshots.latest()).by_application.get(application)
     has_journal = bool(file_io.names(journal_dir(root, application)))
     if said is None and not has_journal:

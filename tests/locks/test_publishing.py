@@ -14,6 +14,8 @@ import pytest
 import streamsink
 from streamsink.errors import Misuse, OutcomeUnknown
 from streamsink.faults import arm
+from streamsink.options import SinkOptions
+from streamsink.sinks.retire import retire
 from streamsink.storage.local import local_file_io
 from streamsink.table.table import open_table
 from streamsink.testing.driver import Checkpoint
@@ -133,6 +135,17 @@ def test_epochs_records_and_schemas_are_created_under_the_lock_as_well(two, proc
     assert sorted(owners) == sorted(f"owner-{n}" for n in range(12))
     for number, names in enumerate(won):
         assert {Path(f"{table}/streamsink/{name}").read_text() for name in names} <= {f"racer-{number}"}
+
+
+def test_an_application_is_retired_under_the_lock(two):
+    """Without it nothing is changed; the function had no option for it."""
+    table, settings = two
+    _other_commits(table, settings)
+    with pytest.raises(Misuse) as refused:
+        retire(replacing.store(), table, SinkOptions.of(table, {"application": "other"}))
+    assert refused.value.kind == "lock.missing"
+    assert retire(replacing.store(), table, SinkOptions.of(table, {"application": "other", **settings})) and _ids(table) == [1, 2]
+    assert not retire(replacing.store(), table, SinkOptions.of(table, {"application": "other", **settings}))
 
 
 def test_a_store_that_replaces_wants_a_lock(two):

@@ -196,6 +196,10 @@ OF_BATCHES = (
            "parts.seen and parts.new and batch.combines", "False", ("tests/protocol/test_files.py",)),
     Defect("what a static table went through counts", "spark/plan_text.py:combines",
            "lambda below: reads([below], columns)", "lambda below: True", (_PLAN_TEXT,)),
+    Defect("runs that are never repeated are asked for one by one", "protocol/admission.py:_admit_job",
+           " and never_repeated not in words_of(options.accept_as_new)", "", ("tests/advice/test_runs.py",)),
+    Defect("the word for all runs outlives its journal", "protocol/admission.py:_never_repeated",
+           "|{past.journal_id}|", "||", ("tests/advice/test_runs.py",)),
     # -- several calls and sinks of one process
     Defect("sinks with other rules are one", "spark/many_tables.py:TablesSink._is_like",
            " and known.table.routing == self._routing", "", ("tests/e2e/test_many_tables.py",)),

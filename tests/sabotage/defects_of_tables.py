@@ -202,6 +202,8 @@ OF_TABLES = (
            "{self._table.root.rpartition('/')[2]}@{self._table.table_id[:_ID_LETTERS]}", "", (_LETTERS,)),
     Defect("letters: a pending record's table may be another one", "sinks/letters.py:TableCommitter._check_there",
            "if not self._is_there(part):", "if False:", (_LETTERS,)),
+    Defect("an application is retired without a lock", "sinks/retire.py:retire",
+           "    lock_creations(file_io, root, options)\n", "", ("tests/locks/test_publishing.py::test_an_application_is_retired_under_the_lock",)),
     Defect("letters: what nobody can tell is published", "sinks/letters.py:TableCommitter._has_or_is_said_to",
            "if is_known or ", "if True or ", ("tests/advice/test_lost_letters.py",)),
     Defect("letters: what is retained whole cannot be told", "sinks/letters.py:TableCommitter._has_or_is_said_to",

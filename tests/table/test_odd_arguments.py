@@ -6,8 +6,7 @@ import pytest
 
 import streamsink
 from streamsink.errors import Misuse
-from streamsink.options import SinkOptions
-from streamsink.protocol.restore import words_of
+from streamsink.options import SinkOptions, words_of
 
 ODD = (None, 5, -1, 1.5, True, "", "x", b"x", (), [], {}, ["x"], (1, 2), ("a", "a"), {"x": 1}, {"a": None}, [["x"]], float("nan"), object())
 _NAMES = [field.name for field in dataclasses.fields(SinkOptions)]
