@@ -27,7 +27,17 @@ class Owners:
         self._mine: tuple[int, bytes] | None = None
 
     def claim(self, query: str, above: int) -> int:
-        """Become the owner; the epoch, which is above this one. Raises Fenced while another query's driver lives."""
+        """Become the owner; the epoch, which is above this one. Raises Fenced while another query's driver lives.
+
+        Nothing is held when it raises.
+        """
+        try:
+            return self._claim(query, above)
+        except BaseException:
+            self._hold.release()
+            raise
+
+    def _claim(self, query: str, above: int) -> int:
         for _ in range(_CLAIM_ATTEMPTS):
             epochs = self._epochs()
             owner = _load(self._io, self._path(epochs[-1])) if epochs else None
