@@ -59,7 +59,7 @@ OF_BATCHES = (
     Defect("a token accepts every accident", "protocol/admission.py:_accepted",
            "options.accept_as_new == word", "options.accept_as_new", (_ADMISSION, "tests/e2e/test_accidents_checkpoint.py")),
     Defect("A6: a run that nobody knows is new", "protocol/admission.py:_admit_job",
-           "if published is None:", "if False:", (_KNOWN, _RUNS)),
+           "published is None and", "False and", (_KNOWN, _RUNS)),
     Defect("A6: a new journal answers for runs before it", "protocol/two_phase.py:TwoPhaseCommit._run_published",
            "self._journal.began == 0", "True", (_KNOWN, _RUNS)),
     Defect("A11: a name is the identity of a query", "protocol/admission.py:_check_not_renamed",
