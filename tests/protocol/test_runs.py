@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from streamsink.errors import Misuse, RestoredThenFailed
+from streamsink.errors import Misuse, RestoredThenFailed, StreamsinkError
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.ids import END_OF_INPUT
 from streamsink.testing.driver import Checkpoint
@@ -97,6 +97,51 @@ def test_a_run_that_nobody_can_know_is_an_error_with_a_way_on(jobs):
     assert world.ids() == list(range(9))
 
 
+@pytest.mark.parametrize("damaged", [[3], [2], [2, 3]], ids=str)
+def test_runs_of_damaged_records_that_are_given_up_after_a_rollback_are_written_again(jobs, damaged):
+    """Nobody knows any more whose records they were: their runs were skipped in silence."""
+    world, ends = jobs
+    for to in range(newest_of(world) - 1, 0, -1):
+        roll_back(world, to)
+    for number in damaged:
+        io_of(world).replace(f"{world.driver.root}/streamsink/batch/record-{number}.json", b"torn", "torn")
+    with pytest.raises(StreamsinkError) as refused:
+        _run_job(world, "wednesday", ends["wednesday"])
+    assert refused.value.kind == ("journal.corrupt" if 3 in damaged else "table.rolled-back")
+    said = str(follow(world, refused.value))
+    assert "un the job" in said and "offsets" not in said
+    _run_each(world, ends)
+    assert world.ids() == list(range(max(end for _, end in ends.values())))
+
+
+def test_a_run_that_is_published_is_not_forgotten_with_a_damaged_record(jobs):
+    """Its snapshot has expired, and the record behind it is damaged: it was written a second time."""
+    world, ends = jobs
+    roll_back(world, newest_of(world) - 1)
+    expire(world, 1, 1)
+    io_of(world).replace(f"{world.driver.root}/streamsink/batch/record-3.json", b"torn", "torn")
+    with pytest.raises(StreamsinkError) as refused:
+        _run_job(world, "wednesday", ends["wednesday"])
+    follow(world, refused.value)
+    with pytest.raises(Misuse) as asked:
+        _run_job(world, "monday", ends["monday"])
+    assert asked.value.kind == "run.undecidable"
+    _run_job(world, "tuesday", ends["tuesday"])
+    assert world.ids() == list(range(6))
+
+
+def _run_each(world, ends) -> None:
+    """Each run again, as new where nobody can tell."""
+    for run_id, rows in ends.items():
+        try:
+            _run_job(world, run_id, rows)
+        except Misuse as undecidable:
+            assert undecidable.kind == "run.undecidable" and run_id != "monday"
+            token = re.search(r"accept_as_new='(\w+)'", str(undecidable))[1]
+            world.driver.options = dataclasses.replace(world.driver.options, accept_as_new=token)
+            _run_job(world, run_id, rows)
+
+
 @pytest.mark.parametrize("pruned", [False, True], ids=["", "records between are pruned"])
 def test_runs_that_are_given_up_after_a_rollback_are_written_again(jobs, pruned):
     """Their marks said that they are published, so that each was skipped in silence. Of a pruned record nobody knows whose it was."""
@@ -112,14 +157,7 @@ def test_runs_that_are_given_up_after_a_rollback_are_written_again(jobs, pruned)
     assert io_of(world).exists(f"{world.driver.root}/streamsink/batch/record-2.json") is not pruned
     given_up = follow(world, refused.value)
     assert "wednesday" in str(given_up) or "tuesday" in str(given_up)
-    for run_id, rows in ends.items():
-        try:
-            _run_job(world, run_id, rows)
-        except Misuse as undecidable:
-            assert undecidable.kind == "run.undecidable" and pruned and run_id != "monday"
-            token = re.search(r"accept_as_new='(\w+)'", str(undecidable))[1]
-            world.driver.options = dataclasses.replace(world.driver.options, accept_as_new=token)
-            _run_job(world, run_id, rows)
+    _run_each(world, ends)
     assert world.ids() == list(range(max(end for _, end in ends.values())))
 
 
