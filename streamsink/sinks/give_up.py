@@ -59,8 +59,9 @@ def give_up(file_io: FileIO, path: str, options: SinkOptions) -> GivenUp:
         for record in known:
             _check_unpublished(path, committer.places_of(record), record)
         journal.check_owner(writer)
-        base = state.sequence if state else 0
-        journal.give_up(records, _unknown_runs(committer, journal, options, known=known, base=base), base)
+        base, is_whole = state.sequence if state else 0, len(known) == len(records) or not journal.runs()
+        runs = _unknown_runs(committer, journal, options, known=known, base=base if is_whole else None)
+        journal.give_up(records, runs, base, knows_runs=is_whole)
     finally:
         journal.release()
     checkpoints = tuple(record.state.checkpoint_id for record in known)
@@ -177,14 +178,16 @@ def _load_of(journal: PendingLog) -> Callable[[int], Committable | None]:
 
 
 def _unknown_runs(
-    committer: TableCommitter | ManyTables, journal: PendingLog, options: SinkOptions, *, known: Sequence[Committable], base: int
+    committer: TableCommitter | ManyTables, journal: PendingLog, options: SinkOptions, *, known: Sequence[Committable], base: int | None
 ) -> list[str]:
-    """Bounded runs that the journal takes for published and that are not, or may not be, since the table was rolled back."""
+    """Bounded runs that the journal takes for published and that are not, or may not be, since the table was rolled back.
+
+    known: the records that are given up. base: the last published one; None when others that are given up are damaged.
+    """
     given_up = {record.state.query for record in known if record.state.checkpoint_id == END_OF_INPUT}
-    first = min((record.state.sequence for record in known), default=base + 1)
-    if first == base + 1:
+    if base is not None and min((record.state.sequence for record in known), default=base + 1) == base + 1:
         return sorted(given_up)
-    # Records between were pruned, and nobody knows any more whose they were.
+    # Records between were pruned, or are damaged, and nobody knows any more whose they were.
     return [run for run in journal.runs() if run in given_up or not committer.knows_run(options.application, run)]
 
 
@@ -208,11 +211,17 @@ def _text(path: str, options: SinkOptions, state: AppState | None, records: Sequ
     at = f"record {state.sequence}, {state.checkpoint_name}" if state else "no record"
     head = f"{path}: {numbers} of application '{name}' given up; the table ends, or will at the next start, before them (now at {at}). "
     first = known[0].state if known else None
-    if first is not None and first.checkpoint_id == END_OF_INPUT:
-        return head + f"Run the job again under its id, streamsink.write(..., '{first.query}'): it writes its rows"
+    like = first or state
+    if like is not None and like.checkpoint_id == END_OF_INPUT:
+        if first is not None and len(known) == len(records):
+            return head + f"Run the job again under its id, streamsink.write(..., '{first.query}'): it writes its rows"
+        return head + (
+            "Whose runs they were cannot be read. Run the job again under the id of each run of which you do not know that it is in the table: "
+            "its rows are written if it is not"
+        )
     batch = first.checkpoint_id if first else state.checkpoint_id + 1 if state else 0
     again = f"Restart the query with its checkpoint: if Spark gives batch {batch} again, its rows are written, each once. "
-    if (first or state) is not None and (first or state).recorded:
+    if like is not None and like.recorded:
         where = f"streamsink.starting_offsets({path!r}, application={name!r})" if records[0] > 1 else "the beginning of the source"
         return head + again + (
             f"If it has gone past it, the query stops with an error (positions.gap) before it writes anything: then start a new checkpoint at {where}"

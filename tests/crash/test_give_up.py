@@ -147,6 +147,16 @@ def test_a_damaged_record_is_given_up():
     assert world.ids() == expected(ENDS)
 
 
+def test_a_journal_of_files_knows_them_after_a_damaged_record_was_given_up():
+    """Only of bounded runs is it unknown whose the record was: old files are told from new ones by themselves still."""
+    world = left("precommit.saved", 3, tells_files=True, file_column="file", restore="restore-and-continue")
+    world.calls._names[f"{world.driver.root}/streamsink/streamsink/record-3.json"].data = b"torn"
+    follow(world, refused(world, "journal.corrupt"))
+    world.checkpoint = Checkpoint(OTHER)
+    world.run(boundaries=(4, 12))
+    assert world.ids() == expected(ENDS)
+
+
 def test_a_rollback_that_was_meant_is_followed_to_a_new_checkpoint():
     """The lost batches are read again from the source, as the error says."""
     world = memory_world(journal_retain=10)
