@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from functools import lru_cache
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from streamsink.errors import Misuse
@@ -21,6 +21,18 @@ def folded(name: str) -> str:
 def are_alike(names: Sequence[str]) -> bool:
     """Whether Spark may take two of them for one."""
     return len({folded(name) for name in names}) < len(names)
+
+
+def check_apart(names: Sequence[str], spark: SparkSession, table: str) -> None:
+    """Raises Misuse when this session would take two columns of a table for one."""
+    if are_alike(names) and spark.conf.get(_CASE_SENSITIVE, "false").lower() != "true":
+        first = next(name for place, name in enumerate(names) if folded(name) in map(folded, names[:place]))
+        others = next(name for name in names if folded(name) == folded(first))
+        raise Misuse(
+            f"{table}: its columns '{others}' and '{first}' have one name for this session. To read it, set {_CASE_SENSITIVE} to true in the "
+            "session, or use streamsink.read_arrow",
+            kind="read.names",
+        )
 
 
 def check_one(df: DataFrame, name: str, table: str, option: str, kind: str) -> None:

@@ -12,6 +12,7 @@ from streamsink.errors import Misuse
 from streamsink.format.schema import TableSchema
 from streamsink.format.types import ArrayType, AtomicType, DataField, DataType, MapType, RowType
 from streamsink.spark import gateway
+from streamsink.spark.names import check_apart
 from streamsink.spark.schema import quoted
 from streamsink.storage.stores import store_of
 from streamsink.table.evolved import check_casts
@@ -45,6 +46,7 @@ def read(
         gateway.check_file_system(spark, "s3a", table.root)
     _, files = plan(table, snapshot_id)
     schema = table.schema
+    check_apart(schema.field_names, spark, table.root)
     parts = []
     for schema_id, group in by_schema(files).items():
         written = table.schemas.load(schema_id)

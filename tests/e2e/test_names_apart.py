@@ -166,6 +166,18 @@ def test_a_large_batch_for_several_tables_with_such_columns(spark, ground):
     assert read(f"{ground.table}/t") == [{"id": n, "a": n, "A": n + 1} for n in range(40)]
 
 
+@follows("read.names")
+def test_a_table_with_such_columns_is_read_by_a_session_that_tells_them_apart(spark, exact, ground):
+    """Any other one said only that a column is there already, of no table."""
+    streamsink.create_table(ground.table, "id BIGINT, a BIGINT, A BIGINT")
+    streamsink.write(spark.range(3).selectExpr("id", "id AS a", "id + 1 AS A"), ground.table, "r1", **SILENT)
+    said = told("read.names", lambda: streamsink.read(spark, ground.table)).says(ground.table, "'a'", "'A'")
+    assert said.find(r"set ([\w.]+) to true") == "spark.sql.caseSensitive"
+    assert sorted(streamsink.read(exact, ground.table).collect()) == [(n, n, n + 1) for n in range(3)]
+    said.says("streamsink.read_arrow")
+    assert read(ground.table) == [{"id": n, "a": n, "A": n + 1} for n in range(3)]
+
+
 def test_an_error_of_names_is_told_by_a_running_query(spark, ground):
     """As any other, with the table's path."""
     ground.add_files(0, 1)
