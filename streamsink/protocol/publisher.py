@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from streamsink import events
 from streamsink.clock import Clock
+from streamsink.errors import Corrupt
 from streamsink.faults import fault_point
 from streamsink.options import ONE_SNAPSHOT, SinkOptions
 from streamsink.protocol.committable import AppState, Committable
@@ -134,8 +135,8 @@ class Publisher:
         """
         leftovers = self._committer.sweep(plan.mark)
         for committable in plan.mark:
-            is_last = plan.last is not None and committable.state.sequence == plan.last.sequence
-            self._store.mark_published(committable, self._committer.where_is(committable) if is_last else None)
+            self._store.mark_published(committable)
+        self._say_where(plan.last)
         with self.changed:
             self._published = plan.last
         for unit, group in self._units([c.published_by(self._writer.epoch) for c in plan.publish]):
@@ -148,6 +149,18 @@ class Publisher:
         if plan.publish:
             self._store.forget([committable.state.sequence for committable in plan.publish])
         return leftovers
+
+    def _say_where(self, last: AppState | None) -> None:
+        """The mark of the last published record was torn, or made without knowing: by what the table says now it is a proof for later."""
+        if last is None or not self._store.is_marked(last.sequence) or self._store.mark_of(last.sequence) is not None:
+            return
+        try:
+            record = self._store.load(last.sequence)
+        except Corrupt:
+            return  # it is published, so nobody needs to read it
+        where = self._committer.where_is(record) if record is not None else None
+        if where is not None:
+            self._store.mark_published(record, where)
 
     def _up_to(self, checkpoint_id: int | None) -> list[Recorded]:
         entries = self.pending()

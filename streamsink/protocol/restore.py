@@ -48,7 +48,7 @@ def plan_restore(
     if missing is not None:
         raise _cannot_follow(table, (base, missing, ahead[-1]), lost, options)
     publish = tuple(_to_publish(store, s, replaced, committer) for s in ahead)
-    behind = tuple(_load(store, s) for s in retained if s <= base and _wants_a_mark(store, s, is_last=s == base))
+    behind = tuple(_load(store, s) for s in retained if s <= base and not store.is_marked(s))
     return RestorePlan(publish, behind, history.state, lost, tuple(sorted(set(replaced.values()))))
 
 
@@ -93,11 +93,6 @@ def _marks(marked: Sequence[int], store: PendingStore) -> dict[int, Mark]:
     return {sequence: mark for sequence, mark in marks if mark is not None}
 
 
-def _wants_a_mark(store: PendingStore, sequence: int, *, is_last: bool) -> bool:
-    """Of a published record. is_last: its mark answers for all before it once history has expired, so it must say where."""
-    return not store.is_marked(sequence) or is_last and store.mark_of(sequence) is None
-
-
 def _replaced(marks: Mapping[int, Mark], committer: Committer) -> dict[int, int]:
     """Of these records those whose snapshot another writer replaced in a race: with that snapshot's number."""
     return {s: mark.snapshot_id for s, mark in marks.items() if committer.was_replaced(mark)}
@@ -136,21 +131,19 @@ def _from_journal(table, retained, store, committer, options) -> RestorePlan:
     marked = [sequence for sequence in retained if store.is_marked(sequence)]
     marks = _marks(marked, store)
     replaced = _replaced(marks, committer)
-    back = next((s for s, mark in marks.items() if committer.was_rolled_back(mark)), None)
+    back = min((s for s in marked if _is_undone(s, marks, store, committer)), default=None)
     lost = tuple(sequence for sequence in marked if back is not None and sequence >= back)
     if lost and options.on_rollback != ON_ROLLBACK_REPUBLISH:
         raise _rolled_back(table, f"no snapshot names application '{options.application}', snapshots have expired", lost[-1], options)
     records = [_to_publish(store, sequence, replaced, committer) for sequence in retained]
     kept = [c for c in records if c.state.sequence < min((*replaced, *lost), default=retained[-1] + 1)]
-    # A rollback may have gone further back than the first record that shows it: then a mark proves nothing. One that does not say
-    # where, torn by a power failure or of earlier code, does not prove that what it was made for is there still.
-    published = _published_ones(kept, committer, () if lost else marks)
+    # A rollback may have gone further back than the first record that shows it: then a mark proves nothing.
+    published = _published_ones(kept, committer, () if lost else marked)
     # What was recorded behind one that was rolled back cannot have outlived it.
     unsure = [
         c for c in records[published:] if c.files and c.state.sequence not in replaced and (back is None or c.state.sequence < back)
     ]
-    undone = [c for c in unsure if store.is_marked(c.state.sequence)]
-    if unsure and _decide(table, unsure, committer, options, rolled_back=bool(lost), undone=undone):
+    if unsure and _decide(table, unsure, committer, options, rolled_back=bool(lost)):
         published = len([c for c in records if back is None or c.state.sequence < back])
     if lost and not published and retained[0] > 1:
         raise _rolled_back_past_the_journal(table, retained[0], lost[-1], options)
@@ -169,6 +162,18 @@ def _rolled_back_past_the_journal(table: str, oldest: int, newest: int, options:
     )
 
 
+def _is_undone(sequence: int, marks: Mapping[int, Mark], store: PendingStore, committer: Committer) -> bool:
+    """Whether a marked record is certainly not in the table any more. A mark that does not say where was torn by a power failure, or is
+    of earlier code: what was published then is named by a snapshot, as long as all snapshots since the record was made are there."""
+    if sequence in marks:
+        return committer.was_rolled_back(marks[sequence])
+    try:
+        record = _load(store, sequence)
+    except Corrupt:
+        return False
+    return bool(record.files) and not committer.mentions(record) and committer.sees_all_since(record)
+
+
 def _published_ones(kept: Sequence[Committable], committer: Committer, marks: Container[int]) -> int:
     """How many of these records, from the oldest on, of which none was undone. marks: numbers of those whose mark counts.
 
@@ -181,13 +186,10 @@ def _published_ones(kept: Sequence[Committable], committer: Committer, marks: Co
     return 0
 
 
-def _decide(
-    table: str, unsure: Sequence[Committable], committer: Committer, options: SinkOptions, *, rolled_back: bool, undone: Sequence[Committable]
-) -> bool:
+def _decide(table: str, unsure: Sequence[Committable], committer: Committer, options: SinkOptions, *, rolled_back: bool) -> bool:
     """Whether these records, which no retained history names, are published: False when that is certain, or a token says so.
 
-    They have no mark that proves it: none, one before a rollback, or one that does not say where. undone: those that have a mark, so
-    that they were published, and are not any more when that is certain; then this raises Misuse, unless they may be published again.
+    They have no mark, or the table was rolled back since and a mark proves nothing.
 
     Their files prove nothing by being there: a store may keep the staged originals, and a tag keeps the others. One without files is
     not asked for: publishing it again changes no row.
@@ -200,18 +202,11 @@ def _decide(
     words = {token_of(record, MAY_OVERWRITE) for record in unsure}
     accepted = bool(as_new & {word, *words} or as_seen & words)
     gone = next(((c, paths) for c in unsure for paths in [committer.files_adopted(c)[2]] if paths), None)
-    if gone is None and accepted:
-        return False
-    if gone is None and committer.sees_all_since(unsure[0]):
-        if undone and options.on_rollback != ON_ROLLBACK_REPUBLISH:
-            raise _rolled_back(table, f"no snapshot since record {unsure[0].state.sequence} of application '{options.application}' names its "
-                               "files", undone[-1].state.sequence, options)
+    if gone is None and (accepted or committer.sees_all_since(unsure[0])):
         return False
     first, last = unsure[0].state, unsure[-1].state
     found = f"{len(gone[1])} of its files are gone (first: {gone[1][0]})" if gone else "its files are there, which proves nothing"
-    pending = "may have been rolled back with those after it" if rolled_back else (
-        "is marked as published, and the mark does not say where" if undone else "is pending in the journal"
-    )
+    pending = "may have been rolled back with those after it" if rolled_back else "is pending in the journal"
     raise Corrupt(
         f"{table}: record {(gone[0].state if gone else first).sequence} {pending}; {found}; and snapshots since it was "
         f"recorded have expired, so whether records {first.sequence} to {last.sequence} were published cannot be told. Nothing was written. "

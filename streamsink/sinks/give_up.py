@@ -141,11 +141,16 @@ class _Look:
 
     def _is_undone(self, sequence: int) -> bool:
         """Whether the snapshot that published it went with a rollback, or was replaced."""
-        mark = self._journal.mark_of(sequence) if self._journal.is_marked(sequence) else None
-        return mark is not None and (self._committer.was_replaced(mark) or self._committer.was_rolled_back(mark))
+        if not self._journal.is_marked(sequence):
+            return False
+        mark = self._journal.mark_of(sequence)
+        if mark is not None:
+            return self._committer.was_replaced(mark) or self._committer.was_rolled_back(mark)
+        record = _load_of(self._journal)(sequence)
+        return bool(record and record.files) and not self._committer.mentions(record) and self._committer.sees_all_since(record)
 
     def _was_published(self, sequence: int, *, by_mark: bool) -> bool:
-        if by_mark and self._journal.is_marked(sequence) and self._journal.mark_of(sequence) is not None:
+        if by_mark and self._journal.is_marked(sequence):
             return True
         record = _load_of(self._journal)(sequence)
         return record is not None and self._committer.mentions(record)

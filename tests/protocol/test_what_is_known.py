@@ -124,24 +124,49 @@ def test_a_torn_mark_of_a_record_that_a_rollback_took_is_given_up():
     assert mine_of(world) == list(range(9))
 
 
-@pytest.mark.parametrize("way", ["accept_as_new", "accept_as_seen"])
-def test_a_torn_mark_is_asked_for_when_nothing_else_proves_its_record(way):
-    """What could tell has expired: its rows were compacted away, or its snapshot was rolled back before."""
+def test_a_torn_mark_is_trusted_where_nothing_speaks_against_it():
+    """What could tell has expired, and nothing happened to the table: its rows were compacted away. Nobody is asked, at any later start."""
     world = memory_world(restore="restore-and-continue")
     of_others(world)
     world.run(boundaries=(6,))
-    roll_back(world, newest_of(world) - 1)
-    for number in (1, 2):
-        Prepared(world, number).rename()
+    prepared = Prepared(world, 1)
+    prepared.rename()
+    _drop_from_newest(world, prepared)
     expire(world, 1, newest_of(world) - 1)
     _tear_mark(world)
+    assert die_at_step("precommit.saved", 1, world, boundaries=(6, 9))
+    world.run(boundaries=(6, 9, 14))
+    assert mine_of(world) == list(range(6, 14))
+
+
+def test_the_last_record_need_not_be_readable_for_its_mark_to_be_mended():
+    """It is published. The error for it had no way on: `give_up` found nothing to give up."""
+    world = memory_world(restore="restore-and-continue")
+    world.run(boundaries=(6, 9))
+    _tear_mark(world, 2)
+    io_of(world).replace(f"{world.driver.root}/streamsink/streamsink/record-2.json", b"{}", "damaged")
+    world.run(boundaries=(6, 9, 14))
+    assert mine_of(world) == list(range(14))
+
+
+@pytest.mark.parametrize("options", [{}, {"publish_every_batches": 3}], ids=["each-batch", "grouped"])
+def test_a_record_that_is_accepted_as_seen_is_the_only_one(options):
+    """The option stays: what is recorded after it is published, after a crash and in groups as well."""
+    world = memory_world(restore="restore-and-continue", **options)
+    of_others(world)
+    assert die_at_step("commit.hinted", 1, world, boundaries=(6,))
+    prepared = Prepared(world, 1)
+    prepared.rename()
+    _drop_from_newest(world, prepared)
+    expire(world, 1, newest_of(world) - 1)
     with pytest.raises(Corrupt) as asked:
         world.run(boundaries=(6, 9))
-    assert asked.value.kind == "journal.undecidable" and "mark" in str(asked.value) and mine_of(world) == []
-    token = re.search(rf"{way}='(\w+)'", str(asked.value))[1]
-    world.driver.options = dataclasses.replace(world.driver.options, **{way: token})
-    world.run(boundaries=(6, 9))
-    assert mine_of(world) == list(range(0 if way == "accept_as_new" else 6, 9))
+    token = re.search(r"accept_as_seen='(\w+)'", str(asked.value))[1]
+    world.driver.options = dataclasses.replace(world.driver.options, accept_as_seen=token)
+    if not options:
+        assert die_at_step("precommit.saved", 1, world, boundaries=(6, 9))
+    world.run(boundaries=(6, 9, 14))
+    assert mine_of(world) == list(range(6, 14))
 
 
 @pytest.mark.parametrize("accident", ["killed before the mark", "torn"])
