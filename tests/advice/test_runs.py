@@ -143,6 +143,42 @@ def test_runs_that_are_never_repeated_are_asked_for_once():
     told("run.undecidable", lambda: _job(world, "monday", 0, 3))
 
 
+@follows("application.of-a-query")
+def test_a_run_under_the_name_of_a_query():
+    """Its record hid the query's: the next start was asked about a checkpoint that nobody had touched."""
+    world = memory_world(tells_files=True, **PLAIN)
+    world.run(boundaries=(3, 6))
+    rows = world.driver.options
+    said = told("application.of-a-query", lambda: _job(world, "backfill", 100, 103)).says("application='...'")
+    assert ROOT in said.message and world.ids() == list(range(6))
+    accept(world, application="own")
+    _job(world, "backfill", 100, 103)
+    world.driver.options = rows
+    world.run(boundaries=(3, 6, 9))
+    assert world.ids() == [*range(9), *range(100, 103)]
+
+
+@follows("overwrite.other-partitions")
+@pytest.mark.parametrize("way", ["left-out", "another-table"])
+def test_partitions_that_an_existing_table_has_not(way):
+    """It replaced the whole table, where its user meant the days that he gave."""
+    world = memory_world(application="batch", partition_by=(), **PLAIN)
+    _job(world, "first", 0, 6)
+    accept(world, mode="overwrite", partition_by=("part",))
+    said = told("overwrite.other-partitions", lambda: _job(world, "again", 6, 9)).says("part", "Nothing was written")
+    assert world.ids() == list(range(6))
+    if way == "left-out":
+        said.says("leave partition_by out")
+        accept(world, partition_by=())
+        _job(world, "again", 6, 9)
+        assert world.ids() == [6, 7, 8]
+        return
+    said.says("into a table that has these partitions")
+    world.driver.root += "_by_part"
+    _job(world, "again", 6, 9)
+    assert world.ids() == [6, 7, 8]
+
+
 @follows("give-up.undecidable")
 def test_a_record_that_is_given_up_although_nobody_knows_whether_it_was_published():
     """The user has looked, and says so by the token."""

@@ -8,7 +8,7 @@ import pytest
 
 import streamsink
 from streamsink import faults
-from streamsink.errors import Corrupt, Fenced, StreamsinkError
+from streamsink.errors import Corrupt, Fenced, Misuse, StreamsinkError
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.ids import END_OF_INPUT
@@ -135,6 +135,16 @@ def test_a_record_was_deleted_by_hand_although_others_follow_it(deleted):
     world.checkpoint = Checkpoint(OTHER)
     run_from(world, start, (12, 15))
     assert world.ids() == list(range(15))
+
+
+def test_a_path_without_a_table_or_a_journal_is_said_so():
+    """A mistyped one was given a journal, and the answer that everything is published."""
+    world = memory_world()
+    world.run(boundaries=ENDS[:1])
+    with pytest.raises(Misuse) as refused:
+        giving_up(world, "/lake/shop.db/ordres")
+    assert refused.value.kind == "table.missing" and "/lake/shop.db/ordres" in str(refused.value)
+    assert not world.file_io(world.calls).names("/lake/shop.db/ordres")
 
 
 def test_a_damaged_record_is_given_up():

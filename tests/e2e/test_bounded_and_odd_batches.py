@@ -20,6 +20,7 @@ from streamsink.storage.local import local_file_io
 from streamsink.storage.pending_log import PendingLog
 from streamsink.table.table import open_table
 from streamsink.table.write import TableWriter, WriteSpec
+from tests.advice.following import advice, follows
 from tests.e2e import foreign
 from tests.e2e.harness import (
     assert_each_once, assert_refused, content, ids_in, ids_of, run_driver, run_here,
@@ -48,6 +49,34 @@ def test_a_bounded_write_repeated_changes_nothing(spark, ground):
 
 
 @pytest.mark.spark
+@pytest.mark.spark
+@follows("run.of-a-batch")
+def test_a_run_that_writes_a_micro_batch_is_refused(spark, ground):
+    """Its id was the batch's, which a new checkpoint gives again: new rows were taken for those of the first one."""
+    ground.add_files(0, 1)
+    refused, summaries = [], []
+
+    def publish(df, batch_id):
+        try:
+            streamsink.write(df.where("id >= 0"), ground.table, f"batch-{batch_id}", flush=False)
+        except Misuse as error:
+            refused.append(error)
+        summaries.append(streamsink.write(spark.range(2), f"{ground.table}_days", "2026-11-21", flush=False))
+
+    stream = spark.readStream.schema("id BIGINT, name STRING").json(str(ground.source))
+
+    def run(function, checkpoint):
+        stream.writeStream.foreachBatch(function).option("checkpointLocation", checkpoint).trigger(availableNow=True).start().awaitTermination()
+
+    run(publish, ground.checkpoint)
+    advice(refused[0], "run.of-a-batch").says("streamsink.to_table", ground.table)
+    assert summaries == [2], "rows that are no micro-batch's are no matter"
+    sink = streamsink.to_table(ground.table, flush=False)
+    run(sink, ground.checkpoint + "-2")
+    sink.close()
+    assert_each_once(ground.table, ids_of(0, 1))
+
+
 def test_empty_batches_are_published_and_replayed_like_others(spark, ground):
     """A batch without rows moves the record forward, so that the batch after it is the next one."""
     ground.add_files(0, 4)

@@ -114,6 +114,22 @@ def test_runs_of_damaged_records_that_are_given_up_after_a_rollback_are_written_
     assert world.ids() == list(range(max(end for _, end in ends.values())))
 
 
+def test_each_run_that_is_given_up_is_named(jobs):
+    """The text named the first one only, and whoever ran that again lost the others."""
+    world, ends = jobs
+    for to in range(newest_of(world) - 1, 0, -1):
+        roll_back(world, to)
+    with pytest.raises(StreamsinkError) as refused:
+        _run_job(world, "thursday", (9, 12))
+    given_up = follow(world, refused.value)
+    assert given_up.runs == ("tuesday", "wednesday") and given_up.checkpoints == ()
+    named = re.findall(r"streamsink\.write\(\.\.\., '(\w+)'\)", str(given_up))
+    assert named == ["tuesday", "wednesday"]
+    for run_id in (*named, "thursday"):
+        _run_job(world, run_id, {**ends, "thursday": (9, 12)}[run_id])
+    assert world.ids() == list(range(12))
+
+
 def test_a_run_that_is_published_is_not_forgotten_with_a_damaged_record(jobs):
     """Its snapshot has expired, and the record behind it is damaged: it was written a second time."""
     world, ends = jobs
