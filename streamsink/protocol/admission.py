@@ -134,6 +134,13 @@ def _admit_job(batch: Batch, past: Past, options: SinkOptions) -> Decision:
     accepted = _accepted(batch, past, options, 0)
     if accepted:
         return accepted
+    if past.last is not None and past.last.checkpoint_id != END_OF_INPUT:
+        raise Misuse(
+            f"{past.table}: run '{batch.query}' comes under the name '{options.application}', and query {past.last.query} writes this table under "
+            "that name: the run's record would stand where the query's next start looks for its own last batch. Nothing was written. Give runs "
+            "a name that no query has (application='...'), and repeat each under the name that it had",
+            kind="application.of-a-query",
+        )
     never_repeated = _never_repeated(past)
     if published is None and never_repeated not in words_of(options.accept_as_new):
         raise Misuse(

@@ -20,7 +20,7 @@ from streamsink.sinks.letters import TableCommitter
 from streamsink.sinks.many_tables import ManyTables, open_place
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.names import NameLimits
-from streamsink.storage.pending_log import PendingLog
+from streamsink.storage.pending_log import PendingLog, journal_dir
 from streamsink.table.table import is_table, open_table
 
 # In the record of who owns the application, beside ids of checkpoints.
@@ -31,11 +31,13 @@ _LOST = ("table.gone", "table.recreated", "table.rolled-back")
 
 @dataclass(frozen=True)
 class GivenUp:
-    """What was given up: numbers of records, and the checkpoints of those that could be read. Its text says how to go on."""
+    """What was given up: numbers of records; of those that could be read, the checkpoints, or the ids of bounded runs. Its text says how to
+    go on."""
 
     records: tuple[int, ...]
     checkpoints: tuple[int, ...]
     text: str
+    runs: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return self.text
@@ -64,8 +66,9 @@ def give_up(file_io: FileIO, path: str, options: SinkOptions) -> GivenUp:
         journal.give_up(records, runs, base, knows_runs=is_whole)
     finally:
         journal.release()
-    checkpoints = tuple(record.state.checkpoint_id for record in known)
-    return GivenUp(tuple(records), checkpoints, _text(path, options, state, records, known=known))
+    checkpoints = tuple(record.state.checkpoint_id for record in known if record.state.checkpoint_id != END_OF_INPUT)
+    runs = tuple(record.state.query for record in known if record.state.checkpoint_id == END_OF_INPUT)
+    return GivenUp(tuple(records), checkpoints, _text(path, options, state, records, known=known, runs=runs), runs)
 
 
 def _open(file_io: FileIO, path: str, options: SinkOptions) -> tuple[TableCommitter | ManyTables, PendingLog]:
@@ -74,6 +77,12 @@ def _open(file_io: FileIO, path: str, options: SinkOptions) -> tuple[TableCommit
 
     if is_table(file_io, path):
         return TableCommitter(open_table(file_io, path, for_writing=True), options), journal()
+    if not file_io.names(journal_dir(path, options.application)):
+        raise Misuse(
+            f"{path}: there is neither a table nor a journal of application '{options.application}' here, so nothing was given up. Give the path "
+            "of the table, or of the folder of the tables that streamsink.to_tables writes, and the query's own application",
+            kind="table.missing",
+        )
     place = open_place(file_io, path, options.application, IdSource().new_id)
     return ManyTables(place, journal(), options, lambda event: None), journal()
 
@@ -209,20 +218,25 @@ def _check_unpublished(path: str, places: Sequence[str], record: Committable) ->
         )
 
 
-def _text(path: str, options: SinkOptions, state: AppState | None, records: Sequence[int], *, known: Sequence[Committable]) -> str:
+def _text(
+    path: str, options: SinkOptions, state: AppState | None, records: Sequence[int], *, known: Sequence[Committable], runs: Sequence[str]
+) -> str:
     if not records:
         return f"{path}: every record of application '{options.application}' is published, or will be at the next start: nothing was given up"
     name, numbers = options.application, f"record {records[0]}" if len(records) == 1 else f"records {records[0]} to {records[-1]}"
     at = f"record {state.sequence}, {state.checkpoint_name}" if state else "no record"
     head = f"{path}: {numbers} of application '{name}' given up; the table ends, or will at the next start, before them (now at {at}). "
-    first = known[0].state if known else None
+    if runs:
+        each = "this run" if len(runs) == 1 else f"each of these {len(runs)} runs"
+        head += f"Run the job again for {each}, under its id: {', '.join(f'streamsink.write(..., {run!r})' for run in runs)}: it writes its rows. "
+    of_queries = [record.state for record in known if record.state.checkpoint_id != END_OF_INPUT]
+    first = of_queries[0] if of_queries else None
     like = first or state
-    if like is not None and like.checkpoint_id == END_OF_INPUT:
-        if first is not None and len(known) == len(records):
-            return head + f"Run the job again under its id, streamsink.write(..., '{first.query}'): it writes its rows"
+    if first is None and (runs or like is not None and like.checkpoint_id == END_OF_INPUT):
+        damaged = len(records) - len(known)
         return head + (
-            "Whose runs they were cannot be read. Run the job again under the id of each run of which you do not know that it is in the table: "
-            "its rows are written if it is not"
+            f"Whose runs {damaged} more of them were cannot be read. Run the job again under the id of each run of which you do not know that it is "
+            "in the table: its rows are written if it is not" if damaged else ""
         )
     batch = first.checkpoint_id if first else state.checkpoint_id + 1 if state else 0
     again = f"Restart the query with its checkpoint: if Spark gives batch {batch} again, its rows are written, each once. "

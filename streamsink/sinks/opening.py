@@ -8,7 +8,7 @@ from streamsink.clock import IdSource
 from streamsink.errors import Misuse
 from streamsink.format.types import DataField
 from streamsink.locks.creation import lock_creations
-from streamsink.options import ON_ROLLBACK_REPUBLISH, SinkOptions
+from streamsink.options import MODE_OVERWRITE, ON_ROLLBACK_REPUBLISH, SinkOptions
 from streamsink.protocol.committing import Beside, Step
 from streamsink.protocol.ids import END_OF_INPUT
 from streamsink.protocol.sink import Destination
@@ -55,6 +55,7 @@ def open_one(
     """
     lock_creations(file_io, path, options)
     table = _open_or_create(file_io, path, options, batch_id, fields)
+    _check_partitions(table, options)
     keep = options.on_rollback == ON_ROLLBACK_REPUBLISH
     journal = PendingLog(file_io, path, options.application, options.journal_retain, keep)
     return Opened(table, journal, TableCommitter(table, options, emit=emit), Destination(path, table.table_id))
@@ -91,6 +92,19 @@ def open_many(file_io: FileIO, routing: Routing, options: SinkOptions, emit: Cal
     tables = RoutedTables(committer, routing, options)
     committer.expect_tables(tables.existing)
     return Opened(tables, journal, committer, Destination(path, place.journal_id))
+
+
+def _check_partitions(table: Table, options: SinkOptions) -> None:
+    """Raises Misuse when an overwrite would replace other parts of the table than those by which its user divides it."""
+    keys = table.schema.partition_keys
+    if options.mode == MODE_OVERWRITE and options.partition_by and set(options.partition_by) != set(keys):
+        raise Misuse(
+            f"{table.root}: option 'partition_by' is {', '.join(options.partition_by)}, and the table that is there has "
+            f"{'the partition columns ' + ', '.join(keys) if keys else 'no partitions'}, so that mode='overwrite' would replace something else. "
+            f"Nothing was written. To replace {'by these' if keys else 'the whole table'}, leave partition_by out; or write into a table that has "
+            "these partitions",
+            kind="overwrite.other-partitions",
+        )
 
 
 def _open_or_create(

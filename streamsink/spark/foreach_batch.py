@@ -22,7 +22,7 @@ from streamsink.sinks.opening import Opened, open_one
 from streamsink.spark import gateway, runs
 from streamsink.spark.batch_rows import TableRows, check_positions, fields_of
 from streamsink.spark.explain import explain
-from streamsink.spark.gateway_plan import QueryOfRun
+from streamsink.spark.gateway_plan import QueryOfRun, is_of_a_batch
 from streamsink.spark.runs import Run
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.stores import Store
@@ -70,6 +70,13 @@ class TableSink:
     def write_job(self, df: DataFrame, batch: Batch) -> int:
         """A bounded job's one batch, published when this returns; the rows it published."""
         gateway.check_not_connect(df, self.path)
+        if is_of_a_batch(df):
+            raise Misuse(
+                f"{self.path}: run '{batch.query}' is to write rows of a micro-batch of a streaming query. A run is known by its id alone, and a "
+                "new checkpoint gives the same batch ids again to other rows. Nothing was written. In a batch function use the sink that "
+                "streamsink.to_table returns, which knows what the query has read",
+                kind="run.of-a-batch",
+            )
         rows = self._micro_batch(df, batch)
         self._run.started.commit_up_to_checkpoint(batch.batch_id)
         return rows

@@ -189,6 +189,12 @@ def execution(run: str) -> JavaObject:
     return _RUNNING[run].execution
 
 
+def running_here(spark: SparkSession) -> JavaObject | None:
+    """Spark's own object of the streaming query whose batch function runs in this thread; None outside of one."""
+    query = spark.sparkContext.getLocalProperty(_QUERY_ID)
+    return _active(spark, query) if query else None
+
+
 def is_active(spark: SparkSession, query: str) -> bool:
     """Whether a query with this checkpoint id runs in this driver now."""
     return _active(spark, query) is not None

@@ -3,8 +3,10 @@
 Asked once in a run, at its first batch: printing a plan takes milliseconds. docs/design/0008-same-query.md has the rules.
 """
 
+import contextlib
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -13,7 +15,7 @@ from pyspark.sql import DataFrame
 
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.same_query import QueryFingerprint, digest
-from streamsink.spark import plan_text
+from streamsink.spark import gateway, plan_text
 
 _PATTERNS = "org.apache.spark.sql.catalyst.trees.TreePattern"
 _SHORTENS = "spark.sql.debug.maxToStringFields"
@@ -55,6 +57,16 @@ class QueryOfRun:
         return replace(batch, **facts._asdict())
 
 
+def is_of_a_batch(df: DataFrame) -> bool:
+    """Whether these are rows of the micro-batch of which this thread runs the batch function."""
+    execution = gateway.running_here(df.sparkSession)
+    if execution is None:
+        return False
+    with _whole_text(df):
+        stream, called = execution.analyzedPlan(), plan_text.operators(df._jdf.queryExecution().analyzed().toString())
+        return plan_text.reads(called, _columns(stream))
+
+
 def what_is_read(name: str, options: JavaObject) -> dict[str, str]:
     """The options of a source that say what is read, in one spelling. name: its kind. options: anything with ``get``."""
     if name == "kafka":
@@ -68,17 +80,12 @@ def what_is_read(name: str, options: JavaObject) -> dict[str, str]:
 
 
 def _ask(df: DataFrame, execution: JavaObject) -> _Facts:
-    settings = df.sparkSession.conf
-    shortens = settings.get(_SHORTENS)
-    settings.set(_SHORTENS, _ALL_FIELDS)  # of the query's own session
-    try:
+    with _whole_text(df):
         stream, batch = execution.analyzedPlan(), df._jdf.queryExecution().analyzed()
         names, sources = _sources(df, stream)
         streamed = plan_text.operators(stream.toString(), names)
         called = plan_text.operators(batch.toString())
-        columns = stream.output().toString().partition("(")[2].removesuffix(")")
-    finally:
-        settings.set(_SHORTENS, shortens)
+        columns = _columns(stream)
     texts = [plan_text.canonical(plan) for plan in (streamed, called)]
     fingerprint = QueryFingerprint(
         sources=digest(json.dumps(sources, sort_keys=True)),
@@ -95,6 +102,23 @@ def _ask(df: DataFrame, execution: JavaObject) -> _Facts:
     if output_mode == "update" and not plan_text.aggregates(streamed):
         output_mode = "append"  # each row comes once
     return _Facts(fingerprint, plan_text.is_stateful(streamed), output_mode, plan_text.combines(called, columns))
+
+
+@contextlib.contextmanager
+def _whole_text(df: DataFrame) -> Iterator[None]:
+    """Spark prints all fields of a plan. The setting is that of the query's own session."""
+    settings = df.sparkSession.conf
+    shortens = settings.get(_SHORTENS)
+    settings.set(_SHORTENS, _ALL_FIELDS)
+    try:
+        yield
+    finally:
+        settings.set(_SHORTENS, shortens)
+
+
+def _columns(plan: JavaObject) -> str:
+    """What a plan gives, with ids, as ``plan_text.reads`` wants it."""
+    return plan.output().toString().partition("(")[2].removesuffix(")")
 
 
 def _calls_functions(df: DataFrame, *plans: JavaObject) -> bool:

@@ -13,7 +13,7 @@ _STATEFUL = re.compile(
     r"Aggregate|Distinct|Deduplicate|DeduplicateWithinWatermark|GlobalLimit|Except|Intersect|TransformWithState\w*"
     r"|FlatMapGroups\w*WithState|FlatMapGroupsInPandasWithState"
 )
-_JOIN = "Join"
+_JOIN, _UNION = "Join", "Union"
 # Their results come again in output mode 'update' when they change.
 _AGGREGATING = re.compile(r"Aggregate|Distinct|Except|Intersect")
 # Operators of functions whose body no plan shows; functions in expressions are looked for in the JVM.
@@ -32,6 +32,7 @@ _PYTHON_TABLE_FUNCTION = re.compile(r"Generate .*\)#\d+, (?:true|false), \[", re
 _SHORTENED = re.compile(r"\.\.\. \d+ more fields")
 
 _ID = re.compile(r"#\d+")
+_COLUMN_ID = re.compile(r"#\d+L?")
 _CTE = re.compile(r"(CTERelation(?:Def|Ref)) (\d+)")
 _DATE = r"-?\d{4,}-\d\d-\d\d(?:[ T]\d\d:\d\d(?::\d\d(?:\.\d+)?)?)?"
 _PLAIN_COLUMN = re.compile(rf"(?<=[\[ ]){_DATE} AS ")
@@ -119,10 +120,14 @@ def reads(plan: Sequence[Operator], columns: str) -> bool:
 
 
 def combines(plan: Sequence[Operator], columns: str) -> str:
-    """The operator by which a row hangs on several rows of the batch with these columns, as ``reads`` has them; empty when none does."""
+    """The operator by which a row hangs on several rows of the batch with these columns, as ``reads`` has them; empty when none does.
+
+    A batch that is read a second time, for a join with itself or in a subquery, has other ids there: names tell it.
+    """
+    names = _COLUMN_ID.sub("", columns)
     for index, each in enumerate(plan):
-        needed = 2 if each.name == _JOIN else 1 if _COMBINING.fullmatch(each.name) else 0
-        if needed and _inputs(plan, index, lambda below: reads([below], columns)) >= needed:
+        inputs = _inputs(plan, index, lambda below: _COLUMN_ID.sub("", below.text).startswith(f"LogicalRDD [{names}],"))
+        if inputs >= (1 if _COMBINING.fullmatch(each.name) else 2) and each.name != _UNION:
             return each.name
     return ""
 
@@ -174,8 +179,8 @@ def _numbered(pattern: re.Pattern, text: str, shape: str) -> str:
 
 
 def _inputs(plan: Sequence[Operator], at: int, counts: Callable[[Operator], bool]) -> int:
-    """How many inputs of the operator count: one does when anything in it does."""
-    depth, count, counted = plan[at].depth, 0, True
+    """How many inputs of the operator count: one does when anything in it does. Its subqueries, drawn before its inputs, are one."""
+    depth, count, counted = plan[at].depth, 0, False
     for each in plan[at + 1:]:
         if each.depth <= depth:
             break

@@ -46,14 +46,15 @@ def test_a_bounded_job_is_run_again_under_its_id():
     """Its batch has no source at all."""
     world = memory_world()
 
-    def job():
-        sink = world.driver.start(world.file_io(CrashingCalls(world.calls)), Checkpoint("2026-11-21", committed=END_OF_INPUT))
+    def job(run_id="2026-11-21"):
+        sink = world.driver.start(world.file_io(CrashingCalls(world.calls)), Checkpoint(run_id, committed=END_OF_INPUT))
         try:
-            sink.batch(Batch(END_OF_INPUT, "2026-11-21", "2026-11-21"))
+            sink.batch(Batch(END_OF_INPUT, run_id, run_id))
         finally:
             sink.close()
 
-    world.run(boundaries=(3,))
+    world.driver.job_rows = (0, 3)
+    job("2026-11-20")
     world.driver.job_rows = (3, 8)
     arm("commit.adopting", 1, crash)
     with pytest.raises(InjectedCrash):

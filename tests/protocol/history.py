@@ -54,3 +54,17 @@ def roll_back(world, to: int) -> None:
     assert newest_of(world) == to + 1
     io_of(world).delete(f"{world.driver.root}/snapshot/snapshot-{to + 1}")
     io_of(world).replace(f"{world.driver.root}/snapshot/LATEST", str(to).encode(), IdSource().new_id())
+
+
+def tear_mark(world, number: int = 1) -> None:
+    """A power failure kept its name and forgot what is in it."""
+    io_of(world).replace(f"{world.driver.root}/streamsink/streamsink/done-{number}", b"", "torn")
+
+
+def drop_from_newest(world, prepared) -> None:
+    """As after a compaction whose result was deleted with its rows: no retained snapshot names our files."""
+    io = io_of(world)
+    table = open_table(io, world.driver.root, for_writing=False)
+    newest = table.snapshots.latest()
+    alone = dataclasses.replace(newest, base_manifest_list=newest.delta_manifest_list, base_manifest_list_size=newest.delta_manifest_list_size)
+    io.replace(f"{world.driver.root}/snapshot/snapshot-{newest.id}", alone.to_json(), IdSource().new_id())

@@ -80,9 +80,13 @@ BATCH = "LogicalRDD [id#1L], false"
     (f"Aggregate [id#1L], [id#1L]\n+- Filter (id#1L > 0)\n   +- {BATCH}", "Aggregate"), (f"Deduplicate [id#1L]\n+- {BATCH}", "Deduplicate"),
     (f"Project [id#1L]\n+- Window [row_number() AS n#2], [id#1L]\n   +- {BATCH}", "Window"), (f"GlobalLimit 5\n+- LocalLimit 5\n   +- {BATCH}", "GlobalLimit"),
     (f"FlatMapGroupsInPandas [id#1L], f(id#1L)#2, [id#3L]\n+- {BATCH}", "FlatMapGroupsInPandas"), (f"Except false\n:- {BATCH}\n+- {BATCH}", "Except"),
-    (f"Join Inner, (id#1L = id#2L)\n:- {BATCH}\n+- Aggregate [id#2L], [id#2L]\n   +- LogicalRDD [id#2L], false", ""),
+    (f"Join Inner, (id#1L = key#2L)\n:- {BATCH}\n+- Aggregate [key#2L], [key#2L]\n   +- LogicalRDD [key#2L], false", ""),
     (f"Join Inner, (id#1L = id#1L)\n:- {BATCH}\n+- Filter (id#1L > 0)\n   +- {BATCH}", "Join"),
-    ("Aggregate [id#7L], [id#7L]\n+- LogicalRDD [id#7L], false", ""),
+    ("Aggregate [id#7L], [id#7L]\n+- LogicalRDD [other#7L], false", ""),
+    (f"Project [id#1L]\n+- Join Inner, (id#1L = id#9L)\n   :- {BATCH}\n   +- Aggregate [id#9L], [id#9L]\n      +- LogicalRDD [id#9L], false", "Join"),
+    (f"Filter id#1L IN (list#3 [])\n:  +- LogicalRDD [id#8L], false\n+- {BATCH}", "Filter"),
+    (f"Filter (id#1L = scalar-subquery#5 [])\n:  +- Aggregate [max(id#8L) AS m#9L]\n:     +- LogicalRDD [id#8L], false\n+- {BATCH}", "Filter"),
+    (f"Project [id#1L]\n+- Union false, false\n   :- {BATCH}\n   +- Filter (id#1L > 0)\n      +- LogicalRDD [id#8L], false", ""),
 ])
 def test_rows_of_a_batch_are_combined_by_operators_over_the_batch_only(plan, operator):
     """What a static table went through is no matter; nor is a union of parts of the batch."""

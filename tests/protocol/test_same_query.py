@@ -257,4 +257,5 @@ def test_a_complete_result_may_overwrite_but_changes_may_not():
 
 
 def test_a_bounded_job_is_not_asked():
-    assert decide(Batch(END_OF_INPUT, "2026-11-21", "r"), state(kafka(0, 1)), **COLUMNS).verdict is Verdict.NEW
+    last = state((), fingerprint=None, checkpoint=END_OF_INPUT, query="2026-11-20")
+    assert decide(Batch(END_OF_INPUT, "2026-11-21", "r"), last, **COLUMNS).verdict is Verdict.NEW

@@ -5,6 +5,7 @@ from tests.sabotage.defect import Defect
 _STEPS = "tests/crash/test_every_step.py"
 _CALLS = "tests/crash/test_every_call.py"
 _RANGES, _PROOF = "tests/table/test_position_ranges.py", "tests/spark/test_position_proof.py"
+_TORN = "tests/protocol/test_torn_marks.py"
 _KNOWN = "tests/protocol/test_what_is_known.py"
 _EARLIER = "tests/compat/test_earlier_code.py"
 _LETTERS = "tests/protocol/test_letters.py"
@@ -87,21 +88,21 @@ OF_TABLES = (
     Defect("a mark before a rollback proves that its record is there", "protocol/restore.py:_from_journal",
            "() if lost else marked", "marked", (_KNOWN,)),
     Defect("a mark that does not say where proves that its record is there", "protocol/restore.py:_is_undone",
-           "return bool(record.files) and", "return False and", (_KNOWN,)),
+           "return bool(record.files) and", "return False and", (_TORN,)),
     Defect("a torn mark is doubted when nothing speaks against it", "protocol/restore.py:_is_undone",
-           " and committer.sees_all_since(record)", "", (_KNOWN,)),
+           " and committer.sees_all_since(record)", "", (_TORN,)),
     Defect("a mark that does not say where stays so", "protocol/publisher.py:Publisher._say_where",
-           "if where is not None:", "if False:", (_KNOWN,)),
+           "if where is not None:", "if False:", (_TORN,)),
     Defect("the last record must be readable for its mark", "protocol/publisher.py:Publisher._say_where",
-           "except Corrupt:", "except KeyError:", (_KNOWN,)),
+           "except Corrupt:", "except KeyError:", (_TORN,)),
     Defect("a record that is found published is marked without a place", "sinks/history_of.py:publishing_of",
-           "return snapshot if is_it else None", "return None", (_KNOWN,)),
+           "return snapshot if is_it else None", "return None", (_TORN,)),
     Defect("a torn mark is not given up", "sinks/give_up.py:_Look._is_undone",
-           "return bool(record and record.files) and", "return False and", (_KNOWN,)),
+           "return bool(record and record.files) and", "return False and", (_TORN,)),
     Defect("records that were pruned before a rollback are taken for published", "protocol/restore.py:_from_journal",
            "if lost and not published and retained[0] > 1:", "if False:", (_KNOWN,)),
-    Defect("a rollback behind expired history is taken for published", "protocol/restore.py:_from_journal",
-           "if committer.was_rolled_back(mark)", "if False", ("tests/protocol/test_what_is_known.py",)),
+    Defect("a rollback behind expired history is taken for published", "protocol/restore.py:_is_undone",
+           "return committer.was_rolled_back(marks[sequence])", "return False", ("tests/protocol/test_what_is_known.py",)),
     Defect("a batch that ends behind the broker's offsets is written", "protocol/continuity.py:beyond",
            "at < end", "False", ("tests/protocol/test_identity.py",)),
     Defect("what another epoch staged for a record's number stays", "storage/staging.py:Staging.orphans",
@@ -150,6 +151,12 @@ OF_TABLES = (
            "whole = self._journal.began == 0", "whole = True", (_LOST,)),
     Defect("files of pruned records are forgotten", "storage/pending_log.py:PendingLog.forget",
            "pruned = self._files.keep(self._beyond_retained)", "pruned = self._beyond_retained()[0]", (_KNOWN_FILES, _LOST)),
+    Defect("only the first run that is given up is named", "sinks/give_up.py:_text",
+           "for run in runs)", "for run in runs[:1])", (_RUNS,)),
+    Defect("a mistyped path has nothing to give up", "sinks/give_up.py:_open",
+           "if not file_io.names(journal_dir(path, options.application)):", "if False:", (_GIVE_UP,)),
+    Defect("an overwrite replaces what its partitions do not say", "sinks/opening.py:_check_partitions",
+           "set(options.partition_by) != set(keys)", "False", ("tests/advice/test_runs.py",)),
     Defect("runs of damaged records stay published", "sinks/give_up.py:give_up",
            "len(known) == len(records) or not journal.runs()", "True", (_RUNS,)),
     Defect("a journal knows the runs of damaged records", "storage/pending_log.py:PendingLog.give_up",
