@@ -125,7 +125,7 @@ def _from_journal(table, retained, store, committer, options) -> RestorePlan:
             "snapshots have expired, so whether it wrote here before cannot be told. Nothing was written. If it never "
             "did, set new_application=True for its first start. If it did, look which of its rows are here, let it begin behind them (a new "
             "checkpoint with startingOffsets; files whose rows are here moved away; bounded runs that are here not repeated), and set "
-            "new_application=True",
+            "new_application=True for that start. Take the option out after it: it answers the same question whenever it would be asked again",
             kind="history.incomplete",
         )
     marked = [sequence for sequence in retained if store.is_marked(sequence)]

@@ -6,6 +6,7 @@ from streamsink.errors import Corrupt, Misuse
 from streamsink.options import SinkOptions, words_of
 from streamsink.protocol.committable import AppState, Committable
 from streamsink.protocol.restore import token_of, with_word
+from streamsink.protocol.sink import History
 from streamsink.storage.pending_log import PendingLog
 from streamsink.table.table import is_table
 
@@ -13,18 +14,19 @@ from streamsink.table.table import is_table
 class Chains:
     """Compares the journal with the tables. The records that touched one table are its chain, newest first."""
 
-    def __init__(self, place, journal: PendingLog, member: Callable, parts: Callable, options: SinkOptions):
-        """member(name, path): an open table. parts(record): its tables' parts; see ``ManyTables``."""
+    def __init__(self, place, journal: PendingLog, member: Callable, own_parts: Callable, options: SinkOptions):
+        """member(name, path): an open table. own_parts(record): its tables' parts; see ``ManyTables``."""
         self._place = place
         self._journal = journal
         self._member = member
-        self._parts = parts
+        self._own_parts = own_parts
         self._options = options
         self._expected: Callable[[], Sequence[tuple[str, str]]] = list
 
     def is_at(self, settled: Committable) -> bool:
         """Whether each table of that record has it as its last one: nothing happened since it was published."""
-        for entry, member, mine in self._parts(settled):
+        for entry, mine in self._own_parts(settled):
+            member = self._member(entry["name"], entry["path"])
             self._check_identity(member, entry)
             state = member.committer.history(self._place.key).state
             if state is None or state.record_id != mine.state.record_id:
@@ -99,6 +101,10 @@ class Chains:
             return False
         return self._is_accepted_as_seen(member, mine) or member.committer.mentions(mine)
 
+    def has(self, sequence: int, name: str, path: str) -> bool:
+        """Whether the table, which is there, has its part of a record. Raises Corrupt when nobody can tell, and no token does."""
+        return self._has(sequence, _last_of(self._member(name, path).committer.history(self._place.key)), name)
+
     # -- one chain -------------------------------------------------------------------------------------------------
 
     def _behind(self, name: str, head: Mapping) -> tuple[int, list[int]]:
@@ -115,7 +121,7 @@ class Chains:
         history = member.committer.history(self._place.key)
         if history.state is not None and history.state.table_id != self._place.journal_id:
             self.check_unknown(name, member, journal_is_new=False)
-        known = history.state.sequence if history.state else None if not history.complete else 0
+        known = _last_of(history)
         behind, at = [], head["sequence"]
         while at > 0 and not self._has(at, known, name):
             record = self._journal.load(at)
@@ -134,16 +140,18 @@ class Chains:
         record = self._journal.load(sequence)
         if record is None or self._journal.is_marked(sequence):
             return True
-        [(member, mine)] = [(m, part) for entry, m, part in self._parts(record) if entry["name"] == name]
+        # Others of its tables may be lost.
+        [(entry, mine)] = [(entry, part) for entry, part in self._own_parts(record) if entry["name"] == name]
+        member = self._member(name, entry["path"])
         if member.committer.mentions(mine):
             return True
         if self._is_accepted_as_seen(member, mine):
             return True
         _, _, gone = member.committer.files_adopted(mine)
-        word = _word(member, mine)
+        word = _word(member.table.root, mine)
         if not gone and (not mine.files or word in words_of(self._options.accept_as_new) or member.committer.sees_all_since(mine)):
             return False
-        others = {_word(other, part) for _, other, part in self._parts(record)}
+        others = {_word(self._place.absolute(each["path"]), part) for each, part in self._own_parts(record)}
         as_seen, as_new = (with_word(given, word, others) for given in (self._options.accept_as_seen, self._options.accept_as_new))
         found = f"{len(gone)} of its files are gone (first: {gone[0]})" if gone else "its files are there, which proves nothing"
         raise Corrupt(
@@ -156,7 +164,7 @@ class Chains:
         )
 
     def _is_accepted_as_seen(self, member, mine: Committable) -> bool:
-        return _word(member, mine) in words_of(self._options.accept_as_seen)
+        return _word(member.table.root, mine) in words_of(self._options.accept_as_seen)
 
     def _load(self, sequence: int) -> Committable:
         record = self._journal.load(sequence)
@@ -238,6 +246,11 @@ def _another_name(last: int) -> str:
     )
 
 
-def _word(member, mine: Committable) -> str:
+def _last_of(history: History) -> int | None:
+    """The number of the last record that a table says; None when its history has expired."""
+    return history.state.sequence if history.state else None if not history.complete else 0
+
+
+def _word(root: str, mine: Committable) -> str:
     """The token that answers whether this table has its part of a record."""
-    return token_of(mine, f"published in {member.table.root}")
+    return token_of(mine, f"published in {root}")

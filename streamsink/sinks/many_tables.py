@@ -212,13 +212,12 @@ class ManyTables(Committer):
         self._chains().check_there(self.member(name, path))
 
     def places_of(self, committable: Committable) -> list[str]:
-        """Paths of the tables of which a retained snapshot names a file of the record. One that is lost has none."""
+        """Paths of the tables that have their part of the record. One that is lost has none. Raises Corrupt: it cannot be told."""
         found = []
-        for entry, mine in self._own_parts(committable):
-            if is_table(self.place.file_io, self.place.absolute(entry["path"])):
-                member = self.member(entry["name"], entry["path"])
-                if member.table.table_id == entry["table_id"] and member.committer.mentions(mine):
-                    found.append(member.table.root)
+        for entry, _ in self._own_parts(committable):
+            path = self.place.absolute(entry["path"])
+            if is_table(self.place.file_io, path) and self.member(entry["name"], entry["path"]).table.table_id == entry["table_id"]:
+                found += [path] if self._chains().has(committable.state.sequence, entry["name"], entry["path"]) else []
         return found
 
     def is_readable(self, committable: Committable) -> bool:
@@ -282,7 +281,7 @@ class ManyTables(Committer):
         return found
 
     def _chains(self) -> Chains:
-        return Chains(self.place, self._journal, self.member, self._parts, self._options)
+        return Chains(self.place, self._journal, self.member, self._own_parts, self._options)
 
     def _parts(self, committable: Committable) -> list[tuple[Mapping, Member, Committable]]:
         """(entry of the record, open table, the table's own part as a record of that table) in the order of publishing."""

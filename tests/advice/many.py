@@ -6,6 +6,7 @@ from collections import Counter
 import pytest
 
 from streamsink.errors import StreamsinkError
+from streamsink.format.manifest_list import write_manifest_list
 from tests.advice.accidents import damage
 from tests.advice.following import Advice, advice
 from tests.crash.many_world import BOUNDARIES, ROOT, ManyWorld
@@ -52,13 +53,14 @@ def once(world, without=()) -> None:
     assert set(numbers) | set(without) == set(range(BOUNDARIES[-1])) and not set(numbers) & set(without)
 
 
-def commit_of_another(world, name: str) -> None:
+def commit_of_another(world, name: str, *, keeps_states: bool = False) -> None:
     """It has rewritten or deleted what the table had last, and every snapshot before its own has expired: nobody can tell any more."""
-    newest = world.table(name).snapshots.latest()
+    newest, empty = world.table(name).snapshots.latest(), write_manifest_list([])
+    world.file_io().write(f"{ROOT}/{name}/manifest/manifest-list-empty", empty)
     foreign = dataclasses.replace(
-        newest, id=newest.id + 1, properties=None, commit_user="compactor", base_manifest_list=newest.base_manifest_list,
-        delta_manifest_list=newest.base_manifest_list, base_manifest_list_size=newest.base_manifest_list_size,
-        delta_manifest_list_size=newest.base_manifest_list_size, total_record_count=0, delta_record_count=0,
+        newest, id=newest.id + 1, properties=newest.properties if keeps_states else None, commit_user="compactor", base_manifest_list=newest.base_manifest_list,
+        delta_manifest_list="manifest-list-empty", base_manifest_list_size=newest.base_manifest_list_size,
+        delta_manifest_list_size=len(empty), total_record_count=0, delta_record_count=0,
     )
     world.file_io().write(f"{ROOT}/{name}/snapshot/snapshot-{foreign.id}", foreign.to_json())
     for old in range(1, foreign.id):

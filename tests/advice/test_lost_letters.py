@@ -59,6 +59,24 @@ def test_neither_the_table_nor_the_dead_letters_can_be_told(way):
     assert len(set(numbers)) == len(numbers) == BOUNDARIES[-1] - (2 if way == "accept_as_seen" else 0)
 
 
+def test_dead_letters_of_a_table_that_speaks_of_later_ones_are_there():
+    """The table was rolled back by several records with dead letters; others have rewritten those. The restart went on for ever."""
+    world = LettersWorld(journal_retain=100, on_rollback="republish")
+    world.run()
+    letters = world.table(world.dead_letters).snapshots.ids()
+    assert len(letters) > 1
+    table = world.table(NAME)
+    for gone in table.snapshots.ids()[1:]:
+        world.file_io().delete(table.layout.snapshot(gone))
+    world.file_io().delete(table.layout.latest_hint)
+    commit_of_another(world, world.dead_letters, keeps_states=True)
+    kept = [row for row in world.rows() if row[0] == world.dead_letters]
+    world.run(on_rollback="republish")
+    assert [row for row in world.rows() if row[0] == world.dead_letters] == kept
+    numbers = [number for _, number, _ in world.rows()]
+    assert len(set(numbers)) == len(numbers)
+
+
 def test_dead_letters_that_can_be_told_are_not_asked_for():
     """Their table's earlier history has expired, and all since the record was made is there."""
     world = LettersWorld()

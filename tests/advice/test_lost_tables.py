@@ -6,6 +6,8 @@ from collections import Counter
 import pytest
 
 from streamsink.format.types import parse_ddl
+from streamsink.options import SinkOptions
+from streamsink.sinks.give_up import give_up
 from streamsink.table.table import create_table, new_schema
 from tests.advice.following import follows
 from tests.advice.many import JOURNAL, accept, commit_of_another, files_in, four_of_five_batches, once, put_back, refused
@@ -157,6 +159,47 @@ def test_one_of_the_tables_is_lost_while_others_have_their_part_of_a_batch(kind)
         _take_newest_snapshot(world, table)
     assert follow(world, said).records == (5,)
     _go_on_without_it(world, kind, refused(world, kind), lost)
+
+
+@pytest.mark.parametrize("kind", LOST)
+def test_what_a_table_has_by_its_state_is_not_given_up(kind):
+    """No snapshot names its files any more; its rows were read again and doubled."""
+    world = ManyWorld(restore="restore-and-continue")
+    world.run(boundaries=BOUNDARIES[:2])
+    assert die_at_step("tables.table_published", 1, world, boundaries=_STRICT_HAS_ROWS)
+    commit_of_another(world, "a", keeps_states=True)
+    _drop(world, "strict")
+    LOST[kind](world)
+    said = refused(world, kind)
+    assert f"{ROOT}/a" in refused(world, "give-up.published", lambda: follow(world, said)).message
+
+
+@follows("journal.undecidable", *LOST)
+@pytest.mark.parametrize("kind", LOST)
+@pytest.mark.parametrize("way", ["accept_as_seen", "accept_as_new"])
+def test_what_its_user_says_that_a_table_has_is_not_given_up(kind, way):
+    """Another table of the record is lost, which is not looked at for the question about this one."""
+    world = ManyWorld(restore="restore-and-continue")
+    world.run(boundaries=BOUNDARIES[:2])
+    assert die_at_step("tables.table_published", 1, world, boundaries=_STRICT_HAS_ROWS)
+    commit_of_another(world, "a")
+    _, lost = _drop(world, "strict")
+    lost += [number for number in range(18) if number not in [n for _, n, _ in world.rows()] and number < 9 and number not in lost]
+    LOST[kind](world)
+    word = {way: refused(world, "journal.undecidable").option(way)}
+    accept(world, **word)
+    said = refused(world, kind)
+    (path,), options = said.call("streamsink.give_up")
+    if way == "accept_as_seen":
+        refused(world, "give-up.published", lambda: _give_up(world, path, {**options, **word}))
+        return
+    assert _give_up(world, path, {**options, **word}).records == (5,)
+    accept(world, new_application=True)  # what has expired does not tell of the other name either
+    _go_on_without_it(world, kind, refused(world, kind), lost)
+
+
+def _give_up(world, path: str, options):
+    return give_up(world.file_io(), path, SinkOptions.of(path, options))
 
 
 @follows("tables.journal-behind")
