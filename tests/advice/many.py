@@ -53,13 +53,17 @@ def once(world, without=()) -> None:
     assert set(numbers) | set(without) == set(range(BOUNDARIES[-1])) and not set(numbers) & set(without)
 
 
-def commit_of_another(world, name: str, *, keeps_states: bool = False) -> None:
-    """It has rewritten or deleted what the table had last, and every snapshot before its own has expired: nobody can tell any more."""
+def commit_of_another(world, name: str, *, keeps_states: bool = False, keeps_earlier: bool = True) -> None:
+    """It has rewritten or deleted what the table had last, and every snapshot before its own has expired: nobody can tell any more.
+
+    keeps_earlier: what the table had before that is there still.
+    """
     newest, empty = world.table(name).snapshots.latest(), write_manifest_list([])
     world.file_io().write(f"{ROOT}/{name}/manifest/manifest-list-empty", empty)
+    base = (newest.base_manifest_list, newest.base_manifest_list_size) if keeps_earlier else ("manifest-list-empty", len(empty))
     foreign = dataclasses.replace(
-        newest, id=newest.id + 1, properties=newest.properties if keeps_states else None, commit_user="compactor", base_manifest_list=newest.base_manifest_list,
-        delta_manifest_list="manifest-list-empty", base_manifest_list_size=newest.base_manifest_list_size,
+        newest, id=newest.id + 1, properties=newest.properties if keeps_states else None, commit_user="compactor", base_manifest_list=base[0],
+        delta_manifest_list="manifest-list-empty", base_manifest_list_size=base[1],
         delta_manifest_list_size=len(empty), total_record_count=0, delta_record_count=0,
     )
     world.file_io().write(f"{ROOT}/{name}/snapshot/snapshot-{foreign.id}", foreign.to_json())
