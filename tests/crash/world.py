@@ -22,7 +22,7 @@ SCHEMA = pa.schema([("id", pa.int64()), ("part", pa.string()), ("version", pa.in
 # Batch 2 is empty. The last ones make the journal prune and the manifests merge.
 BOUNDARIES = (6, 9, 9, 14)
 # Of the ways beside the plain one each n-th call is tried; every call with the mark "soak".
-STRIDE = 17
+STRIDE = 11
 # The ways of publishing. ``delay``: at which I/O call of the next batch the committer's work is done; without it nothing is async.
 # Batches 0 to 2 make a group of three, and stopping publishes batch 3.
 WAYS = {

@@ -284,8 +284,6 @@ OF_TABLES = (
            "lost.kind not in _LOST", "True", ("tests/advice/test_lost_tables.py",)),
     Defect("one of several tables that is lost has everything", "sinks/many_tables.py:ManyTables.places_of",
            "if is_table(self.place.file_io, ", "if True or (", ("tests/advice/test_lost_tables.py",)),
-    Defect("a table that was created anew has what the lost one had", "sinks/many_tables.py:ManyTables.places_of",
-           " and self.member(entry[\"name\"], entry[\"path\"]).table.table_id == entry[\"table_id\"]", "", ("tests/advice/test_lost_tables.py",)),
     Defect("what a table has by its state or its user's word is given up", "sinks/many_tables.py:ManyTables.places_of",
            "self._chains().has(committable.state.sequence, entry[\"name\"], entry[\"path\"])", "self.mentions(committable)", ("tests/advice/test_lost_tables.py",)),
     Defect("letters: what is there under a later number is not", "sinks/letters.py:TableCommitter._has",
