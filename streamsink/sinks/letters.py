@@ -204,8 +204,9 @@ class TableCommitter(PaimonCommitter):
         expired, or was replaced by another writer's rename."""
         _, committer = self.letters(part["name"])
         state = committer.history(part["key"]).state
-        if state is not None and state.sequence > mine.state.sequence:
-            return True  # they are published in order
+        # They are published in order; numbers that were given up come again behind what the table had then.
+        if state is not None and part["previous"] < mine.state.sequence < state.sequence:
+            return True
         return (state is None or state.record_id != mine.state.record_id) and committer.mentions(mine)
 
     def _has_or_is_said_to(self, part: Mapping, mine: Committable) -> bool:

@@ -4,7 +4,9 @@ import dataclasses
 
 import pytest
 
-from streamsink.errors import StreamsinkError
+from streamsink.errors import Fenced, StreamsinkError
+from streamsink.options import SinkOptions
+from streamsink.sinks.give_up import give_up
 from tests.advice.following import advice, follows
 from tests.advice.many import commit_of_another
 from tests.crash.letters_world import BOUNDARIES, NAME, LettersWorld
@@ -75,6 +77,29 @@ def test_dead_letters_of_a_table_that_speaks_of_later_ones_are_there():
     assert [row for row in world.rows() if row[0] == world.dead_letters] == kept
     numbers = [number for _, number, _ in world.rows()]
     assert len(set(numbers)) == len(numbers)
+
+
+def test_dead_letters_under_a_number_that_was_given_up_are_not_there():
+    """Their table still speaks of the records that a rollback of the other one took. What comes under their numbers is refused by it, at each
+    start, and not taken for what is there: the rest of the record would be published without its dead letters."""
+    world = LettersWorld(journal_retain=100)
+    world.run()
+    table = world.table(NAME)
+    for gone in table.snapshots.ids()[1:]:
+        world.file_io().delete(table.layout.snapshot(gone))
+    world.file_io().delete(table.layout.latest_hint)
+    commit_of_another(world, world.dead_letters, keeps_states=True, keeps_earlier=False)
+    said = _refused(world, "table.rolled-back")
+    (path,), options = said.call("streamsink.give_up")
+    assert give_up(world.file_io(), path, SinkOptions.of(path, options)).records
+    commit_of_another(world, NAME)
+    del world.checkpoint.ends[1:]
+    world.checkpoint.committed = 1
+    assert die_at_step("letters.before_publish", 1, world)
+    before = world.rows()
+    with pytest.raises(Fenced):
+        world.run()
+    assert world.rows() == before
 
 
 def test_dead_letters_that_can_be_told_are_not_asked_for():
