@@ -164,14 +164,19 @@ def _rolled_back_past_the_journal(table: str, oldest: int, newest: int, options:
 
 def _is_undone(sequence: int, marks: Mapping[int, Mark], store: PendingStore, committer: Committer) -> bool:
     """Whether a marked record is certainly not in the table any more. A mark that does not say where was torn by a power failure, or is
-    of earlier code: what was published then is named by a snapshot, as long as all snapshots since the record was made are there."""
+    of earlier code: what was published then is named by a snapshot, as long as all snapshots since the record was made are there.
+    """
     if sequence in marks:
         return committer.was_rolled_back(marks[sequence])
     try:
-        record = _load(store, sequence)
+        return is_gone(_load(store, sequence), committer)
     except Corrupt:
         return False
-    return bool(record.files) and not committer.mentions(record) and committer.sees_all_since(record)
+
+
+def is_gone(published: Committable, committer: Committer) -> bool:
+    """Whether a record that was published is certainly not in the table any more, as far as snapshots tell that name files of it."""
+    return bool(published.files) and committer.sees_all_since(published) and not committer.mentions(published)
 
 
 def _published_ones(kept: Sequence[Committable], committer: Committer, marks: Container[int]) -> int:

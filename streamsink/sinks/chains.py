@@ -208,9 +208,9 @@ class Chains:
             return "; or restart the query: nothing of it is recorded yet"
         if not self._journal.is_marked(newest.state.sequence):
             return (
-                f"; or, to go on without what it lost, which record {newest.state.sequence} that is pending for other tables, too, does not "
-                f"allow, call streamsink.give_up({self._place.root!r}, application={self._place.application!r}), which forgets that record, "
-                "and restart the query: its next error says how"
+                f"; or, to go on without what it lost: record {newest.state.sequence} is pending for other tables, too, so first call "
+                f"streamsink.give_up({self._place.root!r}, application={self._place.application!r}), which forgets that record, and restart the "
+                "query: its next error says how"
             )
         return f"; or, to go on without what it lost, {_another_name(newest.state.checkpoint_id)}"
 

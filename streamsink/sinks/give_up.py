@@ -14,7 +14,7 @@ from streamsink.locks.creation import lock_creations
 from streamsink.options import ON_ROLLBACK_REPUBLISH, SinkOptions
 from streamsink.protocol.committable import AppState, Committable
 from streamsink.protocol.ids import END_OF_INPUT, check_application
-from streamsink.protocol.restore import IS_PUBLISHED, token_of
+from streamsink.protocol.restore import IS_PUBLISHED, is_gone, token_of
 from streamsink.protocol.sink import History
 from streamsink.sinks.letters import TableCommitter
 from streamsink.sinks.many_tables import ManyTables, open_place
@@ -31,8 +31,10 @@ _LOST = ("table.gone", "table.recreated", "table.rolled-back")
 
 @dataclass(frozen=True)
 class GivenUp:
-    """What was given up: numbers of records; of those that could be read, the checkpoints, or the ids of bounded runs. Its text says how to
-    go on."""
+    """What was given up: numbers of records; of those that could be read, the checkpoints, or the ids of bounded runs.
+
+    Its text says how to go on.
+    """
 
     records: tuple[int, ...]
     checkpoints: tuple[int, ...]
@@ -156,7 +158,7 @@ class _Look:
         if mark is not None:
             return self._committer.was_replaced(mark) or self._committer.was_rolled_back(mark)
         record = _load_of(self._journal)(sequence)
-        return bool(record and record.files) and not self._committer.mentions(record) and self._committer.sees_all_since(record)
+        return record is not None and is_gone(record, self._committer)
 
     def _was_published(self, sequence: int, *, by_mark: bool) -> bool:
         if by_mark and self._journal.is_marked(sequence):
@@ -235,8 +237,8 @@ def _text(
     if first is None and (runs or like is not None and like.checkpoint_id == END_OF_INPUT):
         damaged = len(records) - len(known)
         return head + (
-            f"Whose runs {damaged} more of them were cannot be read. Run the job again under the id of each run of which you do not know that it is "
-            "in the table: its rows are written if it is not" if damaged else ""
+            f"{damaged} of these records cannot be read. Run the job again under the id of each run of which you do not know that it is in the "
+            "table: its rows are written if it is not" if damaged else ""
         )
     batch = first.checkpoint_id if first else state.checkpoint_id + 1 if state else 0
     again = f"Restart the query with its checkpoint: if Spark gives batch {batch} again, its rows are written, each once. "

@@ -288,6 +288,7 @@ class ManyTables(Committer):
         return [(entry, self.member(entry["name"], entry["path"]), mine) for entry, mine in self._own_parts(committable)]
 
     def _own_parts(self, committable: Committable) -> Iterator[tuple[Mapping, Committable]]:
+        """As ``_parts``, without the open tables, of which one may be lost."""
         at = 0
         for entry in committable.payload["tables"]:
             files = committable.files[at:at + entry["files"]]

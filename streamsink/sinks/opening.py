@@ -101,7 +101,7 @@ def _check_partitions(table: Table, options: SinkOptions) -> None:
         raise Misuse(
             f"{table.root}: option 'partition_by' is {', '.join(options.partition_by)}, and the table that is there has "
             f"{'the partition columns ' + ', '.join(keys) if keys else 'no partitions'}, so that mode='overwrite' would replace something else. "
-            f"Nothing was written. To replace {'by these' if keys else 'the whole table'}, leave partition_by out; or write into a table that has "
+            f"Nothing was written. To replace {'partitions of these' if keys else 'the whole table'}, leave partition_by out; or write into a table that has "
             "these partitions",
             kind="overwrite.other-partitions",
         )

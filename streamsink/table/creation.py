@@ -21,8 +21,9 @@ def create(
     root, file_io = store.root, store.open()
     if is_table(file_io, root):
         raise Misuse(f"{root}: there is a table already; open it, or choose another path", kind="table.exists")
+    keys = names_of(root, "partition_by", partition_by)
     try:
-        wanted = new_schema(to_fields(schema), names_of(root, "partition_by", partition_by), _options(options), comment)
+        wanted = new_schema(to_fields(schema), keys, _options(options), comment)
     except Misuse as refused:
         raise Misuse(f"{root}: {refused}. Nothing was written", kind=refused.kind) from refused
     with told_of(root):

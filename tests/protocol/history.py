@@ -2,7 +2,10 @@
 
 import dataclasses
 
+import pytest
+
 from streamsink.clock import IdSource
+from streamsink.errors import Misuse
 from streamsink.format.snapshot import Snapshot
 from streamsink.storage.file_io import FileIO
 from streamsink.table.table import open_table
@@ -54,6 +57,17 @@ def roll_back(world, to: int) -> None:
     assert newest_of(world) == to + 1
     io_of(world).delete(f"{world.driver.root}/snapshot/snapshot-{to + 1}")
     io_of(world).replace(f"{world.driver.root}/snapshot/LATEST", str(to).encode(), IdSource().new_id())
+
+
+def assert_republished_when_told(world) -> None:
+    """The rollback is an error before anything is written; its option publishes again what was lost, and all behind it."""
+    with pytest.raises(Misuse) as refused:
+        world.run(boundaries=(6, 9, 14))
+    assert refused.value.kind == "table.rolled-back" and "on_rollback='republish'" in str(refused.value)
+    assert mine_of(world) == []
+    world.driver.options = dataclasses.replace(world.driver.options, on_rollback="republish")
+    world.run(boundaries=(6, 9, 14))
+    assert mine_of(world) == list(range(14))
 
 
 def tear_mark(world, number: int = 1) -> None:

@@ -13,7 +13,7 @@ from streamsink.testing.driver import Checkpoint
 from streamsink.testing.faults import InjectedCrash
 from tests.crash.giving_up import follow, run_from
 from tests.crash.world import die_at_step, memory_world
-from tests.protocol.history import drop_from_newest, expire, io_of, mine_of, newest_of, of_others, roll_back, tear_mark
+from tests.protocol.history import assert_republished_when_told, drop_from_newest, expire, io_of, mine_of, newest_of, of_others, roll_back, tear_mark
 from tests.table.foreign import Prepared
 
 
@@ -33,13 +33,7 @@ def test_a_torn_mark_does_not_prove_that_its_record_is_there(happened):
         Prepared(world, 1).rename()
     expire(world, 1, published - 2)
     tear_mark(world)
-    with pytest.raises(Misuse) as refused:
-        world.run(boundaries=(6, 9, 14))
-    assert refused.value.kind == "table.rolled-back" and "on_rollback='republish'" in str(refused.value)
-    assert mine_of(world) == []
-    world.driver.options = dataclasses.replace(world.driver.options, on_rollback="republish")
-    world.run(boundaries=(6, 9, 14))
-    assert mine_of(world) == list(range(14))
+    assert_republished_when_told(world)
 
 
 def test_a_torn_mark_of_a_record_that_a_rollback_took_is_given_up():

@@ -11,7 +11,7 @@ from streamsink.table.table import open_table
 from streamsink.testing.driver import Checkpoint
 from tests.crash.giving_up import follow
 from tests.crash.world import World, die_at_step, memory_world
-from tests.protocol.history import drop_from_newest, expire, io_of, mine_of, newest_of, of_others, other_application, roll_back, tear_mark
+from tests.protocol.history import assert_republished_when_told, drop_from_newest, expire, io_of, mine_of, newest_of, of_others, other_application, roll_back, tear_mark
 from tests.table.foreign import Prepared
 
 
@@ -62,13 +62,7 @@ def test_a_rollback_is_seen_although_the_history_before_it_has_expired(others_ca
     if others_came:
         Prepared(world, 1).rename()
     expire(world, 1, published - 2)
-    with pytest.raises(Misuse) as refused:
-        world.run(boundaries=(6, 9, 14))
-    assert refused.value.kind == "table.rolled-back" and "on_rollback='republish'" in str(refused.value)
-    assert mine_of(world) == []
-    world.driver.options = dataclasses.replace(world.driver.options, on_rollback="republish")
-    world.run(boundaries=(6, 9, 14))
-    assert mine_of(world) == list(range(14))
+    assert_republished_when_told(world)
 
 
 @pytest.mark.parametrize("way", ["accept_as_new", "accept_as_seen"])
