@@ -102,7 +102,7 @@ def _job(world, run_id: str, start: int, end: int) -> None:
     described = world.driver.describe(Checkpoint(run_id, [end]), 0)
     sink = world.driver.start(world.file_io(world.calls), Checkpoint(run_id))
     try:
-        sink.batch(dataclasses.replace(described, batch_id=END_OF_INPUT, run=run_id, sources=()))
+        sink.batch(dataclasses.replace(described, batch_id=END_OF_INPUT, run=run_id, sources=(), has_one_count=True))
     finally:
         sink.close()
 
@@ -141,6 +141,26 @@ def test_runs_that_are_never_repeated_are_asked_for_once():
     for number in (3, 4):
         take(world, f"{ROOT}/snapshot/snapshot-{number}")
     told("run.undecidable", lambda: _job(world, "monday", 0, 3))
+
+
+@follows("run.other")
+@pytest.mark.parametrize("way", ["run-id", "application", "accept_as_seen"])
+def test_other_rows_under_the_id_of_a_published_run(way):
+    world = memory_world(application="batch", **PLAIN)
+    _job(world, "nightly", 0, 3)
+    said = told("run.other", lambda: _job(world, "nightly", 3, 7)).says("nightly", "Nothing was written")
+    assert ROOT in said.message and world.ids() == [0, 1, 2]
+    if way == "accept_as_seen":
+        accept(world, accept_as_seen=said.option(way))
+        _job(world, "nightly", 3, 7)
+        assert world.ids() == [0, 1, 2]
+        return
+    said.says("give them a run id of their own, or a job of its own a name of its own (application='...')")
+    if way == "application":
+        accept(world, application="other-job")
+    for _ in range(2):
+        _job(world, "nightly-2" if way == "run-id" else "nightly", 3, 7)
+    assert world.ids() == list(range(7))
 
 
 @follows("application.of-a-query")

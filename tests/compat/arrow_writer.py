@@ -58,6 +58,9 @@ class ArrowRows(BatchRows):
     def __init__(self, sink: ArrowSink, data: pa.Table, fields):
         self._sink, self._data, self._fields = sink, data, fields
 
+    def count(self):
+        return self._data.num_rows
+
     def write(self, checkpoint, group):
         options = self._sink.options
         schema = fit(self._sink.table, self._fields, options)

@@ -1,10 +1,12 @@
 """END_OF_INPUT, empty batches, watermarks, source positions, and several checkpoints pending at once."""
 import json
 import signal
+import time
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import functions as F
 
 import streamsink
 from streamsink.clock import IdSource
@@ -49,6 +51,56 @@ def test_a_bounded_write_repeated_changes_nothing(spark, ground):
 
 
 @pytest.mark.spark
+@follows("run.other")
+def test_two_jobs_under_one_run_id(spark, ground):
+    """The second one returned 0, and its rows were lost. What the same program sets anew at each start is no difference."""
+    days = [str(ground.source / day) for day in ("2026-11-21", "2026-11-22")]
+    for number, day in enumerate(days):
+        spark.range(10 * number, 10 * number + 10).write.mode("overwrite").parquet(day)
+
+    def write(rows, application="batch"):
+        # Literals: the time of loading, and an id of this try.
+        given = rows.selectExpr("id", f"'{IdSource().new_id()}, a' AS tried", f"{time.time()}D AS at", "current_timestamp() AS now")
+        return streamsink.write(given, ground.table, "nightly", application=application, flush=False)
+
+    first, second = (spark.read.parquet(day) for day in days)
+    assert write(first) == 10
+    assert write(first) == 0
+    for part, rows in {"sources": second, "plan": first.where("id < 100")}.items():
+        with pytest.raises(Misuse) as refused:
+            write(rows)
+        said = advice(refused.value, "run.other").says(f"{part} (found")
+    assert write(second, application=said.find(r"(application)='\.\.\.'")) == 10
+    assert_each_once(ground.table, set(range(20)))
+    spark.range(20, 23).write.mode("append").parquet(days[0])
+    with pytest.raises(Misuse, match=r"rows \(found 13, recorded 10\)"):
+        write(spark.read.parquet(days[0]))
+
+
+@pytest.mark.spark
+def test_a_repeated_run_is_the_same_in_another_process_and_over_a_table_that_is_written(spark, ground):
+    """A run of a table's rows, a query of a database, a view and local rows: in another session each is skipped, in no order of files."""
+    source = f"{ground.table}_source"
+    streamsink.write(spark.range(5), source, "rows", flush=False)
+    spark.range(8).createOrReplaceTempView("numbers_of_this_run")
+    made = {
+        "table": lambda of: streamsink.read(of, source).where("id < 5"),
+        "view": lambda of: of.sql("WITH n AS (SELECT * FROM numbers_of_this_run) SELECT id FROM n WHERE id > (SELECT min(id) FROM numbers_of_this_run)"),
+        "local": lambda of: of.createDataFrame([(1,), (2,)], "id BIGINT"),
+        "drawn": lambda of: of.range(100).where("rand() < 0.5"),
+        "function": lambda of: of.range(4).select(F.udf(lambda x: x, "bigint")("id").alias("id")),
+    }
+    counts = {name: streamsink.write(rows(spark), f"{ground.table}_{name}", "monday", flush=False) for name, rows in made.items()}
+    assert counts.pop("drawn") in range(101) and counts == {"table": 5, "view": 7, "local": 2, "function": 4}
+    streamsink.write(spark.range(5, 7), source, "more-rows", flush=False)
+    again = spark.newSession()
+    again.range(8).createOrReplaceTempView("numbers_of_this_run")
+    assert [streamsink.write(rows(again), f"{ground.table}_{name}", "monday", flush=False) for name, rows in made.items()] == [0] * 5
+    streamsink.write(spark.range(2), source, "older-rows", flush=False)
+    with pytest.raises(Misuse, match=r"rows \(found 7, recorded 5\)"):
+        streamsink.write(made["table"](spark), f"{ground.table}_table", "monday", flush=False)
+
+
 @pytest.mark.spark
 @follows("run.of-a-batch")
 def test_a_run_that_writes_a_micro_batch_is_refused(spark, ground):

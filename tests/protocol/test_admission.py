@@ -7,7 +7,7 @@ import pytest
 from streamsink.errors import Misuse
 from streamsink.options import SinkOptions
 from streamsink.protocol.admission import Past, Verdict, admit, token
-from streamsink.protocol.committable import AppState, Batch
+from streamsink.protocol.committable import AppState, Batch, KnownRun
 from streamsink.protocol.ids import END_OF_INPUT
 from streamsink.protocol.positions import SourceRange
 from streamsink.protocol.recorded import Recorded
@@ -46,7 +46,7 @@ def offsets(decision):
 
 
 def decide(batch, last, *, earlier=None, runs=(), **options):
-    past = Past("lake/t", "t", last, lambda query, checkpoint: earlier, lambda run: run in runs)
+    past = Past("lake/t", "t", last, lambda query, checkpoint: earlier, lambda run: KnownRun(run in runs))
     return admit(dataclasses.replace(batch, fingerprint=SAME_QUERY), past, SinkOptions.of("lake/t", options))
 
 
@@ -104,7 +104,7 @@ def test_a_new_checkpoint_over_a_source_without_positions_is_refused_with_two_wa
     batch = Batch(0, "q2", "r", files(0, 1))
     message = refused("checkpoint.replaced", batch, state(files(4, 5)))
     assert "application=" in message
-    word = token(batch, Past("lake/t", "t", state(files(4, 5)), lambda q, c: None, lambda r: False))
+    word = token(batch, Past("lake/t", "t", state(files(4, 5)), lambda q, c: None, lambda r: KnownRun(False)))
     assert decide(batch, state(files(4, 5)), accept_as_new=word).verdict is Verdict.NEW
     assert decide(batch, state(files(4, 5)), accept_as_seen=word).verdict is Verdict.SEEN
 
@@ -112,7 +112,7 @@ def test_a_new_checkpoint_over_a_source_without_positions_is_refused_with_two_wa
 def test_a_token_accepts_one_accident_only():
     """Left in the code, it must not accept the next one."""
     batch, last = Batch(0, "q2", "r", files(0, 1)), state(files(4, 5))
-    word = token(batch, Past("lake/t", "t", last, lambda q, c: None, lambda r: False))
+    word = token(batch, Past("lake/t", "t", last, lambda q, c: None, lambda r: KnownRun(False)))
     later = dataclasses.replace(last, record_id="r2")
     refused("checkpoint.replaced", batch, later, accept_as_new=word)
     refused("checkpoint.replaced", Batch(0, "q3", "r", files(0, 1)), last, accept_as_new=word)

@@ -8,7 +8,7 @@ from streamsink.errors import Misuse
 from streamsink.options import SinkOptions
 from streamsink.protocol import files
 from streamsink.protocol.admission import Past, Verdict, admit
-from streamsink.protocol.committable import AppState, Batch, Committable
+from streamsink.protocol.committable import AppState, Batch, Committable, KnownRun
 from streamsink.protocol.positions import SourceFile, SourceRange
 from streamsink.protocol.same_query import QueryFingerprint
 
@@ -29,7 +29,7 @@ def state(*sources, query="q", checkpoint=0, **changes):
 def decide(sources, known=None, *, number=0, query="q2", last=None, earlier=None, stateful=False, combines="", **options):
     batch = Batch(number, query, "r", tuple(sources), fingerprint=QUERY, stateful=stateful, combines=combines)
     recorded = files.KnownFiles(files.entries(known)) if known is not None else None
-    past = Past("lake/t", "t", last or state(), lambda query, checkpoint: earlier, lambda run: False, known_files=lambda: recorded)
+    past = Past("lake/t", "t", last or state(), lambda query, checkpoint: earlier, lambda run: KnownRun(False), known_files=lambda: recorded)
     return admit(batch, past, SinkOptions.of("lake/t", options))
 
 

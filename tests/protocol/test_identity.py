@@ -10,7 +10,7 @@ import pytest
 
 from streamsink.errors import Misuse
 from streamsink.protocol.admission import Past, Verdict, admit
-from streamsink.protocol.committable import AppState, Batch
+from streamsink.protocol.committable import AppState, Batch, KnownRun
 from streamsink.protocol.positions import SourceRange
 from streamsink.protocol.recorded import Recorded
 from streamsink.protocol.same_query import QueryFingerprint
@@ -44,7 +44,7 @@ def batch(*sources, query="q2", number=0):
 
 
 def decide(given, last, **options):
-    past = Past("lake/t", "t", last, lambda query, checkpoint: None, lambda run: False)
+    past = Past("lake/t", "t", last, lambda query, checkpoint: None, lambda run: KnownRun(False))
     return admit(given, past, SinkOptions.of("lake/t", options))
 
 

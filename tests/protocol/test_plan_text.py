@@ -110,3 +110,48 @@ def test_a_batch_whose_rows_went_through_an_rdd_is_not_the_streams():
     stream = "id#1L, count(1)#2L"
     assert plan_text.reads(plan_text.operators("Filter (id#1L > 0)\n+- LogicalRDD [id#1L, count(1)#2L], false"), stream)
     assert not plan_text.reads(plan_text.operators("LogicalRDD [id#7L, count(1)#8L], false"), stream)
+
+
+# -- bounded runs --------------------------------------------------------------------------------------------------
+
+
+def of_run(plan):
+    return plan_text.canonical(plan_text.of_a_job(plan_text.operators(plan)))
+
+
+RUN = "Project [{first}, (id#1L + 1) AS w#2L, {last}]\n+- Filter {condition}\n   +- Relation [id#1L] parquet"
+
+
+@pytest.mark.parametrize("one, two", [("abc AS x#9", "a, b (c) AS x#9"), ("1 AS x#9", "2 AS x#9"), ("cast(a as date) AS x#9", "cast(b as date) AS x#9")])
+def test_a_constant_column_may_be_set_anew(one, two):
+    for place in ({"first": "id#1L", "last": "{}"}, {"first": "{}", "last": "id#1L"}):
+        texts = [of_run(RUN.format(condition="(id#1L > 5)", **place).format(column)) for column in (one, two)]
+        assert texts[0] == texts[1]
+
+
+@pytest.mark.parametrize("one, two", [("coalesce(id#1L, 0) AS x#9", "coalesce(id#1L, 5) AS x#9"), ("(id#1L * 2) AS x#9", "(id#1L * 3) AS x#9")])
+def test_a_column_that_reads_rows_is_part_of_the_run(one, two):
+    texts = [of_run(RUN.format(first="id#1L", last=column, condition="(id#1L > 5)")) for column in (one, two)]
+    assert texts[0] != texts[1]
+
+
+def test_a_condition_is_part_of_the_run():
+    assert of_run(RUN.format(first="id#1L", last="id#1L", condition="(id#1L > 5)")) != of_run(RUN.format(first="id#1L", last="id#1L", condition="(id#1L > 6)"))
+
+
+@pytest.mark.parametrize("one, two", [
+    ("Relation [id#1L] JDBCRelation((select 1) SPARK_GEN_SUBQ_0) [numPartitions=1]", "Relation [id#4L] JDBCRelation((select 1) SPARK_GEN_SUBQ_7) [numPartitions=1]"),
+    ("RelationV2[id#1L] parquet file:/a/part-1", "RelationV2[id#1L] parquet file:/a/part-2"),
+    ("HiveTableRelation [`d`.`t`, org.x.Serde, Data Cols: [id#1], Statistic: 5B]", "HiveTableRelation [`d`.`t`, org.x.Serde, Data Cols: [id#1]]"),
+])
+def test_what_spark_numbers_in_a_process_is_no_part_of_a_run(one, two):
+    assert of_run(one) == of_run(two)
+
+
+@pytest.mark.parametrize("plan, fixed", [
+    ("Project [rand(5) AS r#1]\n+- Sort [id#1L], true\n   +- Relation [id#1L] parquet", True), ("Filter (rand(1) < 0.5)\n+- Range (0, 5)", False),
+    ("Sample 0.0, 0.5, false, 77\n+- Range (0, 5)", False), ("SubqueryAlias a\n+- View (`v`, [id#1L])\n   +- LocalRelation [id#1L]", True),
+])
+def test_rows_that_come_out_as_they_are_read(plan, fixed):
+    lines = plan_text.operators(plan)
+    assert plan_text.has_row_for_row(lines) is fixed and plan_text.samples(lines) is plan.startswith("Sample")

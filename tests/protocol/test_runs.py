@@ -30,7 +30,7 @@ def _bounded(world, run_id: str, end: int) -> None:
 
 def _job(world, run_id: str, end: int) -> Batch:
     described = world.driver.describe(Checkpoint(run_id, [end]), 0)
-    return dataclasses.replace(described, batch_id=END_OF_INPUT, run=run_id, sources=())
+    return dataclasses.replace(described, batch_id=END_OF_INPUT, run=run_id, sources=(), has_one_count=True)
 
 
 @pytest.fixture
@@ -218,3 +218,113 @@ def test_a_run_whose_record_was_pruned_is_undecidable_when_no_snapshot_tells_of_
         _run_job(world, "monday", (0, 3))
     assert undecidable.value.kind == "run.undecidable"
     assert mine_of(world) == [0, 1, 2]
+
+
+# -- other data under the id of a published run ----------------------------------------------------------------------
+
+
+def _fingerprint(world, **parts) -> None:
+    world.driver.fingerprint = dataclasses.replace(world.driver.fingerprint, **parts)
+
+
+def _forget_record(world, how: str) -> None:
+    """The last record is another run's; or the journal, and then the marks, are gone as well."""
+    if how == "last":
+        return
+    _run_job(world, "later", (20, 21))
+    if how == "snapshot":
+        io_of(world).delete_tree(f"{world.driver.root}/streamsink/batch")
+
+
+@pytest.mark.parametrize("known_by", ["last", "mark", "snapshot"])
+@pytest.mark.parametrize("other", ["sources", "plan", "schema", "dates", "rows"])
+def test_other_data_under_the_id_of_a_published_run_is_no_repeated_run(known_by, other):
+    """Two jobs called streamsink.write under one id: the second returned 0, and its rows were lost."""
+    world = memory_world(application="batch", restore="restore-and-continue")
+    _run_job(world, "nightly", (0, 3))
+    _forget_record(world, known_by)
+    before = world.ids()
+    if other != "rows":
+        _fingerprint(world, **{other: "another"})
+    with pytest.raises(Misuse) as refused:
+        _run_job(world, "nightly", (3, 7 if other == "rows" else 6))
+    assert refused.value.kind == "run.other" and re.search(rf"differs in {other}[^(]*\(found", str(refused.value))
+    assert world.ids() == before
+
+
+@pytest.mark.parametrize("known_by", ["last", "mark", "snapshot"])
+def test_a_run_that_had_no_rows_is_not_what_comes_with_rows_later(known_by):
+    world = memory_world(application="batch", restore="restore-and-continue")
+    _run_job(world, "nightly", (0, 0))
+    _forget_record(world, known_by)
+    with pytest.raises(Misuse) as refused:
+        _run_job(world, "nightly", (0, 3))
+    assert refused.value.kind == "run.other" and "rows (found 3, recorded 0)" in str(refused.value)
+
+
+def test_a_repeated_run_that_has_no_rows_any_more_has_none_to_lose(jobs):
+    """Its input was archived."""
+    world, _ = jobs
+    _fingerprint(world, sources="an empty folder")
+    _run_job(world, "monday", (0, 0))
+    assert world.ids() == list(range(9))
+
+
+@pytest.mark.parametrize("changed", [{"spark": "4.2", "plan": "other words"}, {"comparable": False}], ids=["spark", "functions"])
+def test_what_cannot_be_compared_is_the_run_that_its_id_says(jobs, changed):
+    world, ends = jobs
+    _fingerprint(world, **changed)
+    for run_id, rows in ends.items():
+        _run_job(world, run_id, rows)
+    assert world.ids() == list(range(9))
+
+
+@pytest.mark.parametrize("mark", [b"", b'{"fingerprint": {"sour', b"null", b'{"fingerprint": null, "rows": null}'], ids=repr)
+def test_a_mark_of_earlier_code_or_torn_by_a_power_failure_says_that_the_run_is_published(jobs, mark):
+    world, ends = jobs
+    io_of(world).replace(f"{world.driver.root}/streamsink/batch/runs/monday", mark, "torn")
+    _fingerprint(world, plan="an upgraded job")
+    _run_job(world, "monday", (0, 3))
+    assert world.ids() == list(range(9))
+
+
+def test_rows_of_a_run_without_one_count_are_not_compared(jobs, monkeypatch):
+    """It draws rows by lot, say: repeated, it has others."""
+    world, _ = jobs
+    whole = _job
+    monkeypatch.setitem(globals(), "_job", lambda *given: dataclasses.replace(whole(*given), has_one_count=False))
+    _run_job(world, "monday", (0, 2))
+    assert world.ids() == list(range(9))
+
+
+def test_a_word_says_of_no_other_data_that_it_is_the_run(jobs):
+    """The option stays in the job, and the third data set under one id was skipped in silence."""
+    world, _ = jobs
+    plain = world.driver.options
+    for rows in ((0, 4), (0, 5)):
+        with pytest.raises(Misuse) as refused:
+            _run_job(world, "monday", rows)
+        assert refused.value.kind == "run.other"
+        token = str(refused.value).partition("accept_as_seen='")[2][:12]
+        world.driver.options = dataclasses.replace(plain, accept_as_seen=token)
+        _run_job(world, "monday", rows)
+    assert world.ids() == list(range(9))
+
+
+def test_a_run_that_was_accepted_as_seen_is_counted(jobs):
+    """Recorded without rows, it would be taken for one that had none."""
+    world, ends = jobs
+    io_of(world).delete_tree(f"{world.driver.root}/streamsink/batch")
+    expire(world, 1, 2)
+    with pytest.raises(Misuse) as refused:
+        _run_job(world, "monday", (0, 3))
+    token = str(refused.value).partition("accept_as_seen='")[2][:12]
+    plain = world.driver.options
+    world.driver.options = dataclasses.replace(plain, accept_as_seen=token)
+    _run_job(world, "monday", (0, 3))
+    world.driver.options = plain
+    _run_job(world, "monday", (0, 3))
+    with pytest.raises(Misuse) as refused:
+        _run_job(world, "monday", (0, 4))
+    assert "rows (found 4, recorded 3)" in str(refused.value)
+    assert world.ids() == list(range(9))
