@@ -7,8 +7,8 @@ from enum import Enum
 
 from streamsink.errors import Misuse
 from streamsink.options import SinkOptions, words_of
-from streamsink.protocol import files, opaque_errors, position_errors
-from streamsink.protocol.committable import AppState, Batch
+from streamsink.protocol import files, opaque_errors, position_errors, run_errors
+from streamsink.protocol.committable import AppState, Batch, KnownRun
 from streamsink.protocol.continuity import Change, changes, relate, reset
 from streamsink.protocol.ids import END_OF_INPUT
 from streamsink.protocol.positions import Offsets, all_numeric, follows, same_ranges
@@ -34,7 +34,7 @@ class Decision:
     below: the first new offset of each topic and partition, for every source that reads it (FILTER only).
     seen_files: paths of the files whose rows are not to be written (FILTER over files only). replaying: for the state.
     forgets_files: the files of earlier records do not count any more. same: the token for this query when it changes (FILTER over
-    files under another checkpoint).
+    files under another checkpoint). counts_rows: the rows of this bounded run are to be counted, and the run admitted again.
     """
 
     verdict: Verdict
@@ -46,6 +46,7 @@ class Decision:
     replaying: bool = False
     forgets_files: bool = False
     same: str | None = None
+    counts_rows: bool = False
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class Past:
 
     earlier(query, checkpoint id): that checkpoint of the same query in the journal, or None.
     others(): the last record of each other application that has written here.
-    run_published(run id): whether a bounded job's run is published; None when that cannot be told.
+    known_run(run id): what is known of a bounded job's run.
     known_files(): the files that the records were made of; None when the journal does not know them all.
     journal_id: of the journal that is asked.
     """
@@ -63,7 +64,7 @@ class Past:
     table_id: str
     last: AppState | None
     earlier: Callable[[str, int], AppState | None]
-    run_published: Callable[[str], bool | None]
+    known_run: Callable[[str], KnownRun]
     others: Callable[[], Mapping[str, AppState]] = dict
     known_files: Callable[[], files.KnownFiles | None] = lambda: None
     journal_id: str = ""
@@ -127,30 +128,37 @@ def _recorded(batch: Batch, past: Past) -> Recorded:
 
 def _admit_job(batch: Batch, past: Past, options: SinkOptions) -> Decision:
     """A bounded job: its run id is its identity, and it has one checkpoint."""
-    last_run = past.last.query if past.last and past.last.checkpoint_id == END_OF_INPUT else None
-    published = last_run == batch.query or past.run_published(batch.query)
-    if published:
-        return Decision(Verdict.SKIP, "this run is published already")
+    last, known = past.last, None
+    if last is not None and (last.checkpoint_id, last.query) == (END_OF_INPUT, batch.query):
+        known = KnownRun.of(last)
+    known = known or past.known_run(batch.query)
+    if known.is_published:
+        return _admit_repeated(batch, known, past, options)
     accepted = _accepted(batch, past, options, 0)
     if accepted:
-        return accepted
-    if past.last is not None and past.last.checkpoint_id != END_OF_INPUT:
-        raise Misuse(
-            f"{past.table}: run '{batch.query}' comes under the name '{options.application}', and query {past.last.query} writes this table under "
-            "that name: the run's record would stand where the query's next start looks for its own last batch. Nothing was written. Give runs "
-            "a name that no query has (application='...'), and repeat each under the name that it had",
-            kind="application.of-a-query",
-        )
+        # What was counted tells later calls of this run from those of another one.
+        return replace(accepted, counts_rows=accepted.verdict is Verdict.SEEN and _can_be_counted(batch))
+    if last is not None and last.checkpoint_id != END_OF_INPUT:
+        raise run_errors.of_a_query(batch, last, past.table, options)
     never_repeated = _never_repeated(past)
-    if published is None and never_repeated not in words_of(options.accept_as_new):
-        raise Misuse(
-            f"{past.table}: whether run '{batch.query}' of application '{options.application}' is published cannot be told: the journal was "
-            "removed or is an older copy, and the snapshots that could say so have expired. Nothing was written. Look whether "
-            f"its rows are in the table, and{_ways_on(batch, past)} Where a run of before that is never repeated, leave "
-            f"accept_as_new='{never_repeated}' for all that come in the job's options: it writes each run that this journal does not know",
-            kind="run.undecidable",
-        )
+    if known.is_published is None and never_repeated not in words_of(options.accept_as_new):
+        raise run_errors.undecidable(batch, past.table, options, _ways_on(batch, past), never_repeated)
     return Decision(Verdict.NEW, "a bounded job", 0, _recorded_in(past))
+
+
+def _admit_repeated(batch: Batch, known: KnownRun, past: Past, options: SinkOptions) -> Decision:
+    """Skipped when it is the run that was published, as far as anybody can tell. One without rows has none to lose."""
+    if known.rows is not None and _can_be_counted(batch):
+        return Decision(Verdict.SKIP, "this run is published already", counts_rows=True)
+    differs = run_errors.differences(known, batch) if batch.rows != 0 else ()
+    word = run_errors.word_of(batch, past.table_id)
+    if differs and word not in words_of(options.accept_as_seen):
+        raise run_errors.other(batch, differs, past.table, options, word)
+    return Decision(Verdict.SKIP, "this run is published already")
+
+
+def _can_be_counted(batch: Batch) -> bool:
+    return batch.has_one_count and batch.rows is None
 
 
 def _never_repeated(past: Past) -> str:

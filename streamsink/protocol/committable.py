@@ -1,6 +1,7 @@
 """What a pre-commit hands to the committer, and how it is recorded: all a restart needs, nothing to compute again."""
 
 import base64
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -21,6 +22,7 @@ class Batch:
     query: id of the Spark checkpoint. run: id of this start of the query. watermark_ms: epoch milliseconds or None.
     fingerprint: what the query is. stateful: whether its rows come out of state. output_mode: 'update' or 'complete' where a result
     comes again when it changes, else 'append'. combines: the operator by which the batch function has made rows of several, if any.
+    has_one_count: of a bounded run: whether the same run has as many rows whenever it is repeated. rows: how many, once they are counted.
     """
 
     batch_id: int
@@ -32,6 +34,8 @@ class Batch:
     stateful: bool = False
     output_mode: str = "append"
     combines: str = ""
+    has_one_count: bool = False
+    rows: int | None = None
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,7 @@ class AppState:
     replaying: batches of this checkpoint may hold what another one, or this one before it was restored, has published.
     files_from: number of the first record whose files count as published by this query.
     carried: JSON object of the sink that it wants to find again in the next state.
+    rows: how many rows a bounded run was given; None for a micro-batch, and where an older streamsink wrote the run.
     """
 
     query: str
@@ -79,6 +84,7 @@ class AppState:
     replaying: bool = False
     files_from: int = 0
     carried: Mapping = field(default_factory=dict)
+    rows: int | None = None
 
     @property
     def checkpoint_name(self) -> str:
@@ -93,6 +99,8 @@ class AppState:
         value["recorded"] = self.recorded.to_json(self.sources)
         if self.fingerprint is not None:
             value["fingerprint"] = self.fingerprint.to_json()
+        if self.rows is not None:
+            value["rows"] = self.rows
         return value | {name: getattr(self, name) for name in _STATE_FIELDS_WHEN_SET if getattr(self, name)}
 
     @classmethod
@@ -113,12 +121,44 @@ class AppState:
         known = value.get("fingerprint")
         fingerprint = QueryFingerprint.from_json(known) if known is not None else None
         recorded = Recorded.from_json(value["recorded"], sources)
-        return cls(sources=sources, recorded=recorded, fingerprint=fingerprint, **plain)
+        return cls(sources=sources, recorded=recorded, fingerprint=fingerprint, rows=value.get("rows"), **plain)
 
 
 _STATE_VERSION = 2
 _STATE_FIELDS = ("generation", "epoch", "checkpoint_id", "sequence", "record_id", "table_id")
 _STATE_FIELDS_WHEN_SET = ("replaying", "files_from", "carried")
+
+
+@dataclass(frozen=True)
+class KnownRun:
+    """What is known of the bounded run of an id.
+
+    is_published: None when that cannot be told. fingerprint, rows: what was published was made of these; None where nobody says so.
+    """
+
+    is_published: bool | None
+    fingerprint: QueryFingerprint | None = None
+    rows: int | None = None
+
+    @classmethod
+    def of(cls, state: AppState) -> "KnownRun":
+        """state: of its record."""
+        return cls(True, state.fingerprint, state.rows)
+
+    def to_json(self) -> bytes:
+        """What it was made of."""
+        made_of = {"fingerprint": self.fingerprint.to_json() if self.fingerprint is not None else None, "rows": self.rows}
+        return json.dumps(made_of).encode()
+
+    @classmethod
+    def from_json(cls, data: bytes) -> "KnownRun":
+        """A published run. What is of an older version, or torn by a crash, says no more than that."""
+        try:
+            value = json.loads(data)
+            known, rows = value["fingerprint"], value["rows"]
+            return cls(True, QueryFingerprint.from_json(known) if known is not None else None, rows)
+        except (ValueError, KeyError, TypeError):
+            return cls(True)
 
 
 @dataclass(frozen=True)

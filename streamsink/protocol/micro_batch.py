@@ -7,6 +7,7 @@ files, which is a ``BatchRows``.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 
 from streamsink import events
 from streamsink.clock import Clock, IdSource
@@ -36,6 +37,10 @@ class BatchRows(ABC):
         Returns what ``stage`` needs to know of them. The files are durable when ``group`` is flushed. Not called for a batch
         that is recorded without rows (SEEN). Raises Misuse when a row does not fit; the checkpoint is then aborted.
         """
+
+    @abstractmethod
+    def count(self) -> int:
+        """How many rows there are. Called for a bounded run whose id is published already, or accepted as seen."""
 
     def read_over(self) -> None:
         """Compute the rows and drop them. Called for a batch of a stateful query whose rows are not written."""
@@ -136,6 +141,9 @@ class QueryRun:
     def _settle(self, batch: Batch, rows: BatchRows) -> int:
         """Admit the batch, write it, make it durable, publish it."""
         decision = self.protocol.admit(batch)
+        if decision.counts_rows:
+            batch = replace(batch, rows=rows.count())
+            decision = self.protocol.admit(batch)
         if batch.stateful and decision.verdict in (Verdict.SKIP, Verdict.SEEN):
             rows.read_over()  # what the state becomes by them is what the next batch builds on
         if decision.verdict is Verdict.SKIP:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from streamsink.protocol.committable import Committable
+from streamsink.protocol.committable import Committable, KnownRun
 from streamsink.protocol.files import KnownFiles
 from streamsink.protocol.ids import Writer
 
@@ -131,8 +131,8 @@ class PendingStore(ABC):
         """
 
     @abstractmethod
-    def knows_run(self, run: str) -> bool:
-        """Whether a bounded job's run was marked published, however long ago."""
+    def known_run(self, run: str) -> KnownRun:
+        """Whether a bounded job's run was marked published, however long ago, and what it was made of."""
 
     def known_files(self, since: int) -> KnownFiles | None:
         """The files of which the records from number ``since`` on were made, also of those that are not retained any more.

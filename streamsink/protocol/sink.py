@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 from streamsink.errors import Misuse
-from streamsink.protocol.committable import AppState, Committable
+from streamsink.protocol.committable import AppState, Committable, KnownRun
 from streamsink.protocol.pending import Mark
 
 
@@ -98,11 +98,11 @@ class Committer(ABC):
     def others(self, application: str) -> Mapping[str, AppState]:
         """The last record of each other application that has written here, published or not. Called when this one has none."""
 
-    def knows_run(self, application: str, run: str) -> bool | None:
-        """Whether history shows that a bounded job's run is published. None when a part of it has expired and the rest does not
-        show it. Called when the journal is not the one that the application began with.
+    def known_run(self, application: str, run: str) -> KnownRun:
+        """Whether history shows that a bounded job's run is published; it cannot tell when a part of it has expired and the rest does
+        not show it. Called when the journal is not the one that the application began with.
         """
-        return None
+        return KnownRun(None)
 
     @abstractmethod
     def sees_all_since(self, committable: Committable) -> bool:

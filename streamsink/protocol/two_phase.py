@@ -12,12 +12,12 @@ from streamsink.clock import Clock
 from streamsink.errors import Corrupt, Fenced, Misuse, RestoredThenFailed, Retryable
 from streamsink.faults import fault_point
 from streamsink.options import RESTORE_AND_FAIL, SinkOptions
-from streamsink.protocol.admission import Decision, Past, admit, recreated_meanwhile
-from streamsink.protocol.committable import AppState, Batch, Committable, StagedFile
+from streamsink.protocol.admission import Decision, Past, Verdict, admit, recreated_meanwhile
+from streamsink.protocol.committable import AppState, Batch, Committable, KnownRun, StagedFile
 from streamsink.protocol.committer_thread import CommitterThread
 from streamsink.protocol.committing import Beside, Committing, Step
 from streamsink.protocol.files import KnownFiles, recorded_files
-from streamsink.protocol.ids import Writer
+from streamsink.protocol.ids import END_OF_INPUT, Writer
 from streamsink.protocol.pending import Group, JournalIdentity, PendingStore
 from streamsink.protocol.publisher import Publisher, Reconciled, Recorded
 from streamsink.protocol.sink import Committer, Destination, Published
@@ -186,7 +186,7 @@ class TwoPhaseCommit:
             table_id=self._to.table_id, sources=batch.sources, recorded=decision.recorded, journal_id=self._journal.id,
             fingerprint=batch.fingerprint, replaying=decision.replaying,
             files_from=checkpoint.sequence if decision.forgets_files else self._last.files_from if self._last else 0,
-            carried=payload.get("carried", self._last.carried if self._last else {}),
+            carried=payload.get("carried", self._last.carried if self._last else {}), rows=_rows_of_run(batch, files, decision),
         )
         read = recorded_files(batch, self._last)
         committable = Committable(state, self._options.application, batch.watermark_ms, files, payload, read)
@@ -251,18 +251,17 @@ class TwoPhaseCommit:
 
     def _past(self) -> Past:
         return Past(
-            self._to.path, self._to.table_id, self._last, self._earlier, self._run_published, self._others, self._known_files,
+            self._to.path, self._to.table_id, self._last, self._earlier, self._known_run, self._others, self._known_files,
             self._journal.id,
         )
 
     def _others(self) -> Mapping[str, AppState]:
         return self._committer.others(self._options.application)
 
-    def _run_published(self, run: str) -> bool | None:
-        """Whether a bounded job's run is published; None when neither the journal nor the destination can tell."""
-        if self._store.knows_run(run):
-            return True
-        return False if self._journal.began == 0 else self._committer.knows_run(self._options.application, run)
+    def _known_run(self, run: str) -> KnownRun:
+        """Whether a bounded job's run is published, as the journal says, or the destination where the journal does not know every run."""
+        known = self._store.known_run(run)
+        return known if known.is_published or self._journal.began == 0 else self._committer.known_run(self._options.application, run)
 
     def _known_files(self) -> KnownFiles | None:
         """Looked up once in a run: Spark does not list a file twice in one, so what the run itself records is not asked for."""
@@ -279,6 +278,13 @@ class TwoPhaseCommit:
             if state and state.query == query and state.checkpoint_id == checkpoint_id:
                 return state
         return None
+
+
+def _rows_of_run(batch: Batch, files: tuple[StagedFile, ...], decision: Decision) -> int | None:
+    """How many rows a bounded run was given; None when that is not known, or it is a micro-batch."""
+    if batch.batch_id != END_OF_INPUT or batch.rows is not None:
+        return batch.rows
+    return None if decision.verdict is Verdict.SEEN else sum(file.rows for file in files)
 
 
 def _other_journal(published: AppState, own: Committable | None, there: JournalIdentity, last: int) -> str:

@@ -204,7 +204,7 @@ def _unknown_runs(
     if base is not None and min((record.state.sequence for record in known), default=base + 1) == base + 1:
         return sorted(given_up)
     # Records between were pruned, or are damaged, and nobody knows any more whose they were.
-    return [run for run in journal.runs() if run in given_up or not committer.knows_run(options.application, run)]
+    return [run for run in journal.runs() if run in given_up or not committer.known_run(options.application, run).is_published]
 
 
 def _check_unpublished(path: str, places: Sequence[str], record: Committable) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from streamsink.errors import Conflict
 from streamsink.format.snapshot import COMPACT, Snapshot
 from streamsink.options import SinkOptions, words_of
-from streamsink.protocol.committable import AppState, Committable
+from streamsink.protocol.committable import AppState, Committable, KnownRun
 from streamsink.protocol.ids import END_OF_INPUT, Writer
 from streamsink.protocol.restore import MAY_OVERWRITE, token_of
 from streamsink.storage.pending_log import JOURNAL_DIR, PendingLog
@@ -18,8 +18,8 @@ def is_retained_since(table: Table, base: int | None) -> bool:
     return base is not None and _are_whole(table.snapshots.ids(), base)
 
 
-def knows_run(table: Table, application: str, run: str) -> bool | None:
-    """Whether a bounded job's run is published; None when snapshots that could say so have expired.
+def known_run(table: Table, application: str, run: str) -> KnownRun:
+    """Whether a bounded job's run is published, which cannot be told when snapshots that could say so have expired.
 
     Reads every retained snapshot: called only when the journal cannot answer.
     """
@@ -27,8 +27,9 @@ def knows_run(table: Table, application: str, run: str) -> bool | None:
     ids = table.snapshots.ids()
     for snapshot in _loaded(table, reversed(ids)):
         if snapshot.commit_identifier == END_OF_INPUT and snapshot.commit_user == user:
-            return True
-    return False if _are_whole(ids, 0) else None
+            said = (states_in(snapshot, table.snapshots.path(snapshot.id)) or {}).get(application)
+            return KnownRun.of(AppState.from_json(said)) if said is not None else KnownRun(True)
+    return KnownRun(False if _are_whole(ids, 0) else None)
 
 
 def publishing_of(table: Table, committable: Committable) -> Snapshot | None:

@@ -14,7 +14,7 @@ from streamsink.format.snapshot import APPEND, OVERWRITE, Snapshot
 from streamsink.format.supported import check_writable
 from streamsink.options import MODE_OVERWRITE, ON_ROLLBACK_REPUBLISH, ONE_SNAPSHOT, SinkOptions
 from streamsink.protocol import ways
-from streamsink.protocol.committable import AppState, Committable, StagedFile
+from streamsink.protocol.committable import AppState, Committable, KnownRun, StagedFile
 from streamsink.protocol.ids import Writer
 from streamsink.protocol.pending import Mark
 from streamsink.protocol.sink import Committer, History, Published
@@ -120,8 +120,8 @@ class PaimonCommitter(Committer):
     def others(self, application: str) -> Mapping[str, AppState]:
         return history_of.last_of_others(self._table, application)
 
-    def knows_run(self, application: str, run: str) -> bool | None:
-        return history_of.knows_run(self._table, application, run)
+    def known_run(self, application: str, run: str) -> KnownRun:
+        return history_of.known_run(self._table, application, run)
 
     def places_of(self, committable: Committable) -> list[str]:
         """Paths of the tables of which a retained snapshot names a file of the record."""

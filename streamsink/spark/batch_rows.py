@@ -3,10 +3,11 @@
 import functools
 from collections.abc import Callable, Mapping, Sequence
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Observation
+from pyspark.sql import functions as F
 from pyspark.sql.types import StringType
 
-from streamsink.errors import Misuse
+from streamsink.errors import Misuse, Retryable
 from streamsink.options import SinkOptions
 from streamsink.protocol.admission import Verdict
 from streamsink.protocol.committable import Batch, StagedFile
@@ -25,6 +26,7 @@ from streamsink.storage.together import Together
 from streamsink.table.fit import check_once, fit
 from streamsink.table.write import WriteSpec
 
+_COUNT = "rows"
 _WIDTHS = {"byte": 1, "short": 2, "integer": 4, "long": 8}
 
 
@@ -57,7 +59,20 @@ class TableRows(BatchRows):
         return isinstance(other, TableRows) and gateway.same_rows(self._df, other._df)
 
     def read_over(self) -> None:
-        self._df.write.format("noop").mode("overwrite").save()
+        _read(self._df)
+
+    def count(self) -> int:
+        """All columns are read, as a write reads them: a source may leave out a row because of a column that a count does not need."""
+        counted = Observation()
+        _read(self._df.observe(counted, F.expr("count(1)").alias(_COUNT)))
+        count = gateway.observed(counted, _COUNT)
+        if count is None:
+            raise Retryable(
+                f"{self._store.root}: Spark has read the run's rows and does not say how many they are: its listeners are behind, or lost "
+                "events. Nothing was written: repeat the call. Raise spark.scheduler.listenerbus.eventqueue.capacity",
+                kind="spark.not-counted",
+            )
+        return count
 
     def looked_at_again(self, batch: Batch) -> Batch:
         return gateway.looked_at_again(batch)
@@ -109,6 +124,10 @@ class TableRows(BatchRows):
         path, options = self._store.root, self._options
         old = recorded(path, options.position_columns, checkpoint.decision.below)
         return self._df.where(f"NOT {old} OR {PositionCheck(path, checkpoint.batch, options, self._df).sql or 'false'}")
+
+
+def _read(df: DataFrame) -> None:
+    df.write.format("noop").mode("overwrite").save()
 
 
 def check_positions(df: DataFrame, path: str, options: SinkOptions) -> None:

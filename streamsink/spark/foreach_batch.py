@@ -22,7 +22,7 @@ from streamsink.sinks.opening import Opened, open_one
 from streamsink.spark import gateway, runs
 from streamsink.spark.batch_rows import TableRows, check_positions, fields_of
 from streamsink.spark.explain import explain
-from streamsink.spark.gateway_plan import QueryOfRun, is_of_a_batch
+from streamsink.spark.gateway_plan import QueryOfRun, described_job, is_of_a_batch
 from streamsink.spark.runs import Run
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.stores import Store
@@ -77,7 +77,7 @@ class TableSink:
                 "streamsink.to_table returns, which knows what the query has read",
                 kind="run.of-a-batch",
             )
-        rows = self._micro_batch(df, batch)
+        rows = self._micro_batch(df, described_job(batch, df))
         self._run.started.commit_up_to_checkpoint(batch.batch_id)
         return rows
 

@@ -30,6 +30,7 @@ _OTHERS = (
     "path", "table", "dbtable", "database", "collection", "keyspace", "topic", "topics", "topicsPattern", "stream", "streamName",
     "subscription", "queue", "eventhubs.name",
 )
+_DATA_FILE = re.compile(r"(?:/[^/=]+=[^/]*)*/bucket-[^/]+/data-[^/]+$")
 _CREDENTIALS = re.compile(r"(?<=://)[^/@:]*:[^/@]*@")
 
 
@@ -55,6 +56,23 @@ class QueryOfRun:
             self._facts, self._run = _ask(df, execution), batch.run
         facts = self._facts
         return replace(batch, **facts._asdict())
+
+
+def described_job(batch: Batch, df: DataFrame) -> Batch:
+    """The bounded run, with what its plan is. df: all of its rows."""
+    with _whole_text(df):
+        plan = df._jdf.queryExecution().analyzed()
+        lines = plan_text.of_a_job(plan_text.operators(plan.toString()))
+    plans = [plan, *_each(plan.subqueriesAll())]
+    text, shown = plan_text.canonical(lines), not _calls_functions(df, *plans) and plan_text.shows_everything(lines)
+    read = sorted(json.dumps(_read_by(df, leaf), sort_keys=True) for each in plans for leaf in _each(each.collectLeaves()))
+    fingerprint = QueryFingerprint(
+        sources=digest("\n".join(read)), plan=digest(text.text), dates=digest("\n".join(text.dates)), schema=_schema(df), spark=_version(df),
+        comparable=shown,
+    )
+    current = getattr(df.sparkSession.sparkContext._jvm, _PATTERNS).CURRENT_LIKE()
+    is_settled = shown and not plan_text.samples(lines) and all(each.deterministic() and not each.containsPattern(current) for each in plans)
+    return replace(batch, fingerprint=fingerprint, has_one_count=is_settled or plan_text.has_row_for_row(lines))
 
 
 def is_of_a_batch(df: DataFrame) -> bool:
@@ -91,8 +109,8 @@ def _ask(df: DataFrame, execution: JavaObject) -> _Facts:
         sources=digest(json.dumps(sources, sort_keys=True)),
         plan=digest("\n\n".join(text.text for text in texts)),
         dates=digest("\n".join(date for text in texts for date in text.dates)),
-        schema=digest(json.dumps(_types(json.loads(df.schema.json())))),
-        spark=".".join(df.sparkSession.version.split(".")[:2]),
+        schema=_schema(df),
+        spark=_version(df),
         comparable=(
             not _calls_functions(df, stream, batch) and plan_text.shows_everything(streamed) and plan_text.shows_everything(called)
             and plan_text.reads(called, columns)
@@ -146,6 +164,54 @@ def _sources(df: DataFrame, stream: JavaObject) -> tuple[set[str], list]:
             continue
         sources.append([name, _place(paths), what_is_read(name, options), _types(json.loads(leaf.schema().json()))])
     return names, sources
+
+
+def _read_by(df: DataFrame, leaf: JavaObject) -> list:
+    """What a leaf of a bounded run's plan reads."""
+    kind = str(leaf.nodeName())
+    if kind == "LogicalRelation":
+        return _read_by_relation(df, leaf.relation())
+    if kind.startswith(("RelationV2", "DataSourceV2")):
+        return [kind, str(leaf.table().name()), what_is_read("", leaf.options())]
+    return [kind]  # the plan's text has the rest of it
+
+
+def _read_by_relation(df: DataFrame, relation: JavaObject) -> list:
+    kind = str(relation.getClass().getSimpleName())
+    if kind == "HadoopFsRelation":
+        name, paths = str(relation.toString()), _each(relation.location().rootPaths())
+        options = what_is_read(name.lower(), _any_case(df, relation.options()))
+        options.pop("path", None)  # as its user spells it
+        return [kind, name, sorted({_of_a_table(_place(str(path.toString()))) for path in paths}), options]
+    if kind == "JDBCRelation":
+        asked = relation.jdbcOptions()
+        return [kind, _without_secrets(str(asked.url())), plan_text.of_any_process(str(asked.tableOrQuery()))]
+    return [kind]
+
+
+def _of_a_table(path: str) -> str:
+    """A data file of a Paimon table stands for the table, whose files are others after each commit."""
+    return _DATA_FILE.sub("", path)
+
+
+def _without_secrets(url: str) -> str:
+    """Without the parameters that say who asks: their names differ by driver, so only those that choose a database stay."""
+    first, *parameters = re.split(r"[?;&]", _CREDENTIALS.sub("", url))
+    return ";".join([first, *(each for each in parameters if each.lower().startswith(("database", "currentschema", "schema")))])
+
+
+def _each(sequence: JavaObject) -> list[JavaObject]:
+    """The elements of a Scala sequence."""
+    return [sequence.apply(index) for index in range(sequence.size())]
+
+
+def _schema(df: DataFrame) -> str:
+    return digest(json.dumps(_types(json.loads(df.schema.json()))))
+
+
+def _version(df: DataFrame) -> str:
+    """The minor version of Spark, such as "4.1"."""
+    return ".".join(df.sparkSession.version.split(".")[:2])
 
 
 def _any_case(df: DataFrame, options: JavaObject) -> JavaObject:

@@ -5,7 +5,7 @@ A line is an operator; its depth stands in the drawing before it, three characte
 
 import re
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 _DRAWING = re.compile(r"((?:[: ] {2})*)[:+]- ")
 # Operators that keep state whenever their input is a stream; a join does when both of its inputs are.
@@ -28,6 +28,8 @@ _COMBINING = re.compile(
 )
 # They neither make, drop nor change rows.
 _PASSING = re.compile(r"Repartition\w*|RebalancePartitions|ResolvedHint|SubqueryAlias|View|CollectMetrics")
+# They give a row for each row of their inputs, whatever stands in them.
+_ROW_FOR_ROW = re.compile(r"Project|Union|Sort|WithCTE|CTERelation\w+|Local\w*Relation|LogicalRDD|Relation\w*|Range|OneRowRelation|CommandResult")
 _PYTHON_TABLE_FUNCTION = re.compile(r"Generate .*\)#\d+, (?:true|false), \[", re.DOTALL)
 _SHORTENED = re.compile(r"\.\.\. \d+ more fields")
 
@@ -43,6 +45,12 @@ _BY_ITSELF = (
     (re.compile(r"\b((?:uniform|randstr)\([^()]*?), -?\d+(, (?:true|false)\))"), r"\1\2"),
     (re.compile(r"\bSome\((?:-?\d+|[A-Z]\w*(?:/[\w+-]+)*|[+-]\d\d:\d\d)\)"), "Some()"),
 )
+
+
+# A column that hangs on nothing that is read, such as the time of loading. Without its brackets in pairs it is a part of a function.
+_CONSTANT_COLUMN = re.compile(r"(?:(?<=\[)|(?<=, ))((?:(?!#\d| AS ).)+?) AS ", re.DOTALL)
+# What Spark counts or addresses anew in each process, and what it knows of a table's size.
+_OF_THIS_PROCESS = re.compile(r"(?<=SPARK_GEN_SUBQ_)\d+|(?<=@)[0-9a-f]{5,8}\b|, Statistic: \w+")
 
 
 @dataclass(frozen=True)
@@ -130,6 +138,37 @@ def combines(plan: Sequence[Operator], columns: str) -> str:
         if inputs >= (1 if _COMBINING.fullmatch(each.name) else 2) and each.name != _UNION:
             return each.name
     return ""
+
+
+def of_a_job(plan: Sequence[Operator]) -> list[Operator]:
+    """A bounded run's plan without constant columns: the same run may set them anew when it is repeated."""
+    return [_of_a_job(each) for each in plan]
+
+
+def of_any_process(text: str) -> str:
+    """Without what Spark counts or addresses anew in each process."""
+    return _OF_THIS_PROCESS.sub("", text)
+
+
+def _of_a_job(each: Operator) -> Operator:
+    if each.name == "RelationV2":
+        return replace(each, source=True)  # what is read is told by itself
+    text = of_any_process(each.text)
+    return replace(each, text=_CONSTANT_COLUMN.sub(_constant, text) if each.name == "Project" else text)
+
+
+def _constant(found: re.Match) -> str:
+    return "constant AS " if found[1].count("(") == found[1].count(")") else found[0]
+
+
+def has_row_for_row(plan: Sequence[Operator]) -> bool:
+    """Whether as many rows come out as are read, whatever the plan's expressions give."""
+    return all(_ROW_FOR_ROW.fullmatch(each.name) or _PASSING.fullmatch(each.name) for each in plan)
+
+
+def samples(plan: Sequence[Operator]) -> bool:
+    """Whether rows are drawn by lot."""
+    return any(each.name == "Sample" for each in plan)
 
 
 def canonical(plan: Sequence[Operator]) -> PlanText:

@@ -7,7 +7,7 @@
     done-<sequence>          the record is published: its name says so; in it, in JSON, the snapshot's number, uuid and our clock
     files-<level>-<first>-<last>   which files the records of these numbers were made of (``known_files.py``)
     staging/<epoch>-<sequence>/   files of a checkpoint that is not published yet
-    runs/<run id>            a bounded job's run is published (empty file, kept for good)
+    runs/<run id>            a bounded job's run is published, and what it was made of (kept for good)
 
 One thread records while another publishes: the lists of what is there are kept under a lock, which is never held during I/O.
 """
@@ -22,7 +22,7 @@ from streamsink.clock import IdSource
 from streamsink.errors import Corrupt, Fenced, Retryable
 from streamsink.faults import fault_point
 from streamsink.protocol import ways
-from streamsink.protocol.committable import DEAD_LETTERS, AppState, Committable
+from streamsink.protocol.committable import DEAD_LETTERS, AppState, Committable, KnownRun
 from streamsink.protocol.files import KnownFiles
 from streamsink.protocol.ids import END_OF_INPUT, Writer
 from streamsink.protocol.pending import JournalIdentity, Mark, PendingStore
@@ -144,7 +144,7 @@ class PendingLog(PendingStore):
         state = committable.state
         self._files.published(committable)
         if state.checkpoint_id == END_OF_INPUT:
-            self._runs.mark(state.query)
+            self._runs.mark(state.query, KnownRun.of(state))
         said = where.to_json() if where is not None else b""
         if not self.is_marked(state.sequence):
             # Not synced: a mark that a power failure forgets is found out again by reading the table.
@@ -154,8 +154,8 @@ class PendingLog(PendingStore):
         elif where is not None:  # published again, because a snapshot was lost
             self._io.replace(self._done(state.sequence), said, IdSource().new_id())
 
-    def knows_run(self, run: str) -> bool:
-        return self._runs.knows(run)
+    def known_run(self, run: str) -> KnownRun:
+        return self._runs.known(run)
 
     def forget(self, sequences: Sequence[int]) -> None:
         kept = set(self.retained()) if self._keep_staging else set()

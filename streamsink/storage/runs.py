@@ -1,8 +1,12 @@
-"""Which bounded runs are published: a file for each, whose name is the run's id, kept longer than the run's record."""
+"""Which bounded runs are published: a file for each, whose name is the run's id, kept longer than the run's record.
+
+In it, in JSON, what the run was made of: the fingerprint of its plan and the number of its rows. An older streamsink left it empty.
+"""
 
 import os
 from collections.abc import Sequence
 
+from streamsink.protocol.committable import KnownRun
 from streamsink.storage.file_io import FileIO
 
 
@@ -13,13 +17,17 @@ class Runs:
         self._io = file_io
         self._folder = folder
 
-    def mark(self, run: str) -> None:
-        """Durable when this returns. Idempotent."""
-        self._io.mark(os.path.join(self._folder, run))
+    def mark(self, run: str, known: KnownRun) -> None:
+        """Durable when this returns, what is in it as soon as the system likes. Idempotent: the first mark stays."""
+        self._io.mark(os.path.join(self._folder, run), known.to_json())
         self._io.sync_dir(self._folder)
 
-    def knows(self, run: str) -> bool:
-        return self._io.exists(os.path.join(self._folder, run))
+    def known(self, run: str) -> KnownRun:
+        """is_published says whether it is marked."""
+        try:
+            return KnownRun.from_json(self._io.read(os.path.join(self._folder, run)))
+        except FileNotFoundError:
+            return KnownRun(False)
 
     def names(self) -> list[str]:
         """All of them."""

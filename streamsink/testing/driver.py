@@ -141,6 +141,10 @@ class DrivenRows(BatchRows):
         self._driver = driver
         self._io = file_io
 
+    def count(self) -> int:
+        first, end = self._driver.job_rows
+        return end - first
+
     def looked_at_again(self, batch: Batch) -> Batch:
         return replace(batch, sources=tuple(self._driver.identified(source) for source in batch.sources))
 

@@ -1,0 +1,63 @@
+"""What the user is told of a bounded run that cannot be written, and by what a repeated run is told from another one. Pure."""
+
+import hashlib
+import json
+
+from streamsink.errors import Misuse
+from streamsink.options import SinkOptions
+from streamsink.protocol.committable import AppState, Batch, KnownRun
+from streamsink.protocol.same_query import compare
+
+
+def differences(known: KnownRun, given: Batch) -> tuple[str, ...]:
+    """In what a run that comes under a published run's id is certainly made otherwise; empty when nothing shows that it is.
+
+    A Python function or another version of Spark is no difference: who gives an id says that it is the same run.
+    """
+    found: list[str] = []
+    then, now = known.fingerprint, given.fingerprint
+    if then is not None and now is not None:
+        found += compare(then, now).differs
+        if then.spark == now.spark and then.dates != now.dates:
+            found.append(f"dates in its conditions (found {now.dates}, recorded {then.dates})")
+    if known.rows is not None and given.rows not in (None, known.rows):
+        found.append(f"rows (found {given.rows}, recorded {known.rows})")
+    return tuple(found)
+
+
+def word_of(given: Batch, table_id: str) -> str:
+    """The word that an option must repeat to say of exactly what is given now that it is the published run."""
+    made_of = given.fingerprint.to_json() if given.fingerprint is not None else None
+    text = json.dumps([table_id, given.query, made_of, given.rows], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def other(given: Batch, differs: tuple[str, ...], table: str, options: SinkOptions, word: str) -> Misuse:
+    return Misuse(
+        f"{table}: run '{given.query}' of application '{options.application}' is published already, and what comes under this id now is made "
+        f"otherwise: it differs in {', '.join(differs)}. Skipped as a repeated run, its rows would be lost. Nothing was written. Where these "
+        "are other rows, give them a run id of their own, or a job of its own a name of its own (application='...'). Where it is the same run, "
+        f"whose program or input has changed since, set accept_as_seen='{word}' for this call, which writes nothing; rows that its input has "
+        "got since then need a run id of their own",
+        kind="run.other",
+    )
+
+
+def of_a_query(given: Batch, last: AppState, table: str, options: SinkOptions) -> Misuse:
+    return Misuse(
+        f"{table}: run '{given.query}' comes under the name '{options.application}', and query {last.query} writes this table under "
+        "that name: the run's record would stand where the query's next start looks for its own last batch. Nothing was written. Give runs "
+        "a name that no query has (application='...'), and repeat each under the name that it had",
+        kind="application.of-a-query",
+    )
+
+
+def undecidable(given: Batch, table: str, options: SinkOptions, ways_on: str, never_repeated: str) -> Misuse:
+    """never_repeated: the word for all runs that the journal does not know."""
+    return Misuse(
+        f"{table}: whether run '{given.query}' of application '{options.application}' is published cannot be told: the journal was "
+        "removed or is an older copy, and the snapshots that could say so have expired. Nothing was written. Look whether "
+        f"its rows are in the table, and{ways_on} Where a run of before that is never repeated, leave "
+        f"accept_as_new='{never_repeated}' for all that come in the job's options: it writes each run that this journal does not know",
+        kind="run.undecidable",
+    )
