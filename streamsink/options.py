@@ -41,7 +41,7 @@ class SinkOptions:
     accept_as_new, accept_as_seen: the token that an overlap or gap error printed, to go on by writing or by skipping that one batch.
     accept_as_same: the token that such an error printed, to take the query of a new checkpoint for the one that wrote before.
     append_changes: rows that an aggregation in output mode 'update' or 'complete' gives again are meant to stay beside each other.
-    new_application: this application never wrote here, although expired history cannot prove it.
+    new_application: the token that such an error printed: this application never wrote here, although expired history cannot prove it.
     target_file_bytes: roll to a new data file at this size, bytes.
     max_open_writers: open files per task; the largest is closed to make room.
     writer_memory_bytes: Arrow bytes buffered per task before the largest buffer is flushed.
@@ -83,7 +83,7 @@ class SinkOptions:
     accept_as_seen: str | None = None
     accept_as_same: str | None = None
     append_changes: bool = False
-    new_application: bool = False
+    new_application: str | None = None
     target_file_bytes: int = 256 * 1024 * 1024
     max_open_writers: int = 100
     writer_memory_bytes: int = 128 * 1024 * 1024
@@ -146,7 +146,12 @@ def words_of(option: str | None) -> list[str]:
     return option.split() if option else []
 
 
-_BOOLEANS = ("create", "append_changes", "store_position_columns", "add_columns", "widen_types", "new_application", "flush")
+_BOOLEANS = ("create", "append_changes", "store_position_columns", "add_columns", "widen_types", "flush")
+_TEXTS = {
+    **dict.fromkeys(("file_column", "lock_id", "lock_user", "lock_password_env"), "a name"),
+    **dict.fromkeys(("accept_as_new", "accept_as_seen", "accept_as_same"), "a word that an error printed"),
+    "new_application": "the word that the error of a start without this option prints",
+}
 _AT_LEAST = {
     "target_file_bytes": 1, "max_open_writers": 1, "writer_memory_bytes": 1, "driver_max_rows": 0,
     "driver_max_bytes": 0, "journal_retain": 2, "publish_every_batches": 1, "publish_interval_ms": 0, "publish_queue": 1,
@@ -192,10 +197,10 @@ def _check(table: str, options: SinkOptions) -> None:
         refuse("application", "a name")
     if not isinstance(options.lock, str):
         refuse("lock", "a URL, or '' for no lock")
-    for name in ("file_column", "lock_id", "lock_user", "lock_password_env", "accept_as_new", "accept_as_seen", "accept_as_same"):
+    for name, expected in _TEXTS.items():
         value = getattr(options, name)
         if value is not None and not (isinstance(value, str) and value):
-            refuse(name, "a word that an error printed" if name.startswith("accept_") else "a name")
+            refuse(name, expected)
     if options.lock_id is not None and (options.lock_id.count(".") < 2 or "" in options.lock_id.split(".")):
         refuse("lock_id", "'<catalog-key>.<database>.<table>'")
     given = options.overwrite_partition

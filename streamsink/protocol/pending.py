@@ -87,6 +87,10 @@ class PendingStore(ABC):
         """
 
     @abstractmethod
+    def identity(self) -> JournalIdentity:
+        """As the last ``identify`` has found it."""
+
+    @abstractmethod
     def check_owner(self, writer: Writer) -> None:
         """Raises Fenced when a newer writer has claimed the application. Called before each durable step."""
 

@@ -37,7 +37,7 @@ def plan_restore(
     table, retained = to.path, store.retained()
     _check_identity(to, history.state, store, options)
     if history.state is None and not history.complete:
-        return _from_journal(table, retained, store, committer, options)
+        return _from_journal(to, retained, store, committer, options)
     base = history.state.sequence if history.state else 0
     ahead = [s for s in retained if s > base]
     lost = tuple(s for s in ahead if store.is_marked(s))
@@ -115,17 +115,21 @@ def _rolled_back(table: str, found: str, newest: int, options: SinkOptions) -> M
     )
 
 
-def _from_journal(table, retained, store, committer, options) -> RestorePlan:
+def _from_journal(
+    to: Destination, retained: Sequence[int], store: PendingStore, committer: Committer, options: SinkOptions
+) -> RestorePlan:
     """No snapshot of ours is left and older ones have expired: only the journal and the files can tell."""
+    table = to.path
     if not retained:
-        if options.new_application:
+        word = word_of_new_application(to.table_id, store.identity().id, options)
+        if word in words_of(options.new_application):
             return RestorePlan((), (), None)
         raise Misuse(
             f"{table}: no snapshot names application '{options.application}', its journal is empty, and older "
             "snapshots have expired, so whether it wrote here before cannot be told. Nothing was written. If it never "
-            "did, set new_application=True for its first start. If it did, look which of its rows are here, let it begin behind them (a new "
+            f"did, set new_application='{word}'. If it did, look which of its rows are here, let it begin behind them (a new "
             "checkpoint with startingOffsets; files whose rows are here moved away; bounded runs that are here not repeated), and set "
-            "new_application=True for that start. Take the option out after it: it answers the same question whenever it would be asked again",
+            f"new_application='{word}'. The word is of this journal: should the journal be lost once more, that is asked anew",
             kind="history.incomplete",
         )
     marked = [sequence for sequence in retained if store.is_marked(sequence)]
@@ -226,6 +230,11 @@ def _decide(table: str, unsure: Sequence[Committable], committer: Committer, opt
 
 def _from_to(first: AppState, last: AppState) -> str:
     return first.checkpoint_name if first.sequence == last.sequence else f"{first.checkpoint_name} to {last.checkpoint_name}"
+
+
+def word_of_new_application(of: str, journal_id: str, options: SinkOptions) -> str:
+    """The word that says that an application never wrote before its journal began. of: the table's id."""
+    return hashlib.sha256(f"{of}|{options.application}|{journal_id}|new application".encode()).hexdigest()[:12]
 
 
 def with_word(option: str | None, word: str, others: Container[str]) -> str:

@@ -96,21 +96,25 @@ class TwoPhaseCommit:
 
     def _identify(self, published: AppState | None) -> None:
         """Learn the journal's identity. Raises Misuse: it is another journal than the one that the destination's state names."""
-        self._journal = self._store.identify(published.sequence if published else 0, self._new_id)
-        if published is None:
-            return
-        is_named = published.journal_id in ("", self._journal.id)
-        if not is_named and self._journal.began >= published.sequence:
+        self._store.identify(published.sequence if published else 0, self._new_id)
+        if published is not None:
+            self._check_journal(published)
+
+    def _check_journal(self, published: AppState) -> None:
+        """Raises Misuse as ``_identify``. Asked again where a running query finds another record in the table than its own last one."""
+        journal = self._store.identity()
+        is_named = published.journal_id in ("", journal.id)
+        if not is_named and journal.began >= published.sequence:
             return
         own = self._readable(published.sequence) if is_named else self._store.load(published.sequence)
         if own is not None and own.state.record_id == published.record_id:
             if not is_named:
                 # The right journal, whose identity was lost or deleted: what that said of its completeness is not known any more.
-                self._journal = self._store.identify(published.sequence, self._new_id, anew=True)
+                self._store.identify(published.sequence, self._new_id, anew=True)
         elif own is not None or not is_named:
             raise Misuse(
                 f"{self._to.path}: the last record of application '{self._options.application}', number {published.sequence}, "
-                f"{_other_journal(published, own, self._journal, self._store.last_sequence())}. Nothing was written. Restore the right journal; "
+                f"{_other_journal(published, own, journal, self._store.last_sequence())}. Nothing was written. Restore the right journal; "
                 f"or remove this one, the folder {self._store.place}, with what is pending in it, and restart the query",
                 kind="journal.other",
             )
@@ -145,6 +149,8 @@ class TwoPhaseCommit:
         self._store.check_owner(self._writer)
         found = history.state.record_id if history.state else None
         if found not in expected or (found is None and not history.complete):
+            if history.state is not None:
+                self._check_journal(history.state)
             self._reconcile()
         return admit(batch, self._past(), self._options)
 
@@ -183,7 +189,7 @@ class TwoPhaseCommit:
         state = AppState(
             query=batch.query, generation=decision.generation, epoch=self._writer.epoch,
             checkpoint_id=batch.batch_id, sequence=checkpoint.sequence, record_id=self._new_id(),
-            table_id=self._to.table_id, sources=batch.sources, recorded=decision.recorded, journal_id=self._journal.id,
+            table_id=self._to.table_id, sources=batch.sources, recorded=decision.recorded, journal_id=self._store.identity().id,
             fingerprint=batch.fingerprint, replaying=decision.replaying,
             files_from=checkpoint.sequence if decision.forgets_files else self._last.files_from if self._last else 0,
             carried=payload.get("carried", self._last.carried if self._last else {}), rows=_rows_of_run(batch, files, decision),
@@ -252,7 +258,7 @@ class TwoPhaseCommit:
     def _past(self) -> Past:
         return Past(
             self._to.path, self._to.table_id, self._last, self._earlier, self._known_run, self._others, self._known_files,
-            self._journal.id,
+            self._store.identity().id,
         )
 
     def _others(self) -> Mapping[str, AppState]:
@@ -261,12 +267,12 @@ class TwoPhaseCommit:
     def _known_run(self, run: str) -> KnownRun:
         """Whether a bounded job's run is published, as the journal says, or the destination where the journal does not know every run."""
         known = self._store.known_run(run)
-        return known if known.is_published or self._journal.began == 0 else self._committer.known_run(self._options.application, run)
+        return known if known.is_published or self._store.identity().began == 0 else self._committer.known_run(self._options.application, run)
 
     def _known_files(self) -> KnownFiles | None:
         """Looked up once in a run: Spark does not list a file twice in one, so what the run itself records is not asked for."""
         if not self._known:
-            whole = self._journal.began == 0
+            whole = self._store.identity().began == 0
             self._known.append(self._store.known_files(self._last.files_from if self._last else 0) if whole else None)
         return self._known[0]
 

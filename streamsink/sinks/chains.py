@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from streamsink.errors import Corrupt, Misuse
 from streamsink.options import SinkOptions, words_of
 from streamsink.protocol.committable import AppState, Committable
-from streamsink.protocol.restore import token_of, with_word
+from streamsink.protocol.restore import token_of, with_word, word_of_new_application
 from streamsink.protocol.sink import History
 from streamsink.storage.pending_log import PendingLog
 from streamsink.table.table import is_table
@@ -86,11 +86,12 @@ class Chains:
                 "this query cannot continue. Nothing was written. Set another application",
                 kind="tables.other-protocol",
             )
-        if journal_is_new and not history.complete and not options.new_application:
+        word = word_of_new_application(self._place.root, self._place.journal_id, options)
+        if journal_is_new and not history.complete and word not in words_of(options.new_application):
             raise Misuse(
                 f"{root}: the journal of {self._place.root} is empty and older snapshots of '{name}' have expired, so whether "
                 f"application '{self._place.application}' wrote here before cannot be told. Nothing was written. If it never "
-                "did, set new_application=True for its first start",
+                f"did, set new_application='{word}'",
                 kind="history.incomplete",
             )
 

@@ -63,6 +63,7 @@ class PendingLog(PendingStore):
         self._lock = threading.Lock()
         self._sequences: list[int] = []
         self._marked: set[int] = set()
+        self._identity = JournalIdentity("", 0)
         self._files = FilesLog(file_io, self._dir, self.load)
 
     @property
@@ -77,7 +78,11 @@ class PendingLog(PendingStore):
         return Writer(self._application, query, epoch)
 
     def identify(self, published: int, new_id: Callable[[], str], anew: bool = False) -> JournalIdentity:
-        return journal_identity.identify(self._io, self._dir, self.last_sequence(), published, new_id, anew=anew)
+        self._identity = journal_identity.identify(self._io, self._dir, self.last_sequence(), published, new_id, anew=anew)
+        return self._identity
+
+    def identity(self) -> JournalIdentity:
+        return self._identity
 
     def check_owner(self, writer: Writer) -> None:
         self._owners.check(writer.epoch)

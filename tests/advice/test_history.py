@@ -50,6 +50,30 @@ def test_the_first_start_on_a_table_whose_history_has_expired():
     assert len(new.ids()) == before + 5
 
 
+@follows("history.incomplete")
+def test_the_word_that_is_left_in_the_job_does_not_answer_when_the_journal_is_lost():
+    """new_application=True answered it for ever: the whole source was written a second time."""
+    world = memory_world(**PLAIN)
+    world.run(boundaries=(3,))
+    Prepared(world).rename()
+    _expire(world, 1, 1)
+    world.file_io(world.calls).delete_tree(f"{ROOT}/streamsink/streamsink")
+    said = refused(world, "history.incomplete", (3,))
+    behind = World(world.calls, ROOT, **PLAIN)
+    behind.driver.first_file = behind.driver.earliest = 3
+    accept(behind, new_application=said.option("new_application"))
+    behind.run(boundaries=(6,))
+    assert _ours(behind) == list(range(6))
+    newest = _table(world).snapshots.latest()
+    foreign = dataclasses.replace(newest, id=newest.id + 1, properties=None, commit_user="compactor")
+    world.file_io(world.calls).write(f"{ROOT}/snapshot/snapshot-{foreign.id}", foreign.to_json())
+    _expire(world, 2, newest.id)
+    world.file_io(world.calls).delete_tree(f"{ROOT}/streamsink/streamsink")
+    again = refused(behind, "history.incomplete", (6, 9))
+    assert again.option("new_application") != said.option("new_application")
+    assert _ours(behind) == list(range(6))
+
+
 def _undecidable(gone: bool) -> World:
     """Killed before the mark; others committed, and what could tell has expired. gone: another engine's cleaning took its files."""
     world = memory_world(on_rollback="republish", **PLAIN)

@@ -14,6 +14,7 @@ from tests.advice.many import JOURNAL, accept, commit_of_another, files_in, four
 from tests.crash.giving_up import follow
 from tests.crash.many_world import BOUNDARIES, ROOT, ManyWorld, check_complete
 from tests.crash.world import die_at_step
+from tests.protocol.history import say_new
 
 
 @pytest.fixture
@@ -48,13 +49,17 @@ def _take_newest_snapshot(world, name: str) -> tuple[dict, list[int]]:
     return files, [number for table, number, version in before if (table, number, version) not in after]
 
 
-def _go_on_without_it(world, kind: str, said, lost: list[int]) -> None:
-    """Under another name, as the error says; no other table gets a row twice."""
+def _go_on_without_it(world, kind: str, said, lost: list[int], *, is_expired: bool = False) -> None:
+    """Under another name, as the error says; no other table gets a row twice. is_expired: what tables say of the other name."""
     if kind == "table.gone":
         _recreate(world)
     said.says("set another application")
     accept(world, application="another", adopt_from_batch=said.option("adopt_from_batch"))
-    world.run()
+    if is_expired:
+        say_new(world, world.run)
+        assert world.driver.options.new_application
+    else:
+        world.run()
     once(world, lost)
 
 
@@ -194,8 +199,7 @@ def test_what_its_user_says_that_a_table_has_is_not_given_up(kind, way):
         refused(world, "give-up.published", lambda: _give_up(world, path, {**options, **word}))
         return
     assert _give_up(world, path, {**options, **word}).records == (5,)
-    accept(world, new_application=True)  # what has expired does not tell of the other name either
-    _go_on_without_it(world, kind, refused(world, kind), lost)
+    _go_on_without_it(world, kind, refused(world, kind), lost, is_expired=True)
 
 
 def _give_up(world, path: str, options):

@@ -15,6 +15,7 @@ from streamsink.testing.driver import Checkpoint, MicroBatchDriver
 from streamsink.testing.faults import InjectedCrash, arm, crash
 from tests.crash.letters_world import LettersWorld
 from tests.crash.many_world import BOUNDARIES, ROOT, SCHEMA, ManyWorld, check_complete, check_readable
+from tests.protocol.history import say_new
 
 JOURNAL = f"{ROOT}/streamsink/streamsink"
 
@@ -271,9 +272,8 @@ def test_the_first_start_on_expired_history_asks():
                              SinkOptions.of(ROOT, {"application": "other", "partition_by": ("part",)}))
     other.run(world.file_io(), Checkpoint("00000000-0000-0000-0000-000000000002"), (0, 0))
     _foreign_commit_and_expiry(world, "a")
-    _refused(world, "history.incomplete", "new_application")
-    world.driver.options = dataclasses.replace(world.driver.options, new_application=True)
-    world.run()
+    say_new(world, world.run)
+    assert world.driver.options.new_application
     check_complete(world.rows())
 
 

@@ -100,3 +100,22 @@ def test_an_older_copy_of_the_journal_gets_a_new_identity(world):
     world.run(boundaries=(6, 9, 14, 20, 25))
     assert world.ids() == list(range(25))
     assert Path(world.driver.root, "streamsink/streamsink/journal-2").exists()
+
+
+def test_a_running_query_finds_that_the_table_and_its_journal_went_on_in_different_ways(world):
+    """The table was put back from the copy under it, whose record of the same number is another one: its start says so, and so does a batch."""
+    copied, root = _copied(world), Path(world.driver.root)
+    world.run(boundaries=(6, 9, 14, 20))
+    copied.run(boundaries=(6, 9, 14, 20))
+    world.checkpoint.ends.append(25)
+    sink = world.driver.start(world.file_io(world.calls), world.checkpoint)
+    for folder in ("snapshot", "manifest"):
+        shutil.rmtree(root / folder)
+    shutil.copytree(copied.driver.root, root, dirs_exist_ok=True, ignore=shutil.ignore_patterns("streamsink"))
+    before = world.ids()
+    try:
+        with pytest.raises(Misuse) as refused:
+            sink.batch(world.driver.describe(world.checkpoint, 4))
+    finally:
+        sink.close()
+    assert refused.value.kind == "journal.other" and world.ids() == before

@@ -11,7 +11,7 @@ from streamsink.protocol.ids import END_OF_INPUT
 from streamsink.testing.driver import Checkpoint
 from tests.crash.giving_up import follow
 from tests.crash.world import memory_world
-from tests.protocol.history import expire, io_of, mine_of, newest_of, of_others, other_application, roll_back
+from tests.protocol.history import expire, io_of, mine_of, newest_of, of_others, other_application, roll_back, say_new
 from tests.table.foreign import Prepared
 
 
@@ -213,9 +213,8 @@ def test_a_run_whose_record_was_pruned_is_undecidable_when_no_snapshot_tells_of_
         _run_job(world, "tuesday", (3, 6))
     assert refused.value.kind == "table.rolled-back"
     assert follow(world, refused.value).records == (2, 3)
-    world.driver.options = dataclasses.replace(world.driver.options, new_application=True)
     with pytest.raises(Misuse) as undecidable:
-        _run_job(world, "monday", (0, 3))
+        say_new(world, lambda: _run_job(world, "monday", (0, 3)))
     assert undecidable.value.kind == "run.undecidable"
     assert mine_of(world) == [0, 1, 2]
 

@@ -148,7 +148,7 @@ OF_TABLES = (
     Defect("the files of an adopted query's past are known", "protocol/files.py:recorded_files",
            "last is not None or batch.batch_id == 0", "True", (_LOST,)),
     Defect("an older copy of the journal knows all files", "protocol/two_phase.py:TwoPhaseCommit._known_files",
-           "whole = self._journal.began == 0", "whole = True", (_LOST,)),
+           "whole = self._store.identity().began == 0", "whole = True", (_LOST,)),
     Defect("files of pruned records are forgotten", "storage/pending_log.py:PendingLog.forget",
            "pruned = self._files.keep(self._beyond_retained)", "pruned = self._beyond_retained()[0]", (_KNOWN_FILES, _LOST)),
     Defect("only the first run that is given up is named", "sinks/give_up.py:_text",

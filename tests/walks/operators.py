@@ -26,7 +26,7 @@ WORDS = {
     "accept_as_new": r"accept_as_new='([^']+)'",
     "accept_as_seen": r"accept_as_seen='([^']+)'",
     "accept_as_same": r"accept_as_same='(\w+)'",
-    "new_application": r"set (new_application)=True",
+    "new_application": r"set new_application='(\w+)'",
     "republish": r"(on_rollback='republish')",
     "position_columns": r"option (position_columns)",
     "second_sink": r"as a second sink in the same batch function, set accept_as_new='([^']+)'",
@@ -171,10 +171,10 @@ class Operator:
         self._starting_offsets(query, "", text)
         query.options["accept_as_new"] = token
 
-    def _new_application(self, query: Query, _: str, text: str) -> None:
+    def _new_application(self, query: Query, word: str, text: str) -> None:
         """It begins behind its rows that are here, if there are any."""
         visible = self._world.visible()
-        query.options["new_application"] = True
+        query.options["new_application"] = word
         if query.source is None:
             self._world.jobs = [job for job in self._world.jobs if not any(self._world.is_done(row, visible) for row in job.rows)]
         elif any(self._world.is_done(row, visible) for row in query.source.all_rows()):
@@ -270,7 +270,8 @@ class Operator:
             token = re.search(WORDS["second_sink"], said)
             if token:
                 second.options["accept_as_new"] = token[1]
-            second.options["new_application"] = "new_application=True" in said
+            if is_new := re.search(WORDS["new_application"], said):
+                second.options["new_application"] = is_new[1]
         raise Wrong("advice fails batch.twice", str(second.said))
 
     def _second_sink(self, query: Query, token: str, text: str) -> None:
