@@ -52,6 +52,8 @@ def test_a_second_part_of_a_batch(way):
     query.sink.close()
     said.says("Use a sink of its own name (application='...') for the second part, in this and in all later batches")
     second = World(world.calls, ROOT, application="second", **PLAIN)
+    second.checkpoint = world.checkpoint
+    world.driver.other_sinks, second.driver.other_sinks = frozenset({"second"}), frozenset({"streamsink"})
     _parity(second, 1)
     first, other = Query(world), Query(second)
     first.batch(6)

@@ -19,6 +19,7 @@ from streamsink.testing.crashing import CrashingCalls, Mode
 from streamsink.testing.driver import Checkpoint
 from streamsink.testing.faults import InjectedCrash
 from streamsink.testing.many_driver import ManyTablesDriver
+from tests.crash.world import FIRST, query_of
 
 ROOT = "/lake/shop.db"
 SCHEMA = pa.schema([("id", pa.int64()), ("part", pa.string()), ("n", pa.string()), ("version", pa.int64()), (ROUTE, pa.string())])
@@ -47,7 +48,7 @@ class ManyWorld:
     def __init__(self, calls: Calls | None = None, root: str = ROOT, **options):
         self.calls = calls or MemoryCalls()
         self.root = root
-        self.checkpoint = Checkpoint("00000000-0000-0000-0000-000000000001")
+        self.checkpoint = Checkpoint(query_of(options.get("application", FIRST)))
         self._versions = itertools.count()
         settings = SinkOptions.of(root, {
             "journal_retain": 2, "commit_min_wait_ms": 0, "commit_max_wait_ms": 0,

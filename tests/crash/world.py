@@ -1,6 +1,7 @@
 """A small world for crash tests: a numbered source whose rows are different each time they are computed, and an oracle."""
 
 import itertools
+import uuid
 from collections.abc import Callable
 
 import pyarrow as pa
@@ -38,6 +39,14 @@ WAYS = {
 ADOPTED = {"partition_by": (), "adopts": True}
 
 
+FIRST = "streamsink"
+
+
+def query_of(application: str) -> str:
+    """The id of the query that writes under this name: one query has no two names."""
+    return str(uuid.UUID(int=1)) if application == FIRST else str(uuid.uuid5(uuid.UUID(int=1), application))
+
+
 class World:
     """One store, one query, and Spark's own logs, which outlive every crash."""
 
@@ -52,7 +61,7 @@ class World:
         self.delay = delay
         self.calls = calls
         self.file_io = make_io or (lambda over: FileIO(over, IdSource().new_id))
-        self.checkpoint = Checkpoint("00000000-0000-0000-0000-000000000001")
+        self.checkpoint = Checkpoint(query_of(options.get("application", FIRST)))
         self._versions = itertools.count()
         settings = SinkOptions.of(root, {
             "partition_by": ("part",), "journal_retain": 2, "commit_min_wait_ms": 0, "commit_max_wait_ms": 0,

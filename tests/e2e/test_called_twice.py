@@ -74,6 +74,53 @@ def test_a_name_each_is_the_way_on(spark, ground):
     assert_each_once(ground.table, ids_of(0, 2))
 
 
+def _dies(*sinks):
+    """A batch function that ends its query when its sinks have written, before Spark knows."""
+    def function(batch, number):
+        for sink, part in sinks:
+            sink(batch.where(part), number)
+        raise InterruptedError("the driver dies")
+
+    return function
+
+
+def _sink(table: str, name: str, **options):
+    return streamsink.to_table(table, lambda event: None, flush=False, application=name, restore="restore-and-continue", **options)
+
+
+@pytest.mark.spark
+def test_a_query_that_is_renamed_before_spark_has_committed_its_first_batch(spark, ground):
+    """Batch 0 came again under the new name, as a second sink's would, and was doubled. A sink of another table is no second sink of this one."""
+    beside, table = f"{ground.table}_beside", ground.table
+    [died] = _run(spark, ground, _dies((_sink(table, "first"), "true"), (_sink(beside, "first"), EVEN)))
+    assert isinstance(died, InterruptedError)
+    [error] = _run(spark, ground, _dies((_sink(beside, "first"), EVEN), (_sink(table, "second"), "true")))
+    assert isinstance(error, Misuse) and error.kind == "application.renamed" and sorted(ids_in(table)) == sorted(ids_of(0, 1))
+    adopt = int(re.search(r"set adopt_from_batch=(\d+)", str(error))[1])
+    sinks = (_sink(beside, "first"), EVEN), (_sink(table, "second", adopt_from_batch=adopt), "true")
+    assert _run(spark, ground, lambda batch, number: [sink(batch.where(part), number) for sink, part in sinks]) == []
+    assert_each_once(table, ids_of(0, 2))
+    assert_each_once(beside, {number for number in ids_of(0, 2) if number % 2 == 0})
+
+
+@pytest.mark.spark
+def test_two_names_of_one_function_are_no_earlier_names_of_each_other(spark, ground):
+    """Its query dies when both, or only one of them, have written batch 0; several tables of one folder are another name of each of them."""
+    folder, name = ground.table.rsplit("/", 1)
+    streamsink.create_table(ground.table, "id BIGINT, name STRING")
+
+    def parts():
+        tables = streamsink.to_tables(folder, f"'{name}'", {name: {}}, lambda event: None, flush=False, application="many", restore="restore-and-continue")
+        return (_sink(ground.table, "even"), EVEN), (tables, f"{ODD} AND id < 5"), (_sink(ground.table, "odd"), f"{ODD} AND id >= 5")
+
+    for called in (1, 2, 3):
+        [died] = _run(spark, ground, _dies(*parts()[:called]))
+        assert isinstance(died, InterruptedError)
+    sinks = parts()
+    assert _run(spark, ground, lambda batch, number: [sink(batch.where(part), number) for sink, part in sinks]) == []
+    assert_each_once(ground.table, ids_of(0, 2))
+
+
 @pytest.mark.spark
 def test_an_id_that_is_not_sparks_is_refused(spark, ground):
     """A1b: a batch id of one's own, always 0: every batch but the first was taken for a replay."""

@@ -60,10 +60,15 @@ def of_others(world) -> None:
     """A table with two snapshots of writers that have no properties and no journal."""
     name = "first"
     other_application(world, name)
-    io, path = io_of(world), f"{world.driver.root}/snapshot/snapshot-1"
-    io.delete_tree(f"{world.driver.root}/streamsink/{name}")
-    io.replace(path, dataclasses.replace(Snapshot.from_json(io.read(path), path), properties=None).to_json(), IdSource().new_id())
+    io_of(world).delete_tree(f"{world.driver.root}/streamsink/{name}")
+    drop_states(world)
     Prepared(world).rename()
+
+
+def drop_states(world) -> None:
+    """The newest snapshot is of a writer that does not carry what streamsink says in them."""
+    io, path = io_of(world), f"{world.driver.root}/snapshot/snapshot-{newest_of(world)}"
+    io.replace(path, dataclasses.replace(Snapshot.from_json(io.read(path), path), properties=None).to_json(), IdSource().new_id())
 
 
 def roll_back(world, to: int) -> None:

@@ -8,6 +8,8 @@ import pytest
 from streamsink.errors import Misuse
 from tests.crash.many_world import ManyWorld
 from tests.crash.world import World, die_at_step, memory_world
+from tests.protocol.history import drop_states, expire, mine_of, newest_of, roll_back, say_new
+from tests.table.foreign import Prepared
 
 
 def _renamed(world, name: str, **options) -> World:
@@ -56,13 +58,130 @@ def test_a_renamed_application_that_leaves_nothing_behind_may_go_on():
 
 
 def test_two_sinks_of_one_query_under_two_names_are_not_renamed():
-    """The way on of a sink that was called twice: both begin with batch 0 of the same query."""
+    """The way on of a sink that was called twice: both begin with batch 0 of the same query, and either may be a batch ahead after a kill."""
     world = memory_world(restore="restore-and-continue")
     world.run(boundaries=(6,))
     other = _renamed(world, "second")
+    other.driver.other_sinks = frozenset({"streamsink"})
     other.checkpoint = dataclasses.replace(world.checkpoint, ends=[], committed=0)
     other.run(boundaries=(6,))
-    assert world.ids() == sorted([*range(6), *range(6)])
+    world.run(boundaries=(6, 9))
+    other.run(boundaries=(6, 9))
+    assert world.ids() == sorted([*range(9), *range(9)])
+
+
+@pytest.mark.parametrize("numeric", [True, False])
+@pytest.mark.parametrize("number", [0, 1, 3])
+@pytest.mark.parametrize("step", ["commit.published", "commit.marked"])
+def test_a_query_that_is_renamed_while_its_last_batch_is_to_be_repeated(step, number, numeric):
+    """Killed before Spark's commit log: batch 0 came under the new name and was written a second time; a later one had no way on."""
+    ends = (6, 9, 12, 14, 20)
+    world = memory_world(numeric=numeric, restore="restore-and-continue")
+    assert die_at_step(step, number + 1, world, boundaries=ends)
+    assert world.checkpoint.committed == number
+    other = _renamed(world, "new-name", numeric=numeric)
+    before = world.ids()
+    with pytest.raises(Misuse) as refused:
+        other.run(boundaries=ends)
+    assert refused.value.kind == "application.renamed" and world.ids() == before
+    adopt = int(re.search(r"set adopt_from_batch=(\d+)", str(refused.value))[1])
+    assert adopt == number + 1
+    other.driver.options = dataclasses.replace(other.driver.options, adopt_from_batch=adopt)
+    other.run(boundaries=ends)
+    other.run(boundaries=(*ends, 22))
+    assert world.ids() == list(range(22))
+
+
+@pytest.mark.parametrize("number", [0, 2])
+def test_a_batch_that_is_pending_under_the_first_name_is_not_left_behind(number):
+    """Under the new name nobody would ever publish it."""
+    ends = (6, 9, 14, 20)
+    world = memory_world(restore="restore-and-continue")
+    assert die_at_step("precommit.saved", number + 1, world, boundaries=ends)
+    for adopt in (number, number + 1):
+        other = _renamed(world, "new-name", adopt_from_batch=adopt)
+        with pytest.raises(Misuse, match="recorded and not published yet") as refused:
+            other.run(boundaries=ends)
+        assert refused.value.kind == "application.renamed" and world.checkpoint.committed == number
+    world.driver.start(world.file_io(world.calls), world.checkpoint).close()
+    other.run(boundaries=ends)
+    assert world.ids() == list(range(20))
+
+
+def test_a_batch_that_is_planned_anew_is_not_the_one_of_the_first_name():
+    """Its offsets were deleted with the checkpoint's newest files: it has other rows."""
+    world = memory_world(restore="restore-and-continue")
+    assert die_at_step("commit.marked", 2, world, boundaries=(6, 9))
+    other = _renamed(world, "new-name", adopt_from_batch=2)
+    other.checkpoint.ends[1] = 12
+    with pytest.raises(Misuse) as refused:
+        other.run(boundaries=(6, 12))
+    assert refused.value.kind == "application.renamed" and world.ids() == list(range(9))
+
+
+@pytest.mark.parametrize("numeric", [True, False])
+@pytest.mark.parametrize("dies", [True, False])
+def test_a_name_that_is_taken_back(dies, numeric):
+    """The first name's record is behind what was published under the second one, whose last batch may come again."""
+    ends = (6, 9, 12, 14, 20)
+    world = memory_world(numeric=numeric, restore="restore-and-continue")
+    world.run(boundaries=ends[:2])
+    other = _renamed(world, "new-name", numeric=numeric, adopt_from_batch=2)
+    if dies:
+        assert die_at_step("commit.marked", 1, other, boundaries=ends[:3])
+    else:
+        other.run(boundaries=ends[:3])
+    with pytest.raises(Misuse) as refused:
+        world.run(boundaries=ends)
+    assert refused.value.kind == "application.renamed" and "application='new-name'" in str(refused.value)
+    assert world.ids() == list(range(12))
+    world.driver.options = dataclasses.replace(world.driver.options, adopt_from_batch=3)
+    for _ in range(2):
+        world.run(boundaries=ends)
+    assert world.ids() == list(range(20))
+
+
+def test_of_several_earlier_names_the_newest_counts():
+    world = memory_world(restore="restore-and-continue")
+    world.run(boundaries=(6, 9))
+    _renamed(world, "a-second", adopt_from_batch=2).run(boundaries=(6, 9, 12))
+    with pytest.raises(Misuse, match="application='a-second'"):
+        _renamed(world, "third", adopt_from_batch=2).run(boundaries=(6, 9, 12, 14))
+    _renamed(world, "third", adopt_from_batch=3).run(boundaries=(6, 9, 12, 14))
+    assert world.ids() == list(range(14))
+
+
+def _is_told_that_it_is_renamed(world, boundaries, **options) -> str:
+    with pytest.raises(Misuse) as refused:
+        _go(world, boundaries, options)
+    assert refused.value.kind == "application.renamed"
+    return str(refused.value)
+
+
+def _go(world, boundaries, options) -> None:
+    other = _renamed(world, "new-name", **options)
+    say_new(other, lambda: other.run(boundaries=boundaries))
+
+
+def test_the_mark_of_a_first_name_tells_when_its_snapshots_have_expired():
+    """Nobody but the journal knows the name any more."""
+    world = memory_world(restore="restore-and-continue")
+    world.run(boundaries=(6, 9))
+    Prepared(world).rename()
+    expire(world, 1, newest_of(world) - 1)
+    drop_states(world)
+    assert "set adopt_from_batch=2" in _is_told_that_it_is_renamed(world, (6, 9, 14))
+    _go(world, (6, 9, 14), {"adopt_from_batch": 2})
+    assert mine_of(world) == list(range(14))
+
+
+def test_what_was_rolled_back_is_not_published_under_the_first_name():
+    """Its mark outlives it; the first name finds out."""
+    world = memory_world(restore="restore-and-continue")
+    world.run(boundaries=(6, 9))
+    roll_back(world, 1)
+    assert "first start the query once more" in _is_told_that_it_is_renamed(world, (6, 9, 14), adopt_from_batch=2)
+    assert world.ids() == list(range(6))
 
 
 def test_a_second_sink_that_joins_a_running_query_is_let_in_by_the_token():
@@ -70,6 +189,7 @@ def test_a_second_sink_that_joins_a_running_query_is_let_in_by_the_token():
     world = memory_world(restore="restore-and-continue")
     world.run(boundaries=(6, 9))
     other = _renamed(world, "second")
+    other.driver.other_sinks = frozenset({"streamsink"})
     with pytest.raises(Misuse) as refused:
         other.run(boundaries=(6, 9, 14))
     token = re.search(r"second sink in the same batch function, set accept_as_new='(\w+)'", str(refused.value))[1]
