@@ -7,8 +7,8 @@ from enum import Enum
 
 from streamsink.errors import Misuse
 from streamsink.options import SinkOptions, words_of
-from streamsink.protocol import files, opaque_errors, position_errors, run_errors
-from streamsink.protocol.committable import AppState, Batch, KnownRun
+from streamsink.protocol import files, opaque_errors, position_errors, renamed, run_errors
+from streamsink.protocol.committable import AppState, Batch, KnownRun, LastOfOther
 from streamsink.protocol.continuity import Change, changes, relate, reset
 from streamsink.protocol.ids import END_OF_INPUT
 from streamsink.protocol.positions import Offsets, all_numeric, follows, same_ranges
@@ -54,7 +54,7 @@ class Past:
     """What is known of the application.
 
     earlier(query, checkpoint id): that checkpoint of the same query in the journal, or None.
-    others(): the last record of each other application that has written here.
+    others(): the last record of each other application that has written here. begins: nothing of this run is recorded yet.
     known_run(run id): what is known of a bounded job's run.
     known_files(): the files that the records were made of; None when the journal does not know them all.
     journal_id: of the journal that is asked.
@@ -65,9 +65,10 @@ class Past:
     last: AppState | None
     earlier: Callable[[str, int], AppState | None]
     known_run: Callable[[str], KnownRun]
-    others: Callable[[], Mapping[str, AppState]] = dict
+    others: Callable[[], Mapping[str, LastOfOther]] = dict
     known_files: Callable[[], files.KnownFiles | None] = lambda: None
     journal_id: str = ""
+    begins: bool = True
 
 
 def admit(batch: Batch, past: Past, options: SinkOptions) -> Decision:
@@ -80,6 +81,9 @@ def admit(batch: Batch, past: Past, options: SinkOptions) -> Decision:
         replay = _replay_of(batch, past)
         if replay:
             return Decision(Verdict.SKIP, replay)
+    earlier = _under_another_name(batch, past, options)
+    if earlier and renamed.is_done(batch, earlier, options):
+        return Decision(Verdict.SKIP, "published under an earlier name, same source positions")
     numeric = all_numeric(batch.sources) and bool(_recorded_in(past))
     past, seen = _settled(batch, past, options, changed)
     lowered = any(not change.other_topic for change in changed)  # then the user has said what is to become of them
@@ -90,6 +94,8 @@ def admit(batch: Batch, past: Past, options: SinkOptions) -> Decision:
     decision = _admit_first(batch, past, options) if past.last is None else None
     if seen:
         return Decision(Verdict.SEEN, "accepted as seen", generation, _recorded(batch, past))
+    if earlier:
+        return Decision(Verdict.NEW, "follows what is published under an earlier name", generation, _recorded(batch, past))
     if decision is not None:
         return decision
     accepted = _accepted(batch, past, options, generation)
@@ -169,8 +175,6 @@ def _never_repeated(past: Past) -> str:
 def _admit_first(batch: Batch, past: Past, options: SinkOptions) -> Decision:
     if options.accept_as_new == token(batch, past):
         return Decision(Verdict.NEW, "accepted as new", 0, _recorded(batch, past))
-    if batch.batch_id != 0:
-        _check_not_renamed(batch, past, options)
     if batch.batch_id == 0 or options.adopt_from_batch == batch.batch_id:
         return Decision(Verdict.NEW, "first batch of this application", 0, _recorded(batch, past))
     raise Misuse(
@@ -183,29 +187,19 @@ def _admit_first(batch: Batch, past: Past, options: SinkOptions) -> Decision:
     )
 
 
-def _check_not_renamed(batch: Batch, past: Past, options: SinkOptions) -> None:
-    """Raises Misuse when this query has written here before, under another name. A name is not an identity; the query's id is.
+def _under_another_name(batch: Batch, past: Past, options: SinkOptions) -> LastOfOther | None:
+    """The query's last record under the name that it had before, where its user has said that it has another one now.
 
-    Two sinks of one query under two names both begin with its batch 0. One that takes over the next batch after everything is
-    published under the other name (``adopt_from_batch``) leaves nothing behind.
+    Raises Misuse when nobody has said so: what is there under that name would be written a second time.
     """
-    for name, last in sorted(past.others().items()):
-        if last.query != batch.query:
-            continue
-        following = last.checkpoint_id + 1
-        if options.adopt_from_batch == batch.batch_id == following:
-            continue
-        plain = name.partition("@")[0]
-        how = f"application='{plain}'" + (" and streamsink.to_tables, or dead_letters, as before" if "@" in name else "")
-        raise Misuse(
-            f"{past.table}: this query ({batch.query}) has written here under the name '{name}', up to batch {last.checkpoint_id}; now its "
-            f"name is '{options.application}', and its batch {batch.batch_id} comes. Under a new name its rows would be written a second "
-            f"time. Nothing was written. Set {how} to go on; streamsink.to_tables has a name of its own. To change the "
-            f"name, let the query publish everything under the first name, stop it, and set adopt_from_batch={following} for its first "
-            "start under the new one. To write other rows than the sink of that name does, as a second sink in the same batch function, set "
-            f"accept_as_new='{token(batch, past)}' for its first start, which writes batch {batch.batch_id} and what comes after it",
-            kind="application.renamed",
-        )
+    word = token(batch, past)
+    found = renamed.ahead(batch, past.last, past.others()) if past.begins and options.accept_as_new != word else None
+    if found is None:
+        return None
+    name, last = found
+    if renamed.is_done(batch, last, options) or renamed.is_adopted(batch, last, options):
+        return last
+    raise renamed.refused(batch, name, last, table=past.table, options=options, word=word)
 
 
 def _replay_of(batch: Batch, past: Past) -> str | None:

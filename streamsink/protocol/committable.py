@@ -22,6 +22,7 @@ class Batch:
     query: id of the Spark checkpoint. run: id of this start of the query. watermark_ms: epoch milliseconds or None.
     fingerprint: what the query is. stateful: whether its rows come out of state. output_mode: 'update' or 'complete' where a result
     comes again when it changes, else 'append'. combines: the operator by which the batch function has made rows of several, if any.
+    other_sinks: names under which this run of the query has called other sinks of the same place.
     has_one_count: of a bounded run: whether the same run has as many rows whenever it is repeated. rows: how many, once they are counted.
     """
 
@@ -34,6 +35,7 @@ class Batch:
     stateful: bool = False
     output_mode: str = "append"
     combines: str = ""
+    other_sinks: frozenset[str] = frozenset()
     has_one_count: bool = False
     rows: int | None = None
 
@@ -127,6 +129,14 @@ class AppState:
 _STATE_VERSION = 2
 _STATE_FIELDS = ("generation", "epoch", "checkpoint_id", "sequence", "record_id", "table_id")
 _STATE_FIELDS_WHEN_SET = ("replaying", "files_from", "carried")
+
+
+@dataclass(frozen=True)
+class LastOfOther:
+    """The last record of another application. is_published: whether that is certain; False for one that is pending or was rolled back."""
+
+    state: AppState
+    is_published: bool
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 from streamsink.errors import Misuse
-from streamsink.protocol.committable import AppState, Committable, KnownRun
+from streamsink.protocol.committable import AppState, Committable, KnownRun, LastOfOther
 from streamsink.protocol.pending import Mark
 
 
@@ -95,8 +95,8 @@ class Committer(ABC):
         """Whether any retained history names a file of it, added or deleted. Called when history is not complete."""
 
     @abstractmethod
-    def others(self, application: str) -> Mapping[str, AppState]:
-        """The last record of each other application that has written here, published or not. Called when this one has none."""
+    def others(self, application: str) -> Mapping[str, LastOfOther]:
+        """The last record of each other application that has written here, published or not. Called for a run's first batch."""
 
     def known_run(self, application: str, run: str) -> KnownRun:
         """Whether history shows that a bounded job's run is published; it cannot tell when a part of it has expired and the rest does

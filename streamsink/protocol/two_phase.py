@@ -13,7 +13,7 @@ from streamsink.errors import Corrupt, Fenced, Misuse, RestoredThenFailed, Retry
 from streamsink.faults import fault_point
 from streamsink.options import RESTORE_AND_FAIL, SinkOptions
 from streamsink.protocol.admission import Decision, Past, Verdict, admit, recreated_meanwhile
-from streamsink.protocol.committable import AppState, Batch, Committable, KnownRun, StagedFile
+from streamsink.protocol.committable import AppState, Batch, Committable, KnownRun, LastOfOther, StagedFile
 from streamsink.protocol.committer_thread import CommitterThread
 from streamsink.protocol.committing import Beside, Committing, Step
 from streamsink.protocol.files import KnownFiles, recorded_files
@@ -59,6 +59,7 @@ class TwoPhaseCommit:
         self._committing = Committing(destination.path, self._publisher, options, beside)
         self._writer: Writer | None = None
         self._last: AppState | None = None  # the last that is recorded, published or not
+        self._begins = True  # nothing of this run is recorded yet
         self._known: list[KnownFiles | None] = []  # what the journal knew at this run's first question
 
     @property
@@ -212,7 +213,7 @@ class TwoPhaseCommit:
             self._store.discard(checkpoint.staging)
             raise
         checkpoint.state.step("save")
-        self._last = state
+        self._last, self._begins = state, False
         self._publisher.add(Recorded(committable, checkpoint.state, checkpoint.begun_ms, self._clock.monotonic_ms()))
         fault_point("precommit.saved")
         return committable
@@ -258,10 +259,10 @@ class TwoPhaseCommit:
     def _past(self) -> Past:
         return Past(
             self._to.path, self._to.table_id, self._last, self._earlier, self._known_run, self._others, self._known_files,
-            self._store.identity().id,
+            self._store.identity().id, begins=self._begins,
         )
 
-    def _others(self) -> Mapping[str, AppState]:
+    def _others(self) -> Mapping[str, LastOfOther]:
         return self._committer.others(self._options.application)
 
     def _known_run(self, run: str) -> KnownRun:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from streamsink.errors import Conflict
 from streamsink.format.snapshot import COMPACT, Snapshot
 from streamsink.options import SinkOptions, words_of
-from streamsink.protocol.committable import AppState, Committable, KnownRun
+from streamsink.protocol.committable import AppState, Committable, KnownRun, LastOfOther
 from streamsink.protocol.ids import END_OF_INPUT, Writer
 from streamsink.protocol.restore import MAY_OVERWRITE, token_of
 from streamsink.storage.pending_log import JOURNAL_DIR, PendingLog
@@ -44,16 +44,28 @@ def publishing_of(table: Table, committable: Committable) -> Snapshot | None:
     return None
 
 
-def last_of_others(table: Table, application: str) -> dict[str, AppState]:
+def last_of_others(table: Table, application: str) -> dict[str, LastOfOther]:
     """By name, the last record of each other application that has written the table, as its snapshots or its journal know it."""
     said = table.states.read(table.snapshots.latest()).by_application
-    found = {name: AppState.from_json(state) for name, state in said.items()}
+    found = {name: LastOfOther(AppState.from_json(state), True) for name, state in said.items()}
     for entry in table.file_io.entries(table.layout.within(JOURNAL_DIR)):
-        newest = PendingLog(table.file_io, table.root, entry.name, 2).newest() if entry.is_dir else None
-        if newest is not None and (entry.name not in found or newest.state.sequence > found[entry.name].sequence):
-            found[entry.name] = newest.state
+        if entry.is_dir and entry.name != application:
+            last = newest_in(PendingLog(table.file_io, table.root, entry.name, 2), found.get(entry.name))
+            found |= {entry.name: last} if last is not None else {}
     found.pop(application, None)
     return found
+
+
+def newest_in(journal: PendingLog, said: LastOfOther | None) -> LastOfOther | None:
+    """The newer one of what a table says of an application, if it says anything, and the last record of its journal.
+
+    A mark proves that the record is published where the table says nothing any more. Where it says less, it was rolled back.
+    """
+    newest = journal.newest()
+    if newest is None or said is not None and said.state.sequence >= newest.state.sequence:
+        return said
+    journal.read_listing()
+    return LastOfOther(newest.state, said is None and journal.is_marked(newest.state.sequence))
 
 
 def still_meant(table: Table, committable: Committable, covers: Callable[[bytes], bool], options: SinkOptions) -> Committable:

@@ -15,11 +15,11 @@ from streamsink import events
 from streamsink.errors import Conflict, Misuse
 from streamsink.faults import fault_point
 from streamsink.options import MODE_APPEND, ON_ROLLBACK_FAIL, SYNC, SinkOptions
-from streamsink.protocol.committable import AppState, Committable, StagedFile
+from streamsink.protocol.committable import AppState, Committable, LastOfOther, StagedFile
 from streamsink.protocol.sink import Committer, History, Published
 from streamsink.sinks import promise
 from streamsink.sinks.chains import Chains
-from streamsink.sinks.history_of import last_of_others
+from streamsink.sinks.history_of import last_of_others, newest_in
 from streamsink.sinks.paimon import PaimonCommitter
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.pending_log import PendingLog, journal_dir
@@ -191,19 +191,21 @@ class ManyTables(Committer):
     def mentions(self, committable: Committable) -> bool:
         return any(member.committer.mentions(mine) for _, member, mine in self._parts(committable))
 
-    def others(self, application: str) -> Mapping[str, AppState]:
-        found: dict[str, AppState] = {}
+    def others(self, application: str) -> Mapping[str, LastOfOther]:
+        found: dict[str, LastOfOther] = {}
         for name, path in self._expected():
-            for other, state in last_of_others(self.member(name, path).table, self.place.key).items():
+            for other, last in last_of_others(self.member(name, path).table, self.place.key).items():
                 known = found.get(other)
-                if known is None or known.sequence < state.sequence:  # not every record is of every table
-                    found[other] = state
+                if known is None or known.state.sequence < last.state.sequence:  # not every record is of every table
+                    found[other] = last
         folder = os.path.dirname(journal_dir(self.place.root, application))
         for entry in self.place.file_io.entries(folder):  # nor does every record put rows into one that is there still
             other = entry.name + SUFFIX
-            newest = PendingLog(self.place.file_io, self.place.root, entry.name, 2).newest() if entry.is_dir else None
-            if newest is not None and (other not in found or found[other].sequence < newest.state.sequence):
-                found[other] = newest.state
+            if entry.is_dir and other != self.place.key:
+                # The journal is the authority: a table that has less than it is not one that was rolled back.
+                last = newest_in(PendingLog(self.place.file_io, self.place.root, entry.name, 2), None)
+                if last is not None and (other not in found or found[other].state.sequence < last.state.sequence):
+                    found[other] = last
         found.pop(self.place.key, None)
         return found
 

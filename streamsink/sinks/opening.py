@@ -37,6 +37,10 @@ class Opened:
     application: str | None = None
     dead_letters: str | None = None
 
+    def known_as(self, options: SinkOptions) -> str:
+        """The name under which tables know the query."""
+        return self.committer.place.key if isinstance(self.committer, ManyTables) else options.application
+
     def protocol(
         self, options: SinkOptions, emit: Callable[[events.Event], None], beside: Callable[[Step], Beside]
     ) -> TwoPhaseCommit:

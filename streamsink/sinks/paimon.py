@@ -14,7 +14,7 @@ from streamsink.format.snapshot import APPEND, OVERWRITE, Snapshot
 from streamsink.format.supported import check_writable
 from streamsink.options import MODE_OVERWRITE, ON_ROLLBACK_REPUBLISH, ONE_SNAPSHOT, SinkOptions
 from streamsink.protocol import ways
-from streamsink.protocol.committable import AppState, Committable, KnownRun, StagedFile
+from streamsink.protocol.committable import AppState, Committable, KnownRun, LastOfOther, StagedFile
 from streamsink.protocol.ids import Writer
 from streamsink.protocol.pending import Mark
 from streamsink.protocol.sink import Committer, History, Published
@@ -117,7 +117,7 @@ class PaimonCommitter(Committer):
     def mentions(self, committable: Committable) -> bool:
         return were_named(self._table, {os.path.basename(file.final) for file in committable.files})
 
-    def others(self, application: str) -> Mapping[str, AppState]:
+    def others(self, application: str) -> Mapping[str, LastOfOther]:
         return history_of.last_of_others(self._table, application)
 
     def known_run(self, application: str, run: str) -> KnownRun:

@@ -6,6 +6,7 @@ It asks Spark what the batch is and finds or starts the run; ``protocol/micro_ba
 
 import functools
 from collections.abc import Callable
+from dataclasses import replace
 
 from pyspark.sql import DataFrame
 
@@ -57,7 +58,7 @@ class TableSink:
         try:
             gateway.check_batch_id(df, batch_id, self.path)
             batch = gateway.describe(df, batch_id, self.path, run_id, self._is_first)
-            self._micro_batch(df, self._query.described(batch, df, gateway.execution(batch.run)))
+            self._micro_batch(df, self._query.described(self._beside_others(batch), df, gateway.execution(batch.run)))
         except Exception as failed:  # outermost edge: remembered for the supervisor, then on its way to Spark
             of = (gateway.start_id(df, run_id), self.path, self.options.application)
             cause = runs.remember(of, batch_id, explain(self.path, failed))
@@ -96,6 +97,10 @@ class TableSink:
             run.close()
 
     # -- parts -----------------------------------------------------------------------------------------------------
+
+    def _beside_others(self, batch: Batch) -> Batch:
+        """The batch, with what else the batch function has called in this start of the query."""
+        return replace(batch, other_sinks=runs.other_sinks(self.path, self.options.application, batch.run))
 
     def _is_first(self, run_id: str) -> bool:
         """Whether no batch of this start of the query has gone through this sink, or another object of it."""

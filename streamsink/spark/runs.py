@@ -53,6 +53,7 @@ class Run:
         self.dead_letters = opened.dead_letters
         self.id = batch.run
         self.query = batch.query
+        self.known_as = opened.known_as(options)
         self.sizes = write_ways.Sizes()
         self.fitted: Fitted | None = None
         self._has_ended = has_ended
@@ -79,6 +80,17 @@ def add(path: str, application: str, run: Run) -> None:
 def of(path: str, application: str) -> Run | None:
     """The run that holds the application, or held it last. Called under ``LOCK``."""
     return _RUNS.get((path, application))
+
+
+def other_sinks(path: str, application: str, run_id: str) -> frozenset[str]:
+    """Names under which this start of a query has called other sinks of this table, or of a folder of tables that it is in, or that is it."""
+    with LOCK:
+        others = [(place, run.known_as) for (place, name), run in _RUNS.items() if run.id == run_id and (place, name) != (path, application)]
+    return frozenset(name for place, name in others if _is_within(place, path) or _is_within(path, place))
+
+
+def _is_within(path: str, folder: str) -> bool:
+    return f"{path}/".startswith(f"{folder}/")
 
 
 def close_ended(path: str, application: str, query: str | None = None) -> None:
