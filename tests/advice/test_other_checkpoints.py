@@ -309,6 +309,35 @@ def test_an_aggregation_whose_results_change(way):
     assert world.ids() == (list(range(6, 9)) if way == "complete" else expected((9,)))
 
 
+@follows("checkpoint.copied")
+@pytest.mark.parametrize("way", ["own-name", "accept_as_same"])
+@pytest.mark.parametrize("numeric", [True, False])
+@pytest.mark.parametrize("last", [True, False], ids=["last", "earlier"])
+def test_a_checkpoint_that_was_copied_to_another_job(last, numeric, way):
+    """Its batches were replays of the first job's, and the rows that this one has left out were lost without an error."""
+    world = memory_world(numeric=numeric, journal_retain=10, **PLAIN)
+    world.run(boundaries=(6, 9, 12))
+    copied = World(world.calls, world.driver.root, numeric=numeric, journal_retain=10, **PLAIN)
+    copied.checkpoint = Checkpoint(world.checkpoint.query, [6, 9, 12], 2 if last else 1)
+    copied.driver.place = "a copy of the folder"
+    copied.run(boundaries=(6, 9, 12))  # the same query, whose folder was moved
+    copied.checkpoint.committed = 2 if last else 1
+    copied.driver.fingerprint = dataclasses.replace(copied.driver.fingerprint, plan="another filter")
+    said = refused(copied, "checkpoint.copied", (6, 9, 12, 15))
+    if way == "accept_as_same":
+        accept(copied, accept_as_same=said.option(way))
+        copied.run(boundaries=(6, 9, 12, 15))
+        assert world.ids() == list(range(15))
+        return
+    said.says("start it with a new checkpoint and a name of its own (application='...')")
+    accept(copied, application="own")
+    copied.checkpoint = Checkpoint(SECOND)
+    whole = copied.driver.rows
+    copied.driver.rows = lambda start, end: whole(start + 100, end + 100)
+    copied.run(boundaries=(6, 9))
+    assert world.ids() == [*range(12), *range(100, 109)]
+
+
 # -- names ---------------------------------------------------------------------------------------------------------
 
 

@@ -1,4 +1,5 @@
 """A3: rows are filtered by themselves only for the same query. Another one under the same name is an error with ways on."""
+import os
 import re
 import shutil
 
@@ -65,6 +66,27 @@ def test_a_second_job_with_another_filter_is_refused_before_anything_is_written(
     assert content(job.table) == before
     assert run_here(spark, second.but(options={"application": "second"})).code == 0
     assert_each_once(job.table, {i for i in ids if i % 3 < 2})
+
+
+def test_a_second_job_that_was_given_a_copy_of_the_checkpoint(spark, job, sent):
+    """Its batches were taken for replays of the first job's: it ended without an error and without its rows. A folder that is moved goes on."""
+    ids = sent(0, 30)
+    assert run_here(spark, job.but(where="id % 3 = 0")).code == 0
+    copy = job.checkpoint + "-copy"
+    shutil.copytree(job.checkpoint, copy)
+    newest = max(int(name) for name in os.listdir(f"{copy}/commits") if name.isdigit())
+    for name in (str(newest), f".{newest}.crc"):
+        os.remove(f"{copy}/commits/{name}")
+    before = content(job.table)
+    second = job.but(where="id % 3 = 1", checkpoint=copy)
+    outcome = run_here(spark, second)
+    assert_refused(outcome, "checkpoint.copied", job.table, "plan", "application=", "accept_as_same=", "Nothing was written")
+    assert content(job.table) == before
+    assert run_here(spark, second.but(checkpoint=copy + "-new", options={"application": "second"})).code == 0
+    assert_each_once(job.table, {i for i in ids if i % 3 < 2})
+    ids = sent(30, 6)
+    assert run_here(spark, job.but(where="id % 3 = 0", checkpoint=copy)).code == 0
+    assert_each_once(job.table, {i for i in range(36) if i % 3 == 0} | {i for i in range(30) if i % 3 == 1})
 
 
 def test_a_new_version_without_its_filter_is_written_whole_by_accept_as_new(spark, job, sent):

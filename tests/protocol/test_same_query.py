@@ -262,3 +262,35 @@ def test_a_complete_result_may_overwrite_but_changes_may_not():
 def test_a_bounded_job_is_not_asked():
     last = state((), fingerprint=None, checkpoint=END_OF_INPUT, query="2026-11-20")
     assert decide(Batch(END_OF_INPUT, "2026-11-21", "r"), last, **COLUMNS).verdict is Verdict.NEW
+
+
+# -- copies of a checkpoint ----------------------------------------------------------------------------------------
+
+
+def _copied(one, last, **options):
+    """The batch comes from a copy of the folder that is recorded."""
+    return decide(dataclasses.replace(one, place="copy"), dataclasses.replace(last, place="original"), **options)
+
+
+@pytest.mark.parametrize("changed, asks", [({"plan": "another"}, True), ({"comparable": False}, True), ({}, False)], ids=["other", "unknown", "same"])
+@pytest.mark.parametrize("end, verdict", [(60, Verdict.SKIP), (70, Verdict.FILTER)])
+def test_what_is_skipped_or_filtered_by_the_id_of_a_copied_checkpoint(end, verdict, changed, asks):
+    """The same id is the same query where the folder is the same, or the query is."""
+    one, last = batch(kafka(50, end), number=5, query="q", fingerprint=other(**changed)), state(kafka(50, 60))
+    assert decide(one, last, **COLUMNS).verdict is verdict, "an upgraded query"
+    assert decide(dataclasses.replace(one, place="copy"), last, **COLUMNS).verdict is verdict, "an older streamsink wrote it"
+    if not asks:
+        assert _copied(one, last, **COLUMNS).verdict is verdict
+        return
+    with pytest.raises(Misuse) as caught:
+        _copied(one, last, **COLUMNS)
+    assert caught.value.kind == "checkpoint.copied"
+    word = {"accept_as_same": token(str(caught.value), "accept_as_same")}
+    assert _copied(one, last, **COLUMNS, **word).verdict is verdict
+    later = dataclasses.replace(one, fingerprint=other(plan="a third one"))
+    with pytest.raises(Misuse):
+        _copied(later, last, **COLUMNS, **word)
+
+
+def test_a_copied_checkpoint_that_reads_what_is_new_is_not_asked_for():
+    assert _copied(batch(kafka(60, 70), number=6, query="q", fingerprint=other(plan="another")), state(kafka(50, 60))).verdict is Verdict.NEW
