@@ -12,7 +12,7 @@ from streamsink.protocol.committable import AppState, Batch, KnownRun, LastOfOth
 from streamsink.protocol.continuity import Change, changes, relate, reset
 from streamsink.protocol.ids import END_OF_INPUT
 from streamsink.protocol.positions import Offsets, all_numeric, follows, same_ranges
-from streamsink.protocol.query_rules import check_query, check_same, check_state, recorded_as_new
+from streamsink.protocol.query_rules import check_copied, check_query, check_same, check_state, recorded_as_new
 from streamsink.protocol.recorded import Recorded
 from streamsink.protocol.resets import Answer, answer_in, answered, answered_late
 from streamsink.protocol.ways import CALLED_FOR_EVERY_BATCH
@@ -80,6 +80,7 @@ def admit(batch: Batch, past: Past, options: SinkOptions) -> Decision:
     if not any(change.other_topic for change in changed):
         replay = _replay_of(batch, past)
         if replay:
+            check_copied(batch, past.last, past.table, options)
             return Decision(Verdict.SKIP, replay)
     earlier = _under_another_name(batch, past, options)
     if earlier and renamed.is_done(batch, earlier, options):
@@ -105,6 +106,7 @@ def admit(batch: Batch, past: Past, options: SinkOptions) -> Decision:
     if numeric:
         decision = _admit_numeric(batch, past, options, generation)
         if decision.verdict is Verdict.FILTER:
+            check_copied(batch, past.last, past.table, options)
             check_same(batch, past.last, past.table, options, token(batch, past))
         return decision
     return _admit_opaque(batch, past, options, generation)
@@ -320,6 +322,7 @@ def _admit_by_files(batch: Batch, past: Past, options: SinkOptions, generation: 
     if known is None:
         return None
     word = token(batch, past)
+    check_copied(batch, past.last, past.table, options)
     # Asked at the first batch of a checkpoint, whatever is in it: later ones may be filtered or taken as seen.
     check_same(batch, past.last, past.table, options, word)
     parts = files.sort_out(batch.sources, known)

@@ -22,7 +22,7 @@ class Batch:
     query: id of the Spark checkpoint. run: id of this start of the query. watermark_ms: epoch milliseconds or None.
     fingerprint: what the query is. stateful: whether its rows come out of state. output_mode: 'update' or 'complete' where a result
     comes again when it changes, else 'append'. combines: the operator by which the batch function has made rows of several, if any.
-    other_sinks: names under which this run of the query has called other sinks of the same place.
+    place: digest of where its checkpoint is; empty where that is not known. other_sinks: names under which this run of the query has called other sinks of the same place.
     has_one_count: of a bounded run: whether the same run has as many rows whenever it is repeated. rows: how many, once they are counted.
     """
 
@@ -35,6 +35,7 @@ class Batch:
     stateful: bool = False
     output_mode: str = "append"
     combines: str = ""
+    place: str = ""
     other_sinks: frozenset[str] = frozenset()
     has_one_count: bool = False
     rows: int | None = None
@@ -69,6 +70,7 @@ class AppState:
     replaying: batches of this checkpoint may hold what another one, or this one before it was restored, has published.
     files_from: number of the first record whose files count as published by this query.
     carried: JSON object of the sink that it wants to find again in the next state.
+    place: digest of where the checkpoint was; empty where an older streamsink wrote it.
     rows: how many rows a bounded run was given; None for a micro-batch, and where an older streamsink wrote the run.
     """
 
@@ -86,6 +88,7 @@ class AppState:
     replaying: bool = False
     files_from: int = 0
     carried: Mapping = field(default_factory=dict)
+    place: str = ""
     rows: int | None = None
 
     @property
@@ -128,7 +131,7 @@ class AppState:
 
 _STATE_VERSION = 2
 _STATE_FIELDS = ("generation", "epoch", "checkpoint_id", "sequence", "record_id", "table_id")
-_STATE_FIELDS_WHEN_SET = ("replaying", "files_from", "carried")
+_STATE_FIELDS_WHEN_SET = ("replaying", "files_from", "carried", "place")
 
 
 @dataclass(frozen=True)

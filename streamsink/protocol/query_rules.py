@@ -3,6 +3,9 @@
 Pure. ``same_query.py`` compares; this says which batches are asked, and what the user is told.
 """
 
+import hashlib
+import json
+
 from streamsink.errors import Misuse
 from streamsink.options import MODE_OVERWRITE, SinkOptions
 from streamsink.protocol.committable import AppState, Batch
@@ -96,6 +99,36 @@ def check_same(batch: Batch, last: AppState, table: str, options: SinkOptions, w
         f"earlier query left out would be filtered as if they were here. {ways}",
         kind="query.not-comparable",
     )
+
+
+def check_copied(batch: Batch, last: AppState, table: str, options: SinkOptions) -> None:
+    """Rows would be taken for published by a checkpoint's id, and the checkpoint is in another folder than the one that published them.
+
+    A copy has the id of its original. That is right for the same query only, such as one whose folder was moved. Raises Misuse with the
+    ways on. Under the folder that is recorded an upgraded query goes on.
+    """
+    if batch.query != last.query or batch.place == last.place or not (batch.place and last.place):
+        return
+    found, word = compare(last.fingerprint, batch.fingerprint), word_of_copy(batch, last)
+    if found.same or options.accept_as_same == word:
+        return
+    raise Misuse(
+        f"{table}: batch {batch.batch_id} of checkpoint {batch.query} reads again what application '{options.application}' has published "
+        "under a checkpoint of this id in another folder: the folder was moved, or this one is a copy of it, and "
+        + (f"the query is another one: its fingerprint differs in {', '.join(found.differs)}" if found.differs else
+           f"whether the query is the same cannot be told: {'; '.join(found.unknown)}")
+        + ". Rows that the query there left out would be skipped as if they were here. Nothing was written. If this is a second job that "
+        "was given a copy, start it with a new checkpoint and a name of its own (application='...'). If it is the same query, moved and "
+        f"changed, set accept_as_same='{word}': what is recorded is skipped, and it goes on",
+        kind="checkpoint.copied",
+    )
+
+
+def word_of_copy(batch: Batch, last: AppState) -> str:
+    """The word that says of the query as it is now that it is the one that published from the other folder."""
+    made_of = batch.fingerprint.to_json() if batch.fingerprint is not None else None
+    text = json.dumps([last.table_id, batch.query, last.place, batch.place, made_of], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def recorded_as_new(batch: Batch, last: AppState | None, recorded: Recorded) -> Recorded:

@@ -191,7 +191,7 @@ class TwoPhaseCommit:
             query=batch.query, generation=decision.generation, epoch=self._writer.epoch,
             checkpoint_id=batch.batch_id, sequence=checkpoint.sequence, record_id=self._new_id(),
             table_id=self._to.table_id, sources=batch.sources, recorded=decision.recorded, journal_id=self._store.identity().id,
-            fingerprint=batch.fingerprint, replaying=decision.replaying,
+            fingerprint=batch.fingerprint, place=batch.place, replaying=decision.replaying,
             files_from=checkpoint.sequence if decision.forgets_files else self._last.files_from if self._last else 0,
             carried=payload.get("carried", self._last.carried if self._last else {}), rows=_rows_of_run(batch, files, decision),
         )

@@ -21,6 +21,7 @@ from pyspark.util import local_connect_and_auth
 from streamsink.clock import Clock
 from streamsink.errors import Misuse
 from streamsink.protocol.committable import Batch
+from streamsink.protocol.same_query import digest
 from streamsink.spark import gateway_checkpoint
 from streamsink.spark.gateway_kafka import KafkaSources
 from streamsink.spark.offset_log import Logged, ranges
@@ -29,6 +30,7 @@ _QUERY_ID = "sql.streaming.queryId"
 _BATCH_ID = "streaming.sql.batchId"
 _CONNECT = "pyspark.sql.connect."
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_CREDENTIALS = re.compile(r"(?<=://)[^/@]*@")
 _TEMPORARY = re.compile(r"/temporary-[0-9a-f]{8}-[0-9a-f-]{27}/?$")
 
 
@@ -41,6 +43,7 @@ class _Running:
     run: str
     root: str
     kafka: KafkaSources
+    place: str
     last_batch: int | None = None
     last: Logged | None = None
     asked_names: list[str] | None = None
@@ -81,7 +84,7 @@ def describe(df: DataFrame, batch_id: int, table: str, run: str, is_first: Calla
         gateway_checkpoint.told_by_source(spark, root, running.kafka.number(place), source) for place, source in enumerate(found)
     )
     identified = running.kafka.identified(sources, batch_id, is_first(running.run))
-    return Batch(batch_id, running.query, running.run, identified, after.watermark_ms)
+    return Batch(batch_id, running.query, running.run, identified, after.watermark_ms, place=running.place)
 
 
 def looked_at_again(batch: Batch) -> Batch:
@@ -265,7 +268,7 @@ def _running(df: DataFrame, table: str, run: str) -> _Running:
             kind="checkpoint.missing",
         )
     kafka = KafkaSources(df.sparkSession, execution, table)
-    found = _Running(execution, query, str(execution.runId().toString()), root, kafka)
+    found = _Running(execution, query, str(execution.runId().toString()), root, kafka, digest(_CREDENTIALS.sub("", root)))
     earlier = [run for run, other in list(_RUNNING.items()) if other.query == query]
     for run in earlier or list(_RUNNING)[:-_MOST_RUNNING]:
         _RUNNING.pop(run, None)

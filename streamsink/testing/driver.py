@@ -52,7 +52,7 @@ class MicroBatchDriver:
     ``cluster``, ``topic_id``: ids that the source has now; another value is another cluster or a recreated topic. ``earliest``,
     ``newest``: what a broker says of its offsets, or None.
     ``job_rows``: first and last number (exclusive) of the rows of a bounded job, whose batch has no source.
-    ``other_sinks``: names of sinks that the same start of the query has called beside this one.
+    ``place``: of the checkpoint, as its digest says. ``other_sinks``: names of sinks that the same start of the query has called beside this one.
     ``fingerprint``: what the query is said to be, the same for all drivers unless a test sets something else.
     ``tells_files``: each number is a file, of a source that is not numeric. ``first_file``: earlier ones are not there any more.
     ``modified``: times of files that were written anew, by number. ``folder``: where they lie.
@@ -74,6 +74,7 @@ class MicroBatchDriver:
         self.tells_files = False
         self.first_file = 0
         self.other_sinks: frozenset[str] = frozenset()
+        self.place = "folder"
         self.modified: dict[int, int] = {}
         self.folder = "memory:/in"
         self.fingerprint: QueryFingerprint | None = _ONE_QUERY
@@ -119,7 +120,10 @@ class MicroBatchDriver:
         else:
             files = tuple(self.file(number) for number in range(start, end)) if self.tells_files else None
             source = SourceRange({"logOffset": start}, {"logOffset": end}, self._digest(files), files=files)
-        return Batch(batch_id, checkpoint.query, self._ids.new_id(), (source,), fingerprint=self.fingerprint, other_sinks=self.other_sinks)
+        return Batch(
+            batch_id, checkpoint.query, self._ids.new_id(), (source,), fingerprint=self.fingerprint, place=self.place,
+            other_sinks=self.other_sinks,
+        )
 
     def file(self, number: int) -> SourceFile:
         """The file that holds this number's row."""

@@ -260,6 +260,12 @@ OF_BATCHES = (
            "|{journal_id}|", "||", ("tests/advice/test_history.py",)),
     Defect("a running query takes every table for its journal's", "protocol/two_phase.py:TwoPhaseCommit.admit",
            "self._check_journal(history.state)", "pass", ("tests/protocol/test_copies.py",)),
+    Defect("a copy of a checkpoint is its original", "protocol/query_rules.py:check_copied",
+           "batch.place == last.place or", "True or", (_SAME,)),
+    Defect("replays of a copied checkpoint are not asked for", "protocol/admission.py:admit",
+           "check_copied(batch, past.last, past.table, options)\n            return", "return", (_SAME,)),
+    Defect("one word for every query of a copied checkpoint", "protocol/query_rules.py:word_of_copy",
+           "batch.place, made_of", "batch.place", (_SAME,)),
     # -- several calls and sinks of one process
     Defect("sinks with other rules are one", "spark/many_tables.py:TablesSink._is_like",
            " and known.table.routing == self._routing", "", ("tests/e2e/test_many_tables.py",)),
