@@ -260,6 +260,8 @@ OF_BATCHES = (
            "|{journal_id}|", "||", ("tests/advice/test_history.py",)),
     Defect("a running query takes every table for its journal's", "protocol/two_phase.py:TwoPhaseCommit.admit",
            "self._check_journal(history.state)", "pass", ("tests/protocol/test_copies.py",)),
+    Defect("another application's damage stops all of a table", "sinks/history_of.py:_of_no_matter",
+           "except (Corrupt, Misuse) as unreadable:", "except () as unreadable:", (_RENAMED,)),
     Defect("a copy of a checkpoint is its original", "protocol/query_rules.py:check_copied",
            "batch.place == last.place or", "True or", (_SAME,)),
     Defect("replays of a copied checkpoint are not asked for", "protocol/admission.py:admit",
