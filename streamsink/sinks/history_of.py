@@ -1,8 +1,10 @@
 """What the retained snapshots say of a record or a run of an application, when its journal or its state does not tell. Driver only."""
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
-from streamsink.errors import Conflict
+from streamsink.errors import Conflict, Corrupt, Misuse
 from streamsink.format.snapshot import COMPACT, Snapshot
 from streamsink.options import SinkOptions, words_of
 from streamsink.protocol.committable import AppState, Committable, KnownRun, LastOfOther
@@ -11,6 +13,8 @@ from streamsink.protocol.restore import MAY_OVERWRITE, token_of
 from streamsink.storage.pending_log import JOURNAL_DIR, PendingLog
 from streamsink.table.states import states_in
 from streamsink.table.table import Table
+
+log = logging.getLogger(__name__)
 
 
 def is_retained_since(table: Table, base: int | None) -> bool:
@@ -46,13 +50,15 @@ def publishing_of(table: Table, committable: Committable) -> Snapshot | None:
 
 def last_of_others(table: Table, application: str) -> dict[str, LastOfOther]:
     """By name, the last record of each other application that has written the table, as its snapshots or its journal know it."""
-    said = table.states.read(table.snapshots.latest()).by_application
-    found = {name: LastOfOther(AppState.from_json(state), True) for name, state in said.items()}
+    found: dict[str, LastOfOther] = {}
+    for name, said in table.states.read(table.snapshots.latest()).by_application.items():
+        if name != application:
+            with _of_no_matter(table.root, name):
+                found[name] = LastOfOther(AppState.from_json(said), True)
     for entry in table.file_io.entries(table.layout.within(JOURNAL_DIR)):
         if entry.is_dir and entry.name != application:
             last = newest_in(PendingLog(table.file_io, table.root, entry.name, 2), found.get(entry.name))
             found |= {entry.name: last} if last is not None else {}
-    found.pop(application, None)
     return found
 
 
@@ -61,11 +67,22 @@ def newest_in(journal: PendingLog, said: LastOfOther | None) -> LastOfOther | No
 
     A mark proves that the record is published where the table says nothing any more. Where it says less, it was rolled back.
     """
-    newest = journal.newest()
+    newest = None
+    with _of_no_matter(journal.place, "its newest record"):
+        newest = journal.newest()
     if newest is None or said is not None and said.state.sequence >= newest.state.sequence:
         return said
     journal.read_listing()
     return LastOfOther(newest.state, said is None and journal.is_marked(newest.state.sequence))
+
+
+@contextmanager
+def _of_no_matter(place: str, name: str) -> Iterator[None]:
+    """What is damaged, or of a newer streamsink, stops its own application, and no other one of the table."""
+    try:
+        yield
+    except (Corrupt, Misuse) as unreadable:
+        log.warning("%s: %s of another application cannot be read, and is left out of account here: %s", place, name, unreadable)
 
 
 def still_meant(table: Table, committable: Committable, covers: Callable[[bytes], bool], options: SinkOptions) -> Committable:

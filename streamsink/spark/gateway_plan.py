@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from py4j.java_gateway import JavaObject
+from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame
 
 from streamsink.protocol.committable import Batch
@@ -167,22 +168,23 @@ def _sources(df: DataFrame, stream: JavaObject) -> tuple[set[str], list]:
 
 
 def _read_by(df: DataFrame, leaf: JavaObject) -> list:
-    """What a leaf of a bounded run's plan reads."""
+    """What a leaf of a bounded run's plan reads. Of one that does not answer, and of others, the plan's text says what there is to say."""
     kind = str(leaf.nodeName())
-    if kind == "LogicalRelation":
-        return _read_by_relation(df, leaf.relation())
-    if kind.startswith(("RelationV2", "DataSourceV2")):
-        return [kind, str(leaf.table().name()), what_is_read("", leaf.options())]
-    return [kind]  # the plan's text has the rest of it
+    with contextlib.suppress(Py4JError):
+        if kind == "LogicalRelation":
+            return _read_by_relation(df, leaf.relation())
+        if kind.startswith("DataSourceV2"):
+            return [kind, str(leaf.table().name()), what_is_read("", leaf.options())]
+    return [kind]
 
 
 def _read_by_relation(df: DataFrame, relation: JavaObject) -> list:
     kind = str(relation.getClass().getSimpleName())
     if kind == "HadoopFsRelation":
-        name, paths = str(relation.toString()), _each(relation.location().rootPaths())
+        name, paths = str(relation.toString()), str(relation.location().rootPaths().mkString("\n")).split("\n")
         options = what_is_read(name.lower(), _any_case(df, relation.options()))
         options.pop("path", None)  # as its user spells it
-        return [kind, name, sorted({_of_a_table(_place(str(path.toString()))) for path in paths}), options]
+        return [kind, name, sorted({_of_a_table(_place(path)) for path in paths}), options]
     if kind == "JDBCRelation":
         asked = relation.jdbcOptions()
         return [kind, _without_secrets(str(asked.url())), plan_text.of_any_process(str(asked.tableOrQuery()))]
