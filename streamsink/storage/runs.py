@@ -3,6 +3,7 @@
 In it, in JSON, what the run was made of: the fingerprint of its plan and the number of its rows. An older streamsink left it empty.
 """
 
+import contextlib
 import os
 from collections.abc import Sequence
 
@@ -18,8 +19,9 @@ class Runs:
         self._folder = folder
 
     def mark(self, run: str, known: KnownRun) -> None:
-        """Durable when this returns, what is in it as soon as the system likes. Idempotent: the first mark stays."""
-        self._io.mark(os.path.join(self._folder, run), known.to_json())
+        """Durable when this returns. Idempotent. After a crash its name may be there without what is in it."""
+        with contextlib.suppress(FileExistsError):
+            self._io.write(os.path.join(self._folder, run), known.to_json())
         self._io.sync_dir(self._folder)
 
     def known(self, run: str) -> KnownRun:
