@@ -6,7 +6,7 @@ Asked once in a run, at its first batch: printing a plan takes milliseconds. doc
 import contextlib
 import json
 import re
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.same_query import QueryFingerprint, digest
 from streamsink.spark import gateway, plan_text
+from streamsink.spark.session import with_settings
 
 _PATTERNS = "org.apache.spark.sql.catalyst.trees.TreePattern"
 _SHORTENS = "spark.sql.debug.maxToStringFields"
@@ -123,16 +124,9 @@ def _ask(df: DataFrame, execution: JavaObject) -> _Facts:
     return _Facts(fingerprint, plan_text.is_stateful(streamed), output_mode, plan_text.combines(called, columns))
 
 
-@contextlib.contextmanager
-def _whole_text(df: DataFrame) -> Iterator[None]:
+def _whole_text(df: DataFrame) -> AbstractContextManager:
     """Spark prints all fields of a plan. The setting is that of the query's own session."""
-    settings = df.sparkSession.conf
-    shortens = settings.get(_SHORTENS)
-    settings.set(_SHORTENS, _ALL_FIELDS)
-    try:
-        yield
-    finally:
-        settings.set(_SHORTENS, shortens)
+    return with_settings(df.sparkSession, {_SHORTENS: _ALL_FIELDS})
 
 
 def _columns(plan: JavaObject) -> str:
