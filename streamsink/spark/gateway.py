@@ -30,7 +30,7 @@ _QUERY_ID = "sql.streaming.queryId"
 _BATCH_ID = "streaming.sql.batchId"
 _CONNECT = "pyspark.sql.connect."
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_CREDENTIALS = re.compile(r"(?<=://)[^/@]*@")
+_CREDENTIALS = re.compile(r"(?<=://)[^/@:]*:[^/@]*@")
 _TEMPORARY = re.compile(r"/temporary-[0-9a-f]{8}-[0-9a-f-]{27}/?$")
 
 
@@ -102,6 +102,11 @@ def check_not_connect(of: DataFrame | SparkSession, table: str) -> None:
             "and without SPARK_REMOTE in the environment. streamsink.read_arrow needs no Spark",
             kind="spark.connect",
         )
+
+
+def without_credentials(path: str) -> str:
+    """A path or an address without the user and the password in it. What stands alone before an ``@`` is a container's name."""
+    return _CREDENTIALS.sub("", path)
 
 
 def run_id(df: DataFrame) -> str:
@@ -268,7 +273,7 @@ def _running(df: DataFrame, table: str, run: str) -> _Running:
             kind="checkpoint.missing",
         )
     kafka = KafkaSources(df.sparkSession, execution, table)
-    found = _Running(execution, query, str(execution.runId().toString()), root, kafka, digest(_CREDENTIALS.sub("", root)))
+    found = _Running(execution, query, str(execution.runId().toString()), root, kafka, digest(without_credentials(root)))
     earlier = [run for run, other in list(_RUNNING.items()) if other.query == query]
     for run in earlier or list(_RUNNING)[:-_MOST_RUNNING]:
         _RUNNING.pop(run, None)

@@ -33,7 +33,6 @@ _OTHERS = (
     "subscription", "queue", "eventhubs.name",
 )
 _DATA_FILE = re.compile(r"(?:/[^/=]+=[^/]*)*/bucket-[^/]+/data-[^/]+$")
-_CREDENTIALS = re.compile(r"(?<=://)[^/@:]*:[^/@]*@")
 
 
 class _Facts(NamedTuple):
@@ -192,7 +191,7 @@ def _of_a_table(path: str) -> str:
 
 def _without_secrets(url: str) -> str:
     """Without the parameters that say who asks: their names differ by driver, so only those that choose a database stay."""
-    first, *parameters = re.split(r"[?;&]", _CREDENTIALS.sub("", url))
+    first, *parameters = re.split(r"[?;&]", gateway.without_credentials(url))
     return ";".join([first, *(each for each in parameters if each.lower().startswith(("database", "currentschema", "schema")))])
 
 
@@ -230,7 +229,7 @@ def _value(option: str, value: str) -> str:
 
 
 def _place(path: str) -> str:
-    return _CREDENTIALS.sub("", path).removeprefix("file:").rstrip("/")
+    return gateway.without_credentials(path).removeprefix("file:").rstrip("/")
 
 
 def _types(value):
