@@ -83,9 +83,13 @@ def of(path: str, application: str) -> Run | None:
 
 
 def other_sinks(path: str, application: str, run_id: str) -> frozenset[str]:
-    """Names under which this start of a query has called other sinks of this table, or of a folder of tables that it is in, or that is it."""
-    with LOCK:
-        others = [(place, run.known_as) for (place, name), run in _RUNS.items() if run.id == run_id and (place, name) != (path, application)]
+    """Names under which this start of a query has called other sinks of this table, or of a folder of tables that it is in, or that is it.
+
+    Not under ``LOCK``, which another query of this process holds while it starts: each batch asks. The query's own sinks are called in its
+    one thread, this one among them.
+    """
+    runs = list(_RUNS.items())
+    others = [(place, run.known_as) for (place, name), run in runs if run.id == run_id and (place, name) != (path, application)]
     return frozenset(name for place, name in others if _is_within(place, path) or _is_within(path, place))
 
 
