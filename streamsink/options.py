@@ -39,9 +39,9 @@ class SinkOptions:
     on_rollback: 'fail', or 'republish' the batches that a rollback removed, from the journal.
     adopt_from_batch: id of this query's first batch here, when its checkpoint has a past without streamsink.
     accept_as_new, accept_as_seen: the token that an overlap or gap error printed, to go on by writing or by skipping that one batch.
-    accept_as_same: the token that such an error printed, to take the query of a new checkpoint for the one that wrote before.
+    accept_as_same: the token that an error printed, to take the query of a new checkpoint for the one that wrote before.
     append_changes: rows that an aggregation in output mode 'update' or 'complete' gives again are meant to stay beside each other.
-    new_application: the token that such an error printed: this application never wrote here, although expired history cannot prove it.
+    new_application: the token that an error printed: this application never wrote here, although expired history cannot prove it.
     target_file_bytes: roll to a new data file at this size, bytes.
     max_open_writers: open files per task; the largest is closed to make room.
     writer_memory_bytes: Arrow bytes buffered per task before the largest buffer is flushed.

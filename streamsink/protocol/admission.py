@@ -1,13 +1,12 @@
 """Admission of a micro-batch: is it new, a replay, an overlap, or a gap? A pure decision, taken before any byte is written."""
 
-import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from streamsink.errors import Misuse
 from streamsink.options import SinkOptions, words_of
-from streamsink.protocol import files, opaque_errors, position_errors, renamed, run_errors
+from streamsink.protocol import files, opaque_errors, position_errors, renamed, run_errors, ways
 from streamsink.protocol.committable import AppState, Batch, KnownRun, LastOfOther
 from streamsink.protocol.continuity import Change, changes, relate, reset
 from streamsink.protocol.ids import END_OF_INPUT
@@ -15,7 +14,6 @@ from streamsink.protocol.positions import Offsets, all_numeric, follows, same_ra
 from streamsink.protocol.query_rules import check_copied, check_query, check_same, check_state, recorded_as_new
 from streamsink.protocol.recorded import Recorded
 from streamsink.protocol.resets import Answer, answer_in, answered, answered_late
-from streamsink.protocol.ways import CALLED_FOR_EVERY_BATCH
 
 
 class Verdict(Enum):
@@ -116,7 +114,7 @@ def token(batch: Batch, past: Past) -> str:
     """The word that an option must repeat to accept exactly this accident and no later one."""
     last = past.last.record_id if past.last else ""
     text = "|".join((past.table_id, batch.query, str(batch.batch_id), last))
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
+    return ways.word(text)
 
 
 def _generation(batch: Batch, last: AppState | None) -> int:
@@ -136,10 +134,9 @@ def _recorded(batch: Batch, past: Past) -> Recorded:
 
 def _admit_job(batch: Batch, past: Past, options: SinkOptions) -> Decision:
     """A bounded job: its run id is its identity, and it has one checkpoint."""
-    last, known = past.last, None
-    if last is not None and (last.checkpoint_id, last.query) == (END_OF_INPUT, batch.query):
-        known = KnownRun.of(last)
-    known = known or past.known_run(batch.query)
+    last = past.last
+    is_last = last is not None and (last.checkpoint_id, last.query) == (END_OF_INPUT, batch.query)
+    known = KnownRun.of(last) if is_last else past.known_run(batch.query)
     if known.is_published:
         return _admit_repeated(batch, known, past, options)
     accepted = _accepted(batch, past, options, 0)
@@ -171,7 +168,7 @@ def _can_be_counted(batch: Batch) -> bool:
 
 def _never_repeated(past: Past) -> str:
     """The word that says so of all runs that this journal does not know, and of no other journal's."""
-    return hashlib.sha256(f"{past.table_id}|{past.journal_id}|never repeated".encode()).hexdigest()[:12]
+    return ways.word(f"{past.table_id}|{past.journal_id}|never repeated")
 
 
 def _admit_first(batch: Batch, past: Past, options: SinkOptions) -> Decision:
@@ -182,7 +179,7 @@ def _admit_first(batch: Batch, past: Past, options: SinkOptions) -> Decision:
     raise Misuse(
         f"{past.table}: the first batch that this table sees from application '{options.application}' is "
         f"{batch.batch_id}, expected 0: the table was dropped, recreated or emptied under this query's checkpoint, or "
-        f"the query wrote elsewhere before. Nothing was written. {CALLED_FOR_EVERY_BATCH}. If that was all, or if the query moves to "
+        f"the query wrote elsewhere before. Nothing was written. {ways.CALLED_FOR_EVERY_BATCH}. If that was all, or if the query moves to "
         f"streamsink with a checkpoint of its own past, set adopt_from_batch={batch.batch_id}; if rows are missing here, start a new "
         "checkpoint",
         kind="gap.first-batch",

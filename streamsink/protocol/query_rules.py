@@ -3,11 +3,11 @@
 Pure. ``same_query.py`` compares; this says which batches are asked, and what the user is told.
 """
 
-import hashlib
 import json
 
 from streamsink.errors import Misuse
 from streamsink.options import MODE_OVERWRITE, SinkOptions
+from streamsink.protocol import ways
 from streamsink.protocol.committable import AppState, Batch
 from streamsink.protocol.positions import all_numeric
 from streamsink.protocol.recorded import Recorded
@@ -128,7 +128,7 @@ def word_of_copy(batch: Batch, last: AppState) -> str:
     """The word that says of the query as it is now that it is the one that published from the other folder."""
     made_of = batch.fingerprint.to_json() if batch.fingerprint is not None else None
     text = json.dumps([last.table_id, batch.query, last.place, batch.place, made_of], sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
+    return ways.word(text)
 
 
 def recorded_as_new(batch: Batch, last: AppState | None, recorded: Recorded) -> Recorded:

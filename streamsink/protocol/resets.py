@@ -4,10 +4,10 @@ An answer that takes a record back to lower positions, or concerns several topic
 topics may have grown, and then nothing else tells which of their messages are new.
 """
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from streamsink.protocol import ways
 from streamsink.protocol.committable import AppState, Batch
 from streamsink.protocol.continuity import Change, reset
 from streamsink.protocol.recorded import Recorded
@@ -35,7 +35,7 @@ class Answer:
         told = ",".join((*sorted(self.dropped), *sorted(
             f"{topic}:{part}={at}" for topic, parts in self.lowered.items() for part, at in parts.items()
         )))
-        digest = hashlib.sha256("|".join((table_id, last.record_id if last else "", "reset", told)).encode()).hexdigest()[:12]
+        digest = ways.word("|".join((table_id, last.record_id if last else "", "reset", told)))
         return digest if self._is_plain else f"{digest}@{told}"
 
     @property

@@ -1,6 +1,5 @@
 """What a restart must do, as a pure plan over what the table and the journal say."""
 
-import hashlib
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -234,7 +233,7 @@ def _from_to(first: AppState, last: AppState) -> str:
 
 def word_of_new_application(of: str, journal_id: str, options: SinkOptions) -> str:
     """The word that says that an application never wrote before its journal began. of: the table's id."""
-    return hashlib.sha256(f"{of}|{options.application}|{journal_id}|new application".encode()).hexdigest()[:12]
+    return ways.word(f"{of}|{options.application}|{journal_id}|new application")
 
 
 def with_word(option: str | None, word: str, others: Container[str]) -> str:
@@ -244,7 +243,7 @@ def with_word(option: str | None, word: str, others: Container[str]) -> str:
 
 def token_of(committable: Committable, question: str) -> str:
     """The word that an option must repeat to answer this question about this record and no other one."""
-    return hashlib.sha256(f"{committable.state.table_id}|{committable.state.record_id}|{question}".encode()).hexdigest()[:12]
+    return ways.word(f"{committable.state.table_id}|{committable.state.record_id}|{question}")
 
 
 def _load(store: PendingStore, sequence: int) -> Committable:

@@ -1,10 +1,10 @@
 """What the user is told of a bounded run that cannot be written, and by what a repeated run is told from another one. Pure."""
 
-import hashlib
 import json
 
 from streamsink.errors import Misuse
 from streamsink.options import SinkOptions
+from streamsink.protocol import ways
 from streamsink.protocol.committable import AppState, Batch, KnownRun
 from streamsink.protocol.same_query import compare
 
@@ -29,7 +29,7 @@ def word_of(given: Batch, table_id: str) -> str:
     """The word that an option must repeat to say of exactly what is given now that it is the published run."""
     made_of = given.fingerprint.to_json() if given.fingerprint is not None else None
     text = json.dumps([table_id, given.query, made_of, given.rows], sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
+    return ways.word(text)
 
 
 def other(given: Batch, differs: tuple[str, ...], table: str, options: SinkOptions, word: str) -> Misuse:

@@ -96,7 +96,7 @@ class Committer(ABC):
 
     @abstractmethod
     def others(self, application: str) -> Mapping[str, LastOfOther]:
-        """The last record of each other application that has written here, published or not. Called for a run's first batch."""
+        """The last record of each other application that has written here, published or not. Called until a run has its first record."""
 
     def known_run(self, application: str, run: str) -> KnownRun:
         """Whether history shows that a bounded job's run is published; it cannot tell when a part of it has expired and the rest does

@@ -206,7 +206,6 @@ class ManyTables(Committer):
                 last = newest_in(PendingLog(self.place.file_io, self.place.root, entry.name, 2), None)
                 if last is not None and (other not in found or found[other].state.sequence < last.state.sequence):
                     found[other] = last
-        found.pop(self.place.key, None)
         return found
 
     def check_there(self, name: str, path: str) -> None:

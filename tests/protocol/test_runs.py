@@ -48,6 +48,10 @@ def _run_job(world, run_id: str, rows: tuple[int, int]) -> None:
     _bounded(world, run_id, rows[1])
 
 
+def _word_in(refused) -> str:
+    return str(refused.value).partition("accept_as_seen='")[2][:12]
+
+
 def test_a_run_is_found_in_the_table_when_the_journal_was_deleted(jobs):
     """A6: an old run id was written a second time although every snapshot was there."""
     world, ends = jobs
@@ -91,7 +95,7 @@ def test_a_run_that_nobody_can_know_is_an_error_with_a_way_on(jobs):
         _run_job(world, "monday", (0, 3))
     assert refused.value.kind == "run.undecidable"
     assert world.ids() == list(range(9))
-    token = str(refused.value).partition("accept_as_seen='")[2][:12]
+    token = _word_in(refused)
     world.driver.options = dataclasses.replace(world.driver.options, accept_as_seen=token)
     _run_job(world, "monday", (0, 3))
     assert world.ids() == list(range(9))
@@ -304,7 +308,7 @@ def test_a_word_says_of_no_other_data_that_it_is_the_run(jobs):
         with pytest.raises(Misuse) as refused:
             _run_job(world, "monday", rows)
         assert refused.value.kind == "run.other"
-        token = str(refused.value).partition("accept_as_seen='")[2][:12]
+        token = _word_in(refused)
         world.driver.options = dataclasses.replace(plain, accept_as_seen=token)
         _run_job(world, "monday", rows)
     assert world.ids() == list(range(9))
@@ -317,7 +321,7 @@ def test_a_run_that_was_accepted_as_seen_is_counted(jobs):
     expire(world, 1, 2)
     with pytest.raises(Misuse) as refused:
         _run_job(world, "monday", (0, 3))
-    token = str(refused.value).partition("accept_as_seen='")[2][:12]
+    token = _word_in(refused)
     plain = world.driver.options
     world.driver.options = dataclasses.replace(plain, accept_as_seen=token)
     _run_job(world, "monday", (0, 3))
