@@ -86,7 +86,7 @@ class TableCommitter(PaimonCommitter):
         """
         (table, committer), key = self.letters(name), self._key
         with self._unless_replaced(name):
-            previous = self._previous(name)
+            previous = self._previous(name, sequence)
             files, payload = committer.stage(staging, written, group)
         folder, manifest = self._table.layout.relative(staging), payload["manifest"]
         part = {
@@ -134,13 +134,18 @@ class TableCommitter(PaimonCommitter):
         state = self._history.state if self._history else None
         return heads_of(state) if state else {}
 
-    def _previous(self, name: str) -> int:
-        """The number of the last record that the table for dead letters has, which must be the last one that went there; 0 for none."""
+    def _previous(self, name: str, sequence: int) -> int:
+        """The number of the last record that the table for dead letters has, which must be the last one that went there; 0 for none.
+
+        sequence: of the record that is about to name dead letters. Their table takes none up to the number that it has.
+        """
         self.check_known(name)
         table, committer = self.letters(name)
         head = self._heads().get(name)
         history = committer.history(self._key)
         found = history.state.sequence if history.state else 0
+        if found >= sequence:
+            raise self._unknown(name, found)
         if head is None or head["key"] != self._key:
             return found
         expired = history.state is None and not history.complete
@@ -156,7 +161,7 @@ class TableCommitter(PaimonCommitter):
     def _unknown(self, name: str, found: int) -> Misuse:
         return Misuse(
             f"{self.path_of(name)}: it has dead letters of record {found} of application '{self._options.application}', and the table {self._table.root} knows "
-            "nothing of that record: its journal was removed or restored, or the table was, before the record was published whole. Nothing was "
+            "nothing of that record: it was given up, or the table or its journal was removed, restored or rolled back since. Nothing was "
             "recorded or published. Restore it; or, as the rows of that record come again, and these are dead letters of them by now, set dead_letters to "
             f"another name than '{name}', under which a new table begins",
             kind="dead-letters.unknown-record",

@@ -209,6 +209,8 @@ OF_TABLES = (
            "found > known and", "False and", (_LETTERS,)),
     Defect("letters: their table is looked at when some come", "sinks/letters.py:TableAndLetters.stage",
            "if not self._is_checked:", "if False:", (_LETTERS,)),
+    Defect("letters: recorded under a number that their table has", "sinks/letters.py:TableCommitter._previous",
+           "if found >= sequence:", "if False:", ("tests/advice/test_lost_letters.py",)),
     Defect("letters: their table may know less", "sinks/letters.py:TableCommitter._previous",
            'found == head["sequence"] or expired', "True", (_LETTERS,)),
     Defect("letters: a table that goes under the query is taken for its own", "sinks/letters.py:TableCommitter._unless_replaced",
