@@ -137,8 +137,7 @@ class TableCommitter(PaimonCommitter):
     def _previous(self, name: str, sequence: int) -> int:
         """The number of the last record that the table for dead letters has, which must be the last one that went there; 0 for none.
 
-        sequence: of the record that is about to name dead letters. Their table takes none up to the number that it has.
-        """
+        sequence: of the record that is about to name some; their table takes none up to the number that it has."""
         self.check_known(name)
         table, committer = self.letters(name)
         head = self._heads().get(name)
