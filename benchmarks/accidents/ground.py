@@ -4,7 +4,7 @@ import json
 import os
 import shutil
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -35,10 +35,11 @@ class Ground:
     keys: tuple[str, ...] = ()
     errors: list[str] = field(default_factory=list)
     stopped: bool = False
+    folder: str = "checkpoint"
 
     @property
     def checkpoint(self) -> Path:
-        return self.root / "checkpoint"
+        return self.root / self.folder
 
     def lose_checkpoint(self) -> None:
         shutil.rmtree(self.checkpoint)
@@ -78,6 +79,14 @@ class Ground:
         """The same with a batch function of the user's own."""
         writer = self.files(per_batch).writeStream.foreachBatch(function).option("checkpointLocation", str(self.checkpoint))
         self._to_end(lambda: writer.trigger(availableNow=True).start())
+
+    def once(self, job: Callable[[], None]) -> None:
+        """A bounded job, which is not repeated."""
+        try:
+            job()
+        except (StreamsinkError, PySparkException) as failed:
+            self.stopped = True
+            self.errors.append(reason(failed).replace(str(self.root), "..."))
 
     def _to_end(self, start) -> None:
         """A start that fails is repeated once, as any supervisor would; ours by its own, which knows what a restart mends."""

@@ -31,12 +31,14 @@ class Sink:
     """One column of the table.
 
     start: the writer of a streaming query into the folder ``out``, partitioned by ``keys``. read: the table as any reader sees it.
-    put: what a user's own batch function calls, where the sink can be called. only: the situations that it is for."""
+    put: what a user's own batch function calls, where the sink can be called, by the name of the application. run: a bounded job with an id.
+    only: the situations that it is for."""
 
     name: str
     start: Callable[[DataFrame, Path, tuple[str, ...]], DataStreamWriter]
     read: Callable[[SparkSession, Path], DataFrame]
-    put: Callable[[Path], Put] | None = None
+    put: Callable[..., Put] | None = None
+    run: Callable[[Path, DataFrame, int], None] | None = None
     only: str = ""
 
     @property
@@ -65,7 +67,7 @@ def sinks(spark: SparkSession) -> Iterator[Sink]:
     yield Sink("Spark file sink", _files, lambda spark, at: spark.read.parquet(f"{at}/out"))
     if "delta" in (spark.conf.get("spark.sql.extensions", None) or ""):
         yield Sink("Delta sink", _peer(peers.DELTA), _delta)
-        yield Sink("Delta txnAppId", _each_batch(_put_delta), _delta, _put_delta)
+        yield Sink("Delta txnAppId", _each_batch(_put_delta), _delta, _put_delta, _run_delta)
     if spark.conf.get("spark.sql.catalog.bench_iceberg", None):
         yield Sink("Iceberg sink", _peer(peers.ICEBERG), lambda spark, at: spark.read.format("iceberg").load(f"{at}/out"))
     there = spark.conf.get("spark.jars", "")
@@ -73,7 +75,7 @@ def sinks(spark: SparkSession) -> Iterator[Sink]:
         yield Sink("Hudi sink", _hudi, lambda spark, at: spark.read.format("hudi").load(f"{at}/out"))
     if "paimon-spark" in there:
         yield Sink("Paimon Spark sink", _paimon, lambda spark, at: spark.read.format("paimon").load(f"{at}/out"))
-    yield Sink("streamsink", _ours, _read_ours, _put_ours)
+    yield Sink("streamsink", _ours, _read_ours, _put_ours, _run_ours)
     yield Sink("streamsink, dead_letters", _ours_with_dead_letters, _read_ours, only="S18")
 
 
@@ -90,18 +92,22 @@ def _delta(spark: SparkSession, at: Path) -> DataFrame:
     return spark.read.format("delta").load(f"{at}/out")
 
 
-def _put_delta(at: Path, keys: tuple[str, ...] = ()) -> Put:
+def _put_delta(at: Path, name: str = APPLICATION, keys: tuple[str, ...] = ()) -> Put:
     """As Delta's guide says: the application's name and Spark's batch id."""
 
     def put(batch: DataFrame, number: int) -> None:
-        writer = batch.write.format("delta").mode("append").option("txnAppId", APPLICATION).option("txnVersion", number)
+        writer = batch.write.format("delta").mode("append").option("txnAppId", name).option("txnVersion", number)
         (writer.partitionBy(*keys) if keys else writer).save(f"{at}/out")
 
     return put
 
 
+def _run_delta(at: Path, df: DataFrame, number: int) -> None:
+    _put_delta(at)(df, number)
+
+
 def _each_batch(put):
-    return lambda df, at, keys: df.writeStream.foreachBatch(put(at, keys))
+    return lambda df, at, keys: df.writeStream.foreachBatch(put(at, keys=keys))
 
 
 def _hudi(df: DataFrame, at: Path, keys: tuple[str, ...]) -> DataStreamWriter:
@@ -127,11 +133,11 @@ def _paimon(df: DataFrame, at: Path, keys: tuple[str, ...]) -> DataStreamWriter:
     return df.writeStream.format("paimon").option("path", f"{at}/out")
 
 
-def _table_sink(at: Path, columns: list[str], keys: tuple[str, ...] = (), **options):
+def _table_sink(at: Path, columns: list[str], keys: tuple[str, ...] = (), name: str = APPLICATION, **options):
     if set(POSITIONS) <= set(columns):
         options["position_columns"] = POSITIONS
     return streamsink.to_table(
-        f"{at}/out", listener=lambda event: None, application=APPLICATION, flush=False, partition_by=list(keys), **options
+        f"{at}/out", listener=lambda event: None, application=name, flush=False, partition_by=list(keys), **options
     )
 
 
@@ -143,8 +149,12 @@ def _ours_with_dead_letters(df: DataFrame, at: Path, keys: tuple[str, ...]) -> D
     return df.writeStream.foreachBatch(_table_sink(at, df.columns, keys, dead_letters=REJECTED))
 
 
-def _put_ours(at: Path) -> Put:
-    return _table_sink(at, [])
+def _put_ours(at: Path, name: str = APPLICATION) -> Put:
+    return _table_sink(at, [], name=name)
+
+
+def _run_ours(at: Path, df: DataFrame, number: int) -> None:
+    streamsink.write(df, f"{at}/out", str(number), listener=lambda event: None, flush=False)
 
 
 def _read_ours(spark: SparkSession, at: Path) -> DataFrame:

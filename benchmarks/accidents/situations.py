@@ -1,4 +1,4 @@
-"""The accidents S14 and S16 to S18, each on files; kafka.py has S15. A situation returns what is in the table, in words."""
+"""The accidents S14, S16 to S18 and S20 to S22, each on files; kafka.py has S15. A situation returns what is in the table, in words."""
 
 import itertools
 import shutil
@@ -171,6 +171,42 @@ def odd_partition(value: str) -> Callable[[Ground], str]:
     return situation
 
 
+def copied_checkpoint(ground: Ground) -> str:
+    """S20: a second job, for other rows, is started from a copy of the first one's checkpoint; the first has gone on meanwhile."""
+    ids = ground.add_ids(0, 2)
+    ground.run(ground.files().where("id % 3 = 0"))
+    shutil.copytree(ground.checkpoint, ground.root / "copy")
+    fresh = ground.add_ids(2, 1)
+    ground.run(ground.files().where("id % 3 = 0"))
+    ground.folder = "copy"
+    ground.run(ground.files().where("id % 3 = 1"))
+    return ground.outcome([i for i in [*ids, *fresh] if i % 3 == 0] + [i for i in fresh if i % 3 == 1])
+
+
+def renamed(ground: Ground) -> str:
+    """S21: killed before Spark's commit log, and started again under another name of the application."""
+    put = ground.sink.put
+    if put is None:
+        return NO_CALL
+    expected = ground.add_ids(0, 2)
+    ground.run_function(put(ground.root))
+    for name in ("1", ".1.crc"):
+        (ground.checkpoint / "commits" / name).unlink()
+    expected += ground.add_ids(2, 1)
+    ground.run_function(put(ground.root, "shop"))
+    return ground.outcome(expected)
+
+
+def one_run_id(ground: Ground) -> str:
+    """S22: two bounded jobs write one table under one run id, as two nightly jobs do that both give the date."""
+    run = ground.sink.run
+    if run is None:
+        return NO_CALL
+    for first, rows in ((0, 10), (10, 20)):
+        ground.once(lambda first=first, rows=rows: run(ground.root, ground.spark.range(first, first + rows), 20261121))
+    return ground.outcome(range(30))
+
+
 SITUATIONS = {
     "S14 called twice in a batch": called_twice,
     "S14 always the id 0": constant_id,
@@ -183,4 +219,7 @@ SITUATIONS = {
     "S17 dedup, checkpoint restored": state_restored,
     "S17 window, checkpoint deleted, old files gone": window_half_counted,
     **{f"S18 partition value: {name}": odd_partition(value) for name, value in VALUES.items()},
+    "S20 a second job with a copy of the checkpoint": copied_checkpoint,
+    "S21 renamed while a batch is repeated": renamed,
+    "S22 one run id for two jobs": one_run_id,
 }

@@ -12,8 +12,8 @@ from streamsink.table.creation import to_fields
 from streamsink.testing.crashing import Mode
 from tests.walks.machine import Fault
 from tests.walks.model import Version
-from tests.walks.queries import Query, part_of, partitioned
-from tests.walks.world import JOBS, Job, World
+from tests.walks.queries import Job, Query, part_of, partitioned
+from tests.walks.world import JOBS, World
 
 NOT_YET: dict[str, str] = {}
 
@@ -21,6 +21,7 @@ KINDS: dict[str, "Kind"] = {}
 _STEPS = [step for step in STEPS if not step.startswith(("tables.", "letters.", "spark."))]
 _MODES = [Mode.BEFORE, Mode.TORN, Mode.ERROR, Mode.REPLY_LOST]
 _MOST_CALLS = 170
+_RENAMED = "-renamed"
 # (option, values), for streams.
 _OPTIONS = (
     {"restore": "restore-and-continue"}, {"restore": "restore-and-fail"}, {"on_rollback": "republish"}, {"on_rollback": "fail"},
@@ -105,6 +106,32 @@ def overwrite_run(walk, number):
     walk.world.job(_job(walk.world, number, 1, part_of(number % walk.world.parts, walk.world.parts)))
 
 
+@event(1, 3)
+def same_run(walk, number, count, how):
+    """Other rows come under the id of a run: more of them where they are counted, or of another program."""
+    world, earlier = walk.world, [job for job in walk.world.jobs if not job.options]
+    if earlier:
+        like = earlier[number % len(earlier)]
+        if how % 2 and like.has_one_count:
+            most = max(len(job.rows) for job in earlier if job.name == like.name)
+            world.jobs.append(Job(like.name, world.new_rows(most + 1 + count % 3), {}, like.version))
+        else:
+            world.jobs.append(Job(like.name, world.new_rows(len(like.rows)), {}, 1000 * len(world.jobs), like.has_one_count))
+        world.accident("same-run-ever", query=world.queries[JOBS])
+        world.job(world.jobs[-1])
+
+
+@event(1)
+def upgrade_job(walk, number):
+    """A run is repeated by a new version of its program."""
+    world = walk.world
+    if world.jobs:
+        job = world.jobs[number % len(world.jobs)]
+        job.version += 1
+        world.accident("same-run-ever", query=world.queries[JOBS])
+        world.job(job)
+
+
 def _job(world: World, number: int, again: int, *part: str | None) -> Job:
     if again % 3 == 0 and world.jobs:
         return world.jobs[number % len(world.jobs)]
@@ -113,7 +140,7 @@ def _job(world: World, number: int, again: int, *part: str | None) -> Job:
     if part:
         rows = [row for row in rows if part_of(row, world.parts) == part[0]]
         options = {"mode": "overwrite", "overwrite_partition": {"part": part[0]} if world.parts > 1 else {}}
-    world.jobs.append(Job(f"run-{len(world.jobs)}", rows, options))
+    world.jobs.append(Job(f"run-{len(world.jobs)}", rows, options, has_one_count=number % 2 == 0))
     return world.jobs[-1]
 
 
@@ -340,10 +367,29 @@ def drop_letters(walk, number):
 
 
 @event(1)
-def rename(walk, which):
-    """The query comes back under another name."""
+def upgrade(walk, which):
+    """The query comes back as a new version of its program."""
     query = _query(walk.world, which)
-    if query.checkpoint.committed and query.name in walk.world.queries and not query.causes.asleep:
+    walk.world.stop(query)
+    query.version += 1
+    walk.world.accident("query-ever", query=query)
+
+
+@event(1)
+def move(walk, which):
+    """The query's checkpoint is moved to another folder."""
+    query = _query(walk.world, which)
+    walk.world.stop(query)
+    query.place += 1
+    walk.world.accident("moved-ever", query=query)
+
+
+@event(1)
+def rename(walk, which):
+    """The query comes back under another name; or under the one that it had first."""
+    query = _query(walk.world, which)
+    is_known = query.checkpoint.committed or query.checkpoint.query == query.first  # else it has another name and another checkpoint at once
+    if query.checkpoint.planned and is_known and not query.causes.asleep:
         walk.world.stop(query)
-        query.name += "-renamed"
+        query.name = query.name.removesuffix(_RENAMED) if query.name.endswith(_RENAMED) else query.name + _RENAMED
         walk.world.accident("renamed", query=query)

@@ -40,6 +40,7 @@ WORDS = {
     "truncate": r"the files numbered (\d+) and higher",
     "restart": r"(restart the query|The next start|the next start|Restart the query)",
     "remove_left": r"remove (\S+(?: and \S+)*) as well",
+    "own_run": r"give them a (run id of their own)",
     "one_call": r"(Call it once in the batch function)",
     "letters_name": r"set dead_letters to (another name) than",
     "roll_back": r"or roll back (\S+)(?: and \S+)* to the snapshot before the one that names them",
@@ -78,7 +79,7 @@ class Operator:
         if "remove_journal" in named:
             named.pop("new_checkpoint", None)  # they belong together
         if "second_sink" in named:
-            named.pop("accept_as_new"), named.pop("adopt", None)
+            named.pop("accept_as_new")
             if _SECOND in named.get("first_name", ""):
                 named = {"second_sink": named["second_sink"]}  # it is that one which has the other name
         if "reset" in named:
@@ -115,6 +116,8 @@ class Operator:
             return is_stream and not self._is_here(query)
         if way in ("new_checkpoint", "truncate"):
             return is_stream
+        if way == "own_run":
+            return there < len(rows)
         if way == "second_sink":
             return _SECOND in str(query.said)
         return True
@@ -123,7 +126,8 @@ class Operator:
         """Of the batch that was under way, or of those that the message asks for."""
         if query.source is None:
             named = re.search(r"(?:rows|overwrite) of run '([^']+)'(?: to run '([^']+)')?", said)
-            jobs = [job for job in self._world.jobs if named and job.name in named.groups()] or [query.rows_of_job]
+            jobs = [job for job in self._world.jobs if named and job.name in named.groups()]
+            jobs = jobs if jobs and "whether run" not in said else [query.rows_of_job]
             return [row for job in jobs for row in job.rows]
         checkpoint, asked = query.checkpoint, re.search(r"Look whether the rows of checkpoint (\d+)(?: to checkpoint (\d+))?", said)
         if asked:
@@ -261,7 +265,8 @@ class Operator:
         visible = self._world.visible()
         if all(self._world.is_done(row, visible) for row in halves(self._rows(query, text))[1]):
             return  # an earlier run has written the whole batch
-        second = replace(query, name=f"{query.name}{_SECOND}{self._world.serial}", options=dict(query.options), live=None, halves=False, causes=Causes())
+        options = {name: value for name, value in query.options.items() if name != "adopt_from_batch"}  # it has no earlier name
+        second = replace(query, name=f"{query.name}{_SECOND}{self._world.serial}", options=options, live=None, halves=False, causes=Causes())
         second.causes.add("renamed", "expiry-ever", "table")
         for _ in range(_MOST_ANSWERS):
             if self._world.second_half(second):
@@ -277,6 +282,9 @@ class Operator:
     def _second_sink(self, query: Query, token: str, text: str) -> None:
         self._world.model.given_up(self._missing_before(query))
         query.options["accept_as_new"] = token
+
+    def _own_run(self, query: Query, _: str, text: str) -> None:
+        query.rows_of_job.name = f"run-{self._world.new_id()}"
 
     def _one_call(self, query: Query, _: str, text: str) -> None:
         query.halves, query.at_once = False, 0

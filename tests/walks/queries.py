@@ -65,13 +65,26 @@ def partitioned(parts: int) -> tuple[str, ...]:
 
 
 @dataclass
+class Job:
+    """A bounded run. options: those that an overwrite has. version: of its program. has_one_count: whether its plan has a row for each of its
+    input."""
+
+    name: str
+    rows: list[int]
+    options: dict
+    version: int = 0
+    has_one_count: bool = True
+
+
+@dataclass
 class Query:
     """One logical query: what its user calls it, what it reads, and where its checkpoint is now.
 
     live: its run, when a driver has one open. said: the error that stopped it last, when the world's serial was ``said_at``.
     afterwards: what a command said to do next. version: of its plan. is_comparable: whether the plan shows everything.
     halves: its function calls the sink twice, each time with a part of the rows. at_once: from two threads, and at which I/O call
-    of the first one the second comes. topic_id: of the topic that the last batch was of.
+    of the first one the second comes. topic_id: of the topic that the last batch was of. place: number of the checkpoint's folder.
+    first: id of its first checkpoint.
     """
 
     name: str
@@ -89,6 +102,10 @@ class Query:
     at_once: int = 0
     topic_id: str = ""
     is_comparable: bool = True
+    place: int = 0
+
+    def __post_init__(self):
+        self.first = self.checkpoint.query
 
     def settings(self, root: str, more: Mapping = MappingProxyType({})) -> SinkOptions:
         given = self.options | more | (_WITH_LETTERS if self.letters else {})
@@ -127,6 +144,9 @@ class Rows(NumberedRows):
         super().__init__(run.driver, run.process.io, run.opened.tables, run.opened.committer)
         self._query, self._read, self._parts = query, read, run.parts
         self._checkpoint, self._batch_id = at or (None, 0)
+
+    def count(self) -> int:
+        return len(self._read())
 
     def looked_at_again(self, batch: Batch) -> Batch:
         """What the broker says now."""
@@ -199,7 +219,7 @@ class Run:
         """A batch of a checkpoint, with those of its rows that are read when it is written. What is raised ends the run."""
         checkpoint, batch_id = at
         self.open(batch_id)
-        batch = batch_of(query.source, checkpoint, batch_id, self.id, query.fingerprint)
+        batch = replace(batch_of(query.source, checkpoint, batch_id, self.id, query.fingerprint), place=f"folder {query.place}")
         self.sink.run.micro_batch(batch, self._rows(read, query, at))
 
     def batch_in_two(self, query: Query, at: tuple[Checkpoint, int], read: Callable[[], list[int]]) -> None:
@@ -219,10 +239,12 @@ class Run:
         self.batch(query, at, first)
         self.batch(query, at, second)  # its thread has come later; or it waited, which one thread cannot do
 
-    def job(self, run_id: str, ids: list[int]) -> None:
+    def job(self, job: "Job") -> None:
         """A bounded job's one batch, published when this returns."""
         self.open(END_OF_INPUT)
-        self.sink.run.micro_batch(Batch(END_OF_INPUT, run_id, run_id), self._rows(lambda: ids))
+        fingerprint = QueryFingerprint("Files", f"version {job.version}", "", "", "4.1", True)
+        batch = Batch(END_OF_INPUT, job.name, job.name, fingerprint=fingerprint, has_one_count=job.has_one_count)
+        self.sink.run.micro_batch(batch, self._rows(lambda: job.rows))
         self.sink.run.commit_up_to_checkpoint(END_OF_INPUT)
 
     def close(self) -> None:

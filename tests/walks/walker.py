@@ -27,6 +27,8 @@ _SLEEP_MS = 60_000
 # How often one after another the operator may do what a query says, before it must have come to rest.
 _MOST_ADVICE = 12
 _SETUP = 6
+# Kinds that no walk is without.
+_ALWAYS = ("batch", "produce", "stop", "kill", "heal", "crash", "wake")
 
 
 def draw(seed: str, kinds: Mapping[str, Kind] = KINDS, fewest: int = FEWEST, most: int = MOST) -> Walk:
@@ -38,7 +40,10 @@ def draw(seed: str, kinds: Mapping[str, Kind] = KINDS, fewest: int = FEWEST, mos
     weights = [weight * chance.choice((0, 0, 1, 1, 4)) if kind.name not in ("batch", "produce") else weight
                for kind, weight in zip(kinds, weights)]
     # Half of them keep coming back to two or three kinds, so that an accident meets what the one before it has left.
-    for number in chance.sample(range(len(kinds)), chance.choice((0, 0, 2, 3))):
+    often = chance.sample(range(len(kinds)), chance.choice((0, 0, 2, 3)))
+    if often and chance.randrange(2):  # and half of these know hardly any other
+        weights = [weight if kind.name in _ALWAYS else 0 for kind, weight in zip(kinds, weights)]
+    for number in often:
         weights[number] = 10
     chosen = chance.choices(kinds, weights, k=chance.randint(fewest, most))
     numbers = lambda count: tuple(chance.randrange(_NUMBERS) for _ in range(count))  # noqa: E731

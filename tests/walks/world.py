@@ -13,20 +13,11 @@ from streamsink.table.scan import read_arrow
 from tests.walks.foreign import Others
 from tests.walks.machine import Fault, Machine
 from tests.walks.model import GONE, Causes, Model, Version, Wrong
-from tests.walks.queries import SCHEMA, Query, Run, halves, is_bad, part_of
+from tests.walks.queries import SCHEMA, Job, Query, Run, halves, is_bad, part_of
 from tests.walks.sources import Checkpoint, Folder, Topic
 from tests.walks.store import Process
 
 JOBS = "batch"
-
-
-@dataclass
-class Job:
-    """A bounded run. options: those that an overwrite has."""
-
-    name: str
-    rows: list[int]
-    options: dict
 
 
 @dataclass
@@ -167,7 +158,7 @@ class World(Machine):
         self.model.job_tried(job.rows)
         query.live, query.rows_of_job = None, job
         run = self.attempt(
-            query, lambda run: run.job(job.name, job.rows), fault,
+            query, lambda run: run.job(job), fault,
             lambda: self.start_job(query, job),
         )
         after = self.in_table()
