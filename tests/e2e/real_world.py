@@ -18,9 +18,9 @@ from tests.e2e import kafka_data
 from tests.e2e.walk_driver import Died, Drivers
 from tests.walks.machine import Fault
 from tests.walks.model import Causes, Wrong
-from tests.walks.queries import PARTS, SETTINGS, Query
+from tests.walks.queries import PARTS, SETTINGS, Job, Query
 from tests.walks.sources import EARLIEST, Checkpoint, Folder, Planned, Topic
-from tests.walks.world import Job, World
+from tests.walks.world import World
 
 MOST_PARTS = 3
 
@@ -236,10 +236,10 @@ class Start:
         checkpoint = self.query.checkpoint
         self._order(
             {"do": "stream", "checkpoint": str(checkpoint.folder), "source": self.query.source.order(checkpoint.given),
-             "per_batch": most, "how": how, "batches": batches}, fault, kill_after_ms)
+             "per_batch": most, "how": how, "batches": batches, "version": self.query.version}, fault, kill_after_ms)
 
-    def job(self, name: str, rows: list[int]) -> None:
-        self._order({"do": "write", "run_id": name, "rows": rows}, self.world.fault_of_job, None)
+    def job(self, job: Job) -> None:
+        self._order({"do": "write", "run_id": job.name, "rows": job.rows, "version": job.version}, self.world.fault_of_job, None)
 
     def _order(self, order: dict, fault: Fault | None, kill_after_ms: int | None) -> None:
         """Raises Died, or what stopped it."""
@@ -280,6 +280,17 @@ class RealWorld(World):
 
     def checkpoint_of(self, query, given):
         return RealCheckpoint(query.source, self._new_folder, given)
+
+    def put_checkpoint(self, query, checkpoint):
+        """It has a folder of its own."""
+        super().put_checkpoint(query, checkpoint)
+        self.accident("moved-ever", query=query)
+
+    def move(self, query):
+        to = self._new_folder()
+        if query.checkpoint.folder.exists():
+            query.checkpoint.folder.rename(to)
+        query.checkpoint.folder = to
 
     def _new_folder(self) -> Path:
         return self.folder / f"checkpoint-{next(self._number)}"

@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow]
 IN_THE_GATE, IN_THE_SOAK = 5, 200
 FEWEST, MOST = 5, 9
 # The gate walks the same walks each time, a seed whose five hold most kinds; the soak walks others.
-SEED = "2160"
+SEED = "4405"
 # One walk again, alone, and shrunk when it fails: STREAMSINK_WALK=<seed>-<number>.
 ONE = os.environ.get("STREAMSINK_WALK")
 LATEST_KILL_MS = 3000
@@ -37,7 +37,7 @@ _STEPS = [step for step in STEPS if step.startswith(("write.", "precommit.", "co
 _WEIGHTS = {
     "produce": 8, "heal": 2, "run": 3, "overwrite_run": 1, "lose_checkpoint": 4, "copy": 5, "restore": 6, "lose_journal": 2,
     "drop": 1, "partition": 2, "retention": 2, "recreate": 2, "option": 3, "rename": 1, "foreign_append": 2, "foreign_overwrite": 1,
-    "compaction": 2, "expiry": 2, "tag": 1, "rollback": 2,
+    "compaction": 2, "expiry": 2, "tag": 1, "rollback": 2, "same_run": 1, "upgrade_job": 1, "upgrade": 1, "move": 1,
 }
 KINDS = {name: replace(events.KINDS[name], weight=weight) for name, weight in _WEIGHTS.items()}
 

@@ -141,7 +141,13 @@ def frame(spark, order: dict):
     else:
         reader = spark.readStream.format("json").schema("id BIGINT").option("maxFilesPerTrigger", order["per_batch"])
         columns = ["id", *(["_metadata.file_path AS file"] if options.get("file_column") else [])]
-    return reader.load(*([source["dir"]] if source["kind"] == "files" else [])).selectExpr(*columns).selectExpr("*", f"{order['part']} AS part")
+    rows = reader.load(*([source["dir"]] if source["kind"] == "files" else [])).selectExpr(*columns)
+    return made_by(order["version"], rows).selectExpr("*", f"{order['part']} AS part")
+
+
+def made_by(version: int, df):
+    """All rows, by a program of this version."""
+    return df.where(f"id >= {-version}") if version else df
 
 
 class Stream:
@@ -203,7 +209,8 @@ class Stream:
 
 def write(spark, order: dict) -> None:
     """A bounded run."""
-    df = spark.createDataFrame([(row,) for row in order["rows"]], "id BIGINT").selectExpr("*", f"{order['part']} AS part")
+    df = spark.createDataFrame([(row,) for row in order["rows"]], "id BIGINT")
+    df = made_by(order["version"], df).selectExpr("*", f"{order['part']} AS part")
     streamsink.write(df, order["table"], order["run_id"], lambda event: None, **order["options"])
 
 

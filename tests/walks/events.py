@@ -380,7 +380,7 @@ def move(walk, which):
     """The query's checkpoint is moved to another folder."""
     query = _query(walk.world, which)
     walk.world.stop(query)
-    query.place += 1
+    walk.world.move(query)
     walk.world.accident("moved-ever", query=query)
 
 

@@ -203,6 +203,10 @@ class World(Machine):
         query.checkpoint, query.said = checkpoint, None
         self.accident("checkpoint", "checkpoint-ever", query=query)
 
+    def move(self, query: Query) -> None:
+        """Its checkpoint's folder is another one."""
+        query.place += 1
+
     def checkpoint_of(self, query: Query, given: dict | None) -> Checkpoint:
         return Checkpoint(self.new_id(), given)
 
