@@ -8,6 +8,7 @@ import pytest
 
 from streamsink.errors import Misuse
 from streamsink.format.snapshot import Snapshot
+from streamsink.table.table import open_table
 from tests.crash.many_world import ManyWorld
 from tests.crash.world import World, die_at_step, memory_world
 from tests.protocol.history import drop_states, expire, io_of, mine_of, newest_of, other_application, roll_back, say_new
@@ -184,6 +185,28 @@ def test_what_was_rolled_back_is_not_published_under_the_first_name():
     roll_back(world, 1)
     assert "first start the query once more" in _is_told_that_it_is_renamed(world, (6, 9, 14), adopt_from_batch=2)
     assert world.ids() == list(range(6))
+
+
+@pytest.mark.parametrize("accident", ["rolled back", "recreated"])
+def test_what_the_table_has_nothing_of_is_not_published_under_the_first_name(accident):
+    """Found by a walk: the mark counted although all of the table's history is there, or it is another table. The batch was skipped."""
+    world = memory_world(restore="restore-and-continue")
+    root = world.driver.root
+    if accident == "rolled back":
+        other_application(world, "other")
+    world.run(boundaries=(6,))
+    world.checkpoint.committed = 0
+    if accident == "rolled back":
+        roll_back(world, 1)
+    else:
+        of_before = open_table(io_of(world), root, for_writing=False).schema
+        for entry in io_of(world).entries(root):
+            if entry.name not in ("streamsink", "schema"):
+                io_of(world).delete_tree(f"{root}/{entry.name}")
+        another = dataclasses.replace(of_before, options={**of_before.options, "owner": "somebody else"})
+        io_of(world).replace(f"{root}/schema/schema-0", another.to_json(), "another")
+    assert "first start the query once more" in _is_told_that_it_is_renamed(world, (6, 9), adopt_from_batch=1)
+    assert mine_of(world) == []
 
 
 def test_a_second_sink_that_joins_a_running_query_is_let_in_by_the_token():
