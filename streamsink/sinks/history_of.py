@@ -51,21 +51,24 @@ def publishing_of(table: Table, committable: Committable) -> Snapshot | None:
 def last_of_others(table: Table, application: str) -> dict[str, LastOfOther]:
     """By name, the last record of each other application that has written the table, as its snapshots or its journal know it."""
     found: dict[str, LastOfOther] = {}
-    for name, said in table.states.read(table.snapshots.latest()).by_application.items():
+    states = table.states.read(table.snapshots.latest())
+    for name, said in states.by_application.items():
         if name != application:
             with _of_no_matter(table.root, name):
                 found[name] = LastOfOther(AppState.from_json(said), True)
     for entry in table.file_io.entries(table.layout.within(JOURNAL_DIR)):
         if entry.is_dir and entry.name != application:
-            last = newest_in(PendingLog(table.file_io, table.root, entry.name, 2), found.get(entry.name))
+            journal = PendingLog(table.file_io, table.root, entry.name, 2)
+            last = newest_in(journal, found.get(entry.name), lambda state: not states.complete and state.table_id == table.table_id)
             found |= {entry.name: last} if last is not None else {}
     return found
 
 
-def newest_in(journal: PendingLog, said: LastOfOther | None) -> LastOfOther | None:
+def newest_in(journal: PendingLog, said: LastOfOther | None, may_be_forgotten: Callable[[AppState], bool]) -> LastOfOther | None:
     """The newer one of what a table says of an application, if it says anything, and the last record of its journal.
 
-    A mark proves that the record is published where the table says nothing any more. Where it says less, it was rolled back.
+    A mark proves that the record is published where the table says nothing any more (may_be_forgotten). Where it says less, or has all of
+    its history, or is another table, what it had is gone.
     """
     newest = None
     with _of_no_matter(journal.place, "its newest record"):
@@ -73,7 +76,7 @@ def newest_in(journal: PendingLog, said: LastOfOther | None) -> LastOfOther | No
     if newest is None or said is not None and said.state.sequence >= newest.state.sequence:
         return said
     journal.read_listing()
-    return LastOfOther(newest.state, said is None and journal.is_marked(newest.state.sequence))
+    return LastOfOther(newest.state, said is None and may_be_forgotten(newest.state) and journal.is_marked(newest.state.sequence))
 
 
 @contextmanager

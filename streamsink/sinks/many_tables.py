@@ -203,7 +203,7 @@ class ManyTables(Committer):
             other = entry.name + SUFFIX
             if entry.is_dir and other != self.place.key:
                 # The journal is the authority: a table that has less than it is not one that was rolled back.
-                last = newest_in(PendingLog(self.place.file_io, self.place.root, entry.name, 2), None)
+                last = newest_in(PendingLog(self.place.file_io, self.place.root, entry.name, 2), None, lambda state: True)
                 if last is not None and (other not in found or found[other].state.sequence < last.state.sequence):
                     found[other] = last
         return found

@@ -8,6 +8,7 @@ import pytest
 
 from streamsink.errors import Misuse
 from streamsink.format.snapshot import Snapshot
+from streamsink.table.states import HISTORY
 from streamsink.table.table import open_table
 from tests.crash.many_world import ManyWorld
 from tests.crash.world import World, die_at_step, memory_world
@@ -178,16 +179,21 @@ def test_the_mark_of_a_first_name_tells_when_its_snapshots_have_expired():
     assert mine_of(world) == list(range(14))
 
 
-def test_what_was_rolled_back_is_not_published_under_the_first_name():
-    """Its mark outlives it; the first name finds out."""
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_what_was_rolled_back_is_not_published_under_the_first_name(is_whole):
+    """Its mark outlives it; the first name finds out. is_whole: whether all of the table's history was there before."""
     world = memory_world(restore="restore-and-continue")
     world.run(boundaries=(6, 9))
     roll_back(world, 1)
+    if not is_whole:
+        path = f"{world.driver.root}/snapshot/snapshot-1"
+        newest = Snapshot.from_json(io_of(world).read(path), path)
+        io_of(world).replace(path, dataclasses.replace(newest, properties={**newest.properties, HISTORY: "incomplete"}).to_json(), "incomplete")
     assert "first start the query once more" in _is_told_that_it_is_renamed(world, (6, 9, 14), adopt_from_batch=2)
     assert world.ids() == list(range(6))
 
 
-@pytest.mark.parametrize("accident", ["rolled back", "recreated"])
+@pytest.mark.parametrize("accident", ["rolled back", "recreated", "recreated, and expired"])
 def test_what_the_table_has_nothing_of_is_not_published_under_the_first_name(accident):
     """Found by a walk: the mark counted although all of the table's history is there, or it is another table. The batch was skipped."""
     world = memory_world(restore="restore-and-continue")
@@ -205,6 +211,10 @@ def test_what_the_table_has_nothing_of_is_not_published_under_the_first_name(acc
                 io_of(world).delete_tree(f"{root}/{entry.name}")
         another = dataclasses.replace(of_before, options={**of_before.options, "owner": "somebody else"})
         io_of(world).replace(f"{root}/schema/schema-0", another.to_json(), "another")
+    if accident == "recreated, and expired":
+        other_application(world, "other").run(boundaries=(3, 5))
+        expire(world, 1, 1)
+        drop_states(world)
     assert "first start the query once more" in _is_told_that_it_is_renamed(world, (6, 9), adopt_from_batch=1)
     assert mine_of(world) == []
 

@@ -342,7 +342,7 @@ def option(walk, which, number):
     """The query comes back with another option."""
     query = _query(walk.world, which)
     given = _OPTIONS[number % len(_OPTIONS)]
-    if "position_columns" not in given or query.source.numeric:
+    if "position_columns" not in given or query.source.numeric and not query.stateful:
         walk.world.stop(query)
         query.options.update(given)
 

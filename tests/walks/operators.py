@@ -38,6 +38,7 @@ WORDS = {
     "give_up": r"call (streamsink\.give_up)\(",
     "give_up_again": r"call streamsink\.give_up again with accept_as_new='([^']+)'",
     "truncate": r"the files numbered (\d+) and higher",
+    "one_each": r"(Start a new checkpoint whose batches read one file each)",
     "restart": r"(restart the query|The next start|the next start|Restart the query)",
     "remove_left": r"remove (\S+(?: and \S+)*) as well",
     "own_run": r"give them a (run id of their own)",
@@ -51,6 +52,8 @@ WORDS = {
 
 _MOST_ANSWERS = 5
 _SECOND = "-part-"
+# As often a stateful query whose state is lost may give a result again.
+_MOST_TIMES = 20
 
 
 class Operator:
@@ -101,6 +104,8 @@ class Operator:
         is_stream = query.source is not None
         if way == "give_up_again":
             return there == 0
+        if way == "accept_as_new" and query.stateful and "state" in str(query.said):
+            return True  # with what is lost and doubled, as the message says
         if way == "accept_as_new":
             later = set(query.source.all_rows()) - set(query.source.rows_before(query.checkpoint)) if "batches after it" in str(query.said) else ()
             # What is there of a batch that was written in two calls is nowhere one batch's rows: whoever goes on must take some twice.
@@ -111,13 +116,13 @@ class Operator:
         if way in ("starting_offsets", "position_columns", "reset"):
             return is_stream and query.source.numeric
         if way == "adopt":  # rows of which some are here would be doubled by a new checkpoint: those that are not are given up
-            return is_stream and self._is_here(query)
+            return is_stream and _is_here(self._world, query)
         if way == "new_checkpoint" and "if rows are missing here" in str(query.said):
-            return is_stream and not self._is_here(query)
+            return is_stream and not _is_here(self._world, query)
         if way in ("new_checkpoint", "truncate"):
             return is_stream
         if way == "own_run":
-            return there < len(rows)
+            return there == 0
         if way == "second_sink":
             return _SECOND in str(query.said)
         return True
@@ -135,30 +140,22 @@ class Operator:
             return [row for batch in range(len(batches)) for row in query.rows(int(asked[1]) + batch)]
         return query.rows(checkpoint.committed) if len(checkpoint.planned) > checkpoint.committed else []
 
-    def _is_here(self, query: Query) -> bool:
-        """Whether any of the rows that the checkpoint has behind it, or none at all."""
-        before, visible = query.source.rows_before(query.checkpoint), self._world.visible()
-        return not before or any(self._world.is_done(row, visible) for row in before)
-
-    def _missing_before(self, query: Query) -> list[int]:
-        """Rows that the checkpoint has behind it, and that are not in the table."""
-        visible = self._world.visible()
-        return [row for row in query.source.rows_before(query.checkpoint) if not visible[row]]
-
     # -- the ways ----------------------------------------------------------------------------------------------------
 
     def _accept_as_new(self, query: Query, token: str, text: str) -> None:
         if query.source is not None and "which publishes them" not in text:
-            self._world.model.given_up(self._missing_before(query))
+            self._world.model.given_up(_missing_before(self._world, query))
             if query.halves:
                 self._world.model.unsure(query.source.all_rows(), most=2)
+            if query.stateful and "state" in text:
+                self._world.model.unsure(query.source.all_rows(), most=_MOST_TIMES)
         query.options["accept_as_new"] = token
 
     def _accept_as_seen(self, query: Query, token: str, text: str) -> None:
         """Rows of a batch that are not in the table are set aside first, as README says, and put back after it."""
         visible = self._world.visible()
         if query.source is not None:
-            self._world.model.given_up(self._missing_before(query))
+            self._world.model.given_up(_missing_before(self._world, query))
         done = [self._world.is_done(row, visible) for row in self._rows(query, text)]
         if all(done) or query.source is None or not query.source.set_aside(lambda row: self._world.is_done(row, visible)):
             query.options["accept_as_seen"] = token
@@ -196,7 +193,7 @@ class Operator:
         query.name = name
 
     def _adopt(self, query: Query, batch_id: str, text: str) -> None:
-        self._world.model.given_up(self._missing_before(query))
+        self._world.model.given_up(_missing_before(self._world, query))
         query.options["adopt_from_batch"] = int(batch_id)
 
     def _remove_journal(self, query: Query, path: str | None, text: str) -> None:
@@ -280,7 +277,7 @@ class Operator:
         raise Wrong("advice fails batch.twice", str(second.said))
 
     def _second_sink(self, query: Query, token: str, text: str) -> None:
-        self._world.model.given_up(self._missing_before(query))
+        self._world.model.given_up(_missing_before(self._world, query))
         query.options["accept_as_new"] = token
 
     def _own_run(self, query: Query, _: str, text: str) -> None:
@@ -295,10 +292,26 @@ class Operator:
         self._world.model.may_come_again(row for row in query.source.all_rows() if row in letters)
         query.options["dead_letters"] = f"rejected_{self._world.serial}"
 
+    def _one_each(self, query: Query, _: str, text: str) -> None:
+        query.one_each = True
+        self._begin_anew(query)
+
     def _begin_anew(self, query: Query, given: dict | None = None) -> None:
         """A new checkpoint, at the beginning of the source or where the offsets say."""
         if query.name != JOBS:
             self._world.new_checkpoint(query, given)
+
+
+def _is_here(world: World, query: Query) -> bool:
+    """Whether any of the rows that the checkpoint has behind it, or none at all."""
+    before, visible = query.source.rows_before(query.checkpoint), world.visible()
+    return not before or any(world.is_done(row, visible) for row in before)
+
+
+def _missing_before(world: World, query: Query) -> list[int]:
+    """Rows that the checkpoint has behind it, and that are not in the table."""
+    visible = world.visible()
+    return [row for row in query.source.rows_before(query.checkpoint) if not visible[row]]
 
 
 def call_in(text: str, function: str) -> tuple[list, dict]:

@@ -20,7 +20,7 @@ from streamsink.table.routed_write import RoutedWriter
 from streamsink.table.routing import ROUTE, Routing
 from streamsink.testing.driver import DrivenSink, MicroBatchDriver, NumberedRows
 from streamsink.testing.stepping import Stepping
-from tests.walks.model import Causes
+from tests.walks.model import Causes, Wrong
 from tests.walks.sources import TOPIC, Checkpoint, Folder, Topic, batch_of
 from tests.walks.store import Process
 
@@ -84,7 +84,8 @@ class Query:
     afterwards: what a command said to do next. version: of its plan. is_comparable: whether the plan shows everything.
     halves: its function calls the sink twice, each time with a part of the rows. at_once: from two threads, and at which I/O call
     of the first one the second comes. topic_id: of the topic that the last batch was of. place: number of the checkpoint's folder.
-    first: id of its first checkpoint.
+    first: id of its first checkpoint. stateful: its rows come out of state. combines: by what its function makes rows of several, if it does.
+    one_each: its batches read one file each.
     """
 
     name: str
@@ -103,6 +104,9 @@ class Query:
     topic_id: str = ""
     is_comparable: bool = True
     place: int = 0
+    stateful: bool = False
+    combines: str = ""
+    one_each: bool = False
 
     def __post_init__(self):
         self.first = self.checkpoint.query
@@ -160,6 +164,8 @@ class Rows(NumberedRows):
 
     def _chosen(self, decision) -> list[int]:
         ids = self._read()
+        if self._query and self._query.combines and (decision.seen_files or decision.verdict is Verdict.FILTER):
+            raise Wrong("rows made of several are filtered")
         if decision.seen_files:
             others = self._query.source.rows_of_others(self._checkpoint, self._batch_id, decision.seen_files)
             ids = [row for row in ids if row in others]
@@ -219,7 +225,10 @@ class Run:
         """A batch of a checkpoint, with those of its rows that are read when it is written. What is raised ends the run."""
         checkpoint, batch_id = at
         self.open(batch_id)
-        batch = replace(batch_of(query.source, checkpoint, batch_id, self.id, query.fingerprint), place=f"folder {query.place}")
+        batch = replace(
+            batch_of(query.source, checkpoint, batch_id, self.id, query.fingerprint), place=f"folder {query.place}",
+            stateful=query.stateful, combines=query.combines,
+        )
         self.sink.run.micro_batch(batch, self._rows(read, query, at))
 
     def batch_in_two(self, query: Query, at: tuple[Checkpoint, int], read: Callable[[], list[int]]) -> None:

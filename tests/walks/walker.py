@@ -96,7 +96,10 @@ class Walker:
             source = Topic(World.new_id(), World.new_id()) if kind % 3 else Folder(tells=kind % 2 == 0)
             self.world.add_query(name, source, partition_by=partitioned(self.world.parts), **options,
                                  **(columns if source.numeric else {"file_column": "file"} if columns and source.tells else {}))
-            self.world.queries[name].is_comparable = positions % 8 > 0
+            query = self.world.queries[name]
+            query.is_comparable = positions % 8 > 0
+            query.stateful = not columns and restore % 5 > 2
+            query.combines = "Deduplicate" if columns and way % 5 > 3 else ""
         self.world.add_query(JOBS, None, partition_by=partitioned(self.world.parts), journal_retain=2)
 
     def _next(self) -> str:

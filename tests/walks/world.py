@@ -105,7 +105,7 @@ class World(Machine):
         """The next batch, by the run that is open or by a new one. Whether a batch was written or taken for done."""
         checkpoint = query.checkpoint
         if len(checkpoint.planned) == checkpoint.committed:
-            planned = query.source.plan(checkpoint, most)
+            planned = query.source.plan(checkpoint, 1 if query.one_each else most)
             if planned is None:
                 return False
             checkpoint.planned.append(planned)
