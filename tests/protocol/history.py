@@ -94,7 +94,7 @@ def tear_mark(world, number: int = 1) -> None:
     io_of(world).replace(f"{world.driver.root}/streamsink/streamsink/done-{number}", b"", "torn")
 
 
-def drop_from_newest(world, prepared) -> None:
+def drop_from_newest(world) -> None:
     """As after a compaction whose result was deleted with its rows: no retained snapshot names our files."""
     io = io_of(world)
     table = open_table(io, world.driver.root, for_writing=False)

@@ -61,7 +61,7 @@ def test_a_torn_mark_is_trusted_where_nothing_speaks_against_it():
     world.run(boundaries=(6,))
     prepared = Prepared(world, 1)
     prepared.rename()
-    drop_from_newest(world, prepared)
+    drop_from_newest(world)
     expire(world, 1, newest_of(world) - 1)
     tear_mark(world)
     assert die_at_step("precommit.saved", 1, world, boundaries=(6, 9))
@@ -87,7 +87,7 @@ def test_a_record_that_is_accepted_as_seen_is_the_only_one(options):
     assert die_at_step("commit.hinted", 1, world, boundaries=(6,))
     prepared = Prepared(world, 1)
     prepared.rename()
-    drop_from_newest(world, prepared)
+    drop_from_newest(world)
     expire(world, 1, newest_of(world) - 1)
     with pytest.raises(Corrupt) as asked:
         world.run(boundaries=(6, 9))

@@ -151,7 +151,7 @@ def test_a_record_that_may_be_published_is_not_published_again(options):
     assert die_at_step("commit.hinted", 2, world, boundaries=(6, 9))
     prepared = Prepared(world)
     prepared.rename()
-    drop_from_newest(world, prepared)
+    drop_from_newest(world)
     expire(world, 1, newest_of(world) - 1)
     with pytest.raises(Corrupt) as refused:
         world.run(boundaries=(6, 9))
