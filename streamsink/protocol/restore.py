@@ -146,8 +146,10 @@ def _from_journal(
     unsure = [
         c for c in records[published:] if c.files and c.state.sequence not in replaced and (back is None or c.state.sequence < back)
     ]
-    if unsure and _decide(table, unsure, committer, options, rolled_back=bool(lost)):
-        published = len([c for c in records if back is None or c.state.sequence < back])
+    known = _decide(table, unsure, committer, options, rolled_back=bool(lost)) if unsure else 0
+    if known:
+        is_all = known == len(unsure)
+        published = len([c for c in records if back is None or c.state.sequence < back]) if is_all else records.index(unsure[known - 1]) + 1
     if lost and not published and retained[0] > 1:
         raise _rolled_back_past_the_journal(table, retained[0], lost[-1], options)
     mark = tuple(c for c in records[:published] if not store.is_marked(c.state.sequence))
@@ -194,24 +196,25 @@ def _published_ones(kept: Sequence[Committable], committer: Committer, marks: Co
     return 0
 
 
-def _decide(table: str, unsure: Sequence[Committable], committer: Committer, options: SinkOptions, *, rolled_back: bool) -> bool:
-    """Whether these records, which no retained history names, are published: False when that is certain, or a token says so.
+def _decide(table: str, unsure: Sequence[Committable], committer: Committer, options: SinkOptions, *, rolled_back: bool) -> int:
+    """How many of these records, which no retained history names, are published, from the first one on: as a token says, or certainly none.
 
-    They have no mark, or the table was rolled back since and a mark proves nothing.
+    They have no mark, or the table was rolled back since and a mark proves nothing. They were published in order.
 
     Their files prove nothing by being there: a store may keep the staged originals, and a tag keeps the others. One without files is
     not asked for: publishing it again changes no row.
     """
-    word = token_of(unsure[0], IS_PUBLISHED)
+    each = [token_of(record, IS_PUBLISHED) for record in unsure]
     as_seen, as_new = set(words_of(options.accept_as_seen)), set(words_of(options.accept_as_new))
-    if word in as_seen:
-        return True
+    seen = max((number for number, word in enumerate(each, 1) if word in as_seen), default=0)
+    if seen:
+        return seen
     # Whoever publishes an overwrite may be asked for its word next, and the option holds one: that word answers this question too.
     words = {token_of(record, MAY_OVERWRITE) for record in unsure}
-    accepted = bool(as_new & {word, *words} or as_seen & words)
+    accepted = bool(as_new & {each[0], *words} or as_seen & words)
     gone = next(((c, paths) for c in unsure for paths in [committer.files_adopted(c)[2]] if paths), None)
     if gone is None and (accepted or committer.sees_all_since(unsure[0])):
-        return False
+        return 0
     first, last = unsure[0].state, unsure[-1].state
     found = f"{len(gone[1])} of its files are gone (first: {gone[1][0]})" if gone else "its files are there, which proves nothing"
     pending = "may have been rolled back with those after it" if rolled_back else "is pending in the journal"
@@ -219,11 +222,23 @@ def _decide(table: str, unsure: Sequence[Committable], committer: Committer, opt
         f"{table}: record {(gone[0].state if gone else first).sequence} {pending}; {found}; and snapshots since it was "
         f"recorded have expired, so whether records {first.sequence} to {last.sequence} were published cannot be told. Nothing was written. "
         f"Look whether the rows of {_from_to(first, last)} are in the table. If they are, set "
-        f"accept_as_seen='{word}', which records them as published. If they are not, "
-        + ("set " f"accept_as_new='{word}', which publishes them" if gone is None else
-           f"stop the query and call streamsink.give_up({table!r}, application={options.application!r}, accept_as_new='{word}'), which forgets "
-           "them and says from where the source is read again"),
+        f"accept_as_seen='{each[-1]}', which records them as published. If they are not, "
+        + (f"set accept_as_new='{each[0]}', which publishes them" if gone is None else
+           f"stop the query and call streamsink.give_up({table!r}, application={options.application!r}, accept_as_new='{each[0]}'), which "
+           "forgets them and says from where the source is read again")
+        + _of_the_first_ones(unsure, each),
         kind="journal.undecidable",
+    )
+
+
+def _of_the_first_ones(unsure: Sequence[Committable], words: Sequence[str]) -> str:
+    """What to do when some of the records are published. words: of each."""
+    if len(unsure) == 1:
+        return ""
+    by_name = ", ".join(f"'{word}' for {record.state.checkpoint_name}" for record, word in zip(unsure[:-1], words))
+    return (
+        ". They were published in this order, so it may be that only those of the first ones are there: then set accept_as_seen to the word of "
+        f"the last one whose rows are, which records it and those before it as published and goes on with the others: {by_name}"
     )
 
 

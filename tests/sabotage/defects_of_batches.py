@@ -188,6 +188,8 @@ OF_BATCHES = (
            "elif own is not None or not is_named:", "elif not is_named:", (_COPIES,)),
     Defect("an application with pending rows is retired", "sinks/retire.py:retire",
            "        _check_settled(root, journal, last)\n", "", (_RETIRE,)),
+    Defect("a word for the first of several records is one for all", "protocol/restore.py:_from_journal",
+           "is_all = known == len(unsure)", "is_all = True", ("tests/advice/test_history.py",)),
     Defect("two words of one record take turns", "protocol/restore.py:_decide",
            "{token_of(record, MAY_OVERWRITE) for record in unsure}", "set()",
            ("tests/advice/test_history.py::test_an_overwrite_of_which_nobody_knows_whether_it_was_published_and_others_have_written",)),

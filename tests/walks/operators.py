@@ -25,6 +25,7 @@ WORDS = {
     "file_column": r"option file_column, and set accept_as_same='(\w+)'",
     "accept_as_new": r"accept_as_new='([^']+)'",
     "accept_as_seen": r"accept_as_seen='([^']+)'",
+    "first_ones": r"(only those of the first ones are there)",
     "accept_as_same": r"accept_as_same='(\w+)'",
     "new_application": r"set new_application='(\w+)'",
     "republish": r"(on_rollback='republish')",
@@ -99,7 +100,7 @@ class Operator:
 
     def _fits(self, query: Query, way: str) -> bool:
         """As somebody decides who looks whether the batch's rows are in the table."""
-        rows, visible = self._rows(query, str(query.said)), self._world.visible()
+        rows, visible = _rows(self._world, query, str(query.said)), self._world.visible()
         there = sum(1 for row in rows if self._world.is_done(row, visible))
         is_stream = query.source is not None
         if way == "give_up_again":
@@ -111,6 +112,10 @@ class Operator:
             # What is there of a batch that was written in two calls is nowhere one batch's rows: whoever goes on must take some twice.
             is_free = there == 0 and (query.halves or not any(self._world.is_done(row, visible) for row in later))
             return is_free and "streamsink.give_up again" not in str(query.said)
+        if way == "first_ones":
+            return 0 < there < len(rows) and _last_that_is_there(self._world, query, str(query.said)) is not None
+        if way == "accept_as_seen" and "only those of the first ones" in str(query.said) and there < len(rows):
+            return not self._fits(query, "first_ones") and there > 0 and not (is_stream and query.source.numeric)
         if way == "accept_as_seen":  # a bounded run is there whole; what is missing of it was replaced since
             return there == len(rows) or there > 0 and not (is_stream and query.source.numeric)
         if way in ("starting_offsets", "position_columns", "reset"):
@@ -126,19 +131,6 @@ class Operator:
         if way == "second_sink":
             return _SECOND in str(query.said)
         return True
-
-    def _rows(self, query: Query, said: str) -> list[int]:
-        """Of the batch that was under way, or of those that the message asks for."""
-        if query.source is None:
-            named = re.search(r"(?:rows|overwrite) of run '([^']+)'(?: to run '([^']+)')?", said)
-            jobs = [job for job in self._world.jobs if named and job.name in named.groups()]
-            jobs = jobs if jobs and "whether run" not in said else [query.rows_of_job]
-            return [row for job in jobs for row in job.rows]
-        checkpoint, asked = query.checkpoint, re.search(r"Look whether the rows of checkpoint (\d+)(?: to checkpoint (\d+))?", said)
-        if asked:
-            batches = checkpoint.planned[int(asked[1]):int(asked[2] or asked[1]) + 1]
-            return [row for batch in range(len(batches)) for row in query.rows(int(asked[1]) + batch)]
-        return query.rows(checkpoint.committed) if len(checkpoint.planned) > checkpoint.committed else []
 
     # -- the ways ----------------------------------------------------------------------------------------------------
 
@@ -156,11 +148,14 @@ class Operator:
         visible = self._world.visible()
         if query.source is not None:
             self._world.model.given_up(_missing_before(self._world, query))
-        done = [self._world.is_done(row, visible) for row in self._rows(query, text)]
+        done = [self._world.is_done(row, visible) for row in _rows(self._world, query, text)]
         if all(done) or query.source is None or not query.source.set_aside(lambda row: self._world.is_done(row, visible)):
             query.options["accept_as_seen"] = token
         else:
             self._begin_anew(query)
+
+    def _first_ones(self, query: Query, _: str, text: str) -> None:
+        query.options["accept_as_seen"] = _last_that_is_there(self._world, query, text)
 
     def _file_column(self, query: Query, token: str, text: str) -> None:
         query.options |= {"file_column": "file", "accept_as_same": token}
@@ -260,7 +255,7 @@ class Operator:
         """The second part is written by a sink of its own, which may ask for a token; from the next batch on there is one call again."""
         self._one_call(query, "", text)
         visible = self._world.visible()
-        if all(self._world.is_done(row, visible) for row in halves(self._rows(query, text))[1]):
+        if all(self._world.is_done(row, visible) for row in halves(_rows(self._world, query, text))[1]):
             return  # an earlier run has written the whole batch
         options = {name: value for name, value in query.options.items() if name != "adopt_from_batch"}  # it has no earlier name
         second = replace(query, name=f"{query.name}{_SECOND}{self._world.serial}", options=options, live=None, halves=False, causes=Causes())
@@ -302,10 +297,37 @@ class Operator:
             self._world.new_checkpoint(query, given)
 
 
+def _rows(world: World, query: Query, said: str) -> list[int]:
+    """Of the batch that was under way, or of those that the message asks for."""
+    if query.source is None:
+        named = re.search(r"(?:rows|overwrite) of run '([^']+)'(?: to run '([^']+)')?", said)
+        jobs = [job for job in world.jobs if named and job.name in named.groups()]
+        jobs = jobs if jobs and "whether run" not in said else [query.rows_of_job]
+        return [row for job in jobs for row in job.rows]
+    checkpoint, asked = query.checkpoint, re.search(r"Look whether the rows of checkpoint (\d+)(?: to checkpoint (\d+))?", said)
+    if asked:
+        batches = checkpoint.planned[int(asked[1]):int(asked[2] or asked[1]) + 1]
+        return [row for batch in range(len(batches)) for row in query.rows(int(asked[1]) + batch)]
+    return query.rows(checkpoint.committed) if len(checkpoint.planned) > checkpoint.committed else []
+
+
 def _is_here(world: World, query: Query) -> bool:
     """Whether any of the rows that the checkpoint has behind it, or none at all."""
     before, visible = query.source.rows_before(query.checkpoint), world.visible()
     return not before or any(world.is_done(row, visible) for row in before)
+
+
+def _last_that_is_there(world: World, query: Query, text: str) -> str | None:
+    """Of several records: the word of the last one that is there whole, as all before it are."""
+    visible, last = world.visible(), None
+    for word, batch, run in re.findall(r"'(\w+)' for (?:checkpoint (\d+)|run '([^']+)')", text):
+        if batch and int(batch) >= len(query.checkpoint.planned):
+            return None  # of another checkpoint
+        rows = query.rows(int(batch)) if batch else [row for job in world.jobs if job.name == run for row in job.rows]
+        if not all(world.is_done(row, visible) for row in rows):
+            break
+        last = word
+    return last
 
 
 def _missing_before(world: World, query: Query) -> list[int]:
