@@ -4,9 +4,10 @@ import dataclasses
 
 import pytest
 
-from streamsink.errors import StreamsinkError
+from streamsink.errors import Fenced, StreamsinkError
 from streamsink.options import SinkOptions
 from streamsink.sinks.give_up import give_up
+from streamsink.sinks.letters import TableCommitter
 from tests.advice.following import advice, follows
 from tests.advice.many import commit_of_another
 from tests.crash.letters_world import BOUNDARIES, NAME, LettersWorld
@@ -79,10 +80,8 @@ def test_dead_letters_of_a_table_that_speaks_of_later_ones_are_there():
     assert len(set(numbers)) == len(numbers)
 
 
-@follows("dead-letters.unknown-record")
-def test_dead_letters_under_a_number_that_was_given_up():
-    """Their table still speaks of the records that a rollback of the other one took, and the table's own history cannot tell. What was
-    recorded under their numbers was refused by it at each start."""
+def _given_up() -> LettersWorld:
+    """The table was rolled back, its records given up, and others have committed since; the dead letters are where they were."""
     world = LettersWorld(journal_retain=100)
     world.run()
     table = world.table(NAME)
@@ -90,12 +89,20 @@ def test_dead_letters_under_a_number_that_was_given_up():
         world.file_io().delete(table.layout.snapshot(gone))
     world.file_io().delete(table.layout.latest_hint)
     commit_of_another(world, world.dead_letters, keeps_states=True, keeps_earlier=False)
-    said = _refused(world, "table.rolled-back")
-    (path,), options = said.call("streamsink.give_up")
-    assert give_up(world.file_io(), path, SinkOptions.of(path, options)).records
+    _give_up(world, _refused(world, "table.rolled-back"))
     commit_of_another(world, NAME)
     del world.checkpoint.ends[1:]
     world.checkpoint.committed = 1
+    return world
+
+
+def _give_up(world, said) -> None:
+    (path,), options = said.call("streamsink.give_up")
+    assert give_up(world.file_io(), path, SinkOptions.of(path, options)).records
+
+
+def _takes_another_table(world) -> None:
+    """Each row is there once, but for those that the first table for dead letters had of the records that were given up."""
     known = _refused(world, "dead-letters.unknown-record").find(r"another name than '(\w+)', under which a new table begins")
     before = world.rows()
     world.dead_letters = f"{known}_2"
@@ -104,6 +111,25 @@ def test_dead_letters_under_a_number_that_was_given_up():
     assert [row for row in world.rows() if row[0] == known] == [row for row in before if row[0] == known]
     numbers = [number for name, number, _ in world.rows() if name != known]
     assert sorted(numbers) == sorted({*numbers, *range(BOUNDARIES[0], BOUNDARIES[-1])})
+
+
+@follows("dead-letters.unknown-record")
+def test_dead_letters_under_a_number_that_was_given_up():
+    """Their table still speaks of the records that a rollback of the other one took, and the table's own history cannot tell. What was
+    recorded under their numbers was refused by it at each start."""
+    _takes_another_table(_given_up())
+
+
+def test_dead_letters_that_earlier_code_has_recorded_under_such_a_number(monkeypatch):
+    """They are not taken for what is there: the rest of the record would be published without them."""
+    world, plain = _given_up(), TableCommitter._previous
+    with monkeypatch.context() as earlier:
+        earlier.setattr(TableCommitter, "_previous", lambda self, name, sequence: plain(self, name, 1_000_000))
+        assert die_at_step("letters.before_publish", 1, world)
+    before = world.rows()
+    with pytest.raises(Fenced):
+        world.run()
+    assert world.rows() == before
 
 
 def test_dead_letters_that_can_be_told_are_not_asked_for():

@@ -119,7 +119,12 @@ def test_a_call_beside_one_that_is_recorded_waits_for_its_end_and_is_a_second_pa
     world = memory_world()
     query, kinds = Query(world), []
     second = threading.Thread(target=lambda: kinds.append(_refused(lambda: query.again(0)).kind))
-    assert _meanwhile(query, "precommit.saved", second.start) is None
+
+    def call() -> None:
+        second.start()
+        second.join(0.5)  # one that does not wait ends within this time
+
+    assert _meanwhile(query, "precommit.saved", call) is None
     second.join(60)
     assert kinds == ["batch.twice"]
     assert world.ids() == list(range(6))
