@@ -192,13 +192,13 @@ def _under_another_name(batch: Batch, past: Past, options: SinkOptions) -> LastO
     Raises Misuse when nobody has said so: what is there under that name would be written a second time.
     """
     word = token(batch, past)
-    found = renamed.ahead(batch, past.last, past.others()) if past.begins and options.accept_as_new != word else None
-    if found is None:
+    found = renamed.ahead(batch, past.last, past.others()) if past.begins and options.accept_as_new != word else []
+    if not found:
         return None
-    name, last = found
+    _, last = found[0]
     if renamed.is_done(batch, last, options) or renamed.is_adopted(batch, last, options):
         return last
-    raise renamed.refused(batch, name, last, table=past.table, options=options, word=word)
+    raise renamed.refused(batch, found, table=past.table, options=options, word=word)
 
 
 def _replay_of(batch: Batch, past: Past) -> str | None:

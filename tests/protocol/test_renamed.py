@@ -155,6 +155,19 @@ def test_of_several_earlier_names_the_newest_counts():
     assert world.ids() == list(range(14))
 
 
+def test_of_two_sinks_of_one_function_the_one_that_is_renamed_is_told_both_names():
+    """Found by a walk: it was told to take the other one's name."""
+    world = memory_world(restore="restore-and-continue")
+    world.run(boundaries=(6,))
+    second = _renamed(world, "second")
+    second.driver.other_sinks = frozenset({"streamsink"})
+    second.checkpoint = dataclasses.replace(world.checkpoint, ends=[], committed=0)
+    second.run(boundaries=(6,))
+    said = _is_told_that_it_is_renamed(world, (6, 9))
+    assert "under the names 'streamsink', up to batch 0, and 'second', up to batch 0; now" in said
+    assert "Set application to the one of these names that this sink had to go on" in said
+
+
 def _is_told_that_it_is_renamed(world, boundaries, **options) -> str:
     with pytest.raises(Misuse) as refused:
         _go(world, boundaries, options)

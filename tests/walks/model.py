@@ -71,7 +71,8 @@ class Model:
 
     def overwritten(self, rows: Iterable[int], perhaps: Iterable[int] = ()) -> None:
         """Somebody replaced them on purpose. perhaps: those that came or went while he did."""
-        self.fate.update(dict.fromkeys(rows, GONE))
+        rows = set(rows)
+        self.fate.update({row: GONE | self.lasting.get(row, GONE) for row in rows})
         self.fate.update(dict.fromkeys(perhaps, EITHER))
         self.tried.difference_update(rows, perhaps)
 

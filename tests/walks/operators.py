@@ -32,6 +32,7 @@ WORDS = {
     "position_columns": r"option (position_columns)",
     "second_sink": r"as a second sink in the same batch function, set accept_as_new='([^']+)'",
     "first_name": r"Set application='([^']+)' to go on",
+    "own_first_name": r"(Set application to the one of these names that this sink had) to go on",
     "adopt": r"set adopt_from_batch=(\d+)",
     "remove_journal": r"remove (?:the journal (\S+)|this one)",
     "starting_offsets": r"[Ss]tart a new checkpoint (?:at |with startingOffsets=)(streamsink\.starting_offsets)",
@@ -84,7 +85,9 @@ class Operator:
             named.pop("new_checkpoint", None)  # they belong together
         if "second_sink" in named:
             named.pop("accept_as_new")
-            if _SECOND in named.get("first_name", ""):
+            if "own_first_name" in named and not re.search(r"now its name is '[^']*" + _SECOND, text):
+                named = {"own_first_name": named["own_first_name"]}
+            if _SECOND in named.get("first_name", "") or "own_first_name" in named and len(named) > 1:
                 named = {"second_sink": named["second_sink"]}  # it is that one which has the other name
         if "reset" in named:
             named = {"reset": named["reset"]}  # all that the new topic holds shall be written
@@ -186,6 +189,10 @@ class Operator:
 
     def _first_name(self, query: Query, name: str, text: str) -> None:
         query.name = name
+
+    def _own_first_name(self, query: Query, _: str, text: str) -> None:
+        """He knows which of them it was: the second sinks' names have something behind it."""
+        query.name = next(name for name in re.findall(r"'([^']+)', up to batch", text) if _SECOND not in name)
 
     def _adopt(self, query: Query, batch_id: str, text: str) -> None:
         self._world.model.given_up(_missing_before(self._world, query))
