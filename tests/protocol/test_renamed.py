@@ -8,11 +8,16 @@ import pytest
 
 from streamsink.errors import Misuse
 from streamsink.format.snapshot import Snapshot
+from streamsink.options import SinkOptions
+from streamsink.protocol.admission import Past, admit
+from streamsink.protocol.committable import KnownRun, LastOfOther
+from streamsink.protocol.recorded import Recorded
 from streamsink.table.states import HISTORY
 from streamsink.table.table import open_table
 from tests.crash.many_world import ManyWorld
 from tests.crash.world import World, die_at_step, memory_world
 from tests.protocol.history import drop_states, expire, io_of, mine_of, newest_of, other_application, roll_back, say_new
+from tests.protocol.test_identity import batch, source, state
 from tests.table.foreign import Prepared
 
 
@@ -22,6 +27,15 @@ def _renamed(world, name: str, **options) -> World:
     other.checkpoint = world.checkpoint
     other._versions = world._versions
     return other
+
+
+def _second_sink(world) -> World:
+    """The same batch function calls it beside the first one, which has written batch 0."""
+    second = _renamed(world, "second")
+    second.driver.other_sinks = frozenset({"streamsink"})
+    second.checkpoint = dataclasses.replace(world.checkpoint, ends=[], committed=0)
+    second.run(boundaries=(6,))
+    return second
 
 
 def test_the_error_of_a_renamed_application_names_the_first_name_and_it_works():
@@ -65,10 +79,7 @@ def test_two_sinks_of_one_query_under_two_names_are_not_renamed():
     """The way on of a sink that was called twice: both begin with batch 0 of the same query, and either may be a batch ahead after a kill."""
     world = memory_world(restore="restore-and-continue")
     world.run(boundaries=(6,))
-    other = _renamed(world, "second")
-    other.driver.other_sinks = frozenset({"streamsink"})
-    other.checkpoint = dataclasses.replace(world.checkpoint, ends=[], committed=0)
-    other.run(boundaries=(6,))
+    other = _second_sink(world)
     world.run(boundaries=(6, 9))
     other.run(boundaries=(6, 9))
     assert world.ids() == sorted([*range(9), *range(9)])
@@ -159,10 +170,7 @@ def test_of_two_sinks_of_one_function_the_one_that_is_renamed_is_told_both_names
     """Found by a walk: it was told to take the other one's name."""
     world = memory_world(restore="restore-and-continue")
     world.run(boundaries=(6,))
-    second = _renamed(world, "second")
-    second.driver.other_sinks = frozenset({"streamsink"})
-    second.checkpoint = dataclasses.replace(world.checkpoint, ends=[], committed=0)
-    second.run(boundaries=(6,))
+    _second_sink(world)
     said = _is_told_that_it_is_renamed(world, (6, 9))
     assert "under the names 'streamsink', up to batch 0, and 'second', up to batch 0; now" in said
     assert "Set application to the one of these names that this sink had to go on" in said
@@ -274,3 +282,51 @@ def test_another_application_that_cannot_be_read_stops_itself_only(broken):
         io.replace(record, io.read(record)[:-9] if broken == "record" else io.read(record).replace(b'"version": 2', b'"version": 9', 1), "broken")
     world.run(boundaries=(6, 9))
     assert mine_of(world) == list(range(9))
+
+
+# -- what the first name would not have let through ------------------------------------------------------------------
+
+
+def _led_on(given, last, adopt):
+    """What is decided of a batch that comes under the name "new"; the query's last record is under the name "first"."""
+    others = {"first": LastOfOther(last, True)}
+    past = Past("lake/t", "t", None, lambda query, checkpoint: None, lambda run: KnownRun(False), others=lambda: others)
+    return admit(given, past, SinkOptions.of("lake/t", {"application": "new", "adopt_from_batch": adopt}))
+
+
+@pytest.mark.parametrize("ids", [{"topic_id": "id-2"}, {"cluster": "c-2"}])
+@pytest.mark.parametrize("given, number", [((50, 60), 5), ((60, 70), 6)])
+def test_a_topic_that_is_another_one_by_now_is_for_the_first_name_to_judge(given, number, ids):
+    """Found by a walk: batch 0 was to be repeated, its topic was recreated, and what the new one holds at these offsets was skipped."""
+    last = state(source(50, 60))
+    assert _led_on(batch(source(*given), query="q", number=number), last, adopt=6)
+    with pytest.raises(Misuse) as refused:
+        _led_on(batch(source(*given, **ids), query="q", number=number), last, adopt=6)
+    said = str(refused.value)
+    assert refused.value.kind == "application.renamed" and "Set application='first' to go on" in said
+    assert "first start the query once more under the first one" in said and "adopt_from_batch" not in said
+
+
+@pytest.mark.parametrize("given", [
+    source(65, 70), source(55, 70), source(60, 70, topic="u", earliest={"u": {"0": 0}}), source(60, 70, newest={"t": {"0": 59}}),
+])
+def test_a_batch_that_does_not_continue_the_first_name_is_for_that_name_to_judge(given):
+    """A gap, an overlap, an unknown topic that is not read from its beginning, and one that has lost messages."""
+    with pytest.raises(Misuse, match="first start the query once more under the first one") as refused:
+        _led_on(batch(given, query="q", number=6), state(source(50, 60)), adopt=6)
+    assert refused.value.kind == "application.renamed"
+
+
+@pytest.mark.parametrize("number", [3, 7])
+def test_a_batch_that_is_not_the_next_one_is_not_told_to_adopt(number):
+    """A checkpoint that was restored, or batches that never came: adopt_from_batch was asked for again and again."""
+    with pytest.raises(Misuse, match="first start the query once more under the first one") as refused:
+        _led_on(batch(source(60, 70), query="q", number=number), state(source(50, 60)), adopt=6)
+    assert refused.value.kind == "application.renamed"
+
+
+def test_what_is_recorded_under_the_first_name_is_recorded_under_the_new_one():
+    """Topics that the query has read before and may read again: their rows are in the table."""
+    last = dataclasses.replace(state(source(50, 60)), recorded=Recorded().advanced((source(0, 8, "id-u", topic="u"), source(50, 60))))
+    decision = _led_on(batch(source(60, 70), query="q", number=6), last, adopt=6)
+    assert {record.topic: record.next for record in decision.recorded.topics} == {"t": {"0": 70}, "u": {"0": 8}}
