@@ -58,6 +58,31 @@ def test_s2_over_files_each_row_is_there_once_whatever_the_batches_of_the_new_ch
     assert world.ids() == list(range(boundaries[-1] + 5)) and world.unknown_files() == []
 
 
+@pytest.mark.parametrize("accident, kind", [("deleted", "checkpoint.replaced"), ("restored", "batch.backwards")])
+@pytest.mark.parametrize("earlier", ["another name", "another sink", "a name between"])
+def test_files_of_batches_before_the_first_one_of_a_name_are_not_new(earlier, accident, kind):
+    """It was told to begin with batch 2. What was read before that was written, and its own records say nothing of it."""
+    world = files_world()
+    if earlier == "a name between":
+        _under(world, "new-name", [], 0).run(boundaries=(6,))
+        _under(world, "streamsink", [6], 1).run(boundaries=(6, 9))
+    elif earlier == "another name":
+        world.run(boundaries=(6, 9))
+    before = world.ids()
+    renamed = _under(world, "new-name", [6, 9], 2)
+    renamed.run(boundaries=(6, 9, 12))
+    renamed.checkpoint = Checkpoint(SECOND) if accident == "deleted" else Checkpoint(FIRST, [6], 1)
+    accept(renamed, accept_as_seen=refused(renamed, kind, (7, 12)))
+    assert renamed.ids() == [*before, *range(9, 12)]
+
+
+def _under(world, name: str, ends: list[int], committed: int) -> World:
+    """The query comes under this name, as its user has said."""
+    other = World(world.calls, world.driver.root, **OPTIONS, file_column="file", application=name, adopt_from_batch=committed or None)
+    other.checkpoint = Checkpoint(FIRST, ends, committed)
+    return other
+
+
 def test_s2_over_files_only_new_ones_are_left():
     """The old files were removed from the source: nothing is asked."""
     world = files_world()

@@ -11,6 +11,7 @@ from streamsink.format.snapshot import Snapshot
 from streamsink.options import SinkOptions
 from streamsink.protocol.admission import Past, admit
 from streamsink.protocol.committable import KnownRun, LastOfOther
+from streamsink.protocol.positions import SourceRange
 from streamsink.protocol.recorded import Recorded
 from streamsink.table.states import HISTORY
 from streamsink.table.table import open_table
@@ -330,3 +331,13 @@ def test_what_is_recorded_under_the_first_name_is_recorded_under_the_new_one():
     last = dataclasses.replace(state(source(50, 60)), recorded=Recorded().advanced((source(0, 8, "id-u", topic="u"), source(50, 60))))
     decision = _led_on(batch(source(60, 70), query="q", number=6), last, adopt=6)
     assert {record.topic: record.next for record in decision.recorded.topics} == {"t": {"0": 70}, "u": {"0": 8}}
+
+
+def test_files_that_another_checkpoint_has_read_are_filtered_under_the_first_name_only():
+    """The checkpoint took the place of another one, whose files may come in any batch."""
+    before, given = SourceRange({"logOffset": 0}, {"logOffset": 1}), SourceRange({"logOffset": 1}, {"logOffset": 2})
+    last = state(before)
+    assert _led_on(batch(given, query="q", number=6), last, adopt=6)
+    with pytest.raises(Misuse, match="The name cannot be changed: what an earlier checkpoint has read is filtered by it") as refused:
+        _led_on(batch(given, query="q", number=6), dataclasses.replace(last, replaying=True), adopt=6)
+    assert refused.value.kind == "application.renamed" and "adopt_from_batch" not in str(refused.value)
