@@ -33,6 +33,7 @@ class Decision:
     seen_files: paths of the files whose rows are not to be written (FILTER over files only). replaying: for the state.
     forgets_files: the files of earlier records do not count any more. same: the token for this query when it changes (FILTER over
     files under another checkpoint). counts_rows: the rows of this bounded run are to be counted, and the run admitted again.
+    leads_on: batches before it are recorded under an earlier name of the query.
     """
 
     verdict: Verdict
@@ -45,6 +46,7 @@ class Decision:
     forgets_files: bool = False
     same: str | None = None
     counts_rows: bool = False
+    leads_on: bool = False
 
 
 @dataclass(frozen=True)
@@ -81,8 +83,10 @@ def admit(batch: Batch, past: Past, options: SinkOptions) -> Decision:
             check_copied(batch, past.last, past.table, options)
             return Decision(Verdict.SKIP, replay)
     earlier = _under_another_name(batch, past, options)
-    if earlier and renamed.is_done(batch, earlier, options):
-        return Decision(Verdict.SKIP, "published under an earlier name, same source positions")
+    if earlier:
+        if batch.batch_id == earlier.checkpoint_id:
+            return Decision(Verdict.SKIP, "published under an earlier name, same source positions")
+        past, changed = replace(past, last=renamed.past_of(past.last, earlier)), ()
     numeric = all_numeric(batch.sources) and bool(_recorded_in(past))
     past, seen = _settled(batch, past, options, changed)
     lowered = any(not change.other_topic for change in changed)  # then the user has said what is to become of them
@@ -94,7 +98,7 @@ def admit(batch: Batch, past: Past, options: SinkOptions) -> Decision:
     if seen:
         return Decision(Verdict.SEEN, "accepted as seen", generation, _recorded(batch, past))
     if earlier:
-        return Decision(Verdict.NEW, "follows what is published under an earlier name", generation, _recorded(batch, past))
+        return Decision(Verdict.NEW, "follows what is published under an earlier name", generation, _recorded(batch, past), leads_on=True)
     if decision is not None:
         return decision
     accepted = _accepted(batch, past, options, generation)
@@ -186,7 +190,7 @@ def _admit_first(batch: Batch, past: Past, options: SinkOptions) -> Decision:
     )
 
 
-def _under_another_name(batch: Batch, past: Past, options: SinkOptions) -> LastOfOther | None:
+def _under_another_name(batch: Batch, past: Past, options: SinkOptions) -> AppState | None:
     """The query's last record under the name that it had before, where its user has said that it has another one now.
 
     Raises Misuse when nobody has said so: what is there under that name would be written a second time.
@@ -196,8 +200,8 @@ def _under_another_name(batch: Batch, past: Past, options: SinkOptions) -> LastO
     if not found:
         return None
     _, last = found[0]
-    if renamed.is_done(batch, last, options) or renamed.is_adopted(batch, last, options):
-        return last
+    if options.adopt_from_batch == last.state.checkpoint_id + 1 and renamed.may_lead_on(batch, last):
+        return last.state
     raise renamed.refused(batch, found, table=past.table, options=options, word=word)
 
 

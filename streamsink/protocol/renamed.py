@@ -1,11 +1,14 @@
 """A query that comes under another name than the one under which it has written here. A name is not an identity; the query's id is. Pure."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from streamsink.errors import Misuse
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import AppState, Batch, LastOfOther
-from streamsink.protocol.positions import same_ranges
+from streamsink.protocol.continuity import changes, relate
+from streamsink.protocol.positions import all_numeric, follows, same_ranges
+from streamsink.protocol.recorded import Recorded
 
 
 def ahead(batch: Batch, last: AppState | None, others: Mapping[str, LastOfOther]) -> list[tuple[str, LastOfOther]]:
@@ -23,18 +26,28 @@ def ahead(batch: Batch, last: AppState | None, others: Mapping[str, LastOfOther]
     return [(name, others[name]) for *_, name in sorted(found, reverse=True)]
 
 
-def is_done(batch: Batch, other: LastOfOther, options: SinkOptions) -> bool:
-    """Whether the batch is the last one under the earlier name, whose user has said that the next one comes under this one."""
+def may_lead_on(batch: Batch, other: LastOfOther) -> bool:
+    """Whether another name may go on from the last record of the first one: the batch is that record's, or the next one, and the first name
+    would skip it, or write all of it without a question.
+    """
     state = other.state
-    return (
-        other.is_published and options.adopt_from_batch == state.checkpoint_id + 1 == batch.batch_id + 1
-        and same_ranges(batch.sources, state.sources)
-    )
+    changed = changes(state.recorded, batch.sources)
+    if not other.is_published or any(change.other_topic for change in changed):
+        return False
+    if batch.batch_id == state.checkpoint_id:
+        return same_ranges(batch.sources, state.sources)
+    if batch.batch_id != state.checkpoint_id + 1 or changed:
+        return False
+    if all_numeric(batch.sources) and state.recorded:
+        relation = relate(state.recorded, batch.sources)
+        return not (relation.overlap or relation.gap or relation.unread)
+    return not state.replaying and follows(state.sources, batch.sources)
 
 
-def is_adopted(batch: Batch, other: LastOfOther, options: SinkOptions) -> bool:
-    """Whether the batch is the first one under this name, as its user has said."""
-    return other.is_published and options.adopt_from_batch == other.state.checkpoint_id + 1 == batch.batch_id
+def past_of(own: AppState | None, earlier: AppState) -> AppState:
+    """The past of a name that goes on from an earlier one. own: under this name; what the earlier one does not know of it still holds."""
+    more = [record for record in own.recorded.topics if not earlier.recorded.of_topic(record.topic)] if own else []
+    return replace(earlier, recorded=Recorded.of((*earlier.recorded.topics, *more)))
 
 
 def refused(batch: Batch, found: Sequence[tuple[str, LastOfOther]], *, table: str, options: SinkOptions, word: str) -> Misuse:
@@ -46,16 +59,23 @@ def refused(batch: Batch, found: Sequence[tuple[str, LastOfOther]], *, table: st
     if len(found) > 1:
         if found[1][1].state.checkpoint_id == last:  # sinks of one batch function
             how = "application to the one of these names that this sink had"
-        under = "under the names " + " and ".join(f"'{name}', up to batch {other.state.checkpoint_id}," for name, other in found).rstrip(",")
-    change = (
-        f"To change the name, set adopt_from_batch={last + 1} for its first start under the new one" if other.is_published else
-        f"To change the name, first start the query once more under the first one: batch {last} is recorded and not published yet"
-    )
+        under = "under the names " + ", and ".join(f"'{name}', up to batch {other.state.checkpoint_id}" for name, other in found)
     return Misuse(
         f"{table}: this query ({batch.query}) has written here {under}; now its "
         f"name is '{options.application}', and its batch {batch.batch_id} comes. Under a new name its rows would be written a second "
-        f"time. Nothing was written. Set {how} to go on; streamsink.to_tables has a name of its own. {change}. "
+        f"time. Nothing was written. Set {how} to go on; streamsink.to_tables has a name of its own. {_change_of(batch, other)}. "
         "To write other rows than the sink of that name does, as a second sink in the same batch function, set "
         f"accept_as_new='{word}' for its first start, which writes batch {batch.batch_id} and what comes after it",
         kind="application.renamed",
     )
+
+
+def _change_of(batch: Batch, other: LastOfOther) -> str:
+    """How the name may be changed."""
+    last = other.state.checkpoint_id
+    if may_lead_on(batch, other):
+        return f"To change the name, set adopt_from_batch={last + 1} for its first start under the new one"
+    if other.state.replaying and not all_numeric(batch.sources):
+        return "The name cannot be changed: what an earlier checkpoint has read is filtered by it"
+    why = f"batch {batch.batch_id} does not follow what is recorded there" if other.is_published else f"batch {last} is recorded and not published yet"
+    return f"To change the name, first start the query once more under the first one: {why}"

@@ -1,0 +1,82 @@
+"""Advice of errors about an application's name: a query that comes under another one, and one that two queries hold."""
+
+import pytest
+
+from streamsink.testing.driver import Checkpoint
+from tests.advice.accidents import (
+    POSITIONS, SECOND, accept, copy_of, lose_checkpoint, refused, renew_topic, start_over, starting_offset,
+)
+from tests.advice.following import follows
+from tests.crash.world import World, expected, memory_world
+
+PLAIN = {"restore": "restore-and-continue"}
+
+
+def _query(ends=(6, 9), **options) -> World:
+    world = memory_world(**{**PLAIN, **options})
+    world.run(boundaries=ends)
+    return world
+
+
+@follows("application.renamed")
+@pytest.mark.parametrize("way", ["first-name", "adopt_from_batch"])
+def test_a_query_that_comes_back_under_another_name(way):
+    world = _query()
+    accept(world, application="new")
+    said = refused(world, "application.renamed", (6, 9, 12))
+    if way == "first-name":
+        accept(world, application=said.find(r"Set application='([^']*)' to go on"))
+    else:
+        first = copy_of(world, application=said.find(r"under the name '([^']*)'"))
+        first.run(boundaries=(6, 9))  # it publishes everything, and is stopped
+        world.calls = first.calls
+        accept(world, adopt_from_batch=said.option("adopt_from_batch"))
+    world.run(boundaries=(6, 9, 12))
+    assert world.ids() == expected((12,))
+
+
+@follows("application.renamed")
+def test_a_query_that_comes_back_under_another_name_while_its_topic_was_recreated():
+    """The first name leads on, and what it says of the topic. Its batch was skipped, and what the new topic holds there was lost."""
+    world = _query(position_columns=POSITIONS)
+    world.checkpoint.committed = 1
+    renew_topic(world, topic_id="another")
+    accept(world, application="new", adopt_from_batch=2)
+    said = refused(world, "application.renamed", (6, 9))
+    said.says("To change the name, first start the query once more under the first one")
+    accept(world, application=said.find(r"Set application='([^']*)' to go on"))
+    said = refused(world, "positions.topic-recreated", (6, 9))
+    accept(world, accept_as_new=said.option("accept_as_new"))
+    start_over(world, starting_offset(world, said), (4, 12))
+    assert world.ids() == [*range(9), *range(1000, 1012)]
+
+
+@follows("application.in-use")
+def test_a_name_that_another_query_holds():
+    """Under a name of its own the second one writes, and the first is not harmed."""
+    world = memory_world(**PLAIN)
+    first = world.driver.start(world.file_io(world.calls), Checkpoint(world.checkpoint.query))
+    second = World(world.calls, world.driver.root, **PLAIN)
+    second.checkpoint = Checkpoint(SECOND)
+    renew_topic(second)
+    said = refused(second, "application.in-use", (4,))
+    said.says("Only if this is another query, whose rows are not in the table, give it a name of its own, application='...'")
+    accept(second, application="own")
+    second.run(boundaries=(4,))
+    first.batch(world.driver.describe(Checkpoint(world.checkpoint.query, [6]), 0))
+    first.close()
+    assert world.ids() == [*range(6), *range(1000, 1004)]
+
+
+@follows("application.in-use")
+def test_a_name_that_an_earlier_start_of_this_query_holds():
+    """Its checkpoint was lost while it hung. A name of its own, which was the only advice, would have written every row again."""
+    world = memory_world(position_columns=POSITIONS)
+    first = world.driver.start(world.file_io(world.calls), Checkpoint(world.checkpoint.query))
+    first.batch(world.driver.describe(Checkpoint(world.checkpoint.query, [6]), 0))
+    lose_checkpoint(world)
+    said = refused(world, "application.in-use", (6, 9))
+    said.says("an earlier start of this same query", "and call this again")
+    first.close()
+    world.run(boundaries=(6, 9))
+    assert world.ids() == expected((9,))
