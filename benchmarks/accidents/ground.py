@@ -25,7 +25,8 @@ RIGHT = "each row once"
 class Ground:
     """A sink, its table in ``root/out``, its checkpoint and its source of JSON files.
 
-    errors: why starts failed. stopped: the last one failed as well."""
+    errors: why starts failed. stopped: the last one failed as well. folder: name of the checkpoint's folder.
+    """
 
     spark: SparkSession
     sink: Sink
@@ -85,13 +86,11 @@ class Ground:
         try:
             job()
         except (StreamsinkError, PySparkException) as failed:
-            self.stopped = True
-            self.errors.append(reason(failed).replace(str(self.root), "..."))
+            self._failed(failed)
 
     def _to_end(self, start) -> None:
         """A start that fails is repeated once, as any supervisor would; ours by its own, which knows what a restart mends."""
         for _ in range(STARTS):
-            self.stopped = True
             try:
                 if self.sink.ours:
                     streamsink.run(start, max_restarts=3, min_wait_ms=1, max_wait_ms=10)
@@ -100,7 +99,11 @@ class Ground:
                 self.stopped = False
                 return
             except (StreamsinkError, PySparkException) as failed:
-                self.errors.append(reason(failed).replace(str(self.root), "..."))
+                self._failed(failed)
+
+    def _failed(self, failed: Exception) -> None:
+        self.stopped = True
+        self.errors.append(reason(failed).replace(str(self.root), "..."))
 
     def rows(self) -> Counter:
         return self.sink.rows(self.spark, self.root, self.columns)

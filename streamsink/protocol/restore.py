@@ -204,14 +204,14 @@ def _decide(table: str, unsure: Sequence[Committable], committer: Committer, opt
     Their files prove nothing by being there: a store may keep the staged originals, and a tag keeps the others. One without files is
     not asked for: publishing it again changes no row.
     """
-    each = [token_of(record, IS_PUBLISHED) for record in unsure]
+    of_each = [token_of(record, IS_PUBLISHED) for record in unsure]
     as_seen, as_new = set(words_of(options.accept_as_seen)), set(words_of(options.accept_as_new))
-    seen = max((number for number, word in enumerate(each, 1) if word in as_seen), default=0)
+    seen = max((number for number, word in enumerate(of_each, 1) if word in as_seen), default=0)
     if seen:
         return seen
     # Whoever publishes an overwrite may be asked for its word next, and the option holds one: that word answers this question too.
     words = {token_of(record, MAY_OVERWRITE) for record in unsure}
-    accepted = bool(as_new & {each[0], *words} or as_seen & words)
+    accepted = bool(as_new & {of_each[0], *words} or as_seen & words)
     gone = next(((c, paths) for c in unsure for paths in [committer.files_adopted(c)[2]] if paths), None)
     if gone is None and (accepted or committer.sees_all_since(unsure[0])):
         return 0
@@ -222,11 +222,11 @@ def _decide(table: str, unsure: Sequence[Committable], committer: Committer, opt
         f"{table}: record {(gone[0].state if gone else first).sequence} {pending}; {found}; and snapshots since it was "
         f"recorded have expired, so whether records {first.sequence} to {last.sequence} were published cannot be told. Nothing was written. "
         f"Look whether the rows of {_from_to(first, last)} are in the table. If they are, set "
-        f"accept_as_seen='{each[-1]}', which records them as published. If they are not, "
-        + (f"set accept_as_new='{each[0]}', which publishes them" if gone is None else
-           f"stop the query and call streamsink.give_up({table!r}, application={options.application!r}, accept_as_new='{each[0]}'), which "
+        f"accept_as_seen='{of_each[-1]}', which records them as published. If they are not, "
+        + (f"set accept_as_new='{of_each[0]}', which publishes them" if gone is None else
+           f"stop the query and call streamsink.give_up({table!r}, application={options.application!r}, accept_as_new='{of_each[0]}'), which "
            "forgets them and says from where the source is read again")
-        + _of_the_first_ones(unsure, each),
+        + _of_the_first_ones(unsure, of_each),
         kind="journal.undecidable",
     )
 

@@ -177,7 +177,8 @@ class _Look:
             raise Corrupt(
                 f"{self._path}: whether records {sequences[0]} to {sequences[-1]} of application '{self._options.application}' were published "
                 "cannot be told: snapshots since they were recorded have expired. Nothing was given up. Look whether their rows are in the "
-                f"table; if they are not, call streamsink.give_up again with accept_as_new='{word}'",
+                f"table; if they are not, call streamsink.give_up again with accept_as_new='{word}'; if they are, or those of the first records "
+                "are, start the query, or its job, again: its error (journal.undecidable) has a word that says so",
                 kind="give-up.undecidable",
             )
 

@@ -7,7 +7,7 @@ import pytest
 from streamsink.protocol.same_query import QueryFingerprint
 from streamsink.testing.driver import Checkpoint
 from tests.advice.accidents import (
-    POSITIONS, SECOND, THIRD, accept, copy_of, lose_checkpoint, refused, renew_topic, stopped_by,
+    POSITIONS, SECOND, THIRD, accept, lose_checkpoint, refused, renew_topic, stopped_by,
 )
 from tests.advice.following import follows
 from tests.crash.world import World, expected, memory_world

@@ -248,7 +248,7 @@ class Run:
         self.batch(query, at, first)
         self.batch(query, at, second)  # its thread has come later; or it waited, which one thread cannot do
 
-    def job(self, job: "Job") -> None:
+    def job(self, job: Job) -> None:
         """A bounded job's one batch, published when this returns."""
         self.open(END_OF_INPUT)
         fingerprint = QueryFingerprint("Files", f"version {job.version}", "", "", "4.1", True)

@@ -27,7 +27,7 @@ _SLEEP_MS = 60_000
 # How often one after another the operator may do what a query says, before it must have come to rest.
 _MOST_ADVICE = 12
 _SETUP = 6
-# Kinds that no walk is without.
+# Kinds that come in a walk of few kinds as well: without them little happens at all.
 _ALWAYS = ("batch", "produce", "stop", "kill", "heal", "crash", "wake")
 
 
