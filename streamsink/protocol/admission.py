@@ -6,7 +6,7 @@ from enum import Enum
 
 from streamsink.errors import Misuse
 from streamsink.options import SinkOptions, words_of
-from streamsink.protocol import files, opaque_errors, position_errors, renamed, run_errors, ways
+from streamsink.protocol import files, opaque_errors, position_errors, renamed, run_errors, run_inputs, ways
 from streamsink.protocol.committable import AppState, Batch, KnownRun, LastOfOther
 from streamsink.protocol.continuity import Change, changes, relate, reset
 from streamsink.protocol.ids import END_OF_INPUT
@@ -33,6 +33,7 @@ class Decision:
     seen_files: paths of the files whose rows are not to be written (FILTER over files only). replaying: for the state.
     forgets_files: the files of earlier records do not count any more. same: the token for this query when it changes (FILTER over
     files under another checkpoint). counts_rows: the rows of this bounded run are to be counted, and the run admitted again.
+    compares_rows: the rows of this bounded run are to be compared with the published ones, and the run admitted again.
     leads_on: batches before it are recorded under an earlier name of the query.
     """
 
@@ -46,6 +47,7 @@ class Decision:
     forgets_files: bool = False
     same: str | None = None
     counts_rows: bool = False
+    compares_rows: bool = False
     leads_on: bool = False
 
 
@@ -157,13 +159,20 @@ def _admit_job(batch: Batch, past: Past, options: SinkOptions) -> Decision:
 
 def _admit_repeated(batch: Batch, known: KnownRun, past: Past, options: SinkOptions) -> Decision:
     """Skipped when it is the run that was published, as far as anybody can tell. One without rows has none to lose."""
+    skipped = Decision(Verdict.SKIP, "this run is published already")
     if known.rows is not None and _can_be_counted(batch):
-        return Decision(Verdict.SKIP, "this run is published already", counts_rows=True)
-    differs = run_errors.differences(known, batch) if batch.rows != 0 else ()
+        return replace(skipped, counts_rows=True)
+    if batch.rows == 0:
+        return skipped
+    differs = run_errors.differences(known, batch)
+    if not differs and run_inputs.are_others(known, batch):
+        if batch.compared is None:
+            return replace(skipped, compares_rows=True)
+        differs = run_errors.differences_of_files(known, batch)
     word = run_errors.word_of(batch, past.table_id)
     if differs and word not in words_of(options.accept_as_seen):
         raise run_errors.other(batch, differs, past.table, options, word)
-    return Decision(Verdict.SKIP, "this run is published already")
+    return skipped
 
 
 def _can_be_counted(batch: Batch) -> bool:

@@ -9,7 +9,7 @@ from streamsink.errors import Misuse
 from streamsink.protocol.ids import END_OF_INPUT
 from streamsink.protocol.positions import SourceRange
 from streamsink.protocol.recorded import Recorded
-from streamsink.protocol.same_query import QueryFingerprint
+from streamsink.protocol.same_query import Comparison, QueryFingerprint
 
 # In the payload of a record of one table: its rows that did not fit, for the table beside it.
 DEAD_LETTERS = "letters"
@@ -24,6 +24,7 @@ class Batch:
     comes again when it changes, else 'append'. combines: the operator by which the batch function has made rows of several, if any.
     place: digest of where its checkpoint is; empty where that is not known. other_sinks: names under which this run of the query has called other sinks of the same place.
     has_one_count: of a bounded run: whether the same run has as many rows whenever it is repeated. rows: how many, once they are counted.
+    inputs: of a bounded run: the files that it reads; None where it reads anything else. compared: its rows with the published ones.
     """
 
     batch_id: int
@@ -39,6 +40,8 @@ class Batch:
     other_sinks: frozenset[str] = frozenset()
     has_one_count: bool = False
     rows: int | None = None
+    inputs: frozenset[str] | None = None
+    compared: Comparison | None = None
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,7 @@ class AppState:
     carried: JSON object of the sink that it wants to find again in the next state.
     place: digest of where the checkpoint was; empty where an older streamsink wrote it.
     rows: how many rows a bounded run was given; None for a micro-batch, and where an older streamsink wrote the run.
+    inputs: what is kept of the files that a bounded run has read (``run_inputs.py``).
     """
 
     query: str
@@ -90,6 +94,7 @@ class AppState:
     carried: Mapping = field(default_factory=dict)
     place: str = ""
     rows: int | None = None
+    inputs: tuple[str, ...] = ()
 
     @property
     def checkpoint_name(self) -> str:
@@ -122,6 +127,7 @@ class AppState:
         plain["query"] = value["query"] if version == 1 else value["query_id"]
         plain["journal_id"] = value.get("journal_id", "")
         plain |= {name: value[name] for name in _STATE_FIELDS_WHEN_SET if name in value}
+        plain["inputs"] = tuple(value.get("inputs", ()))
         sources = tuple(SourceRange.from_json(s) for s in value["sources"])
         known = value.get("fingerprint")
         fingerprint = QueryFingerprint.from_json(known) if known is not None else None
@@ -131,7 +137,7 @@ class AppState:
 
 _STATE_VERSION = 2
 _STATE_FIELDS = ("generation", "epoch", "checkpoint_id", "sequence", "record_id", "table_id")
-_STATE_FIELDS_WHEN_SET = ("replaying", "files_from", "carried", "place")
+_STATE_FIELDS_WHEN_SET = ("replaying", "files_from", "carried", "place", "inputs")
 
 
 @dataclass(frozen=True)
@@ -146,22 +152,24 @@ class LastOfOther:
 class KnownRun:
     """What is known of the bounded run of an id.
 
-    is_published: None when that cannot be told. fingerprint, rows: what was published was made of these; None where nobody says so.
+    is_published: None when that cannot be told. fingerprint, rows, inputs: what was published was made of these; None, or none, where
+    nobody says so.
     """
 
     is_published: bool | None
     fingerprint: QueryFingerprint | None = None
     rows: int | None = None
+    inputs: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, state: AppState) -> "KnownRun":
         """state: of its record."""
-        return cls(True, state.fingerprint, state.rows)
+        return cls(True, state.fingerprint, state.rows, state.inputs)
 
     def to_json(self) -> bytes:
         """What it was made of."""
         made_of = {"fingerprint": self.fingerprint.to_json() if self.fingerprint is not None else None, "rows": self.rows}
-        return json.dumps(made_of).encode()
+        return json.dumps(made_of | ({"inputs": self.inputs} if self.inputs else {})).encode()
 
     @classmethod
     def from_json(cls, data: bytes) -> "KnownRun":
@@ -169,7 +177,7 @@ class KnownRun:
         try:
             value = json.loads(data)
             known, rows = value["fingerprint"], value["rows"]
-            return cls(True, QueryFingerprint.from_json(known) if known is not None else None, rows)
+            return cls(True, QueryFingerprint.from_json(known) if known is not None else None, rows, tuple(value.get("inputs", ())))
         except (ValueError, KeyError, TypeError):
             return cls(True)
 

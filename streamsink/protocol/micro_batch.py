@@ -15,9 +15,10 @@ from streamsink.errors import Misuse
 from streamsink.faults import fault_point
 from streamsink.protocol import position_errors
 from streamsink.protocol.admission import Verdict
-from streamsink.protocol.committable import Batch, StagedFile
+from streamsink.protocol.committable import Batch, Committable, StagedFile
 from streamsink.protocol.one_call import OneCall
 from streamsink.protocol.pending import Group
+from streamsink.protocol.same_query import Comparison
 from streamsink.protocol.sink import Published
 from streamsink.protocol.two_phase import Checkpoint, TwoPhaseCommit
 
@@ -41,6 +42,13 @@ class BatchRows(ABC):
     @abstractmethod
     def count(self) -> int:
         """How many rows there are. Called for a bounded run whose id is published already, or accepted as seen."""
+
+    def compared(self, published: Committable | None) -> Comparison:
+        """With those that this record of their bounded run has published; None: the journal does not remember it.
+
+        Called for a run that is published already and reads other files now.
+        """
+        return Comparison((), ("they are not compared",))
 
     def read_over(self) -> None:
         """Compute the rows and drop them. Called for a batch of a stateful query whose rows are not written."""
@@ -143,6 +151,9 @@ class QueryRun:
         decision = self.protocol.admit(batch)
         if decision.counts_rows:
             batch = replace(batch, rows=rows.count())
+            decision = self.protocol.admit(batch)
+        if decision.compares_rows:
+            batch = replace(batch, compared=rows.compared(self.protocol.newest_record(batch.query, batch.batch_id)))
             decision = self.protocol.admit(batch)
         if batch.stateful and decision.verdict in (Verdict.SKIP, Verdict.SEEN):
             rows.read_over()  # what the state becomes by them is what the next batch builds on

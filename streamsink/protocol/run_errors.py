@@ -4,7 +4,7 @@ import json
 
 from streamsink.errors import Misuse
 from streamsink.options import SinkOptions
-from streamsink.protocol import ways
+from streamsink.protocol import run_inputs, ways
 from streamsink.protocol.committable import AppState, Batch, KnownRun
 from streamsink.protocol.same_query import compare
 
@@ -25,10 +25,23 @@ def differences(known: KnownRun, given: Batch) -> tuple[str, ...]:
     return tuple(found)
 
 
+def differences_of_files(known: KnownRun, given: Batch) -> tuple[str, ...]:
+    """The same of a run whose files are others than those that were read then. Its rows have been compared.
+
+    Where that was not possible, files that came beside those of then are no difference: as in a folder that grows.
+    """
+    if given.compared.differs:
+        return (f"the files that it reads and {', '.join(given.compared.differs)}",)
+    if given.compared.unknown and run_inputs.are_gone(known, given):
+        return (f"the files that it reads, and whether their rows are the same cannot be told ({', '.join(given.compared.unknown)})",)
+    return ()
+
+
 def word_of(given: Batch, table_id: str) -> str:
     """The word that an option must repeat to say of exactly what is given now that it is the published run."""
     made_of = given.fingerprint.to_json() if given.fingerprint is not None else None
-    text = json.dumps([table_id, given.query, made_of, given.rows], sort_keys=True)
+    read = list(run_inputs.kept(given.inputs)) if given.compared is not None else []
+    text = json.dumps([table_id, given.query, made_of, given.rows, *read], sort_keys=True)
     return ways.word(text)
 
 

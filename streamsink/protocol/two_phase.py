@@ -12,6 +12,7 @@ from streamsink.clock import Clock
 from streamsink.errors import Corrupt, Fenced, Misuse, RestoredThenFailed, Retryable
 from streamsink.faults import fault_point
 from streamsink.options import RESTORE_AND_FAIL, SinkOptions
+from streamsink.protocol import run_inputs
 from streamsink.protocol.admission import Decision, Past, Verdict, admit, recreated_meanwhile
 from streamsink.protocol.committable import AppState, Batch, Committable, KnownRun, LastOfOther, StagedFile
 from streamsink.protocol.committer_thread import CommitterThread
@@ -194,6 +195,7 @@ class TwoPhaseCommit:
             fingerprint=batch.fingerprint, place=batch.place, replaying=decision.replaying,
             files_from=checkpoint.sequence if decision.forgets_files else self._last.files_from if self._last else 0,
             carried=payload.get("carried", self._last.carried if self._last else {}), rows=_rows_of_run(batch, files, decision),
+            inputs=run_inputs.kept(batch.inputs),
         )
         read = recorded_files(batch, self._last if not decision.leads_on else None)
         committable = Committable(state, self._options.application, batch.watermark_ms, files, payload, read)
@@ -278,12 +280,15 @@ class TwoPhaseCommit:
         return self._known[0]
 
     def _earlier(self, query: str, checkpoint_id: int) -> AppState | None:
-        """The newest record of that checkpoint of the same query that the journal still has."""
+        found = self.newest_record(query, checkpoint_id)
+        return found.state if found is not None else None
+
+    def newest_record(self, query: str, checkpoint_id: int) -> Committable | None:
+        """Of that checkpoint of the query, or of that bounded run, as long as the journal has it."""
         for sequence in reversed(self._store.retained()):
             committable = self._store.load(sequence)
-            state = committable.state if committable else None
-            if state and state.query == query and state.checkpoint_id == checkpoint_id:
-                return state
+            if committable and (committable.state.query, committable.state.checkpoint_id) == (query, checkpoint_id):
+                return committable
         return None
 
 

@@ -109,6 +109,11 @@ def without_credentials(path: str) -> str:
     return _CREDENTIALS.sub("", path)
 
 
+def each_of(sequence: JavaObject) -> list[JavaObject]:
+    """The elements of a Scala sequence."""
+    return [sequence.apply(index) for index in range(sequence.size())]
+
+
 def run_id(df: DataFrame) -> str:
     """Id of this start of the query, as ``StreamingQuery.runId`` says it; empty outside a streaming query."""
     return df.sparkSession.sparkContext.getLocalProperty("spark.jobGroup.id") or ""

@@ -16,7 +16,8 @@ from pyspark.sql import DataFrame
 
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.same_query import QueryFingerprint, digest
-from streamsink.spark import gateway, plan_text
+from streamsink.spark import gateway, gateway_inputs, plan_text
+from streamsink.spark.gateway import each_of
 from streamsink.spark.session import with_settings
 
 _PATTERNS = "org.apache.spark.sql.catalyst.trees.TreePattern"
@@ -64,16 +65,19 @@ def described_job(batch: Batch, df: DataFrame) -> Batch:
     with _whole_text(df):
         plan = df._jdf.queryExecution().analyzed()
         lines = plan_text.of_a_job(plan_text.operators(plan.toString()))
-    plans = [plan, *_each(plan.subqueriesAll())]
+    plans = [plan, *each_of(plan.subqueriesAll())]
     text, shown = plan_text.canonical(lines), not _calls_functions(df, *plans) and plan_text.shows_everything(lines)
-    read = sorted(json.dumps(_read_by(df, leaf), sort_keys=True) for each in plans for leaf in _each(each.collectLeaves()))
+    read = sorted(json.dumps(_read_by(df, leaf), sort_keys=True) for each in plans for leaf in each_of(each.collectLeaves()))
     fingerprint = QueryFingerprint(
         sources=digest("\n".join(read)), plan=digest(text.text), dates=digest("\n".join(text.dates)), schema=_schema(df), spark=_version(df),
         comparable=shown,
     )
     current = getattr(df.sparkSession.sparkContext._jvm, _PATTERNS).CURRENT_LIKE()
     is_settled = shown and not plan_text.samples(lines) and all(each.deterministic() and not each.containsPattern(current) for each in plans)
-    return replace(batch, fingerprint=fingerprint, has_one_count=is_settled or plan_text.has_row_for_row(lines))
+    return replace(
+        batch, fingerprint=fingerprint, has_one_count=is_settled or plan_text.has_row_for_row(lines),
+        inputs=gateway_inputs.files_read(leaf for each in plans for leaf in each_of(each.collectLeaves())),
+    )
 
 
 def is_of_a_batch(df: DataFrame) -> bool:
@@ -193,11 +197,6 @@ def _without_secrets(url: str) -> str:
     """Without the parameters that say who asks: their names differ by driver, so only those that choose a database stay."""
     first, *parameters = re.split(r"[?;&]", gateway.without_credentials(url))
     return ";".join([first, *(each for each in parameters if each.lower().startswith(("database", "currentschema", "schema")))])
-
-
-def _each(sequence: JavaObject) -> list[JavaObject]:
-    """The elements of a Scala sequence."""
-    return [sequence.apply(index) for index in range(sequence.size())]
 
 
 def _schema(df: DataFrame) -> str:

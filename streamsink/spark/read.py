@@ -2,7 +2,7 @@
 
 import contextlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -51,9 +51,7 @@ def read(
     for schema_id, group in by_schema(files).items():
         written = table.schemas.load(schema_id)
         check_casts(written, schema, table.root)
-        reader = spark.read.schema(to_spark(written, table.root))
-        with _listing_on_the_driver(spark, len(group)):
-            frame = reader.parquet(*[_GLOB.sub(r"\\\g<0>", _for_spark(file.path)) for file in group])
+        frame = parquet_files(spark, [file.path for file in group], to_spark(written, table.root))
         parts.append(frame if written.fields == schema.fields else _evolved(frame, written, schema))
     if not parts:
         return spark.createDataFrame([], to_spark(schema, table.root))
@@ -61,6 +59,13 @@ def read(
     for part in parts[1:]:
         whole = whole.union(part)
     return whole
+
+
+def parquet_files(spark: SparkSession, paths: Sequence[str], schema: spark_types.StructType | None = None) -> DataFrame:
+    """The rows of these files of a table. schema: as they say themselves unless given."""
+    reader = spark.read if schema is None else spark.read.schema(schema)
+    with _listing_on_the_driver(spark, len(paths)):
+        return reader.parquet(*[_GLOB.sub(r"\\\g<0>", _for_spark(path)) for path in paths])
 
 
 def _for_spark(path: str) -> str:

@@ -14,12 +14,12 @@ from streamsink.errors import Fenced, Retryable
 from streamsink.faults import fault_point
 from streamsink.options import SinkOptions
 from streamsink.protocol.admission import Verdict
-from streamsink.protocol.committable import Batch
+from streamsink.protocol.committable import Batch, Committable
 from streamsink.protocol.committer_thread import CommitterThread
 from streamsink.protocol.committing import Beside, Step
 from streamsink.protocol.micro_batch import BatchRows, QueryRun
 from streamsink.protocol.positions import SourceFile, SourceRange
-from streamsink.protocol.same_query import QueryFingerprint
+from streamsink.protocol.same_query import Comparison, QueryFingerprint
 from streamsink.protocol.two_phase import Checkpoint as Opening
 from streamsink.protocol.two_phase import TwoPhaseCommit
 from streamsink.sinks.opening import Opened, open_one
@@ -51,7 +51,8 @@ class MicroBatchDriver:
     ``adopts``: rows come as the files of another program, as Spark's own writer leaves them.
     ``cluster``, ``topic_id``: ids that the source has now; another value is another cluster or a recreated topic. ``earliest``,
     ``newest``: what a broker says of its offsets, or None.
-    ``job_rows``: first and last number (exclusive) of the rows of a bounded job, whose batch has no source.
+    ``job_rows``: first and last number (exclusive) of the rows of a bounded job, whose batch has no source. ``compared``: what comes of
+    comparing them with those that its run has published.
     ``place``: of the checkpoint, as its digest says. ``other_sinks``: names of sinks that the same start of the query has called beside this one.
     ``fingerprint``: what the query is said to be, the same for all drivers unless a test sets something else.
     ``tells_files``: each number is a file, of a source that is not numeric. ``first_file``: earlier ones are not there any more.
@@ -71,6 +72,7 @@ class MicroBatchDriver:
         self.earliest: int | None = None
         self.newest: int | None = None
         self.job_rows = (0, 0)
+        self.compared = Comparison((), ())
         self.tells_files = False
         self.first_file = 0
         self.other_sinks: frozenset[str] = frozenset()
@@ -150,6 +152,9 @@ class DrivenRows(BatchRows):
     def count(self) -> int:
         first, end = self._driver.job_rows
         return end - first
+
+    def compared(self, published: Committable | None) -> Comparison:
+        return self._driver.compared
 
     def looked_at_again(self, batch: Batch) -> Batch:
         return replace(batch, sources=tuple(self._driver.identified(source) for source in batch.sources))
