@@ -51,17 +51,16 @@ def compared(rows: DataFrame, published: Committable | None, table: str) -> Comp
         return _unknown("the journal does not remember the run's record any more (journal_retain)")
     if published.state.rows != sum(file.rows for file in published.files) or any(not f.final.endswith(".parquet") for f in published.files):
         return _unknown("its record does not name them")
-    volatile = _made_anew(rows)
-    columns = [name for at, name in enumerate(rows.columns) if at not in volatile]
+    made_anew = _made_anew(rows)
+    columns = [F.col(quoted(name)) for at, name in enumerate(rows.columns) if at not in made_anew]
     if not columns:
         return _unknown("each of their columns is made anew by each try")
     try:
-        there = parquet_files(rows.sparkSession, [os.path.join(table, file.final) for file in published.files])
-        types = {field.name: field.dataType for field in there.schema.fields}
-        found = _sum_of(there.select([F.col(quoted(name)) for name in columns]))
-    except (PySparkException, Py4JError, KeyError) as failed:
+        there = parquet_files(rows.sparkSession, [os.path.join(table, file.final) for file in published.files]).select(columns)
+        found = _sum_of(there)
+    except (PySparkException, Py4JError) as failed:
         return _unknown(f"the files in which they were published cannot be read: {type(failed).__name__}")
-    given = _sum_of(rows.select([F.col(quoted(name)).cast(types[name]).alias(name) for name in columns]))
+    given = _sum_of(rows.select([column.cast(field.dataType) for column, field in zip(columns, there.schema.fields)]))
     return Comparison(() if found == given else ("the rows in them",), ())
 
 
