@@ -8,6 +8,7 @@ import pytest
 from streamsink.format.types import parse_ddl
 from streamsink.options import SinkOptions
 from streamsink.sinks.give_up import give_up
+from streamsink.storage.pending_log import decode_record
 from streamsink.table.table import create_table, new_schema
 from tests.advice.following import follows
 from tests.advice.many import JOURNAL, accept, commit_of_another, files_in, four_of_five_batches, once, put_back, refused
@@ -164,6 +165,46 @@ def test_one_of_the_tables_is_lost_while_others_have_their_part_of_a_batch(kind)
         _take_newest_snapshot(world, table)
     assert follow(world, said).records == (5,)
     _go_on_without_it(world, kind, refused(world, kind), lost)
+
+
+@follows("give-up.published")
+@pytest.mark.parametrize("kind", [*LOST, _WENT_BACK])
+@pytest.mark.parametrize("published", [1, 2])
+def test_one_of_the_tables_is_left_out_where_others_cannot_be_rolled_back(kind, published):
+    """Somebody has committed behind their part, or what was before it has expired: there was no way on."""
+    world = ManyWorld(restore="restore-and-continue")
+    world.run(boundaries=BOUNDARIES[:2])
+    assert die_at_step("tables.table_published", published, world, boundaries=_STRICT_HAS_ROWS)
+    _, lost = (_take_newest_snapshot if kind == _WENT_BACK else _drop)(world, "strict")
+    LOST.get(kind, lambda world: None)(world)
+    said = refused(world, kind)
+    refusal = refused(world, "give-up.published", lambda: follow(world, said)).says("its rows for strict are lost then")
+    accept(world, accept_as_seen=refusal.option("accept_as_seen"))
+    world.run(boundaries=_STRICT_HAS_ROWS)
+    missing = set(range(18)) - {number for _, number, _ in world.rows()}
+    assert missing > set(lost) and len(missing - set(lost)) == _rows_of_part(world, 5, "strict")
+    accept(world, accept_as_seen=None)
+    _go_on_without_it(world, kind, refused(world, kind), sorted(missing))
+
+
+@pytest.mark.parametrize("kind", [*LOST, _WENT_BACK])
+def test_a_table_that_is_left_out_of_one_record_is_not_left_out_of_the_next(kind):
+    """The word stays in the job."""
+    world = ManyWorld(restore="restore-and-continue")
+    world.run(boundaries=BOUNDARIES[:2])
+    assert die_at_step("tables.table_published", 1, world, boundaries=_STRICT_HAS_ROWS)
+    (_take_newest_snapshot if kind == _WENT_BACK else _drop)(world, "strict")
+    LOST.get(kind, lambda world: None)(world)
+    said = refused(world, kind)
+    accept(world, accept_as_seen=refused(world, "give-up.published", lambda: follow(world, said)).option("accept_as_seen"))
+    world.run(boundaries=_STRICT_HAS_ROWS)
+    refused(world, kind, lambda: world.run(boundaries=(*_STRICT_HAS_ROWS, 24)))
+
+
+def _rows_of_part(world, sequence: int, name: str) -> int:
+    path = f"{JOURNAL}/record-{sequence}.json"
+    record = decode_record(world.file_io().read(path), path)
+    return sum(file.rows for file in record.files if file.final.startswith(f"{name}/"))
 
 
 @pytest.mark.parametrize("kind", LOST)
