@@ -1,14 +1,18 @@
 """How far each of several tables is along the coordinating journal, and whether that can be true. Changes nothing."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from streamsink.errors import Corrupt, Misuse
 from streamsink.options import SinkOptions, words_of
 from streamsink.protocol.committable import AppState, Committable
 from streamsink.protocol.restore import token_of, with_word, word_of_new_application
 from streamsink.protocol.sink import History
+from streamsink.sinks import chain_errors
 from streamsink.storage.pending_log import PendingLog
 from streamsink.table.table import is_table
+
+# Of a table in which nothing can be published any more, whatever its part of a record says.
+LOST = ("table.gone", "table.recreated", "table.rolled-back")
 
 
 class Chains:
@@ -25,7 +29,10 @@ class Chains:
 
     def is_at(self, settled: Committable) -> bool:
         """Whether each table of that record has it as its last one: nothing happened since it was published."""
+        without = self.left_out()
         for entry, mine in self._own_parts(settled):
+            if entry["name"] in without:
+                continue
             member = self._member(entry["name"], entry["path"])
             self._check_identity(member, entry)
             state = member.committer.history(self._place.key).state
@@ -46,14 +53,17 @@ class Chains:
             return None
         missing: dict[int, str] = {}
         at: dict[str, int] = {}
+        without = self.left_out()
         for name, head in newest.payload["heads"].items():
+            if name in without:
+                continue
             at[name], behind = self._behind(name, head)
             for sequence in behind:
                 missing.setdefault(sequence, name)
         first = min(missing, default=newest.state.sequence + 1)
         for name, sequence in at.items():
             if sequence > first:  # later records are published only after earlier ones
-                raise self._rolled_back(missing[first], newest.payload["heads"][missing[first]], first)
+                raise chain_errors.rolled_back(self._place, missing[first], newest.payload["heads"][missing[first]], first, journal=self._journal)
         return self._load(first - 1) if first > 1 else None
 
     def check_head(self, name: str, member, head: Mapping | None) -> None:
@@ -66,7 +76,7 @@ class Chains:
         if history.state is None and not history.complete:
             return  # expired; the journal has it
         if found != head["sequence"]:
-            raise self._rolled_back(name, head, head["sequence"])
+            raise chain_errors.rolled_back(self._place, name, head, head["sequence"], journal=self._journal)
 
     def check_unknown(self, name: str, member, journal_is_new: bool) -> None:
         """A table that no record names must not know the application either."""
@@ -77,7 +87,7 @@ class Chains:
                 f"{root}: it carries record {history.state.sequence} of application '{self._place.application}', which the "
                 f"journal of {self._place.root} does not know: that journal was removed or replaced, or another warehouse "
                 "writes this table under the same name. Nothing was written. Restore the journal's folder; or, where "
-                f"that is lost, {_another_name(self._newest_checkpoint(history.state))}: what was pending in the journal is then left out",
+                f"that is lost, {chain_errors.another_name(self._newest_checkpoint(history.state))}: what was pending in the journal is then left out",
                 kind="tables.unknown-record",
             )
         if member.committer.history(self._place.application).state is not None:
@@ -106,17 +116,47 @@ class Chains:
         """Whether the table, which is there, has its part of a record. Raises Corrupt when nobody can tell, and no token does."""
         return self._has(sequence, _last_of(self._member(name, path).committer.history(self._place.key)), name)
 
+    # -- tables that are lost --------------------------------------------------------------------------------------
+
+    def lost(self) -> tuple[str, ...]:
+        """Names of tables that were dropped, recreated or rolled back: nothing can be published in them."""
+        newest = self._journal.newest()
+        heads = newest.payload["heads"] if newest else {}
+        return tuple(name for name in sorted(heads) if self._is_lost(name, heads[name]))
+
+    def left_out(self) -> Collection[str]:
+        """Tables that are lost, and of which the user has said that the newest record, which is pending, is to do without them."""
+        newest, said = self._journal.newest(), words_of(self._options.accept_as_seen)
+        heads = newest.payload["heads"] if newest and said else {}
+        return [name for name, head in heads.items() if _word_without(newest, name) in said and self._is_lost(name, head)]
+
+    def option_without(self, lost: Sequence[str]) -> str:
+        """``accept_as_seen`` that says so of these, and still answers what else it has answered of that record."""
+        option, others = self._options.accept_as_seen, self._words_of(self._journal.newest())
+        for name in lost:
+            option = with_word(option, _word_without(self._journal.newest(), name), others)
+        return option
+
+    def _is_lost(self, name: str, head: Mapping) -> bool:
+        try:
+            self._behind(name, head)
+        except Misuse as lost:
+            if lost.kind not in LOST:
+                raise
+            return True
+        return False
+
+    def _words_of(self, record: Committable) -> set[str]:
+        """All by which a question about one of its tables is answered."""
+        of_parts = {_word(self._place.absolute(each["path"]), part) for each, part in self._own_parts(record)}
+        return of_parts | {_word_without(record, name) for name in record.payload["heads"]}
+
     # -- one chain -------------------------------------------------------------------------------------------------
 
     def _behind(self, name: str, head: Mapping) -> tuple[int, list[int]]:
         """(the last record that the table has, those of its chain that it does not have yet)."""
         if not is_table(self._place.file_io, self._place.absolute(head["path"])):
-            raise Misuse(
-                f"{self._place.absolute(head['path'])}: table '{name}' is gone: application '{self._place.application}' has "
-                f"written it up to record {head['sequence']}. Nothing was written. Stop the query, and restore the table"
-                f"{self._without_it()}",
-                kind="table.gone",
-            )
+            raise chain_errors.gone(self._place, name, head, self._journal)
         member = self._member(name, head["path"])
         self._check_identity(member, head)
         history = member.committer.history(self._place.key)
@@ -127,11 +167,13 @@ class Chains:
         while at > 0 and not self._has(at, known, name):
             record = self._journal.load(at)
             if record is None or self._journal.is_marked(at):
-                raise self._rolled_back(name, head, at)
+                raise chain_errors.rolled_back(self._place, name, head, at, journal=self._journal)
             behind.append(at)
             at = next(e["previous"] for e in record.payload["tables"] if e["name"] == name)
         if known is not None and known != at:
-            raise self._ahead(name, head, history.state) if known > head["sequence"] else self._rolled_back(name, head, head["sequence"])
+            if known > head["sequence"]:
+                raise chain_errors.ahead(self._place, name, head, known, self._newest_checkpoint(history.state))
+            raise chain_errors.rolled_back(self._place, name, head, head["sequence"], journal=self._journal)
         return at, behind
 
     def _has(self, sequence: int, known: int | None, name: str) -> bool:
@@ -152,7 +194,7 @@ class Chains:
         word = _word(member.table.root, mine)
         if not gone and (not mine.files or word in words_of(self._options.accept_as_new) or member.committer.sees_all_since(mine)):
             return False
-        others = {_word(self._place.absolute(each["path"]), part) for each, part in self._own_parts(record)}
+        others = self._words_of(record)
         as_seen, as_new = (with_word(given, word, others) for given in (self._options.accept_as_seen, self._options.accept_as_new))
         found = f"{len(gone)} of its files are gone (first: {gone[0]})" if gone else "its files are there, which proves nothing"
         raise Corrupt(
@@ -180,7 +222,7 @@ class Chains:
     def _check_identity(self, member, head: Mapping) -> None:
         self.check_there(member)
         if member.table.table_id != head["table_id"]:
-            raise self._lost(member, "table.recreated")
+            raise chain_errors.lost(self._place, member.table.root, "table.recreated", self._journal)
 
     def check_there(self, member) -> None:
         """Raises Misuse when the table was dropped, or dropped and created again, since this process has opened it.
@@ -192,64 +234,22 @@ class Chains:
         except Misuse as lost:
             if lost.kind not in ("table.gone", "table.recreated"):
                 raise
-            raise self._lost(member, lost.kind) from lost
-
-    def _lost(self, member, kind: str) -> Misuse:
-        what = "is gone, which" if kind == "table.gone" else "was dropped and recreated since"
-        return Misuse(
-            f"{member.table.root}: the table {what} application '{self._place.application}' has written. Nothing was written. Stop the query, "
-            f"and restore the table{self._without_it()}",
-            kind=kind,
-        )
-
-    def _without_it(self) -> str:
-        """The way on without the rows of a table that is lost. Under another name nothing that is pending would be published."""
-        newest = self._journal.newest()
-        if newest is None:
-            return "; or restart the query: nothing of it is recorded yet"
-        if not self._journal.is_marked(newest.state.sequence):
-            return (
-                f"; or, to go on without what it lost: record {newest.state.sequence} is pending for other tables, too, so first call "
-                f"streamsink.give_up({self._place.root!r}, application={self._place.application!r}), which forgets that record, and restart the "
-                "query: its next error says how"
-            )
-        return f"; or, to go on without what it lost, {_another_name(newest.state.checkpoint_id)}"
+            raise chain_errors.lost(self._place, member.table.root, lost.kind, self._journal) from lost
 
     def _newest_checkpoint(self, found: AppState) -> int:
         """Of all tables that know the application. found: what one of them says."""
         states = (self._member(name, path).committer.history(self._place.key).state for name, path in self._expected())
         return max(state.checkpoint_id for state in (found, *filter(None, states)))
 
-    def _rolled_back(self, name: str, head: Mapping, sequence: int) -> Misuse:
-        return Misuse(
-            f"{self._place.absolute(head['path'])}: record {sequence} of application '{self._place.application}' was published "
-            f"in table '{name}', which does not have it: the table was rolled back, restored or lost its metadata, or another "
-            f"writer's rename replaced its snapshot. Nothing was written to any table. Restore the table{self._without_it()}. "
-            "(on_rollback='republish' is for a query of one table)",
-            kind="table.rolled-back",
-        )
-
-    def _ahead(self, name: str, head: Mapping, known: AppState) -> Misuse:
-        return Misuse(
-            f"{self._place.absolute(head['path'])}: table '{name}' has record {known.sequence} of application "
-            f"'{self._place.application}', but the journal of {self._place.root} ends at record {head['sequence']} of it: the "
-            "journal was restored from an older copy. Nothing was written. Restore the newest copy; or, where that is lost, "
-            f"{_another_name(self._newest_checkpoint(known))}: what was pending in the newest copy is then left out",
-            kind="tables.journal-behind",
-        )
-
-
-def _another_name(last: int) -> str:
-    """last: the newest checkpoint that is published."""
-    return (
-        f"set another application and adopt_from_batch={last + 1} for its first start, with the checkpoint as it is (a new one would write "
-        "every row a second time)"
-    )
-
 
 def _last_of(history: History) -> int | None:
     """The number of the last record that a table says; None when its history has expired."""
     return history.state.sequence if history.state else None if not history.complete else 0
+
+
+def _word_without(newest: Committable, name: str) -> str:
+    """The token that says that this record is to be published without its part for a table that is lost."""
+    return token_of(newest, f"without {name}")
 
 
 def _word(root: str, mine: Committable) -> str:

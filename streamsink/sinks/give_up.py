@@ -16,6 +16,7 @@ from streamsink.protocol.committable import AppState, Committable
 from streamsink.protocol.ids import END_OF_INPUT, check_application
 from streamsink.protocol.restore import IS_PUBLISHED, is_gone, token_of
 from streamsink.protocol.sink import History
+from streamsink.sinks.chains import LOST
 from streamsink.sinks.letters import TableCommitter
 from streamsink.sinks.many_tables import ManyTables, open_place
 from streamsink.storage.file_io import FileIO
@@ -25,8 +26,6 @@ from streamsink.table.table import is_table, open_table
 
 # In the record of who owns the application, beside ids of checkpoints.
 _CLAIMED_BY = "give-up"
-# What makes records of several tables impossible to publish, whatever each of them says.
-_LOST = ("table.gone", "table.recreated", "table.rolled-back")
 
 
 @dataclass(frozen=True)
@@ -61,7 +60,7 @@ def give_up(file_io: FileIO, path: str, options: SinkOptions) -> GivenUp:
         state, records = look.doomed()
         known = [record for record in map(_load_of(journal), records) if record is not None]
         for record in known:
-            _check_unpublished(path, committer.places_of(record), record)
+            _check_unpublished(path, committer, record)
         journal.check_owner(writer)
         base, is_whole = state.sequence if state else 0, len(known) == len(records) or not journal.runs()
         runs = _unknown_runs(committer, journal, options, known=known, base=base if is_whole else None)
@@ -105,7 +104,7 @@ class _Look:
         try:
             return self._committer.history(self._options.application)
         except Misuse as lost:
-            if not isinstance(self._committer, ManyTables) or lost.kind not in _LOST:
+            if not isinstance(self._committer, ManyTables) or lost.kind not in LOST:
                 raise
             self._is_lost = True
             last = max(filter(self._journal.is_marked, self._journal.retained()), default=0)
@@ -208,17 +207,28 @@ def _unknown_runs(
     return [run for run in journal.runs() if run in given_up or not committer.known_run(options.application, run).is_published]
 
 
-def _check_unpublished(path: str, places: Sequence[str], record: Committable) -> None:
+def _check_unpublished(path: str, committer: TableCommitter | ManyTables, record: Committable) -> None:
     """Raises Misuse when the record is somewhere: reading its rows again would double them."""
+    places = committer.places_of(record)
     if places:
         beside = " and ".join(place for place in places if place != path)
         drop = f", or drop {beside} where there is none before it" if beside else ""
         raise Misuse(
             f"{path}: record {record.state.sequence} ({record.state.checkpoint_name}) is in {', '.join(places)}: reading its rows "
             "again would double them there. Nothing was given up. Restore the files that are gone; or roll back "
-            f"{' and '.join(places)} to the snapshot before the one that names them{drop}, and call this again",
+            f"{' and '.join(places)} to the snapshot before the one that names them{drop}, and call this again"
+            + (_without_the_lost(committer) if isinstance(committer, ManyTables) else ""),
             kind="give-up.published",
         )
+
+
+def _without_the_lost(committer: ManyTables) -> str:
+    """The way on that takes nothing from tables that have their part."""
+    lost, option = committer.without_the_lost()
+    return (
+        f"; or, where others have written to them since, start the query with accept_as_seen='{option}', which publishes the record in the "
+        f"other tables, and follow its next error: its rows for {' and '.join(lost)} are lost then"
+    ) if lost else ""
 
 
 def _text(

@@ -7,7 +7,7 @@ docs/design/0005-many-tables.md.
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 
@@ -102,6 +102,7 @@ class ManyTables(Committer):
         self._emit = emit
         self._members: dict[str, Member] = {}
         self._settled: Committable | None = None
+        self._left_out: Collection[str] = ()  # of the record that is pending; no later one has a part for a table that lacks this one's
         self._expected: Callable[[], Sequence[tuple[str, str]]] = list
 
     def expect_tables(self, paths: Callable[[], Sequence[tuple[str, str]]]) -> None:
@@ -181,6 +182,7 @@ class ManyTables(Committer):
 
     def history(self, application: str) -> History:
         self._journal.read_listing()
+        self._left_out = self._chains().left_out()
         settled = self._settled
         # Nothing is pending, and the last record's tables are as it left them: other tables are looked at before they are
         # written again. Else all are looked at.
@@ -220,6 +222,12 @@ class ManyTables(Committer):
             if is_table(self.place.file_io, path) and self.member(entry["name"], entry["path"]).table.table_id == entry["table_id"]:
                 found += [path] if self._chains().has(committable.state.sequence, entry["name"], entry["path"]) else []
         return found
+
+    def without_the_lost(self) -> tuple[Sequence[str], str]:
+        """(names of tables that are lost, the option ``accept_as_seen`` that publishes the newest record in the others)."""
+        chains = self._chains()
+        lost = chains.lost()
+        return lost, chains.option_without(lost)
 
     def is_readable(self, committable: Committable) -> bool:
         """Whether the record's manifests are as they were recorded."""
@@ -286,7 +294,8 @@ class ManyTables(Committer):
 
     def _parts(self, committable: Committable) -> list[tuple[Mapping, Member, Committable]]:
         """(entry of the record, open table, the table's own part as a record of that table) in the order of publishing."""
-        return [(entry, self.member(entry["name"], entry["path"]), mine) for entry, mine in self._own_parts(committable)]
+        parts = [(entry, mine) for entry, mine in self._own_parts(committable) if entry["name"] not in self._left_out]
+        return [(entry, self.member(entry["name"], entry["path"]), mine) for entry, mine in parts]
 
     def _own_parts(self, committable: Committable) -> Iterator[tuple[Mapping, Committable]]:
         """As ``_parts``, without the open tables, of which one may be lost."""

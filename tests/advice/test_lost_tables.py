@@ -5,6 +5,7 @@ from collections import Counter
 
 import pytest
 
+from streamsink.errors import StreamsinkError
 from streamsink.format.types import parse_ddl
 from streamsink.options import SinkOptions
 from streamsink.sinks.give_up import give_up
@@ -198,7 +199,29 @@ def test_a_table_that_is_left_out_of_one_record_is_not_left_out_of_the_next(kind
     said = refused(world, kind)
     accept(world, accept_as_seen=refused(world, "give-up.published", lambda: follow(world, said)).option("accept_as_seen"))
     world.run(boundaries=_STRICT_HAS_ROWS)
-    refused(world, kind, lambda: world.run(boundaries=(*_STRICT_HAS_ROWS, 24)))
+    left_out = set(range(18)) - {number for _, number, _ in world.rows()}
+    with pytest.raises(StreamsinkError) as told:
+        world.run(boundaries=(*_STRICT_HAS_ROWS, *range(24, 90, 6)))
+    assert told.value.kind == (kind if kind != "table.gone" else "table.missing")
+    numbers = Counter(number for _, number, _ in world.rows())
+    assert set(numbers) == set(range(max(numbers) + 1)) - left_out and set(numbers.values()) == {1}
+    assert kind == "table.gone" or max(numbers) >= 23, "batches without rows for it go on"
+
+
+@pytest.mark.parametrize("kind", LOST)
+def test_a_table_that_is_restored_after_all_is_not_left_out(kind):
+    """The word is in the job already."""
+    world = ManyWorld(restore="restore-and-continue")
+    world.run(boundaries=BOUNDARIES[:2])
+    assert die_at_step("tables.table_published", 1, world, boundaries=_STRICT_HAS_ROWS)
+    files, _ = _drop(world, "strict")
+    LOST[kind](world)
+    said = refused(world, kind)
+    accept(world, accept_as_seen=refused(world, "give-up.published", lambda: follow(world, said)).option("accept_as_seen"))
+    world.file_io().delete_tree(f"{ROOT}/strict")
+    put_back(world, files)
+    world.run(boundaries=_STRICT_HAS_ROWS)
+    once(world)
 
 
 def _rows_of_part(world, sequence: int, name: str) -> int:
