@@ -239,7 +239,18 @@ class Start:
              "per_batch": most, "how": how, "batches": batches, "version": self.query.version}, fault, kill_after_ms)
 
     def job(self, job: Job) -> None:
-        self._order({"do": "write", "run_id": job.name, "rows": job.rows, "version": job.version}, self.world.fault_of_job, None)
+        folder = self._input_of(job)
+        self._order({"do": "write", "run_id": job.name, "dir": str(folder), "version": job.version}, self.world.fault_of_job, None)
+
+    def _input_of(self, job: Job) -> Path:
+        """One folder for each run id, whose file is replaced where other rows come under it, or the same ones are made anew."""
+        folder = self.world.folder / "runs" / job.name
+        file = folder / f"{job.files}-{job.rows[0]}.json"
+        if not file.exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(parents=True)
+            file.write_text("".join(json.dumps({"id": row}) + "\n" for row in job.rows))
+        return folder
 
     def _order(self, order: dict, fault: Fault | None, kill_after_ms: int | None) -> None:
         """Raises Died, or what stopped it."""
@@ -350,9 +361,11 @@ class RealWorld(World):
 
     def close(self, query, run):
         """Every start of a query has an end of its own."""
+        return True
 
     def stop(self, query):
         """Likewise."""
+        return True
 
     def kill(self, query):
         """Likewise."""

@@ -37,7 +37,7 @@ _STEPS = [step for step in STEPS if step.startswith(("write.", "precommit.", "co
 _WEIGHTS = {
     "produce": 8, "heal": 2, "run": 3, "overwrite_run": 1, "lose_checkpoint": 4, "copy": 5, "restore": 6, "lose_journal": 2,
     "drop": 1, "partition": 2, "retention": 2, "recreate": 2, "option": 3, "rename": 1, "foreign_append": 2, "foreign_overwrite": 1,
-    "compaction": 2, "expiry": 2, "tag": 1, "rollback": 2, "same_run": 1, "upgrade_job": 1, "upgrade": 1, "move": 1,
+    "compaction": 2, "expiry": 2, "tag": 1, "rollback": 2, "same_run": 1, "upgrade_job": 1, "files_anew": 1, "upgrade": 1, "move": 1,
 }
 KINDS = {name: replace(events.KINDS[name], weight=weight) for name, weight in _WEIGHTS.items()}
 

@@ -12,15 +12,15 @@ from streamsink.table.creation import to_fields
 from streamsink.testing.crashing import Mode
 from tests.walks.machine import Fault
 from tests.walks.model import Version
-from tests.walks.queries import Job, Query, part_of, partitioned
+from tests.walks.queries import Query, partitioned
 from tests.walks.world import JOBS, World
 
 NOT_YET: dict[str, str] = {}
 
 KINDS: dict[str, "Kind"] = {}
 _STEPS = [step for step in STEPS if not step.startswith(("tables.", "letters.", "spark."))]
-_MODES = [Mode.BEFORE, Mode.TORN, Mode.ERROR, Mode.REPLY_LOST]
-_MOST_CALLS = 170
+MODES = [Mode.BEFORE, Mode.TORN, Mode.ERROR, Mode.REPLY_LOST]
+MOST_CALLS = 170
 _RENAMED = "-renamed"
 # (option, values), for streams.
 _OPTIONS = (
@@ -94,56 +94,6 @@ def heal(walk, which, choice):
     walk.operator.heal(_query(walk.world, which), choice)
 
 
-@event(4, 2)
-def run(walk, number, again):
-    """A bounded run, a new one or one that was there before."""
-    walk.world.job(_job(walk.world, number, again))
-
-
-@event(2)
-def overwrite_run(walk, number):
-    """A bounded run that replaces a partition."""
-    walk.world.job(_job(walk.world, number, 1, part_of(number % walk.world.parts, walk.world.parts)))
-
-
-@event(1, 3)
-def same_run(walk, number, count, how):
-    """Other rows come under the id of a run: more of them where they are counted, or of another program."""
-    world, earlier = walk.world, [job for job in walk.world.jobs if not job.options]
-    if earlier:
-        like = earlier[number % len(earlier)]
-        if how % 2 and like.has_one_count:
-            most = max(len(job.rows) for job in earlier if job.name == like.name)
-            world.jobs.append(Job(like.name, world.new_rows(most + 1 + count % 3), {}, like.version))
-        else:
-            world.jobs.append(Job(like.name, world.new_rows(len(like.rows)), {}, 1000 * len(world.jobs), like.has_one_count))
-        world.accident("same-run-ever", query=world.queries[JOBS])
-        world.job(world.jobs[-1])
-
-
-@event(1)
-def upgrade_job(walk, number):
-    """A run is repeated by a new version of its program."""
-    world = walk.world
-    if world.jobs:
-        job = world.jobs[number % len(world.jobs)]
-        job.version += 1
-        world.accident("same-run-ever", query=world.queries[JOBS])
-        world.job(job)
-
-
-def _job(world: World, number: int, again: int, *part: str | None) -> Job:
-    if again % 3 == 0 and world.jobs:
-        return world.jobs[number % len(world.jobs)]
-    rows = world.new_rows(world.parts * 2 if part else 3)
-    options = {}
-    if part:
-        rows = [row for row in rows if part_of(row, world.parts) == part[0]]
-        options = {"mode": "overwrite", "overwrite_partition": {"part": part[0]} if world.parts > 1 else {}}
-    world.jobs.append(Job(f"run-{len(world.jobs)}", rows, options, has_one_count=number % 2 == 0))
-    return world.jobs[-1]
-
-
 # -- deaths, pauses and errors of the store --------------------------------------------------------------------------
 
 
@@ -157,15 +107,8 @@ def crash(walk, which, most, step, occurrence):
 @event(6, 4)
 def call(walk, which, most, number, mode):
     """Something happens at an I/O call of a batch: a death, a torn write, an error, a lost reply."""
-    fault = Fault(call=1 + number % _MOST_CALLS, mode=_MODES[mode % len(_MODES)])
+    fault = Fault(call=1 + number % MOST_CALLS, mode=MODES[mode % len(MODES)])
     walk.world.batch(_query(walk.world, which), 1 + most % 4, fault)
-
-
-@event(4, 3)
-def job_call(walk, number, again, at):
-    """The same at a call of a bounded run."""
-    part = (part_of(number % walk.world.parts, walk.world.parts),) if again % 4 == 1 else ()
-    walk.world.job(_job(walk.world, number, again, *part), Fault(call=1 + at % _MOST_CALLS, mode=_MODES[at % len(_MODES)]))
 
 
 @event(4, 3)
@@ -173,7 +116,7 @@ def pause(walk, which, most, number):
     """The driver stands still at an I/O call of a batch, until ``wake``."""
     query = _query(walk.world, which)
     if walk.depth < 2:
-        fault = Fault(call=1 + number % _MOST_CALLS, meanwhile=lambda: walk.meanwhile(query))
+        fault = Fault(call=1 + number % MOST_CALLS, meanwhile=lambda: walk.meanwhile(query))
         walk.world.batch(query, 1 + most % 4, fault)
 
 
@@ -211,7 +154,7 @@ def at_once(walk, which, most, number):
     query = _query(walk.world, which)
     if query.causes.asleep:
         return
-    query.halves, query.at_once = True, 1 + number % _MOST_CALLS
+    query.halves, query.at_once = True, 1 + number % MOST_CALLS
     walk.world.accident("twice-ever", query=query)
     walk.world.batch(query, 2 + most % 4)
 

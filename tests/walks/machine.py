@@ -142,30 +142,31 @@ class Machine:
             if other is not query:
                 other.causes.add("others")
 
-    def close(self, query: Query, run: Run) -> None:
-        """The query ends in order; what it cannot publish any more the next start will."""
+    def close(self, query: Query, run: Run) -> bool:
+        """The query ends in order; what it cannot publish any more the next start will. Whether it has published everything."""
         self._forget(query, run)
         self.may_have_written(query)
         try:
             with self.inside(query, run, None):
                 run.close()
         except InjectedCrash:
-            return
+            return False
         except (StreamsinkError, OSError) as failed:
             if isinstance(failed, OSError) and not run.process.has_erred:
                 raise Wrong("raw OSError", str(failed)) from failed
+            return False
         finally:
             run.process.die()
+        return True
 
     @staticmethod
     def _forget(query: Query, run: Run) -> None:
         if query.live is run:
             query.live = None
 
-    def stop(self, query: Query) -> None:
-        """The user stops it."""
-        if query.live is not None:
-            self.close(query, query.live)
+    def stop(self, query: Query) -> bool:
+        """The user stops it. Whether nothing is left to publish."""
+        return query.live is None or self.close(query, query.live)
 
     def kill(self, query: Query) -> None:
         """Its driver dies between two batches."""

@@ -6,14 +6,16 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from streamsink.clock import IdSource
 from streamsink.errors import Misuse
 from streamsink.options import SinkOptions
 from streamsink.protocol.admission import Verdict
-from streamsink.protocol.committable import Batch
+from streamsink.protocol import run_inputs
+from streamsink.protocol.committable import Batch, Committable
 from streamsink.protocol.ids import END_OF_INPUT
-from streamsink.protocol.same_query import QueryFingerprint
+from streamsink.protocol.same_query import Comparison, QueryFingerprint
 from streamsink.sinks.opening import open_one, open_with_letters
 from streamsink.table.creation import to_fields
 from streamsink.table.routed_write import RoutedWriter
@@ -67,13 +69,14 @@ def partitioned(parts: int) -> tuple[str, ...]:
 @dataclass
 class Job:
     """A bounded run. options: those that an overwrite has. version: of its program. has_one_count: whether its plan has a row for each of its
-    input."""
+    input. files: how often those that it reads were made anew."""
 
     name: str
     rows: list[int]
     options: dict
     version: int = 0
     has_one_count: bool = True
+    files: int = 0
 
 
 @dataclass
@@ -146,11 +149,24 @@ class Rows(NumberedRows):
     def __init__(self, run: "Run", read: Callable[[], list[int]], query: Query | None = None, at: tuple[Checkpoint, int] | None = None):
         """read: which rows the source has for it by now. at: the batch that it is."""
         super().__init__(run.driver, run.process.io, run.opened.tables, run.opened.committer)
-        self._query, self._read, self._parts = query, read, run.parts
+        self._query, self._read, self._parts, self._root = query, read, run.parts, run.driver.root
         self._checkpoint, self._batch_id = at or (None, 0)
 
     def count(self) -> int:
         return len(self._read())
+
+    def compared(self, published: Committable | None) -> Comparison:
+        """Of a bounded run: with what is in the files that it has published."""
+        if published is None:
+            return Comparison((), ("the journal does not remember the run's record",))
+        there = []
+        try:
+            for file in published.files:
+                with self._io.open_input(os.path.join(self._root, file.final)) as stream:
+                    there += pq.ParquetFile(stream).read(["id"], use_threads=False).column("id").to_pylist()
+        except OSError:
+            return Comparison((), ("the files in which they were published are gone",))
+        return Comparison(() if sorted(there) == sorted(self._read()) else ("the rows in them",), ())
 
     def looked_at_again(self, batch: Batch) -> Batch:
         """What the broker says now."""
@@ -252,7 +268,10 @@ class Run:
         """A bounded job's one batch, published when this returns."""
         self.open(END_OF_INPUT)
         fingerprint = QueryFingerprint("Files", f"version {job.version}", "", "", "4.1", True)
-        batch = Batch(END_OF_INPUT, job.name, job.name, fingerprint=fingerprint, has_one_count=job.has_one_count)
+        batch = Batch(
+            END_OF_INPUT, job.name, job.name, fingerprint=fingerprint, has_one_count=job.has_one_count,
+            inputs=run_inputs.digests(f"{job.files}/{file}" for file in range(2)),
+        )
         self.sink.run.micro_batch(batch, self._rows(lambda: job.rows))
         self.sink.run.commit_up_to_checkpoint(END_OF_INPUT)
 

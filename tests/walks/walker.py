@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 
 from streamsink.table import manifests
-from tests.walks import others  # noqa: F401  registers its kinds
+from tests.walks import others, runs  # noqa: F401  they register their kinds
 from tests.walks.events import KINDS, NOT_YET, Kind
 from tests.walks.model import Wrong
 from tests.walks.operators import Operator
@@ -119,7 +119,10 @@ class Walker:
         for job in list(world.jobs):
             self._until_done(world.queries[JOBS], lambda: job not in world.jobs or world.job(job))
         for query in world.queries.values():
-            world.stop(query)
+            for _ in range(_MOST_ADVICE):
+                if world.stop(query):
+                    break
+                self._finish(query)
         world.look()
         world.check_whole()
 
