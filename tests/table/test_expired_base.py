@@ -94,6 +94,56 @@ def test_the_first_snapshot_of_a_table_stays_when_others_build_on_it_at_once():
     assert table.snapshots.ids() == [1, 2, 3] and live(table) == ["new", "other0", "other1"]
 
 
+class _Looked(MemoryCalls):
+    """Something happens before the n-th look at the store that follows the next snapshot. happens: None when it has."""
+
+    def __init__(self):
+        super().__init__()
+        self.happens, self._left = None, 0
+
+    def happens_at(self, look, happens):
+        self.happens, self._left = happens, -look
+
+    def link(self, source, target):
+        self._left = abs(self._left) if "/snapshot-" in target else self._left
+        return super().link(source, target)
+
+    def _look(self):
+        if self._left > 0 and self.happens:
+            self._left -= 1
+            if not self._left:
+                happens, self.happens = self.happens, None
+                happens()
+
+    def read(self, path):
+        self._look()
+        return super().read(path)
+
+    def size(self, path):
+        self._look()
+        return super().size(path)
+
+    def entries(self, path):
+        self._look()
+        return super().entries(path)
+
+
+@pytest.mark.parametrize("expired", [0, 3])
+def test_a_live_snapshot_stays_whenever_others_build_on_it(expired):
+    """Found by a walk: between two looks of the writer whose snapshot it is. It was taken back, and the others' history had a hole."""
+    for look in range(1, 1_000):
+        calls = _Looked()
+        table = new_table(calls)
+        for name in range(expired):
+            commit(table, Changes((add(str(name), part("x")),)))
+        calls.happens_at(look, lambda: _others(table, 1))
+        done = _commit(calls, before=lambda: _expire(table, *range(1, 1 + expired)) if expired else None)
+        if calls.happens:
+            break
+        assert done.snapshot_id == 1 + expired and table.snapshots.ids() == [1 + expired, 2 + expired], f"at look {look}"
+    assert look > 5
+
+
 @_MERGES
 def test_a_live_snapshot_that_has_expired_too_is_left_to_the_restart(merge):
     """It was there, others built on it, and it expired: no fence, for nobody superseded it; the restart finds it published."""
