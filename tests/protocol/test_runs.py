@@ -383,6 +383,22 @@ def test_a_word_says_of_no_other_files_that_they_are_the_run(monkeypatch):
     assert world.ids() == list(range(3))
 
 
+def test_a_word_for_another_program_says_nothing_of_files_that_come_later(monkeypatch):
+    """Found by a walk: it was left in the job, and as many other rows were skipped."""
+    world = memory_world(application="batch", restore="restore-and-continue")
+    _reading(monkeypatch, world, OLD)
+    _run_job(world, "nightly", (0, 3))
+    _fingerprint(world, plan="an upgraded job")
+    with pytest.raises(Misuse) as refused:
+        _run_job(world, "nightly", (0, 3))
+    world.driver.options = dataclasses.replace(world.driver.options, accept_as_seen=_word_in(refused))
+    _run_job(world, "nightly", (0, 3))
+    _reading(monkeypatch, world, NEW, OTHER)
+    with pytest.raises(Misuse) as refused:
+        _run_job(world, "nightly", (3, 6))
+    assert refused.value.kind == "run.other" and world.ids() == list(range(3))
+
+
 def test_of_many_files_a_table_keeps_little():
     """Of a million as much as of nine."""
     many = run_inputs.digests(f"file:/in/{number}" for number in range(1000))
