@@ -40,8 +40,7 @@ def differences_of_files(known: KnownRun, given: Batch) -> tuple[str, ...]:
 def word_of(given: Batch, table_id: str) -> str:
     """The word that an option must repeat to say of exactly what is given now that it is the published run."""
     made_of = given.fingerprint.to_json() if given.fingerprint is not None else None
-    read = list(run_inputs.kept(given.inputs)) if given.compared is not None else []
-    text = json.dumps([table_id, given.query, made_of, given.rows, *read], sort_keys=True)
+    text = json.dumps([table_id, given.query, made_of, given.rows, *run_inputs.kept(given.inputs)], sort_keys=True)
     return ways.word(text)
 
 

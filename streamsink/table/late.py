@@ -59,11 +59,11 @@ def _check_in_time(table: Table, snapshot: Snapshot) -> None:
     Snapshots expire from the oldest on. So when the one behind ours is gone and ours is not, ours came later; when the one behind it
     is there, its base says whether it was built on ours; and when older ones are there, the one before ours did not expire.
     """
-    following = table.snapshots.load(snapshot.id + 1)
     ids = table.snapshots.ids()
     if snapshot.id not in ids or table.snapshots.load(snapshot.id) != snapshot:
         raise _unsure(table, snapshot)
-    if ids[-1] == snapshot.id:
+    following = table.snapshots.load(snapshot.id + 1)  # after the listing, so that one which that names is found
+    if following is None and ids[-1] == snapshot.id:
         if ids[0] != snapshot.id or not _is_of_this_table(table, snapshot):
             raise _went_back(table, snapshot)
         return

@@ -267,7 +267,7 @@ OF_BATCHES = (
     Defect("a run is asked for because its folder has grown", "protocol/run_errors.py:differences_of_files",
            " and run_inputs.are_gone(known, given)", "", (_RUNS,)),
     Defect("one word accepts each file that comes later", "protocol/run_errors.py:word_of",
-           "list(run_inputs.kept(given.inputs)) if given.compared is not None else []", "[]", (_RUNS,)),
+           ", *run_inputs.kept(given.inputs)", "", (_RUNS,)),
     Defect("a run's rows are all the same", "spark/gateway_inputs.py:compared",
            '() if found == given else ("the rows in them",)', "()", ("tests/e2e/test_repeated_runs.py",)),
     Defect("a run is another one by its time of loading", "spark/gateway_inputs.py:_made_anew",

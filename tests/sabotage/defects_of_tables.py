@@ -51,6 +51,8 @@ OF_TABLES = (
            "return _is_one_file(source, target)", "return False", (_LOST_NAMES,)),
     Defect("C5: what is built on a snapshot does not count", "table/late.py:_check_in_time",
            "following is not None and", "False and", (_LATE,)),
+    Defect("C5: what others build on a snapshot while its writer looks does not count", "table/late.py:_check_in_time",
+           "table.snapshots.load(snapshot.id + 1)  # after", "None  # after", (_LATE,)),
     Defect("C5: another writer's snapshot is taken back", "table/late.py:_check_in_time",
            "table.snapshots.load(snapshot.id) != snapshot", "False", (_LATE,)),
     Defect("a snapshot on one that was rolled back meanwhile stays", "table/late.py:is_base_kept",
