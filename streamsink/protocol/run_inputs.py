@@ -19,8 +19,8 @@ def digests(files: Iterable[str]) -> frozenset[str]:
 
 
 def kept(inputs: Collection[str] | None) -> tuple[str, ...]:
-    """What a table keeps: the digest of all, and the least ones. None where it is not known what was read, or there was no file."""
-    if not inputs:
+    """What a table keeps: the digest of all, and the least ones. Nothing where it is not known which files were read."""
+    if inputs is None:
         return ()
     ordered = sorted(inputs)
     return digest("".join(ordered)), *ordered[:_FEW]
@@ -28,7 +28,7 @@ def kept(inputs: Collection[str] | None) -> tuple[str, ...]:
 
 def are_others(known: KnownRun, given: Batch) -> bool:
     """Whether the files are certainly not just those that were read then."""
-    return bool(known.inputs and given.inputs) and kept(given.inputs)[0] != known.inputs[0]
+    return bool(known.inputs) and given.inputs is not None and kept(given.inputs)[0] != known.inputs[0]
 
 
 def are_gone(known: KnownRun, given: Batch) -> bool:

@@ -1,104 +1,149 @@
-"""Which files a bounded run reads, and whether its rows are those that are published. DRIVER, by Spark's JVM gateway."""
+"""Which files a bounded run reads, and which of its columns another try makes anew. DRIVER, by Spark's JVM gateway."""
 
-import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from py4j.java_gateway import JavaObject
 from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from streamsink.protocol import run_inputs
-from streamsink.protocol.committable import Committable
-from streamsink.protocol.same_query import Comparison
 from streamsink.spark.gateway import each_of
-from streamsink.spark.read import parquet_files
-from streamsink.spark.schema import quoted
 
 # As every FileStatus of Hadoop prints itself.
 _STATUS = re.compile(r"path=(?P<path>.*?); isDirectory=.*?; length=(?P<length>\d+);.*?; modification_time=(?P<time>\d+);", re.DOTALL)
-_BY_ITSELF = ("LocalRelation", "Range", "OneRowRelation", "CTERelationRef")
 _PATTERNS = "org.apache.spark.sql.catalyst.trees.TreePattern"
-# Spark makes no hash of these.
-_UNHASHED = re.compile(r"\b(?:map<|variant\b)")
+# Operators whose new columns are all named by an alias.
+_NAMING = re.compile(r"Project|Filter|Aggregate|Window|Join|Sort|SubqueryAlias|View|Distinct|Deduplicate|Repartition\w*|GlobalLimit|LocalLimit|\w*Relation")
+_METADATA = "_metadata"
 
 
-def files_read(leaves: Iterable[JavaObject]) -> frozenset[str] | None:
-    """Digests of all files, each of its path, time and size; None where anything else is read, or a file index does not tell them."""
-    found: list[str] = []
+def files_read(df: DataFrame, leaves: Iterable[JavaObject]) -> frozenset[str] | None:
+    """Digests of all files, each of its path, time and size; None where none of the leaves reads files, or one does not tell them."""
+    found: list[str] | None = None
     for leaf in leaves:
-        if str(leaf.nodeName()) in _BY_ITSELF:
-            continue
-        try:
-            files = leaf.relation().location().allFiles()
-            told = [match.group("path", "time", "length") for match in _STATUS.finditer(str(files.mkString("\n")))]
-            if len(told) != files.size():
-                return None
-        except Py4JError:
+        index = _index_of(leaf)
+        if index is None:
+            continue  # what it reads is told by the plan, if at all
+        told = _told_by(df, index)
+        if told is None:
             return None
-        found += ["|".join(each) for each in told]
-    return run_inputs.digests(found)
+        found = (found or []) + told
+    return None if found is None else run_inputs.digests(found)
 
 
-def compared(rows: DataFrame, published: Committable | None, table: str) -> Comparison:
-    """The rows with those that are published, but for values that another try makes anew. rows: as they are to be stored.
+def _index_of(leaf: JavaObject) -> JavaObject | None:
+    for index in (lambda: leaf.relation().location(), lambda: leaf.table().fileIndex()):
+        try:
+            return index()
+        except Py4JError:
+            continue
+    return None
 
-    Raises what reading ``rows`` raises.
-    """
-    if published is None:
-        return _unknown("the journal does not remember the run's record any more (journal_retain)")
-    if published.state.rows != sum(file.rows for file in published.files) or any(not f.final.endswith(".parquet") for f in published.files):
-        return _unknown("its record does not name them")
-    made_anew = _made_anew(rows)
-    columns = [F.col(quoted(name)) for at, name in enumerate(rows.columns) if at not in made_anew]
-    if not columns:
-        return _unknown("each of their columns is made anew by each try")
+
+def _told_by(df: DataFrame, index: JavaObject) -> list[str] | None:
+    """Of each file its path, time and size."""
     try:
-        there = parquet_files(rows.sparkSession, [os.path.join(table, file.final) for file in published.files]).select(columns)
-        found = _sum_of(there)
-    except (PySparkException, Py4JError) as failed:
-        return _unknown(f"the files in which they were published cannot be read: {type(failed).__name__}")
-    given = _sum_of(rows.select([column.cast(field.dataType) for column, field in zip(columns, there.schema.fields)]))
-    return Comparison(() if found == given else ("the rows in them",), ())
+        try:
+            files = index.allFiles()
+        except Py4JError:  # of a table in a catalog, whose partitions are listed when they are read
+            files = index.filterPartitions(df.sparkSession.sparkContext._jvm.PythonUtils.toSeq([])).allFiles()
+        told = [match.group("path", "time", "length") for match in _STATUS.finditer(str(files.mkString("\n")))]
+        return ["|".join(each) for each in told] if len(told) == files.size() else None
+    except Py4JError:
+        return None
 
 
-def _unknown(why: str) -> Comparison:
-    return Comparison((), (why,))
+# -- columns -------------------------------------------------------------------------------------------------------
 
 
-def _sum_of(rows: DataFrame) -> tuple:
-    """How many rows there are, and the sum of their hashes, whatever their order."""
-    columns = [
-        F.to_json(F.struct(quoted(field.name))) if _UNHASHED.search(field.dataType.simpleString()) else F.col(quoted(field.name))
-        for field in rows.schema.fields
-    ]
-    return tuple(rows.select(F.xxhash64(*columns).cast("decimal(38,0)").alias("hash")).agg(F.count("hash"), F.sum("hash")).first())
+@dataclass(frozen=True)
+class _Column:
+    """volatile: it hangs on the time, on chance, or on where a file is. constant: of the program. read: ids of what is read for it.
+
+    plain: it is what is read, as it is.
+    """
+
+    volatile: bool = False
+    constant: bool = False
+    read: frozenset[int] = frozenset()
+    plain: bool = False
 
 
-def _made_anew(rows: DataFrame) -> set[int]:
-    """Places of columns that are constants of the program, or hang on the time or on chance: another try gives them other values."""
-    current = getattr(rows.sparkSession.sparkContext._jvm, _PATTERNS).CURRENT_LIKE()
-    known: set[int] = set()
+def made_anew(df: DataFrame) -> tuple[set[int], bool]:
+    """(places of columns that another try may give other values, whether what is read for them is all in other columns)."""
+    plan = df._jdf.queryExecution().analyzed()
+    lineage = _Lineage(df)
+    lineage.follow(plan)
+    columns = [lineage.of(column) for column in each_of(plan.output())]
+    left_out = {at for at, column in enumerate(columns) if column.constant or column.volatile}
+    shown = {read for column in columns if column.plain for read in column.read}
+    return left_out, all(columns[at].read <= shown for at in left_out)
 
-    def is_made_anew(expression: JavaObject) -> bool:
-        return (
-            expression.foldable() or not expression.deterministic() or expression.containsPattern(current)
-            or any(each.exprId().id() in known for each in each_of(expression.references().toSeq()))
-        )
 
-    def look_at(plan: JavaObject) -> None:
-        for child in each_of(plan.children()):
-            look_at(child)
-        for expression in each_of(plan.expressions()):
-            if str(expression.nodeName()) == "Alias" and is_made_anew(expression.child()):
-                known.add(expression.exprId().id())
-        if str(plan.nodeName()) == "Union":  # its columns have the ids of its first input, or ids of their own
-            for at, column in enumerate(each_of(plan.output())):
-                if any(child.output().apply(at).exprId().id() in known for child in each_of(plan.children())):
-                    known.add(column.exprId().id())
+def combines(df: DataFrame) -> bool:
+    """Whether a value may be a sum, whose last digits hang on the order of what was added."""
+    return any(re.fullmatch("Aggregate|Window", str(plan.nodeName())) for plan in _all_of(df._jdf.queryExecution().analyzed()))
 
-    plan = rows._jdf.queryExecution().analyzed()
-    look_at(plan)
-    return {at for at, column in enumerate(each_of(plan.output())) if column.exprId().id() in known}
+
+def _all_of(plan: JavaObject) -> Iterator[JavaObject]:
+    yield plan
+    for child in each_of(plan.children()):
+        yield from _all_of(child)
+
+
+class _Lineage:
+    """From what is read to what a plan gives, by the ids of columns."""
+
+    def __init__(self, df: DataFrame):
+        self._current = getattr(df.sparkSession.sparkContext._jvm, _PATTERNS).CURRENT_LIKE()
+        self._known: dict[int, _Column] = {}
+
+    def follow(self, plan: JavaObject) -> None:
+        children, name = each_of(plan.children()), str(plan.nodeName())
+        for child in children:
+            self.follow(child)
+        expressions = each_of(plan.expressions())
+        for expression in expressions:
+            if str(expression.nodeName()) == "Alias":
+                self._known[expression.exprId().id()] = self._made_by(expression.child(), name == "Project")
+        if name == "Union":
+            for at, column in enumerate(each_of(plan.output())):  # its ids may be those of its first input
+                self._known[column.exprId().id()] = _united([self.of(child.output().apply(at)) for child in children])
+        elif not _NAMING.fullmatch(name):
+            self._follow_others(plan, children, [self._made_by(expression, False) for expression in expressions])
+
+    def of(self, column: JavaObject) -> _Column:
+        known = self._known.get(column.exprId().id())
+        if known is not None:
+            return known
+        if str(column.name()) == _METADATA:
+            return _Column(volatile=True)
+        return _Column(read=frozenset((column.exprId().id(),)), plain=True)
+
+    def _made_by(self, expression: JavaObject, may_be_constant: bool) -> _Column:
+        if str(expression.nodeName()) == "AttributeReference":
+            return self.of(expression)
+        of = [self.of(column) for column in each_of(expression.references().toSeq())]
+        read = frozenset().union(*(column.read for column in of))
+        if not expression.deterministic() or expression.containsPattern(self._current) or any(column.volatile for column in of):
+            return _Column(volatile=True, read=read)
+        constant = expression.foldable() or may_be_constant and bool(of) and all(column.constant for column in of)
+        return _Column(constant=constant, read=frozenset() if constant else read)
+
+    def _follow_others(self, plan: JavaObject, children: Sequence[JavaObject], made: Sequence[_Column]) -> None:
+        """Columns that no alias names, such as those of a generator: they hang on all that the operator computes."""
+        given = {column.exprId().id() for child in children for column in each_of(child.output())}
+        if children and any(column.volatile for column in made):
+            read = frozenset().union(*(column.read for column in made))
+            for column in each_of(plan.output()):
+                if column.exprId().id() not in given:
+                    self._known.setdefault(column.exprId().id(), _Column(volatile=True, read=read))
+
+
+def _united(columns: Sequence[_Column]) -> _Column:
+    return _Column(
+        volatile=any(column.volatile for column in columns), constant=all(column.constant for column in columns),
+        read=frozenset().union(*(column.read for column in columns)), plain=all(column.plain or column.constant for column in columns),
+    )

@@ -76,7 +76,7 @@ def described_job(batch: Batch, df: DataFrame) -> Batch:
     is_settled = shown and not plan_text.samples(lines) and all(each.deterministic() and not each.containsPattern(current) for each in plans)
     return replace(
         batch, fingerprint=fingerprint, has_one_count=is_settled or plan_text.has_row_for_row(lines),
-        inputs=gateway_inputs.files_read(leaf for each in plans for leaf in each_of(each.collectLeaves())),
+        inputs=gateway_inputs.files_read(df, (leaf for each in plans for leaf in each_of(each.collectLeaves()))),
     )
 
 

@@ -111,3 +111,117 @@ def test_values_that_a_python_function_makes_are_compared(spark, ground):
     assert load(2) == 0
     with pytest.raises(Misuse, match="files"):
         load(3)
+
+
+# -- what is compared --------------------------------------------------------------------------------------------------
+
+_A, _B = "id, id * 1.5D AS price, CAST(id % 3 AS INT) AS k", "id, id * 2.5D AS price, CAST(id % 3 AS INT) AS k"
+
+
+def _plain(rows):
+    return rows
+
+
+# By what: (the input, as many other rows, what the job does with it).
+SHAPES = {
+    "a constant in an expression": (_A, _B, lambda rows: rows.withColumn("rate", F.lit(1.1)).selectExpr("id", "price * rate AS eur", "rate")),
+    "a constant that is added up": (
+        _A, "id, 0D AS price, CAST(greatest(id - 2, 0) AS INT) AS k", lambda rows: rows.withColumn("one", F.lit(1)).groupBy("k").agg(F.sum("one").alias("n")),
+    ),
+    "a constant in one part of a union": (_A, _B, lambda rows: rows.selectExpr("id", "0D AS price").where("id < 0").union(rows.select("id", "price"))),
+    "a lookup that is no file": (
+        _A, _B, lambda rows: rows.join(rows.sparkSession.createDataFrame([(0, "x"), (1, "y"), (2, "z")], "k INT, name STRING"), "k"),
+    ),
+    "sums": (_A.replace("id * 1.5D", "1D / (id + 1)"), _B, lambda rows: rows.groupBy("k").agg(F.sum("price"), F.avg("price").alias("mean"))),
+    "the path of a file": (_A, _B, lambda rows: rows.selectExpr("*", "_metadata.file_path AS path", "_metadata.file_modification_time AS at")),
+    "a null that moves to another column": ("id, id AS debit, CAST(NULL AS BIGINT) AS credit", "id, CAST(NULL AS BIGINT) AS debit, id AS credit", _plain),
+    "a null that moves to another field": (
+        "id, named_struct('a', id, 'b', CAST(NULL AS BIGINT)) AS s", "id, named_struct('a', CAST(NULL AS BIGINT), 'b', id) AS s", _plain,
+    ),
+    "limits of arrays": ("id, array(array(1), array(2, 3)) AS a", "id, array(array(1, 2), array(3)) AS a", _plain),
+    "maps": (
+        "id, map(named_struct('x', id), timestamp'2020-01-01 00:00:00.000001', named_struct('x', -id - 1), NULL) AS m, map(CAST('a' AS BINARY), 1) AS b",
+        "id, map(named_struct('x', id), timestamp'2020-01-01 00:00:00.000002', named_struct('x', -id - 1), NULL) AS m, map(CAST('a' AS BINARY), 1) AS b",
+        _plain,
+    ),
+    "a function that leaves all out": (_A, _B, lambda rows: rows.where(F.udf(lambda price: price * 1.0 > 6.0, "boolean")("price"))),
+}
+
+
+def _make(spark, folder, columns: str, parts: int) -> None:
+    spark.range(0, 5, 1, parts).selectExpr(*_split(columns)).write.mode("overwrite").parquet(str(folder))
+
+
+def _split(columns: str) -> list[str]:
+    """At commas outside of brackets."""
+    depth, found = 0, [""]
+    for letter in columns:
+        depth += (letter == "(") - (letter == ")")
+        if letter == "," and not depth:
+            found.append("")
+        else:
+            found[-1] += letter
+    return found
+
+
+@pytest.mark.parametrize("by", SHAPES)
+def test_the_same_rows_in_other_files_are_skipped_and_other_rows_are_not(spark, ground, by):
+    """Each was skipped in silence, or stopped although nothing had changed, when what a run reads was first compared."""
+    same, other, job = SHAPES[by]
+
+    def load() -> int:
+        return streamsink.write(job(spark.read.parquet(str(ground.source / "in"))), ground.table, "nightly")
+
+    _make(spark, ground.source / "in", same, 2)
+    first = load()
+    assert bool(first) == (by != "a function that leaves all out") and load() == 0
+    _make(spark, ground.source / "in", same, 3)
+    assert load() == 0
+    _make(spark, ground.source / "in", other, 2)
+    with pytest.raises(Misuse) as refused:
+        load()
+    assert refused.value.kind == "run.other"
+
+
+def test_what_only_a_column_with_the_time_shows_is_asked_for(spark, ground):
+    """It is another value by each try, so it is left out; where other columns show what was read for it, that is no matter."""
+    for number, columns in enumerate((["id", "price"], ["id"])):
+        for prices, expected in ((_A, 5), (_A, 0 if len(columns) == 2 else None), (_B, None)):
+            _make(spark, ground.source / "in", prices, 2)
+            rows = spark.read.parquet(str(ground.source / "in"))
+            rows = rows.selectExpr(*columns, "to_json(struct(price, current_timestamp() AS at)) AS payload")
+            if expected is None:
+                with pytest.raises(Misuse, match="the files that it reads"):
+                    streamsink.write(rows, f"{ground.table}{number}", "nightly")
+            else:
+                assert streamsink.write(rows, f"{ground.table}{number}", "nightly") == expected
+
+
+def test_fields_are_compared_by_their_names(spark, ground):
+    """As they are written: the table has them in another order, and more of them."""
+    _make(spark, ground.source / "first", "id, array(named_struct('a', id, 'b', 'x', 'c', 1)) AS parts", 1)
+    streamsink.write(spark.read.parquet(str(ground.source / "first")), ground.table, "first")
+    for prefix, expected in (("x", 5), ("x", 0), ("y", None)):
+        _make(spark, ground.source / "in", f"id, array(named_struct('b', concat('{prefix}', id), 'a', id)) AS parts", 2)
+        rows = spark.read.parquet(str(ground.source / "in"))
+        if expected is None:
+            with pytest.raises(Misuse, match="the rows in them"):
+                streamsink.write(rows, ground.table, "nightly")
+        else:
+            assert streamsink.write(rows, ground.table, "nightly") == expected
+
+
+def test_a_table_of_a_catalog_is_files_as_well(spark, ground):
+    """It lists the files of its partitions when it is read."""
+    _make(spark, ground.source / "in", _A, 2)
+    name = f"rates_{ground.root.name}".replace("-", "_")
+    location = str(ground.root / "catalog")
+    for columns, expected in ((_A, 5), (_A, 0), (_B, None)):
+        spark.sql(f"DROP TABLE IF EXISTS {name}")
+        spark.range(5).selectExpr(*_split(columns)).write.mode("overwrite").partitionBy("k").option("path", location).saveAsTable(name)
+        if expected is None:
+            with pytest.raises(Misuse, match="the rows in them"):
+                streamsink.write(spark.table(name), ground.table, "nightly")
+        else:
+            assert streamsink.write(spark.table(name), ground.table, "nightly") == expected
+    spark.sql(f"DROP TABLE {name}")

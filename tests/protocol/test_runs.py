@@ -5,34 +5,13 @@ import re
 
 import pytest
 
-from streamsink.errors import Misuse, RestoredThenFailed, StreamsinkError
-from streamsink.protocol import run_inputs
-from streamsink.protocol.committable import Batch
-from streamsink.protocol.ids import END_OF_INPUT
-from streamsink.protocol.same_query import Comparison
-from streamsink.testing.driver import Checkpoint
+from streamsink.errors import Misuse, StreamsinkError
 from tests.crash.giving_up import follow
 from tests.crash.world import memory_world
+from tests.protocol import bounded_runs
+from tests.protocol.bounded_runs import forget_record, run_job, set_fingerprint, word_in
 from tests.protocol.history import expire, io_of, mine_of, newest_of, of_others, other_application, roll_back, say_new
 from tests.table.foreign import Prepared
-
-
-def _bounded(world, run_id: str, end: int) -> None:
-    """One bounded run, as ``streamsink.write`` makes it."""
-    for _ in range(2):
-        sink = world.driver.start(io_of(world), Checkpoint(run_id))
-        try:
-            sink.batch(_job(world, run_id, end))
-            return
-        except RestoredThenFailed:
-            continue
-        finally:
-            sink.close()
-
-
-def _job(world, run_id: str, end: int) -> Batch:
-    described = world.driver.describe(Checkpoint(run_id, [end]), 0)
-    return dataclasses.replace(described, batch_id=END_OF_INPUT, run=run_id, sources=(), has_one_count=True)
 
 
 @pytest.fixture
@@ -41,17 +20,8 @@ def jobs():
     world = memory_world(application="batch", restore="restore-and-continue")
     ends = {"monday": (0, 3), "tuesday": (3, 6), "wednesday": (6, 9)}
     for run_id, rows in ends.items():
-        _run_job(world, run_id, rows)
+        run_job(world, run_id, rows)
     return world, ends
-
-
-def _run_job(world, run_id: str, rows: tuple[int, int]) -> None:
-    world.driver.job_rows = rows
-    _bounded(world, run_id, rows[1])
-
-
-def _word_in(refused) -> str:
-    return str(refused.value).partition("accept_as_seen='")[2][:12]
 
 
 def test_a_run_is_found_in_the_table_when_the_journal_was_deleted(jobs):
@@ -59,10 +29,10 @@ def test_a_run_is_found_in_the_table_when_the_journal_was_deleted(jobs):
     world, ends = jobs
     io_of(world).delete_tree(f"{world.driver.root}/streamsink/batch")
     for run_id, rows in ends.items():
-        _run_job(world, run_id, rows)
+        run_job(world, run_id, rows)
     assert world.ids() == list(range(9))
-    _run_job(world, "thursday", (9, 12))
-    _run_job(world, "monday", (0, 3))  # the new journal does not know it either, and says so by its identity
+    run_job(world, "thursday", (9, 12))
+    run_job(world, "monday", (0, 3))  # the new journal does not know it either, and says so by its identity
     assert world.ids() == list(range(12))
 
 
@@ -70,10 +40,10 @@ def test_a_journal_whose_identity_was_deleted_does_not_answer_for_runs_that_it_n
     """The journal was removed, and began anew; then the file that said so was damaged and deleted, as its error advises."""
     world, ends = jobs
     io_of(world).delete_tree(f"{world.driver.root}/streamsink/batch")
-    _run_job(world, "thursday", (9, 12))
+    run_job(world, "thursday", (9, 12))
     io_of(world).delete(f"{world.driver.root}/streamsink/batch/journal-1")
     for run_id, rows in ends.items():
-        _run_job(world, run_id, rows)
+        run_job(world, run_id, rows)
     assert world.ids() == list(range(12))
 
 
@@ -84,7 +54,7 @@ def test_a_run_is_found_in_the_table_when_the_journal_is_an_older_copy(jobs):
     for name in ("record-2.json", "record-3.json", "done-2", "done-3", "runs/tuesday", "runs/wednesday"):
         io.delete(f"{root}/{name}")
     for run_id, rows in ends.items():
-        _run_job(world, run_id, rows)
+        run_job(world, run_id, rows)
     assert world.ids() == list(range(9))
 
 
@@ -94,12 +64,12 @@ def test_a_run_that_nobody_can_know_is_an_error_with_a_way_on(jobs):
     io_of(world).delete_tree(f"{world.driver.root}/streamsink/batch")
     expire(world, 1, 2)
     with pytest.raises(Misuse) as refused:
-        _run_job(world, "monday", (0, 3))
+        run_job(world, "monday", (0, 3))
     assert refused.value.kind == "run.undecidable"
     assert world.ids() == list(range(9))
-    token = _word_in(refused)
+    token = word_in(refused)
     world.driver.options = dataclasses.replace(world.driver.options, accept_as_seen=token)
-    _run_job(world, "monday", (0, 3))
+    run_job(world, "monday", (0, 3))
     assert world.ids() == list(range(9))
 
 
@@ -112,7 +82,7 @@ def test_runs_of_damaged_records_that_are_given_up_after_a_rollback_are_written_
     for number in damaged:
         io_of(world).replace(f"{world.driver.root}/streamsink/batch/record-{number}.json", b"torn", "torn")
     with pytest.raises(StreamsinkError) as refused:
-        _run_job(world, "wednesday", ends["wednesday"])
+        run_job(world, "wednesday", ends["wednesday"])
     assert refused.value.kind == ("journal.corrupt" if 3 in damaged else "table.rolled-back")
     said = str(follow(world, refused.value))
     assert "un the job" in said and "offsets" not in said
@@ -126,13 +96,13 @@ def test_each_run_that_is_given_up_is_named(jobs):
     for to in range(newest_of(world) - 1, 0, -1):
         roll_back(world, to)
     with pytest.raises(StreamsinkError) as refused:
-        _run_job(world, "thursday", (9, 12))
+        run_job(world, "thursday", (9, 12))
     given_up = follow(world, refused.value)
     assert given_up.runs == ("tuesday", "wednesday") and given_up.checkpoints == ()
     named = re.findall(r"streamsink\.write\(\.\.\., '(\w+)'\)", str(given_up))
     assert named == ["tuesday", "wednesday"]
     for run_id in (*named, "thursday"):
-        _run_job(world, run_id, {**ends, "thursday": (9, 12)}[run_id])
+        run_job(world, run_id, {**ends, "thursday": (9, 12)}[run_id])
     assert world.ids() == list(range(12))
 
 
@@ -143,12 +113,12 @@ def test_a_run_that_is_published_is_not_forgotten_with_a_damaged_record(jobs):
     expire(world, 1, 1)
     io_of(world).replace(f"{world.driver.root}/streamsink/batch/record-3.json", b"torn", "torn")
     with pytest.raises(StreamsinkError) as refused:
-        _run_job(world, "wednesday", ends["wednesday"])
+        run_job(world, "wednesday", ends["wednesday"])
     follow(world, refused.value)
     with pytest.raises(Misuse) as asked:
-        _run_job(world, "monday", ends["monday"])
+        run_job(world, "monday", ends["monday"])
     assert asked.value.kind == "run.undecidable"
-    _run_job(world, "tuesday", ends["tuesday"])
+    run_job(world, "tuesday", ends["tuesday"])
     assert world.ids() == list(range(6))
 
 
@@ -156,12 +126,12 @@ def _run_each(world, ends) -> None:
     """Each run again, as new where nobody can tell."""
     for run_id, rows in ends.items():
         try:
-            _run_job(world, run_id, rows)
+            run_job(world, run_id, rows)
         except Misuse as undecidable:
             assert undecidable.kind == "run.undecidable" and run_id != "monday"
             token = re.search(r"accept_as_new='(\w+)'", str(undecidable))[1]
             world.driver.options = dataclasses.replace(world.driver.options, accept_as_new=token)
-            _run_job(world, run_id, rows)
+            run_job(world, run_id, rows)
 
 
 @pytest.mark.parametrize("pruned", [False, True], ids=["", "records between are pruned"])
@@ -170,11 +140,11 @@ def test_runs_that_are_given_up_after_a_rollback_are_written_again(jobs, pruned)
     world, ends = jobs
     if pruned:
         ends["thursday"] = (9, 12)
-        _run_job(world, "thursday", ends["thursday"])
+        run_job(world, "thursday", ends["thursday"])
     for to in range(newest_of(world) - 1, 0, -1):
         roll_back(world, to)
     with pytest.raises(Misuse) as refused:
-        _run_job(world, "wednesday", ends["wednesday"])
+        run_job(world, "wednesday", ends["wednesday"])
     assert refused.value.kind == "table.rolled-back"
     assert io_of(world).exists(f"{world.driver.root}/streamsink/batch/record-2.json") is not pruned
     given_up = follow(world, refused.value)
@@ -186,20 +156,20 @@ def test_runs_that_are_given_up_after_a_rollback_are_written_again(jobs, pruned)
 def test_a_journal_of_which_all_was_given_up_still_knows_every_run():
     """It has no record any more, which looked like an older copy: each later run was undecidable once snapshots had expired."""
     world = memory_world(application="batch", restore="restore-and-continue")
-    _run_job(world, "monday", (0, 3))
+    run_job(world, "monday", (0, 3))
     other_application(world, "other")
     expire(world, 1, 1)
     base = newest_of(world)
     for run_id, rows in (("tuesday", (3, 6)), ("wednesday", (6, 9))):
-        _run_job(world, run_id, rows)
+        run_job(world, run_id, rows)
     for to in range(newest_of(world) - 1, base - 1, -1):
         roll_back(world, to)
     with pytest.raises(Misuse) as refused:
-        _run_job(world, "tuesday", (3, 6))
+        run_job(world, "tuesday", (3, 6))
     assert refused.value.kind == "table.rolled-back"
     assert follow(world, refused.value).records == (2, 3)
     for run_id, rows in (("monday", (0, 3)), ("tuesday", (3, 6)), ("wednesday", (6, 9))):
-        _run_job(world, run_id, rows)
+        run_job(world, run_id, rows)
     assert mine_of(world) == list(range(9))
 
 
@@ -207,20 +177,20 @@ def test_a_run_whose_record_was_pruned_is_undecidable_when_no_snapshot_tells_of_
     """Given up beside expired history, its mark was dropped, and the journal said that it knew every run: the run was written again."""
     world = memory_world(application="batch", restore="restore-and-continue")
     of_others(world)
-    _run_job(world, "monday", (0, 3))
+    run_job(world, "monday", (0, 3))
     Prepared(world, 1).rename()
     base = newest_of(world)
     for run_id, rows in (("tuesday", (3, 6)), ("wednesday", (6, 9))):
-        _run_job(world, run_id, rows)
+        run_job(world, run_id, rows)
     expire(world, 1, base - 1)
     for to in range(newest_of(world) - 1, base - 1, -1):
         roll_back(world, to)
     with pytest.raises(Misuse) as refused:
-        _run_job(world, "tuesday", (3, 6))
+        run_job(world, "tuesday", (3, 6))
     assert refused.value.kind == "table.rolled-back"
     assert follow(world, refused.value).records == (2, 3)
     with pytest.raises(Misuse) as undecidable:
-        say_new(world, lambda: _run_job(world, "monday", (0, 3)))
+        say_new(world, lambda: run_job(world, "monday", (0, 3)))
     assert undecidable.value.kind == "run.undecidable"
     assert mine_of(world) == [0, 1, 2]
 
@@ -228,31 +198,18 @@ def test_a_run_whose_record_was_pruned_is_undecidable_when_no_snapshot_tells_of_
 # -- other data under the id of a published run ----------------------------------------------------------------------
 
 
-def _fingerprint(world, **parts) -> None:
-    world.driver.fingerprint = dataclasses.replace(world.driver.fingerprint, **parts)
-
-
-def _forget_record(world, how: str) -> None:
-    """The last record is another run's; or the journal, and then the marks, are gone as well."""
-    if how == "last":
-        return
-    _run_job(world, "later", (20, 21))
-    if how == "snapshot":
-        io_of(world).delete_tree(f"{world.driver.root}/streamsink/batch")
-
-
 @pytest.mark.parametrize("known_by", ["last", "mark", "snapshot"])
 @pytest.mark.parametrize("other", ["sources", "plan", "schema", "dates", "rows"])
 def test_other_data_under_the_id_of_a_published_run_is_no_repeated_run(known_by, other):
     """Two jobs called streamsink.write under one id: the second returned 0, and its rows were lost."""
     world = memory_world(application="batch", restore="restore-and-continue")
-    _run_job(world, "nightly", (0, 3))
-    _forget_record(world, known_by)
+    run_job(world, "nightly", (0, 3))
+    forget_record(world, known_by)
     before = world.ids()
     if other != "rows":
-        _fingerprint(world, **{other: "another"})
+        set_fingerprint(world, **{other: "another"})
     with pytest.raises(Misuse) as refused:
-        _run_job(world, "nightly", (3, 7 if other == "rows" else 6))
+        run_job(world, "nightly", (3, 7 if other == "rows" else 6))
     assert refused.value.kind == "run.other" and re.search(rf"differs in {other}[^(]*\(found", str(refused.value))
     assert world.ids() == before
 
@@ -260,27 +217,27 @@ def test_other_data_under_the_id_of_a_published_run_is_no_repeated_run(known_by,
 @pytest.mark.parametrize("known_by", ["last", "mark", "snapshot"])
 def test_a_run_that_had_no_rows_is_not_what_comes_with_rows_later(known_by):
     world = memory_world(application="batch", restore="restore-and-continue")
-    _run_job(world, "nightly", (0, 0))
-    _forget_record(world, known_by)
+    run_job(world, "nightly", (0, 0))
+    forget_record(world, known_by)
     with pytest.raises(Misuse) as refused:
-        _run_job(world, "nightly", (0, 3))
+        run_job(world, "nightly", (0, 3))
     assert refused.value.kind == "run.other" and "rows (found 3, recorded 0)" in str(refused.value)
 
 
 def test_a_repeated_run_that_has_no_rows_any_more_has_none_to_lose(jobs):
     """Its input was archived."""
     world, _ = jobs
-    _fingerprint(world, sources="an empty folder")
-    _run_job(world, "monday", (0, 0))
+    set_fingerprint(world, sources="an empty folder")
+    run_job(world, "monday", (0, 0))
     assert world.ids() == list(range(9))
 
 
 @pytest.mark.parametrize("changed", [{"spark": "4.2", "plan": "other words"}, {"comparable": False}], ids=["spark", "functions"])
 def test_what_cannot_be_compared_is_the_run_that_its_id_says(jobs, changed):
     world, ends = jobs
-    _fingerprint(world, **changed)
+    set_fingerprint(world, **changed)
     for run_id, rows in ends.items():
-        _run_job(world, run_id, rows)
+        run_job(world, run_id, rows)
     assert world.ids() == list(range(9))
 
 
@@ -288,17 +245,17 @@ def test_what_cannot_be_compared_is_the_run_that_its_id_says(jobs, changed):
 def test_a_mark_of_earlier_code_or_torn_by_a_power_failure_says_that_the_run_is_published(jobs, mark):
     world, ends = jobs
     io_of(world).replace(f"{world.driver.root}/streamsink/batch/runs/monday", mark, "torn")
-    _fingerprint(world, plan="an upgraded job")
-    _run_job(world, "monday", (0, 3))
+    set_fingerprint(world, plan="an upgraded job")
+    run_job(world, "monday", (0, 3))
     assert world.ids() == list(range(9))
 
 
 def test_rows_of_a_run_without_one_count_are_not_compared(jobs, monkeypatch):
     """It draws rows by lot, say: repeated, it has others."""
     world, _ = jobs
-    whole = _job
-    monkeypatch.setitem(globals(), "_job", lambda *given: dataclasses.replace(whole(*given), has_one_count=False))
-    _run_job(world, "monday", (0, 2))
+    whole = bounded_runs.job_of
+    monkeypatch.setattr(bounded_runs, "job_of", lambda *given: dataclasses.replace(whole(*given), has_one_count=False))
+    run_job(world, "monday", (0, 2))
     assert world.ids() == list(range(9))
 
 
@@ -308,11 +265,11 @@ def test_a_word_says_of_no_other_data_that_it_is_the_run(jobs):
     plain = world.driver.options
     for rows in ((0, 4), (0, 5)):
         with pytest.raises(Misuse) as refused:
-            _run_job(world, "monday", rows)
+            run_job(world, "monday", rows)
         assert refused.value.kind == "run.other"
-        token = _word_in(refused)
+        token = word_in(refused)
         world.driver.options = dataclasses.replace(plain, accept_as_seen=token)
-        _run_job(world, "monday", rows)
+        run_job(world, "monday", rows)
     assert world.ids() == list(range(9))
 
 
@@ -322,86 +279,14 @@ def test_a_run_that_was_accepted_as_seen_is_counted(jobs):
     io_of(world).delete_tree(f"{world.driver.root}/streamsink/batch")
     expire(world, 1, 2)
     with pytest.raises(Misuse) as refused:
-        _run_job(world, "monday", (0, 3))
-    token = _word_in(refused)
+        run_job(world, "monday", (0, 3))
+    token = word_in(refused)
     plain = world.driver.options
     world.driver.options = dataclasses.replace(plain, accept_as_seen=token)
-    _run_job(world, "monday", (0, 3))
+    run_job(world, "monday", (0, 3))
     world.driver.options = plain
-    _run_job(world, "monday", (0, 3))
+    run_job(world, "monday", (0, 3))
     with pytest.raises(Misuse) as refused:
-        _run_job(world, "monday", (0, 4))
+        run_job(world, "monday", (0, 4))
     assert "rows (found 4, recorded 3)" in str(refused.value)
     assert world.ids() == list(range(9))
-
-
-# -- files that are others by then -------------------------------------------------------------------------------------
-
-OLD, NEW = frozenset({"monday/a", "monday/b"}), frozenset({"tuesday/a", "tuesday/b"})
-SAME, OTHER, UNKNOWN = Comparison((), ()), Comparison(("the rows in them",), ()), Comparison((), ("nobody remembers them",))
-
-
-def _reading(monkeypatch, world, files: frozenset[str] | None, compared: Comparison = SAME) -> None:
-    whole = _job
-    monkeypatch.setitem(globals(), "_job", lambda *given: dataclasses.replace(whole(*given), inputs=files and run_inputs.digests(files)))
-    world.driver.compared = compared
-
-
-@pytest.mark.parametrize("known_by", ["last", "mark", "snapshot"])
-@pytest.mark.parametrize("files, compared, says", [
-    (NEW, OTHER, "differs in the files that it reads and the rows in them"), (OLD | NEW, OTHER, "the rows in them"),
-    (NEW, UNKNOWN, "cannot be told (nobody remembers them)"), (NEW | {"monday/a"}, UNKNOWN, "cannot be told"),
-    (NEW, SAME, None), (OLD | NEW, UNKNOWN, None), (OLD, OTHER, None), (None, OTHER, None),
-])
-def test_a_run_that_reads_other_files(known_by, files, compared, says, monkeypatch):
-    """Its rows decide where they can be compared; where they cannot, files that only came beside the first ones are no difference."""
-    world = memory_world(application="batch", restore="restore-and-continue")
-    _reading(monkeypatch, world, OLD)
-    _run_job(world, "nightly", (0, 3))
-    _forget_record(world, known_by)
-    before = world.ids()
-    _reading(monkeypatch, world, files, compared)
-    if says is None:
-        _run_job(world, "nightly", (3, 6))
-    else:
-        with pytest.raises(Misuse) as refused:
-            _run_job(world, "nightly", (3, 6))
-        assert refused.value.kind == "run.other" and says in str(refused.value)
-    assert world.ids() == before
-
-
-def test_a_word_says_of_no_other_files_that_they_are_the_run(monkeypatch):
-    world = memory_world(application="batch", restore="restore-and-continue")
-    _reading(monkeypatch, world, OLD)
-    _run_job(world, "nightly", (0, 3))
-    for file in ("tuesday", "wednesday"):
-        _reading(monkeypatch, world, frozenset({file}), OTHER)
-        with pytest.raises(Misuse) as refused:
-            _run_job(world, "nightly", (3, 6))
-        world.driver.options = dataclasses.replace(world.driver.options, accept_as_seen=_word_in(refused))
-        _run_job(world, "nightly", (3, 6))
-    assert world.ids() == list(range(3))
-
-
-def test_a_word_for_another_program_says_nothing_of_files_that_come_later(monkeypatch):
-    """Found by a walk: it was left in the job, and as many other rows were skipped."""
-    world = memory_world(application="batch", restore="restore-and-continue")
-    _reading(monkeypatch, world, OLD)
-    _run_job(world, "nightly", (0, 3))
-    _fingerprint(world, plan="an upgraded job")
-    with pytest.raises(Misuse) as refused:
-        _run_job(world, "nightly", (0, 3))
-    world.driver.options = dataclasses.replace(world.driver.options, accept_as_seen=_word_in(refused))
-    _run_job(world, "nightly", (0, 3))
-    _reading(monkeypatch, world, NEW, OTHER)
-    with pytest.raises(Misuse) as refused:
-        _run_job(world, "nightly", (3, 6))
-    assert refused.value.kind == "run.other" and world.ids() == list(range(3))
-
-
-def test_of_many_files_a_table_keeps_little():
-    """Of a million as much as of nine."""
-    many = run_inputs.digests(f"file:/in/{number}" for number in range(1000))
-    kept = run_inputs.kept(many)
-    assert len(kept) == 9 and sum(map(len, kept)) <= 200 and set(kept[1:]) <= many
-    assert run_inputs.kept(frozenset()) == () == run_inputs.kept(None)

@@ -17,6 +17,8 @@ _COPIES = "tests/protocol/test_copies.py"
 _SAME = "tests/protocol/test_same_query.py"
 _PLAN_TEXT = "tests/protocol/test_plan_text.py"
 _RUNS = "tests/protocol/test_runs.py"
+_RUN_INPUTS = "tests/protocol/test_run_inputs.py"
+_REPEATED = "tests/e2e/test_repeated_runs.py"
 _NAMES_APART = "tests/e2e/test_names_apart.py"
 _PROMISE = "tests/e2e/test_promise.py"
 _ENDS = "tests/e2e/test_supervised_ends.py"
@@ -261,17 +263,27 @@ OF_BATCHES = (
     Defect("a run without rows says no number", "protocol/committable.py:AppState.to_json",
            "if self.rows is not None:", "if self.rows:", (_RUNS,)),
     Defect("a run's files do not count", "protocol/admission.py:_admit_repeated",
-           "not differs and run_inputs.are_others(known, batch)", "False", (_RUNS,)),
+           "not differs and run_inputs.are_others(known, batch)", "False", (_RUN_INPUTS,)),
     Defect("a run's other rows are skipped where their files are gone", "protocol/run_errors.py:differences_of_files",
-           "given.compared.unknown and run_inputs.are_gone(known, given)", "False", (_RUNS,)),
+           "given.compared.unknown and run_inputs.are_gone(known, given)", "False", (_RUN_INPUTS,)),
     Defect("a run is asked for because its folder has grown", "protocol/run_errors.py:differences_of_files",
-           " and run_inputs.are_gone(known, given)", "", (_RUNS,)),
+           " and run_inputs.are_gone(known, given)", "", (_RUN_INPUTS,)),
     Defect("one word accepts each file that comes later", "protocol/run_errors.py:word_of",
-           ", *run_inputs.kept(given.inputs)", "", (_RUNS,)),
-    Defect("a run's rows are all the same", "spark/gateway_inputs.py:compared",
-           '() if found == given else ("the rows in them",)', "()", ("tests/e2e/test_repeated_runs.py",)),
-    Defect("a run is another one by its time of loading", "spark/gateway_inputs.py:_made_anew",
-           "known.add(expression.exprId().id())", "pass", ("tests/e2e/test_repeated_runs.py",)),
+           ", *run_inputs.kept(given.inputs)", "", (_RUN_INPUTS,)),
+    Defect("a run's rows are all the same", "spark/run_rows.py:compared",
+           '() if found == _sum_of(hashes) else ("the rows in them",)', "()", (_REPEATED,)),
+    Defect("what hangs on the time hides what was read", "spark/run_rows.py:compared",
+           " or not is_all_shown", "", (_REPEATED,)),
+    Defect("a null may stand in any column", "spark/run_rows.py:_hashes",
+           ", value.isNull()]", "]", (_REPEATED,)),
+    Defect("a run is another one by its time of loading", "spark/gateway_inputs.py:made_anew",
+           "if column.constant or column.volatile", "if False", (_REPEATED,)),
+    Defect("a sum of a constant is a constant", "spark/gateway_inputs.py:_Lineage._made_by",
+           "or may_be_constant and bool(of)", "or bool(of)", (_REPEATED,)),
+    Defect("one part of a union says what the other is", "spark/gateway_inputs.py:_united",
+           "constant=all(column.constant", "constant=any(column.constant", (_REPEATED,)),
+    Defect("a lookup hides the files beside it", "spark/gateway_inputs.py:files_read",
+           "continue  # what it reads", "return None  # what it reads", (_REPEATED,)),
     Defect("dates of a run's conditions do not count", "protocol/run_errors.py:differences",
            "then.spark == now.spark and then.dates != now.dates", "False", (_RUNS,)),
     Defect("one word for all that comes under a run's id", "protocol/run_errors.py:word_of",
