@@ -26,7 +26,9 @@ def files_read(df: DataFrame, leaves: Iterable[JavaObject]) -> frozenset[str] | 
         index = _index_of(leaf)
         if index is None:
             continue  # what it reads is told by the plan, if at all
-        told = _told_by(df, index)
+        told = _files_in(index)
+        if told is None:
+            told = _files_of_table(df, leaf)
         if told is None:
             return None
         found = (found or []) + told
@@ -42,15 +44,33 @@ def _index_of(leaf: JavaObject) -> JavaObject | None:
     return None
 
 
-def _told_by(df: DataFrame, index: JavaObject) -> list[str] | None:
+def _files_in(index: JavaObject) -> list[str] | None:
     """Of each file its path, time and size."""
     try:
-        try:
-            files = index.allFiles()
-        except Py4JError:  # of a table in a catalog, whose partitions are listed when they are read
-            files = index.filterPartitions(df.sparkSession.sparkContext._jvm.PythonUtils.toSeq([])).allFiles()
-        told = [match.group("path", "time", "length") for match in _STATUS.finditer(str(files.mkString("\n")))]
-        return ["|".join(each) for each in told] if len(told) == files.size() else None
+        files = index.allFiles()
+    except Py4JError:
+        return None
+    told = [match.group("path", "time", "length") for match in _STATUS.finditer(str(files.mkString("\n")))]
+    return ["|".join(each) for each in told] if len(told) == files.size() else None
+
+
+def _table_of(leaf: JavaObject) -> str | None:
+    try:
+        return str(leaf.catalogTable().get().identifier().toString())
+    except Py4JError:
+        return None
+
+
+def _files_of_table(df: DataFrame, leaf: JavaObject) -> list[str] | None:
+    """Of a table in a catalog, which lists its partitions when they are read: of those that the plan's conditions leave, else of all."""
+    try:
+        name = _table_of(leaf)
+        pruned = [_files_in(each.relation().location()) for each in each_of(df._jdf.queryExecution().optimizedPlan().collectLeaves())
+                  if _table_of(each) == name]
+        if pruned and None not in pruned:
+            return [file for files in pruned for file in files]
+        no_condition = df.sparkSession.sparkContext._jvm.PythonUtils.toSeq([])
+        return _files_in(leaf.relation().location().filterPartitions(no_condition))
     except Py4JError:
         return None
 

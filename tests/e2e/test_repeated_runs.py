@@ -8,6 +8,9 @@ from pyspark.sql import functions as F
 
 import streamsink
 from streamsink.errors import Misuse
+from streamsink.protocol.committable import Batch
+from streamsink.protocol.ids import END_OF_INPUT
+from streamsink.spark.gateway_plan import described_job
 from tests.advice.following import advice, follows
 from tests.e2e.harness import content, ids_in
 
@@ -225,3 +228,14 @@ def test_a_table_of_a_catalog_is_files_as_well(spark, ground):
         else:
             assert streamsink.write(spark.table(name), ground.table, "nightly") == expected
     spark.sql(f"DROP TABLE {name}")
+
+
+@pytest.mark.parametrize("condition, files", [("true", 3), ("k = 1", 1), ("k IN (0, 2) AND id > 0", 2)])
+def test_of_a_table_of_a_catalog_only_partitions_that_are_read_are_listed(spark, ground, condition, files):
+    """A table has thousands of them."""
+    name = f"parts_{files}"
+    rows = spark.range(0, 5, 1, 1).selectExpr(*_split(_A))
+    rows.write.mode("overwrite").partitionBy("k").option("path", str(ground.root / "catalog")).saveAsTable(name)
+    batch = described_job(Batch(END_OF_INPUT, "nightly", "nightly"), spark.table(name).where(condition))
+    spark.sql(f"DROP TABLE {name}")
+    assert len(batch.inputs) == files
