@@ -159,7 +159,7 @@ CAUSES: dict[str, set[str]] = {
     "application.in-use": {"asleep"},
     "application.renamed": {"renamed", "given-up-ever", "journal-ever"},
     "batch.concurrent": {"twice-ever"},
-    "batch.backwards": {"checkpoint"},
+    "batch.backwards": {"checkpoint-ever"},
     "batch.gap": {"table", "journal", "checkpoint", "given-up"},
     "batch.in-replay": {"checkpoint-ever"},
     "batch.twice": {"twice-ever"},
