@@ -84,12 +84,51 @@ def test_the_gateway_to_the_jvm_stands_in_files_of_that_name():
     assert {name for name in users if not name.startswith("streamsink/spark/gateway")} == set()
 
 
+def _module(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def _names(tree: ast.Module) -> set[str]:
+    """What a module binds, at whatever depth."""
+    names = {"__file__", "__name__", "__doc__"}
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            names.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            names |= {(alias.asname or alias.name).split(".")[0] for alias in node.names}
+    return names
+
+
+def test_names_that_are_taken_from_our_modules_are_there():
+    """A function that moved is missed here within seconds, and not by the test of the slowest hour that calls it."""
+    trees = {_module(path): _tree(path) for path in CODE + TESTS}
+    has, wrong = {module: _names(tree) for module, tree in trees.items()}, []
+    for module, tree in trees.items():
+        known = {}
+        for node in ast.walk(tree):
+            for alias in node.names if isinstance(node, ast.ImportFrom) and node.module else ():
+                whole = f"{node.module}.{alias.name}"
+                if whole in has:
+                    known[alias.asname or alias.name] = whole
+                elif node.module in has and alias.name not in has[node.module]:
+                    wrong.append(f"{module} imports {whole}")
+        other = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+        other |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in known.keys() - other:
+                there = known[node.value.id]
+                if node.attr not in has[there] and f"{there}.{node.attr}" not in has:
+                    wrong.append(f"{module}, line {node.lineno}: {there}.{node.attr}")
+    assert wrong == []
+
+
 def test_modules_do_not_import_each_other_in_a_circle():
     """A newcomer can read them one after another."""
     graph = {}
     for path in LIBRARY:
-        module = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-        graph[module] = {name for name in _imports(path) if name.startswith("streamsink.")}
+        graph[_module(path)] = {name for name in _imports(path) if name.startswith("streamsink.")}
     graph = {m: {t for t in targets if t in graph and t != m} for m, targets in graph.items() if m != "streamsink"}
     done: set[str] = set()
 

@@ -13,7 +13,7 @@ import pytest
 from streamsink.faults import STEPS
 from tests.e2e.real_world import MOST_PARTS, Disk, RealFolder, RealTopic, RealWorld
 from tests.e2e.walk_driver import Drivers
-from tests.walks import events, others
+from tests.walks import events, others, runs
 from tests.walks.events import Kind
 from tests.walks.machine import Fault
 from tests.walks.operators import Operator
@@ -52,7 +52,7 @@ def _kind(weight: int, size: int):
 
 def _fed(walk, which):
     """The query, which has something to read: a start of it takes a second, and shall not be for nothing."""
-    query = events._query(walk.world, which)
+    query = events.query_of(walk.world, which)
     if query.source.plan(query.checkpoint, 1) is None:
         walk.produce(query, 1 + which % 4)
     return query
@@ -80,7 +80,7 @@ def killed(walk, which, most, at):
 @_kind(2, 3)
 def run_killed(walk, number, again, step):
     """A bounded run dies at a step."""
-    walk.world.job(events._job(walk.world, number, again), Fault(step=_STEPS[step % len(_STEPS)]))
+    walk.world.job(runs.job_of(walk.world, number, again), Fault(step=_STEPS[step % len(_STEPS)]))
 
 
 @_kind(2, 3)

@@ -53,7 +53,7 @@ def event(weight: int, size: int = 1):
     return register
 
 
-def _query(world: World, number: int) -> Query:
+def query_of(world: World, number: int) -> Query:
     """Of the streams: the first one most often."""
     names = [name for name in world.queries if name != JOBS]
     return world.queries[names[0 if number % 10 < 7 else -1]]
@@ -61,7 +61,7 @@ def _query(world: World, number: int) -> Query:
 
 def _any(world: World, number: int) -> Query:
     """One of the streams; or what bounded runs are written as."""
-    return world.queries[JOBS] if number % 5 == 4 else _query(world, number)
+    return world.queries[JOBS] if number % 5 == 4 else query_of(world, number)
 
 
 # -- what is meant to happen -----------------------------------------------------------------------------------------
@@ -70,7 +70,7 @@ def _any(world: World, number: int) -> Query:
 @event(10, 3)
 def produce(walk, which, count, where):
     """A source gets rows."""
-    query = _query(walk.world, which)
+    query = query_of(walk.world, which)
     rows = walk.world.new_rows(1 + count % 5)
     query.source.produce(rows, where)
     walk.world.model.produced(rows)
@@ -79,19 +79,19 @@ def produce(walk, which, count, where):
 @event(20, 2)
 def batch(walk, which, most):
     """A micro-batch, of rows that are there."""
-    walk.world.batch(_query(walk.world, which), 1 + most % 4)
+    walk.world.batch(query_of(walk.world, which), 1 + most % 4)
 
 
 @event(4)
 def stop(walk, which):
     """The query is stopped in order."""
-    walk.world.stop(_query(walk.world, which))
+    walk.world.stop(query_of(walk.world, which))
 
 
 @event(8, 2)
 def heal(walk, which, choice):
     """The operator does what the last error of the query said."""
-    walk.operator.heal(_query(walk.world, which), choice)
+    walk.operator.heal(query_of(walk.world, which), choice)
 
 
 # -- deaths, pauses and errors of the store --------------------------------------------------------------------------
@@ -101,20 +101,20 @@ def heal(walk, which, choice):
 def crash(walk, which, most, step, occurrence):
     """The driver dies at a step of a batch."""
     fault = Fault(step=_STEPS[step % len(_STEPS)], occurrence=1 + occurrence % 2)
-    walk.world.batch(_query(walk.world, which), 1 + most % 4, fault)
+    walk.world.batch(query_of(walk.world, which), 1 + most % 4, fault)
 
 
 @event(6, 4)
 def call(walk, which, most, number, mode):
     """Something happens at an I/O call of a batch: a death, a torn write, an error, a lost reply."""
     fault = Fault(call=1 + number % MOST_CALLS, mode=MODES[mode % len(MODES)])
-    walk.world.batch(_query(walk.world, which), 1 + most % 4, fault)
+    walk.world.batch(query_of(walk.world, which), 1 + most % 4, fault)
 
 
 @event(4, 3)
 def pause(walk, which, most, number):
     """The driver stands still at an I/O call of a batch, until ``wake``."""
-    query = _query(walk.world, which)
+    query = query_of(walk.world, which)
     if walk.depth < 2:
         fault = Fault(call=1 + number % MOST_CALLS, meanwhile=lambda: walk.meanwhile(query))
         walk.world.batch(query, 1 + most % 4, fault)
@@ -128,7 +128,7 @@ def wake(walk):
 @event(3)
 def kill(walk, which):
     """The driver dies between two batches."""
-    walk.world.kill(_query(walk.world, which))
+    walk.world.kill(query_of(walk.world, which))
 
 
 @event(1, 0)
@@ -140,7 +140,7 @@ def power(walk):
 @event(1, 2)
 def twice(walk, which, most):
     """From now on the user's function calls the sink twice in each batch, until he is told."""
-    query = _query(walk.world, which)
+    query = query_of(walk.world, which)
     if query.causes.asleep:
         return  # a driver with the function from before would take the first call's rows for the whole batch
     query.halves, query.at_once = True, 0
@@ -151,7 +151,7 @@ def twice(walk, which, most):
 @event(1, 3)
 def at_once(walk, which, most, number):
     """The same from two threads, of which the second one's call comes at an I/O call of the first one's."""
-    query = _query(walk.world, which)
+    query = query_of(walk.world, which)
     if query.causes.asleep:
         return
     query.halves, query.at_once = True, 1 + number % MOST_CALLS
@@ -165,7 +165,7 @@ def at_once(walk, which, most, number):
 @event(2)
 def lose_checkpoint(walk, which):
     """It is deleted."""
-    world, query = walk.world, _query(walk.world, which)
+    world, query = walk.world, query_of(walk.world, which)
     world.stop(query)
     if query.name in world.queries:  # a query that lost its name and its checkpoint is another query
         world.new_checkpoint(query)
@@ -174,7 +174,7 @@ def lose_checkpoint(walk, which):
 @event(2)
 def lose_checkpoint_behind(walk, which):
     """It is deleted, and the driver killed."""
-    world, query = walk.world, _query(walk.world, which)
+    world, query = walk.world, query_of(walk.world, which)
     world.kill(query)
     if query.name in world.queries:
         world.new_checkpoint(query)
@@ -184,7 +184,7 @@ def lose_checkpoint_behind(walk, which):
 def copy(walk, what, which):
     """A backup: of a checkpoint, a journal, the table, table and journals, or all of it."""
     kind, world = _COPIES[what % len(_COPIES)], walk.world
-    query = (_any if kind == "journal" else _query)(world, which)
+    query = (_any if kind == "journal" else query_of)(world, which)
     path = world.journal_of(query) if kind == "journal" else world.root
     tree = world.store.copy_of(path) if kind != "checkpoint" else {}
     checkpoints = {each.name: each.checkpoint.copy() for each in world.queries.values()}
@@ -250,7 +250,7 @@ def drop(walk, keep):
 @event(1)
 def partition(walk, which):
     """A topic gets another partition."""
-    query = _query(walk.world, which)
+    query = query_of(walk.world, which)
     if query.source.numeric:
         query.source.add_partition()
         walk.world.serial += 1
@@ -259,7 +259,7 @@ def partition(walk, which):
 @event(1, 2)
 def retention(walk, which, keep):
     """A topic's oldest rows go."""
-    world, query = walk.world, _query(walk.world, which)
+    world, query = walk.world, query_of(walk.world, which)
     if query.source.numeric:
         world.model.expired(query.source.expire(keep % 6), world.visible())
         world.accident("retention", query=query)
@@ -268,7 +268,7 @@ def retention(walk, which, keep):
 @event(1, 3)
 def recreate(walk, which, cluster, grown):
     """A topic is deleted and created again, or the name leads to another cluster; it may have grown before anybody looks."""
-    world, query = walk.world, _query(walk.world, which)
+    world, query = walk.world, query_of(walk.world, which)
     if query.source.numeric:
         if not query.checkpoint.is_begun:
             query.checkpoint.given = None  # its offsets are those of the topic before: it has not begun, and begins with this one
@@ -283,7 +283,7 @@ def recreate(walk, which, cluster, grown):
 @event(3, 2)
 def option(walk, which, number):
     """The query comes back with another option."""
-    query = _query(walk.world, which)
+    query = query_of(walk.world, which)
     given = _OPTIONS[number % len(_OPTIONS)]
     if "position_columns" not in given or query.source.numeric and not query.stateful:
         walk.world.stop(query)
@@ -293,7 +293,7 @@ def option(walk, which, number):
 @event(2, 2)
 def letters(walk, which, on):
     """The query comes back with dead letters, or without them."""
-    query = _query(walk.world, which)
+    query = query_of(walk.world, which)
     walk.world.stop(query)
     query.options["dead_letters"] = "rejected" if on % 3 else None
 
@@ -312,7 +312,7 @@ def drop_letters(walk, number):
 @event(1)
 def upgrade(walk, which):
     """The query comes back as a new version of its program."""
-    query = _query(walk.world, which)
+    query = query_of(walk.world, which)
     walk.world.stop(query)
     query.version += 1
     walk.world.accident("query-ever", query=query)
@@ -321,7 +321,7 @@ def upgrade(walk, which):
 @event(1)
 def move(walk, which):
     """The query's checkpoint is moved to another folder."""
-    query = _query(walk.world, which)
+    query = query_of(walk.world, which)
     walk.world.stop(query)
     walk.world.move(query)
     walk.world.accident("moved-ever", query=query)
@@ -330,7 +330,7 @@ def move(walk, which):
 @event(1)
 def rename(walk, which):
     """The query comes back under another name; or under the one that it had first."""
-    query = _query(walk.world, which)
+    query = query_of(walk.world, which)
     is_known = query.checkpoint.committed or query.checkpoint.query == query.first  # else it has another name and another checkpoint at once
     if query.checkpoint.planned and is_known and not query.causes.asleep:
         walk.world.stop(query)

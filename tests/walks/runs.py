@@ -9,13 +9,13 @@ from tests.walks.world import JOBS, World
 @event(4, 2)
 def run(walk, number, again):
     """A bounded run, a new one or one that was there before."""
-    walk.world.job(_job(walk.world, number, again))
+    walk.world.job(job_of(walk.world, number, again))
 
 
 @event(2)
 def overwrite_run(walk, number):
     """A bounded run that replaces a partition."""
-    walk.world.job(_job(walk.world, number, 1, part_of(number % walk.world.parts, walk.world.parts)))
+    walk.world.job(job_of(walk.world, number, 1, part_of(number % walk.world.parts, walk.world.parts)))
 
 
 @event(1, 3)
@@ -62,10 +62,10 @@ def files_anew(walk, number):
 def job_call(walk, number, again, at):
     """Something happens at an I/O call of a bounded run."""
     part = (part_of(number % walk.world.parts, walk.world.parts),) if again % 4 == 1 else ()
-    walk.world.job(_job(walk.world, number, again, *part), Fault(call=1 + at % MOST_CALLS, mode=MODES[at % len(MODES)]))
+    walk.world.job(job_of(walk.world, number, again, *part), Fault(call=1 + at % MOST_CALLS, mode=MODES[at % len(MODES)]))
 
 
-def _job(world: World, number: int, again: int, *part: str | None) -> Job:
+def job_of(world: World, number: int, again: int, *part: str | None) -> Job:
     if again % 3 == 0 and world.jobs:
         return world.jobs[number % len(world.jobs)]
     rows = world.new_rows(world.parts * 2 if part else 3)
