@@ -51,6 +51,24 @@ def test_a_query_that_comes_back_under_another_name_while_its_topic_was_recreate
     assert world.ids() == [*range(9), *range(1000, 1012)]
 
 
+@follows("checkpoint.begins-anew")
+@pytest.mark.parametrize("way", ["offsets", "all"])
+def test_a_query_that_comes_back_under_another_name_without_its_checkpoint(way):
+    """Its user says that batch 2 is its next one, and a new checkpoint begins with batch 0. All rows were written a second time."""
+    world = _query()
+    accept(world, application="new", adopt_from_batch=2)
+    lose_checkpoint(world)
+    said = refused(world, "checkpoint.begins-anew", (12,))
+    said.says("leave adopt_from_batch out")
+    accept(world, adopt_from_batch=None)
+    if way == "offsets":
+        start_over(world, starting_offset(world, said), (3,))
+        assert world.ids() == expected((12,))
+    else:
+        world.run(boundaries=(12,))
+        assert world.ids() == sorted([*range(9), *range(12)])
+
+
 @follows("application.in-use")
 def test_a_name_that_another_query_holds():
     """Under a name of its own the second one writes, and the first is not harmed."""
