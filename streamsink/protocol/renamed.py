@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from streamsink.errors import Misuse
 from streamsink.options import SinkOptions
+from streamsink.protocol import position_errors
 from streamsink.protocol.committable import AppState, Batch, LastOfOther
 from streamsink.protocol.continuity import changes, relate
 from streamsink.protocol.positions import all_numeric, follows, same_ranges
@@ -54,7 +55,9 @@ def refused(batch: Batch, found: Sequence[tuple[str, LastOfOther]], *, table: st
     """word: the token that takes the batch for new. found: the applications under which the query has come further."""
     name, other = found[0]
     plain, last = name.partition("@")[0], other.state.checkpoint_id
-    how = f"application='{plain}'" + (" and streamsink.to_tables, or dead_letters, as before" if "@" in name else "")
+    how = f"application='{plain}'"
+    of_tables = f"'{name}' is a name of streamsink.to_tables, or of dead_letters: write through it as before" if "@" in name else (
+        "streamsink.to_tables has a name of its own")
     under = f"under the name '{name}', up to batch {last}"
     if len(found) > 1:
         if found[1][1].state.checkpoint_id == last:  # sinks of one batch function
@@ -63,10 +66,26 @@ def refused(batch: Batch, found: Sequence[tuple[str, LastOfOther]], *, table: st
     return Misuse(
         f"{table}: this query ({batch.query}) has written here {under}; now its "
         f"name is '{options.application}', and its batch {batch.batch_id} comes. Under a new name its rows would be written a second "
-        f"time. Nothing was written. Set {how} to go on; streamsink.to_tables has a name of its own. {_change_of(batch, other)}. "
+        f"time. Nothing was written. Set {how} to go on; {of_tables}. {_change_of(batch, other)}. "
         "To write other rows than the sink of that name does, as a second sink in the same batch function, set "
         f"accept_as_new='{word}' for its first start, which writes batch {batch.batch_id} and what comes after it",
         kind="application.renamed",
+    )
+
+
+def begins_anew(batch: Batch, others: Mapping[str, LastOfOther], *, table: str, options: SinkOptions) -> Misuse:
+    """Of a first batch 0 whose user says that what is before a later one is written. others: the last records of other applications."""
+    adopted = options.adopt_from_batch
+    first = next((name.partition("@")[0] for name, other in others.items() if other.state.checkpoint_id + 1 == adopted), options.application)
+    if all_numeric(batch.sources):
+        behind = f"start a new checkpoint with startingOffsets={position_errors.starting_offsets(table, batch, replace(options, application=first))}"
+    else:
+        behind = "start a new checkpoint whose source has only what is not written yet"
+    return Misuse(
+        f"{table}: adopt_from_batch={adopted} says that the rows before batch {adopted} are written, and batch 0 of a new checkpoint comes, which "
+        "would write them a second time. Nothing was written. Start the query with its own checkpoint, whose next batch is "
+        f"{adopted}; or, where that is lost, leave adopt_from_batch out and {behind}; or, to write all that the source has, leave adopt_from_batch out",
+        kind="checkpoint.begins-anew",
     )
 
 

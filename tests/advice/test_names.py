@@ -62,7 +62,7 @@ def test_a_query_that_comes_back_under_another_name_without_its_checkpoint(way):
     said.says("leave adopt_from_batch out")
     accept(world, adopt_from_batch=None)
     if way == "offsets":
-        start_over(world, starting_offset(world, said), (3,))
+        start_over(world, starting_offset(world, said), (12,))
         assert world.ids() == expected((12,))
     else:
         world.run(boundaries=(12,))

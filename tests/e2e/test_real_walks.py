@@ -18,7 +18,8 @@ from tests.walks.events import Kind
 from tests.walks.machine import Fault
 from tests.walks.operators import Operator
 from tests.walks.queries import partitioned
-from tests.walks.walker import Walker, draw, shrink, tell, walked
+from tests.walks.walker import Walker
+from tests.walks.walking import draw, shrink, tell, walked
 from tests.walks.world import JOBS
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow]

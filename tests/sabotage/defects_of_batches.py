@@ -84,6 +84,8 @@ OF_BATCHES = (
            "(*earlier.recorded.topics, *more)", "more", (_RENAMED,)),
     Defect("files that an earlier name has read are new", "protocol/two_phase.py:TwoPhaseCommit.pre_commit",
            "self._last if not decision.leads_on else None", "self._last", ("tests/crash/test_lost_checkpoints_of_files.py",)),
+    Defect("a checkpoint that begins anew is the one that is adopted", "protocol/admission.py:_admit_first",
+           "if options.adopt_from_batch and", "if False and", ("tests/advice/test_names.py",)),
     Defect("a name that is taken back is not asked for", "protocol/renamed.py:ahead",
            "other.state.checkpoint_id > own and", "last is None and", (_RENAMED,)),
     Defect("sinks of one function are earlier names", "protocol/renamed.py:ahead",

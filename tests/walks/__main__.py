@@ -2,7 +2,7 @@
 
 import sys
 
-from tests.walks.walker import draw, outcome, shrink, tell
+from tests.walks.walking import draw, outcome, shrink, tell
 
 
 def main(words: list[str]) -> int:

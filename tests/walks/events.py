@@ -272,6 +272,8 @@ def recreate(walk, which, cluster, grown):
     if query.source.numeric:
         if not query.checkpoint.is_begun:
             query.checkpoint.given = None  # its offsets are those of the topic before: it has not begun, and begins with this one
+        if query.checkpoint.is_begun and not query.checkpoint.committed:
+            query.begun_before = query.checkpoint
         elsewhere = world.new_id() if cluster % 3 == 0 else query.source.cluster
         world.model.expired(query.source.recreate(elsewhere, world.new_id()), world.visible())
         world.accident("topic", "topic-ever", query=query)

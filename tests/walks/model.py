@@ -163,6 +163,7 @@ CAUSES: dict[str, set[str]] = {
     "batch.gap": {"table", "journal", "checkpoint", "given-up"},
     "batch.in-replay": {"checkpoint-ever"},
     "batch.twice": {"twice-ever"},
+    "checkpoint.begins-anew": {"checkpoint-ever"},
     "checkpoint.copied": {"moved-ever"},
     "checkpoint.replaced": {"checkpoint", "journal", "given-up"},
     "dead-letters.changed": {"letters-ever"},
@@ -202,6 +203,8 @@ CAUSES: dict[str, set[str]] = {
     "table.recreated": {"table", "journal"},
     "table.rolled-back": {"table", "raced"},
     "table.rolled-back-too-far": {"table"},
+    "tables.journal-behind": {"journal-ever"},
+    "tables.unknown-record": {"journal-ever", "table"},
     "writer.fenced": {"asleep", "journal"},
     "writer.fenced-expired": {"asleep", "table"},
 }

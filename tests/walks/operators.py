@@ -37,6 +37,7 @@ WORDS = {
     "remove_journal": r"remove (?:the journal (\S+)|this one)",
     "starting_offsets": r"[Ss]tart a new checkpoint (?:at |with startingOffsets=)(streamsink\.starting_offsets)",
     "new_checkpoint": r"start a (new checkpoint)(?! at| with startingOffsets=s)",
+    "leave_out": r"(leave adopt_from_batch out) and start a new checkpoint",
     "give_up": r"call (streamsink\.give_up)\(",
     "give_up_again": r"call streamsink\.give_up again with accept_as_new='([^']+)'",
     "truncate": r"the files numbered (\d+) and higher",
@@ -61,6 +62,8 @@ _MOST_TIMES = 20
 class Operator:
     """used: how often each way was taken."""
 
+    words = WORDS
+
     def __init__(self, world: World):
         self._world = world
         self._command = ""  # the message of which a command was called that was refused
@@ -76,21 +79,7 @@ class Operator:
             return
         self._world.stop(query)
         text = str(why) + (query.afterwards if why.kind in query.afterwards else "")
-        named = {way: found[1] for way, words in WORDS.items() if (found := re.search(words, text))}
-        if query.afterwards and len(named) > 1:
-            named.pop("restart", None)  # he has restarted it, as the command's words said first
-        if "file_column" in named:
-            named.pop("accept_as_same")
-        if "remove_journal" in named:
-            named.pop("new_checkpoint", None)  # they belong together
-        if "second_sink" in named:
-            named.pop("accept_as_new")
-            if "own_first_name" in named and not re.search(r"now its name is '[^']*" + _SECOND, text):
-                named = {"own_first_name": named["own_first_name"]}
-            if _SECOND in named.get("first_name", "") or "own_first_name" in named and len(named) > 1:
-                named = {"second_sink": named["second_sink"]}  # it is that one which has the other name
-        if "reset" in named:
-            named = {"reset": named["reset"]}  # all that the new topic holds shall be written
+        named = _named(query, text, self.words)
         possible = [way for way in named if self._fits(query, way)]
         if not possible:
             raise Wrong(f"no way on {why.kind}", f"of {sorted(named)} in: {text}")
@@ -220,6 +209,19 @@ class Operator:
             raise Wrong("wrong advice", f"startingOffsets {given}, but Spark wants exactly the partitions {sorted(query.source.parts)}: {text}")
         self._begin_anew(query, given)
 
+    def _leave_out(self, query: Query, _: str, text: str) -> None:
+        """What is not written yet is what lies behind the first name's end; of what lies before, a table may have lost some."""
+        query.options.pop("adopt_from_batch")
+        visible = self._world.visible()
+        if query.source.numeric:
+            self._starting_offsets(query, "", text)
+            before = query.source.before(query.checkpoint.given or {})
+        else:
+            before = [row for rows in query.source.files.values() if any(visible[row] for row in rows) for row in rows]
+            query.source.behind(lambda row: row in before)
+            self._begin_anew(query)
+        self._world.model.unsure(row for row in before if not visible[row])
+
     def _new_checkpoint(self, query: Query, _: str, text: str) -> None:
         self._begin_anew(query)
 
@@ -304,8 +306,34 @@ class Operator:
             self._world.new_checkpoint(query, given)
 
 
+def _named(query: Query, text: str, words: dict[str, str]) -> dict[str, str]:
+    """Ways on that a message names, by what it gives for each; of those that belong together one."""
+    named = {way: found[1] for way, said in words.items() if (found := re.search(said, text))}
+    if query.afterwards and len(named) > 1:
+        named.pop("restart", None)  # he has restarted it, as the command's words said first
+    if "file_column" in named:
+        named.pop("accept_as_same")
+    if "remove_journal" in named:
+        named.pop("new_checkpoint", None)  # they belong together
+    if "second_sink" in named:
+        named.pop("accept_as_new")
+        if "own_first_name" in named and not re.search(r"now its name is '[^']*" + _SECOND, text):
+            named = {"own_first_name": named["own_first_name"]}
+        if _SECOND in named.get("first_name", "") or "own_first_name" in named and len(named) > 1:
+            named = {"second_sink": named["second_sink"]}  # it is that one which has the other name
+    if "reset" in named:
+        named = {"reset": named["reset"]}  # all that the new topic holds shall be written
+    if "leave_out" in named:
+        named = {"leave_out": named["leave_out"]}
+    return named
+
+
 def _rows(world: World, query: Query, said: str) -> list[int]:
     """Of the batch that was under way, or of those that the message asks for."""
+    return world.of_message(_rows_of_batches(world, query, said), said)
+
+
+def _rows_of_batches(world: World, query: Query, said: str) -> list[int]:
     if query.source is None:
         named = re.search(r"(?:rows|overwrite) of run '([^']+)'(?: to run '([^']+)')?", said)
         jobs = [job for job in world.jobs if named and job.name in named.groups()]

@@ -88,7 +88,7 @@ class Query:
     halves: its function calls the sink twice, each time with a part of the rows. at_once: from two threads, and at which I/O call
     of the first one the second comes. topic_id: of the topic that the last batch was of. place: number of the checkpoint's folder.
     first: id of its first checkpoint. stateful: its rows come out of state. combines: by what its function makes rows of several, if it does.
-    one_each: its batches read one file each.
+    one_each: its batches read one file each. begun_before: the checkpoint that was planned for the topic before, and wrote nothing of it.
     """
 
     name: str
@@ -110,6 +110,7 @@ class Query:
     stateful: bool = False
     combines: str = ""
     one_each: bool = False
+    begun_before: Checkpoint | None = None
 
     def __post_init__(self):
         self.first = self.checkpoint.query
@@ -196,10 +197,10 @@ class RowsWithLetters(Rows):
     """The same, of a query that has dead letters."""
 
     def write(self, checkpoint, group):
-        fields = [field for field in to_fields(with_bad_ones([], 1).schema) if field.name != ROUTE]
+        fields = [field for field in to_fields(self._routed([]).schema) if field.name != ROUTE]
         writer = RoutedWriter(self._io, self._table.spec(checkpoint.staging, fields, (), checkpoint.batch))
         try:
-            writer.write(with_bad_ones(self._chosen(checkpoint.decision), self._parts))
+            writer.write(self._routed(self._chosen(checkpoint.decision)))
             return writer.close(group)
         except BaseException:
             writer.abort()
@@ -207,6 +208,9 @@ class RowsWithLetters(Rows):
 
     def stage(self, checkpoint, written, group):
         return self._table.stage(checkpoint.staging, checkpoint.sequence, written, group)
+
+    def _routed(self, ids: list[int]) -> pa.RecordBatch:
+        return with_bad_ones(ids, self._parts)
 
 
 class Run:

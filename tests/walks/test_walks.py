@@ -8,7 +8,7 @@ from multiprocessing import get_context
 import pytest
 
 from tests.walks.events import KINDS, NOT_YET
-from tests.walks.walker import draw, outcome, shrink, tell, walk_all
+from tests.walks.walking import draw, outcome, shrink, tell, walk_all
 
 IN_THE_GATE, IN_THE_SOAK = 400, 20_000
 _PIECE = 250

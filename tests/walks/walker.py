@@ -1,14 +1,12 @@
-"""Walks: drawn from a seed, walked over the real protocol, and shrunk to the shortest one that still goes wrong."""
+"""Walks one walk: its events one after another, over the real protocol, and then the account."""
 
-import itertools
-import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import Future
 
 from streamsink.table import manifests
 from tests.walks import others, runs  # noqa: F401  they register their kinds
-from tests.walks.events import KINDS, NOT_YET, Kind
+from tests.walks.events import KINDS, Kind
 from tests.walks.model import Wrong
 from tests.walks.operators import Operator
 from tests.walks.queries import Query, partitioned
@@ -16,44 +14,22 @@ from tests.walks.sources import Folder, Topic
 from tests.walks.store import own_time
 from tests.walks.world import JOBS, World
 
-# ("setup", numbers...) or (kind, numbers...)
-Event = tuple
-Walk = list[Event]
-
-FEWEST, MOST = 4, 26
-_NUMBERS = 1000
 # Between falling asleep and the first thing that happens meanwhile.
 _SLEEP_MS = 60_000
 # How often one after another the operator may do what a query says, before it must have come to rest.
 _MOST_ADVICE = 12
-_SETUP = 6
-# Kinds that come in a walk of few kinds as well: without them little happens at all.
-_ALWAYS = ("batch", "produce", "stop", "kill", "heal", "crash", "wake")
+SETUP = 6
 
-
-def draw(seed: str, kinds: Mapping[str, Kind] = KINDS, fewest: int = FEWEST, most: int = MOST) -> Walk:
-    """A walk: kinds by their weights, arguments by chance, whatever the world will be like."""
-    chance = random.Random(seed)
-    kinds = [kind for kind in kinds.values() if kind.name not in NOT_YET]
-    weights = [kind.weight for kind in kinds]
-    # Each walk has a temper: some kinds come far more often, most accidents not at all.
-    weights = [weight * chance.choice((0, 0, 1, 1, 4)) if kind.name not in ("batch", "produce") else weight
-               for kind, weight in zip(kinds, weights)]
-    # Half of them keep coming back to two or three kinds, so that an accident meets what the one before it has left.
-    often = chance.sample(range(len(kinds)), chance.choice((0, 0, 2, 3)))
-    if often and chance.randrange(2):  # and half of these know hardly any other
-        weights = [weight if kind.name in _ALWAYS else 0 for kind, weight in zip(kinds, weights)]
-    for number in often:
-        weights[number] = 10
-    chosen = chance.choices(kinds, weights, k=chance.randint(fewest, most))
-    numbers = lambda count: tuple(chance.randrange(_NUMBERS) for _ in range(count))  # noqa: E731
-    return [("setup", *numbers(_SETUP)), *((kind.name, *numbers(kind.size)) for kind in chosen)]
+# ("setup", numbers...) or (kind, numbers...)
+Event = tuple
+Walk = list[Event]
 
 
 class Walker:
     """Walks one walk. depth: how many drivers are paused. prepared: another writer's snapshot. copies: backups."""
 
     kinds: Mapping[str, Kind] = KINDS
+    setup = "setup"
 
     def __init__(self, walk: Walk):
         self._walk = walk
@@ -123,6 +99,9 @@ class Walker:
                 if world.stop(query):
                     break
                 self._finish(query)
+        for query in world.queries.values():
+            if query.begun_before is query.checkpoint:  # nobody has recorded which topic it was, and it begins where that one did
+                world.model.unsure(query.source.before({query.source.name: query.checkpoint.start}))
         world.look()
         world.check_whole()
 
@@ -152,7 +131,7 @@ class Walker:
         for number in range(_MOST_ADVICE):
             if query.said is None and work():
                 return
-            self.operator.heal(query, self._walk[0][1 + number % _SETUP])
+            self.operator.heal(query, self._walk[0][1 + number % SETUP])
             self.world.look()
         raise Wrong("stuck", f"query {query.name}: {query.said}")
 
@@ -189,60 +168,3 @@ class _in_order:
 
     def __exit__(self, *_):
         manifests.ThreadPoolExecutor = self._theirs
-
-
-def outcome(walk: Walk, said: list | None = None) -> tuple[str, str]:
-    """('', '') when all is well; else what went wrong, in stable words, and in all words. said: gets every I/O call."""
-    return walked(Walker(walk), said)
-
-
-def walk_all(seeds: Sequence[str]) -> tuple[list[tuple[str, str, str]], Counter]:
-    """(seed, what went wrong, the same in all words) of the walks that did, and how many events of each kind there were."""
-    wrong, counts = [], Counter()
-    for seed in seeds:
-        walker = Walker(draw(seed))
-        what, more = walked(walker)
-        if what:
-            wrong.append((seed, what, more))
-        counts += walker.counts
-    return wrong, counts
-
-
-def walked(walker: Walker, said: list | None = None) -> tuple[str, str]:
-    try:
-        walker.run(said)
-    except Wrong as wrong:
-        return wrong.what, str(wrong)
-    except Exception as raw:
-        return f"raw {type(raw).__name__}", str(raw)
-    return "", ""
-
-
-def shrink(walk: Walk, what: str, outcome=outcome) -> Walk:
-    """The shortest walk that still ends in the same: without events, then with smaller numbers."""
-    size = len(walk) // 2
-    while size:
-        for start in range(1, len(walk), size):
-            shorter = walk[:start] + walk[start + size:]
-            if len(shorter) < len(walk) and outcome(shorter)[0] == what:
-                walk = shorter
-                break
-        else:
-            size //= 2
-    for number, place in itertools.product(range(len(walk)), range(1, 1 + max(map(len, walk)))):
-        if place < len(walk[number]):
-            for smaller in _smaller(walk[number][place]):
-                event = walk[number][:place] + (smaller,) + walk[number][place + 1:]
-                if outcome(walk[:number] + [event] + walk[number + 1:])[0] == what:
-                    walk = walk[:number] + [event] + walk[number + 1:]
-                    break
-    return walk
-
-
-def _smaller(number: int) -> Sequence[int]:
-    return sorted({n for n in (0, 1, 2, 3, 4, 5, number % 10, number % 100) if n < number})
-
-
-def tell(walk: Walk) -> str:
-    """As it is given to ``outcome``."""
-    return "[\n" + "".join(f"    {event!r},\n" for event in walk) + "]"

@@ -60,8 +60,7 @@ class World(Machine):
         """The same, with the dead letters beside it."""
         return self.in_table() + self._read(self.others.letters)
 
-    @staticmethod
-    def _read(read: Callable[[], list[int]]) -> Counter:
+    def _read(self, read: Callable[[], list[int]]) -> Counter:
         try:
             return Counter(read())
         except (Corrupt, OSError) as unreadable:
@@ -80,24 +79,27 @@ class World(Machine):
 
     def check_whole(self) -> None:
         """At rest: readers of every kind can read, nothing is damaged, and the account is exact."""
-        if self.others.is_table():
-            report = verify(self.others.io, self.root)
-            damage = [f.kind for f in report.findings if f.severity == "damage" and not self._is_of_nobody(f.message)]
-            if set(damage) - ({"snapshot.not-derived"} if self.hides else set()):
-                raise Wrong(f"damage {damage[0]}", str(report))
-            read = Counter(read_arrow(self.others.table()).column("id").to_pylist())
-            if read != self.in_table():
-                raise Wrong("readers differ")
+        self._check_table()
         for path in self.others.letter_tables():
             report = verify(self.others.io, path)
             if any(found.severity == "damage" for found in report.findings):
                 raise Wrong("damage of dead letters", str(report))
         self.model.check_account(self.visible())
 
+    def _check_table(self) -> None:
+        if self.others.is_table():
+            report = verify(self.others.io, self.others.root)
+            damage = [f.kind for f in report.findings if f.severity == "damage" and not self._is_of_nobody(f.message)]
+            if set(damage) - ({"snapshot.not-derived"} if self.hides else set()):
+                raise Wrong(f"damage {damage[0]}", str(report))
+            read = Counter(read_arrow(self.others.table()).column("id").to_pylist())
+            if read != self.in_table():
+                raise Wrong("readers differ")
+
     def _is_of_nobody(self, message: str) -> bool:
-        """Of an application that is not started any more: a second sink, or a name that a query had before."""
+        """Of a second sink, or of a name that a query had before: it is not started any more."""
         named = re.search("application '([^']+)'", message)
-        return named is not None and named[1] not in {query.name for query in self.queries.values()}
+        return named is not None and all(named[1] != query.name for query in self.queries.values())
 
     # -- what a user does --------------------------------------------------------------------------------------------
 
@@ -212,7 +214,7 @@ class World(Machine):
 
     def went_back(self, to: Version) -> None:
         """The table is another one than a moment ago."""
-        self.model.went_back(to)
+        self.model.went_back(to := self.whole(to))
         self.seconds_end(to.visible)
         self.model.may_come_again(self.others.letters())
         for query in self.queries.values():
@@ -225,6 +227,14 @@ class World(Machine):
                 self.model.unsure(row for row in query.source.before(query.checkpoint.given) if not to.visible[row])
         self.others.changes += 1
         self.versions = {number: version for number, version in self.versions.items() if number in self.others.snapshot_ids()}
+
+    def of_message(self, rows: list[int], said: str) -> list[int]:
+        """Those of the table of which a message speaks."""
+        return rows
+
+    def whole(self, to: Version) -> Version:
+        """Of all tables that there are, when this one is at that version."""
+        return to
 
     def lost_journal(self, query: Query) -> None:
         """Or it is an older one: dead letters of a record that it does not know come again, beside their rows."""

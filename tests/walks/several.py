@@ -1,0 +1,113 @@
+"""The world of a walk over several tables: queries that write each row to the table of its route, through one coordinating journal.
+
+Everything that is done to "the table" is done to the one that is in focus; see ``world.py``.
+"""
+
+from collections import Counter
+
+import pyarrow as pa
+
+from streamsink.sinks.opening import open_many
+from streamsink.table.routing import ROUTE, Routing
+from streamsink.testing.driver import DrivenSink
+from tests.walks.foreign import Others
+from tests.walks.model import Version
+from tests.walks.queries import SCHEMA, Query, RowsWithLetters, Run, arrow, partitioned
+from tests.walks.store import Process
+from tests.walks.world import World
+
+FOLDER = "/lake/shop.db"
+TABLES = ("orders", "returns", "visits")
+
+
+def route(row: int) -> str:
+    """Of a row that a query writes. Batches of few rows do not come to all tables."""
+    return TABLES[row // 3 % len(TABLES)]
+
+
+class _OneOfSeveral(Others):
+    """The tables beside it are no dead letters."""
+
+    def letter_tables(self):
+        return []
+
+
+class _Rows(RowsWithLetters):
+    """Rows with their routes."""
+
+    def _routed(self, ids):
+        given = arrow(ids, self._parts)
+        return pa.RecordBatch.from_arrays([*given.columns, pa.array(map(route, ids), pa.string())], schema=SCHEMA.append(pa.field(ROUTE, pa.string())))
+
+
+class _Run(Run):
+    """One start of a query into several tables."""
+
+    def open(self, batch_id):
+        if self.sink is not None:
+            return
+        rules = {name: {"partition_by": partitioned(self.parts)} for name in TABLES}
+        routing = Routing.of(FOLDER, rules, self.driver.options, dead_letters=None, unrouted="fail")
+        self.opened = open_many(self.process.io, routing, self.driver.options, emit=lambda event: None)
+        self.sink = DrivenSink(self.driver, self.process.io, self.opened, self._query_id)
+
+    def _rows(self, *given):
+        return _Rows(self, *given)
+
+
+class SeveralTables(World):
+    """The tables below one folder. ``others`` and ``versions`` are those of the table in focus."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        self._others = {name: _OneOfSeveral(self.store, f"{self.root}/{name}") for name in TABLES}
+        self._versions = {name: {} for name in TABLES}
+        self._came_to: dict[int, str] = {}
+        self.table = TABLES[0]
+        self.focus(TABLES[0])
+
+    def focus(self, table: str) -> None:
+        """From now on this one is "the table"."""
+        self._versions[self.table] = self.versions
+        self.table, self.others, self.versions = table, self._others[table], self._versions[table]
+
+    def came(self, rows, table: str) -> None:
+        """Rows of another writer, which follow no route."""
+        self._came_to.update(dict.fromkeys(rows, table))
+
+    def table_of(self, row: int) -> str:
+        return self._came_to.get(row) or route(row)
+
+    def start(self, query: Query) -> Run:
+        self.serial += 1
+        run = _Run(Process(self.store), self.root, query.settings(self.root), query.checkpoint.query, self.parts, None)
+        query.live = run
+        return run
+
+    def visible(self) -> Counter:
+        """In all tables."""
+        return sum((self._read(self._others[name].visible) for name in TABLES), Counter())
+
+    def look(self):
+        self.model.check_never_twice(self.visible())
+        for name in TABLES:
+            self.focus(name)
+            ids = self.others.snapshot_ids()
+            if ids:
+                self.versions[ids[-1]] = self.model.version(self.in_table())
+
+    def check_whole(self):
+        for name in TABLES:
+            self.focus(name)
+            self._check_table()
+        self.model.check_account(self.visible())
+
+    def whole(self, to: Version) -> Version:
+        """What is in the other tables stays as it is."""
+        visible = Counter({row: count for row, count in self.visible().items() if self.table_of(row) != self.table}) + to.visible
+        fate = {row: counts for row, counts in self.model.fate.items() if self.table_of(row) != self.table}
+        return Version(visible, fate | {row: counts for row, counts in to.fate.items() if self.table_of(row) == self.table})
+
+    def of_message(self, rows, said):
+        named = next((name for name in TABLES if said.startswith(f"{self.root}/{name}:")), None)
+        return [row for row in rows if named in (None, self.table_of(row))]

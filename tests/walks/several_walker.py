@@ -1,0 +1,204 @@
+"""Walks over several tables: which kinds of events there are, and what an operator of such a query does; see ``several.py``."""
+
+import re
+
+from streamsink.faults import STEPS
+from streamsink.table.creation import to_fields
+from tests.walks.events import KINDS as OF_ONE_TABLE
+from tests.walks.events import Kind, query_of
+from tests.walks.machine import Fault
+from tests.walks.model import Version
+from tests.walks.operators import WORDS, Operator
+from tests.walks.queries import partitioned
+from tests.walks.several import FOLDER, TABLES, SeveralTables
+from tests.walks.sources import Folder, Topic
+from tests.walks.walker import Walker
+
+# Those that mean the same here.
+_SAME = (
+    "produce", "batch", "stop", "heal", "call", "pause", "wake", "kill", "power", "lose_checkpoint", "lose_checkpoint_behind",
+    "partition", "retention", "recreate", "upgrade", "move", "rename",
+)
+# Those that befall one of the tables.
+_OF_A_TABLE = {"foreign_append": 3, "compaction": 3, "expiry": 3, "tag": 1, "rollback": 3}
+KINDS: dict[str, Kind] = {name: OF_ONE_TABLE[name] for name in _SAME}
+_STEPS = [step for step in STEPS if not step.startswith(("letters.", "spark."))]
+_OPTIONS = (
+    {"restore": "restore-and-continue"}, {"restore": "restore-and-fail"}, {"journal_retain": 2}, {"journal_retain": 100},
+    {"position_columns": ("topic", "partition", "offset")}, {"position_columns": ()},
+)
+_LOST_ROWS = ("are lost then", "go on without these rows")
+
+
+def _kind(weight: int, size: int):
+    def register(does):
+        KINDS[does.__name__] = Kind(does.__name__, weight, size, does)
+        return does
+
+    return register
+
+
+def _of_a_table(name: str, weight: int) -> Kind:
+    kind = OF_ONE_TABLE[name]
+
+    def does(walk, table, *numbers):
+        world, before = walk.world, walk.world.rows
+        world.focus(TABLES[table % len(TABLES)])
+        kind.does(walk, *numbers)
+        world.came(range(before, world.rows), world.table)
+
+    return Kind(name, weight, kind.size + 1, does)
+
+
+KINDS |= {name: _of_a_table(name, weight) for name, weight in _OF_A_TABLE.items()}
+
+
+@_kind(8, 4)
+def crash(walk, which, most, step, occurrence):
+    """The driver dies at a step of a batch."""
+    fault = Fault(step=_STEPS[step % len(_STEPS)], occurrence=1 + occurrence % 3)
+    walk.world.batch(query_of(walk.world, which), 1 + most % 8, fault)
+
+
+@_kind(2, 2)
+def option(walk, which, number):
+    """The query comes back with another option."""
+    query, given = query_of(walk.world, which), _OPTIONS[number % len(_OPTIONS)]
+    if "position_columns" not in given or query.source.numeric:
+        walk.world.stop(query)
+        query.options.update(given)
+
+
+@_kind(2, 1)
+def lose_journal(walk, which):
+    """It is deleted."""
+    world, query = walk.world, query_of(walk.world, which)
+    world.store.remove(world.journal_of(query))
+    world.lost_journal(query)
+
+
+@_kind(1, 2)
+def drop(walk, table, again):
+    """A table is dropped; or a tool drops it, and creates it anew."""
+    world = walk.world
+    world.focus(TABLES[table % len(TABLES)])
+    world.store.remove(world.others.root)
+    world.went_back(Version())
+    if again % 3 == 0:
+        world.others.create(to_fields(world.schema), partitioned(world.parts))
+    world.accident("table")
+
+
+@_kind(3, 3)
+def copy(walk, what, which, table):
+    """A backup: of a checkpoint, a journal, one table, or all of it."""
+    world, query = walk.world, query_of(walk.world, which)
+    world.focus(TABLES[table % len(TABLES)])
+    kind = ("checkpoint", "journal", "table", "all")[what % 4]
+    path = {"journal": world.journal_of(query), "table": world.others.root, "all": FOLDER}.get(kind)
+    versions = {}
+    for name in TABLES:
+        world.focus(name)
+        versions[name] = world.model.version(world.in_table())
+    world.focus(TABLES[table % len(TABLES)])
+    checkpoints = {each.name: each.checkpoint.copy() for each in world.queries.values()}
+    walk.copies.append((kind, query, query.name, world.table, (path, world.store.copy_of(path) if path else {}), checkpoints, versions))
+
+
+@_kind(4, 2)
+def restore(walk, number, in_order):
+    """A backup takes the place of what is there. in_order: drivers are stopped before, else they are killed."""
+    if not walk.copies:
+        return
+    world = walk.world
+    kind, query, name, table, (path, tree), checkpoints, versions = walk.copies[number % len(walk.copies)]
+    for each in world.queries.values():
+        world.stop(each) if in_order % 2 else world.kill(each)
+    if kind in ("checkpoint", "journal") and query.name != name:
+        return
+    if kind == "checkpoint":
+        world.put_checkpoint(query, checkpoints[name].copy())
+    elif tree:
+        world.store.put_back(path, tree)
+        if kind == "journal":
+            world.lost_journal(query)
+            return
+        for name in TABLES if kind == "all" else (table,):
+            world.focus(name)
+            world.went_back(versions[name])
+        world.accident("table")
+        if kind == "all":
+            for each in world.queries.values():
+                if each.name in checkpoints:
+                    world.put_checkpoint(each, checkpoints[each.name].copy())
+            world.accident("journal", "journal-ever", "checkpoint", "checkpoint-ever")
+
+
+class _Operator(Operator):
+    """Of queries into several tables."""
+
+    words = WORDS | {"another_name": r"set another application and adopt_from_batch=(\d+)"}
+
+    def _fits(self, query, way):
+        if way == "republish":
+            return False  # it is named as what is for a query of one table
+        if way == "roll_back":
+            return "which publishes the record in the other tables" not in str(query.said)
+        if way == "accept_as_seen" and any(words in str(query.said) for words in _LOST_ROWS):
+            return True
+        return super()._fits(query, way)
+
+    def _accept_as_seen(self, query, token, text):
+        """What a table has lost of a record stays lost."""
+        if not any(words in text for words in _LOST_ROWS):
+            return super()._accept_as_seen(query, token, text)
+        self._stay_away(query, len(query.checkpoint.planned))
+        query.options["accept_as_seen"] = token
+
+    def _another_name(self, query, batch, text):
+        """What a table has lost of the batches before it stays lost."""
+        self._stay_away(query, int(batch))
+        query.name = f"{query.name.split('-')[0]}-{self._world.serial}"
+        query.options["adopt_from_batch"] = int(batch)
+        query.causes.add("renamed", "expiry-ever")
+
+    def _stay_away(self, query, batches: int) -> None:
+        visible = self._world.visible()
+        rows = [row for batch in range(min(batches, len(query.checkpoint.planned))) for row in query.rows(batch)]
+        self._world.model.unsure(row for row in rows if not visible[row])
+
+    def _roll_back(self, query, path, text):
+        """The tables that have a part of a record that can never be published whole."""
+        world, batch_id = self._world, int(re.search(r"\(checkpoint (\d+)\)", text)[1])
+        for each in re.search(r"or roll back (.*?) to the snapshot before", text)[1].split(" and "):
+            world.focus(each.rpartition("/")[2])
+            ids = world.others.snapshot_ids()
+            mine = [s.id for s in map(world.others.table().snapshots.load, ids) if s.commit_identifier == batch_id and s.commit_user.startswith(f"{query.name}@")]
+            if mine[-1] == ids[0]:
+                world.store.remove(each)
+                world.went_back(Version())
+            else:
+                version, before = world.version_at(mine[-1] - 1), world.in_table()
+                world.others.roll_back(mine[-1] - 1, clean=True)
+                world.went_back(version)
+                world.rolled_back(mine[-1] - 1, [row for row in before if not version.visible[row]])
+            world.accident("table")
+        self._give_up(query, "", self._command)
+
+
+class SeveralWalker(Walker):
+    """Walks one walk."""
+
+    kinds = KINDS
+    setup = "several"
+
+    def _set_up(self, parts, first, second, positions, way, restore):
+        self.world = SeveralTables(1 + parts % 4, root=FOLDER)
+        self.operator = _Operator(self.world)
+        columns = {"position_columns": ("topic", "partition", "offset")} if positions % 4 else {}
+        options = {"restore": "restore-and-continue" if restore % 2 else "restore-and-fail", "journal_retain": (2, 100)[restore % 3 > 0]}
+        for name, kind in (("a", first), ("b", second)):
+            source = Topic(self.world.new_id(), self.world.new_id()) if kind % 3 else Folder(tells=kind % 2 == 0)
+            self.world.add_query(name, source, **options,
+                                 **(columns if source.numeric else {"file_column": "file"} if columns and source.tells else {}))
+            self.world.queries[name].is_comparable = positions % 8 > 0

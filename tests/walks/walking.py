@@ -1,0 +1,100 @@
+"""Walks: drawn from a seed, walked, and shrunk to the shortest one that still goes wrong."""
+
+import itertools
+import random
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from tests.walks.events import NOT_YET, Kind
+from tests.walks.model import Wrong
+from tests.walks.several_walker import SeveralWalker
+from tests.walks.walker import SETUP, Walk, Walker
+
+FEWEST, MOST = 4, 26
+_NUMBERS = 1000
+# Kinds that come in a walk of few kinds as well: without them little happens at all.
+_ALWAYS = ("batch", "produce", "stop", "kill", "heal", "crash", "wake")
+# Seeds that begin like this are walks over several tables.
+SEVERAL = "several-"
+
+
+def walker_of(seed: str) -> type[Walker]:
+    """Who walks it."""
+    return SeveralWalker if seed.startswith(SEVERAL) else Walker
+
+
+def draw(seed: str, kinds: Mapping[str, Kind] | None = None, fewest: int = FEWEST, most: int = MOST) -> Walk:
+    """A walk: kinds by their weights, arguments by chance, whatever the world will be like."""
+    chance = random.Random(seed)
+    kinds = [kind for kind in (kinds or walker_of(seed).kinds).values() if kind.name not in NOT_YET]
+    weights = [kind.weight for kind in kinds]
+    # Each walk has a temper: some kinds come far more often, most accidents not at all.
+    weights = [weight * chance.choice((0, 0, 1, 1, 4)) if kind.name not in ("batch", "produce") else weight
+               for kind, weight in zip(kinds, weights)]
+    # Half of them keep coming back to two or three kinds, so that an accident meets what the one before it has left.
+    often = chance.sample(range(len(kinds)), chance.choice((0, 0, 2, 3)))
+    if often and chance.randrange(2):  # and half of these know hardly any other
+        weights = [weight if kind.name in _ALWAYS else 0 for kind, weight in zip(kinds, weights)]
+    for number in often:
+        weights[number] = 10
+    chosen = chance.choices(kinds, weights, k=chance.randint(fewest, most))
+    numbers = lambda count: tuple(chance.randrange(_NUMBERS) for _ in range(count))  # noqa: E731
+    return [(walker_of(seed).setup, *numbers(SETUP)), *((kind.name, *numbers(kind.size)) for kind in chosen)]
+
+
+def outcome(walk: Walk, said: list | None = None) -> tuple[str, str]:
+    """('', '') when all is well; else what went wrong, in stable words, and in all words. said: gets every I/O call."""
+    walker = next(each for each in (Walker, SeveralWalker) if each.setup == walk[0][0])
+    return walked(walker(walk), said)
+
+
+def walk_all(seeds: Sequence[str]) -> tuple[list[tuple[str, str, str]], Counter]:
+    """(seed, what went wrong, the same in all words) of the walks that did, and how many events of each kind there were."""
+    wrong, counts = [], Counter()
+    for seed in seeds:
+        walker = walker_of(seed)(draw(seed))
+        what, more = walked(walker)
+        if what:
+            wrong.append((seed, what, more))
+        counts += walker.counts
+    return wrong, counts
+
+
+def walked(walker: Walker, said: list | None = None) -> tuple[str, str]:
+    try:
+        walker.run(said)
+    except Wrong as wrong:
+        return wrong.what, str(wrong)
+    except Exception as raw:
+        return f"raw {type(raw).__name__}", str(raw)
+    return "", ""
+
+
+def shrink(walk: Walk, what: str, outcome=outcome) -> Walk:
+    """The shortest walk that still ends in the same: without events, then with smaller numbers."""
+    size = len(walk) // 2
+    while size:
+        for start in range(1, len(walk), size):
+            shorter = walk[:start] + walk[start + size:]
+            if len(shorter) < len(walk) and outcome(shorter)[0] == what:
+                walk = shorter
+                break
+        else:
+            size //= 2
+    for number, place in itertools.product(range(len(walk)), range(1, 1 + max(map(len, walk)))):
+        if place < len(walk[number]):
+            for smaller in _smaller(walk[number][place]):
+                event = walk[number][:place] + (smaller,) + walk[number][place + 1:]
+                if outcome(walk[:number] + [event] + walk[number + 1:])[0] == what:
+                    walk = walk[:number] + [event] + walk[number + 1:]
+                    break
+    return walk
+
+
+def _smaller(number: int) -> Sequence[int]:
+    return sorted({n for n in (0, 1, 2, 3, 4, 5, number % 10, number % 100) if n < number})
+
+
+def tell(walk: Walk) -> str:
+    """As it is given to ``outcome``."""
+    return "[\n" + "".join(f"    {event!r},\n" for event in walk) + "]"
