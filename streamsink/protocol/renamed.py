@@ -1,15 +1,18 @@
 """A query that comes under another name than the one under which it has written here. A name is not an identity; the query's id is. Pure."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from streamsink.errors import Misuse
 from streamsink.options import SinkOptions
-from streamsink.protocol import position_errors
 from streamsink.protocol.committable import AppState, Batch, LastOfOther
 from streamsink.protocol.continuity import changes, relate
 from streamsink.protocol.positions import all_numeric, follows, same_ranges
 from streamsink.protocol.recorded import Recorded
+
+# As Kafka's source has it in startingOffsets: from the first message that is there.
+EARLIEST = -2
 
 
 def ahead(batch: Batch, last: AppState | None, others: Mapping[str, LastOfOther]) -> list[tuple[str, LastOfOther]]:
@@ -66,7 +69,7 @@ def refused(batch: Batch, found: Sequence[tuple[str, LastOfOther]], *, table: st
     return Misuse(
         f"{table}: this query ({batch.query}) has written here {under}; now its "
         f"name is '{options.application}', and its batch {batch.batch_id} comes. Under a new name its rows would be written a second "
-        f"time. Nothing was written. Set {how} to go on; {of_tables}. {_change_of(batch, other)}. "
+        f"time. Nothing was written. Set {how} to go on; {of_tables}. {_change_of(batch, name, other)}. "
         "To write other rows than the sink of that name does, as a second sink in the same batch function, set "
         f"accept_as_new='{word}' for its first start, which writes batch {batch.batch_id} and what comes after it",
         kind="application.renamed",
@@ -76,25 +79,47 @@ def refused(batch: Batch, found: Sequence[tuple[str, LastOfOther]], *, table: st
 def begins_anew(batch: Batch, others: Mapping[str, LastOfOther], *, table: str, options: SinkOptions) -> Misuse:
     """Of a first batch 0 whose user says that what is before a later one is written. others: the last records of other applications."""
     adopted = options.adopt_from_batch
-    first = next((name.partition("@")[0] for name, other in others.items() if other.state.checkpoint_id + 1 == adopted), options.application)
-    if all_numeric(batch.sources):
-        behind = f"start a new checkpoint with startingOffsets={position_errors.starting_offsets(table, batch, replace(options, application=first))}"
-    else:
-        behind = "start a new checkpoint whose source has only what is not written yet"
+    found = {name: other for name, other in others.items() if other.state.checkpoint_id + 1 == adopted}
+    behind = " or, where that is lost, ".join(["", *(_behind(batch, name, found[name]) for name in sorted(found))])
     return Misuse(
         f"{table}: adopt_from_batch={adopted} says that the rows before batch {adopted} are written, and batch 0 of a new checkpoint comes, which "
         "would write them a second time. Nothing was written. Start the query with its own checkpoint, whose next batch is "
-        f"{adopted}; or, where that is lost, leave adopt_from_batch out and {behind}; or, to write all that the source has, leave adopt_from_batch out",
+        f"{adopted};{behind}{';' if behind else ''} or, to write all that the source has, leave adopt_from_batch out",
         kind="checkpoint.begins-anew",
     )
 
 
-def _change_of(batch: Batch, other: LastOfOther) -> str:
+def _behind(batch: Batch, name: str, other: LastOfOther) -> str:
+    """The way on with a new checkpoint behind what is written under that name."""
+    topics = {record.topic: record.next for record in other.state.recorded.topics}
+    is_plain = all(record.next == topics[record.topic] for record in other.state.recorded.topics)  # else two sources have read one topic
+    if not all_numeric(batch.sources) or not topics or not is_plain:
+        return "leave adopt_from_batch out and start a new checkpoint whose source has only what is not written yet"
+    offsets: dict[str, dict[str, int]] = {}
+    for source in batch.sources:
+        for topic, parts in source.end.items():
+            known = {part for at in (source.newest or {}, source.end) for part in at.get(topic, ())}
+            offsets.setdefault(topic, {}).update(dict.fromkeys({*parts, *known}, EARLIEST))
+    anew = {change.topic for change in changes(other.state.recorded, batch.sources) if change.other_topic}
+    for topic in topics.keys() - anew:
+        offsets.setdefault(topic, {}).update(topics[topic])
+    return (
+        f"leave adopt_from_batch out and start a new checkpoint, for what was '{name}' before with startingOffsets="
+        f"{json.dumps(offsets, sort_keys=True)!r}"
+    )
+
+
+def _change_of(batch: Batch, name: str, other: LastOfOther) -> str:
     """How the name may be changed."""
     last = other.state.checkpoint_id
     if may_lead_on(batch, other):
         return f"To change the name, set adopt_from_batch={last + 1} for its first start under the new one"
     if other.state.replaying and not all_numeric(batch.sources):
         return "The name cannot be changed: what an earlier checkpoint has read is filtered by it"
-    why = f"batch {batch.batch_id} does not follow what is recorded there" if other.is_published else f"batch {last} is recorded and not published yet"
-    return f"To change the name, first start the query once more under the first one: {why}"
+    once_more = "To change the name, first start the query once more under the first one: "
+    if not other.is_published:
+        return f"{once_more}batch {last} is recorded and not published yet"
+    return (
+        f"{once_more}batch {batch.batch_id} does not follow what is recorded there. Where it cannot be started under that name any more, since its "
+        f"journal is lost, {_behind(batch, name, other)}"
+    )

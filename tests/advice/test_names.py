@@ -1,5 +1,7 @@
 """Advice of errors about an application's name: a query that comes under another one, and one that two queries hold."""
 
+import json
+
 import pytest
 
 from streamsink.testing.driver import Checkpoint
@@ -62,7 +64,8 @@ def test_a_query_that_comes_back_under_another_name_without_its_checkpoint(way):
     said.says("leave adopt_from_batch out")
     accept(world, adopt_from_batch=None)
     if way == "offsets":
-        start_over(world, starting_offset(world, said), (12,))
+        at = json.loads(said.find(r"for what was 'streamsink' before with startingOffsets='([^']*)'"))
+        start_over(world, at["t"]["0"], (12,))
         assert world.ids() == expected((12,))
     else:
         world.run(boundaries=(12,))

@@ -305,7 +305,7 @@ def test_a_topic_that_is_another_one_by_now_is_for_the_first_name_to_judge(given
         _led_on(batch(source(*given, **ids), query="q", number=number), last, adopt=6)
     said = str(refused.value)
     assert refused.value.kind == "application.renamed" and "Set application='first' to go on" in said
-    assert "first start the query once more under the first one" in said and "adopt_from_batch" not in said
+    assert "first start the query once more under the first one" in said and "set adopt_from_batch" not in said
 
 
 @pytest.mark.parametrize("given", [

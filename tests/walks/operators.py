@@ -177,7 +177,7 @@ class Operator:
         query.options["position_columns"] = ("topic", "partition", "offset")
 
     def _first_name(self, query: Query, name: str, text: str) -> None:
-        query.name = name
+        query.name, query.went_back = name, True
 
     def _own_first_name(self, query: Query, _: str, text: str) -> None:
         """He knows which of them it was: the second sinks' names have something behind it."""
@@ -211,11 +211,11 @@ class Operator:
 
     def _leave_out(self, query: Query, _: str, text: str) -> None:
         """What is not written yet is what lies behind the first name's end; of what lies before, a table may have lost some."""
-        query.options.pop("adopt_from_batch")
-        visible = self._world.visible()
-        if query.source.numeric:
-            self._starting_offsets(query, "", text)
-            before = query.source.before(query.checkpoint.given or {})
+        query.options.pop("adopt_from_batch", None)
+        visible, given = self._world.visible(), re.findall(r"for what was '([^']+)' before with startingOffsets='([^']+)'", text)
+        if query.source.numeric:  # he knows which of them it was
+            self._begin_anew(query, json.loads(next(offsets for name, offsets in given if name[0] == query.name[0])))
+            before = query.source.before(query.checkpoint.given)
         else:
             before = [row for rows in query.source.files.values() if any(visible[row] for row in rows) for row in rows]
             query.source.behind(lambda row: row in before)
@@ -323,8 +323,9 @@ def _named(query: Query, text: str, words: dict[str, str]) -> dict[str, str]:
             named = {"second_sink": named["second_sink"]}  # it is that one which has the other name
     if "reset" in named:
         named = {"reset": named["reset"]}  # all that the new topic holds shall be written
-    if "leave_out" in named:
-        named = {"leave_out": named["leave_out"]}
+    if "leave_out" in named and ("first_name" not in named or query.went_back):
+        return {"leave_out": named["leave_out"]}
+    named.pop("leave_out", None)
     return named
 
 

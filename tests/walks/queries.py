@@ -89,6 +89,7 @@ class Query:
     of the first one the second comes. topic_id: of the topic that the last batch was of. place: number of the checkpoint's folder.
     first: id of its first checkpoint. stateful: its rows come out of state. combines: by what its function makes rows of several, if it does.
     one_each: its batches read one file each. begun_before: the checkpoint that was planned for the topic before, and wrote nothing of it.
+    went_back: to the name that it had first, as an error said.
     """
 
     name: str
@@ -111,6 +112,7 @@ class Query:
     combines: str = ""
     one_each: bool = False
     begun_before: Checkpoint | None = None
+    went_back: bool = False
 
     def __post_init__(self):
         self.first = self.checkpoint.query

@@ -137,7 +137,10 @@ def restore(walk, number, in_order):
 class _Operator(Operator):
     """Of queries into several tables."""
 
-    words = WORDS | {"another_name": r"set another application and adopt_from_batch=(\d+)"}
+    words = WORDS | {
+        "another_name": r"set another application and adopt_from_batch=(\d+)",
+        "restart": r"(?<!which forgets that record, and )" + WORDS["restart"],  # which belongs to the command before it
+    }
 
     def _fits(self, query, way):
         if way == "republish":
@@ -202,3 +205,9 @@ class SeveralWalker(Walker):
             self.world.add_query(name, source, **options,
                                  **(columns if source.numeric else {"file_column": "file"} if columns and source.tells else {}))
             self.world.queries[name].is_comparable = positions % 8 > 0
+
+    def _settle(self):
+        """A table that went back under a running query is noticed when it gets rows again, or by the next start, which comes now."""
+        for query in self.world.queries.values():
+            self.world.stop(query)
+        super()._settle()

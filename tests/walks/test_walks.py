@@ -8,9 +8,12 @@ from multiprocessing import get_context
 import pytest
 
 from tests.walks.events import KINDS, NOT_YET
-from tests.walks.walking import draw, outcome, shrink, tell, walk_all
+from tests.walks.several_walker import KINDS as OF_SEVERAL
+from tests.walks.walking import SEVERAL, draw, outcome, shrink, tell, walk_all
 
 IN_THE_GATE, IN_THE_SOAK = 400, 20_000
+# Over several tables, in the gate.
+OF_SEVERAL_IN_THE_GATE = 150
 _PIECE = 250
 # One walk again, alone: STREAMSINK_WALK=<seed>-<number>.
 ONE = os.environ.get("STREAMSINK_WALK")
@@ -24,7 +27,7 @@ def _report(wrong: list[tuple[str, str, str]], counts: Counter) -> None:
         walk = shrink(draw(seed), what)
         others = "".join(f"\n{seed}: {what}" for seed, what, _ in wrong[1:])
         pytest.fail(f"walk {seed} (again: STREAMSINK_WALK={seed}): {more}\nThe shortest walk that ends in the same, for "
-                    f"walker.outcome: {tell(walk)}{others}", pytrace=False)
+                    f"walking.outcome: {tell(walk)}{others}", pytrace=False)
 
 
 def test_walks_of_accidents(seed):
@@ -35,18 +38,26 @@ def test_walks_of_accidents(seed):
     assert ONE or {name for name in KINDS if name not in NOT_YET} == set(counts)
 
 
+def test_walks_of_accidents_to_several_tables(seed):
+    """Of which each row belongs to one."""
+    wrong, counts = walk_all([f"{SEVERAL}{seed}-{number}" for number in range(OF_SEVERAL_IN_THE_GATE)])
+    _report(wrong, counts)
+    assert set(OF_SEVERAL) == set(counts)
+
+
 @pytest.mark.soak
-def test_walks_of_accidents_for_long(seed):
+@pytest.mark.parametrize("tables", ["", SEVERAL])
+def test_walks_of_accidents_for_long(seed, tables):
     """WALKS=100000 says how many; on all cores."""
     number = int(os.environ.get("WALKS") or IN_THE_SOAK)
-    seeds = [f"{seed}-{n}" for n in range(number)]
+    seeds = [f"{tables}{seed}-{n}" for n in range(number)]
     pieces = [seeds[start:start + _PIECE] for start in range(0, number, _PIECE)]
     wrong, counts = [], Counter()
     with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
         for some_wrong, some_counts in pool.map(walk_all, pieces):
             wrong += some_wrong
             counts += some_counts
-    print(f"RESULT walks: {number}, wrong {len(wrong)}, seed {seed}")
+    print(f"RESULT walks: {number} of {tables or 'one table'}, wrong {len(wrong)}, seed {seed}")
     _report(wrong, counts)
 
 
