@@ -1,6 +1,7 @@
 """Advice of errors of a query into several tables: the others must not get a row twice, whatever befell one of them."""
 
 import dataclasses
+import json
 from collections import Counter
 
 import pyarrow as pa
@@ -38,6 +39,37 @@ def test_the_journal_of_all_tables_is_lost(world, way):
         accept(world, application="another", adopt_from_batch=said.option("adopt_from_batch"))
     world.run()
     check_complete(world.rows())
+
+
+@follows("checkpoint.begins-anew")
+def test_the_journal_of_all_tables_and_the_checkpoint_are_lost(world):
+    """The tables tell up to where they were written; under the name that the error asks for every row came a second time."""
+    world.file_io().delete_tree(f"{ROOT}/streamsink")
+    world.checkpoint = Checkpoint(SECOND)
+    accept(world, application="another", adopt_from_batch=refused(world, "tables.unknown-record").option("adopt_from_batch"))
+    said = refused(world, "checkpoint.begins-anew")
+    at = json.loads(said.find(r"leave adopt_from_batch out and start a new checkpoint, for what was 'streamsink@tables' before with startingOffsets='([^']*)'"))
+    accept(world, adopt_from_batch=None)
+    world.driver.first_file = at["t"]["0"]  # where batch 0 begins
+    world.checkpoint = Checkpoint(SECOND)
+    world.run(boundaries=BOUNDARIES[4:])
+    check_complete(world.rows())
+
+
+@follows("application.renamed")
+def test_the_journal_of_all_tables_is_lost_and_the_topic_recreated(world):
+    """The first name cannot be started without its journal, and no other one goes on with another topic: there was no way on."""
+    world.file_io().delete_tree(f"{ROOT}/streamsink")
+    world.driver.topic_id = "another"
+    accept(world, application="another", adopt_from_batch=refused(world, "tables.unknown-record").option("adopt_from_batch"))
+    said = refused(world, "application.renamed")
+    at = json.loads(said.find(r"leave adopt_from_batch out and start a new checkpoint, for what was 'streamsink@tables' before with startingOffsets='([^']*)'"))
+    assert at == {"t": {"0": -2}}
+    before = Counter(number for _, number, _ in world.rows())
+    accept(world, adopt_from_batch=None)
+    world.checkpoint = Checkpoint(SECOND)
+    world.run(boundaries=(3,))
+    assert Counter(number for _, number, _ in world.rows()) == before + Counter(range(3))
 
 
 @follows("tables.other-protocol")

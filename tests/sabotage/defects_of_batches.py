@@ -86,6 +86,8 @@ OF_BATCHES = (
            "self._last if not decision.leads_on else None", "self._last", ("tests/crash/test_lost_checkpoints_of_files.py",)),
     Defect("a checkpoint that begins anew is the one that is adopted", "protocol/admission.py:_admit_first",
            "if options.adopt_from_batch and", "if False and", ("tests/advice/test_names.py",)),
+    Defect("behind what is written means behind the end of the topic before", "protocol/renamed.py:_behind",
+           "topics.keys() - anew", "topics", ("tests/advice/test_many_tables.py",)),
     Defect("a name that is taken back is not asked for", "protocol/renamed.py:ahead",
            "other.state.checkpoint_id > own and", "last is None and", (_RENAMED,)),
     Defect("sinks of one function are earlier names", "protocol/renamed.py:ahead",
