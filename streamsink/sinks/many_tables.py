@@ -204,9 +204,10 @@ class ManyTables(Committer):
         for entry in self.place.file_io.entries(folder):  # nor does every record put rows into one that is there still
             other = entry.name + SUFFIX
             if entry.is_dir and other != self.place.key:
-                # The journal is the authority: a table that has less than it is not one that was rolled back.
+                # The journal is the authority: a table that has less than it is not one that was rolled back, and one that has its part
+                # of a record does not say that the others have theirs.
                 last = newest_in(PendingLog(self.place.file_io, self.place.root, entry.name, 2), None, lambda state: True)
-                if last is not None and (other not in found or found[other].state.sequence < last.state.sequence):
+                if last is not None and (other not in found or found[other].state.sequence <= last.state.sequence):
                     found[other] = last
         return found
 

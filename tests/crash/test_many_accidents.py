@@ -29,7 +29,7 @@ def world() -> ManyWorld:
 
 
 def _tables(world: ManyWorld) -> dict[str, bytes]:
-    """Every file but the journal's."""
+    """Every file but those of journals."""
     found = {}
 
     def look(folder):
@@ -37,7 +37,7 @@ def _tables(world: ManyWorld) -> dict[str, bytes]:
             path = f"{folder}/{entry.name}"
             if entry.is_dir:
                 look(path)
-            elif not path.startswith(JOURNAL):
+            elif not path.startswith(f"{ROOT}/streamsink/"):
                 found[path] = world.file_io().read(path)
 
     look(ROOT)

@@ -200,6 +200,8 @@ OF_BATCHES = (
            'if lost.kind not in ("table.gone", "table.recreated"):', "if True:", ("tests/advice/test_lost_tables.py",)),
     Defect("the warehouse's journals are not asked for other names", "sinks/many_tables.py:ManyTables.others",
            "if last is not None and (", "if False and (", ("tests/advice/test_lost_tables.py",)),
+    Defect("one of several tables speaks for all of them", "sinks/many_tables.py:ManyTables.others",
+           "found[other].state.sequence <= last", "found[other].state.sequence < last", ("tests/crash/test_many_accidents.py",)),
     Defect("a journal that went on in another way than the table is taken", "protocol/two_phase.py:TwoPhaseCommit._check_journal",
            "elif own is not None or not is_named:", "elif not is_named:", (_COPIES,)),
     Defect("an application with pending rows is retired", "sinks/retire.py:retire",

@@ -36,7 +36,7 @@ WORDS = {
     "adopt": r"set adopt_from_batch=(\d+)",
     "remove_journal": r"remove (?:the journal (\S+)|this one)",
     "starting_offsets": r"[Ss]tart a new checkpoint (?:at |with startingOffsets=)(streamsink\.starting_offsets)",
-    "new_checkpoint": r"start a (new checkpoint)(?! at| with startingOffsets=s)",
+    "new_checkpoint": r"start a (new checkpoint)(?! at| with startingOffsets=s|, for what was| whose source)",
     "leave_out": r"(leave adopt_from_batch out) and start a new checkpoint",
     "give_up": r"call (streamsink\.give_up)\(",
     "give_up_again": r"call streamsink\.give_up again with accept_as_new='([^']+)'",

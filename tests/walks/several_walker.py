@@ -27,6 +27,7 @@ _OPTIONS = (
     {"restore": "restore-and-continue"}, {"restore": "restore-and-fail"}, {"journal_retain": 2}, {"journal_retain": 100},
     {"position_columns": ("topic", "partition", "offset")}, {"position_columns": ()},
 )
+_ONE_OF_SEVERAL = "one-of-several-ever"
 _LOST_ROWS = ("are lost then", "go on without these rows")
 
 
@@ -45,6 +46,8 @@ def _of_a_table(name: str, weight: int) -> Kind:
         world, before = walk.world, walk.world.rows
         world.focus(TABLES[table % len(TABLES)])
         kind.does(walk, *numbers)
+        if name == "rollback":
+            world.accident(_ONE_OF_SEVERAL)
         world.came(range(before, world.rows), world.table)
 
     return Kind(name, weight, kind.size + 1, does)
@@ -86,7 +89,7 @@ def drop(walk, table, again):
     world.went_back(Version())
     if again % 3 == 0:
         world.others.create(to_fields(world.schema), partitioned(world.parts))
-    world.accident("table")
+    world.accident("table", _ONE_OF_SEVERAL)
 
 
 @_kind(3, 3)
@@ -126,7 +129,7 @@ def restore(walk, number, in_order):
         for name in TABLES if kind == "all" else (table,):
             world.focus(name)
             world.went_back(versions[name])
-        world.accident("table")
+        world.accident("table", _ONE_OF_SEVERAL)
         if kind == "all":
             for each in world.queries.values():
                 if each.name in checkpoints:
@@ -185,7 +188,7 @@ class _Operator(Operator):
                 world.others.roll_back(mine[-1] - 1, clean=True)
                 world.went_back(version)
                 world.rolled_back(mine[-1] - 1, [row for row in before if not version.visible[row]])
-            world.accident("table")
+            world.accident("table", _ONE_OF_SEVERAL)
         self._give_up(query, "", self._command)
 
 
