@@ -79,7 +79,10 @@ def refused(batch: Batch, found: Sequence[tuple[str, LastOfOther]], *, table: st
 def begins_anew(batch: Batch, others: Mapping[str, LastOfOther], *, table: str, options: SinkOptions) -> Misuse:
     """Of a first batch 0 whose user says that what is before a later one is written. others: the last records of other applications."""
     adopted = options.adopt_from_batch
-    found = {name: other for name, other in others.items() if other.state.checkpoint_id + 1 == adopted}
+    found = {
+        name: other for name, other in others.items()
+        if other.state.checkpoint_id + 1 == adopted and all_numeric(other.state.sources) == all_numeric(batch.sources)
+    }
     behind = " or, where that is lost, ".join(["", *(_behind(batch, name, found[name]) for name in sorted(found))])
     return Misuse(
         f"{table}: adopt_from_batch={adopted} says that the rows before batch {adopted} are written, and batch 0 of a new checkpoint comes, which "
@@ -114,12 +117,11 @@ def _change_of(batch: Batch, name: str, other: LastOfOther) -> str:
     last = other.state.checkpoint_id
     if may_lead_on(batch, other):
         return f"To change the name, set adopt_from_batch={last + 1} for its first start under the new one"
-    if other.state.replaying and not all_numeric(batch.sources):
-        return "The name cannot be changed: what an earlier checkpoint has read is filtered by it"
     once_more = "To change the name, first start the query once more under the first one: "
     if not other.is_published:
         return f"{once_more}batch {last} is recorded and not published yet"
-    return (
-        f"{once_more}batch {batch.batch_id} does not follow what is recorded there. Where it cannot be started under that name any more, since its "
-        f"journal is lost, {_behind(batch, name, other)}"
-    )
+    if other.state.replaying and not all_numeric(batch.sources):
+        how = "The name cannot be changed: what an earlier checkpoint has read is filtered by it"
+    else:
+        how = f"{once_more}batch {batch.batch_id} does not follow what is recorded there"
+    return f"{how}. Where it cannot be started under that name any more, since its journal or a table is lost, {_behind(batch, name, other)}"

@@ -134,11 +134,6 @@ class RealWalker(Walker):
             self.produce(self.world.queries[name], 2 + second % 5)
         self.world.add_query(JOBS, None, partition_by=partitioned(self.world.parts), journal_retain=2)
 
-    def produce(self, query, count: int) -> None:
-        rows = self.world.new_rows(count)
-        query.source.produce(rows, 0)
-        self.world.model.produced(rows)
-
 
 _WAYS = (
     {}, {}, {"publish_every_batches": 3}, {"publish_every_batches": 2, "publish_as": "one-snapshot"},

@@ -38,6 +38,7 @@ WORDS = {
     "starting_offsets": r"[Ss]tart a new checkpoint (?:at |with startingOffsets=)(streamsink\.starting_offsets)",
     "new_checkpoint": r"start a (new checkpoint)(?! at| with startingOffsets=s|, for what was| whose source)",
     "leave_out": r"(leave adopt_from_batch out) and start a new checkpoint",
+    "write_all": r"to write all that the source has, (leave adopt_from_batch out)",
     "give_up": r"call (streamsink\.give_up)\(",
     "give_up_again": r"call streamsink\.give_up again with accept_as_new='([^']+)'",
     "truncate": r"the files numbered (\d+) and higher",
@@ -120,6 +121,8 @@ class Operator:
             return is_stream
         if way == "own_run":
             return there == 0
+        if way == "write_all":
+            return not any(self._world.is_done(row, visible) for row in query.source.all_rows())
         if way == "second_sink":
             return _SECOND in str(query.said)
         return True
@@ -208,6 +211,9 @@ class Operator:
         if given is not None and set(given.get(query.source.name, {})) != set(query.source.parts):
             raise Wrong("wrong advice", f"startingOffsets {given}, but Spark wants exactly the partitions {sorted(query.source.parts)}: {text}")
         self._begin_anew(query, given)
+
+    def _write_all(self, query: Query, _: str, text: str) -> None:
+        query.options.pop("adopt_from_batch")
 
     def _leave_out(self, query: Query, _: str, text: str) -> None:
         """What is not written yet is what lies behind the first name's end; of what lies before, a table may have lost some."""
@@ -324,7 +330,7 @@ def _named(query: Query, text: str, words: dict[str, str]) -> dict[str, str]:
     if "reset" in named:
         named = {"reset": named["reset"]}  # all that the new topic holds shall be written
     if "leave_out" in named and ("first_name" not in named or query.went_back):
-        return {"leave_out": named["leave_out"]}
+        return {way: words for way, words in named.items() if way in ("leave_out", "write_all")}
     named.pop("leave_out", None)
     return named
 

@@ -63,6 +63,7 @@ class SeveralTables(World):
         self._others = {name: _OneOfSeveral(self.store, f"{self.root}/{name}") for name in TABLES}
         self._versions = {name: {} for name in TABLES}
         self._came_to: dict[int, str] = {}
+        self.went_back_times = 0
         self.table = TABLES[0]
         self.focus(TABLES[0])
 
@@ -104,6 +105,7 @@ class SeveralTables(World):
 
     def whole(self, to: Version) -> Version:
         """What is in the other tables stays as it is."""
+        self.went_back_times += 1
         visible = Counter({row: count for row, count in self.visible().items() if self.table_of(row) != self.table}) + to.visible
         fate = {row: counts for row, counts in self.model.fate.items() if self.table_of(row) != self.table}
         return Version(visible, fate | {row: counts for row, counts in to.fate.items() if self.table_of(row) == self.table})

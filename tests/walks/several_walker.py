@@ -27,6 +27,7 @@ _OPTIONS = (
     {"restore": "restore-and-continue"}, {"restore": "restore-and-fail"}, {"journal_retain": 2}, {"journal_retain": 100},
     {"position_columns": ("topic", "partition", "offset")}, {"position_columns": ()},
 )
+_MOST_STARTS = 4
 _ONE_OF_SEVERAL = "one-of-several-ever"
 _LOST_ROWS = ("are lost then", "go on without these rows")
 
@@ -61,6 +62,13 @@ def crash(walk, which, most, step, occurrence):
     """The driver dies at a step of a batch."""
     fault = Fault(step=_STEPS[step % len(_STEPS)], occurrence=1 + occurrence % 3)
     walk.world.batch(query_of(walk.world, which), 1 + most % 8, fault)
+
+
+@_kind(4, 3)
+def half_published(walk, which, most, occurrence):
+    """The driver dies between two tables of a batch that comes to several."""
+    walk.produce(query_of(walk.world, which), 6)
+    walk.world.batch(query_of(walk.world, which), 4 + most % 8, Fault(step="tables.table_published", occurrence=1 + occurrence % 2))
 
 
 @_kind(2, 2)
@@ -211,6 +219,11 @@ class SeveralWalker(Walker):
 
     def _settle(self):
         """A table that went back under a running query is noticed when it gets rows again, or by the next start, which comes now."""
-        for query in self.world.queries.values():
-            self.world.stop(query)
+        for _ in range(_MOST_STARTS):
+            before = self.world.went_back_times
+            for query in self.world.queries.values():
+                self.world.stop(query)
+                self._finish(query)
+            if self.world.went_back_times == before:  # else an operator has rolled back what another query had written
+                break
         super()._settle()

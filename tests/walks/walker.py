@@ -107,11 +107,11 @@ class Walker:
 
     def _finish(self, query: Query) -> None:
         """To the end of its source, and one row more, so that a batch comes."""
-        self._one_more(query)
+        self.produce(query, 1)
         self._until_done(query, lambda: self._to_the_end(query))
 
-    def _one_more(self, query: Query) -> None:
-        rows = self.world.new_rows(1)
+    def produce(self, query: Query, count: int) -> None:
+        rows = self.world.new_rows(count)
         query.source.produce(rows, 0)
         self.world.model.produced(rows)
 
@@ -121,7 +121,7 @@ class Walker:
             if not self.world.batch(query, 1000):
                 break
         if query.said is None and query.topic_id != query.source.topic_id:
-            self._one_more(query)  # it has grown to the length of the one before: nothing to do, as Spark sees it
+            self.produce(query, 1)  # it has grown to the length of the one before: nothing to do, as Spark sees it
             return False
         if len(query.checkpoint.planned) > query.checkpoint.committed:
             return False  # an error of the store ended it: it is started again
