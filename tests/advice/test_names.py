@@ -72,6 +72,25 @@ def test_a_query_that_comes_back_under_another_name_without_its_checkpoint(way):
         assert world.ids() == sorted([*range(9), *range(12)])
 
 
+@follows("checkpoint.begins-anew")
+@pytest.mark.parametrize("way", ["offsets", "all"])
+def test_a_query_that_comes_back_under_another_name_with_another_checkpoint(way):
+    """Its batch 2 is not the one after the recorded batch 1. Found by a walk: what that checkpoint had not read itself was written a second time."""
+    world = _query()
+    accept(world, application="new", adopt_from_batch=2)
+    world.checkpoint = Checkpoint(SECOND, [2, 4], 2)
+    said = refused(world, "checkpoint.begins-anew", (2, 4, 12))
+    if way == "offsets":
+        at = json.loads(said.find(r"for what was 'streamsink' before with startingOffsets='([^']*)'"))
+        accept(world, adopt_from_batch=None)
+        start_over(world, at["t"]["0"], (12,))
+        assert world.ids() == expected((12,))
+    else:
+        accept(world, accept_as_new=said.option("accept_as_new"))
+        world.run(boundaries=(2, 4, 12))
+        assert world.ids() == sorted([*range(9), *range(4, 12)])
+
+
 @follows("application.in-use")
 def test_a_name_that_another_query_holds():
     """Under a name of its own the second one writes, and the first is not harmed."""
