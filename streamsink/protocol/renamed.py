@@ -76,18 +76,28 @@ def refused(batch: Batch, found: Sequence[tuple[str, LastOfOther]], *, table: st
     )
 
 
-def begins_anew(batch: Batch, others: Mapping[str, LastOfOther], *, table: str, options: SinkOptions) -> Misuse:
-    """Of a first batch 0 whose user says that what is before a later one is written. others: the last records of other applications."""
-    adopted = options.adopt_from_batch
-    found = {
+def of_another_checkpoint(batch: Batch, others: Mapping[str, LastOfOther], adopted: int) -> Mapping[str, LastOfOther]:
+    """The names under which the batch before ``adopted`` was written by another checkpoint than the one that comes with that batch now, and
+    which may have written what it holds."""
+    return {
         name: other for name, other in others.items()
-        if other.state.checkpoint_id + 1 == adopted and all_numeric(other.state.sources) == all_numeric(batch.sources)
+        if other.state.checkpoint_id + 1 == adopted and other.state.query != batch.query
+        and all_numeric(other.state.sources) == all_numeric(batch.sources)
+        and (batch.batch_id == 0 or not all_numeric(batch.sources) or relate(other.state.recorded, batch.sources).overlap)
     }
-    behind = " or, where that is lost, ".join(["", *(_behind(batch, name, found[name]) for name in sorted(found))])
+
+
+def begins_anew(batch: Batch, found: Mapping[str, LastOfOther], *, table: str, options: SinkOptions, word: str) -> Misuse:
+    """Of a first batch that is not the one that ``adopt_from_batch`` means. found: as ``of_another_checkpoint``. word: takes the batch for new."""
+    adopted = options.adopt_from_batch
+    comes = "batch 0 of a new checkpoint comes" if batch.batch_id == 0 else (
+        f"batch {batch.batch_id} that comes is of another checkpoint ({batch.query}) than the batch before it, which is written")
+    ways = [f"Start the query with its own checkpoint, whose next batch is {adopted}"]
+    ways += [f"where that is lost, {_behind(batch, name, found[name])}" for name in sorted(found)]
+    ways += ["to write all that the source has, leave adopt_from_batch out"] if batch.batch_id == 0 else []
     return Misuse(
-        f"{table}: adopt_from_batch={adopted} says that the rows before batch {adopted} are written, and batch 0 of a new checkpoint comes, which "
-        "would write them a second time. Nothing was written. Start the query with its own checkpoint, whose next batch is "
-        f"{adopted};{behind}{';' if behind else ''} or, to write all that the source has, leave adopt_from_batch out",
+        f"{table}: adopt_from_batch={adopted} says that the rows before batch {adopted} are written, and {comes}: rows would be written a second "
+        f"time. Nothing was written. {'; or, '.join(ways)}; or, to write all rows of this batch and of what comes after it, set accept_as_new='{word}'",
         kind="checkpoint.begins-anew",
     )
 

@@ -329,7 +329,7 @@ def _named(query: Query, text: str, words: dict[str, str]) -> dict[str, str]:
             named = {"second_sink": named["second_sink"]}  # it is that one which has the other name
     if "reset" in named:
         named = {"reset": named["reset"]}  # all that the new topic holds shall be written
-    if "leave_out" in named and ("first_name" not in named or query.went_back):
+    if "write_all" in named or "leave_out" in named and ("first_name" not in named or query.went_back):
         return {way: words for way, words in named.items() if way in ("leave_out", "write_all")}
     named.pop("leave_out", None)
     return named
