@@ -212,7 +212,7 @@ def _under_another_name(batch: Batch, past: Past, options: SinkOptions) -> AppSt
     found = renamed.ahead(batch, past.last, past.others()) if past.begins and options.accept_as_new != word else []
     if not found:
         return None
-    _, last = found[0]
+    last = renamed.as_said(found[0][1], options)
     if options.adopt_from_batch == last.state.checkpoint_id + 1 and renamed.may_lead_on(batch, last):
         return last.state
     raise renamed.refused(batch, found, table=past.table, options=options, word=word)

@@ -142,10 +142,14 @@ _STATE_FIELDS_WHEN_SET = ("replaying", "files_from", "carried", "place", "inputs
 
 @dataclass(frozen=True)
 class LastOfOther:
-    """The last record of another application. is_published: whether that is certain; False for one that is pending or was rolled back."""
+    """The last record of another application. is_published: whether that is certain; False for one that is pending or was rolled back.
+
+    is_whole: False where one of several tables has its part, and the journal is lost that could say whether the others have theirs.
+    """
 
     state: AppState
     is_published: bool
+    is_whole: bool = True
 
 
 @dataclass(frozen=True)

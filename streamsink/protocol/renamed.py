@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from streamsink.errors import Misuse
-from streamsink.options import SinkOptions
+from streamsink.options import SinkOptions, words_of
+from streamsink.protocol import ways
 from streamsink.protocol.committable import AppState, Batch, LastOfOther
 from streamsink.protocol.continuity import changes, relate
 from streamsink.protocol.positions import all_numeric, follows, same_ranges
@@ -36,7 +37,7 @@ def may_lead_on(batch: Batch, other: LastOfOther) -> bool:
     """
     state = other.state
     changed = changes(state.recorded, batch.sources)
-    if not other.is_published or any(change.other_topic for change in changed):
+    if not other.is_published or not other.is_whole or any(change.other_topic for change in changed):
         return False
     if batch.batch_id == state.checkpoint_id:
         return same_ranges(batch.sources, state.sources)
@@ -46,6 +47,16 @@ def may_lead_on(batch: Batch, other: LastOfOther) -> bool:
         relation = relate(state.recorded, batch.sources)
         return not (relation.overlap or relation.gap or relation.unread)
     return not state.replaying and follows(state.sources, batch.sources)
+
+
+def word_without_journal(state: AppState) -> str:
+    """By which ``accept_as_seen`` says that what a table may lack of this record is to be left out, since its journal is lost."""
+    return ways.word(f"{state.record_id}|without its journal")
+
+
+def as_said(other: LastOfOther, options: SinkOptions) -> LastOfOther:
+    """Whole, if the user has said so."""
+    return replace(other, is_whole=other.is_whole or word_without_journal(other.state) in words_of(options.accept_as_seen))
 
 
 def past_of(own: AppState | None, earlier: AppState) -> AppState:
@@ -92,12 +103,12 @@ def begins_anew(batch: Batch, found: Mapping[str, LastOfOther], *, table: str, o
     adopted = options.adopt_from_batch
     comes = "batch 0 of a new checkpoint comes" if batch.batch_id == 0 else (
         f"batch {batch.batch_id} that comes is of another checkpoint ({batch.query}) than the batch before it, which is written")
-    ways = [f"Start the query with its own checkpoint, whose next batch is {adopted}"]
-    ways += [f"where that is lost, {_behind(batch, name, found[name])}" for name in sorted(found)]
-    ways += ["to write all that the source has, leave adopt_from_batch out"] if batch.batch_id == 0 else []
+    ways_on = [f"Start the query with its own checkpoint, whose next batch is {adopted}"]
+    ways_on += [f"where that is lost, {_behind(batch, name, found[name])}" for name in sorted(found)]
+    ways_on += ["to write all that the source has, leave adopt_from_batch out"] if batch.batch_id == 0 else []
     return Misuse(
         f"{table}: adopt_from_batch={adopted} says that the rows before batch {adopted} are written, and {comes}: rows would be written a second "
-        f"time. Nothing was written. {'; or, '.join(ways)}; or, to write all rows of this batch and of what comes after it, set accept_as_new='{word}'",
+        f"time. Nothing was written. {'; or, '.join(ways_on)}; or, to write all rows of this batch and of what comes after it, set accept_as_new='{word}'",
         kind="checkpoint.begins-anew",
     )
 
@@ -108,6 +119,7 @@ def _behind(batch: Batch, name: str, other: LastOfOther) -> str:
     is_plain = all(record.next == topics[record.topic] for record in other.state.recorded.topics)  # else two sources have read one topic
     if not all_numeric(batch.sources) or not topics or not is_plain:
         return "leave adopt_from_batch out and start a new checkpoint whose source has only what is not written yet"
+    lacks = "" if other.is_whole else f" (what a table may lack of batch {other.state.checkpoint_id} is left out: its journal is lost)"
     offsets: dict[str, dict[str, int]] = {}
     for source in batch.sources:
         for topic, parts in source.end.items():
@@ -118,7 +130,20 @@ def _behind(batch: Batch, name: str, other: LastOfOther) -> str:
         offsets.setdefault(topic, {}).update(topics[topic])
     return (
         f"leave adopt_from_batch out and start a new checkpoint, for what was '{name}' before with startingOffsets="
-        f"{json.dumps(offsets, sort_keys=True)!r}"
+        f"{json.dumps(offsets, sort_keys=True)!r}{lacks}"
+    )
+
+
+def _without_journal(batch: Batch, name: str, other: LastOfOther) -> str:
+    last, whole = other.state.checkpoint_id, replace(other, is_whole=True)
+    if may_lead_on(batch, whole):
+        without = f"set adopt_from_batch={last + 1} and accept_as_seen='{word_without_journal(other.state)}' for its first start under the new one"
+    else:
+        without = _behind(batch, name, whole)
+    return (
+        f"To change the name, restore the journal's folder and first start the query once more under the first one: batch {last} is in one of the "
+        "tables, and only that journal, which is lost or older, could tell whether it is in all of them. Or, to go on without what a table may "
+        f"lack of it, {without}"
     )
 
 
@@ -130,6 +155,8 @@ def _change_of(batch: Batch, name: str, other: LastOfOther) -> str:
     once_more = "To change the name, first start the query once more under the first one: "
     if not other.is_published:
         return f"{once_more}batch {last} is recorded and not published yet"
+    if not other.is_whole:
+        return _without_journal(batch, name, other)
     if other.state.replaying and not all_numeric(batch.sources):
         how = "The name cannot be changed: what an earlier checkpoint has read is filtered by it"
     else:

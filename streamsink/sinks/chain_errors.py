@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 
 from streamsink.errors import Misuse
+from streamsink.protocol.committable import AppState
+from streamsink.protocol.renamed import word_without_journal
 from streamsink.storage.pending_log import PendingLog
 
 
@@ -35,20 +37,25 @@ def rolled_back(place, name: str, head: Mapping, sequence: int, *, journal: Pend
     )
 
 
-def ahead(place, name: str, head: Mapping, known: int, last: int) -> Misuse:
-    """known: the last record that the table has. last: the newest checkpoint of all tables."""
+def ahead(place, name: str, head: Mapping, known: int, last: AppState) -> Misuse:
+    """known: the last record that the table has. last: the newest one of all tables."""
     return Misuse(
         f"{place.absolute(head['path'])}: table '{name}' has record {known} of application '{place.application}', but the journal of "
         f"{place.root} ends at record {head['sequence']} of it: the journal was restored from an older copy. Nothing was written. Restore the "
-        f"newest copy; or, where that is lost, {another_name(last)}: what was pending in the newest copy is then left out",
+        f"newest copy; or, where that is lost, {without_journal(last)}: what was pending in the newest copy is then left out",
         kind="tables.journal-behind",
     )
 
 
-def another_name(last: int) -> str:
+def without_journal(last: AppState) -> str:
+    """last: the newest record of all tables, which only the journal could say that each of them has."""
+    return _another_name(last.checkpoint_id, f" and accept_as_seen='{word_without_journal(last)}'")
+
+
+def _another_name(last: int, word: str = "") -> str:
     """last: the newest checkpoint that is published."""
     return (
-        f"set another application and adopt_from_batch={last + 1} for its first start, with the checkpoint as it is (a new one would write "
+        f"set another application and adopt_from_batch={last + 1}{word} for its first start, with the checkpoint as it is (a new one would write "
         "every row a second time)"
     )
 
@@ -64,4 +71,4 @@ def _without_it(place, journal: PendingLog) -> str:
             f"streamsink.give_up({place.root!r}, application={place.application!r}), which forgets that record, and restart the query: its next "
             "error says how"
         )
-    return f"; or, to go on without what it lost, {another_name(newest.state.checkpoint_id)}"
+    return f"; or, to go on without what it lost, {_another_name(newest.state.checkpoint_id)}"

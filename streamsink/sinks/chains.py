@@ -87,7 +87,7 @@ class Chains:
                 f"{root}: it carries record {history.state.sequence} of application '{self._place.application}', which the "
                 f"journal of {self._place.root} does not know: that journal was removed or replaced, or another warehouse "
                 "writes this table under the same name. Nothing was written. Restore the journal's folder; or, where "
-                f"that is lost, {chain_errors.another_name(self._newest_checkpoint(history.state))}: what was pending in the journal is then left out",
+                f"that is lost, {chain_errors.without_journal(self._newest_state(history.state))}: what was pending in the journal is then left out",
                 kind="tables.unknown-record",
             )
         if member.committer.history(self._place.application).state is not None:
@@ -172,7 +172,7 @@ class Chains:
             at = next(e["previous"] for e in record.payload["tables"] if e["name"] == name)
         if known is not None and known != at:
             if known > head["sequence"]:
-                raise chain_errors.ahead(self._place, name, head, known, self._newest_checkpoint(history.state))
+                raise chain_errors.ahead(self._place, name, head, known, self._newest_state(history.state))
             raise chain_errors.rolled_back(self._place, name, head, head["sequence"], journal=self._journal)
         return at, behind
 
@@ -236,10 +236,10 @@ class Chains:
                 raise
             raise chain_errors.lost(self._place, member.table.root, lost.kind, self._journal) from lost
 
-    def _newest_checkpoint(self, found: AppState) -> int:
+    def _newest_state(self, found: AppState) -> AppState:
         """Of all tables that know the application. found: what one of them says."""
         states = (self._member(name, path).committer.history(self._place.key).state for name, path in self._expected())
-        return max(state.checkpoint_id for state in (found, *filter(None, states)))
+        return max((found, *filter(None, states)), key=lambda state: state.sequence)
 
 
 def _last_of(history: History) -> int | None:

@@ -199,7 +199,7 @@ class ManyTables(Committer):
             for other, last in last_of_others(self.member(name, path).table, self.place.key).items():
                 known = found.get(other)
                 if known is None or known.state.sequence < last.state.sequence:  # not every record is of every table
-                    found[other] = last
+                    found[other] = replace(last, is_whole=not other.endswith(SUFFIX))
         folder = os.path.dirname(journal_dir(self.place.root, application))
         for entry in self.place.file_io.entries(folder):  # nor does every record put rows into one that is there still
             other = entry.name + SUFFIX

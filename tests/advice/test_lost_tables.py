@@ -283,7 +283,7 @@ def test_an_older_copy_of_the_journal_took_its_place(world, way):
         said.says("Restore the newest copy")
         put_back(world, files)
     else:
-        accept(world, application="another", adopt_from_batch=said.option("adopt_from_batch"))
+        accept(world, application="another", adopt_from_batch=said.option("adopt_from_batch"), accept_as_seen=said.option("accept_as_seen"))
     world.run()
     check_complete(world.rows())
 

@@ -36,7 +36,7 @@ def test_the_journal_of_all_tables_is_lost(world, way):
         world.file_io().delete_tree(f"{ROOT}/streamsink")
         put_back(world, files)
     else:
-        accept(world, application="another", adopt_from_batch=said.option("adopt_from_batch"))
+        accept(world, application="another", adopt_from_batch=said.option("adopt_from_batch"), accept_as_seen=said.option("accept_as_seen"))
     world.run()
     check_complete(world.rows())
 

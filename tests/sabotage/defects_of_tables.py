@@ -302,7 +302,7 @@ OF_TABLES = (
            "part[\"previous\"] < mine.state.sequence < state.sequence", "mine.state.sequence < state.sequence", ("tests/advice/test_lost_letters.py",)),
     Defect("the word for one table ends the word for another", "sinks/chains.py:Chains._has",
            "with_word(given, word, others)", "word", ("tests/advice/test_lost_tables.py",)),
-    Defect("another name goes on behind the journal, not behind the tables", "sinks/chains.py:Chains._newest_checkpoint",
+    Defect("another name goes on behind the journal, not behind the tables", "sinks/chains.py:Chains._newest_state",
            "max(", "min(", ("tests/advice/test_lost_tables.py", "tests/advice/test_many_tables.py")),
     Defect("B8: giving up claims nothing", "sinks/give_up.py:give_up",
            "writer = journal.claim(_CLAIMED_BY, state.epoch if state else 0)", 'writer = type("W", (), {"epoch": max(journal._numbers("owner-", ""))}); journal.read_listing()', (_GIVE_UP,)),

@@ -150,6 +150,7 @@ class _Operator(Operator):
 
     words = WORDS | {
         "another_name": r"set another application and adopt_from_batch=(\d+)",
+        "accept_as_seen": r"(?<! and )accept_as_seen='([^']+)'",
         "restart": r"(?<!which forgets that record, and )" + WORDS["restart"],  # which belongs to the command before it
     }
 
@@ -171,10 +172,16 @@ class _Operator(Operator):
 
     def _another_name(self, query, batch, text):
         """What a table has lost of the batches before it stays lost."""
-        self._stay_away(query, int(batch))
+        self._adopt(query, batch, text)
         query.name = f"{query.name.split('-')[0]}-{self._world.serial}"
-        query.options["adopt_from_batch"] = int(batch)
         query.causes.add("renamed", "expiry-ever")
+
+    def _adopt(self, query, batch_id, text):
+        """Also without the journal, which could tell whether all tables have the batch before it."""
+        self._stay_away(query, int(batch_id))
+        query.options["adopt_from_batch"] = int(batch_id)
+        if word := re.search(r"adopt_from_batch=\d+ and accept_as_seen='(\w+)'", text):
+            query.options["accept_as_seen"] = word[1]
 
     def _stay_away(self, query, batches: int) -> None:
         visible = self._world.visible()
