@@ -20,15 +20,21 @@ _MERGES = pytest.mark.parametrize("merge", ["2", "1000"], ids=["merging", "appen
 
 class _Sleeps(FileIO):
     """What happens while this writer has read the newest snapshot and written nothing (``early``), is about to create its own
-    (``before``), or has just created it (``after``)."""
+    (``before``), has just created it (``after``), or is about to name it in LATEST (``hint``)."""
 
-    early = before = after = None
+    early = before = after = hint = None
 
     def together(self):
         happens, self.early = self.early, None
         if happens:
             happens()
         return super().together()
+
+    def replace(self, path, data, unique):
+        if path.endswith("/LATEST") and self.hint:
+            happens, self.hint = self.hint, None
+            happens()
+        super().replace(path, data, unique)
 
     def create_if_absent(self, path, data, unique="", **prepared):
         if "/snapshot-" not in path:
@@ -350,3 +356,17 @@ def test_a_slow_writer_leaves_its_snapshot_when_others_have_built_on_it(monkeypa
 
     _commit(calls, after=others_go_on)
     assert table.snapshots.ids() == [1, 2, 3, 4, 5]
+
+
+def test_a_slow_writer_leaves_no_hint_of_a_snapshot_that_was_rolled_back(monkeypatch):
+    """Java's readers take LATEST at its word, and would fail until the next commit."""
+    calls, table = _world("1000")
+
+    def rolled_back() -> None:
+        _roll_back(table, 2)
+        later = Clock.now_ms
+        monkeypatch.setattr(Clock, "now_ms", lambda self: later(self) + 60_000)
+
+    _commit(calls, hint=rolled_back)
+    assert table.snapshots.ids() == [1, 2]
+    assert table.file_io.read(table.layout.latest_hint) == b"2"
