@@ -22,7 +22,7 @@ from streamsink.storage.together import Together
 from streamsink.table import strict
 from streamsink.table.deletion import Look, delete, try_name
 from streamsink.table.delta import CommitRequest, Delta, Deltas, Written
-from streamsink.table.late import Base
+from streamsink.table.late import Base, has_slept
 from streamsink.table.manifest_merge import MergeOptions
 from streamsink.table.publish import Outcome, prepare, publish
 from streamsink.table.retry import RetryPolicy
@@ -162,6 +162,8 @@ class TableCommit:
         self._deltas.published(snapshot)
         if request.hint:
             self._move_hint(snapshot, name)
+            if has_slept(seen_ms):
+                self._take_back_hint(snapshot)
         fault_point("commit.hinted")
         return Committed(snapshot, attempt, published_ms, outcome is Outcome.WON_OVER_REPLACED)
 
@@ -198,6 +200,12 @@ class TableCommit:
         except OSError as failed:
             log.warning("%s: LATEST could not be moved to %s: %s", self._at.root, snapshot.id, failed.strerror)
             self._delete_temporary(name)
+
+    def _take_back_hint(self, snapshot: Snapshot) -> None:
+        """This writer was slow. When the table has gone back meanwhile, Java's readers would fail on it."""
+        ids = self._snapshots.ids()
+        if ids and ids[-1] < snapshot.id:
+            self._io.replace(self._at.latest_hint, str(ids[-1]).encode(), self._ids.new_id())
 
     def _delete_temporary(self, name: str) -> None:
         """What a failed call left in the snapshot folder; ``name``: of a try."""

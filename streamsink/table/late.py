@@ -29,8 +29,12 @@ class Base:
 
     def is_long_ago(self) -> bool:
         """Also when the clock has gone back since."""
-        begun_ms = self.seen_ms if self.begun_ms is None else self.begun_ms
-        return not 0 <= Clock().now_ms() - begun_ms < _SLEPT_MS
+        return has_slept(self.seen_ms if self.begun_ms is None else self.begun_ms)
+
+
+def has_slept(since_ms: int) -> bool:
+    """Whether so much time has passed that others may have changed the table's history; also when the clock has gone back."""
+    return not 0 <= Clock().now_ms() - since_ms < _SLEPT_MS
 
 
 def is_base_kept(table: Table, snapshot: Snapshot, base: Base) -> bool:

@@ -77,6 +77,8 @@ OF_TABLES = (
            "return True", "raise", (_LATE,)),
     Defect("a late snapshot that nobody can read stays", "table/late.py:_check_in_time",
            "        delete_late_snapshot(table, snapshot)  # nobody can read it", "        pass  # nobody can read it", (_LATE,)),
+    Defect("a hint of a snapshot that was rolled back stays", "table/commit.py:TableCommit._try_once",
+           "if has_slept(seen_ms):", "if False:", (_LATE,)),
     Defect("a table that another one makes between two looks is a strange folder", "table/table.py:create_table",
            " and not is_table(file_io, root):", ":", ("tests/table/test_creation.py",)),
     Defect("a journal says that it knows runs whose records it pruned", "storage/journal_identity.py:go_back",
