@@ -104,7 +104,7 @@ def begins_anew(batch: Batch, found: Mapping[str, LastOfOther], *, table: str, o
     comes = "batch 0 of a new checkpoint comes" if batch.batch_id == 0 else (
         f"batch {batch.batch_id} that comes is of another checkpoint ({batch.query}) than the batch before it, which is written")
     ways_on = [f"Start the query with its own checkpoint, whose next batch is {adopted}"]
-    ways_on += [f"where that is lost, {_behind(batch, name, found[name])}" for name in sorted(found)]
+    ways_on += dict.fromkeys(f"where that is lost, {_behind(batch, name, found[name])}" for name in sorted(found))
     ways_on += ["to write all that the source has, leave adopt_from_batch out"] if batch.batch_id == 0 else []
     return Misuse(
         f"{table}: adopt_from_batch={adopted} says that the rows before batch {adopted} are written, and {comes}: rows would be written a second "
