@@ -18,8 +18,9 @@ from tests.e2e import kafka_data
 from tests.e2e.walk_driver import Died, Drivers
 from tests.walks.machine import Fault
 from tests.walks.model import Causes, Wrong
-from tests.walks.queries import PARTS, SETTINGS, Job, Query
-from tests.walks.sources import EARLIEST, Checkpoint, Folder, Planned, Topic
+from tests.walks.queries import PARTS, SETTINGS, Job, Query, partitioned
+from tests.walks.sources import EARLIEST, Checkpoint, Folder, Planned, Topic, flat, nested
+from tests.walks.several import IN_A_ROW, TABLES, SeveralTables
 from tests.walks.world import World
 
 MOST_PARTS = 3
@@ -67,50 +68,61 @@ class RealTopic(Topic):
     """A topic of a broker."""
 
     def __init__(self, bootstrap: str):
-        super().__init__("", "")
         self._bootstrap = bootstrap
-        self.name = kafka_data.new_topic(bootstrap, len(self.parts))
+        self._name = kafka_data.new_topic(bootstrap, 1)
+        super().__init__(_no_id, (self._name,))
 
     def order(self, given: dict | None) -> dict:
         """What Spark is told of it. given: startingOffsets, of the partitions that there were."""
         starting = "earliest"
         if given is not None:
-            starting = json.dumps({self.name: {name: given.get(self.name, {}).get(name, EARLIEST) for name in self.parts}})
+            offsets = flat(given)
+            starting = json.dumps(nested({name: offsets.get(name, EARLIEST) for name in self.parts}))
         options = {
-            "kafka.bootstrap.servers": self._bootstrap, "subscribe": self.name, "startingOffsets": starting,
+            "kafka.bootstrap.servers": self._bootstrap, "subscribe": self._name, "startingOffsets": starting,
             "failOnDataLoss": "false", "kafkaConsumer.pollTimeoutMs": "10000",
         }
         return {"kind": "kafka", "options": options}
 
-    def add_partition(self):
+    def add_partition(self, number=0):
         super().add_partition()
-        kafka_data.add_partitions(self._bootstrap, self.name, len(self.parts))
+        kafka_data.add_partitions(self._bootstrap, self._name, len(self.parts))
 
-    def recreate(self, cluster, topic_id):
-        before = super().recreate("", topic_id)
-        kafka_data.recreate(self._bootstrap, self.name, len(self.parts))
+    def recreate(self, number, new_id, elsewhere):
+        """In this cluster: there is one."""
+        before = super().recreate(number, _no_id, False)
+        kafka_data.recreate(self._bootstrap, self._name, len(self.parts))
         return before
 
     def produce(self, ids, where):
         lengths = {name: len(rows) for name, rows in self.parts.items()}
         super().produce(ids, where)
-        new = [(row, int(name)) for name, rows in self.parts.items() for row in rows[lengths[name]:]]
-        kafka_data.send_to(self._bootstrap, self.name, new)
+        new = [(row, _number_of(name)) for name, rows in self.parts.items() for row in rows[lengths[name]:]]
+        kafka_data.send_to(self._bootstrap, self._name, new)
 
     def expire(self, keep):
         gone = super().expire(keep)
-        kafka_data.delete_before(self._bootstrap, self.name, {int(name): first for name, first in self.earliest.items()})
+        kafka_data.delete_before(self._bootstrap, self._name, {_number_of(name): first for name, first in self.earliest.items()})
         return gone
 
     def planned(self, offsets: list[dict], folder: Path) -> list[Planned]:
-        return [Planned(offset[self.name]) for offset in offsets]
+        return [Planned(flat(offset)) for offset in offsets]
 
     def started(self, folder: Path, given: dict | None) -> dict:
         """Where the first batch begins: as Spark has written it down, or will."""
         path = folder / "sources" / "0" / "0"
         if not path.exists():
             return self.begin(given)
-        return json.loads(re.search(r"\{.*", path.read_text(), re.DOTALL)[0])[self.name]
+        return flat(json.loads(re.search(r"\{.*", path.read_text(), re.DOTALL)[0]))
+
+
+def _no_id() -> str:
+    """The broker knows the ids."""
+    return ""
+
+
+def _number_of(partition: str) -> int:
+    return int(partition.split("/")[1])
 
 
 class RealFolder(Folder):
@@ -257,9 +269,8 @@ class Start:
         options = {**SETTINGS, "flush": False, "application": self.query.name, **self.query.options, **self.more}
         options.pop("delay", None)  # which only the clock of a walk in memory knows
         parts = " ".join(f"WHEN {n} THEN '{PARTS[n]}'" for n in range(self.world.parts) if PARTS[n] is not None)
-        order |= {
-            "table": self.world.root, "options": options, "part": f"CASE id % {self.world.parts} {parts} END",
-            "fault": [fault.step, fault.occurrence] if fault else None,
+        order |= self.world.target() | {
+            "options": options, "part": f"CASE id % {self.world.parts} {parts} END", "fault": [fault.step, fault.occurrence] if fault else None,
         }
         answer = self.world.drivers.order(order, kill_after_ms)
         if answer["said"] is None:
@@ -288,6 +299,10 @@ class RealWorld(World):
 
     def add_query(self, name, source, **options):
         self.queries[name] = Query(name, source, options, RealCheckpoint(source, self._new_folder), Causes())
+
+    def target(self) -> dict:
+        """What a driver is told of where it writes."""
+        return {"table": self.root}
 
     def checkpoint_of(self, query, given):
         return RealCheckpoint(query.source, self._new_folder, given)
@@ -371,3 +386,12 @@ class RealWorld(World):
         """Likewise."""
 
 
+class RealSeveral(SeveralTables, RealWorld):
+    """The tables below one folder."""
+
+    def target(self):
+        routes = ", ".join(f"'{table}'" for table in TABLES)
+        return {
+            "table": self.root, "tables": {table: {"partition_by": partitioned(self.parts)} for table in TABLES},
+            "route": f"element_at(array({routes}), CAST(id DIV {IN_A_ROW} % {len(TABLES)} AS INT) + 1)",
+        }

@@ -11,20 +11,21 @@ from dataclasses import replace
 import pytest
 
 from streamsink.faults import STEPS
-from tests.e2e.real_world import MOST_PARTS, Disk, RealFolder, RealTopic, RealWorld
+from tests.e2e.real_world import MOST_PARTS, Disk, RealFolder, RealSeveral, RealTopic, RealWorld
 from tests.e2e.walk_driver import Drivers
-from tests.walks import events, others, runs
+from tests.walks import events, others, runs, several_walker
 from tests.walks.events import Kind
 from tests.walks.machine import Fault
 from tests.walks.operators import Operator
 from tests.walks.queries import partitioned
+from tests.walks.several_walker import SeveralOperator, SeveralWalker
 from tests.walks.walker import Walker
-from tests.walks.walking import draw, shrink, tell, walked
+from tests.walks.walking import SEVERAL, draw, shrink, tell, walked
 from tests.walks.world import JOBS
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow]
 
-IN_THE_GATE, IN_THE_SOAK = 5, 200
+IN_THE_GATE, OF_SEVERAL_IN_THE_GATE, IN_THE_SOAK = 5, 2, 200
 FEWEST, MOST = 5, 9
 # The gate walks the same walks each time, a seed whose five hold most kinds; the soak walks others.
 SEED = "4405"
@@ -100,6 +101,25 @@ def file_column(walk):
             query.options["file_column"] = "file"
 
 
+# Of walks over several tables.
+_WEIGHTS_OF_SEVERAL = {
+    "produce": 8, "heal": 2, "lose_checkpoint": 3, "copy": 4, "restore": 5, "lose_journal": 2, "drop": 1, "partition": 1, "retention": 1,
+    "recreate": 1, "option": 2, "rename": 1, "foreign_append": 2, "foreign_overwrite": 1, "compaction": 2, "expiry": 2, "tag": 1, "rollback": 2,
+    "upgrade": 1, "move": 1,
+}
+KINDS_OF_SEVERAL = {name: replace(several_walker.KINDS[name], weight=weight) for name, weight in _WEIGHTS_OF_SEVERAL.items()}
+KINDS_OF_SEVERAL |= {name: KINDS[name] for name in ("batch", "crash", "killed", "file_column")}
+
+
+def half_published(walk, which, most, occurrence):
+    """The driver dies between two tables of a batch that comes to several."""
+    walk.produce(events.query_of(walk.world, which), 6)
+    walk.world.batch(_fed(walk, which), 4 + most % 8, Fault(step="tables.table_published", occurrence=1 + occurrence % 2))
+
+
+KINDS_OF_SEVERAL["half_published"] = Kind("half_published", 4, 3, half_published)
+
+
 class RealWalker(Walker):
     """Walks one walk in a folder of its own."""
 
@@ -118,21 +138,42 @@ class RealWalker(Walker):
 
     def _set_up(self, parts, first, second, positions, way, restore):
         """Two queries, of a topic and of a folder, whose sources have some rows already."""
-        copies = self._folder / "copies"
-        copies.mkdir(parents=True)
-        self.world = RealWorld(
-            1 + parts % MOST_PARTS, Disk(copies), root=str(self._folder / "lake" / "orders"),
-            drivers=self._drivers, bootstrap=self._bootstrap, folder=self._folder,
-        )
-        self.operator = Operator(self.world)
+        self._begin(1 + parts % MOST_PARTS)
         options = {"restore": "restore-and-continue" if restore % 2 else "restore-and-fail", "journal_retain": (2, 100)[restore % 3 > 0]}
-        options |= {"on_rollback": ("fail", "republish")[restore % 4 > 2], "partition_by": partitioned(self.world.parts)} | _WAYS[way % len(_WAYS)]
+        options |= self._options(way, restore)
         sources = [RealTopic(self._bootstrap), RealFolder(self._folder)]
         for name, source in zip("ab", sources if first % 3 else reversed(sources)):
             carried = {"position_columns": ("topic", "partition", "offset")} if source.numeric else {"file_column": "file"}
             self.world.add_query(name, source, **options, **(carried if positions % 4 else {}))
             self.produce(self.world.queries[name], 2 + second % 5)
+
+    def _begin(self, parts: int) -> None:
+        self.world = self._new(RealWorld, parts, "lake/orders")
+        self.operator = Operator(self.world)
         self.world.add_query(JOBS, None, partition_by=partitioned(self.world.parts), journal_retain=2)
+
+    def _new(self, kind: type[RealWorld], parts: int, root: str) -> RealWorld:
+        copies = self._folder / "copies"
+        copies.mkdir(parents=True)
+        return kind(
+            parts, Disk(copies), root=str(self._folder / root), drivers=self._drivers, bootstrap=self._bootstrap, folder=self._folder,
+        )
+
+    def _options(self, way: int, restore: int) -> dict:
+        return {"on_rollback": ("fail", "republish")[restore % 4 > 2], "partition_by": partitioned(self.world.parts)} | _WAYS[way % len(_WAYS)]
+
+
+class RealSeveralWalker(RealWalker, SeveralWalker):
+    """The same over several tables."""
+
+    kinds = KINDS_OF_SEVERAL
+
+    def _begin(self, parts):
+        self.world = self._new(RealSeveral, parts, "lake")
+        self.operator = SeveralOperator(self.world)
+
+    def _options(self, way, restore):
+        return {}
 
 
 _WAYS = (
@@ -179,12 +220,13 @@ class Walks:
         print(f"The shortest walk that ends in the same: {tell(shortest)}")
 
     def _walker(self, walk, drivers: Drivers) -> RealWalker:
-        return RealWalker(walk, self._folder / f"walk-{next(self._number)}", drivers, self._broker.bootstrap)
+        kind = RealSeveralWalker if walk[0][0] == RealSeveralWalker.setup else RealWalker
+        return kind(walk, self._folder / f"walk-{next(self._number)}", drivers, self._broker.bootstrap)
 
 
 def draw_real(seed: str):
     """Each begins with a run, or most accidents would happen to nothing."""
-    setup, *rest = draw(seed, KINDS, FEWEST - 1, MOST - 1)
+    setup, *rest = draw(seed, KINDS_OF_SEVERAL if seed.startswith(SEVERAL) else KINDS, FEWEST - 1, MOST - 1)
     return [setup, ("batch", 0, *setup[1:4]), *rest]
 
 
@@ -193,9 +235,15 @@ def test_real_walks_of_accidents(tmp_path, kafka_broker, spark_settings):
     Walks(tmp_path, kafka_broker).walk([ONE] if ONE else [f"{SEED}-{number}" for number in range(IN_THE_GATE)])
 
 
+def test_real_walks_of_accidents_to_several_tables(tmp_path, kafka_broker, spark_settings):
+    """Two."""
+    Walks(tmp_path, kafka_broker).walk([f"{SEVERAL}{SEED}-{number}" for number in range(OF_SEVERAL_IN_THE_GATE)])
+
+
 @pytest.mark.soak
 @pytest.mark.timeout(4 * 3600)
-def test_real_walks_of_accidents_for_long(tmp_path, kafka_broker, spark_settings, seed):
+@pytest.mark.parametrize("tables", ["", SEVERAL])
+def test_real_walks_of_accidents_for_long(tmp_path, kafka_broker, spark_settings, seed, tables):
     """STREAMSINK_REAL_WALKS says how many; others in each run."""
     number = int(os.environ.get("STREAMSINK_REAL_WALKS") or IN_THE_SOAK)
-    Walks(tmp_path, kafka_broker).walk([f"{seed}-{n}" for n in range(number)])
+    Walks(tmp_path, kafka_broker).walk([f"{tables}{seed}-{n}" for n in range(number)])

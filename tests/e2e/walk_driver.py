@@ -142,7 +142,15 @@ def frame(spark, order: dict):
         reader = spark.readStream.format("json").schema("id BIGINT").option("maxFilesPerTrigger", order["per_batch"])
         columns = ["id", *(["_metadata.file_path AS file"] if options.get("file_column") else [])]
     rows = reader.load(*([source["dir"]] if source["kind"] == "files" else [])).selectExpr(*columns)
-    return made_by(order["version"], rows).selectExpr("*", f"{order['part']} AS part")
+    named = [f"{order[name]} AS {name}" for name in ("part", "route") if name in order]
+    return made_by(order["version"], rows).selectExpr("*", *named)
+
+
+def sink_of(order: dict):
+    """Into one table, or into several by their routes."""
+    if "tables" in order:
+        return streamsink.to_tables(order["table"], "route", order["tables"], lambda event: None, **order["options"])
+    return streamsink.to_table(order["table"], listener=lambda event: None, **order["options"])
 
 
 def made_by(version: int, df):
@@ -155,7 +163,7 @@ class Stream:
 
     def __init__(self, spark, order: dict):
         self._spark, self._order = spark, order
-        self._sink = streamsink.to_table(order["table"], listener=lambda event: None, **order["options"])
+        self._sink = sink_of(order)
         self._done = 0
         self.ended = False
         self.query = None

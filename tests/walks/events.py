@@ -21,7 +21,7 @@ KINDS: dict[str, "Kind"] = {}
 _STEPS = [step for step in STEPS if not step.startswith(("tables.", "letters.", "spark."))]
 MODES = [Mode.BEFORE, Mode.TORN, Mode.ERROR, Mode.REPLY_LOST]
 MOST_CALLS = 170
-_RENAMED = "-renamed"
+RENAMED = "-renamed"
 # (option, values), for streams.
 _OPTIONS = (
     {"restore": "restore-and-continue"}, {"restore": "restore-and-fail"}, {"on_rollback": "republish"}, {"on_rollback": "fail"},
@@ -247,12 +247,12 @@ def drop(walk, keep):
 # -- sources and options ---------------------------------------------------------------------------------------------
 
 
-@event(1)
-def partition(walk, which):
+@event(1, 2)
+def partition(walk, which, topic):
     """A topic gets another partition."""
     query = query_of(walk.world, which)
     if query.source.numeric:
-        query.source.add_partition()
+        query.source.add_partition(topic)
         walk.world.serial += 1
 
 
@@ -265,6 +265,14 @@ def retention(walk, which, keep):
         world.accident("retention", query=query)
 
 
+@event(1, 2)
+def ids(walk, which, told):
+    """The broker does not tell the ids of clusters and topics from now on; or it does."""
+    query = query_of(walk.world, which)
+    if query.source.numeric:
+        query.source.tell(told % 2 == 0)
+
+
 @event(1, 3)
 def recreate(walk, which, cluster, grown):
     """A topic is deleted and created again, or the name leads to another cluster; it may have grown before anybody looks."""
@@ -274,8 +282,7 @@ def recreate(walk, which, cluster, grown):
             query.checkpoint.given = None  # its offsets are those of the topic before: it has not begun, and begins with this one
         if query.checkpoint.is_begun and not query.checkpoint.committed:
             query.begun_before = query.checkpoint
-        elsewhere = world.new_id() if cluster % 3 == 0 else query.source.cluster
-        world.model.expired(query.source.recreate(elsewhere, world.new_id()), world.visible())
+        world.model.expired(query.source.recreate(cluster, world.new_id, cluster % 3 == 0), world.visible())
         world.accident("topic", "topic-ever", query=query)
         rows = world.new_rows(grown % 8)
         query.source.produce(rows, 0)
@@ -336,5 +343,5 @@ def rename(walk, which):
     is_known = query.checkpoint.committed or query.checkpoint.query == query.first  # else it has another name and another checkpoint at once
     if query.checkpoint.planned and is_known and not query.causes.asleep:
         walk.world.stop(query)
-        query.name = query.name.removesuffix(_RENAMED) if query.name.endswith(_RENAMED) else query.name + _RENAMED
+        query.name = query.name.removesuffix(RENAMED) if query.name.endswith(RENAMED) else query.name + RENAMED
         walk.world.accident("renamed", query=query)

@@ -112,6 +112,11 @@ class Others:
     def snapshot_ids(self) -> list[int]:
         return self.table().snapshots.ids() if self.is_table() else []
 
+    def applications(self) -> list[str]:
+        """Those that have a state in the newest snapshot."""
+        table = self.table()
+        return sorted(table.states.read(table.snapshots.latest()).by_application)
+
     def create(self, fields, partition_by: tuple[str, ...]) -> None:
         """As a catalog does it, whatever else is in the folder."""
         self.io.create_if_absent(f"{self.root}/schema/schema-0", new_schema(fields, partition_by, {}).to_json())

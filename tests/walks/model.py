@@ -226,6 +226,10 @@ class Causes:
     def add(self, *accidents: str) -> None:
         self._happened.update(accidents)
 
+    def knows(self, accident: str) -> bool:
+        """Whether it has happened, and not been settled since."""
+        return accident in self._happened
+
     def settled(self) -> None:
         self.rollbacks.clear()
         self._happened = {accident for accident in self._happened if accident.endswith(LASTING)}

@@ -4,7 +4,6 @@ He knows no code of the library: only the words of the message, the rows that a 
 message prints is made as it is printed.
 """
 
-import ast
 import contextlib
 import json
 import re
@@ -17,82 +16,23 @@ from streamsink.sinks.give_up import give_up
 from streamsink.sinks.offsets import Wanted, offsets_of
 from tests.walks.model import Causes, Wrong
 from tests.walks.queries import Query, halves
+from tests.walks.sources import flat
+from tests.walks.words import SECOND, WORDS, call_in, ways_in
 from tests.walks.world import JOBS, World
 
-# What is looked for in a message, by the name of what is then done. The first that is found of a group of the same words counts.
-WORDS = {
-    "reset": r"with startingOffsets=streamsink\.starting_offsets\(.*?\) and set accept_as_new='([^']+)'",
-    "file_column": r"option file_column, and set accept_as_same='(\w+)'",
-    "accept_as_new": r"accept_as_new='([^']+)'",
-    "accept_as_seen": r"accept_as_seen='([^']+)'",
-    "first_ones": r"(only those of the first ones are there)",
-    "accept_as_same": r"accept_as_same='(\w+)'",
-    "new_application": r"set new_application='(\w+)'",
-    "republish": r"(on_rollback='republish')",
-    "position_columns": r"option (position_columns)",
-    "second_sink": r"as a second sink in the same batch function, set accept_as_new='([^']+)'",
-    "first_name": r"Set application='([^']+)' to go on",
-    "own_first_name": r"(Set application to the one of these names that this sink had) to go on",
-    "adopt": r"set adopt_from_batch=(\d+)",
-    "remove_journal": r"remove (?:the journal (\S+)|this one)",
-    "starting_offsets": r"[Ss]tart a new checkpoint (?:at |with startingOffsets=)(streamsink\.starting_offsets)",
-    "new_checkpoint": r"start a (new checkpoint)(?! at| with startingOffsets=s|, for what was| whose source)",
-    "leave_out": r"(leave adopt_from_batch out) and start a new checkpoint",
-    "write_all": r"to write all that the source has, (leave adopt_from_batch out)",
-    "give_up": r"call (streamsink\.give_up)\(",
-    "give_up_again": r"call streamsink\.give_up again with accept_as_new='([^']+)'",
-    "truncate": r"the files numbered (\d+) and higher",
-    "one_each": r"(Start a new checkpoint whose batches read one file each)",
-    "restart": r"(restart the query|The next start|the next start|Restart the query)",
-    "remove_left": r"remove (\S+(?: and \S+)*) as well",
-    "own_run": r"give them a (run id of their own)",
-    "one_call": r"(Call it once in the batch function)",
-    "letters_name": r"set dead_letters to (another name) than",
-    "roll_back": r"or roll back (\S+)(?: and \S+)* to the snapshot before the one that names them",
-    "stop_other": r"(is held by another start)",
-    "own_name": r"Use a sink of its own name \(application='\.\.\.'\) for the (second part)",
-    "stop": r"(this driver writes nothing more|It publishes nothing more|this one has been superseded|restart this one or stop it|was taken back)",
-}
-
 _MOST_ANSWERS = 5
-_SECOND = "-part-"
 # As often a stateful query whose state is lost may give a result again.
 _MOST_TIMES = 20
 
 
-class Operator:
-    """used: how often each way was taken."""
-
-    words = WORDS
+class Judge:
+    """Says whether a way that a message names is the right one, as somebody does who looks into the table."""
 
     def __init__(self, world: World):
         self._world = world
-        self._command = ""  # the message of which a command was called that was refused
-        self.used: Counter[str] = Counter()
-
-    def heal(self, query: Query, choice: int) -> None:
-        """Do what the last error of this query says. Raises Wrong when it says nothing that can be done."""
-        why = query.said
-        if why is None:
-            return
-        if isinstance(why, OSError) or query.said_at != self._world.serial:
-            query.said = None  # the store's own words, or words of another time: whoever reads them starts again first
-            return
-        self._world.stop(query)
-        text = str(why) + (query.afterwards if why.kind in query.afterwards else "")
-        named = _named(query, text, self.words)
-        possible = [way for way in named if self._fits(query, way)]
-        if not possible:
-            raise Wrong(f"no way on {why.kind}", f"of {sorted(named)} in: {text}")
-        way = possible[choice % len(possible)]
-        self.used[way] += 1
-        query.said = None
-        getattr(self, f"_{way}")(query, named[way], text)
-
-    # -- whether a way is the right one ------------------------------------------------------------------------------
 
     def _fits(self, query: Query, way: str) -> bool:
-        """As somebody decides who looks whether the batch's rows are in the table."""
+        """Whether the batch's rows are in the table decides most of them."""
         rows, visible = _rows(self._world, query, str(query.said)), self._world.visible()
         there = sum(1 for row in rows if self._world.is_done(row, visible))
         is_stream = query.source is not None
@@ -124,8 +64,38 @@ class Operator:
         if way == "write_all":
             return not any(self._world.is_done(row, visible) for row in query.source.all_rows())
         if way == "second_sink":
-            return _SECOND in str(query.said)
+            return SECOND in str(query.said)
         return True
+
+
+class Operator(Judge):
+    """used: how often each way was taken."""
+
+    words = WORDS
+
+    def __init__(self, world: World):
+        super().__init__(world)
+        self._command = ""  # the message of which a command was called that was refused
+        self.used: Counter[str] = Counter()
+
+    def heal(self, query: Query, choice: int) -> None:
+        """Do what the last error of this query says. Raises Wrong when it says nothing that can be done."""
+        why = query.said
+        if why is None:
+            return
+        if isinstance(why, OSError) or query.said_at != self._world.serial:
+            query.said = None  # the store's own words, or words of another time: whoever reads them starts again first
+            return
+        self._world.stop(query)
+        text = str(why) + (query.afterwards if why.kind in query.afterwards else "")
+        named = ways_in(query, text, self.words)
+        possible = [way for way in named if self._fits(query, way)]
+        if not possible:
+            raise Wrong(f"no way on {why.kind}", f"of {sorted(named)} in: {text}")
+        way = possible[choice % len(possible)]
+        self.used[way] += 1
+        query.said = None
+        getattr(self, f"_{way}")(query, named[way], text)
 
     # -- the ways ----------------------------------------------------------------------------------------------------
 
@@ -184,7 +154,7 @@ class Operator:
 
     def _own_first_name(self, query: Query, _: str, text: str) -> None:
         """He knows which of them it was: the second sinks' names have something behind it."""
-        query.name = next(name for name in re.findall(r"'([^']+)', up to batch", text) if _SECOND not in name)
+        query.name = next(name for name in re.findall(r"'([^']+)', up to batch", text) if SECOND not in name)
 
     def _adopt(self, query: Query, batch_id: str, text: str) -> None:
         self._world.model.given_up(_missing_before(self._world, query))
@@ -208,7 +178,7 @@ class Operator:
         with contextlib.suppress(Misuse):  # the table has no record of it: from the beginning then
             application, wanted = _offsets_call(text, query)
             given = json.loads(offsets_of(self._world.others.io, self._world.root, application, wanted))
-        if given is not None and set(given.get(query.source.name, {})) != set(query.source.parts):
+        if given is not None and set(flat(given)) != set(query.source.parts):
             raise Wrong("wrong advice", f"startingOffsets {given}, but Spark wants exactly the partitions {sorted(query.source.parts)}: {text}")
         self._begin_anew(query, given)
 
@@ -218,6 +188,7 @@ class Operator:
     def _leave_out(self, query: Query, _: str, text: str) -> None:
         """What is not written yet is what lies behind the first name's end; of what lies before, a table may have lost some."""
         query.options.pop("adopt_from_batch", None)
+        query.source.put_back()  # what was set aside was so for the checkpoint before
         visible, given = self._world.visible(), re.findall(r"for what was '([^']+)' before with startingOffsets='([^']+)'", text)
         if query.source.numeric:  # he knows which of them it was
             self._begin_anew(query, json.loads(next(offsets for name, offsets in given if name[0] == query.name[0])))
@@ -273,7 +244,7 @@ class Operator:
         if all(self._world.is_done(row, visible) for row in halves(_rows(self._world, query, text))[1]):
             return  # an earlier run has written the whole batch
         options = {name: value for name, value in query.options.items() if name != "adopt_from_batch"}  # it has no earlier name
-        second = replace(query, name=f"{query.name}{_SECOND}{self._world.serial}", options=options, live=None, halves=False, causes=Causes())
+        second = replace(query, name=f"{query.name}{SECOND}{self._world.serial}", options=options, live=None, halves=False, causes=Causes())
         second.causes.add("renamed", "expiry-ever", "table")
         for _ in range(_MOST_ANSWERS):
             if self._world.second_half(second):
@@ -310,29 +281,6 @@ class Operator:
         """A new checkpoint, at the beginning of the source or where the offsets say."""
         if query.name != JOBS:
             self._world.new_checkpoint(query, given)
-
-
-def _named(query: Query, text: str, words: dict[str, str]) -> dict[str, str]:
-    """Ways on that a message names, by what it gives for each; of those that belong together one."""
-    named = {way: found[1] for way, said in words.items() if (found := re.search(said, text))}
-    if query.afterwards and len(named) > 1:
-        named.pop("restart", None)  # he has restarted it, as the command's words said first
-    if "file_column" in named:
-        named.pop("accept_as_same")
-    if "remove_journal" in named:
-        named.pop("new_checkpoint", None)  # they belong together
-    if "second_sink" in named:
-        named.pop("accept_as_new")
-        if "own_first_name" in named and not re.search(r"now its name is '[^']*" + _SECOND, text):
-            named = {"own_first_name": named["own_first_name"]}
-        if _SECOND in named.get("first_name", "") or "own_first_name" in named and len(named) > 1:
-            named = {"second_sink": named["second_sink"]}  # it is that one which has the other name
-    if "reset" in named:
-        named = {"reset": named["reset"]}  # all that the new topic holds shall be written
-    if "write_all" in named or "leave_out" in named and ("first_name" not in named or query.went_back):
-        return {way: words for way, words in named.items() if way in ("leave_out", "write_all")}
-    named.pop("leave_out", None)
-    return named
 
 
 def _rows(world: World, query: Query, said: str) -> list[int]:
@@ -376,18 +324,6 @@ def _missing_before(world: World, query: Query) -> list[int]:
     """Rows that the checkpoint has behind it, and that are not in the table."""
     visible = world.visible()
     return [row for row in query.source.rows_before(query.checkpoint) if not visible[row]]
-
-
-def call_in(text: str, function: str) -> tuple[list, dict]:
-    """Arguments of a call that the text prints."""
-    start = text.index(f"streamsink.{function}(")
-    for end in range(start, len(text)):
-        with contextlib.suppress(SyntaxError):
-            if text[end] == ")":
-                call = ast.parse(text[start:end + 1], mode="eval").body
-                positional = [ast.literal_eval(argument) for argument in call.args]
-                return positional, {each.arg: ast.literal_eval(each.value) for each in call.keywords}
-    raise Wrong("wrong advice", f"a call that cannot be made: {text}")
 
 
 def _offsets_call(text: str, query: Query) -> tuple[str, Wanted]:

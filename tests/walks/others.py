@@ -1,7 +1,12 @@
 """Events of other writers and of the table's maintenance; see ``events.py``."""
 
+import contextlib
+
+from streamsink.errors import Misuse
 from streamsink.format.snapshot import APPEND, COMPACT, OVERWRITE
-from tests.walks.events import event
+from streamsink.options import SinkOptions
+from streamsink.sinks.retire import retire as retire_application
+from tests.walks.events import RENAMED, event
 from tests.walks.queries import arrow, part_of
 
 
@@ -102,3 +107,19 @@ def foreign_rename(walk):
         world.accident("raced")
         world.hides = True
     world.accident("others")
+
+
+@event(1)
+def retire(walk, number):
+    """A name that nobody uses any more, of a second sink or of a query that has gone on under another one, is retired."""
+    world = walk.world
+    if not world.others.is_table():
+        return
+    used = {query.name for query in world.queries.values()}
+    waiting = {query.name.removesuffix(RENAMED) for query in world.queries.values() if query.causes.knows("renamed")}
+    names = [name for name in world.others.applications() if name not in used and name.removesuffix(RENAMED) not in waiting]
+    if names:
+        name = names[number % len(names)]
+        with contextlib.suppress(Misuse):  # what is pending would be lost
+            retire_application(world.others.io, world.root, SinkOptions.of(world.root, {"application": name}))
+        world.accident("others")

@@ -23,7 +23,7 @@ from streamsink.table.routing import ROUTE, Routing
 from streamsink.testing.driver import DrivenSink, MicroBatchDriver, NumberedRows
 from streamsink.testing.stepping import Stepping
 from tests.walks.model import Causes, Wrong
-from tests.walks.sources import TOPIC, Checkpoint, Folder, Topic, batch_of
+from tests.walks.sources import Checkpoint, Folder, Topic, batch_of
 from tests.walks.store import Process
 
 SCHEMA = pa.schema([("id", pa.int64()), ("part", pa.string()), pa.field("n", pa.int64(), nullable=False)])
@@ -175,8 +175,7 @@ class Rows(NumberedRows):
         """What the broker says now."""
         if self._query is None or not self._query.source.numeric:
             return batch
-        now = self._query.source.range_of(self._checkpoint, self._batch_id)
-        return replace(batch, sources=(now,))
+        return replace(batch, sources=self._query.source.ranges(self._checkpoint, self._batch_id))
 
     def _rows(self, batch: Batch, decision) -> pa.RecordBatch:
         return arrow(self._chosen(decision), self._parts)
@@ -189,9 +188,8 @@ class Rows(NumberedRows):
             others = self._query.source.rows_of_others(self._checkpoint, self._batch_id, decision.seen_files)
             ids = [row for row in ids if row in others]
         elif decision.verdict is Verdict.FILTER:
-            below = decision.below.get(TOPIC, {})
             found = self._query.source.offsets(self._checkpoint, self._batch_id)
-            ids = [row for part, offset, row in found if offset >= below.get(part, 0) and row in ids]
+            ids = [row for topic, part, offset, row in found if offset >= decision.below.get(topic, {}).get(part, 0) and row in ids]
         return ids
 
 

@@ -18,14 +18,14 @@ from tests.walks.world import World
 
 FOLDER = "/lake/shop.db"
 TABLES = ("orders", "returns", "visits")
-_IN_A_ROW = 3
+IN_A_ROW = 3
 # So many rows one after another come to every table.
-ROWS_FOR_ALL = _IN_A_ROW * len(TABLES)
+ROWS_FOR_ALL = IN_A_ROW * len(TABLES)
 
 
 def route(row: int) -> str:
     """Of a row that a query writes. Batches of few rows do not come to all tables."""
-    return TABLES[row // _IN_A_ROW % len(TABLES)]
+    return TABLES[row // IN_A_ROW % len(TABLES)]
 
 
 class _OneOfSeveral(Others):

@@ -8,19 +8,22 @@ from tests.walks.events import KINDS as OF_ONE_TABLE
 from tests.walks.events import Kind, query_of
 from tests.walks.machine import Fault
 from tests.walks.model import Version
-from tests.walks.operators import WORDS, Operator
+from tests.walks.operators import Operator
 from tests.walks.queries import partitioned
 from tests.walks.several import FOLDER, ROWS_FOR_ALL, TABLES, SeveralTables
-from tests.walks.sources import Folder, Topic
+from tests.walks.sources import drawn
 from tests.walks.walker import Walker
+from tests.walks.words import WORDS
 
 # Those that mean the same here.
 _SAME = (
     "produce", "batch", "stop", "heal", "call", "pause", "wake", "kill", "power", "lose_checkpoint", "lose_checkpoint_behind",
-    "partition", "retention", "recreate", "upgrade", "move", "rename",
+    "partition", "retention", "recreate", "ids", "upgrade", "move", "rename",
 )
 # Those that befall one of the tables.
-_OF_A_TABLE = {"foreign_append": 3, "compaction": 3, "expiry": 3, "tag": 1, "rollback": 3}
+_OF_A_TABLE = {
+    "foreign_append": 3, "foreign_overwrite": 1, "foreign_prepare": 2, "compaction": 3, "expiry": 3, "tag": 1, "rollback": 3,
+}
 KINDS: dict[str, Kind] = {name: OF_ONE_TABLE[name] for name in _SAME}
 _STEPS = [step for step in STEPS if not step.startswith(("letters.", "spark."))]
 _OPTIONS = (
@@ -47,6 +50,8 @@ def _of_a_table(name: str, weight: int) -> Kind:
         world, before = walk.world, walk.world.rows
         world.focus(TABLES[table % len(TABLES)])
         kind.does(walk, *numbers)
+        if name == "foreign_prepare":
+            walk.prepared_in = world.table
         if name == "rollback":
             world.accident(_ONE_OF_SEVERAL)
         world.came(range(before, world.rows), world.table)
@@ -55,6 +60,15 @@ def _of_a_table(name: str, weight: int) -> Kind:
 
 
 KINDS |= {name: _of_a_table(name, weight) for name, weight in _OF_A_TABLE.items()}
+
+
+@_kind(3, 0)
+def foreign_rename(walk):
+    """The foreign writer that has prepared a snapshot renames it; see ``others.py``."""
+    if walk.prepared is not None:
+        walk.world.focus(walk.prepared_in)
+        OF_ONE_TABLE["foreign_rename"].does(walk)
+        walk.world.accident(_ONE_OF_SEVERAL)
 
 
 @_kind(8, 4)
@@ -106,7 +120,7 @@ def copy(walk, what, which, table):
     world, query = walk.world, query_of(walk.world, which)
     world.focus(TABLES[table % len(TABLES)])
     kind = ("checkpoint", "journal", "table", "all")[what % 4]
-    path = {"journal": world.journal_of(query), "table": world.others.root, "all": FOLDER}.get(kind)
+    path = {"journal": world.journal_of(query), "table": world.others.root, "all": world.root}.get(kind)
     versions = {}
     for name in TABLES:
         world.focus(name)
@@ -145,7 +159,7 @@ def restore(walk, number, in_order):
             world.accident("journal", "journal-ever", "checkpoint", "checkpoint-ever")
 
 
-class _Operator(Operator):
+class SeveralOperator(Operator):
     """Of queries into several tables."""
 
     words = WORDS | {
@@ -215,11 +229,11 @@ class SeveralWalker(Walker):
 
     def _set_up(self, parts, first, second, positions, way, restore):
         self.world = SeveralTables(1 + parts % 4, root=FOLDER)
-        self.operator = _Operator(self.world)
+        self.operator = SeveralOperator(self.world)
         columns = {"position_columns": ("topic", "partition", "offset")} if positions % 4 else {}
         options = {"restore": "restore-and-continue" if restore % 2 else "restore-and-fail", "journal_retain": (2, 100)[restore % 3 > 0]}
         for name, kind in (("a", first), ("b", second)):
-            source = Topic(self.world.new_id(), self.world.new_id()) if kind % 3 else Folder(tells=kind % 2 == 0)
+            source = drawn(kind, self.world.new_id)
             self.world.add_query(name, source, **options,
                                  **(columns if source.numeric else {"file_column": "file"} if columns and source.tells else {}))
             self.world.queries[name].is_comparable = positions % 8 > 0

@@ -1,13 +1,13 @@
 """What a query reads, and Spark's two logs of it: a topic of some partitions, a folder of files, and checkpoints of both."""
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.positions import SourceFile, SourceRange
 
-TOPIC = "orders"
+TOPICS = ("orders", "refunds")
 EARLIEST = -2
 
 
@@ -59,26 +59,53 @@ class Checkpoint:
 
 
 class Topic:
-    """Numbered rows in partitions. earliest: the first offset that retention has left."""
+    """Numbered rows in the partitions of a topic, or of two that one query reads; "orders/0" is a partition. earliest: what retention has left.
+
+    apart: each topic is a source of its own. tells: whether the broker says ids; was_silent: at some time it did not.
+    untold: how far each partition went of topics that were deleted, of which perhaps nobody has recorded the id.
+    """
 
     numeric = True
-    name = TOPIC
 
-    def __init__(self, cluster: str, topic_id: str):
-        self.cluster, self.topic_id = cluster, topic_id
-        self.parts: dict[str, list[int]] = {"0": []}
-        self.earliest: dict[str, int] = {"0": 0}
+    def __init__(self, new_id: Callable[[], str], names: Sequence[str] = TOPICS[:1], apart: bool = False, tells: bool = True):
+        self.cluster, self.ids = new_id(), {name: new_id() for name in names}
+        self.apart, self.tells, self.was_silent = apart, tells, not tells
+        self.parts: dict[str, list[int]] = {f"{name}/0": [] for name in self.ids}
+        self.earliest: dict[str, int] = dict.fromkeys(self.parts, 0)
+        self.untold: dict[str, int] = {}
 
-    def add_partition(self) -> None:
-        name = str(len(self.parts))
+    @property
+    def topic_id(self) -> str:
+        """Of all its topics."""
+        return " ".join(self.ids.values())
+
+    def add_partition(self, number: int = 0) -> None:
+        topic = list(self.ids)[number % len(self.ids)]
+        name = f"{topic}/{self.partitions()[topic]}"
         self.parts[name], self.earliest[name] = [], 0
 
-    def recreate(self, cluster: str, topic_id: str) -> list[int]:
-        """Another topic under this name; the rows of the one before."""
-        before = self.all_rows()
-        self.cluster, self.topic_id = cluster, topic_id
-        self.parts, self.earliest = {name: [] for name in self.parts}, dict.fromkeys(self.parts, 0)
-        return before
+    def recreate(self, number: int, new_id: Callable[[], str], elsewhere: bool) -> list[int]:
+        """Another topic under the name of one; elsewhere: others under all names, in another cluster. The rows of those before."""
+        anew = list(self.ids) if elsewhere else [list(self.ids)[number % len(self.ids)]]
+        if self.was_silent:
+            self.untold |= {name: max(len(rows), self.untold.get(name, 0)) for name, rows in self.parts.items() if name.split("/")[0] in anew}
+        if elsewhere:
+            self.cluster = new_id()
+        self.ids |= {topic: new_id() for topic in anew}
+        gone = []
+        for name in self.parts:
+            if name.split("/")[0] in anew:
+                gone += self.parts[name]
+                self.parts[name], self.earliest[name] = [], 0
+        return gone
+
+    def tell(self, ids: bool) -> None:
+        """The broker says them from now on, or does not."""
+        self.tells, self.was_silent = ids, self.was_silent or not ids
+
+    def below_untold(self) -> list[int]:
+        """Rows at positions that were read of a topic before, of which nobody can tell that it was another one."""
+        return [row for name, most in self.untold.items() for row in self.parts[name][:most]]
 
     def produce(self, ids: list[int], where: int) -> None:
         names = list(self.parts)
@@ -96,14 +123,18 @@ class Topic:
 
     def begin(self, given: dict | None = None) -> dict:
         """Where a new checkpoint starts: at the beginning, or where ``startingOffsets`` says."""
-        offsets = (given or {}).get(self.name, {})
+        offsets = flat(given or {})
         return {
             name: self.earliest[name] if offsets.get(name, EARLIEST) == EARLIEST else offsets[name] for name in self.parts
         }
 
     def before(self, given: dict) -> list[int]:
         """Rows that a checkpoint with these startingOffsets does not read."""
-        return [row for name, offset in self.begin(given).items() for row in self.parts[name][:offset]]
+        return self.before_start(self.begin(given))
+
+    def before_start(self, start: dict) -> list[int]:
+        """Rows that a checkpoint which begins there does not read."""
+        return [row for name, offset in start.items() for row in self.parts[name][:offset]]
 
     def plan(self, checkpoint: Checkpoint, most: int) -> Planned | None:
         """The next batch, of at most so many rows a partition; None when nothing is new."""
@@ -121,29 +152,33 @@ class Topic:
         start = checkpoint.before(batch_id)
         return self.begin(checkpoint.given) if start is None else start
 
-    def offsets(self, checkpoint: Checkpoint, batch_id: int) -> list[tuple[str, int, int]]:
-        """(partition, offset, row) of the batch, as far as retention has left them."""
+    def offsets(self, checkpoint: Checkpoint, batch_id: int) -> list[tuple[str, str, int, int]]:
+        """(topic, partition, offset, row) of the batch, as far as retention has left them."""
         start, end = checkpoint.before(batch_id), checkpoint.planned[batch_id].end
         return [
-            (name, offset, self.parts[name][offset]) for name in end if name in self.parts
+            (*name.split("/"), offset, self.parts[name][offset]) for name in end if name in self.parts
             for offset in range(max(start.get(name, 0), self.earliest[name]), min(end[name], len(self.parts[name])))
         ]
 
     def rows(self, checkpoint: Checkpoint, batch_id: int) -> list[int]:
-        return [row for _, _, row in self.offsets(checkpoint, batch_id)]
+        return [found[-1] for found in self.offsets(checkpoint, batch_id)]
 
     def rows_before(self, checkpoint: Checkpoint) -> list[int]:
         """Rows that the checkpoint will not read any more."""
         start = self._before(checkpoint, checkpoint.committed)
         return [row for name, rows in self.parts.items() for row in rows[self.earliest[name]:start.get(name, 0)]]
 
-    def range_of(self, checkpoint: Checkpoint, batch_id: int) -> SourceRange:
-        """As Spark's offset log says it, with what the broker says now."""
-        start, end = checkpoint.before(batch_id), checkpoint.planned[batch_id].end
-        newest = {name: len(rows) for name, rows in self.parts.items()}
-        return SourceRange(
-            {self.name: dict(start)}, {self.name: dict(end)}, cluster=self.cluster, topic_ids={self.name: self.topic_id}, earliest={self.name: dict(self.earliest)}, newest={self.name: newest},
-        )
+    def ranges(self, checkpoint: Checkpoint, batch_id: int) -> tuple[SourceRange, ...]:
+        """As Spark's offset log says them, with what the broker says now."""
+        start, end = nested(checkpoint.before(batch_id)), nested(checkpoint.planned[batch_id].end)
+        earliest, newest = nested(self.earliest), nested({name: len(rows) for name, rows in self.parts.items()})
+
+        def of(*topics: str) -> SourceRange:
+            start_of, end_of, first, last = ({topic: at[topic] for topic in topics if topic in at} for at in (start, end, earliest, newest))
+            ids = {topic: self.ids[topic] for topic in topics} if self.tells else {}
+            return SourceRange(start_of, end_of, cluster=self.cluster if self.tells else "", topic_ids=ids, earliest=first, newest=last)
+
+        return tuple(map(of, self.ids)) if self.apart else (of(*self.ids),)
 
     def put_back(self) -> None:
         """Nothing of it is set aside."""
@@ -153,17 +188,38 @@ class Topic:
 
     def behind(self, is_done: Callable[[int], bool]) -> dict:
         """startingOffsets of what is not done yet."""
-        first = {
+        return nested({
             name: next((at for at, row in enumerate(rows) if at >= self.earliest[name] and not is_done(row)), len(rows))
             for name, rows in self.parts.items()
-        }
-        return {self.name: first}
+        })
 
     def all_rows(self) -> list[int]:
         return [row for rows in self.parts.values() for row in rows]
 
     def partitions(self) -> dict[str, int]:
-        return {self.name: len(self.parts)}
+        return {topic: len(parts) for topic, parts in nested(self.earliest).items()}
+
+
+def flat(offsets: dict) -> dict[str, int]:
+    """{"orders": {"0": 7}} as {"orders/0": 7}."""
+    return {f"{topic}/{part}": at for topic, parts in offsets.items() for part, at in parts.items()}
+
+
+def nested(offsets: dict[str, int]) -> dict[str, dict[str, int]]:
+    """{"orders/0": 7} as {"orders": {"0": 7}}."""
+    found: dict[str, dict[str, int]] = {}
+    for name, at in offsets.items():
+        topic, part = name.split("/")
+        found.setdefault(topic, {})[part] = at
+    return found
+
+
+def drawn(number: int, new_id: Callable[[], str]) -> "Topic | Folder":
+    """A source of any kind: folders a third of them, and of the topics a few with another one beside it, or in a cluster that tells no ids."""
+    if number % 3 == 0:
+        return Folder(tells=number % 2 == 0)
+    several = number % 7 == 0
+    return Topic(new_id, TOPICS[:1 + several], apart=several and number % 2 == 0, tells=number % 11 > 0)
 
 
 class Folder:
@@ -174,6 +230,11 @@ class Folder:
 
     numeric = False
     topic_id = ""
+
+    @staticmethod
+    def below_untold() -> list[int]:
+        """No file stands at a position."""
+        return []
 
     def __init__(self, tells: bool):
         self.files: dict[str, list[int]] = {}
@@ -221,12 +282,12 @@ class Folder:
     def rows_before(self, checkpoint: Checkpoint) -> list[int]:
         return [row for planned in checkpoint.planned[:checkpoint.committed] for name in planned.files for row in self.files.get(name, ())]
 
-    def range_of(self, checkpoint: Checkpoint, batch_id: int) -> SourceRange:
+    def ranges(self, checkpoint: Checkpoint, batch_id: int) -> tuple[SourceRange, ...]:
         planned = checkpoint.planned[batch_id]
         start = {"logOffset": batch_id - 1} if batch_id else None
         digest = hashlib.sha256("|".join(planned.files).encode()).hexdigest()[:32]
         files = tuple(SourceFile(self.path(name), 1) for name in planned.files) if self.tells else None
-        return SourceRange(start, {"logOffset": planned.end}, digest, files=files)
+        return (SourceRange(start, {"logOffset": planned.end}, digest, files=files),)
 
     @staticmethod
     def path(name: str) -> str:
@@ -240,4 +301,4 @@ class Folder:
 
 def batch_of(source, checkpoint: Checkpoint, batch_id: int, run: str, fingerprint) -> Batch:
     """The micro-batch as Spark would describe it."""
-    return Batch(batch_id, checkpoint.query, run, (source.range_of(checkpoint, batch_id),), fingerprint=fingerprint)
+    return Batch(batch_id, checkpoint.query, run, source.ranges(checkpoint, batch_id), fingerprint=fingerprint)

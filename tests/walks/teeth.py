@@ -1,52 +1,161 @@
-"""After how many walks a defect is found that nobody told them of: ``python -m tests.walks.teeth [words]``, over tests/sabotage/defects.py."""
+"""After how many walks a defect is found that nobody told them of: ``python -m tests.walks.teeth [words]``, over tests/sabotage/defects.py.
 
+First a copy of the tree walks that tells which defects' places each walk comes to (``reach.py``); then each defect is tried on those walks alone.
+WALKS says how many there are of one table; of several tables there are half as many.
+"""
+
+import json
 import os
-import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
+from queue import SimpleQueue
 
 from tests.sabotage.defect import Defect
 from tests.sabotage.defects import DEFECTS
-from tests.sabotage.run import Copy
+from tests.sabotage.run import ROOT, Copy
+from tests.walks import reach
+from tests.walks.not_found import ELSEWHERE
+from tests.walks.store import Process, Time
+from tests.walks.walking import SEVERAL, draw, outcome
 
-MOST = int(os.environ.get("WALKS") or 1_000)
-# Parts that no walk in memory goes through.
-_ELSEWHERE = ("spark/", "storage/s3", "storage/hdfs", "storage/calls.py", "locks/")
+MOST = 1_000
+_SEED = "1"
+# Walks of one process.
+_PIECE = 125
+# Defects of which the other value does something are found out by as many.
+_FIRST = 60
+
+
+@dataclass(frozen=True)
+class Found:
+    """walk: seed of the first walk that went wrong, and what was wrong; "" when none did. comes: how many walks come to its place."""
+
+    defect: Defect
+    walk: str
+    what: str
+    comes: int
 
 
 class _Walking(Copy):
     """A copy of the tree that is walked instead of tested."""
 
-    seed = "1"
+    seeds: Sequence[str] = ()
+
+    def walk(self, function: str, seeds: Iterable[str]):
+        """What a function of ``tests.walks.teeth`` says of them, in a process of its own."""
+        command = [sys.executable, "-B", "-c", f"from tests.walks import teeth; teeth.answer(teeth.{function})"]
+        env = {**os.environ, "PYTHONPATH": str(self._root)}
+        done = subprocess.run(command, cwd=self._root, env=env, capture_output=True, text=True, input=json.dumps(list(seeds)))
+        if done.returncode:
+            raise RuntimeError(done.stderr[-2000:])
+        return json.loads(done.stdout.splitlines()[-1])
 
     def _first_failure(self, tests):
-        command = [sys.executable, "-B", "-m", "tests.walks", "--until-wrong", self.seed, str(MOST)]
-        done = subprocess.run(command, cwd=self._root, env={**os.environ, "PYTHONPATH": str(self._root)}, capture_output=True, text=True)
-        found = re.search(r"WRONG after .*", done.stdout)
-        if found is None and done.returncode:
-            raise RuntimeError(done.stderr[-2000:])
-        return found and found[0]
+        return self.walk("until_wrong", self.seeds) or None
+
+    def instrument(self, defects, without=frozenset()) -> None:
+        reach.instrument(ROOT, self._root, defects, without)
+
+
+def answer(function: Callable[[list[str]], object]) -> None:
+    """Seeds come by standard input, what the function says of them goes out. The process ends at once: drivers that died in it have threads."""
+    print(json.dumps(function(json.load(sys.stdin))), flush=True)
+    os._exit(0)
+
+
+def until_wrong(seeds: list[str]) -> list[str]:
+    """The first that goes wrong, and what is wrong; nothing when none does."""
+    for seed in seeds:
+        what, _ = outcome(draw(seed))
+        if what:
+            return [seed, what]
+    return []
+
+
+def reached_by(seeds: list[str]) -> tuple[list[list[int] | None], list[int]]:
+    """To which defects each of them comes, None for a walk that goes wrong without any; and which defects are uneven."""
+    done = [0]
+
+    def counting(function):
+        def counted(*arguments, **named):
+            done[0] += 1
+            return function(*arguments, **named)
+
+        return counted
+
+    Process._do, Time.look = counting(Process._do), counting(Time.look)
+    reach.effects = lambda: done[0]
+    found = []
+    for seed in seeds:
+        reach.reached.clear()
+        what, _ = outcome(draw(seed))
+        found.append(None if what else sorted(reach.reached))
+    return found, sorted(reach.uneven)
+
+
+def seeds_of(seed: str, number: int) -> list[str]:
+    """Those of one table first."""
+    return [f"{seed}-{n}" for n in range(number)] + [f"{SEVERAL}{seed}-{n}" for n in range(number // 2)]
+
+
+def bite(defects: Sequence[Defect], seeds: Sequence[str], tell=lambda found: None) -> list[Found]:
+    """Each defect on the walks that come to its place, on all cores. tell: gets each as it is done."""
+    cores = os.cpu_count() or 1
+    with tempfile.TemporaryDirectory(prefix="streamsink-teeth-") as folder, ThreadPoolExecutor(cores) as pool:
+        copies: SimpleQueue[_Walking] = SimpleQueue()
+        for number in range(cores):
+            copies.put(_Walking(Path(folder, str(number))))
+        comes = _reached(_Walking(Path(folder, "telling")), list(enumerate(defects)), seeds, pool)
+
+        def one(number: int) -> Found:
+            copy = copies.get()
+            try:
+                copy.seeds = comes[number]
+                said = copy.try_out(defects[number]).by if copy.seeds else None
+            finally:
+                copies.put(copy)
+            tell(found := Found(defects[number], *(said or ("", "")), len(comes[number])))
+            return found
+
+        return list(pool.map(one, range(len(defects))))
+
+
+def _reached(copy: _Walking, numbered: list[tuple[int, Defect]], seeds: Sequence[str], pool: ThreadPoolExecutor) -> dict[int, list[str]]:
+    """Which walks come to the place of each."""
+    copy.instrument(numbered)
+    # Looking at the other value of these would change the walk for all others.
+    uneven = set(copy.walk("reached_by", seeds[:_FIRST])[1]) | set(copy.walk("reached_by", seeds[-_FIRST:])[1])
+    while True:
+        copy.instrument(numbered, frozenset(uneven))
+        pieces = [seeds[at:at + _PIECE] for at in range(0, len(seeds), _PIECE)]
+        told = list(pool.map(lambda piece: copy.walk("reached_by", piece), pieces))
+        more = {number for _, some in told for number in some}
+        if not more:
+            break
+        uneven |= more
+    reached = dict(zip(seeds, (numbers for found, _ in told for numbers in found)))
+    if wrong := [seed for seed, numbers in reached.items() if numbers is None]:
+        print(f"walks that go wrong without any defect: {wrong}", flush=True)
+    return {number: [seed for seed, numbers in reached.items() if numbers and number in numbers] for number, _ in numbered}
 
 
 def main(words: list[str]) -> int:
     """Prints one line a defect."""
-    chosen = [d for d in DEFECTS if not d.file.startswith(_ELSEWHERE) and (not words or any(word in d.name for word in words))]
-    found = 0
-    with tempfile.TemporaryDirectory(prefix="streamsink-teeth-") as folder:
-        copy = _Walking(Path(folder))
-        copy.seed = os.environ.get("STREAMSINK_SEED", "1")
-        for defect in chosen:
-            said = copy.try_out(defect).by
-            found += said is not None
-            print(f"{_name(defect)}: {said or f'not found in {MOST} walks'}", flush=True)
-    print(f"{found} of {len(chosen)} defects are found by walks")
+    chosen = [d for d in DEFECTS if not d.file.startswith(ELSEWHERE) and (not words or any(word in d.name for word in words))]
+    seeds = seeds_of(os.environ.get("STREAMSINK_SEED", _SEED), int(os.environ.get("WALKS") or MOST))
+
+    def tell(found: Found) -> None:
+        said = f"found by {found.walk}: {found.what}" if found.walk else f"not found by {len(seeds)} walks"
+        print(f"{found.defect.name} ({found.defect.file}): {said}, of which {found.comes} come to it", flush=True)
+
+    found = bite(chosen, seeds, tell)
+    print(f"{sum(bool(each.walk) for each in found)} of {len(chosen)} defects are found by walks")
     return 0
-
-
-def _name(defect: Defect) -> str:
-    return f"{defect.name} ({defect.file})"
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from tests.walks.events import KINDS, Kind
 from tests.walks.model import Wrong
 from tests.walks.operators import Operator
 from tests.walks.queries import Query, partitioned
-from tests.walks.sources import Folder, Topic
+from tests.walks.sources import drawn
 from tests.walks.store import own_time
 from tests.walks.world import JOBS, World
 
@@ -26,7 +26,7 @@ Walk = list[Event]
 
 
 class Walker:
-    """Walks one walk. depth: how many drivers are paused. prepared: another writer's snapshot. copies: backups."""
+    """Walks one walk. depth: how many drivers are paused. prepared: another writer's snapshot; prepared_in: for which of several tables. copies: backups."""
 
     kinds: Mapping[str, Kind] = KINDS
     setup = "setup"
@@ -35,7 +35,7 @@ class Walker:
         self._walk = walk
         self._at = 0
         self.depth = 0
-        self.prepared = None
+        self.prepared, self.prepared_in = None, ""
         self.copies: list[tuple] = []
         self.counts: Counter[str] = Counter()
 
@@ -69,7 +69,7 @@ class Walker:
         options = {"restore": "restore-and-continue" if restore % 2 else "restore-and-fail", "journal_retain": (2, 100)[restore % 3 > 0]}
         options |= {"on_rollback": ("fail", "republish")[restore % 4 > 2]} | _WAYS[way % len(_WAYS)]
         for name, kind in (("a", first), ("b", second)):
-            source = Topic(World.new_id(), World.new_id()) if kind % 3 else Folder(tells=kind % 2 == 0)
+            source = drawn(kind, World.new_id)
             self.world.add_query(name, source, partition_by=partitioned(self.world.parts), **options,
                                  **(columns if source.numeric else {"file_column": "file"} if columns and source.tells else {}))
             query = self.world.queries[name]
@@ -100,8 +100,10 @@ class Walker:
                     break
                 self._finish(query)
         for query in world.queries.values():
+            if query.source is not None:
+                world.model.unsure(query.source.below_untold())
             if query.begun_before is query.checkpoint:  # nobody has recorded which topic it was, and it begins where that one did
-                world.model.unsure(query.source.before({query.source.name: query.checkpoint.start}))
+                world.model.unsure(query.source.before_start(query.checkpoint.start))
         world.look()
         world.check_whole()
 

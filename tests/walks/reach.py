@@ -1,0 +1,156 @@
+"""Where a defect would make a difference: a tree in which each one's place tells, so that its teeth are tried on the walks that go there.
+
+A defect changes one function, and a walk does the same each time: one that never comes to a place where the defect has another value, or
+does something else, goes as it would without it.
+"""
+
+import ast
+import copy
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from tests.sabotage.defect import Defect, read
+
+_HOOK = "__reach__"
+# Calls of any other name may change something; evaluated once more, they would change it twice.
+_CHANGES_NOTHING = {
+    "all", "any", "bool", "frozenset", "isinstance", "len", "list", "map", "max", "min", "next", "range", "reversed", "set", "sorted", "str", "sum",
+    "tuple", "type", "zip", "endswith", "get", "intersection", "issubset", "issuperset", "items", "keys", "partition", "split", "startswith", "union",
+    "values", "all_numeric", "same_id", "same_ranges", "token_of", "with_word", "words_of",
+}
+# What a function of its own cannot hold.
+_NOT_APART = (ast.NamedExpr, ast.Yield, ast.YieldFrom, ast.Await, ast.Starred, ast.Slice, ast.FormattedValue)
+
+reached: set[int] = set()  # numbers of defects, in the walk that is under way
+uneven: set[int] = set()  # those of which the other value cannot be looked at without doing something
+
+
+def effects() -> int:
+    """How much has been done to the world so far; whoever walks says how it is counted."""
+    return 0
+
+
+def here(number: int) -> None:
+    """The place of this defect was reached."""
+    reached.add(number)
+
+
+def same(number: int, value: Callable[[], object], other: Callable[[], object]) -> object:
+    """The value; the place counts as reached when the defect has another one."""
+    before = effects()
+    try:
+        found = value()
+    except BaseException:
+        reached.add(number)
+        raise
+    between = effects()
+    if number in reached or number in uneven:
+        return found
+    try:
+        theirs = other()
+        is_same = type(found) is type(theirs) and bool(found == theirs)
+    except Exception:
+        is_same = False
+    if effects() != between:
+        uneven.add(number)
+    if not is_same or between != before:
+        reached.add(number)
+    return found
+
+
+def instrument(root: Path, folder: Path, defects: Iterable[tuple[int, Defect]], without: frozenset[int] = frozenset()) -> None:
+    """Modules below ``folder``, a copy of ``root``, tell which numbers they come to. without: those whose other value is never looked at."""
+    of_file: dict[str, list[tuple[int, Defect]]] = defaultdict(list)
+    for number, defect in defects:
+        of_file[defect.file].append((number, defect))
+    for file, found in of_file.items():
+        text = read(root, found[0][1])
+        tree = ast.parse(text)
+        places = _Places()
+        for number, defect in found:
+            places.note(number, tree, ast.parse(defect.applied(text)), number not in without)
+        tree = ast.fix_missing_locations(places.visit(tree))
+        _import(tree)
+        (folder / "streamsink" / file).write_text(ast.unparse(tree), encoding="utf-8")
+
+
+def _import(tree: ast.Module) -> None:
+    """After the docstring and what must stand first."""
+    after = 1
+    while after < len(tree.body) and isinstance(tree.body[after], ast.ImportFrom) and tree.body[after].module == "__future__":
+        after += 1
+    tree.body.insert(after, ast.parse(f"from tests.walks import reach as {_HOOK}").body[0])
+
+
+class _Places(ast.NodeTransformer):
+    """Puts calls of ``here`` and ``same`` where the defects are."""
+
+    def __init__(self):
+        self._values: dict[int, list[tuple[int, ast.expr]]] = defaultdict(list)
+        self._statements: dict[int, list[int]] = defaultdict(list)
+
+    def note(self, number: int, mine: ast.AST, theirs: ast.AST, may_compare: bool) -> None:
+        path = _to_difference(mine, theirs)
+        values = [(a, b) for a, b in path if isinstance(a, ast.expr) and isinstance(b, ast.expr) and _may_stand_apart(a, b)]
+        if values and may_compare:
+            self._values[id(values[-1][0])].append((number, copy.deepcopy(values[-1][1])))
+            return
+        self._statements[id([a for a, _ in path if isinstance(a, ast.stmt)][-1])].append(number)
+
+    def visit(self, node):
+        found = super().visit(node)
+        for number, other in self._values.get(id(node), ()):
+            call = ast.parse(f"{_HOOK}.same({number}, lambda: 0, lambda: 0)", mode="eval").body
+            call.args[1].body, call.args[2].body = found, other
+            found = call
+        marks = [ast.parse(f"{_HOOK}.here({number})").body[0] for number in self._statements.get(id(node), ())]
+        return [*marks, found] if marks else found
+
+
+def _may_stand_apart(mine: ast.expr, theirs: ast.expr) -> bool:
+    if isinstance(mine, ast.Constant) or isinstance(getattr(mine, "ctx", None), ast.Store):
+        return False
+    for node in [*ast.walk(mine), *ast.walk(theirs)]:
+        if isinstance(node, _NOT_APART) or isinstance(node, ast.Name) and node.id == "super":
+            return False
+    calls = [node.func for node in ast.walk(theirs) if isinstance(node, ast.Call)]
+    return all(getattr(call, "attr", getattr(call, "id", "")) in _CHANGES_NOTHING for call in calls)
+
+
+def _to_difference(mine: ast.AST, theirs: ast.AST) -> list[tuple[ast.AST, ast.AST]]:
+    """Pairs of nodes from the module down to the lowest one that holds all that differs; the first differing statement of a block at last."""
+    path = [(mine, theirs)]
+    while (below := _only_difference(mine, theirs)) is not None:
+        mine, theirs = below
+        path.append(below)
+    for name, block in ast.iter_fields(mine):
+        others = getattr(theirs, name, None)
+        if isinstance(block, list) and block and isinstance(block[0], ast.stmt) and isinstance(others, list):
+            differs = [k for k, each in enumerate(block) if k >= len(others) or ast.dump(each) != ast.dump(others[k])]
+            if differs or len(others) != len(block):
+                path.append((block[differs[0] if differs else -1], mine))
+                break
+    return path
+
+
+def _only_difference(mine: ast.AST, theirs: ast.AST) -> tuple[ast.AST, ast.AST] | None:
+    if type(mine) is not type(theirs):
+        return None
+    found = []
+    for name, value in ast.iter_fields(mine):
+        other = getattr(theirs, name)
+        if isinstance(value, list) and isinstance(other, list) and len(value) == len(other):
+            found += [(a, b) for a, b in zip(value, other) if not _is_same(a, b)]
+        elif not _is_same(value, other):
+            found.append((value, other))
+    is_one = len(found) == 1 and isinstance(found[0][0], ast.AST) and isinstance(found[0][1], ast.AST)
+    return found[0] if is_one and not isinstance(found[0][0], ast.operator | ast.cmpop | ast.boolop | ast.unaryop) else None
+
+
+def _is_same(mine, theirs) -> bool:
+    if isinstance(mine, list) and isinstance(theirs, list):
+        return len(mine) == len(theirs) and all(map(_is_same, mine, theirs))
+    if isinstance(mine, ast.AST) and isinstance(theirs, ast.AST):
+        return ast.dump(mine) == ast.dump(theirs)
+    return mine == theirs

@@ -1,0 +1,80 @@
+"""What messages say that a user can do: the words that are looked for, by the name of what is then done."""
+
+import ast
+import contextlib
+import re
+
+from tests.walks.model import Wrong
+from tests.walks.queries import Query
+
+# Of the name of a second sink of one batch function.
+SECOND = "-part-"
+# What is looked for in a message, by the name of what is then done. The first that is found of a group of the same words counts.
+WORDS = {
+    "reset": r"with startingOffsets=streamsink\.starting_offsets\(.*?\) and set accept_as_new='([^']+)'",
+    "file_column": r"option file_column, and set accept_as_same='(\w+)'",
+    "accept_as_new": r"accept_as_new='([^']+)'",
+    "accept_as_seen": r"accept_as_seen='([^']+)'",
+    "first_ones": r"(only those of the first ones are there)",
+    "accept_as_same": r"accept_as_same='(\w+)'",
+    "new_application": r"set new_application='(\w+)'",
+    "republish": r"(on_rollback='republish')",
+    "position_columns": r"option (position_columns)",
+    "second_sink": r"as a second sink in the same batch function, set accept_as_new='([^']+)'",
+    "first_name": r"Set application='([^']+)' to go on",
+    "own_first_name": r"(Set application to the one of these names that this sink had) to go on",
+    "adopt": r"set adopt_from_batch=(\d+)",
+    "remove_journal": r"remove (?:the journal (\S+)|this one)",
+    "starting_offsets": r"[Ss]tart a new checkpoint (?:at |with startingOffsets=)(streamsink\.starting_offsets)",
+    "new_checkpoint": r"start a (new checkpoint)(?! at| with startingOffsets=s|, for what was| whose source)",
+    "leave_out": r"(leave adopt_from_batch out) and start a new checkpoint",
+    "write_all": r"to write all that the source has, (leave adopt_from_batch out)",
+    "give_up": r"call (streamsink\.give_up)\(",
+    "give_up_again": r"call streamsink\.give_up again with accept_as_new='([^']+)'",
+    "truncate": r"the files numbered (\d+) and higher",
+    "one_each": r"(Start a new checkpoint whose batches read one file each)",
+    "restart": r"(restart the query|The next start|the next start|Restart the query)",
+    "remove_left": r"remove (\S+(?: and \S+)*) as well",
+    "own_run": r"give them a (run id of their own)",
+    "one_call": r"(Call it once in the batch function)",
+    "letters_name": r"set dead_letters to (another name) than",
+    "roll_back": r"or roll back (\S+)(?: and \S+)* to the snapshot before the one that names them",
+    "stop_other": r"(is held by another start)",
+    "own_name": r"Use a sink of its own name \(application='\.\.\.'\) for the (second part)",
+    "stop": r"(this driver writes nothing more|It publishes nothing more|this one has been superseded|restart this one or stop it|was taken back)",
+}
+
+
+def ways_in(query: Query, text: str, words: dict[str, str]) -> dict[str, str]:
+    """Ways on that a message names, by what it gives for each; of those that belong together one."""
+    named = {way: found[1] for way, said in words.items() if (found := re.search(said, text))}
+    if query.afterwards and len(named) > 1:
+        named.pop("restart", None)  # he has restarted it, as the command's words said first
+    if "file_column" in named:
+        named.pop("accept_as_same")
+    if "remove_journal" in named:
+        named.pop("new_checkpoint", None)  # they belong together
+    if "second_sink" in named:
+        named.pop("accept_as_new")
+        if "own_first_name" in named and not re.search(r"now its name is '[^']*" + SECOND, text):
+            named = {"own_first_name": named["own_first_name"]}
+        if SECOND in named.get("first_name", "") or "own_first_name" in named and len(named) > 1:
+            named = {"second_sink": named["second_sink"]}  # it is that one which has the other name
+    if "reset" in named:
+        named = {"reset": named["reset"]}  # all that the new topic holds shall be written
+    if "write_all" in named or "leave_out" in named and ("first_name" not in named or query.went_back):
+        return {way: words for way, words in named.items() if way in ("leave_out", "write_all")}
+    named.pop("leave_out", None)
+    return named
+
+
+def call_in(text: str, function: str) -> tuple[list, dict]:
+    """Arguments of a call that the text prints."""
+    start = text.index(f"streamsink.{function}(")
+    for end in range(start, len(text)):
+        with contextlib.suppress(SyntaxError):
+            if text[end] == ")":
+                call = ast.parse(text[start:end + 1], mode="eval").body
+                positional = [ast.literal_eval(argument) for argument in call.args]
+                return positional, {each.arg: ast.literal_eval(each.value) for each in call.keywords}
+    raise Wrong("wrong advice", f"a call that cannot be made: {text}")
