@@ -187,7 +187,7 @@ def _never_repeated(past: Past) -> str:
 def _admit_first(batch: Batch, past: Past, options: SinkOptions) -> Decision:
     if options.accept_as_new == token(batch, past):
         return Decision(Verdict.NEW, "accepted as new", 0, _recorded(batch, past))
-    if options.adopt_from_batch and batch.batch_id in (0, options.adopt_from_batch):
+    if options.adopt_from_batch:
         others = renamed.of_another_checkpoint(batch, past.others(), options.adopt_from_batch)
         if batch.batch_id == 0 or others:
             raise renamed.begins_anew(batch, others, table=past.table, options=options, word=token(batch, past))

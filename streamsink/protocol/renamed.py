@@ -99,10 +99,10 @@ def of_another_checkpoint(batch: Batch, others: Mapping[str, LastOfOther], adopt
 
 
 def begins_anew(batch: Batch, found: Mapping[str, LastOfOther], *, table: str, options: SinkOptions, word: str) -> Misuse:
-    """Of a first batch that is not the one that ``adopt_from_batch`` means. found: as ``of_another_checkpoint``. word: takes the batch for new."""
+    """Of a first batch of another checkpoint than the one that ``adopt_from_batch`` means. found: as ``of_another_checkpoint``. word: takes the batch for new."""
     adopted = options.adopt_from_batch
     comes = "batch 0 of a new checkpoint comes" if batch.batch_id == 0 else (
-        f"batch {batch.batch_id} that comes is of another checkpoint ({batch.query}) than the batch before it, which is written")
+        f"batch {batch.batch_id} that comes is of another checkpoint ({batch.query}) than the one that wrote them")
     ways_on = [f"Start the query with its own checkpoint, whose next batch is {adopted}"]
     ways_on += dict.fromkeys(f"where that is lost, {_behind(batch, name, found[name])}" for name in sorted(found))
     ways_on += ["to write all that the source has, leave adopt_from_batch out"] if batch.batch_id == 0 else []

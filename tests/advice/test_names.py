@@ -80,7 +80,7 @@ def test_a_query_that_comes_back_under_another_name_with_another_checkpoint(way,
     by a batch of another number after the advice to adopt that one."""
     world = _query()
     accept(world, application="new", adopt_from_batch=2)
-    world.checkpoint = Checkpoint(SECOND, committed, len(committed))
+    world.checkpoint = Checkpoint(SECOND, list(committed), len(committed))
     said = refused(world, "checkpoint.begins-anew", (*committed, 12))
     if way == "offsets":
         at = json.loads(said.find(r"for what was 'streamsink' before with startingOffsets='([^']*)'"))

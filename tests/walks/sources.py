@@ -62,7 +62,7 @@ class Topic:
     """Numbered rows in the partitions of a topic, or of two that one query reads; "orders/0" is a partition. earliest: what retention has left.
 
     apart: each topic is a source of its own. tells: whether the broker says ids; was_silent: at some time it did not.
-    untold: how far each partition went of topics that were deleted, of which perhaps nobody has recorded the id.
+    former: how far each partition went of topics that were deleted.
     """
 
     numeric = True
@@ -72,7 +72,7 @@ class Topic:
         self.apart, self.tells, self.was_silent = apart, tells, not tells
         self.parts: dict[str, list[int]] = {f"{name}/0": [] for name in self.ids}
         self.earliest: dict[str, int] = dict.fromkeys(self.parts, 0)
-        self.untold: dict[str, int] = {}
+        self.former: dict[str, int] = {}
 
     @property
     def topic_id(self) -> str:
@@ -87,8 +87,7 @@ class Topic:
     def recreate(self, number: int, new_id: Callable[[], str], elsewhere: bool) -> list[int]:
         """Another topic under the name of one; elsewhere: others under all names, in another cluster. The rows of those before."""
         anew = list(self.ids) if elsewhere else [list(self.ids)[number % len(self.ids)]]
-        if self.was_silent:
-            self.untold |= {name: max(len(rows), self.untold.get(name, 0)) for name, rows in self.parts.items() if name.split("/")[0] in anew}
+        self.former |= {name: max(len(rows), self.former.get(name, 0)) for name, rows in self.parts.items() if name.split("/")[0] in anew}
         if elsewhere:
             self.cluster = new_id()
         self.ids |= {topic: new_id() for topic in anew}
@@ -103,9 +102,9 @@ class Topic:
         """The broker says them from now on, or does not."""
         self.tells, self.was_silent = ids, self.was_silent or not ids
 
-    def below_untold(self) -> list[int]:
-        """Rows at positions that were read of a topic before, of which nobody can tell that it was another one."""
-        return [row for name, most in self.untold.items() for row in self.parts[name][:most]]
+    def below_former(self) -> list[int]:
+        """Rows at positions that were read of a topic before, of which perhaps nobody can tell that it was another one."""
+        return [row for name, most in self.former.items() for row in self.parts[name][:most]] if self.was_silent else []
 
     def produce(self, ids: list[int], where: int) -> None:
         names = list(self.parts)
@@ -232,7 +231,7 @@ class Folder:
     topic_id = ""
 
     @staticmethod
-    def below_untold() -> list[int]:
+    def below_former() -> list[int]:
         """No file stands at a position."""
         return []
 

@@ -101,7 +101,7 @@ class Walker:
                 self._finish(query)
         for query in world.queries.values():
             if query.source is not None:
-                world.model.unsure(query.source.below_untold())
+                world.model.unsure(query.source.below_former())
             if query.begun_before is query.checkpoint:  # nobody has recorded which topic it was, and it begins where that one did
                 world.model.unsure(query.source.before_start(query.checkpoint.start))
         world.look()
