@@ -180,6 +180,19 @@ def lose_checkpoint_behind(walk, which):
         world.new_checkpoint(query)
 
 
+@event(1)
+def begin_at_latest(walk, which):
+    """It is deleted, and its user lets the next one begin with what comes from now on. Where nothing is recorded he gets what he asked for."""
+    world, query = walk.world, query_of(walk.world, which)
+    if query.source.numeric:
+        world.stop(query)
+        visible = world.visible()
+        if not any(visible[row] for row in query.source.all_rows()):
+            world.model.unsure(query.source.all_rows())
+        if query.name in world.queries:
+            world.new_checkpoint(query, query.source.behind(lambda row: True))
+
+
 @event(3, 2)
 def copy(walk, what, which):
     """A backup: of a checkpoint, a journal, the table, table and journals, or all of it."""

@@ -245,11 +245,14 @@ class Operator(Judge):
             return  # an earlier run has written the whole batch
         options = {name: value for name, value in query.options.items() if name != "adopt_from_batch"}  # it has no earlier name
         second = replace(query, name=f"{query.name}{SECOND}{self._world.serial}", options=options, live=None, halves=False, causes=Causes())
-        second.causes.add("renamed", "expiry-ever", "table")
+        second.causes.add("renamed", "expiry-ever", "table", *filter(query.causes.knows, ("topic-ever",)))
         for _ in range(_MOST_ANSWERS):
             if self._world.second_half(second):
                 return
             said = str(second.said)
+            if getattr(second.said, "kind", "").startswith("positions.newest-below"):  # the topic is another one: so is the query told then
+                self._world.model.unsure(_rows(self._world, query, text))
+                return
             token = re.search(WORDS["second_sink"], said)
             if token:
                 second.options["accept_as_new"] = token[1]

@@ -20,11 +20,14 @@ def overwrite_run(walk, number):
 
 @event(1, 3)
 def same_run(walk, number, count, how):
-    """Other rows come under the id of a run: more of them where they are counted, or of another program, or of files that were replaced."""
+    """Other rows come under the id of a run: more of them where they are counted, or of another program, or of files
+    that were replaced; or none, since what it reads is empty now."""
     world, earlier = walk.world, [job for job in walk.world.jobs if not job.options]
     if earlier:
         like = earlier[number % len(earlier)]
-        if how % 3 == 1 and like.has_one_count:
+        if how % 7 == 6:
+            world.jobs.append(Job(like.name, [], {}, 1000 * len(world.jobs), like.has_one_count))
+        elif how % 3 == 1 and like.has_one_count:
             most = max(len(job.rows) for job in earlier if job.name == like.name)
             world.jobs.append(Job(like.name, world.new_rows(most + 1 + count % 3), {}, like.version, files=like.files))
         elif how % 3 == 2:
