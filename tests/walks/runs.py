@@ -71,7 +71,7 @@ def job_call(walk, number, again, at):
 def job_of(world: World, number: int, again: int, *part: str | None) -> Job:
     if again % 3 == 0 and world.jobs:
         return world.jobs[number % len(world.jobs)]
-    rows = world.new_rows(world.parts * 2 if part else 3)
+    rows = world.new_rows(world.parts * 2 if part else 0 if number % 11 == 10 else 3)
     options = {}
     if part:
         rows = [row for row in rows if part_of(row, world.parts) == part[0]]
