@@ -119,7 +119,7 @@ class Chains:
     # -- tables that are lost --------------------------------------------------------------------------------------
 
     def lost(self) -> tuple[str, ...]:
-        """Names of tables that were dropped, recreated or rolled back: nothing can be published in them."""
+        """Names of tables that were dropped, recreated or rolled back, or whose files of a pending record are gone: it cannot be published in them."""
         newest = self._journal.newest()
         heads = newest.payload["heads"] if newest else {}
         return tuple(name for name in sorted(heads) if self._is_lost(name, heads[name]))
@@ -139,12 +139,22 @@ class Chains:
 
     def _is_lost(self, name: str, head: Mapping) -> bool:
         try:
-            self._behind(name, head)
+            _, behind = self._behind(name, head)
         except Misuse as lost:
             if lost.kind not in LOST:
                 raise
             return True
-        return False
+        return any(self._has_lost_files(sequence, name) for sequence in behind)
+
+    def _has_lost_files(self, sequence: int, name: str) -> bool:
+        """Whether files of a table's part of a record, which it does not have, are nowhere any more."""
+        [(entry, mine)] = self._part_of(sequence, name)
+        _, _, gone = self._member(name, entry["path"]).committer.files_adopted(mine)
+        return bool(gone)
+
+    def _part_of(self, sequence: int, name: str) -> list[tuple[Mapping, Committable]]:
+        """One table's part of a record, of which others may be lost."""
+        return [(entry, part) for entry, part in self._own_parts(self._journal.load(sequence)) if entry["name"] == name]
 
     def _words_of(self, record: Committable) -> set[str]:
         """All by which a question about one of its tables is answered."""
@@ -183,8 +193,7 @@ class Chains:
         record = self._journal.load(sequence)
         if record is None or self._journal.is_marked(sequence):
             return True
-        # Others of its tables may be lost.
-        [(entry, mine)] = [(entry, part) for entry, part in self._own_parts(record) if entry["name"] == name]
+        [(entry, mine)] = self._part_of(sequence, name)
         member = self._member(name, entry["path"])
         if member.committer.mentions(mine):
             return True
