@@ -386,6 +386,7 @@ class RealWorld(World):
         """Likewise."""
 
 
+@dataclass
 class RealSeveral(SeveralTables, RealWorld):
     """The tables below one folder."""
 

@@ -17,6 +17,7 @@ from streamsink.table.commit import TableCommit
 from streamsink.table.delta import CommitRequest
 from streamsink.table.overwrite import Overwrite
 from streamsink.table.scan import data_file_path
+from streamsink.table.scan import read_arrow
 from streamsink.table.table import Table, is_table, new_schema, open_table
 from streamsink.table.write import TableWriter, WriteSpec
 
@@ -76,6 +77,10 @@ class Others:
             rows = [row for entry in self.files(newest) for row in self.rows_of(entry)]
             self._seen[newest.to_json()] = contents, rows
         return rows
+
+    def read(self) -> list[int]:
+        """Ids as our own reader gives them."""
+        return read_arrow(self.table()).column("id").to_pylist()
 
     def letters(self) -> list[int]:
         """Ids of all dead letters beside the table, whichever table has them."""

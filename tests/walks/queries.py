@@ -152,6 +152,7 @@ class Rows(NumberedRows):
     def __init__(self, run: "Run", read: Callable[[], list[int]], query: Query | None = None, at: tuple[Checkpoint, int] | None = None):
         """read: which rows the source has for it by now. at: the batch that it is."""
         super().__init__(run.driver, run.process.io, run.opened.tables, run.opened.committer)
+        self._run = run
         self._query, self._read, self._parts, self._root = query, read, run.parts, run.driver.root
         self._checkpoint, self._batch_id = at or (None, 0)
 

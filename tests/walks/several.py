@@ -3,21 +3,28 @@
 Everything that is done to "the table" is done to the one that is in focus; see ``world.py``.
 """
 
+import json
 from collections import Counter
+from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from streamsink.sinks.opening import open_many
 from streamsink.table.routing import ROUTE, Routing
+from streamsink.table.scan import data_file_path, read_arrow
 from streamsink.testing.driver import DrivenSink
 from tests.walks.foreign import Others
 from tests.walks.model import Version
-from tests.walks.queries import SCHEMA, Query, RowsWithLetters, Run, arrow, partitioned
+from tests.walks.queries import SCHEMA, Query, RowsWithLetters, Run, arrow, is_bad, partitioned
 from tests.walks.store import Process
 from tests.walks.world import World
 
 FOLDER = "/lake/shop.db"
 TABLES = ("orders", "returns", "visits")
+# The table for dead letters, where a world has one: rows go there of which no rule says to which table they belong.
+LETTERS = "rejected"
+_NO_TABLE = "nowhere"
 IN_A_ROW = 3
 # So many rows one after another come to every table.
 ROWS_FOR_ALL = IN_A_ROW * len(TABLES)
@@ -29,28 +36,51 @@ def route(row: int) -> str:
 
 
 class _OneOfSeveral(Others):
-    """The tables beside it are no dead letters."""
+    """The tables beside it are no dead letters of its own."""
 
     def letter_tables(self):
         return []
+
+
+class _Letters(_OneOfSeveral):
+    """The table for dead letters, which has rows as JSON."""
+
+    def rows_of(self, entry):
+        table = self.table()
+        path = data_file_path(table, table.schema, entry)
+        if path not in self._rows:
+            with self.io.open_input(path) as stream:
+                self._rows[path] = _ids(pq.ParquetFile(stream).read(["row"], use_threads=False))
+        return self._rows[path]
+
+    def read(self):
+        return _ids(read_arrow(self.table()))
+
+
+def _ids(letters: pa.Table) -> list[int]:
+    return [json.loads(row)["id"] for row in letters.column("row").to_pylist()]
 
 
 class _Rows(RowsWithLetters):
     """Rows with their routes."""
 
     def _routed(self, ids):
-        given = arrow(ids, self._parts)
-        return pa.RecordBatch.from_arrays([*given.columns, pa.array(map(route, ids), pa.string())], schema=SCHEMA.append(pa.field(ROUTE, pa.string())))
+        given, has_letters = arrow(ids, self._parts), self._run.has_letters
+        routes = pa.array([_NO_TABLE if has_letters and is_bad(row) else route(row) for row in ids], pa.string())
+        return pa.RecordBatch.from_arrays([*given.columns, routes], schema=SCHEMA.append(pa.field(ROUTE, pa.string())))
 
 
 class _Run(Run):
     """One start of a query into several tables."""
 
+    has_letters = False
+
     def open(self, batch_id):
         if self.sink is not None:
             return
         rules = {name: {"partition_by": partitioned(self.parts)} for name in TABLES}
-        routing = Routing.of(FOLDER, rules, self.driver.options, dead_letters=None, unrouted="fail")
+        letters = {"dead_letters": LETTERS, "unrouted": "dead-letter"} if self.has_letters else {"dead_letters": None, "unrouted": "fail"}
+        routing = Routing.of(FOLDER, rules, self.driver.options, **letters)
         self.opened = open_many(self.process.io, routing, self.driver.options, emit=lambda event: None)
         self.sink = DrivenSink(self.driver, self.process.io, self.opened, self._query_id)
 
@@ -58,13 +88,17 @@ class _Run(Run):
         return _Rows(self, *given)
 
 
+@dataclass
 class SeveralTables(World):
-    """The tables below one folder. ``others`` and ``versions`` are those of the table in focus."""
+    """The tables below one folder. ``others`` and ``versions`` are those of the table in focus. has_letters: one is for dead letters."""
+
+    has_letters: bool = False
 
     def __post_init__(self):
         super().__post_init__()
-        self._others = {name: _OneOfSeveral(self.store, f"{self.root}/{name}") for name in TABLES}
-        self._versions = {name: {} for name in TABLES}
+        self.tables = (*TABLES, LETTERS) if self.has_letters else TABLES
+        self._others = {name: (_Letters if name == LETTERS else _OneOfSeveral)(self.store, f"{self.root}/{name}") for name in self.tables}
+        self._versions = {name: {} for name in self.tables}
         self._came_to: dict[int, str] = {}
         self.went_back_times = 0
         self.table = TABLES[0]
@@ -80,28 +114,29 @@ class SeveralTables(World):
         self._came_to.update(dict.fromkeys(rows, table))
 
     def table_of(self, row: int) -> str:
-        return self._came_to.get(row) or route(row)
+        return self._came_to.get(row) or (LETTERS if self.has_letters and is_bad(row) else route(row))
 
     def start(self, query: Query) -> Run:
         self.serial += 1
         run = _Run(Process(self.store), self.root, query.settings(self.root), query.checkpoint.query, self.parts, None)
+        run.has_letters = self.has_letters
         query.live = run
         return run
 
     def visible(self) -> Counter:
         """In all tables."""
-        return sum((self._read(self._others[name].visible) for name in TABLES), Counter())
+        return sum((self._read(self._others[name].visible) for name in self.tables), Counter())
 
     def look(self):
         self.model.check_never_twice(self.visible())
-        for name in TABLES:
+        for name in self.tables:
             self.focus(name)
             ids = self.others.snapshot_ids()
             if ids:
                 self.versions[ids[-1]] = self.model.version(self.in_table())
 
     def check_whole(self):
-        for name in TABLES:
+        for name in self.tables:
             self.focus(name)
             self._check_table()
         self.model.check_account(self.visible())
@@ -114,5 +149,5 @@ class SeveralTables(World):
         return Version(visible, fate | {row: counts for row, counts in to.fate.items() if self.table_of(row) == self.table})
 
     def of_message(self, rows, said):
-        named = next((name for name in TABLES if said.startswith(f"{self.root}/{name}:")), None)
+        named = next((name for name in self.tables if said.startswith(f"{self.root}/{name}:")), None)
         return [row for row in rows if named in (None, self.table_of(row))]

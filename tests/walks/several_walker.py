@@ -10,7 +10,7 @@ from tests.walks.machine import Fault
 from tests.walks.model import Version
 from tests.walks.operators import Operator
 from tests.walks.queries import partitioned
-from tests.walks.several import FOLDER, ROWS_FOR_ALL, TABLES, SeveralTables
+from tests.walks.several import FOLDER, LETTERS, ROWS_FOR_ALL, SeveralTables
 from tests.walks.sources import drawn
 from tests.walks.walker import Walker
 from tests.walks.words import WORDS
@@ -48,7 +48,9 @@ def _of_a_table(name: str, weight: int) -> Kind:
 
     def does(walk, table, *numbers):
         world, before = walk.world, walk.world.rows
-        world.focus(TABLES[table % len(TABLES)])
+        world.focus(world.tables[table % len(world.tables)])
+        if world.table == LETTERS and name.startswith("foreign_"):
+            return  # others write no dead letters
         kind.does(walk, *numbers)
         if name == "foreign_prepare":
             walk.prepared_in = world.table
@@ -106,10 +108,10 @@ def lose_journal(walk, which):
 def drop(walk, table, again):
     """A table is dropped; or a tool drops it, and creates it anew."""
     world = walk.world
-    world.focus(TABLES[table % len(TABLES)])
+    world.focus(world.tables[table % len(world.tables)])
     world.store.remove(world.others.root)
     world.went_back(Version())
-    if again % 3 == 0:
+    if again % 3 == 0 and world.table != LETTERS:
         world.others.create(to_fields(world.schema), partitioned(world.parts))
     world.accident("table", _ONE_OF_SEVERAL)
 
@@ -118,14 +120,14 @@ def drop(walk, table, again):
 def copy(walk, what, which, table):
     """A backup: of a checkpoint, a journal, one table, or all of it."""
     world, query = walk.world, query_of(walk.world, which)
-    world.focus(TABLES[table % len(TABLES)])
+    world.focus(world.tables[table % len(world.tables)])
     kind = ("checkpoint", "journal", "table", "all")[what % 4]
     path = {"journal": world.journal_of(query), "table": world.others.root, "all": world.root}.get(kind)
     versions = {}
-    for name in TABLES:
+    for name in world.tables:
         world.focus(name)
         versions[name] = world.model.version(world.in_table())
-    world.focus(TABLES[table % len(TABLES)])
+    world.focus(world.tables[table % len(world.tables)])
     checkpoints = {each.name: each.checkpoint.copy() for each in world.queries.values()}
     walk.copies.append((kind, query, query.name, world.table, (path, world.store.copy_of(path) if path else {}), checkpoints, versions))
 
@@ -148,7 +150,7 @@ def restore(walk, number, in_order):
         if kind == "journal":
             world.lost_journal(query)
             return
-        for name in TABLES if kind == "all" else (table,):
+        for name in world.tables if kind == "all" else (table,):
             world.focus(name)
             world.went_back(versions[name])
         world.accident("table", _ONE_OF_SEVERAL)
@@ -228,7 +230,7 @@ class SeveralWalker(Walker):
     setup = "several"
 
     def _set_up(self, parts, first, second, positions, way, restore):
-        self.world = SeveralTables(1 + parts % 4, root=FOLDER)
+        self.world = SeveralTables(1 + parts % 4, root=FOLDER, has_letters=way % 3 == 1)
         self.operator = SeveralOperator(self.world)
         columns = {"position_columns": ("topic", "partition", "offset")} if positions % 4 else {}
         options = {"restore": "restore-and-continue" if restore % 2 else "restore-and-fail", "journal_retain": (2, 100)[restore % 3 > 0]}

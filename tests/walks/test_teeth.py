@@ -1,0 +1,58 @@
+"""Defects of tests/sabotage are found by walks that were not told of them, but for those of ``not_found.py``."""
+
+import ast
+import os
+import re
+
+import pytest
+
+from tests.sabotage.defects import DEFECTS
+from tests.sabotage.run import ROOT
+from tests.walks import reach
+from tests.walks.not_found import ELSEWHERE, REASONS
+from tests.walks.teeth import bite, seeds_of
+
+IN_THE_SOAK = 10_000
+_FIRST_WALKS = 20
+_SOON_FOUND = "the replay is written again"
+
+WALKED = [defect for defect in DEFECTS if not defect.file.startswith(ELSEWHERE)]
+
+
+def test_each_reason_is_of_defects_that_there_are():
+    """One each."""
+    names = [name for found in REASONS.values() for name in found]
+    assert sorted(set(names) - {defect.name for defect in WALKED}) == []
+    assert len(names) == len(set(names))
+
+
+def test_each_defect_has_a_place_that_tells(tmp_path):
+    """In modules that are still Python; and where its other value must not be looked at, too."""
+    for defect in WALKED:
+        (tmp_path / "streamsink" / defect.file).parent.mkdir(parents=True, exist_ok=True)
+    for without in (frozenset(), frozenset(range(len(WALKED)))):
+        reach.instrument(ROOT, tmp_path, enumerate(WALKED), without)
+        told = "".join(path.read_text() for path in tmp_path.rglob("*.py"))
+        for file in tmp_path.rglob("*.py"):
+            ast.parse(file.read_text())
+        assert {int(number) for number in re.findall(r"__reach__\.(?:here|same)\((\d+)", told)} == set(range(len(WALKED)))
+
+
+def test_a_defect_is_found_on_walks_that_come_to_it():
+    """On these alone."""
+    [found] = bite([defect for defect in DEFECTS if defect.name == _SOON_FOUND], seeds_of("1", _FIRST_WALKS))
+    assert found.walk and 0 < found.comes < _FIRST_WALKS
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(12 * 3600)
+def test_walks_find_all_other_defects(seed):
+    """WALKS says by how many of one table; with half as many of several."""
+    reasoned = {name for found in REASONS.values() for name in found}
+    others = [defect for defect in WALKED if defect.name not in reasoned]
+
+    def tell(found):
+        print(f"RESULT {found.defect.name}: {found.walk or 'not found'} {found.what} ({found.comes} walks come to it)", flush=True)
+
+    found = bite(others, seeds_of(str(seed), int(os.environ.get("WALKS") or IN_THE_SOAK)), tell)
+    assert [each.defect.name for each in found if not each.walk] == []
