@@ -390,6 +390,8 @@ class RealWorld(World):
 class RealSeveral(SeveralTables, RealWorld):
     """The tables below one folder."""
 
+    schema: pa.Schema = RealWorld.schema
+
     def target(self):
         routes = ", ".join(f"'{table}'" for table in TABLES)
         return {
