@@ -10,6 +10,8 @@ from streamsink.table.table import open_table
 from streamsink.testing.crashing import CrashingCalls, Mode
 from streamsink.testing.driver import Checkpoint
 from streamsink.testing.faults import InjectedCrash
+from tests.crash.many_world import BOUNDARIES, ManyWorld, check_complete
+from tests.crash.many_world import ROOT as MANY_ROOT
 from tests.crash.world import World, die_at_step, memory_world
 
 
@@ -84,3 +86,48 @@ def test_a_death_at_any_call_is_mended_by_repeating_it():
             world.die()
         _retire(world)
         assert _names(world) == set() and world.ids() == list(range(6)), f"death at call {n}"
+
+
+def _retire_of_all(world) -> bool:
+    return retire(world.file_io(), MANY_ROOT, world.driver.options)
+
+
+def _names_in_all(world) -> set[str]:
+    tables = [open_table(world.file_io(), f"{MANY_ROOT}/{name}", for_writing=False) for name in {table for table, _, _ in world.rows()}]
+    return {name for table in tables for name in table.states.read(table.snapshots.latest()).by_application}
+
+
+def test_a_query_into_several_tables_is_retired_in_each_of_them():
+    """Its rows stay; under its name another one begins."""
+    world = ManyWorld(restore="restore-and-continue")
+    world.run(boundaries=BOUNDARIES[:2])
+    rows = world.rows()
+    assert _names_in_all(world) == {"streamsink@tables"}
+    assert _retire_of_all(world)
+    with pytest.raises(Misuse):
+        _retire_of_all(world)  # nothing of it is left, by which it could be known
+    assert _names_in_all(world) == set() and world.rows() == rows
+    assert world.file_io().names(f"{MANY_ROOT}/streamsink") == []
+    world.checkpoint = Checkpoint("00000000-0000-0000-0000-000000000009")
+    world.run(boundaries=BOUNDARIES[:1])
+    assert len(world.rows()) > len(rows)
+
+
+def test_pending_rows_of_several_tables_are_never_retired():
+    """Also when some of the tables have theirs."""
+    world = ManyWorld(restore="restore-and-continue")
+    assert die_at_step("tables.table_published", 2, world, boundaries=BOUNDARIES)
+    with pytest.raises(Misuse) as refused:
+        _retire_of_all(world)
+    assert refused.value.kind == "retire.pending"
+    world.run()
+    assert _retire_of_all(world)
+    check_complete(world.rows())
+
+
+def test_a_folder_in_which_nobody_wrote_is_no_table():
+    """The error is the one of a table that is not there."""
+    world = ManyWorld(restore="restore-and-continue")
+    with pytest.raises(Misuse) as refused:
+        _retire_of_all(world)
+    assert refused.value.kind == "table.missing"
