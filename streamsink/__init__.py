@@ -132,6 +132,7 @@ def starting_offsets(path, application="streamsink", partitions=None, store_opti
 def retire(path, application, store_options=None, **options):
     """Take ``application`` out of the table at ``path`` on purpose: its state and its journal go, its rows stay.
 
+    path: of a table; or the warehouse of ``to_tables``, for all tables that the application has written there.
     options: the query's own, its lock above all. Returns False when the table does not know it. Raises Misuse while a checkpoint of it is
     pending, Fenced while a query holds it. A query that starts under that name later is a new application: it writes its source from the
     beginning of its checkpoint.

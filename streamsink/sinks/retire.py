@@ -1,5 +1,6 @@
 """Taking an application out of a table on purpose: its state leaves the snapshots, and its journal is removed. Driver only."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -11,6 +12,7 @@ from streamsink.options import SinkOptions
 from streamsink.protocol.committable import AppState
 from streamsink.protocol.ids import check_application
 from streamsink.sinks.letters import heads_of
+from streamsink.sinks.many_tables import SUFFIX
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.pending_log import PendingLog, journal_dir
 from streamsink.table.changes import Changes
@@ -21,13 +23,15 @@ from streamsink.table.table import Table, is_table, open_table
 
 
 def retire(file_io: FileIO, root: str, options: SinkOptions) -> bool:
-    """Forget ``options.application``; its rows stay. False when the table and the journal do not know it.
+    """Forget ``options.application``; its rows stay. False when the table and the journal do not know it. root: a table, or the folder of several.
 
     Its state leaves the tables for its dead letters, too. Idempotent. Raises Fenced while another query holds the application; Misuse
     when a checkpoint of it is pending, whose rows would be lost; and as a commit does. After a crash: repeat it.
     """
     application = check_application(root, options.application)
     lock_creations(file_io, root, options)
+    if not is_table(file_io, root) and file_io.names(journal_dir(root, application)):
+        return _of_several_tables(file_io, root, application, options)
     table = open_table(file_io, root, for_writing=True)
     said = table.states.read(table.snapshots.latest()).by_application.get(application)
     has_journal = bool(file_io.names(journal_dir(root, application)))
@@ -44,6 +48,24 @@ def retire(file_io: FileIO, root: str, options: SinkOptions) -> bool:
             if is_table(file_io, path):
                 _commit(open_table(file_io, path, for_writing=True), head["key"], replace(options, lock_id=None))
         _commit(table, application, options)
+        journal.remove()
+    finally:
+        journal.release()
+    return True
+
+
+def _of_several_tables(file_io: FileIO, folder: str, application: str, options: SinkOptions) -> bool:
+    """The tables that the newest record knows are all that the application has written."""
+    journal = PendingLog(file_io, folder, application, options.journal_retain)
+    newest = journal.newest()
+    journal.claim(f"retire-{IdSource().new_id()}", newest.state.epoch if newest else 0)
+    try:
+        _check_settled(folder, journal, None)
+        newest = journal.newest()
+        for head in newest.payload["heads"].values() if newest else ():
+            path = os.path.join(folder, head["path"])
+            if is_table(file_io, path):
+                _commit(open_table(file_io, path, for_writing=True), application + SUFFIX, options)
         journal.remove()
     finally:
         journal.release()

@@ -213,6 +213,8 @@ OF_BATCHES = (
            "elif own is not None or not is_named:", "elif not is_named:", (_COPIES,)),
     Defect("an application with pending rows is retired", "sinks/retire.py:retire",
            "        _check_settled(root, journal, last)\n", "", (_RETIRE,)),
+    Defect("a query into several tables with pending rows is retired", "sinks/retire.py:_of_several_tables",
+           "        _check_settled(folder, journal, None)\n", "", (_RETIRE,)),
     Defect("a word for the first of several records is one for all", "protocol/restore.py:_from_journal",
            "is_all = known == len(unsure)", "is_all = True", ("tests/advice/test_history.py",)),
     Defect("two words of one record take turns", "protocol/restore.py:_decide",

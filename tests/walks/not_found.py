@@ -39,7 +39,9 @@ REASONS: dict[str, tuple[str, ...]] = {
     "An operator's words and paths are right, and he reads what a command says of one run.": (
         "a mistyped path has nothing to give up", "only the first run that is given up is named",
     ),
-    "A retired name is one that nobody uses any more.": ("an application is retired without a lock",),
+    "A retired name is one that nobody uses any more, of one table.": (
+        "an application is retired without a lock", "a query into several tables with pending rows is retired",
+    ),
     "All drivers of a walk are of one version, and nothing was there before.": (
         "version 2 looks like version 1 to earlier code", "letters: earlier code publishes a part of the record", "letters: an earlier name is known by its journal alone",
     ),
