@@ -224,6 +224,22 @@ def test_an_error_counts_the_partitions_that_the_broker_has_now():
     refused("positions.topic-recreated", batch(source(0, 60, "id-2", newest=newest)), state(source(50, 60)), "partitions={'t': 3}")
 
 
+def _of_two(starts, ends, topic_id, **more):
+    return SourceRange(starts, ends, cluster="c-1", topic_ids={"t": topic_id, "u": "id-u"}, **more)
+
+
+def test_an_error_about_one_topic_counts_new_partitions_of_the_others():
+    """A walk found that starting_offsets left them out."""
+    last = state(_of_two({"t": {"0": 50}, "u": {"0": 0}}, {"t": {"0": 60}, "u": {"0": 9}}, "id-1"))
+    ends = {"t": {"0": 70}, "u": {"0": 9, "1": 0}}
+    recreated = _of_two({"t": {"0": 60}, "u": {"0": 9}}, ends, "id-2")
+    refused("positions.topic-recreated", batch(recreated), last, "partitions={'t': 1, 'u': 2}, from_beginning=['t']")
+    behind = _of_two({"t": {"0": 60}, "u": {"0": 9}}, ends, "id-1", newest={"t": {"0": 65}, "u": {"0": 9, "1": 0}})
+    with pytest.raises(Misuse) as caught:
+        decide(batch(behind), last)
+    assert caught.value.kind == "positions.newest-below-end" and "partitions={'t': 1, 'u': 2})" in str(caught.value)
+
+
 @pytest.mark.parametrize("kind, begin", [("positions.overlap", 50), ("positions.gap", 65)])
 @pytest.mark.parametrize("known", ["planned", "added since"])
 def test_the_way_on_names_partitions_that_the_table_does_not_know(kind, begin, known):
