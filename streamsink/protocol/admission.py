@@ -264,7 +264,7 @@ def _settled(
     if options.accept_as_seen in (word, token(batch, past)):
         dropped = tuple(change for change in changed if change.other_topic)
         return _with_recorded(past, reset(recorded, dropped)), True
-    raise position_errors.changed(past.table, batch, changed, options, word)
+    raise position_errors.changed(past.table, batch, changed, options, recorded=recorded, word=word)
 
 
 def recreated_meanwhile(batch: Batch, now: Batch, past: Past, options: SinkOptions) -> Misuse | None:
@@ -275,9 +275,9 @@ def recreated_meanwhile(batch: Batch, now: Batch, past: Past, options: SinkOptio
     topic = next(iter(position_errors.changed_meanwhile(batch, now)), None)
     if topic is None:
         return None
-    known = _recorded_in(past).of_topic(topic)
-    word = Answer(frozenset((topic,))).word(past.table_id, past.last) if known else None
-    return position_errors.recreated_meanwhile(past.table, (batch, now), topic, options, word=word)
+    recorded = _recorded_in(past)
+    word = Answer(frozenset((topic,))).word(past.table_id, past.last) if recorded.of_topic(topic) else None
+    return position_errors.recreated_meanwhile(past.table, (batch, now), topic, options, recorded=recorded, word=word)
 
 
 def _topics(batch: Batch) -> tuple[str, ...]:

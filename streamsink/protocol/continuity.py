@@ -151,11 +151,11 @@ def relate(recorded: Recorded, sources: tuple[SourceRange, ...]) -> Relation:
         elif first < max(known) and first < last:
             overlap.add(f"{topic}:{part}")
     ambiguous, below = _below(_compared(recorded, sources, every=True)) if overlap else (set(), {})
-    grown = _grown(recorded, sources) if overlap or gap or unread else set()
-    return Relation(*(tuple(sorted(found)) for found in (overlap, gap, unread, ambiguous)), below=below, grown=tuple(sorted(grown)))
+    more = grown(recorded, sources) if overlap or gap or unread else set()
+    return Relation(*(tuple(sorted(found)) for found in (overlap, gap, unread, ambiguous)), below=below, grown=tuple(sorted(more)))
 
 
-def _grown(recorded: Recorded, sources: tuple[SourceRange, ...]) -> set[str]:
+def grown(recorded: Recorded, sources: tuple[SourceRange, ...]) -> set[str]:
     """Topics of which the batch or the broker has partitions that the record of their source has not."""
     found = set()
     for place, source in enumerate(sources):

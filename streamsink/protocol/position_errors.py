@@ -18,14 +18,15 @@ _WHY = {
 _MOST_NAMED = 10
 
 
-def changed(table: str, batch: Batch, found: Sequence[Change], options: SinkOptions, word: str) -> Misuse:
+def changed(table: str, batch: Batch, found: Sequence[Change], options: SinkOptions, *, recorded: Recorded, word: str) -> Misuse:
     """Topics of which the recorded positions do not hold any more."""
     says = "; ".join(f"topic '{change.topic}': {change.found}" for change in found[:_MOST_NAMED])
     more = f"; and {len(found) - _MOST_NAMED} more topics" if len(found) > _MOST_NAMED else ""
     first = found[0]
     if first.other_topic or not first.lowered:
         why = _WHY.get(first.kind, "the topic was deleted and created again, or has lost messages at its end")
-        begin = starting_offsets(table, batch, options, from_beginning=[change.topic for change in found])
+        more = continuity.grown(recorded, batch.sources)
+        begin = starting_offsets(table, batch, options, from_beginning=[change.topic for change in found], counting=more)
         ways = (
             "Recorded offsets of one topic say nothing of another one. To write everything that the topic holds now, start "
             f"a new checkpoint with startingOffsets={begin} and set accept_as_new='{word}', which drops the table's record "
@@ -49,7 +50,9 @@ def changed_meanwhile(batch: Batch, now: Batch) -> Iterator[str]:
                 yield topic
 
 
-def recreated_meanwhile(table: str, batches: tuple[Batch, Batch], topic: str, options: SinkOptions, *, word: str | None) -> Misuse:
+def recreated_meanwhile(
+    table: str, batches: tuple[Batch, Batch], topic: str, options: SinkOptions, *, recorded: Recorded, word: str | None
+) -> Misuse:
     """batches: when it began, and now. word: the token that drops the topic's record; None when there is none."""
     batch, now = batches
     ids = ((before.topic_id(topic), after.topic_id(topic)) for before, after in zip(batch.sources, now.sources))
@@ -57,7 +60,7 @@ def recreated_meanwhile(table: str, batches: tuple[Batch, Batch], topic: str, op
     if word is None:
         way_on = "startingOffsets='earliest'"
     else:
-        begin = starting_offsets(table, now, options, from_beginning=[topic])
+        begin = starting_offsets(table, now, options, from_beginning=[topic], counting=continuity.grown(recorded, now.sources))
         way_on = f"startingOffsets={begin} and set accept_as_new='{word}', which drops the table's record of that topic and of no other"
     return Misuse(
         f"{table}: batch {batch.batch_id}: the id of topic '{topic}' was {was} when the batch began, and is {found} now: the topic was "
@@ -76,7 +79,8 @@ def beyond(table: str, batch: Batch, options: SinkOptions, recorded: Recorded) -
                      for _, topic, part, end, at in found[:_MOST_NAMED])
     topics = {(place, topic) for place, topic, _, _, _ in found}
     unknown = [topic for place, topic in topics if not recorded.known(place, batch.sources[place], topic)]
-    begin = starting_offsets(table, batch, options, from_beginning=unknown, counting=[topic for _, topic in topics])
+    more = {*(topic for _, topic in topics), *continuity.grown(recorded, batch.sources)}
+    begin = starting_offsets(table, batch, options, from_beginning=unknown, counting=more)
     return Misuse(
         f"{table}: batch {batch.batch_id}: {says}: since Spark planned the batch, the topic was deleted and created again, or has lost "
         "messages at its end, and what comes to these offsets now would never be read. Nothing was written. Start a new checkpoint with "

@@ -134,6 +134,8 @@ OF_BATCHES = (
            "                self._check_sources(batch, rows.looked_at_again(batch))\n", "", (_IDENTITY,)),
     Defect("A2: a reset drops every topic's record", "protocol/continuity.py:reset",
            "recorded = recorded.without(change.records)", "recorded = Recorded()", (_IDENTITY,)),
+    Defect("A2: an error about one topic forgets new partitions of the others", "protocol/position_errors.py:changed",
+           "more = continuity.grown(recorded, batch.sources)", "more = ()", (_IDENTITY,)),
     Defect("A2: a reset outlives its accident", "protocol/resets.py:Answer.word",
            "last.record_id if last", "'' if last", (_IDENTITY,)),
     Defect("A2: an answer that comes when the topic has grown is forgotten", "protocol/admission.py:_settled",

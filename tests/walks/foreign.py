@@ -65,6 +65,10 @@ class Others:
                 self._rows[name] = pq.ParquetFile(stream).read(["id"], use_threads=False).column("id").to_pylist()
         return self._rows[name]
 
+    def rows_at(self, snapshot_id: int) -> list[int]:
+        """Ids that a reader of this snapshot sees."""
+        return [row for file in self.files(self.table().snapshots.load(snapshot_id)) for row in self.rows_of(file)]
+
     def visible(self) -> list[int]:
         """Ids that a reader sees now. Raises when one cannot read. What has been read before is not taken apart again, if it is the same."""
         table = self.table() if self.is_table() else None

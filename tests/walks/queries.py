@@ -1,7 +1,7 @@
 """A query over the real protocol, as Spark would run it: planned batches, a run that lives on, and what ends it."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
@@ -69,7 +69,7 @@ def partitioned(parts: int) -> tuple[str, ...]:
 @dataclass
 class Job:
     """A bounded run. options: those that an overwrite has. version: of its program. has_one_count: whether its plan has a row for each of its
-    input. files: how often those that it reads were made anew."""
+    input. files: how often those that it reads were made anew. seen: of an overwrite whose calls failed, the rows that were there by then."""
 
     name: str
     rows: list[int]
@@ -77,6 +77,13 @@ class Job:
     version: int = 0
     has_one_count: bool = True
     files: int = 0
+    seen: set[int] = field(default_factory=set)
+
+    def check_kept(self, gone: Iterable[int], parts: int) -> None:
+        """A call of another run may publish this overwrite, and takes nothing away that came after the last call for it."""
+        late = [row for row in gone if part_of(row, parts) == part_of(self.rows[0], parts) and row not in self.seen]
+        if self.seen and late:
+            raise Wrong("deleted", f"rows {late}, which came after the overwrite of {self.name}")
 
 
 @dataclass

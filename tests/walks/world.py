@@ -170,6 +170,10 @@ class World(Machine):
             gone = [row for row in before - after if part_of(row, self.parts) in parts]
             # What a power failure forgets of a run that did not return comes back until it is repeated.
             self.overwritten(*((gone, perhaps) if run is not None else ((), perhaps + gone)))
+        if not job.options and not any(name.startswith("accept") for name in query.options):
+            for each in replaced:
+                each.check_kept(before - after, self.parts)
+        job.seen = {*job.seen, *before, *after} if run is None else set()
         if run is None:
             return False
         if job.options and not before[job.rows[0]] and after[job.rows[0]]:
@@ -263,9 +267,7 @@ class World(Machine):
         """What a rollback to this snapshot leaves: what readers of it see, and fates as they were before."""
         known = max((number for number in self.versions if number <= snapshot_id), default=None)
         fate = self.versions[known].fate if known is not None else {}
-        table = self.others.table()
-        files = self.others.files(table.snapshots.load(snapshot_id))
-        visible = Counter(row for file in files for row in self.others.rows_of(file))
+        visible = Counter(self.others.rows_at(snapshot_id))
         if known is not None:  # one event may publish several snapshots: what an earlier one of them replaced is gone from this one as well
             fate = fate | {row: GONE for row in self.versions[known].visible if not visible[row]}
         return Version(visible, dict(fate))
