@@ -290,18 +290,22 @@ def _with_recorded(past: Past, recorded: Recorded) -> Past:
 
 def _admit_numeric(batch: Batch, past: Past, options: SinkOptions, generation: int) -> Decision:
     relation = relate(_recorded_in(past), batch.sources)
-    refused = past.table, batch, relation, options, _ways_on(batch, past)
+
+    def refused(error: Callable[..., Misuse], **more) -> Misuse:
+        begin = position_errors.starting_offsets(past.table, batch, options, _recorded_in(past))
+        return error(past.table, batch, relation, begin, _ways_on(batch, past), **more)
+
     if relation.gap or relation.unread:
-        raise position_errors.gap(*refused)
+        raise refused(position_errors.gap)
     recorded = _recorded(batch, past)
     if not relation.overlap:
         return Decision(Verdict.NEW, "continues the recorded positions", generation, recorded)
     if batch.combines:
-        raise position_errors.combined(*refused)
+        raise refused(position_errors.combined)
     if not options.position_columns:
-        raise position_errors.overlap(*refused, same=token(batch, past) if _is_other(batch, past) else None)
+        raise refused(position_errors.overlap, same=token(batch, past) if _is_other(batch, past) else None)
     if relation.ambiguous:
-        raise position_errors.ambiguous(*refused)
+        raise refused(position_errors.ambiguous)
     return Decision(Verdict.FILTER, "overlaps the recorded positions", generation, recorded, relation.below)
 
 

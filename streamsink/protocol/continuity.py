@@ -120,8 +120,7 @@ class Relation:
     overlap: begins before it. gap: begins after it. unread: unknown to the record, and does not begin at the broker's
     earliest offset. ambiguous: sources that read it have different positions, so that its rows alone do not tell which
     are new.
-    below: of each topic and partition, the first offset that is new. grown: topics with partitions that the record does not know;
-    told only where one of the others is not empty.
+    below: of each topic and partition, the first offset that is new.
     """
 
     overlap: tuple[str, ...]
@@ -129,7 +128,6 @@ class Relation:
     unread: tuple[str, ...]
     ambiguous: tuple[str, ...]
     below: Offsets
-    grown: tuple[str, ...]
 
 
 def relate(recorded: Recorded, sources: tuple[SourceRange, ...]) -> Relation:
@@ -151,18 +149,16 @@ def relate(recorded: Recorded, sources: tuple[SourceRange, ...]) -> Relation:
         elif first < max(known) and first < last:
             overlap.add(f"{topic}:{part}")
     ambiguous, below = _below(_compared(recorded, sources, every=True)) if overlap else (set(), {})
-    more = grown(recorded, sources) if overlap or gap or unread else set()
-    return Relation(*(tuple(sorted(found)) for found in (overlap, gap, unread, ambiguous)), below=below, grown=tuple(sorted(more)))
+    return Relation(*(tuple(sorted(found)) for found in (overlap, gap, unread, ambiguous)), below=below)
 
 
-def grown(recorded: Recorded, sources: tuple[SourceRange, ...]) -> set[str]:
-    """Topics of which the batch or the broker has partitions that the record of their source has not."""
+def grown_of(recorded: Recorded, place: int, source: SourceRange) -> set[str]:
+    """Topics of which the batch or the broker has partitions that the record of this source has not."""
     found = set()
-    for place, source in enumerate(sources):
-        for topic in source.end:
-            known = {part for record in recorded.known(place, source, topic) for part in record.next}
-            if not known.issuperset({*source.end[topic], *(source.newest or {}).get(topic, ())}):
-                found.add(topic)
+    for topic in source.end:
+        known = {part for record in recorded.known(place, source, topic) for part in record.next}
+        if not known.issuperset({*source.end[topic], *(source.newest or {}).get(topic, ())}):
+            found.add(topic)
     return found
 
 

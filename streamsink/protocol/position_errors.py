@@ -7,7 +7,7 @@ from streamsink.options import SinkOptions
 from streamsink.protocol import continuity
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.continuity import OTHER_CLUSTER, RECREATED, Change, Relation
-from streamsink.protocol.positions import same_id
+from streamsink.protocol.positions import SourceRange, same_id
 from streamsink.protocol.recorded import Recorded
 from streamsink.protocol.ways import CALLED_FOR_EVERY_BATCH
 
@@ -25,8 +25,7 @@ def changed(table: str, batch: Batch, found: Sequence[Change], options: SinkOpti
     first = found[0]
     if first.other_topic or not first.lowered:
         why = _WHY.get(first.kind, "the topic was deleted and created again, or has lost messages at its end")
-        more = continuity.grown(recorded, batch.sources)
-        begin = starting_offsets(table, batch, options, from_beginning=[change.topic for change in found], counting=more)
+        begin = starting_offsets(table, batch, options, recorded, from_beginning=[change.topic for change in found])
         ways = (
             "Recorded offsets of one topic say nothing of another one. To write everything that the topic holds now, start "
             f"a new checkpoint with startingOffsets={begin} and set accept_as_new='{word}', which drops the table's record "
@@ -60,7 +59,7 @@ def recreated_meanwhile(
     if word is None:
         way_on = "startingOffsets='earliest'"
     else:
-        begin = starting_offsets(table, now, options, from_beginning=[topic], counting=continuity.grown(recorded, now.sources))
+        begin = starting_offsets(table, now, options, recorded, from_beginning=[topic])
         way_on = f"startingOffsets={begin} and set accept_as_new='{word}', which drops the table's record of that topic and of no other"
     return Misuse(
         f"{table}: batch {batch.batch_id}: the id of topic '{topic}' was {was} when the batch began, and is {found} now: the topic was "
@@ -79,8 +78,7 @@ def beyond(table: str, batch: Batch, options: SinkOptions, recorded: Recorded) -
                      for _, topic, part, end, at in found[:_MOST_NAMED])
     topics = {(place, topic) for place, topic, _, _, _ in found}
     unknown = [topic for place, topic in topics if not recorded.known(place, batch.sources[place], topic)]
-    more = {*(topic for _, topic in topics), *continuity.grown(recorded, batch.sources)}
-    begin = starting_offsets(table, batch, options, from_beginning=unknown, counting=more)
+    begin = starting_offsets(table, batch, options, recorded, from_beginning=unknown, counting=[topic for _, topic in topics])
     return Misuse(
         f"{table}: batch {batch.batch_id}: {says}: since Spark planned the batch, the topic was deleted and created again, or has lost "
         "messages at its end, and what comes to these offsets now would never be read. Nothing was written. Start a new checkpoint with "
@@ -89,8 +87,8 @@ def beyond(table: str, batch: Batch, options: SinkOptions, recorded: Recorded) -
     )
 
 
-def gap(table: str, batch: Batch, relation: Relation, options: SinkOptions, ways_on: str) -> Misuse:
-    """Messages that no batch has read."""
+def gap(table: str, batch: Batch, relation: Relation, begin: str, ways_on: str) -> Misuse:
+    """Messages that no batch has read. begin: the ``starting_offsets`` of a new checkpoint."""
     if relation.gap:
         says = f"leaves a gap in {_names(relation.gap)}: it starts after the positions that this table records"
     else:
@@ -98,7 +96,6 @@ def gap(table: str, batch: Batch, relation: Relation, options: SinkOptions, ways
             f"leaves a gap in {_names(relation.unread)}: the table has no record of this, and the batch does not begin at "
             "the first offset that the broker has"
         )
-    begin = starting_offsets(table, batch, options, counting=relation.grown)
     return Misuse(
         f"{table}: batch {batch.batch_id} {says}, so messages between would be missing. Nothing was written. "
         f"{CALLED_FOR_EVERY_BATCH}. Then start a new checkpoint with startingOffsets={begin}, or{ways_on}",
@@ -107,7 +104,7 @@ def gap(table: str, batch: Batch, relation: Relation, options: SinkOptions, ways
 
 
 def overlap(
-    table: str, batch: Batch, relation: Relation, options: SinkOptions, ways_on: str, *, same: str | None
+    table: str, batch: Batch, relation: Relation, begin: str, ways_on: str, *, same: str | None
 ) -> Misuse:
     """Messages that the table has already, which nothing in the rows tells. same: the token for the query with columns more."""
     columns = f", set accept_as_same='{same}', because the query changes by that," if same else ""
@@ -115,52 +112,74 @@ def overlap(
         f"{table}: batch {batch.batch_id} overlaps what is published already in {_names(relation.overlap)}: "
         "a checkpoint was deleted, restored from an older copy, or runs twice. Nothing was written. Name the columns "
         f"that carry topic, partition and offset in the option position_columns{columns} and only new rows will be written, or "
-        f"start a new checkpoint with startingOffsets={starting_offsets(table, batch, options, counting=relation.grown)}, or{ways_on}",
+        f"start a new checkpoint with startingOffsets={begin}, or{ways_on}",
         kind="positions.overlap",
     )
 
 
-def combined(table: str, batch: Batch, relation: Relation, options: SinkOptions, ways_on: str) -> Misuse:
+def combined(table: str, batch: Batch, relation: Relation, begin: str, ways_on: str) -> Misuse:
     """Rows that were made of old and new messages together."""
     return Misuse(
         f"{table}: batch {batch.batch_id} overlaps what is published already in {_names(relation.overlap)}: a checkpoint was deleted, restored "
         f"from an older copy, or runs twice; and the batch function has made rows of several ({batch.combines}) before it called the sink, so that "
         "no row's position tells whether it is new. Nothing was written. Start a new checkpoint with "
-        f"startingOffsets={starting_offsets(table, batch, options, counting=relation.grown)}, or{ways_on}",
+        f"startingOffsets={begin}, or{ways_on}",
         kind="positions.combined",
     )
 
 
-def ambiguous(table: str, batch: Batch, relation: Relation, options: SinkOptions, ways_on: str) -> Misuse:
+def ambiguous(table: str, batch: Batch, relation: Relation, begin: str, ways_on: str) -> Misuse:
     """Rows of which it matters by which source they were read."""
     return Misuse(
         f"{table}: batch {batch.batch_id} overlaps what is published already in {_names(relation.ambiguous)}, which several "
         "sources of the query read, or have read, up to different positions: a row says where it stood in its topic, and "
         "not which source has read it, so that the new rows cannot be told. Nothing was written. Start a new checkpoint with "
-        f"startingOffsets={starting_offsets(table, batch, options, counting=relation.grown)}, or{ways_on}",
+        f"startingOffsets={begin}, or{ways_on}",
         kind="positions.ambiguous",
     )
 
 
 def starting_offsets(
-    table: str, batch: Batch, options: SinkOptions, *, from_beginning: Sequence[str] = (), counting: Iterable[str] = ()
+    table: str, batch: Batch, options: SinkOptions, recorded: Recorded, *, from_beginning: Iterable[str] = (), counting: Iterable[str] = ()
 ) -> str:
-    """The call that says where a new checkpoint is to begin. counting: topics whose partitions are to be counted."""
+    """The call that says where a new checkpoint is to begin; of several sources one for each: Spark wants just the partitions of that source.
+
+    counting: topics whose partitions are to be counted, besides those that have more of them than the record knows.
+    """
     arguments = [repr(table)]
     if options.application != SinkOptions.application:
         arguments.append(f"application={options.application!r}")
+    begins = []
+    for place, source in enumerate(batch.sources):
+        anew, more = (set(topics).intersection(source.end) for topics in (from_beginning, counting))
+        own = _own_arguments(recorded, place, source, (anew, more), alone=len(batch.sources) == 1)
+        begins.append(f"streamsink.starting_offsets({', '.join(arguments + own)})" if own is not None else "'earliest'")
+    if len(begins) == 1:
+        return begins[0]
+    named = (f"{begin} for source {source.key(place)}" for place, (source, begin) in enumerate(zip(batch.sources, begins)))
+    return f"{', '.join(named)} (in their order in the query, from 0)"
+
+
+def _own_arguments(
+    recorded: Recorded, place: int, source: SourceRange, topics: tuple[set[str], set[str]], *, alone: bool
+) -> list[str] | None:
+    """None where nothing is recorded of the source. topics: that begin anew, and others to be counted. alone: it is the only source."""
+    known = {record.source for record in recorded.topics if record.topic in source.end}
+    key = next((key for key in (source.key(place), str(place), *sorted(known)) if key in known), None)
+    if key is None:
+        return None
+    anew, more = topics
+    gone = {record.topic for record in recorded.topics if alone or record.source == key} - source.end.keys()
     # The broker may know partitions that were added after the batch was planned, and a new checkpoint must name every one.
-    seen = [(topic, part) for source in batch.sources for parts in (source.end, source.newest or {}) for topic in parts for part in parts[topic]]
-    counts = {topic: max((int(part) for of, part in seen if of == topic), default=-1) + 1 for topic in sorted({*from_beginning, *counting})}
-    if counts:
-        arguments.append(f"partitions={counts!r}")
-    if from_beginning:
-        arguments.append(f"from_beginning={sorted(set(from_beginning))!r}")
-    call = f"streamsink.starting_offsets({', '.join(arguments)})"
-    if len(batch.sources) == 1:
-        return call
-    keys = ", ".join(source.name or str(place) for place, source in enumerate(batch.sources))
-    return f"{call[:-1]}, source=...) for each of its sources ({keys}, in their order in the query)"
+    parts = {topic: {*source.end[topic], *(source.newest or {}).get(topic, ())} for topic in source.end}
+    counted = {topic: max(map(int, parts[topic])) + 1 for topic in sorted(anew | more | continuity.grown_of(recorded, place, source))}
+    said = {"partitions": counted, "from_beginning": sorted(anew), "without": sorted(gone), "source": None if alone else _as_given(key)}
+    return [f"{name}={value!r}" for name, value in said.items() if value not in (None, {}, [])]
+
+
+def _as_given(key: str) -> int | str:
+    """A source's place, or its name."""
+    return int(key) if key.isdecimal() else key
 
 
 def _names(partitions: Sequence[str]) -> str:

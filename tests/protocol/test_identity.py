@@ -174,8 +174,8 @@ def test_a_batch_that_ends_behind_what_the_broker_has_is_refused(last, begin):
         decide(given, last, **COLUMNS)
     message = str(caught.value)
     assert caught.value.kind == "positions.newest-below-end" and "Nothing was written" in message
-    assert all(word in message for word in ("lake/t", "90", "70", "startingOffsets=streamsink.starting_offsets('lake/t'", "partitions={'t': 2}"))
-    assert ("from_beginning=['t']" in message) is (last is None)
+    says = "streamsink.starting_offsets('lake/t', partitions={'t': 2})" if last else "'earliest'"
+    assert all(word in message for word in ("lake/t", "90", "70", f"startingOffsets={says};"))
     planned_anew = batch(source(begin, {"0": 70, "1": 5}, newest={"t": {"0": 70, "1": 5}}), query="anew")
     assert decide(planned_anew, last, **COLUMNS).verdict is Verdict.NEW
 
@@ -253,6 +253,35 @@ def test_the_way_on_names_partitions_that_the_table_does_not_know(kind, begin, k
     assert caught.value.kind == kind and "partitions=" not in str(caught.value)
 
 
+def test_each_source_is_told_its_own_topics():
+    """Spark refuses startingOffsets of a source that name another one's topic, as much as those that leave out one of its own."""
+    last = state(source(50, 60), source(5, 8, "id-u", topic="u"))
+    first, second = (source(0, 70), source({"0": 0, "1": 0}, {"0": 9, "1": 2}, "id-u", topic="u"))
+    refused(
+        "positions.overlap", batch(first, second), last, "startingOffsets=streamsink.starting_offsets('lake/t', source=0) for source 0, "
+        "streamsink.starting_offsets('lake/t', partitions={'u': 2}, source=1) for source 1 (in their order in the query, from 0), or",
+    )
+    anew = source(8, 9, "id-2", topic="u")
+    refused(
+        "positions.topic-recreated", batch(source(60, 70), anew), last, "starting_offsets('lake/t', source=0) for source 0",
+        "starting_offsets('lake/t', partitions={'u': 1}, from_beginning=['u'], source=1) for source 1",
+    )
+
+
+def test_a_topic_that_the_query_reads_no_longer_is_left_out():
+    """Of its one source, and of one of several."""
+    both = SourceRange({"t": {"0": 50}, "u": {"0": 5}}, {"t": {"0": 60}, "u": {"0": 8}}, cluster="c-1", topic_ids={"t": "id-1", "u": "id-u"})
+    refused("positions.overlap", batch(source(0, 70)), state(both), "starting_offsets('lake/t', without=['u'])")
+    two = batch(source(0, 70), source(0, 3, "id-v", topic="v"))
+    refused("positions.overlap", two, state(both), "starting_offsets('lake/t', without=['u'], source=0) for source 0, 'earliest' for source 1")
+
+
+def test_sources_that_have_changed_places_are_told_their_own_topics():
+    last = state(source(50, 60), source(5, 8, "id-u", topic="u"))
+    calls = "starting_offsets('lake/t', source=1) for source 0, streamsink.starting_offsets('lake/t', source=0) for source 1"
+    refused("positions.overlap", batch(source(0, 9, "id-u", topic="u"), source(0, 70)), last, calls)
+
+
 def test_a_partition_that_appears_under_a_running_checkpoint_continues():
     """Spark begins it at its earliest offset, and says no start for it."""
     given = batch(source({"0": 60}, {"0": 70, "1": 9}, earliest={"t": {"0": 0, "1": 5}}), query="q", number=6)
@@ -288,7 +317,8 @@ def test_an_overlap_of_two_sources_is_filtered_where_one_comparison_is_right_for
 def test_rows_that_are_old_for_one_source_and_new_for_another_are_refused():
     """A8: they were filtered by the lower position, and 12 rows of the faster source doubled."""
     last, given = state(source(0, 20), source(0, 8)), batch(source(0, 30), source(0, 30))
-    word = refused("positions.ambiguous", given, last, "t:0", "source=...", "(0, 1, in their order", **COLUMNS)
+    calls = ", ".join(f"streamsink.starting_offsets('lake/t', source={place}) for source {place}" for place in (0, 1))
+    word = refused("positions.ambiguous", given, last, "t:0", f"{calls} (in their order", **COLUMNS)
     assert decide(given, last, accept_as_new=word, **COLUMNS).verdict is Verdict.NEW
     refused("positions.overlap", given, last)
 

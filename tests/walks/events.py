@@ -283,7 +283,7 @@ def ids(walk, which, told):
     """The broker does not tell the ids of clusters and topics from now on; or it does."""
     query = query_of(walk.world, which)
     if query.source.numeric:
-        query.source.tell(told % 2 == 0)
+        walk.world.model.unsure(query.source.tell(told % 2 == 0), most=2)
 
 
 @event(1, 3)

@@ -17,7 +17,7 @@ from streamsink.sinks.offsets import Wanted, offsets_of
 from tests.walks.model import Causes, Wrong
 from tests.walks.queries import Query, halves
 from tests.walks.sources import flat
-from tests.walks.words import SECOND, WORDS, call_in, ways_in
+from tests.walks.words import SECOND, WORDS, begins_in, call_in, ways_in
 from tests.walks.world import JOBS, World
 
 _MOST_ANSWERS = 5
@@ -174,13 +174,7 @@ class Operator(Judge):
         self._world.accident("journal", "journal-ever")
 
     def _starting_offsets(self, query: Query, _: str, text: str) -> None:
-        given = None
-        with contextlib.suppress(Misuse):  # the table has no record of it: from the beginning then
-            application, wanted = _offsets_call(text, query)
-            given = json.loads(offsets_of(self._world.others.io, self._world.root, application, wanted))
-        if given is not None and set(flat(given)) != set(query.source.parts):
-            raise Wrong("wrong advice", f"startingOffsets {given}, but Spark wants exactly the partitions {sorted(query.source.parts)}: {text}")
-        self._begin_anew(query, given)
+        self._begin_anew(query, _said_offsets(self._world, query, text))
 
     def _write_all(self, query: Query, _: str, text: str) -> None:
         query.options.pop("adopt_from_batch")
@@ -327,6 +321,23 @@ def _missing_before(world: World, query: Query) -> list[int]:
     """Rows that the checkpoint has behind it, and that are not in the table."""
     visible = world.visible()
     return [row for row in query.source.rows_before(query.checkpoint) if not visible[row]]
+
+
+def _said_offsets(world: World, query: Query, text: str) -> dict | None:
+    """startingOffsets of each source as the text says it; from the beginning where it says so, or the table has no record of it."""
+    begins, wanted = begins_in(text), query.source.by_source()
+    if len(begins) not in (1, len(wanted)):
+        raise Wrong("wrong advice", f"not one call for each of {len(wanted)} sources: {text}")
+    given: dict = {}
+    for begin, partitions in zip(begins, wanted if len(begins) > 1 else [query.source.parts]):
+        if "streamsink.starting_offsets(" in begin:
+            with contextlib.suppress(Misuse):
+                application, asked = _offsets_call(begin, query)
+                said = json.loads(offsets_of(world.others.io, world.root, application, asked))
+                if set(flat(said)) != set(partitions):
+                    raise Wrong("wrong advice", f"startingOffsets {said}, but Spark wants exactly the partitions {sorted(partitions)}: {text}")
+                given |= said
+    return given or None
 
 
 def _offsets_call(text: str, query: Query) -> tuple[str, Wanted]:

@@ -98,9 +98,10 @@ class Topic:
                 self.parts[name], self.earliest[name] = [], 0
         return gone
 
-    def tell(self, ids: bool) -> None:
-        """The broker says them from now on, or does not."""
-        self.tells, self.was_silent = ids, self.was_silent or not ids
+    def tell(self, ids: bool) -> list[int]:
+        """The broker says them from now on, or does not. Rows of which some may have been read of another topic than was known then."""
+        speaks, self.tells, self.was_silent = ids and not self.tells, ids, self.was_silent or not ids
+        return [row for name in self.former for row in self.parts[name]] if speaks else []
 
     def below_former(self) -> list[int]:
         """Rows at positions that were read of a topic before, of which perhaps nobody can tell that it was another one."""
@@ -194,6 +195,10 @@ class Topic:
 
     def all_rows(self) -> list[int]:
         return [row for rows in self.parts.values() for row in rows]
+
+    def by_source(self) -> list[list[str]]:
+        """The partitions of each source of the query."""
+        return [[name for name in self.parts if name.split("/")[0] == topic] for topic in self.ids] if self.apart else [list(self.parts)]
 
     def partitions(self) -> dict[str, int]:
         return {topic: len(parts) for topic, parts in nested(self.earliest).items()}

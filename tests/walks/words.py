@@ -11,7 +11,7 @@ from tests.walks.queries import Query
 SECOND = "-part-"
 # What is looked for in a message, by the name of what is then done. The first that is found of a group of the same words counts.
 WORDS = {
-    "reset": r"with startingOffsets=streamsink\.starting_offsets\(.*?\) and set accept_as_new='([^']+)'",
+    "reset": r"with startingOffsets=(?:streamsink\.starting_offsets\(|'earliest').*? and set accept_as_new='([^']+)'",
     "file_column": r"option file_column, and set accept_as_same='(\w+)'",
     "accept_as_new": r"accept_as_new='([^']+)'",
     "accept_as_seen": r"accept_as_seen='([^']+)'",
@@ -25,7 +25,7 @@ WORDS = {
     "own_first_name": r"(Set application to the one of these names that this sink had) to go on",
     "adopt": r"set adopt_from_batch=(\d+)",
     "remove_journal": r"remove (?:the journal (\S+)|this one)",
-    "starting_offsets": r"[Ss]tart a new checkpoint (?:at |with startingOffsets=)(streamsink\.starting_offsets)",
+    "starting_offsets": r"[Ss]tart a new checkpoint (?:at |with startingOffsets=)(streamsink\.starting_offsets|'earliest')",
     "new_checkpoint": r"start a (new checkpoint)(?! at| with startingOffsets=s|, for what was| whose source)",
     "leave_out": r"(leave adopt_from_batch out) and start a new checkpoint",
     "write_all": r"to write all that the source has, (leave adopt_from_batch out)",
@@ -69,7 +69,7 @@ def ways_in(query: Query, text: str, words: dict[str, str]) -> dict[str, str]:
 
 
 def call_in(text: str, function: str) -> tuple[list, dict]:
-    """Arguments of a call that the text prints."""
+    """Arguments of the first call that the text prints."""
     start = text.index(f"streamsink.{function}(")
     for end in range(start, len(text)):
         with contextlib.suppress(SyntaxError):
@@ -78,3 +78,8 @@ def call_in(text: str, function: str) -> tuple[list, dict]:
                 positional = [ast.literal_eval(argument) for argument in call.args]
                 return positional, {each.arg: ast.literal_eval(each.value) for each in call.keywords}
     raise Wrong("wrong advice", f"a call that cannot be made: {text}")
+
+
+def begins_in(text: str) -> list[str]:
+    """What the text says of each source where there are several, as a text that has that call alone; else the text."""
+    return re.findall(r"(streamsink\.starting_offsets\([^()]*\)|'earliest') for source", text) or [text]

@@ -157,10 +157,7 @@ class World(Machine):
         before = self.in_table()
         self.model.job_tried(job.rows)
         query.live, query.rows_of_job = None, job
-        run = self.attempt(
-            query, lambda run: run.job(job), fault,
-            lambda: self.start_job(query, job),
-        )
+        run = self.attempt(query, lambda run: run.job(job), fault, lambda: self.start_job(query, job))
         after = self.in_table()
         replaced = [each for each in self.jobs if each.options]
         if replaced:  # what an earlier call left pending is published by this one
