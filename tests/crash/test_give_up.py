@@ -12,6 +12,7 @@ from streamsink.errors import Corrupt, Fenced, Misuse, StreamsinkError
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.ids import END_OF_INPUT
+from streamsink.protocol.positions import SourceRange
 from streamsink.sinks.give_up import give_up
 from streamsink.sinks.verify import verify
 from streamsink.testing.crashing import CrashingCalls, Mode
@@ -87,12 +88,27 @@ def test_the_public_command_on_a_disk(tmp_path):
 # -- several records ---------------------------------------------------------------------------------------------------
 
 
-def _several(bad, **settings) -> World:
+def _several(bad, beside_a_topic=False, **settings) -> World:
     """Four batches are recorded and none is published; Spark has committed the first three of them."""
-    world = left("group.stopping", **GROUPED, **settings)
+    world = memory_world(**GROUPED, **settings)
+    if beside_a_topic:
+        _read_a_topic_too(world)
+    assert die_at_step("group.stopping", 1, world, boundaries=ENDS)
     assert world.checkpoint.committed == 4 and world.ids() == []
     clean(world, bad, 1)
     return world
+
+
+def _read_a_topic_too(world) -> None:
+    """Each batch has a message of a topic as well, whose rows stay away."""
+    plain = world.driver.describe
+
+    def describe(checkpoint, batch_id):
+        batch = plain(checkpoint, batch_id)
+        topic = world.driver.identified(SourceRange({"t": {"0": batch_id}}, {"t": {"0": batch_id + 1}}))
+        return dataclasses.replace(batch, sources=(*batch.sources, topic))
+
+    world.driver.describe = describe
 
 
 def test_files_of_a_middle_record_are_gone_kafka():
@@ -109,9 +125,10 @@ def test_files_of_a_middle_record_are_gone_kafka():
     assert world.ids() == list(range(15))
 
 
-def test_files_of_a_middle_record_are_gone_files():
+@pytest.mark.parametrize("beside_a_topic", [False, True], ids=["alone", "beside-a-topic"])
+def test_files_of_a_middle_record_are_gone_files(beside_a_topic):
     """The checkpoint goes back to the batch that the command names: Spark plans it again, and each row is there once."""
-    world = _several(2, numeric=False)
+    world = _several(2, numeric=False, beside_a_topic=beside_a_topic)
     done = follow(world, refused(world, "pending.files-gone"))
     assert "starting_offsets" not in str(done)
     first = int(re.search(r"numbered (\d+) and higher", str(done))[1])

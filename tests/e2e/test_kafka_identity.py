@@ -116,6 +116,52 @@ def test_a_topic_recreated_in_the_middle_of_a_run_is_found_before_the_record(spa
     ends_with_each_once(spark, advised(job, error).but(options={"accept_as_new": accept_token(error)}), old | new)
 
 
+def test_a_topic_recreated_under_a_query_that_reads_a_folder_too(spark, job, topic, kafka_broker, tmp_path):
+    """The folder's positions do not compare, so the batch was taken for the next one, and the new topic was never read below the old offsets."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "a.json").write_text('{"id": 1000}\n')
+    old = send(kafka_broker.bootstrap, topic, range(20), PARTITIONS) | {1000}
+
+    def run(starting="earliest", **options) -> StreamsinkError | None:
+        errors = []
+        sink = streamsink.to_table(job.table, lambda event: None, flush=False, **options)
+
+        def publish(df, batch_id: int) -> None:
+            try:
+                sink(df, batch_id)
+            except StreamsinkError as failed:
+                errors.append(failed)
+                raise
+
+        messages = frame(spark, job.but(source={**job.source, "starting": starting})).select("id")
+        both = messages.union(spark.readStream.schema("id BIGINT").json(str(folder)))
+        query = both.writeStream.foreachBatch(publish).option("checkpointLocation", job.checkpoint).trigger(availableNow=True).start()
+        with contextlib.suppress(StreamingQueryException):
+            query.awaitTermination(WAIT_S)
+        query.stop()
+        sink.close()
+        return errors[0] if errors else None
+
+    assert run() is None
+    assert_each_once(job.table, old)
+    recreate(kafka_broker.bootstrap, topic, PARTITIONS)
+    new = send(kafka_broker.bootstrap, topic, range(100, 150), PARTITIONS) | {1001}
+    (folder / "b.json").write_text('{"id": 1001}\n')
+    refused = run()
+    assert refused.kind == "positions.topic-recreated" and topic in str(refused) and "Nothing was written" in str(refused)
+    assert_each_once(job.table, old)
+    call = re.search(r"(streamsink\.starting_offsets\([^()]*\)) for source 0", str(refused))[1]
+    starting = eval(call, {"streamsink": streamsink})  # the advice itself
+    word = accept_token(Outcome(1, message=str(refused)))
+    shutil.rmtree(job.checkpoint)
+    (folder / "a.json").unlink()  # the folder begins anew
+    asked = run(starting, accept_as_new=word)
+    assert asked.kind == "checkpoint.replaced"
+    assert run(starting, accept_as_new=accept_token(Outcome(1, message=str(asked)))) is None
+    assert_each_once(job.table, old | new)
+
+
 def test_another_cluster_with_the_same_topic_name_is_refused_by_its_id(spark, job, topic, kafka_broker, tmp_path):
     """A2: its rows were taken for those of the first one."""
     old = send(kafka_broker.bootstrap, topic, range(40), PARTITIONS)

@@ -360,3 +360,12 @@ def test_a_topic_recreated_while_its_batch_is_written_is_found_before_the_record
     assert caught.value.kind == kind and "after" in str(caught.value)
     query.sink.close()
     assert world.ids() == list(range(6)) and world.unknown_files() == []
+
+
+def test_who_only_says_that_a_topic_is_another_one_is_told_to_begin_with_it():
+    """Its record stands in the table until a batch is written, and a new checkpoint was told the offsets of the topic before."""
+    two = {"cluster": "c-1", "topic_ids": {"t": "id-2", "u": "id-u"}}
+    last = state(SourceRange({"t": {"0": 50}, "u": {"0": 5}}, {"t": {"0": 60}, "u": {"0": 8}}, cluster="c-1", topic_ids={"t": "id-1", "u": "id-u"}))
+    given = batch(SourceRange({"t": {"0": 60}, "u": {"0": 8}}, {"t": {"0": 70}, "u": {"0": 9}}, **two), query="q", number=6)
+    word = refused("positions.topic-recreated", given, last)
+    refused("positions.gap", given, last, "starting_offsets('lake/t', partitions={'t': 1}, from_beginning=['t'])", accept_as_new=word)

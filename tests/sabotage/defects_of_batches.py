@@ -9,6 +9,7 @@ _KNOWN = "tests/protocol/test_what_is_known.py"
 _ONCE = "tests/protocol/test_once_a_run.py"
 _ADMISSION, _LOST_CHECKPOINTS = "tests/protocol/test_admission.py", "tests/advice/test_lost_checkpoints.py"
 _IDENTITY = "tests/protocol/test_identity.py"
+_MIXED = "tests/protocol/test_mixed_sources.py"
 _POSITIONS = "tests/protocol/test_positions.py"
 _OFFSETS = "tests/table/test_starting_offsets.py"
 _RENAMED = "tests/protocol/test_renamed.py"
@@ -142,6 +143,16 @@ OF_BATCHES = (
            "sorted(gone)", "[]", (_IDENTITY,)),
     Defect("A2: sources that have changed places are told each other's topics", "protocol/position_errors.py:_own_arguments",
            " if key in known), None)", " if known), None)", (_IDENTITY,)),
+    Defect("A2: topics beside a folder are not recorded", "protocol/recorded.py:Recorded.advanced",
+           "return self._with_ends(sources, max)", "return self._with_ends(sources, max) if all_numeric(sources) else self", (_MIXED,)),
+    Defect("A2: who says that a topic beside a folder is another one goes on in its middle", "protocol/admission.py:admit",
+           "    if changed:  #", "    if False:  #", (_MIXED,)),
+    Defect("A2: who says that a topic is another one begins behind it", "protocol/position_errors.py:_own_arguments",
+           "anew | {topic for topic in source.end if not recorded.known(place, source, topic)}", "anew", (_IDENTITY,)),
+    Defect("a batch beside a folder may end behind the broker's offsets", "protocol/admission.py:admit",
+           "short = None if lowered else", "short = None if lowered or not all_numeric(batch.sources) else", (_MIXED,)),
+    Defect("A2: a topic beside a folder tells where to begin after records were given up", "sinks/give_up.py:_text",
+           " and all_numeric(like.sources)", "", ("tests/crash/test_give_up.py",)),
     Defect("A2: a reset outlives its accident", "protocol/resets.py:Answer.word",
            "last.record_id if last", "'' if last", (_IDENTITY,)),
     Defect("A2: an answer that comes when the topic has grown is forgotten", "protocol/admission.py:_settled",
