@@ -8,9 +8,9 @@ from streamsink.errors import Misuse
 from streamsink.options import SinkOptions, words_of
 from streamsink.protocol import files, opaque_errors, position_errors, renamed, run_errors, run_inputs, ways
 from streamsink.protocol.committable import AppState, Batch, KnownRun, LastOfOther
-from streamsink.protocol.continuity import Change, changes, relate, reset
+from streamsink.protocol.continuity import Change, Relation, changes, relate, reset
 from streamsink.protocol.ids import END_OF_INPUT
-from streamsink.protocol.positions import Offsets, all_numeric, follows, same_ranges
+from streamsink.protocol.positions import Offsets, all_numeric, follows, numeric_ones, same_ranges
 from streamsink.protocol.query_rules import check_copied, check_query, check_same, check_state, recorded_as_new
 from streamsink.protocol.recorded import Recorded
 from streamsink.protocol.resets import Answer, answer_in, answered, answered_late
@@ -92,7 +92,7 @@ def admit(batch: Batch, past: Past, options: SinkOptions) -> Decision:
     numeric = all_numeric(batch.sources) and bool(_recorded_in(past))
     past, seen = _settled(batch, past, options, changed)
     lowered = any(not change.other_topic for change in changed)  # then the user has said what is to become of them
-    short = None if lowered or not all_numeric(batch.sources) else position_errors.beyond(past.table, batch, options, _recorded_in(past))
+    short = None if lowered else position_errors.beyond(past.table, batch, options, _recorded_in(past))
     if short:
         raise short
     generation = _generation(batch, past.last)
@@ -113,6 +113,8 @@ def admit(batch: Batch, past: Past, options: SinkOptions) -> Decision:
             check_copied(batch, past.last, past.table, options)
             check_same(batch, past.last, past.table, options, token(batch, past))
         return decision
+    if changed:  # the user has answered, and the query may go on in the middle of the new topic
+        _check_gap(batch, past, options, relate(_recorded_in(past), batch.sources))
     return _admit_opaque(batch, past, options, generation)
 
 
@@ -253,10 +255,9 @@ def _settled(
     Raises Misuse when a topic of the batch is not the one that is recorded, or has lost messages, and no token accepts it.
     """
     recorded = _recorded_in(past)
-    numeric = all_numeric(batch.sources)
-    answer = answer_in(options.accept_as_new, past.table_id, past.last, _topics(batch) if numeric else ())
+    answer = answer_in(options.accept_as_new, past.table_id, past.last, _topics(batch))
     if not changed:
-        return _with_recorded(past, answered_late(recorded, batch, answer) if answer and numeric else recorded), False
+        return _with_recorded(past, answered_late(recorded, batch, answer) if answer else recorded), False
     asked = Answer.about(changed)
     word = asked.word(past.table_id, past.last)
     if answer is not None and asked.topics <= answer.topics or options.accept_as_new == token(batch, past):
@@ -281,7 +282,7 @@ def recreated_meanwhile(batch: Batch, now: Batch, past: Past, options: SinkOptio
 
 
 def _topics(batch: Batch) -> tuple[str, ...]:
-    return tuple({topic: None for source in batch.sources for topic in source.end})
+    return tuple({topic: None for _, source in numeric_ones(batch.sources) for topic in source.end})
 
 
 def _with_recorded(past: Past, recorded: Recorded) -> Past:
@@ -290,13 +291,11 @@ def _with_recorded(past: Past, recorded: Recorded) -> Past:
 
 def _admit_numeric(batch: Batch, past: Past, options: SinkOptions, generation: int) -> Decision:
     relation = relate(_recorded_in(past), batch.sources)
+    _check_gap(batch, past, options, relation)
 
     def refused(error: Callable[..., Misuse], **more) -> Misuse:
-        begin = position_errors.starting_offsets(past.table, batch, options, _recorded_in(past))
-        return error(past.table, batch, relation, begin, _ways_on(batch, past), **more)
+        return error(past.table, batch, relation, _begin(batch, past, options), _ways_on(batch, past), **more)
 
-    if relation.gap or relation.unread:
-        raise refused(position_errors.gap)
     recorded = _recorded(batch, past)
     if not relation.overlap:
         return Decision(Verdict.NEW, "continues the recorded positions", generation, recorded)
@@ -309,6 +308,15 @@ def _admit_numeric(batch: Batch, past: Past, options: SinkOptions, generation: i
     return Decision(Verdict.FILTER, "overlaps the recorded positions", generation, recorded, relation.below)
 
 
+def _check_gap(batch: Batch, past: Past, options: SinkOptions, relation: Relation) -> None:
+    if relation.gap or relation.unread:
+        raise position_errors.gap(past.table, batch, relation, _begin(batch, past, options), _ways_on(batch, past))
+
+
+def _begin(batch: Batch, past: Past, options: SinkOptions) -> str:
+    return position_errors.starting_offsets(past.table, batch, options, _recorded_in(past))
+
+
 def _admit_opaque(batch: Batch, past: Past, options: SinkOptions, generation: int) -> Decision:
     last = past.last
     is_next = _follows(batch, last)
@@ -318,7 +326,8 @@ def _admit_opaque(batch: Batch, past: Past, options: SinkOptions, generation: in
         decision = _admit_by_files(batch, past, options, generation)
         if decision:
             return decision
-    raise opaque_errors.not_told(batch, last, options, _ways_on(batch, past), table=past.table, is_next=is_next)
+    begin = _begin(batch, past, options) if any(numeric_ones(batch.sources)) and last.recorded else None
+    raise opaque_errors.not_told(batch, last, options, _ways_on(batch, past), table=past.table, is_next=is_next, begin=begin)
 
 
 def _follows(batch: Batch, before: AppState | None) -> bool:

@@ -1,4 +1,4 @@
-"""How a numeric batch stands to what is recorded: does it continue, overlap, leave a gap, or read something else? Pure.
+"""How a batch's Kafka sources stand to what is recorded: does it continue, overlap, leave a gap, or read something else? Pure.
 
 Each source of the query is compared with its own record, partition by partition.
 """
@@ -6,7 +6,7 @@ Each source of the query is compared with its own record, partition by partition
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from streamsink.protocol.positions import Offsets, SourceRange, all_numeric
+from streamsink.protocol.positions import Offsets, SourceRange, numeric_ones
 from streamsink.protocol.recorded import Recorded, TopicRecord
 
 OTHER_CLUSTER = "positions.other-cluster"
@@ -36,10 +36,8 @@ class Change:
 
 def changes(recorded: Recorded, sources: tuple[SourceRange, ...]) -> tuple[Change, ...]:
     """Every topic of the batch of which the record does not hold, by its ids or by its offsets."""
-    if not all_numeric(sources):
-        return ()
     found = []
-    for place, source in enumerate(sources):
+    for place, source in numeric_ones(sources):
         for topic in source.end:
             known = recorded.known(place, source, topic)
             other = None if known else _other(recorded, sources, place, topic)
@@ -67,7 +65,7 @@ def _other(recorded: Recorded, sources: tuple[SourceRange, ...], place: int, top
     source = sources[place]
     accused = [
         record for record in recorded.of_topic(topic)
-        if not any(record.agrees(other) for other in sources if topic in other.end)
+        if not any(record.agrees(other) for _, other in numeric_ones(sources) if topic in other.end)
     ]
     if not accused:
         return None
@@ -131,7 +129,7 @@ class Relation:
 
 
 def relate(recorded: Recorded, sources: tuple[SourceRange, ...]) -> Relation:
-    """Compare a numeric batch with what is recorded.
+    """Compare a batch with what is recorded, as far as its sources have positions that compare.
 
     An unknown start of a known partition is taken as 0: then everything recorded overlaps, and nothing can be lost by
     it. A batch that ends before its start reads nothing of that partition; ``changes`` finds it.
@@ -169,7 +167,7 @@ def _compared(
 
     every: also of topics that begin exactly where the record ends, as nearly all do.
     """
-    for place, source in enumerate(sources):
+    for place, source in numeric_ones(sources):
         for topic, end in source.end.items():
             known = recorded.known(place, source, topic)
             start = (source.start or {}).get(topic)

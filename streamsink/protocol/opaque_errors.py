@@ -6,14 +6,18 @@ from streamsink.protocol.committable import AppState, Batch
 from streamsink.protocol.ways import CALLED_FOR_EVERY_BATCH
 
 
-def not_told(batch: Batch, last: AppState, options: SinkOptions, ways: str, *, table: str, is_next: bool) -> Misuse:
-    """Nobody can tell whether the batch's rows are here. is_next: it follows the last recorded one. ways: the ways on."""
+def not_told(batch: Batch, last: AppState, options: SinkOptions, ways: str, *, table: str, is_next: bool, begin: str | None) -> Misuse:
+    """Nobody can tell whether the batch's rows are here. is_next: it follows the last recorded one. ways: the ways on.
+
+    begin: startingOffsets of its Kafka sources for a new checkpoint; None when it has none.
+    """
+    beside = f" Of its Kafka sources a new checkpoint with startingOffsets={begin} reads only what is not here." if begin is not None else ""
     if batch.query != last.query:
         return Misuse(
             f"{table}: application '{options.application}' has published up to batch {last.checkpoint_id} of another "
             f"checkpoint ({last.query}), and this one ({batch.query}) begins with batch {batch.batch_id}: the "
             "checkpoint was deleted, or this is another query. Its source has no positions that compare, so whether "
-            "its rows are here already cannot be told. Nothing was written. If this is another query, give it a name "
+            f"its rows are here already cannot be told. Nothing was written.{beside} If this is another query, give it a name "
             f"of its own (application=...); else{ways}",
             kind="checkpoint.replaced",
         )
@@ -21,7 +25,7 @@ def not_told(batch: Batch, last: AppState, options: SinkOptions, ways: str, *, t
         return Misuse(
             f"{table}: batch {batch.batch_id} goes backwards: batch {last.checkpoint_id} of this checkpoint is "
             "published, and this one has other source positions than when that id was published: the checkpoint was "
-            f"restored from an older copy. Nothing was written. To go on,{ways}",
+            f"restored from an older copy. Nothing was written.{beside} To go on,{ways}",
             kind="batch.backwards",
         )
     if is_next:

@@ -7,7 +7,7 @@ from streamsink.options import SinkOptions
 from streamsink.protocol import continuity
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.continuity import OTHER_CLUSTER, RECREATED, Change, Relation
-from streamsink.protocol.positions import SourceRange, same_id
+from streamsink.protocol.positions import SourceRange, numeric_ones, same_id
 from streamsink.protocol.recorded import Recorded
 from streamsink.protocol.ways import CALLED_FOR_EVERY_BATCH
 
@@ -76,9 +76,7 @@ def beyond(table: str, batch: Batch, options: SinkOptions, recorded: Recorded) -
         return None
     says = "; ".join(f"the batch ends at offset {end} of partition {part} of topic '{topic}', and the broker's next offset is {at}"
                      for _, topic, part, end, at in found[:_MOST_NAMED])
-    topics = {(place, topic) for place, topic, _, _, _ in found}
-    unknown = [topic for place, topic in topics if not recorded.known(place, batch.sources[place], topic)]
-    begin = starting_offsets(table, batch, options, recorded, from_beginning=unknown, counting=[topic for _, topic in topics])
+    begin = starting_offsets(table, batch, options, recorded, counting={topic for _, topic, *_ in found})
     return Misuse(
         f"{table}: batch {batch.batch_id}: {says}: since Spark planned the batch, the topic was deleted and created again, or has lost "
         "messages at its end, and what comes to these offsets now would never be read. Nothing was written. Start a new checkpoint with "
@@ -149,30 +147,33 @@ def starting_offsets(
     arguments = [repr(table)]
     if options.application != SinkOptions.application:
         arguments.append(f"application={options.application!r}")
-    begins = []
-    for place, source in enumerate(batch.sources):
+    begins = {}
+    for place, source in numeric_ones(batch.sources):
         anew, more = (set(topics).intersection(source.end) for topics in (from_beginning, counting))
-        own = _own_arguments(recorded, place, source, (anew, more), alone=len(batch.sources) == 1)
-        begins.append(f"streamsink.starting_offsets({', '.join(arguments + own)})" if own is not None else "'earliest'")
-    if len(begins) == 1:
+        own = _own_arguments(recorded, (place, source), anew, more, alone=len(batch.sources) == 1)
+        begins[place] = f"streamsink.starting_offsets({', '.join(arguments + own)})" if own is not None else "'earliest'"
+    if len(batch.sources) == 1:
         return begins[0]
-    named = (f"{begin} for source {source.key(place)}" for place, (source, begin) in enumerate(zip(batch.sources, begins)))
-    return f"{', '.join(named)} (in their order in the query, from 0)"
+    named = ", ".join(f"{begin} for source {batch.sources[place].key(place)}" for place, begin in begins.items())
+    others = "" if len(begins) == len(batch.sources) else "; a source with no positions that compare begins anew with it, which is asked about then"
+    return f"{named} (in their order in the query, from 0{others})"
 
 
 def _own_arguments(
-    recorded: Recorded, place: int, source: SourceRange, topics: tuple[set[str], set[str]], *, alone: bool
+    recorded: Recorded, which: tuple[int, SourceRange], anew: set[str], counting: set[str], *, alone: bool
 ) -> list[str] | None:
-    """None where nothing is recorded of the source. topics: that begin anew, and others to be counted. alone: it is the only source."""
+    """None where nothing is recorded of the source. which: its place, and it. anew: topics that begin anew. alone: it is the only source."""
+    place, source = which
     known = {record.source for record in recorded.topics if record.topic in source.end}
     key = next((key for key in (source.key(place), str(place), *sorted(known)) if key in known), None)
     if key is None:
         return None
-    anew, more = topics
+    # In the table a topic may still be recorded that the user has said is another one.
+    anew = anew | {topic for topic in source.end if not recorded.known(place, source, topic)}
     gone = {record.topic for record in recorded.topics if alone or record.source == key} - source.end.keys()
     # The broker may know partitions that were added after the batch was planned, and a new checkpoint must name every one.
     parts = {topic: {*source.end[topic], *(source.newest or {}).get(topic, ())} for topic in source.end}
-    counted = {topic: max(map(int, parts[topic])) + 1 for topic in sorted(anew | more | continuity.grown_of(recorded, place, source))}
+    counted = {topic: max(map(int, parts[topic])) + 1 for topic in sorted(anew | counting | continuity.grown_of(recorded, place, source))}
     said = {"partitions": counted, "from_beginning": sorted(anew), "without": sorted(gone), "source": None if alone else _as_given(key)}
     return [f"{name}={value!r}" for name, value in said.items() if value not in (None, {}, [])]
 

@@ -11,7 +11,7 @@ with one id, read by one source of the query. An id that the broker does not tel
 
 import json
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from streamsink.protocol.packed import pack, unpack
@@ -150,6 +150,11 @@ def _text(value) -> str:
 def all_numeric(ranges: tuple[SourceRange, ...]) -> bool:
     """Whether the whole batch compares with batches of other checkpoints."""
     return bool(ranges) and all(r.numeric for r in ranges)
+
+
+def numeric_ones(ranges: tuple[SourceRange, ...]) -> Iterator[tuple[int, SourceRange]]:
+    """Sources whose positions compare, by their places; others may stand beside them."""
+    return ((place, source) for place, source in enumerate(ranges) if source.numeric)
 
 
 def _is_offsets(value) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from streamsink.protocol.packed import pack, unpack
-from streamsink.protocol.positions import Offsets, SourceRange, all_numeric, same_id
+from streamsink.protocol.positions import Offsets, SourceRange, all_numeric, numeric_ones, same_id
 
 # The source of a record that an earlier version wrote, which did not say whose it is.
 UNKNOWN = ""
@@ -86,12 +86,9 @@ class Recorded:
         return Recorded(tuple(record for record in self.topics if record.identity not in gone))
 
     def advanced(self, sources: tuple[SourceRange, ...]) -> "Recorded":
-        """Moved forward to where the batch ends; never back, and a partition once recorded stays.
-
-        A batch of which a source has no positions that compare moves nothing.
+        """Moved forward to where the batch ends; never back, and a partition once recorded stays. Sources without positions that compare
+        have no record.
         """
-        if not all_numeric(sources):
-            return self
         return self._with_ends(sources, max)
 
     def ending_with(self, sources: tuple[SourceRange, ...]) -> "Recorded":
@@ -100,7 +97,7 @@ class Recorded:
 
     def _with_ends(self, sources: tuple[SourceRange, ...], choose: Callable[[int, int], int]) -> "Recorded":
         made, replaced = [], []
-        for place, source in enumerate(sources):
+        for place, source in numeric_ones(sources):
             for topic in source.end:
                 known = self.known(place, source, topic)
                 replaced += known
@@ -158,7 +155,7 @@ def _ends(sources: tuple[SourceRange, ...]) -> dict[tuple, TopicRecord]:
     """Where the batch ends, as records, in an order that does not depend on whether the ranges were read from JSON."""
     found = [
         TopicRecord(source.key(place), topic, source.cluster, source.topic_id(topic), end)
-        for place, source in enumerate(sources) if source.numeric for topic, end in sorted(source.end.items())
+        for place, source in numeric_ones(sources) for topic, end in sorted(source.end.items())
     ]
     return {record.identity: record for record in found}
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from streamsink.protocol import ways
 from streamsink.protocol.committable import AppState, Batch
 from streamsink.protocol.continuity import Change, reset
+from streamsink.protocol.positions import numeric_ones
 from streamsink.protocol.recorded import Recorded
 
 
@@ -85,7 +86,7 @@ def answered_late(recorded: Recorded, batch: Batch, answer: Answer) -> Recorded:
 
     A topic is dropped only where no id says that it is the recorded one after all.
     """
-    for place, source in enumerate(batch.sources):
+    for place, source in numeric_ones(batch.sources):
         for topic in answer.topics & source.end.keys():
             known = recorded.known(place, source, topic)
             lowered = answer.lowered.get(topic, {})

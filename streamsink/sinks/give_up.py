@@ -14,6 +14,7 @@ from streamsink.locks.creation import lock_creations
 from streamsink.options import ON_ROLLBACK_REPUBLISH, SinkOptions
 from streamsink.protocol.committable import AppState, Committable
 from streamsink.protocol.ids import END_OF_INPUT, check_application
+from streamsink.protocol.positions import all_numeric
 from streamsink.protocol.restore import IS_PUBLISHED, is_gone, token_of
 from streamsink.protocol.sink import History
 from streamsink.sinks.chains import LOST
@@ -253,7 +254,7 @@ def _text(
         )
     batch = first.checkpoint_id if first else state.checkpoint_id + 1 if state else 0
     again = f"Restart the query with its checkpoint: if Spark gives batch {batch} again, its rows are written, each once. "
-    if like is not None and like.recorded:
+    if like is not None and like.recorded and all_numeric(like.sources):
         where = f"streamsink.starting_offsets({path!r}, application={name!r})" if records[0] > 1 else "the beginning of the source"
         return head + again + (
             f"If it has gone past it, the query stops with an error (positions.gap) before it writes anything: then start a new checkpoint at {where}"
