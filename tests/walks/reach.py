@@ -1,13 +1,14 @@
 """Where a defect would make a difference: a tree in which each one's place tells, so that its teeth are tried on the walks that go there.
 
 A defect changes one function, and a walk does the same each time: one that never comes to a place where the defect has another value, or
-does something else, goes as it would without it.
+does something else, goes as it would without it, but for the number of I/O calls, of which only accidents at a call depend.
 """
 
 import ast
+import contextlib
 import copy
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from tests.sabotage.defect import Defect, read
@@ -36,9 +37,18 @@ def here(number: int) -> None:
     reached.add(number)
 
 
+@contextlib.contextmanager
+def raising(number: int) -> Iterator[None]:
+    """The place of a defect that leaves a check out: it makes a difference when the check fails."""
+    try:
+        yield
+    except BaseException:
+        reached.add(number)
+        raise
+
+
 def same(number: int, value: Callable[[], object], other: Callable[[], object]) -> object:
     """The value; the place counts as reached when the defect has another one."""
-    before = effects()
     try:
         found = value()
     except BaseException:
@@ -54,7 +64,7 @@ def same(number: int, value: Callable[[], object], other: Callable[[], object]) 
         is_same = False
     if effects() != between:
         uneven.add(number)
-    if not is_same or between != before:
+    if not is_same:
         reached.add(number)
     return found
 
@@ -84,11 +94,12 @@ def _import(tree: ast.Module) -> None:
 
 
 class _Places(ast.NodeTransformer):
-    """Puts calls of ``here`` and ``same`` where the defects are."""
+    """Puts ``here``, ``raising`` and ``same`` where the defects are."""
 
     def __init__(self):
         self._values: dict[int, list[tuple[int, ast.expr]]] = defaultdict(list)
         self._statements: dict[int, list[int]] = defaultdict(list)
+        self._checks: dict[int, list[int]] = defaultdict(list)
 
     def note(self, number: int, mine: ast.AST, theirs: ast.AST, may_compare: bool) -> None:
         path = _to_difference(mine, theirs)
@@ -96,7 +107,9 @@ class _Places(ast.NodeTransformer):
         if values and may_compare:
             self._values[id(values[-1][0])].append((number, copy.deepcopy(values[-1][1])))
             return
-        self._statements[id([a for a, _ in path if isinstance(a, ast.stmt)][-1])].append(number)
+        statement, instead = [(a, b) for a, b in path if isinstance(a, ast.stmt)][-1]
+        is_left_out = _is_check(statement) and not isinstance(instead, ast.Expr)
+        (self._checks if is_left_out else self._statements)[id(statement)].append(number)
 
     def visit(self, node):
         found = super().visit(node)
@@ -105,7 +118,17 @@ class _Places(ast.NodeTransformer):
             call.args[1].body, call.args[2].body = found, other
             found = call
         marks = [ast.parse(f"{_HOOK}.here({number})").body[0] for number in self._statements.get(id(node), ())]
+        for number in self._checks.get(id(node), ()):
+            checked = ast.parse(f"with {_HOOK}.raising({number}): pass").body[0]
+            checked.body = [found]
+            found = checked
         return [*marks, found] if marks else found
+
+
+def _is_check(statement: ast.stmt) -> bool:
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    name = getattr(call.func, "attr", getattr(call.func, "id", "")) if isinstance(call, ast.Call) else ""
+    return name.lstrip("_").startswith("check")
 
 
 def _may_stand_apart(mine: ast.expr, theirs: ast.expr) -> bool:

@@ -1,7 +1,8 @@
 """After how many walks a defect is found that nobody told them of: ``python -m tests.walks.teeth [words]``, over tests/sabotage/defects.py.
 
-First a copy of the tree walks that tells which defects' places each walk comes to (``reach.py``); then each defect is tried on those walks alone.
-WALKS says how many there are of one table; of several tables there are half as many.
+First a copy of the tree walks that tells which defects' places each walk comes to (``reach.py``). Where few come, others are bred from those that
+do. Then each defect is tried on the walks that come to its place alone. WALKS says how many are drawn of one table; of several tables there
+are half as many. A walk that goes wrong without any defect is said as well: breeding looks for holes where walks seldom come.
 """
 
 import json
@@ -21,12 +22,14 @@ from tests.sabotage.run import ROOT, Copy
 from tests.walks import reach
 from tests.walks.not_found import ELSEWHERE
 from tests.walks.store import Process, Time
-from tests.walks.walking import SEVERAL, draw, outcome
+from tests.walks.walking import BRED, SEVERAL, draw, outcome
 
 MOST = 1_000
 _SEED = "1"
 # Walks of one process.
 _PIECE = 125
+# Walks are bred in so many rounds, so many a round and defect, where fewer come than are enough.
+_ROUNDS, _CHILDREN, _ENOUGH = 6, 40, 200
 # Defects of which the other value does something are found out by as many.
 _FIRST = 60
 
@@ -103,14 +106,18 @@ def seeds_of(seed: str, number: int) -> list[str]:
     return [f"{seed}-{n}" for n in range(number)] + [f"{SEVERAL}{seed}-{n}" for n in range(number // 2)]
 
 
-def bite(defects: Sequence[Defect], seeds: Sequence[str], tell=lambda found: None) -> list[Found]:
-    """Each defect on the walks that come to its place, on all cores. tell: gets each as it is done."""
+def bite(defects: Sequence[Defect], seeds: Sequence[str], tell=lambda found: None, rounds: int = 0) -> list[Found]:
+    """Each defect on the walks that come to its place, on all cores. tell: gets each as it is done. rounds: of breeding."""
     cores = os.cpu_count() or 1
     with tempfile.TemporaryDirectory(prefix="streamsink-teeth-") as folder, ThreadPoolExecutor(cores) as pool:
         copies: SimpleQueue[_Walking] = SimpleQueue()
         for number in range(cores):
             copies.put(_Walking(Path(folder, str(number))))
-        comes = _reached(_Walking(Path(folder, "telling")), list(enumerate(defects)), seeds, pool)
+        reaching = _Reaching(_Walking(Path(folder, "telling")), list(enumerate(defects)), pool)
+        reaching.walk(seeds)
+        for number in range(rounds):
+            reaching.walk(reaching.children(number))
+        comes = reaching.comes
 
         def one(number: int) -> Found:
             copy = copies.get()
@@ -125,23 +132,42 @@ def bite(defects: Sequence[Defect], seeds: Sequence[str], tell=lambda found: Non
         return list(pool.map(one, range(len(defects))))
 
 
-def _reached(copy: _Walking, numbered: list[tuple[int, Defect]], seeds: Sequence[str], pool: ThreadPoolExecutor) -> dict[int, list[str]]:
-    """Which walks come to the place of each."""
-    copy.instrument(numbered)
-    # Looking at the other value of these would change the walk for all others.
-    uneven = set(copy.walk("reached_by", seeds[:_FIRST])[1]) | set(copy.walk("reached_by", seeds[-_FIRST:])[1])
-    while True:
-        copy.instrument(numbered, frozenset(uneven))
-        pieces = [seeds[at:at + _PIECE] for at in range(0, len(seeds), _PIECE)]
-        told = list(pool.map(lambda piece: copy.walk("reached_by", piece), pieces))
-        more = {number for _, some in told for number in some}
-        if not more:
-            break
-        uneven |= more
-    reached = dict(zip(seeds, (numbers for found, _ in told for numbers in found)))
-    if wrong := [seed for seed, numbers in reached.items() if numbers is None]:
-        print(f"walks that go wrong without any defect: {wrong}", flush=True)
-    return {number: [seed for seed, numbers in reached.items() if numbers and number in numbers] for number, _ in numbered}
+class _Reaching:
+    """comes: which walks come to the place of each defect, by its number."""
+
+    def __init__(self, copy: _Walking, numbered: list[tuple[int, Defect]], pool: ThreadPoolExecutor):
+        self._copy, self._numbered, self._pool = copy, numbered, pool
+        self._uneven: set[int] | None = None
+        self.comes: dict[int, list[str]] = {number: [] for number, _ in numbered}
+
+    def walk(self, seeds: Sequence[str]) -> None:
+        """These as well."""
+        if self._uneven is None:  # looking at the other value of these would change the walk for all others
+            self._copy.instrument(self._numbered)
+            self._uneven = set(self._copy.walk("reached_by", seeds[:_FIRST])[1]) | set(self._copy.walk("reached_by", seeds[-_FIRST:])[1])
+        while True:
+            self._copy.instrument(self._numbered, frozenset(self._uneven))
+            pieces = [seeds[at:at + _PIECE] for at in range(0, len(seeds), _PIECE)]
+            told = list(self._pool.map(lambda piece: self._copy.walk("reached_by", piece), pieces))
+            more = {number for _, some in told for number in some}
+            if not more:
+                break
+            self._uneven |= more
+        reached = dict(zip(seeds, (numbers for found, _ in told for numbers in found)))
+        if wrong := [seed for seed, numbers in reached.items() if numbers is None]:
+            print(f"walks that go wrong without any defect: {wrong}", flush=True)
+        for seed, numbers in reached.items():
+            for number in numbers or ():
+                self.comes[number].append(seed)
+
+    def children(self, round_number: int) -> list[str]:
+        """Of walks that come to places where few do; the newest first, so that they go on from each other."""
+        born = {}
+        for found in self.comes.values():
+            for child in range(_CHILDREN if 0 < len(found) < _ENOUGH else 0):
+                parent = found[-1 - child % len(found)]
+                born[f"{parent}{BRED}{round_number}.{child}"] = None
+        return list(born)
 
 
 def main(words: list[str]) -> int:
@@ -150,10 +176,10 @@ def main(words: list[str]) -> int:
     seeds = seeds_of(os.environ.get("STREAMSINK_SEED", _SEED), int(os.environ.get("WALKS") or MOST))
 
     def tell(found: Found) -> None:
-        said = f"found by {found.walk}: {found.what}" if found.walk else f"not found by {len(seeds)} walks"
-        print(f"{found.defect.name} ({found.defect.file}): {said}, of which {found.comes} come to it", flush=True)
+        said = f"found by {found.walk}: {found.what}" if found.walk else "not found"
+        print(f"{found.defect.name} ({found.defect.file}): {said}; {found.comes} walks come to it", flush=True)
 
-    found = bite(chosen, seeds, tell)
+    found = bite(chosen, seeds, tell, _ROUNDS)
     print(f"{sum(bool(each.walk) for each in found)} of {len(chosen)} defects are found by walks")
     return 0
 

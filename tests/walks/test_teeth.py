@@ -35,7 +35,7 @@ def test_each_defect_has_a_place_that_tells(tmp_path):
         told = "".join(path.read_text() for path in tmp_path.rglob("*.py"))
         for file in tmp_path.rglob("*.py"):
             ast.parse(file.read_text())
-        assert {int(number) for number in re.findall(r"__reach__\.(?:here|same)\((\d+)", told)} == set(range(len(WALKED)))
+        assert {int(number) for number in re.findall(r"__reach__\.(?:here|raising|same)\((\d+)", told)} == set(range(len(WALKED)))
 
 
 def test_a_defect_is_found_on_walks_that_come_to_it():

@@ -12,10 +12,13 @@ from tests.walks.walker import SETUP, Walk, Walker
 
 FEWEST, MOST = 4, 26
 _NUMBERS = 1000
+_LONGEST = 40
 # Kinds that come in a walk of few kinds as well: without them little happens at all.
 _ALWAYS = ("batch", "produce", "stop", "kill", "heal", "crash", "wake")
 # Seeds that begin like this are walks over several tables.
 SEVERAL = "several-"
+# "1-17~3" is a walk that was bred: 1-17, changed in one to three places by the chance that has this name.
+BRED = "~"
 
 
 def walker_of(seed: str) -> type[Walker]:
@@ -25,8 +28,10 @@ def walker_of(seed: str) -> type[Walker]:
 
 def draw(seed: str, kinds: Mapping[str, Kind] | None = None, fewest: int = FEWEST, most: int = MOST) -> Walk:
     """A walk: kinds by their weights, arguments by chance, whatever the world will be like."""
+    if BRED in seed:
+        return _bred(seed, draw(seed.rpartition(BRED)[0], kinds, fewest, most))
     chance = random.Random(seed)
-    kinds = [kind for kind in (kinds or walker_of(seed).kinds).values() if kind.name not in NOT_YET]
+    kinds = _kinds_of(seed, kinds)
     weights = [kind.weight for kind in kinds]
     # Each walk has a temper: some kinds come far more often, most accidents not at all.
     weights = [weight * chance.choice((0, 0, 1, 1, 4)) if kind.name not in ("batch", "produce") else weight
@@ -40,6 +45,28 @@ def draw(seed: str, kinds: Mapping[str, Kind] | None = None, fewest: int = FEWES
     chosen = chance.choices(kinds, weights, k=chance.randint(fewest, most))
     numbers = lambda count: tuple(chance.randrange(_NUMBERS) for _ in range(count))  # noqa: E731
     return [(walker_of(seed).setup, *numbers(SETUP)), *((kind.name, *numbers(kind.size)) for kind in chosen)]
+
+
+def _kinds_of(seed: str, kinds: Mapping[str, Kind] | None = None) -> list[Kind]:
+    return [kind for kind in (kinds or walker_of(seed).kinds).values() if kind.name not in NOT_YET]
+
+
+def _bred(seed: str, walk: Walk) -> Walk:
+    """Another walk near this one: an event more, less, again, or with another number."""
+    chance, kinds = random.Random(seed), _kinds_of(seed)
+    for _ in range(chance.choice((1, 1, 2, 3))):
+        way, at = chance.choice(("more", "more", "again", "number", "number", "less")), chance.randint(1, len(walk))
+        if way == "more" or len(walk) < FEWEST:
+            [kind] = chance.choices(kinds, [kind.weight for kind in kinds])
+            walk = [*walk[:at], (kind.name, *(chance.randrange(_NUMBERS) for _ in range(kind.size))), *walk[at:]]
+        elif way == "again":
+            walk = [*walk[:at], chance.choice(walk[1:]), *walk[at:]]
+        elif way == "less" or len(walk) > _LONGEST:
+            walk = walk[:at] + walk[at + 1:]
+        elif len(event := walk[chance.randrange(len(walk))]) > 1:
+            place, where = chance.randrange(1, len(event)), walk.index(event)
+            walk = [*walk[:where], (*event[:place], chance.randrange(_NUMBERS), *event[place + 1:]), *walk[where + 1:]]
+    return walk
 
 
 def outcome(walk: Walk, said: list | None = None) -> tuple[str, str]:
