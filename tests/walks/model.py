@@ -200,7 +200,7 @@ CAUSES: dict[str, set[str]] = {
     "snapshot.replaced-undecidable": {"raced"},
     "table.gone": {"table"},
     "table.missing": {"table"},
-    "table.not-empty": {"table"},
+    "table.not-empty": {"table", "letters-ever"},
     "table.recreated": {"table", "journal"},
     "table.rolled-back": {"table", "raced"},
     "table.rolled-back-too-far": {"table"},

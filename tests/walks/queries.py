@@ -1,7 +1,8 @@
 """A query over the real protocol, as Spark would run it: planned batches, a run that lives on, and what ends it."""
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
@@ -79,11 +80,14 @@ class Job:
     files: int = 0
     seen: set[int] = field(default_factory=set)
 
-    def check_kept(self, gone: Iterable[int], parts: int) -> None:
-        """A call of another run may publish this overwrite, and takes nothing away that came after the last call for it."""
-        late = [row for row in gone if part_of(row, parts) == part_of(self.rows[0], parts) and row not in self.seen]
-        if self.seen and late:
-            raise Wrong("deleted", f"rows {late}, which came after the overwrite of {self.name}")
+
+def check_kept(overwrites: list[Job], before: Counter, gone: Collection[int], parts: int) -> None:
+    """A call of another run may publish those whose calls failed, which take nothing away that came after the last call for them."""
+    waiting = [job for job in overwrites if job.seen]
+    for part in {part_of(job.rows[0], parts) for job in waiting}:
+        published = [job for job in waiting if part_of(job.rows[0], parts) == part and not before[job.rows[0]]]
+        if late := [row for row in gone if part_of(row, parts) == part and not any(row in job.seen for job in published)]:
+            raise Wrong("deleted", f"rows {late}, which came after the overwrites of {[job.name for job in published]}")
 
 
 @dataclass

@@ -5,7 +5,7 @@ import re
 from streamsink.faults import STEPS
 from streamsink.table.creation import to_fields
 from tests.walks.events import KINDS as OF_ONE_TABLE
-from tests.walks.events import Kind, query_of
+from tests.walks.events import RENAMED, Kind, query_of
 from tests.walks.machine import Fault
 from tests.walks.model import Version
 from tests.walks.operators import Operator
@@ -185,6 +185,13 @@ class SeveralOperator(Operator):
             return super()._accept_as_seen(query, token, text)
         self._stay_away(query, len(query.checkpoint.planned))
         query.options["accept_as_seen"] = token
+
+    def _new_application(self, query, word, text):
+        """A query that was renamed keeps its checkpoint, by which the journal of its first name knows it."""
+        if query.causes.knows("renamed") and self._world.store.copy_of(f"{self._world.root}/streamsink/{query.name.removesuffix(RENAMED)}"):
+            query.options["new_application"] = word
+        else:
+            super()._new_application(query, word, text)
 
     def _another_name(self, query, batch, text):
         """What a table has lost of the batches before it stays lost."""

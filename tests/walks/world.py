@@ -12,7 +12,7 @@ from streamsink.sinks.verify import verify
 from tests.walks.foreign import Others
 from tests.walks.machine import Fault, Machine
 from tests.walks.model import GONE, Causes, Model, Version, Wrong
-from tests.walks.queries import SCHEMA, Job, Query, Run, halves, is_bad, part_of
+from tests.walks.queries import SCHEMA, Job, Query, Run, check_kept, halves, is_bad, part_of
 from tests.walks.sources import Checkpoint, Folder, Topic
 from tests.walks.store import Process
 
@@ -168,8 +168,7 @@ class World(Machine):
             # What a power failure forgets of a run that did not return comes back until it is repeated.
             self.overwritten(*((gone, perhaps) if run is not None else ((), perhaps + gone)))
         if not job.options and not any(name.startswith("accept") for name in query.options):
-            for each in replaced:
-                each.check_kept(before - after, self.parts)
+            check_kept(replaced, before, before - after, self.parts)
         job.seen = {*job.seen, *before, *after} if run is None else set()
         if run is None:
             return False
