@@ -1,15 +1,17 @@
 """Advice of errors about an application's name: a query that comes under another one, and one that two queries hold."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
 from streamsink.testing.driver import Checkpoint
 from tests.advice.accidents import (
-    POSITIONS, SECOND, accept, copy_of, lose_checkpoint, refused, renew_topic, start_over, starting_offset,
+    POSITIONS, SECOND, accept, copy_of, lose_checkpoint, put_back, refused, renew_topic, start_over, starting_offset, take,
 )
-from tests.advice.following import follows
-from tests.crash.world import World, expected, memory_world
+from tests.advice.following import Advice, follows
+from tests.crash.giving_up import follow
+from tests.crash.world import World, die_at_step, expected, memory_world
 
 PLAIN = {"restore": "restore-and-continue"}
 
@@ -51,6 +53,32 @@ def test_a_query_that_comes_back_under_another_name_while_its_topic_was_recreate
     accept(world, accept_as_new=said.option("accept_as_new"))
     start_over(world, starting_offset(world, said), (4, 12))
     assert world.ids() == [*range(9), *range(1000, 1012)]
+
+
+@follows("table.rolled-back-too-far")
+@pytest.mark.parametrize("pending", [False, True])
+@pytest.mark.parametrize("way", ["restored", "given-up"])
+def test_a_table_that_was_rolled_back_to_before_the_query_had_its_name(way, pending):
+    """The command said that the source was to be read from its beginning, of which the table has a part under the first name."""
+    world = _query()
+    accept(world, application="new", adopt_from_batch=2, on_rollback="republish")
+    if pending:
+        assert die_at_step("precommit.saved", 1, world, boundaries=(6, 9, 12))
+    else:
+        world.run(boundaries=(6, 9, 12))
+    of_snapshots = ("snapshot-2", "LATEST") if pending else ("snapshot-2", "snapshot-3", "LATEST")
+    gone = {path: take(world, path) for path in (f"{world.driver.root}/snapshot/{name}" for name in of_snapshots)}
+    said = refused(world, "table.rolled-back-too-far", (6, 9, 12, 15))
+    if way == "restored":
+        said.says("Restore the table")
+        for path, data in gone.items():
+            put_back(world, path, data)
+        world.run(boundaries=(6, 9, 12, 15))
+    else:
+        found = Advice(SimpleNamespace(kind=said.kind, message=str(follow(world, said))))
+        accept(world, adopt_from_batch=None)
+        start_over(world, starting_offset(world, found), (15,))
+    assert world.ids() == expected((15,))
 
 
 @follows("checkpoint.begins-anew")

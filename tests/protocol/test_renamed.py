@@ -215,6 +215,35 @@ def test_what_was_rolled_back_is_not_published_under_the_first_name(is_whole):
     assert world.ids() == list(range(6))
 
 
+@pytest.mark.parametrize("pending", [False, True])
+def test_a_rollback_past_the_first_name_is_not_mended_by_the_second_one(pending):
+    """Found by a walk: the second name's records were published again, and what the first one had written behind the snapshot was lost in silence."""
+    ends = (6, 9, 14)
+    world = memory_world(restore="restore-and-continue")
+    world.run(boundaries=ends[:2])
+    other = _renamed(world, "new-name", adopt_from_batch=2, on_rollback="republish")
+    if pending:
+        assert die_at_step("precommit.saved", 1, other, boundaries=ends)
+    else:
+        other.run(boundaries=ends)
+        roll_back(world, 2)
+    roll_back(world, 1)
+    with pytest.raises(Misuse, match="goes on from record 2 of 'streamsink'") as refused:
+        other.run(boundaries=(*ends, 20))
+    assert refused.value.kind == "table.rolled-back-too-far" and world.ids() == list(range(6))
+
+
+def test_a_rollback_behind_the_first_name_is_mended_by_the_second_one():
+    """All that went with it is in the second name's journal."""
+    world = memory_world(restore="restore-and-continue")
+    world.run(boundaries=(6, 9))
+    other = _renamed(world, "new-name", adopt_from_batch=2, on_rollback="republish")
+    other.run(boundaries=(6, 9, 14))
+    roll_back(world, 2)
+    other.run(boundaries=(6, 9, 14, 20))
+    assert world.ids() == list(range(20))
+
+
 @pytest.mark.parametrize("accident", ["rolled back", "recreated", "recreated, and expired"])
 def test_what_the_table_has_nothing_of_is_not_published_under_the_first_name(accident):
     """Found by a walk: the mark counted although all of the table's history is there, or it is another table. The batch was skipped."""

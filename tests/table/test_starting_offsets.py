@@ -11,6 +11,7 @@ from streamsink.protocol.committable import Batch
 from streamsink.protocol.positions import SourceRange
 from streamsink.storage.file_io import FileIO
 from tests.crash.world import posix_world
+from tests.protocol.history import roll_back
 from tests.protocol.query import QUERY
 
 
@@ -55,3 +56,12 @@ def test_a_topic_that_is_another_one_now_begins_at_its_earliest_offset(tmp_path)
     table = table_of(tmp_path, {"t": {"0": 7, "1": 8}, "u": {"0": 9}})
     assert begin(table, from_beginning=["t"]) == {"t": {"0": -2, "1": -2}, "u": {"0": 9}}
     assert begin(table, from_beginning=["t"], partitions={"t": 1}) == {"t": {"0": -2}, "u": {"0": 9}}
+
+
+def test_what_a_rollback_has_taken_does_not_count(tmp_path):
+    """Its journal's positions were said, behind rows that the table has not: whoever began there under another name lost them."""
+    world = posix_world(tmp_path)
+    world.run(boundaries=(6, 9))
+    assert begin(world.driver.root) == {"t": {"0": 9}}
+    roll_back(world, 1)
+    assert begin(world.driver.root) == {"t": {"0": 6}}
