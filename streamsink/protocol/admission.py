@@ -34,7 +34,7 @@ class Decision:
     forgets_files: the files of earlier records do not count any more. same: the token for this query when it changes (FILTER over
     files under another checkpoint). counts_rows: the rows of this bounded run are to be counted, and the run admitted again.
     compares_rows: the rows of this bounded run are to be compared with the published ones, and the run admitted again.
-    leads_on: batches before it are recorded under an earlier name of the query.
+    leads_on: the earlier name of the query under which the batches before it are recorded, and its last record there.
     """
 
     verdict: Verdict
@@ -48,7 +48,7 @@ class Decision:
     same: str | None = None
     counts_rows: bool = False
     compares_rows: bool = False
-    leads_on: bool = False
+    leads_on: tuple[str, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def admit(batch: Batch, past: Past, options: SinkOptions) -> Decision:
         if replay:
             check_copied(batch, past.last, past.table, options)
             return Decision(Verdict.SKIP, replay)
-    earlier = _under_another_name(batch, past, options)
+    name, earlier = _under_another_name(batch, past, options)
     if earlier:
         if batch.batch_id == earlier.checkpoint_id:
             return Decision(Verdict.SKIP, "published under an earlier name, same source positions")
@@ -100,7 +100,8 @@ def admit(batch: Batch, past: Past, options: SinkOptions) -> Decision:
     if seen:
         return Decision(Verdict.SEEN, "accepted as seen", generation, _recorded(batch, past))
     if earlier:
-        return Decision(Verdict.NEW, "follows what is published under an earlier name", generation, _recorded(batch, past), leads_on=True)
+        return Decision(Verdict.NEW, "follows what is published under an earlier name", generation, _recorded(batch, past),
+                        leads_on=(name, earlier.sequence))
     if decision is not None:
         return decision
     accepted = _accepted(batch, past, options, generation)
@@ -205,18 +206,18 @@ def _admit_first(batch: Batch, past: Past, options: SinkOptions) -> Decision:
     )
 
 
-def _under_another_name(batch: Batch, past: Past, options: SinkOptions) -> AppState | None:
-    """The query's last record under the name that it had before, where its user has said that it has another one now.
+def _under_another_name(batch: Batch, past: Past, options: SinkOptions) -> tuple[str, AppState | None]:
+    """The name that the query had before, and its last record under it, where its user has said that it has another one now.
 
     Raises Misuse when nobody has said so: what is there under that name would be written a second time.
     """
     word = token(batch, past)
     found = renamed.ahead(batch, past.last, past.others()) if past.begins and options.accept_as_new != word else []
     if not found:
-        return None
+        return "", None
     last = renamed.as_said(found[0][1], options)
     if options.adopt_from_batch == last.state.checkpoint_id + 1 and renamed.may_lead_on(batch, last):
-        return last.state
+        return found[0][0], last.state
     raise renamed.refused(batch, found, table=past.table, options=options, word=word)
 
 

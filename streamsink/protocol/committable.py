@@ -76,6 +76,7 @@ class AppState:
     place: digest of where the checkpoint was; empty where an older streamsink wrote it.
     rows: how many rows a bounded run was given; None for a micro-batch, and where an older streamsink wrote the run.
     inputs: what is kept of the files that a bounded run has read (``run_inputs.py``).
+    leads_on: of the first record under a new name: the name before, and the number of the last record under it; else empty.
     """
 
     query: str
@@ -95,6 +96,7 @@ class AppState:
     place: str = ""
     rows: int | None = None
     inputs: tuple[str, ...] = ()
+    leads_on: tuple[str, int] | tuple[()] = ()
 
     @property
     def checkpoint_name(self) -> str:
@@ -127,7 +129,7 @@ class AppState:
         plain["query"] = value["query"] if version == 1 else value["query_id"]
         plain["journal_id"] = value.get("journal_id", "")
         plain |= {name: value[name] for name in _STATE_FIELDS_WHEN_SET if name in value}
-        plain["inputs"] = tuple(value.get("inputs", ()))
+        plain |= {name: tuple(value.get(name, ())) for name in ("inputs", "leads_on")}
         sources = tuple(SourceRange.from_json(s) for s in value["sources"])
         known = value.get("fingerprint")
         fingerprint = QueryFingerprint.from_json(known) if known is not None else None
@@ -137,7 +139,7 @@ class AppState:
 
 _STATE_VERSION = 2
 _STATE_FIELDS = ("generation", "epoch", "checkpoint_id", "sequence", "record_id", "table_id")
-_STATE_FIELDS_WHEN_SET = ("replaying", "files_from", "carried", "place", "inputs")
+_STATE_FIELDS_WHEN_SET = ("replaying", "files_from", "carried", "place", "inputs", "leads_on")
 
 
 @dataclass(frozen=True)

@@ -47,6 +47,7 @@ def plan_restore(
     if missing is not None:
         raise _cannot_follow(table, (base, missing, ahead[-1]), lost, options)
     publish = tuple(_to_publish(store, s, replaced, committer) for s in ahead)
+    _check_name_before(table, publish, committer, options)
     behind = tuple(_load(store, s) for s in retained if s <= base and not store.is_marked(s))
     return RestorePlan(publish, behind, history.state, lost, tuple(sorted(set(replaced.values()))))
 
@@ -70,6 +71,23 @@ def _cannot_follow(table: str, numbers: tuple[int, int, int], lost: Sequence[int
         f"record. {way_on}",
         kind="journal.missing-record",
     )
+
+
+def is_cut_off(record: Committable, committer: Committer) -> bool:
+    """Whether what the query has published under the name before is not there any more: the journal of this name cannot publish that again."""
+    return bool(record.state.leads_on) and not committer.has_reached(*record.state.leads_on)
+
+
+def _check_name_before(table: str, publish: Sequence[Committable], committer: Committer, options: SinkOptions) -> None:
+    for record in publish:
+        if is_cut_off(record, committer):
+            name, sequence = record.state.leads_on
+            raise Misuse(
+                f"{table}: record {record.state.sequence} of application '{options.application}' goes on from record {sequence} of '{name}', which "
+                f"was the query's name before, and the table does not have that any more: it was rolled back further than the journal of "
+                f"'{options.application}' remembers. Nothing was written. Restore the table. {ways.give_up(table, options.application)}",
+                kind="table.rolled-back-too-far",
+            )
 
 
 def _check_identity(to: Destination, found: AppState | None, store: PendingStore, options: SinkOptions) -> None:
@@ -152,6 +170,7 @@ def _from_journal(
         published = len([c for c in records if back is None or c.state.sequence < back]) if is_all else records.index(unsure[known - 1]) + 1
     if lost and not published and retained[0] > 1:
         raise _rolled_back_past_the_journal(table, retained[0], lost[-1], options)
+    _check_name_before(table, records[published:], committer, options)
     mark = tuple(c for c in records[:published] if not store.is_marked(c.state.sequence))
     last = records[published - 1].state if published else None
     again = tuple(sorted({*replaced, *(c.state.sequence for c in records[published:] if store.is_marked(c.state.sequence))}))

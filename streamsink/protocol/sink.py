@@ -98,6 +98,11 @@ class Committer(ABC):
     def others(self, application: str) -> Mapping[str, LastOfOther]:
         """The last record of each other application that has written here, published or not. Called until a run has its first record."""
 
+    def has_reached(self, application: str, sequence: int) -> bool:
+        """Whether this record of another application, or a later one, is published; True as well when nothing that is retained tells. Called at
+        a restart for the name that a query had before."""
+        return True
+
     def known_run(self, application: str, run: str) -> KnownRun:
         """Whether history shows that a bounded job's run is published; it cannot tell when a part of it has expired and the rest does
         not show it. Called when the journal is not the one that the application began with.

@@ -15,7 +15,7 @@ from streamsink.options import ON_ROLLBACK_REPUBLISH, SinkOptions
 from streamsink.protocol.committable import AppState, Committable
 from streamsink.protocol.ids import END_OF_INPUT, check_application
 from streamsink.protocol.positions import all_numeric
-from streamsink.protocol.restore import IS_PUBLISHED, is_gone, token_of
+from streamsink.protocol.restore import IS_PUBLISHED, is_cut_off, is_gone, token_of
 from streamsink.protocol.sink import History
 from streamsink.sinks.chains import LOST
 from streamsink.sinks.letters import TableCommitter
@@ -70,7 +70,8 @@ def give_up(file_io: FileIO, path: str, options: SinkOptions) -> GivenUp:
         journal.release()
     checkpoints = tuple(record.state.checkpoint_id for record in known if record.state.checkpoint_id != END_OF_INPUT)
     runs = tuple(record.state.query for record in known if record.state.checkpoint_id == END_OF_INPUT)
-    return GivenUp(tuple(records), checkpoints, _text(path, options, state, records, known=known, runs=runs), runs)
+    begins = _name_that_tells(committer, options, records, known)
+    return GivenUp(tuple(records), checkpoints, _text(path, options, state, records, known=known, runs=runs, begins=begins), runs)
 
 
 def _open(file_io: FileIO, path: str, options: SinkOptions) -> tuple[TableCommitter | ManyTables, PendingLog]:
@@ -148,7 +149,8 @@ class _Look:
                 return False  # it was rolled back
         if any(self._limits.exceeded_by(os.path.join(self._path, file.final)) for file in record.files):
             return False  # recorded by code that did not look
-        return not self._committer.files_adopted(record)[2] and self._committer.is_readable(record)
+        is_there = not self._committer.files_adopted(record)[2] and self._committer.is_readable(record)
+        return is_there and not is_cut_off(record, self._committer)
 
     def _is_undone(self, sequence: int) -> bool:
         """Whether the snapshot that published it went with a rollback, or was replaced."""
@@ -232,9 +234,18 @@ def _without_the_lost(committer: ManyTables) -> str:
     ) if lost else ""
 
 
+def _name_that_tells(committer: TableCommitter | ManyTables, options: SinkOptions, records: Sequence[int], known: Sequence[Committable]) -> str:
+    """The application whose positions say where the source is read again; "" when that is its beginning."""
+    before, _ = known[0].state.leads_on or ("", 0) if known else ("", 0)
+    if before and committer.has_reached(before, 1):
+        return before.partition("@")[0]
+    return options.application if records and records[0] > 1 else ""
+
+
 def _text(
-    path: str, options: SinkOptions, state: AppState | None, records: Sequence[int], *, known: Sequence[Committable], runs: Sequence[str]
+    path: str, options: SinkOptions, state: AppState | None, records: Sequence[int], *, known: Sequence[Committable], runs: Sequence[str], begins: str
 ) -> str:
+    """begins: as ``_name_that_tells``."""
     if not records:
         return f"{path}: every record of application '{options.application}' is published, or will be at the next start: nothing was given up"
     name, numbers = options.application, f"record {records[0]}" if len(records) == 1 else f"records {records[0]} to {records[-1]}"
@@ -255,7 +266,7 @@ def _text(
     batch = first.checkpoint_id if first else state.checkpoint_id + 1 if state else 0
     again = f"Restart the query with its checkpoint: if Spark gives batch {batch} again, its rows are written, each once. "
     if like is not None and like.recorded and all_numeric(like.sources):
-        where = f"streamsink.starting_offsets({path!r}, application={name!r})" if records[0] > 1 else "the beginning of the source"
+        where = f"streamsink.starting_offsets({path!r}, application={begins!r})" if begins else "the beginning of the source"
         return head + again + (
             f"If it has gone past it, the query stops with an error (positions.gap) before it writes anything: then start a new checkpoint at {where}"
         )

@@ -30,7 +30,8 @@ class Wanted:
 
 
 def starting_offsets(store: Store, application: str, wanted: Wanted) -> str:
-    """JSON for ``startingOffsets``. Counts what is pending in the journal too: the next start publishes that first.
+    """JSON for ``startingOffsets``. Counts what is pending in the journal too: the next start publishes that first. Of a table that was rolled
+    back, what it has counts.
 
     Raises Misuse when the table records no Kafka positions of that application, or several sources have read a topic up
     to different positions and none of them is named.
@@ -43,20 +44,28 @@ def offsets_of(file_io: FileIO, root: str, application: str, wanted: Wanted) -> 
     if not is_table(file_io, root) and file_io.entries(journal_dir(root, application)):
         return _of_several_tables(file_io, root, application, wanted)
     table = open_table(file_io, root, for_writing=False)
-    found = table.states.read(table.snapshots.latest()).by_application.get(application)
+    states = table.states.read(table.snapshots.latest())
+    found = states.by_application.get(application)
     state = AppState.from_json(found) if found is not None else None
     journal = PendingLog(file_io, table.root, application, 2)
     newest = journal.newest()
-    if newest is not None and (state is None or newest.state.sequence > state.sequence):
+    if newest is not None and (state is None or newest.state.sequence > state.sequence) and not _went_back(journal, state, states.complete):
         state = newest.state
     if state is None or not state.recorded:
-        known = ", ".join(sorted(table.states.read(table.snapshots.latest()).by_application)) or "none"
+        known = ", ".join(sorted(states.by_application)) or "none"
         raise Misuse(
             f"{table.root}: no Kafka positions are recorded for application '{application}'; applications that have "
             f"written here: {known}",
             kind="positions.none",
         )
     return _text(root, state.recorded, wanted)
+
+
+def _went_back(journal: PendingLog, state: AppState | None, complete: bool) -> bool:
+    """Whether the table has lost what was published behind ``state``, its last one: the journal's positions are not the table's then."""
+    journal.read_listing()
+    base = state.sequence if state is not None else 0
+    return (state is not None or complete) and any(journal.is_marked(sequence) for sequence in journal.retained() if sequence > base)
 
 
 def _of_several_tables(file_io: FileIO, root: str, application: str, wanted: Wanted) -> str:

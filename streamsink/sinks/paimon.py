@@ -120,6 +120,11 @@ class PaimonCommitter(Committer):
     def others(self, application: str) -> Mapping[str, LastOfOther]:
         return history_of.last_of_others(self._table, application)
 
+    def has_reached(self, application: str, sequence: int) -> bool:
+        states = self._table.states.read(self._table.snapshots.latest())
+        state = filter_of.state_of(states, application)
+        return state.sequence >= sequence if state is not None else not states.complete
+
     def known_run(self, application: str, run: str) -> KnownRun:
         return history_of.known_run(self._table, application, run)
 
