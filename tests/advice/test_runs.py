@@ -21,6 +21,7 @@ from tests.advice.accidents import accept, refused, take
 from tests.advice.following import follows, told
 from tests.crash.giving_up import ENDS, clean
 from tests.crash.world import World, die_at_step, expected, memory_world
+from tests.protocol.history import drop_from_newest, expire, roll_back
 from tests.protocol.query import Query
 from tests.table.foreign import Prepared
 
@@ -225,6 +226,29 @@ def test_a_record_that_is_given_up_although_nobody_knows_whether_it_was_publishe
     world.run(boundaries=ENDS)
     of_record = range(*ENDS[1:3]) if is_there else ()
     assert [i for i in world.ids() if i < 1000] == [i for i in expected(ENDS) if i not in of_record]
+
+
+@follows("give-up.undecidable")
+@pytest.mark.parametrize("there", [0, 1, 2])
+def test_a_rollback_before_which_nobody_knows_what_was_published(there):
+    """Found by a walk: the message did not say which rows to look for, and sent who had found them to an error that sent him back."""
+    world = memory_world(journal_retain=10, **PLAIN)
+    world.run(boundaries=ENDS[:3])
+    roll_back(world, 2)
+    Prepared(world).rename()
+    expire(world, 1, 2)
+    drop_from_newest(world)
+
+    def settle(**options):
+        return give_up(world.file_io(world.calls), ROOT, dataclasses.replace(world.driver.options, **options))
+
+    refused(world, "table.rolled-back", ENDS)
+    said = told("give-up.undecidable", settle).says("Look whether the rows of checkpoint 0 to checkpoint 1 are in the table")
+    if there:
+        word = said.find(r"'(\w+)' for checkpoint 0") if there == 1 else said.option("accept_as_seen")
+        assert settle(accept_as_seen=word).records == tuple(range(there + 1, 4))
+    else:
+        assert settle(accept_as_new=said.option("accept_as_new")).records == (1, 2, 3)
 
 
 # -- where a new checkpoint begins ---------------------------------------------------------------------------------
