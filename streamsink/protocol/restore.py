@@ -240,17 +240,17 @@ def _decide(table: str, unsure: Sequence[Committable], committer: Committer, opt
     raise Corrupt(
         f"{table}: record {(gone[0].state if gone else first).sequence} {pending}; {found}; and snapshots since it was "
         f"recorded have expired, so whether records {first.sequence} to {last.sequence} were published cannot be told. Nothing was written. "
-        f"Look whether the rows of {_from_to(first, last)} are in the table. If they are, set "
+        f"Look whether the rows of {from_to(first, last)} are in the table. If they are, set "
         f"accept_as_seen='{of_each[-1]}', which records them as published. If they are not, "
         + (f"set accept_as_new='{of_each[0]}', which publishes them" if gone is None else
            f"stop the query and call streamsink.give_up({table!r}, application={options.application!r}, accept_as_new='{of_each[0]}'), which "
            "forgets them and says from where the source is read again")
-        + _of_the_first_ones(unsure, of_each),
+        + of_the_first_ones(unsure, of_each),
         kind="journal.undecidable",
     )
 
 
-def _of_the_first_ones(unsure: Sequence[Committable], words: Sequence[str]) -> str:
+def of_the_first_ones(unsure: Sequence[Committable], words: Sequence[str]) -> str:
     """What to do when some of the records are published. words: of each."""
     if len(unsure) == 1:
         return ""
@@ -261,7 +261,8 @@ def _of_the_first_ones(unsure: Sequence[Committable], words: Sequence[str]) -> s
     )
 
 
-def _from_to(first: AppState, last: AppState) -> str:
+def from_to(first: AppState, last: AppState) -> str:
+    """For messages: what their user calls these checkpoints."""
     return first.checkpoint_name if first.sequence == last.sequence else f"{first.checkpoint_name} to {last.checkpoint_name}"
 
 

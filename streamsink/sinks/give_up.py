@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from streamsink.clock import IdSource
 from streamsink.errors import Corrupt, Misuse
 from streamsink.locks.creation import lock_creations
-from streamsink.options import ON_ROLLBACK_REPUBLISH, SinkOptions
+from streamsink.options import ON_ROLLBACK_REPUBLISH, SinkOptions, words_of
 from streamsink.protocol.committable import AppState, Committable
 from streamsink.protocol.ids import END_OF_INPUT, check_application
 from streamsink.protocol.positions import all_numeric
-from streamsink.protocol.restore import IS_PUBLISHED, is_cut_off, is_gone, token_of
+from streamsink.protocol.restore import IS_PUBLISHED, from_to, is_cut_off, is_gone, of_the_first_ones, token_of
 from streamsink.protocol.sink import History
 from streamsink.sinks.chains import LOST
 from streamsink.sinks.letters import TableCommitter
@@ -125,7 +125,8 @@ class _Look:
         found = self._from(base, retained)
         undecided = [sequence for sequence in kept if sequence > base]
         if found and undecided:
-            self._check_decided(undecided)
+            base = self._decided(undecided, base, is_rolled_back=lost is not None)
+            found = self._from(base, retained)
         last = self._journal.load(base)
         return last.state if last else None, found
 
@@ -168,21 +169,34 @@ class _Look:
         record = _load_of(self._journal)(sequence)
         return record is not None and self._committer.mentions(record)
 
-    def _check_decided(self, sequences: Sequence[int]) -> None:
-        """Raises Corrupt when no history tells whether these records were published, and neither does the user by a token."""
+    def _decided(self, sequences: Sequence[int], base: int, *, is_rolled_back: bool) -> int:
+        """The last of these records, or ``base``, that is published. Raises Corrupt when no history tells, and neither does the user by a token."""
         records = [record for record in map(_load_of(self._journal), sequences) if record is not None]
         first = next((record for record in records if record.files), None)
         if first is not None and self._committer.sees_all_since(first):
-            return
+            return base
+        words = [token_of(record, IS_PUBLISHED) for record in records]
+        as_seen = words_of(self._options.accept_as_seen)
+        seen = [record.state.sequence for record, word in zip(records, words) if word in as_seen]
+        if seen and is_rolled_back:
+            return seen[-1]
         word = token_of(first, IS_PUBLISHED) if first is not None else f"record-{sequences[0]}"
         if self._options.accept_as_new != word:
+            name, rows = self._options.application, f"the rows of {from_to(records[0].state, records[-1].state)}" if records else "their rows"
+            if is_rolled_back and records:  # a start would say first that the table was rolled back
+                published = f"if they are, call streamsink.give_up again with accept_as_seen='{words[-1]}'{of_the_first_ones(records, words)}"
+            else:
+                published = (
+                    "if they are, or those of the first records are, start the query, or its job, again: its error (journal.undecidable) has a "
+                    "word that says so"
+                )
             raise Corrupt(
-                f"{self._path}: whether records {sequences[0]} to {sequences[-1]} of application '{self._options.application}' were published "
-                "cannot be told: snapshots since they were recorded have expired. Nothing was given up. Look whether their rows are in the "
-                f"table; if they are not, call streamsink.give_up again with accept_as_new='{word}'; if they are, or those of the first records "
-                "are, start the query, or its job, again: its error (journal.undecidable) has a word that says so",
+                f"{self._path}: whether records {sequences[0]} to {sequences[-1]} of application '{name}' were published cannot be told: snapshots "
+                f"since they were recorded have expired. Nothing was given up. Look whether {rows} are in the table; if they are not, call "
+                f"streamsink.give_up again with accept_as_new='{word}'; {published}",
                 kind="give-up.undecidable",
             )
+        return base
 
 
 def _load_of(journal: PendingLog) -> Callable[[int], Committable | None]:

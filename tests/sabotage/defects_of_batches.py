@@ -75,6 +75,8 @@ OF_BATCHES = (
            "state.sequence >= sequence if", "True if", (_RENAMED,)),
     Defect("what can never be published behind the first name is not given up", "sinks/give_up.py:_Look._can_be_published",
            "is_there and not is_cut_off(record, self._committer)", "is_there", ("tests/advice/test_names.py",)),
+    Defect("B8: what the user has found before a rollback is given up with it", "sinks/give_up.py:_Look._decided",
+           "if seen and is_rolled_back:", "if False:", ("tests/advice/test_runs.py",)),
     Defect("starting_offsets counts what a rollback has taken", "sinks/offsets.py:_went_back",
            "(state is not None or complete) and", "False and", ("tests/table/test_starting_offsets.py",)),
     Defect("the first name does not tell where to begin after records were given up", "sinks/give_up.py:_name_that_tells",

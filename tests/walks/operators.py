@@ -38,6 +38,8 @@ class Judge:
         is_stream = query.source is not None
         if way == "give_up_again":
             return there == 0
+        if way == "give_up_seen":
+            return self._fits(query, "accept_as_seen")
         if way == "accept_as_new" and query.stateful and "state" in str(query.said):
             return True  # with what is lost and doubled, as the message says
         if way == "accept_as_new":
@@ -120,7 +122,11 @@ class Operator(Judge):
             self._begin_anew(query)
 
     def _first_ones(self, query: Query, _: str, text: str) -> None:
-        query.options["accept_as_seen"] = _last_that_is_there(self._world, query, text)
+        word = _last_that_is_there(self._world, query, text)
+        if "streamsink.give_up again" in text:
+            self._give_up_seen(query, word, text)
+        else:
+            query.options["accept_as_seen"] = word
 
     def _file_column(self, query: Query, token: str, text: str) -> None:
         query.options |= {"file_column": "file", "accept_as_same": token}
@@ -198,6 +204,9 @@ class Operator(Judge):
 
     def _give_up_again(self, query: Query, token: str, text: str) -> None:
         self._give_up(query, "", self._command, accept_as_new=token)
+
+    def _give_up_seen(self, query: Query, token: str, text: str) -> None:
+        self._give_up(query, "", self._command, accept_as_seen=token)
 
     def _give_up(self, query: Query, _: str, text: str, **more: str) -> None:
         """What it returns says how to go on, should the query then be refused."""

@@ -31,6 +31,7 @@ WORDS = {
     "write_all": r"to write all that the source has, (leave adopt_from_batch out)",
     "give_up": r"call (streamsink\.give_up)\(",
     "give_up_again": r"call streamsink\.give_up again with accept_as_new='([^']+)'",
+    "give_up_seen": r"call streamsink\.give_up again with accept_as_seen='([^']+)'",
     "truncate": r"the files numbered (\d+) and higher",
     "one_each": r"(Start a new checkpoint whose batches read one file each)",
     "restart": r"(restart the query|The next start|the next start|Restart the query)",
@@ -50,6 +51,8 @@ def ways_in(query: Query, text: str, words: dict[str, str]) -> dict[str, str]:
     named = {way: found[1] for way, said in words.items() if (found := re.search(said, text))}
     if query.afterwards and len(named) > 1:
         named.pop("restart", None)  # he has restarted it, as the command's words said first
+    if "give_up_seen" in named:
+        named.pop("accept_as_seen")
     if "file_column" in named:
         named.pop("accept_as_same")
     if "remove_journal" in named:
