@@ -29,7 +29,7 @@ _SEED = "1"
 # Walks of one process.
 _PIECE = 125
 # Walks are bred in so many rounds, so many a round and defect, where fewer come than are enough.
-_ROUNDS, _CHILDREN, _ENOUGH = 6, 40, 200
+ROUNDS, _CHILDREN, _ENOUGH = 6, 40, 200
 # Defects of which the other value does something are found out by as many.
 _FIRST = 60
 
@@ -179,7 +179,7 @@ def main(words: list[str]) -> int:
         said = f"found by {found.walk}: {found.what}" if found.walk else "not found"
         print(f"{found.defect.name} ({found.defect.file}): {said}; {found.comes} walks come to it", flush=True)
 
-    found = bite(chosen, seeds, tell, _ROUNDS)
+    found = bite(chosen, seeds, tell, ROUNDS)
     print(f"{sum(bool(each.walk) for each in found)} of {len(chosen)} defects are found by walks")
     return 0
 
