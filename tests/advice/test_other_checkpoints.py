@@ -107,6 +107,17 @@ def test_batches_that_are_missing(way):
     assert world.ids() == [*range(6), *range(8 if way == "accept_as_new" else 10, 12)]
 
 
+@follows("batch.gap")
+def test_batches_of_files_that_are_missing():
+    """The table is yesterday's copy. The words of the error left out what the missing batches had; a new checkpoint loses nothing."""
+    world = _query(ends=(3, 6), tells_files=True, file_column="file")
+    world.checkpoint.ends, world.checkpoint.committed = [3, 6, 8], 3
+    refused(world, "batch.gap", (3, 6, 8, 10)).says("To have their rows written, start a new checkpoint")
+    lose_checkpoint(world)
+    world.run(boundaries=(4, 8, 10))
+    assert world.ids() == expected((10,))
+
+
 @follows("gap.first-batch")
 @pytest.mark.parametrize("way", ["adopt_from_batch", "new-checkpoint"])
 def test_a_first_batch_that_is_not_the_first(way):

@@ -3,6 +3,7 @@
 import contextlib
 import uuid
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from pyspark.errors import StreamingQueryException
@@ -92,6 +93,42 @@ def test_two_sinks_of_one_name_with_other_options(spark, ground):
     said.says("one sink object for all rows")
     assert run(spark, ground, streamsink.to_table(ground.table, silent, flush=False, application="same")) is None
     assert_each_once(ground.table, ids_of(0, 3))
+
+
+@follows("files.not-as-planned")
+@pytest.mark.parametrize("accident", ["the folder is not mounted", "a file is away", "a file is gone", "a file was written again"])
+def test_files_that_are_gone_when_a_planned_batch_is_read(spark, ground, accident):
+    """Spark leaves them out without a word. They were recorded as read: their rows were lost, under a new checkpoint too."""
+    sink, planned, away = streamsink.to_table(ground.table, silent, flush=False, file_column="file"), ground.source / "00001.json", ground.root / "away"
+    read = ("id", "name", "_metadata.file_path AS file")
+
+    def dies(df, batch_id):
+        if batch_id == 1:
+            raise StreamsinkError("the driver dies", kind="test")
+        sink(df, batch_id)
+
+    ground.add_files(0, 3)
+    assert run(spark, ground, dies, columns=read) is not None
+    is_mount = accident == "the folder is not mounted"
+    (ground.source if is_mount else planned).rename(away)
+    if is_mount:
+        ground.source.mkdir()
+    if accident == "a file was written again":
+        planned.write_text(away.read_text().replace('"n', '"again'))
+    sink = streamsink.to_table(ground.table, silent, flush=False, file_column="file")
+    said = told(run(spark, ground, sink, columns=read), "files.not-as-planned", ground.table)
+    assert "1 were written again" in said.message or "1 are gone" in said.message
+    if accident in ("the folder is not mounted", "a file is away"):
+        said.says("Bring the files back as they were, with their times")
+        if is_mount:
+            ground.source.rmdir()
+        away.rename(ground.source if is_mount else planned)
+        assert run(spark, ground, sink, columns=read) is None
+    else:
+        said.says("start a new checkpoint")
+        Path(ground.checkpoint).rename(ground.root / "first-checkpoint")
+        assert run(spark, ground, sink, columns=read) is None
+    assert_each_once(ground.table, ids_of(0, 3) - (ids_of(1, 1) if accident == "a file is gone" else set()))
 
 
 @follows("checkpoint.missing")

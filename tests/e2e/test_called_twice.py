@@ -62,6 +62,17 @@ def test_two_sinks_of_one_table_and_name_are_one_sink(spark, ground):
 
 
 @pytest.mark.spark
+def test_a_table_whose_path_is_spelled_in_two_ways_is_one(spark, ground):
+    """The second sink took over as a restart of the query, and its half of each batch was skipped as a replay."""
+    linked = ground.root / "linked"
+    linked.symlink_to(ground.table.rpartition("/")[0])
+    streamsink.create_table(ground.table, "id BIGINT, name STRING")
+    sinks = [(streamsink.to_table(path, lambda event: None, flush=False), part) for path, part in ((ground.table, EVEN), (f"{linked}/orders", ODD))]
+    [error] = _run(spark, ground, lambda batch, number: [sink(batch.where(part), number) for sink, part in sinks])
+    assert isinstance(error, Misuse) and error.kind == "batch.twice"
+
+
+@pytest.mark.spark
 def test_a_name_each_is_the_way_on(spark, ground):
     """What the error advises: two parts under two names, each row once; and one sink object made anew in each batch."""
 
