@@ -328,7 +328,8 @@ def _admit_opaque(batch: Batch, past: Past, options: SinkOptions, generation: in
         if decision:
             return decision
     begin = _begin(batch, past, options) if any(numeric_ones(batch.sources)) and last.recorded else None
-    raise opaque_errors.not_told(batch, last, options, _ways_on(batch, past), table=past.table, is_next=is_next, begin=begin)
+    by_files = files.can_tell(batch) and past.known_files() is not None
+    raise opaque_errors.not_told(batch, last, options, _ways_on(batch, past), table=past.table, is_next=is_next, begin=begin, by_files=by_files)
 
 
 def _follows(batch: Batch, before: AppState | None) -> bool:

@@ -57,6 +57,9 @@ class BatchRows(ABC):
     def stage(self, checkpoint: Checkpoint, written: Sequence, group: Group) -> tuple[tuple[StagedFile, ...], Mapping]:
         """The files, and the sink's own payload, that the record will name; what this writes is durable with ``group``."""
 
+    def check_read(self, checkpoint: Checkpoint) -> None:
+        """Raises Misuse when what is read for the batch is not what was planned for it. By default nothing is known of that."""
+
     def looked_at_again(self, batch: Batch) -> Batch:
         """The same batch with the identities that its sources have now. Called when the rows are written, before the record."""
         return batch
@@ -187,6 +190,7 @@ class QueryRun:
         begun_ms = self._clock.monotonic_ms()
         written: Sequence = ()
         if checkpoint.decision.verdict is not Verdict.SEEN:
+            rows.check_read(checkpoint)
             written = rows.write(checkpoint, group)
             fault_point("write.staged")
         files, payload = rows.stage(checkpoint, written, group)

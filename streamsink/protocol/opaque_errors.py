@@ -6,10 +6,12 @@ from streamsink.protocol.committable import AppState, Batch
 from streamsink.protocol.ways import CALLED_FOR_EVERY_BATCH
 
 
-def not_told(batch: Batch, last: AppState, options: SinkOptions, ways: str, *, table: str, is_next: bool, begin: str | None) -> Misuse:
+def not_told(
+    batch: Batch, last: AppState, options: SinkOptions, ways: str, *, table: str, is_next: bool, begin: str | None, by_files: bool
+) -> Misuse:
     """Nobody can tell whether the batch's rows are here. is_next: it follows the last recorded one. ways: the ways on.
 
-    begin: startingOffsets of its Kafka sources for a new checkpoint; None when it has none.
+    begin: startingOffsets of its Kafka sources for a new checkpoint; None when it has none. by_files: whether the files whose rows are here are known.
     """
     beside = f" Of its Kafka sources a new checkpoint with startingOffsets={begin} reads only what is not here." if begin is not None else ""
     if batch.query != last.query:
@@ -35,9 +37,11 @@ def not_told(batch: Batch, last: AppState, options: SinkOptions, ways: str, *, t
             f"compare, so whether its rows are here already cannot be told. Nothing was written. To go on,{ways}",
             kind="batch.in-replay",
         )
+    anew = " To have their rows written, start a new checkpoint: files whose rows are here are known, and the others are written." if by_files else ""
     return Misuse(
         f"{table}: batch {batch.batch_id} does not follow batch {last.checkpoint_id}, the last one published here "
         f"(expected batch {last.checkpoint_id + 1} starting at the positions where that one ended): batches are "
-        f"missing or were written elsewhere. Nothing was written. {CALLED_FOR_EVERY_BATCH}. To go on,{ways}",
+        f"missing or were written elsewhere. Nothing was written. {CALLED_FOR_EVERY_BATCH}.{beside}{anew} To go on without the rows of the batches "
+        f"that are missing,{ways}",
         kind="batch.gap",
     )

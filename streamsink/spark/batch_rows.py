@@ -14,7 +14,7 @@ from streamsink.protocol.committable import Batch, Committable, StagedFile
 from streamsink.protocol.micro_batch import BatchRows
 from streamsink.protocol.same_query import Comparison
 from streamsink.protocol.two_phase import Checkpoint
-from streamsink.spark import file_rows, gateway, run_rows, write_ways
+from streamsink.spark import file_rows, gateway, gateway_files, run_rows, write_ways
 from streamsink.spark.names import check_one, without
 from streamsink.spark.position_check import PositionCheck
 from streamsink.spark.position_columns import recorded
@@ -77,6 +77,9 @@ class TableRows(BatchRows):
 
     def compared(self, published: Committable | None) -> Comparison:
         return run_rows.compared(stored(self._df, self._store.root, self._options), published, self._store.root)
+
+    def check_read(self, checkpoint: Checkpoint) -> None:
+        gateway_files.check(checkpoint.batch, checkpoint.decision.seen_files, self._store.root)
 
     def looked_at_again(self, batch: Batch) -> Batch:
         return gateway.looked_at_again(batch)

@@ -23,7 +23,7 @@ def files_read(df: DataFrame, leaves: Iterable[JavaObject]) -> frozenset[str] | 
     """Digests of all files, each of its path, time and size; None where none of the leaves reads files, or one does not tell them."""
     found: list[str] | None = None
     for leaf in leaves:
-        index = _index_of(leaf)
+        index = index_of(leaf)
         if index is None:
             continue  # what it reads is told by the plan, if at all
         told = _files_in(index)
@@ -35,7 +35,8 @@ def files_read(df: DataFrame, leaves: Iterable[JavaObject]) -> frozenset[str] | 
     return None if found is None else run_inputs.digests(found)
 
 
-def _index_of(leaf: JavaObject) -> JavaObject | None:
+def index_of(leaf: JavaObject) -> JavaObject | None:
+    """What a leaf of a plan has listed; None where it reads no files."""
     for index in (lambda: leaf.relation().location(), lambda: leaf.table().fileIndex()):
         try:
             return index()
@@ -45,13 +46,18 @@ def _index_of(leaf: JavaObject) -> JavaObject | None:
 
 
 def _files_in(index: JavaObject) -> list[str] | None:
-    """Of each file its path, time and size."""
+    told = statuses(index)
+    return None if told is None else ["|".join(each) for each in told]
+
+
+def statuses(index: JavaObject) -> list[tuple[str, str, str]] | None:
+    """Of each file its path, time in milliseconds and size; None where they are not told."""
     try:
         files = index.allFiles()
     except Py4JError:
         return None
     told = [match.group("path", "time", "length") for match in _STATUS.finditer(str(files.mkString("\n")))]
-    return ["|".join(each) for each in told] if len(told) == files.size() else None
+    return told if len(told) == files.size() else None
 
 
 def _table_of(leaf: JavaObject) -> str | None:

@@ -74,12 +74,12 @@ class Run:
 
 def add(path: str, application: str, run: Run) -> None:
     """It holds the application from now on. Called under ``LOCK``."""
-    _RUNS[(path, application)] = run
+    _RUNS[(_place(path), application)] = run
 
 
 def of(path: str, application: str) -> Run | None:
     """The run that holds the application, or held it last. Called under ``LOCK``."""
-    return _RUNS.get((path, application))
+    return _RUNS.get((_place(path), application))
 
 
 def other_sinks(path: str, application: str, run_id: str) -> frozenset[str]:
@@ -88,9 +88,17 @@ def other_sinks(path: str, application: str, run_id: str) -> frozenset[str]:
     Not under ``LOCK``, which another query of this process holds while it starts: each batch asks. The query's own sinks are called in its
     one thread, this one among them.
     """
-    runs = list(_RUNS.items())
+    runs, path = list(_RUNS.items()), _place(path)
     others = [(place, run.known_as) for (place, name), run in runs if run.id == run_id and (place, name) != (path, application)]
     return frozenset(name for place, name in others if _is_within(place, path) or _is_within(path, place))
+
+
+def _place(path: str) -> str:
+    """One spelling: two sinks that write to one place are one."""
+    scheme, mark, rest = path.partition("://")
+    if not mark:
+        return os.path.realpath(path)
+    return f"s3://{rest}" if scheme in ("s3a", "s3n") else path
 
 
 def _is_within(path: str, folder: str) -> bool:
@@ -103,7 +111,7 @@ def close_ended(path: str, application: str, query: str | None = None) -> None:
     What it had pending is published, now or by the restore that follows. Called under ``LOCK``. Raises Fenced for a bounded job whose
     run is being written by another call: as a restart it would take over from that one.
     """
-    earlier = _RUNS.get((path, application))
+    earlier = _RUNS.get((_place(path), application))
     if earlier is None:
         return
     if earlier.is_over(query):

@@ -1,0 +1,52 @@
+"""Whether Spark reads the files that the source has planned for a batch. DRIVER, by Spark's JVM gateway.
+
+A batch that is planned is read when it comes, which may be days later, after a restart. Spark lists its files anew then, leaves out without a word those
+that are not there, and reads what has their names. The record would say that the planned ones are in the table.
+"""
+
+from collections.abc import Collection, Iterator
+from urllib.parse import unquote
+
+from py4j.java_gateway import JavaObject
+
+from streamsink.errors import Misuse
+from streamsink.protocol.committable import Batch
+from streamsink.protocol.files import spelling
+from streamsink.spark import gateway
+from streamsink.spark.gateway_inputs import index_of, statuses
+
+# So many are named in the error.
+_NAMED = 3
+
+
+def check(batch: Batch, without: Collection[str], table: str) -> None:
+    """Raises Misuse when a planned file is gone, or is another one now. without: files whose rows are not to be written."""
+    planned = {
+        unquote(spelling(file.path)): file.modified_ms for source in batch.sources for file in source.files or () if spelling(file.path) not in without
+    }
+    if not planned:
+        return
+    read: dict[str, int] = {}
+    for index in _indexes(gateway.execution(batch.run)):
+        told = statuses(index)
+        if told is None:
+            return
+        read |= {spelling(path): int(time) for path, time, _ in told}
+    gone = sorted(path for path in planned if path not in read)
+    changed = sorted(path for path, time in planned.items() if read.get(path, time) != time)
+    if gone or changed:
+        found = [f"{len(paths)} {what} ({', '.join(paths[:_NAMED])})" for paths, what in ((gone, "are gone"), (changed, "were written again")) if paths]
+        raise Misuse(
+            f"{table}: of the {len(planned)} files that the source has planned for batch {batch.batch_id}, {' and '.join(found)} since, and Spark "
+            "goes on without the rows that it was to read. Nothing was written. Bring the files back as they were, with their times (is the folder "
+            "mounted?), and restart the query; or, if they will not come back, start a new checkpoint: files whose rows are here are known, and "
+            "what is there of the others is written",
+            kind="files.not-as-planned",
+        )
+
+
+def _indexes(execution: JavaObject) -> Iterator[JavaObject]:
+    """Of the batch that runs now: what Spark has listed."""
+    last = execution.lastExecution()
+    leaves = gateway.each_of(last.logical().collectLeaves()) if last is not None else ()
+    return filter(None, map(index_of, leaves))
