@@ -1,0 +1,136 @@
+"""What another writer, or a tool, has put into the table and no reader can read is found by whoever builds on it or reads it."""
+
+import dataclasses
+import io
+
+import fastavro
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from streamsink.clock import IdSource
+from streamsink.errors import Corrupt
+from streamsink.sinks.verify import verify
+from streamsink.storage.file_io import FileIO
+from streamsink.table.table import open_table
+from tests.crash.test_names import _records
+from tests.crash.world import expected, memory_world
+from tests.protocol.query import Query
+from tests.table.foreign import Prepared
+
+NO_MERGE = {"table_options": {"manifest.merge-min-count": "1000"}}
+ENDS = (2, 4, 6, 8)
+
+
+def _newer_version(records):
+    return [{**found, "_VERSION": 3} for found in records]
+
+
+def _one_more(records):
+    return [*records, records[-1]]
+
+
+def _altered(world, change):
+    """Another writer's commit comes, with a manifest that nobody here can read; its size is what its list says."""
+    prepared = Prepared(world)
+    table = open_table(FileIO(world.calls, IdSource().new_id), world.driver.root, for_writing=False)
+    [meta] = table.manifests.delta_of(prepared.snapshot)
+    file = world.calls._names[table.layout.manifest(meta.file_name)]
+    reader = fastavro.reader(io.BytesIO(file.data))
+    out = io.BytesIO()
+    fastavro.writer(out, reader.writer_schema, change(list(reader)), codec="zstandard")
+    file.data = out.getvalue()
+    listed = world.calls._names[table.layout.manifest(prepared.snapshot.delta_manifest_list)]
+    lists = fastavro.reader(io.BytesIO(listed.data))
+    found = [{**record, "_FILE_SIZE": len(file.data)} for record in lists]
+    out = io.BytesIO()
+    fastavro.writer(out, lists.writer_schema, found, codec="zstandard")
+    listed.data = out.getvalue()
+    prepared.snapshot = dataclasses.replace(prepared.snapshot, delta_manifest_list_size=len(listed.data))
+    prepared.rename()
+    return table.layout.manifest(meta.file_name)
+
+
+@pytest.mark.parametrize("change, kind", [(_newer_version, "manifest.version"), (_one_more, "manifest.corrupt")])
+def test_a_start_does_not_build_on_entries_that_nobody_can_read(change, kind):
+    """Another writer's newest commit is read before anything is written."""
+    world = memory_world(**NO_MERGE)
+    world.run(boundaries=ENDS[:2])
+    path = _altered(world, change)
+    before = _records(world)
+    with pytest.raises(Corrupt) as refused:
+        world.run(boundaries=ENDS)
+    assert refused.value.kind == kind and path in str(refused.value) and _records(world) == before
+
+
+@pytest.mark.parametrize("change, kind", [(_newer_version, "manifest.version"), (_one_more, "manifest.corrupt")])
+@pytest.mark.parametrize("settings", [{}, {"publish_every_batches": 2}], ids=["sync", "grouped"])
+def test_a_running_query_does_not_build_on_them_either(change, kind, settings):
+    """The batch after that commit is refused, also when a sound one has come on top of it."""
+    world = memory_world(**NO_MERGE, **settings)
+    query = Query(world)
+    query.batch(1)
+    query.batch(2)
+    path = _altered(world, change)
+    Prepared(world, 1).rename()
+    with pytest.raises(Corrupt) as refused:
+        query.batch(3)
+    assert refused.value.kind == kind and path in str(refused.value)
+
+
+def test_a_batch_reads_no_manifest_of_its_own():
+    """Only what another writer has added is read, and once."""
+    world = memory_world(**NO_MERGE)
+    query = Query(world)
+    query.batch(1)
+    Prepared(world).rename()
+    read = []
+    whole = FileIO.read
+
+    def counted(self, path):
+        read.append(path)
+        return whole(self, path)
+
+    FileIO.read = counted
+    try:
+        query.batch(2)
+        of_the_first = sum("/manifest-" in path and "-list-" not in path for path in read)
+        query.batch(3)
+        query.batch(4)
+    finally:
+        FileIO.read = whole
+    assert of_the_first == sum("/manifest-" in path and "-list-" not in path for path in read) == 1
+
+
+def _without(world, column):
+    """A data file of the table is replaced by one that lacks a column of its schema."""
+    path = min(p for p in world.calls._names if "/part=" in p and p.endswith(".parquet"))
+    file = world.calls._names[path]
+    sink = pa.BufferOutputStream()
+    pq.write_table(pq.read_table(pa.BufferReader(file.data)).drop([column]), sink)
+    file.data, whole = sink.getvalue().to_pybytes(), file.data
+    return path, whole
+
+
+def test_a_column_that_a_file_lacks_is_no_null():
+    """Its schema has the column, so its rows had values there; of a column that came later there are none."""
+    world = memory_world()
+    world.run(boundaries=ENDS)
+    path, whole = _without(world, "id")
+    with pytest.raises(Corrupt) as refused:
+        world.ids()
+    assert refused.value.kind == "data.columns" and path in str(refused.value) and "'id'" in str(refused.value)
+    world.calls._names[path].data = whole
+    assert world.ids() == expected(ENDS)
+
+
+def test_verify_looks_into_data_files_when_it_is_asked_to():
+    """Rows and columns stand in each file's own footer."""
+    world = memory_world()
+    world.run(boundaries=ENDS)
+    table = FileIO(world.calls, IdSource().new_id)
+    assert verify(table, world.driver.root, contents=True).ok
+    path, _ = _without(world, "id")
+    found = verify(table, world.driver.root, contents=True).findings
+    assert [(f.severity, f.kind) for f in found if f.kind != "file.size"] == [("damage", "data.columns")]
+    assert path in next(f.message for f in found if f.kind == "data.columns")
