@@ -174,17 +174,18 @@ def drop_missing(path, everything=False, **options):
     return of_table(Store(root, given.store_options, given.flush).open(), root, given, everything=everything)
 
 
-def verify(path, store_options=None):
+def verify(path, store_options=None, contents=False):
     """Look whether the table at ``path`` is whole: a report with ``ok``, ``findings`` and readable text. Changes nothing.
 
     It names holes in the chain of snapshots, files that are missing or have another size, counts that do not add up, commits
-    that another writer's rename has hidden, and what the journals say of pending or lost checkpoints.
+    that another writer's rename has hidden, and what the journals say of pending or lost checkpoints. With ``contents`` it reads each
+    data file as well: whether it has its rows and the columns of its schema.
     """
     from streamsink.sinks.verify import verify as of_table
     from streamsink.storage.stores import store_of
 
     store = store_of(path, store_options)
-    return of_table(store.open(), store.root)
+    return of_table(store.open(), store.root, contents)
 
 
 def _let_go(root, application):

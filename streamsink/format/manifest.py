@@ -116,14 +116,27 @@ class NameSearch:
 
     def may_find(self, data: bytes, name: str, counts: Counts) -> bool:
         """Whether the manifest may speak of one of the files; no is certain. Raises as ``iter_manifest``, as far as it looks."""
-        seen, found = 0, self._wanted is None
-        for count, first, encoded in read_blocks(data, name):
-            check_version(first, MANIFEST_VERSION, name)
-            seen += count
+        found = self._wanted is None
+        for encoded in _checked_blocks(data, name, counts):
             found = found or not self._wanted.isdisjoint(_OWN_NAME.findall(encoded))
-        if seen != sum(counts):
-            raise unreadable(name, ValueError(f"{seen} entries, its manifest list says {sum(counts)}"))
         return found
+
+
+def check_blocks(data: bytes, name: str, counts: Counts) -> None:
+    """As ``iter_manifest`` would find it, without decoding its entries. Raises as that, but looks at the first version of each block only."""
+    for _ in _checked_blocks(data, name, counts):
+        pass
+
+
+def _checked_blocks(data: bytes, name: str, counts: Counts) -> Iterator[bytes]:
+    """The entries of each block as they are encoded. Raises as ``iter_manifest``."""
+    seen = 0
+    for count, first, encoded in read_blocks(data, name):
+        check_version(first, MANIFEST_VERSION, name)
+        seen += count
+        yield encoded
+    if seen != sum(counts):
+        raise unreadable(name, ValueError(f"{seen} entries, its manifest list says {sum(counts)}"))
 
 
 def read_manifest(data: bytes, name: str) -> List[ManifestEntry]:

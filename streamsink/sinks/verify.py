@@ -13,14 +13,14 @@ from streamsink.table.table import Table, open_table
 from streamsink.table.verify import Report, TableCheck
 
 
-def verify(file_io: FileIO, root: str) -> Report:
+def verify(file_io: FileIO, root: str, contents: bool = False) -> Report:
     """Look at every retained snapshot, every file that they refer to (there, with its size), and every journal.
 
-    Cost: each manifest is read once, each data file's size asked once. A commit that happens meanwhile may show as a note.
+    Cost: each manifest is read once, each data file's size asked once; with ``contents`` each data file is read whole, one after another. A commit that happens meanwhile may show as a note.
     Raises: Misuse when the path is not a table that is readable here, Corrupt when its schema is not.
     """
     table = open_table(file_io, root, for_writing=False)
-    check = TableCheck(table)
+    check = TableCheck(table, contents)
     check.run()
     newest = check.snapshots[-1] if check.snapshots else None
     try:

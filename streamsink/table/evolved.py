@@ -52,7 +52,7 @@ def evolve_table(found: pa.Table, written: TableSchema, wanted: TableSchema) -> 
     columns = []
     for field, arrow in zip(wanted.fields, target):
         old = by_id.get(field.id)
-        if old is None or old.name not in found.column_names:
+        if old is None:
             columns.append(pa.nulls(found.num_rows, arrow.type))
             continue
         column = found.column(old.name).combine_chunks()

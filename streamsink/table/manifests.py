@@ -9,7 +9,7 @@ from streamsink.errors import Corrupt
 from streamsink.format.binary_row import decode_physical
 from streamsink.format.index_manifest import IndexManifestEntry, read_index_manifest
 from streamsink.format.manifest import (
-    FileKind, Identity, LiveFile, ManifestEntry, NameSearch, iter_files, iter_manifest, iter_records,
+    FileKind, Identity, LiveFile, ManifestEntry, NameSearch, check_blocks, iter_files, iter_manifest, iter_records,
 )
 from streamsink.format.manifest_list import ManifestFileMeta, read_manifest_list
 from streamsink.format.manifest_stream import ManifestStream
@@ -46,6 +46,10 @@ class Manifests:
     def known_of(self, snapshot: Snapshot) -> list[ManifestFileMeta] | None:
         """As ``all_of``, when that is known without asking; else None."""
         return self._known[1] if self._known is not None and self._known[0] == snapshot else None
+
+    def known_names(self) -> frozenset[str]:
+        """Of the manifests of the snapshot that was read or made here last."""
+        return frozenset(meta.file_name for meta in self._known[1]) if self._known is not None else frozenset()
 
     def base_of(self, snapshot: Snapshot) -> list[ManifestFileMeta]:
         return self.list_of(snapshot.base_manifest_list)
@@ -119,9 +123,16 @@ class Manifests:
         return list(iter_manifest(self._bytes(path), path, partitions))
 
     def entries_in(self, meta: ManifestFileMeta) -> Iterator[ManifestEntry]:
-        """Entries of one manifest, one by one. Raises Corrupt that names the file."""
+        """Entries of one manifest, one by one. Raises Corrupt that names the file, at once when it is not what its list says."""
         path = self._at.manifest(meta.file_name)
-        return iter_manifest(self._bytes(path), path)
+        data = self._bytes(path)
+        check_blocks(data, path, meta.counts)
+        return iter_manifest(data, path)
+
+    def check(self, metas: Sequence[ManifestFileMeta]) -> None:
+        """Raises Corrupt, naming the manifest, when one is missing, torn, of an unknown version, or not what its list says."""
+        for meta, path, data in self._data_of(metas):
+            check_blocks(data, path, meta.counts)
 
     def merge(
         self, metas: Sequence[ManifestFileMeta], table_options: Mapping[str, str], name: str

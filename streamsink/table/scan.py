@@ -94,7 +94,7 @@ def read_arrow(
         ids = {field.id for field in wanted.fields}
         needed = [field for field in written.fields if field.id in ids]
         for file in group:
-            rows = evolve_table(_read_file(file, table.file_io.read(file.path), needed), written, wanted)
+            rows = evolve_table(read_file(file, table.file_io.read(file.path), needed), written, wanted)
             if condition is not None:
                 rows = rows.filter(condition.mask(rows))
             parts.append(rows.select(names))
@@ -113,17 +113,13 @@ def _chosen(table: Table, schema: TableSchema, columns: Sequence[str]) -> tuple[
     return tuple(by_name[name] for name in columns)
 
 
-def _read_file(file: ScanFile, data: bytes, fields: Sequence[DataField]) -> pa.Table:
-    """These columns of a data file, where it has them. Raises Corrupt when it does not have its rows.
+def read_file(file: ScanFile, data: bytes, fields: Sequence[DataField]) -> pa.Table:
+    """These columns of a data file. Raises Corrupt when it does not have its rows, or not all of the columns.
 
     INT96 timestamps are read in their own unit: as nanoseconds, years after 2262 would wrap.
     """
     exact = pq.ParquetFile(pa.BufferReader(data), coerce_int96_timestamp_unit="us")
-    if exact.metadata.num_rows != file.rows:
-        raise Corrupt(
-            f"{file.path}: it has {exact.metadata.num_rows} rows, the manifest says {file.rows}: it was altered. Restore it from a backup",
-            kind="data.rows",
-        )
+    _check_footer(file.path, exact, file.rows, fields)
     fine = [field.name for field in fields if needs_int96([field])]
     found = exact.read(columns=[field.name for field in fields if field.name not in fine])
     if fine:
@@ -131,6 +127,23 @@ def _read_file(file: ScanFile, data: bytes, fields: Sequence[DataField]) -> pa.T
         for name in nanos.column_names:
             found = found.append_column(name, nanos.column(name))
     return found
+
+
+def _check_footer(path: str, found: pq.ParquetFile, rows: int, fields: Sequence[DataField]) -> None:
+    """Raises Corrupt unless a data file has as many rows as its manifest says, and these columns of the schema that it was written with."""
+    if found.metadata.num_rows != rows:
+        raise Corrupt(
+            f"{path}: it has {found.metadata.num_rows} rows, the manifest says {rows}: it was altered. Restore it from a backup",
+            kind="data.rows",
+        )
+    there = set(found.schema_arrow.names)
+    missing = [field.name for field in fields if field.name not in there]
+    if missing:
+        raise Corrupt(
+            f"{path}: it has no column '{missing[0]}', which the schema that it was written with has: it was altered, or a writer left values "
+            "out. Restore it from a backup",
+            kind="data.columns",
+        )
 
 
 def data_file_path(table: Table, schema: TableSchema, entry: ManifestEntry) -> str:

@@ -80,6 +80,11 @@ class StatesReader:
         return said == _COMPLETE if said is not None else self._snapshots.exists(1)
 
 
+def is_foreign(snapshot: Snapshot) -> bool:
+    """Whether another writer than streamsink has made it: it says nothing of the applications that write here."""
+    return not any(name == HISTORY or name.startswith(PREFIX) for name in snapshot.properties or {})
+
+
 def states_in(snapshot: Snapshot, path: str) -> dict | None:
     """State of each application, as this snapshot itself, of the file ``path``, says; None for a foreign writer's. Raises Corrupt."""
     properties = snapshot.properties or {}

@@ -3,11 +3,13 @@
 from collections import Counter
 from dataclasses import dataclass
 
+import pyarrow as pa
+
 from streamsink.errors import Corrupt
 from streamsink.format.manifest import FileKind, ManifestEntry
 from streamsink.format.manifest_list import ManifestFileMeta
 from streamsink.format.snapshot import Snapshot
-from streamsink.table.scan import data_file_path
+from streamsink.table.scan import ScanFile, data_file_path, read_file
 from streamsink.table.table import Table
 
 DAMAGE, NOTE = "damage", "note"
@@ -47,8 +49,10 @@ class Report:
 class TableCheck:
     """One look at one table. Each file is looked at once, whichever snapshots share it."""
 
-    def __init__(self, table: Table):
+    def __init__(self, table: Table, contents: bool = False):
+        """contents: each data file is read whole, too."""
         self._table = table
+        self._contents = contents
         self._at = table.layout
         self.findings: list[Finding] = []
         self._entries: dict[str, list[ManifestEntry]] = {}
@@ -191,7 +195,18 @@ class TableCheck:
             path = data_file_path(self._table, schema, entry)
             if path not in self.files:
                 self.files.add(path)
-                self._present(f"snapshot {snapshot.id}", "data file", path, entry.file.file_size)
+                if self._present(f"snapshot {snapshot.id}", "data file", path, entry.file.file_size) and self._contents:
+                    self._content(path, entry)
+
+    def _content(self, path: str, entry: ManifestEntry) -> None:
+        """The rows and columns that the manifest and its schema say are in it, and can be read."""
+        try:
+            fields = self._table.schemas.load(entry.file.schema_id).fields
+            read_file(ScanFile(path, entry.file.file_size, entry.file.row_count, entry.file.schema_id), self._table.file_io.read(path), fields)
+        except Corrupt as broken:
+            self.damage(broken.kind, str(broken))
+        except (pa.ArrowException, OSError) as broken:
+            self.damage("data.unreadable", f"data file {path} cannot be read: {type(broken).__name__}")
 
     def _index(self, snapshot: Snapshot) -> None:
         if snapshot.index_manifest is None:

@@ -7,6 +7,7 @@ from streamsink.format.manifest import FileKind, ManifestEntry
 from streamsink.format.manifest_list import ManifestFileMeta
 from streamsink.format.snapshot import Snapshot
 from streamsink.table.scan import data_file_path
+from streamsink.table.states import is_foreign
 from streamsink.table.table import Table
 
 # Another writer's commit may make files superfluous between two looks; then the newer snapshot is looked at, so often at most.
@@ -15,6 +16,8 @@ _LOOKS = 3
 _FILES_EACH = 4
 # With more manifests that delete files it costs too much to know what is live: then no data files are looked for.
 _MOST_DELETING = 2
+# Of the manifests that other writers have added since the last look, so many of the newest are read.
+_MOST_READ = 8
 _RESTORE = "Restore it from a backup, or roll the table back to a snapshot that is whole (streamsink.verify names what is missing)"
 
 
@@ -30,8 +33,8 @@ class Whole:
         self._seen: Snapshot | None = None
 
     def look(self, newest: Snapshot | None) -> Snapshot | None:
-        """The newest snapshot, whose lists are there. The first time so are all of its manifests; later the one whose turn it is, when
-        they are known without asking.
+        """The newest snapshot, whose lists are there. The first time so are all of its manifests, of which the oldest and the newest can be read;
+        later the one whose turn it is, when they are known without asking, and those that another writer has added can be read.
         """
         for left in reversed(range(_LOOKS)):
             broken = self._broken(newest) if newest is not None else None
@@ -64,13 +67,17 @@ class Whole:
             broken = self._compare(newest, name, size, self._table.file_io.size(self._at.manifest(name)))
             if broken is not None:
                 return broken
-        if not self._started:
-            try:
+        try:
+            if not self._started:
                 metas = self._table.manifests.all_of(newest)
                 return self._any_broken(newest, metas) or self._data_file_missing(newest, metas)
-            except Corrupt as broken:
-                return broken
-        known = self._table.manifests.known_of(newest)
+            known = self._table.manifests.known_of(newest)
+            if known is None and is_foreign(newest):
+                before = self._table.manifests.known_names()
+                added = [meta for meta in self._table.manifests.all_of(newest) if meta.file_name not in before]
+                self._table.manifests.check(added[-_MOST_READ:])
+        except Corrupt as broken:
+            return broken
         return None if known is None or self._is_seen(newest) else self._one_broken(newest, known)
 
     def _any_broken(self, newest: Snapshot, metas: list[ManifestFileMeta]) -> Corrupt | None:
@@ -131,6 +138,7 @@ class Whole:
         deleting = [meta for meta in metas if meta.num_deleted_files]
         adding = [meta for meta in metas if meta.num_added_files]
         if len(deleting) > _MOST_DELETING or not adding:
+            self._table.manifests.check(metas[-1:])
             return []
         read = self._table.manifests.entries_in
         deleted = {entry.identity for meta in deleting for entry in read(meta) if entry.kind is FileKind.DELETE}

@@ -181,6 +181,19 @@ def test_a_data_file_with_other_rows_is_restored():
     assert world.ids() == expected(ENDS)
 
 
+@follows("data.columns")
+def test_a_data_file_that_lacks_a_column_is_restored():
+    world = memory_world(**PLAIN)
+    world.run(boundaries=ENDS)
+    path = min(p for p in world.calls._names if "/part=" in p and p.endswith(".parquet"))
+    sink = pa.BufferOutputStream()
+    pq.write_table(pq.read_table(pa.BufferReader(world.calls._names[path].data)).drop(["id"]), sink)
+    whole = damage(world, path, sink.getvalue().to_pybytes())
+    said = told("data.columns", world.ids).says("Restore it from a backup")
+    put_back(world, said.find(r"(/\S+\.parquet)"), whole)
+    assert world.ids() == expected(ENDS)
+
+
 @follows("manifest.version")
 def test_a_manifest_of_a_newer_version(monkeypatch):
     """Code of an earlier version meets it; with code that knows it the query goes on."""

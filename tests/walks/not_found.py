@@ -37,7 +37,8 @@ REASONS: dict[str, tuple[str, ...]] = {
     "Nothing is damaged in a walk but by a power failure.": (
         "another application's damage stops all of a table", "the last record must be readable for its mark", "runs of damaged records stay published",
         "a journal knows the runs of damaged records", "a journal of files forgets them with a damaged record", "a hole in the files goes unnoticed",
-        "A14: sizes of lists are not compared", "A14: what expires meanwhile is an alarm",
+        "A14: sizes of lists are not compared", "A14: what expires meanwhile is an alarm", "what another writer has added is not read",
+        "the newest manifest is not read at a start", "a column that a file lacks is null",
     ),
     "An operator's words and paths are right, and he reads what a command says of one run.": (
         "a mistyped path has nothing to give up", "only the first run that is given up is named",
