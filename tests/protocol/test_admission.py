@@ -69,6 +69,13 @@ def test_a_first_batch_that_is_not_zero_is_a_gap_unless_adopted():
     refused("gap.first-batch", batch, None, adopt_from_batch=6)
 
 
+def test_a_checkpoint_that_begins_anew_is_not_the_one_that_is_adopted():
+    """What was written elsewhere before is not known here: batch 0 would write it a second time."""
+    batch = Batch(0, "q", "r", kafka(0, 4))
+    assert "Start the query with its own checkpoint, whose next batch is 7" in refused("checkpoint.begins-anew", batch, None, adopt_from_batch=7)
+    assert decide(batch, None).verdict is Verdict.NEW
+
+
 @pytest.mark.parametrize("make", [kafka, files])
 def test_same_id_and_same_positions_is_a_replay(make):
     assert decide(Batch(5, "q", "r", make(50, 60)), state(make(50, 60))).verdict is Verdict.SKIP

@@ -104,7 +104,7 @@ OF_BATCHES = (
     Defect("files that an earlier name has read are new", "protocol/two_phase.py:TwoPhaseCommit.pre_commit",
            "self._last if not decision.leads_on else None", "self._last", ("tests/crash/test_lost_checkpoints_of_files.py",)),
     Defect("a checkpoint that begins anew is the one that is adopted", "protocol/admission.py:_admit_first",
-           "if batch.batch_id == 0 or others:", "if others:", ("tests/advice/test_names.py",)),
+           "if batch.batch_id == 0 or others:", "if others:", (_ADMISSION,)),
     Defect("a batch of another checkpoint is the one that is adopted", "protocol/admission.py:_admit_first",
            "if batch.batch_id == 0 or others:", "if batch.batch_id == 0:", ("tests/advice/test_names.py",)),
     Defect("a batch of another checkpoint is told to adopt its own number", "protocol/admission.py:_admit_first",
