@@ -1,5 +1,6 @@
 """A batch id comes once in a run: the same id again in the same run is no replay, but a second part of the batch that would be lost."""
 
+import os
 import threading
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from streamsink.errors import Misuse
 from streamsink.testing.faults import InjectedCrash, arm, crash
 from streamsink import faults
-from tests.crash.world import memory_world
+from tests.crash.world import World, memory_world, posix_world
 from tests.protocol.query import Query
 
 
@@ -151,3 +152,82 @@ def test_a_death_in_the_middle_is_no_call_that_returned():
     world.checkpoint.ends = [6]
     world.run(boundaries=(6, 9))
     assert world.ids() == list(range(9))
+
+
+def _two_spellings(folder) -> list[World]:
+    """One place by two paths, of which nobody can see that they are one."""
+    first = posix_world(folder, restore="restore-and-continue")
+    os.symlink(folder, f"{folder}-linked")
+    second = posix_world(f"{folder}-linked", restore="restore-and-continue")
+    second.checkpoint = first.checkpoint
+    return [first, second]
+
+
+def test_a_second_sink_by_another_spelling_of_the_place_is_no_restart_of_the_query(tmp_path):
+    """Its part of each batch was taken for a replay of what the first sink had recorded, and was lost in silence."""
+    worlds = _two_spellings(tmp_path)
+    for world in worlds:
+        world.driver.run_id = "one start"
+    first = Query(worlds[0])
+    first.batch(6)
+    with pytest.raises(Misuse) as refused:
+        Query(worlds[1]).batch(6)
+    assert refused.value.kind == "batch.twice"
+    for words in (worlds[0].driver.root, worlds[1].driver.root, "unionByName", "application="):
+        assert words in str(refused.value)
+    first.batch(9)
+    assert worlds[0].ids() == list(range(9))
+
+
+def test_a_sink_that_was_closed_in_the_middle_of_a_run_is_its_first_sink_all_the_same(tmp_path):
+    """What it has recorded of a batch stays."""
+    worlds = _two_spellings(tmp_path)
+    for world in worlds:
+        world.driver.run_id = "one start"
+    first = Query(worlds[0])
+    first.batch(6)
+    first.sink.close()
+    assert _refused(lambda: Query(worlds[1]).batch(6)).kind == "batch.twice"
+    assert worlds[0].ids() == list(range(6))
+
+
+def test_a_start_that_fails_is_tried_again_in_the_same_run(tmp_path):
+    """A retry around the sink whose first batch found the store away, by whichever spelling: nothing was given to the sink that failed."""
+    worlds = _two_spellings(tmp_path)
+
+    def fail_once() -> None:
+        arm("restore.claimed", 2, lambda: None)
+        raise OSError("the store did not answer for a moment")
+
+    for world in (worlds[0], worlds[0], worlds[1]):
+        world.driver.run_id = "one start"
+        arm("restore.claimed", 1, fail_once)
+        with pytest.raises(OSError):
+            Query(world)
+        faults.arm(None)
+    query = Query(worlds[0])
+    query.batch(6)
+    query.batch(9)
+    assert worlds[0].ids() == list(range(9))
+
+
+@pytest.mark.parametrize("runs", [("first start", "second start"), ("", ""), ("first start", ""), ("", "second start")])
+def test_another_start_of_the_query_takes_over_by_whichever_spelling(tmp_path, runs):
+    """Also while its first one is still held by this process, and where a file of earlier code says no run."""
+    worlds = _two_spellings(tmp_path)
+    for world, run in zip(worlds, runs):
+        world.driver.run_id = run
+    Query(worlds[0]).batch(6)
+    again = Query(worlds[1])
+    again.batch(6)
+    again.batch(9)
+    assert worlds[0].ids() == list(range(9))
+
+
+def test_two_names_and_two_tables_of_one_start_are_no_second_sinks(tmp_path):
+    """Each has a journal of its own."""
+    worlds = [posix_world(tmp_path), posix_world(tmp_path / "beside"), posix_world(tmp_path, application="second")]
+    for world in worlds:
+        world.driver.run_id, world.driver.other_sinks = "one start", frozenset({"streamsink", "second"})
+        Query(world).batch(6)
+    assert worlds[0].ids() == sorted([*range(6), *range(6)]) and worlds[1].ids() == list(range(6))
