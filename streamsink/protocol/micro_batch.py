@@ -13,7 +13,7 @@ from streamsink import events
 from streamsink.clock import Clock, IdSource
 from streamsink.errors import Misuse
 from streamsink.faults import fault_point
-from streamsink.protocol import position_errors
+from streamsink.protocol import position_errors, ways
 from streamsink.protocol.admission import Verdict
 from streamsink.protocol.committable import Batch, Committable, StagedFile
 from streamsink.protocol.one_call import OneCall
@@ -87,13 +87,16 @@ class QueryRun:
 
     @classmethod
     def start(
-        cls, protocol: TwoPhaseCommit, query: str, together: Callable[[], AbstractContextManager[Group]]
+        cls, protocol: TwoPhaseCommit, query: str, together: Callable[[], AbstractContextManager[Group]], *, run: str = ""
     ) -> "QueryRun":
-        """Claim the application and settle what earlier starts left. Raises as ``TwoPhaseCommit.restore``; it is closed then."""
+        """Claim the application and settle what earlier starts left. Raises as ``TwoPhaseCommit.restore``; it is closed then.
+
+        run: Spark's id of this start of the query; empty for a bounded job, which is repeated under its id.
+        """
         try:
-            protocol.restore(query, IdSource().new_id)
+            protocol.restore(query, IdSource().new_id, run)
         except BaseException:
-            protocol.close()
+            protocol.close(unused=True)
             raise
         return cls(protocol, together)
 
@@ -133,10 +136,8 @@ class QueryRun:
             found = f"batch {self._returned} of it is done"
         raise self._refused(
             batch, f"it was given to this sink before in this run of the query ({found}), and Spark repeats a batch only in a new "
-            "run. So these rows are a second part of the batch, which this call will not skip in silence. Use a sink of its own name "
-            "(application='...') for the second part, in this and in all later batches. To give one sink all rows of the batch in one call "
-            f"instead (df1.unionByName(df2)), let the sink of its own name write its part of batch {batch.batch_id} first: a start that repeats "
-            "that batch skips what was recorded of it, and begins with one call at the batch after it",
+            "run. So these rows are a second part of the batch, which this call will not skip in silence. "
+            f"{ways.second_part(f'batch {batch.batch_id}')}",
             kind="batch.twice",
         )
 

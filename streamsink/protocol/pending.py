@@ -72,10 +72,11 @@ class PendingStore(ABC):
         """Where the journal lies, for messages."""
 
     @abstractmethod
-    def claim(self, query: str, above: int) -> Writer:
+    def claim(self, query: str, above: int, run: str = "") -> Writer:
         """Take the application over with an epoch greater than ``above``; every earlier writer is fenced.
 
-        Raises Fenced while another query holds it.
+        run: id of this start of the query, which has one claim of each application; empty where it is not known. Raises Fenced while
+        another query holds it, Misuse when the same start does.
         """
 
     @abstractmethod
@@ -95,8 +96,8 @@ class PendingStore(ABC):
         """Raises Fenced when a newer writer has claimed the application. Called before each durable step."""
 
     @abstractmethod
-    def release(self) -> None:
-        """Give the hold back (the claim's epoch stays)."""
+    def release(self, unused: bool = False) -> None:
+        """Give the hold back (the claim's epoch stays). unused: no batch was given to this start, so another claim of its run may follow."""
 
     @abstractmethod
     def last_sequence(self) -> int:

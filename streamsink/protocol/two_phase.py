@@ -70,16 +70,16 @@ class TwoPhaseCommit:
 
     # -- start of a run --------------------------------------------------------------------------------------------
 
-    def restore(self, query: str, new_id: Callable[[], str]) -> None:
+    def restore(self, query: str, new_id: Callable[[], str], run: str = "") -> None:
         """Claim the application, publish what earlier runs left pending, remove their orphans.
 
-        Idempotent: a second run right after finds nothing to do. Raises: RestoredThenFailed on purpose under
-        'restore-and-fail' when something was published; Fenced, Misuse, Corrupt.
+        run: as ``PendingStore.claim``. Idempotent: a second run right after finds nothing to do. Raises: RestoredThenFailed on purpose
+        under 'restore-and-fail' when something was published; Fenced, Misuse, Corrupt.
         """
         self._new_id = new_id
         fault_point("restore.before_claim")
         published = self._committer.history(self._options.application).state
-        self._writer = self._store.claim(query, published.epoch if published else 0)
+        self._writer = self._store.claim(query, published.epoch if published else 0, run)
         self._identify(published)
         fault_point("restore.claimed")
         self._emit(events.Claimed(self._to.path, self._options.application, self._writer.epoch))
@@ -247,12 +247,12 @@ class TwoPhaseCommit:
         """
         self._committing.stop()
 
-    def close(self) -> None:
-        """Finish, and give the hold on the application back; the next writer needs no takeover."""
+    def close(self, unused: bool = False) -> None:
+        """Finish, and give the hold on the application back; the next writer needs no takeover. unused: as ``PendingStore.release``."""
         try:
             self.finish()
         finally:
-            self._store.release()
+            self._store.release(unused)
 
     def emit(self, kind: type, **fields) -> None:
         """Tell the listener of an event of this destination and application."""

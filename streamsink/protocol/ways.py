@@ -10,6 +10,15 @@ CALLED_FOR_EVERY_BATCH = (
 )
 
 
+def second_part(batch: str) -> str:
+    """Of a batch whose rows come to one sink in parts. batch: as "batch 3". The sentences end without a full stop."""
+    return (
+        "Use a sink of its own name (application='...') for the second part, in this and in all later batches. To give one sink all rows of the "
+        f"batch in one call instead (df1.unionByName(df2)), let the sink of its own name write its part of {batch} first: a start that repeats "
+        "that batch skips what was recorded of it, and begins with one call at the batch after it"
+    )
+
+
 def give_up(path: str, application: str) -> str:
     """Of records that can never be published. The sentence ends without a full stop."""
     return (

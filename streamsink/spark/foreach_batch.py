@@ -125,7 +125,8 @@ class TableSink:
             opened = self._open(df, batch)
             has_ended = functools.partial(gateway.has_ended, df.sparkSession, batch.query)
             protocol = opened.protocol(self.options, self._listener, functools.partial(CommitterThread, has_ended=has_ended))
-            started = QueryRun.start(protocol, batch.query, self._io.together)
+            run = batch.run if batch.batch_id != END_OF_INPUT else ""
+            started = QueryRun.start(protocol, batch.query, self._io.together, run=run)
             self._run = Run(opened, started, self.options, batch, has_ended)
             runs.add(self.path, self.options.application, self._run)
         return self._run

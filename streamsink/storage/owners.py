@@ -1,6 +1,7 @@
 """Who owns an application's journal: ``owner-<epoch>`` is created once for each claim, and the newest one counts.
 
 Epochs never repeat in a journal. Where a journal was removed they begin anew, so an owner is known by all that its file says.
+One start of a query claims once: a second claim of its run comes from another sink, by another spelling of the same place.
 """
 
 import json
@@ -8,11 +9,14 @@ import os
 from collections.abc import Mapping
 
 from streamsink.clock import IdSource
-from streamsink.errors import Corrupt, Fenced
+from streamsink.errors import Corrupt, Fenced, Misuse
+from streamsink.protocol import ways
 from streamsink.storage.file_io import FileIO
 
 _PREFIX = "owner-"
 _CLAIM_ATTEMPTS = 20
+# Claims of this process by starts that have come to take batches, until another claim follows: by the owner's id, the path claimed by.
+_USED: dict[str, str] = {}
 
 
 class Owners:
@@ -25,31 +29,38 @@ class Owners:
         self._folder = folder
         self._hold = file_io.hold(folder)
         self._mine: tuple[int, bytes] | None = None
+        self._id = ""
 
-    def claim(self, query: str, above: int) -> int:
+    def claim(self, query: str, above: int, run: str = "") -> int:
         """Become the owner; the epoch, which is above this one. Raises Fenced while another query's driver lives.
 
-        Nothing is held when it raises.
+        run: id of this start of the query; empty where it is not known. Raises Misuse when another sink of it is the owner. Nothing is held
+        when it raises.
         """
         try:
-            return self._claim(query, above)
+            return self._claim(query, above, run)
         except BaseException:
             self._hold.release()
             raise
 
-    def _claim(self, query: str, above: int) -> int:
+    def _claim(self, query: str, above: int, run: str) -> int:
         for _ in range(_CLAIM_ATTEMPTS):
             epochs = self._epochs()
             owner = _load(self._io, self._path(epochs[-1])) if epochs else None
+            self._check_run(owner, run)
             rival = epochs[-1] if owner is not None and owner.get("query") != query else None
             if not self._hold.allows(rival):
                 raise in_use(self._table, self._application, owner)
             epoch = max(epochs[-1] if epochs else 0, above) + 1
             # The id tells two processes apart that have the same number on machines of the same name, as in containers.
-            body = json.dumps({"query": query, "pid": os.getpid(), "host": os.uname().nodename, "id": IdSource().new_id()}).encode()
+            mine = {"query": query, "run": run, "pid": os.getpid(), "host": os.uname().nodename, "id": IdSource().new_id()}
+            body = json.dumps(mine).encode()
             if self._io.create_if_absent(self._path(epoch), body):
                 self._hold.keep(epoch)
                 self._mine = epoch, body
+                self._id = mine["id"]
+                _USED.pop(_id_of(owner), None)
+                _USED[self._id] = self._table
                 self._prune(epochs)
                 return epoch
         raise Fenced(
@@ -81,8 +92,23 @@ class Owners:
         found = self._read(self._mine[0]) if self._mine else None
         return found is not None and not self._is_mine(self._mine[0], found)
 
-    def release(self) -> None:
+    def release(self, unused: bool = False) -> None:
+        """unused: the start has failed before a batch was given to it, so nothing of one can be taken for the whole."""
+        if unused:
+            _USED.pop(self._id, None)
         self._hold.release()
+
+    def _check_run(self, owner: Mapping | None, run: str) -> None:
+        first = _USED.get(_id_of(owner)) if owner and run and owner.get("run") == run else None
+        if first is not None:
+            raise Misuse(
+                f"{self._table}: application '{self._application}' is held by another sink of this same run of the query, which came to the same "
+                f"place by the path {first}{', in another way' if first == self._table else ''}. These rows would be taken for a replay of what that "
+                "one has recorded of the batch, and be skipped. Nothing of this call was written. If both are given all rows of their batches, spell "
+                "the path in one way: then they are one sink. If these rows are a second part of the batch: "
+                f"{ways.second_part('this batch')}",
+                kind="batch.twice",
+            )
 
     def _prune(self, epochs: list[int]) -> None:
         """Keep the newest earlier owner: a fenced writer sees its own record gone, or a newer one."""
@@ -105,6 +131,11 @@ class Owners:
 
     def _path(self, epoch: int) -> str:
         return os.path.join(self._folder, f"{_PREFIX}{epoch}")
+
+
+def _id_of(owner: Mapping | None) -> str:
+    """Earlier code wrote none."""
+    return owner.get("id", "") if owner else ""
 
 
 def _load(file_io: FileIO, path: str) -> dict:

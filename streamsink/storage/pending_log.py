@@ -72,8 +72,8 @@ class PendingLog(PendingStore):
 
     # -- ownership -------------------------------------------------------------------------------------------------
 
-    def claim(self, query: str, above: int) -> Writer:
-        epoch = self._owners.claim(query, above)
+    def claim(self, query: str, above: int, run: str = "") -> Writer:
+        epoch = self._owners.claim(query, above, run)
         self.read_listing()
         return Writer(self._application, query, epoch)
 
@@ -87,8 +87,8 @@ class PendingLog(PendingStore):
     def check_owner(self, writer: Writer) -> None:
         self._owners.check(writer.epoch)
 
-    def release(self) -> None:
-        self._owners.release()
+    def release(self, unused: bool = False) -> None:
+        self._owners.release(unused)
 
     # -- records ---------------------------------------------------------------------------------------------------
 

@@ -53,7 +53,7 @@ class MicroBatchDriver:
     ``newest``: what a broker says of its offsets, or None.
     ``job_rows``: first and last number (exclusive) of the rows of a bounded job, whose batch has no source. ``compared``: what comes of
     comparing them with those that its run has published.
-    ``place``: of the checkpoint, as its digest says. ``other_sinks``: names of sinks that the same start of the query has called beside this one.
+    ``run_id``: Spark's id of the next start; empty where it is not known. ``place``: of the checkpoint, as its digest says. ``other_sinks``: names of sinks that the same start of the query has called beside this one.
     ``fingerprint``: what the query is said to be, the same for all drivers unless a test sets something else.
     ``tells_files``: each number is a file, of a source that is not numeric. ``first_file``: earlier ones are not there any more.
     ``modified``: times of files that were written anew, by number. ``folder``: where they lie.
@@ -76,6 +76,7 @@ class MicroBatchDriver:
         self.tells_files = False
         self.first_file = 0
         self.other_sinks: frozenset[str] = frozenset()
+        self.run_id = ""
         self.place = "folder"
         self.modified: dict[int, int] = {}
         self.folder = "memory:/in"
@@ -169,7 +170,7 @@ class Driven:
         self.opened = opened
         self._committer = opened.committer
         protocol = opened.protocol(driver.options, driver.events.append, driver.beside)
-        self.run = QueryRun.start(protocol, query, file_io.together)
+        self.run = QueryRun.start(protocol, query, file_io.together, run=driver.run_id)
 
     @property
     def protocol(self) -> TwoPhaseCommit:

@@ -20,7 +20,7 @@ from streamsink.testing.faults import arm
 from tests.advice.accidents import accept, refused, take
 from tests.advice.following import follows, told
 from tests.crash.giving_up import ENDS, clean
-from tests.crash.world import World, die_at_step, expected, memory_world
+from tests.crash.world import World, die_at_step, expected, memory_world, posix_world
 from tests.protocol.history import drop_from_newest, expire, roll_back
 from tests.protocol.query import Query
 from tests.table.foreign import Prepared
@@ -42,17 +42,21 @@ def _parity(world, parity: int) -> None:
 
 @follows("batch.twice")
 @pytest.mark.parametrize("way", ["a-name-each", "one-call"])
-def test_a_second_part_of_a_batch(way):
+@pytest.mark.parametrize("called", ["one sink", "two spellings"])
+def test_a_second_part_of_a_batch(way, called, tmp_path):
     """The first part is published: it stays under its name, the other part gets one; all rows in one call from the next batch on."""
-    world = memory_world(**PLAIN)
+    (tmp_path / "linked").symlink_to(tmp_path)
+    world, linked = (posix_world(folder, **PLAIN) for folder in (tmp_path, tmp_path / "linked"))
+    world.driver.run_id = linked.driver.run_id = "one start"
     whole = world.driver.rows
     _parity(world, 0)
     query = Query(world)
     query.batch(6)
-    said = told("batch.twice", lambda: query.again(0))
+    said = told("batch.twice", lambda: query.again(0) if called == "one sink" else Query(linked))
     query.sink.close()
+    world.driver.run_id = "another start"
     said.says("Use a sink of its own name (application='...') for the second part, in this and in all later batches")
-    second = World(world.calls, ROOT, application="second", **PLAIN)
+    second = World(world.calls, world.driver.root, application="second", **PLAIN)
     second.checkpoint = world.checkpoint
     world.driver.other_sinks, second.driver.other_sinks = frozenset({"second"}), frozenset({"streamsink"})
     _parity(second, 1)
@@ -60,12 +64,26 @@ def test_a_second_part_of_a_batch(way):
     first.batch(6)
     other.batch(6)
     if way == "one-call":
-        said.says("(df1.unionByName(df2)), let the sink of its own name write its part of batch 0 first")
+        which = "batch 0" if called == "one sink" else "this batch"
+        said.says(f"(df1.unionByName(df2)), let the sink of its own name write its part of {which} first")
         world.driver.rows = whole
         first.batch(9)
     else:
         first.batch(9)
         other.batch(9)
+    assert world.ids() == expected((9,))
+
+
+@follows("batch.twice")
+def test_rows_of_a_query_by_two_spellings_in_turn(tmp_path):
+    """As with two name nodes or endpoints, of which the function takes the one that answers."""
+    (tmp_path / "linked").symlink_to(tmp_path)
+    world, linked = (posix_world(folder, **PLAIN) for folder in (tmp_path, tmp_path / "linked"))
+    world.driver.run_id = linked.driver.run_id = "one start"
+    query = Query(world)
+    query.batch(6)
+    told("batch.twice", lambda: Query(linked)).says("both are given all rows of their batches, spell the path in one way", world.driver.root)
+    query.batch(9)
     assert world.ids() == expected((9,))
 
 

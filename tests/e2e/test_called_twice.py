@@ -87,7 +87,7 @@ def test_a_table_whose_place_gets_another_path_meanwhile_is_one(spark, ground):
         streamsink.to_table(ground.table, lambda event: None, flush=False)(batch.where(ODD), number)
 
     [error] = _run(spark, ground, both)
-    assert isinstance(error, Misuse) and error.kind == "batch.twice" and "another path" in str(error)
+    assert isinstance(error, Misuse) and error.kind == "batch.twice" and "in another way" in str(error)
     assert sorted(ids_in(ground.table)) == sorted(i for i in ids_of(0, 1) if i % 2 == 0)
 
 
