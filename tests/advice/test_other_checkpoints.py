@@ -200,6 +200,38 @@ def test_a_folder_that_was_moved(way):
     assert world.ids() == ([*range(9), *range(1000, 1012)] if way == "accept_as_new" else expected((12,)))
 
 
+@follows("files.other-times")
+@pytest.mark.parametrize("way", ["times", "accept_as_seen", "accept_as_new"])
+def test_files_that_were_restored_without_their_times(way):
+    """With their times they are known; or the user says what they are; files beside them are decided as ever."""
+    world = _query(tells_files=True, file_column="file")
+    lose_checkpoint(world)
+    world.driver.modified = {number: 1_700_000_000_000 for number in range(6)}
+    said = refused(world, "files.other-times", (7, 12))
+    if way == "times":
+        said.says("Give them their times back (cp -p), and start a new checkpoint")
+        world.driver.modified = {}
+        lose_checkpoint(world, THIRD)
+    else:
+        accept(world, **{way: said.option(way)})
+    world.run(boundaries=(7, 12))
+    assert world.ids() == sorted([*range(12), *(range(6) if way == "accept_as_new" else ())])
+
+
+@follows("files.other-times")
+def test_files_without_their_times_beside_new_ones():
+    """Each answer leads on: the times are settled, then the two kinds of files are told apart by the column."""
+    world = _query(tells_files=True)
+    lose_checkpoint(world)
+    world.driver.modified[2] = 1_700_000_000_000
+    accept(world, accept_as_seen=refused(world, "files.other-times", (12,)).says("1 of 12 files").option("accept_as_seen"))
+    said = refused(world, "files.overlap", (12,))
+    world.driver.fingerprint = dataclasses.replace(world.driver.fingerprint, plan="a column more", schema="a column more")
+    accept(world, file_column="file", accept_as_same=said.option("accept_as_same"))
+    world.run(boundaries=(12, 14))
+    assert world.ids() == expected((14,))
+
+
 @follows("files.other-source")
 @pytest.mark.parametrize("way", ["accept_as_new", "accept_as_seen"])
 def test_a_file_that_one_of_two_sources_has_read(way):

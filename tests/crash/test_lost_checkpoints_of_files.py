@@ -164,15 +164,34 @@ def test_files_of_batches_that_were_given_up_are_read_again(boundaries):
 
 
 def test_a_file_that_was_written_anew_is_another_file():
-    """The same path with another time: its rows are written beside those of the first one."""
+    """The same path with another time: its rows are written beside those of the first one, when its user says that it is another one."""
     world = files_world()
     world.run(boundaries=(6,))
     world.checkpoint, world.driver.modified[2] = Checkpoint(SECOND), 1_700_000_000_000
+    accept(world, accept_as_new=refused(world, "files.other-times", (6,)))
     world.run(boundaries=(6,))
     assert world.ids() == [0, 1, 2, 2, 3, 4, 5]
     world.checkpoint = Checkpoint(FIRST)
     world.run(boundaries=(8,))
     assert world.ids() == [0, 1, 2, 2, 3, 4, 5, 6, 7]
+
+
+@pytest.mark.parametrize("boundaries", [(6,), (9,), (3, 6), (4, 9)])
+def test_files_that_were_restored_without_their_times_do_not_come_twice(boundaries):
+    """``cp -r``: each of them was another file, and 12 rows were there where 6 had been read."""
+    world = files_world(journal_retain=2)
+    world.run(boundaries=(2, 3, 4, 5, 6))
+    world.checkpoint = Checkpoint(SECOND)
+    world.driver.modified = {number: 1_700_000_000_000 for number in range(6)}
+    for batch in range(len(boundaries)):
+        accept(world, accept_as_seen=refused(world, "files.other-times", boundaries[:batch + 1]))
+        world.run(boundaries=boundaries[:batch + 1])
+    assert world.ids() == list(range(boundaries[-1]))
+    world.run(boundaries=(*boundaries, 12))
+    assert world.ids() == list(range(12))
+    world.checkpoint = Checkpoint("00000000-0000-0000-0000-000000000003")
+    world.run(boundaries=(5, 14))
+    assert world.ids() == list(range(14))
 
 
 def test_a_folder_that_was_moved_is_an_error_and_no_new_data():

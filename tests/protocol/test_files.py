@@ -1,6 +1,8 @@
 """Files as positions: a file is its path with its time of modification, read by one source of the query."""
 
+import base64
 import dataclasses
+import re
 
 import pytest
 
@@ -70,11 +72,59 @@ def test_a_batch_that_follows_is_asked_only_in_a_replay():
 
 
 def test_time_and_spelling():
-    """Another time is another file; another number of slashes is not."""
-    assert decide([reads("a", time=2)], [reads("a", time=1)]).verdict is Verdict.NEW
+    """Another number of slashes is no other file."""
     assert decide([reads("a", folder="file:/in")], [reads("a")]).verdict is Verdict.SEEN
     assert decide([reads("a", folder="s3a://b/in")], [reads("a", folder="s3a://b/in")]).verdict is Verdict.SEEN
     refused("files.moved", [reads("a", folder="s3://b/in")], [reads("a", folder="s3a://b/in")])
+
+
+def _word(message):
+    return re.search(r"accept_as_seen='(\w+)'", message)[1]
+
+
+def test_a_recorded_path_with_another_time_is_asked_for():
+    """Restored without its time, or written again: nothing tells, and the one is here while the other is not."""
+    known = [reads("a", "b")]
+    for batch in ([reads("a", time=2)], [reads("a"), reads("b", time=2)], [reads("c"), reads("b", time=2)], [reads("a", folder="file:/in", time=2)]):
+        message = refused("files.other-times", batch, known, file_column="f")
+        assert "file:///in/" in message and " 1 of " in message
+        word = _word(message)
+        assert word != re.search(r"accept_as_new='(\w+)'", refused("files.overlap", [reads("a", "c")], known))[1], "that one is for the whole batch"
+        decisions = [decide(batch, known, file_column="f", **{way: f"other {word}"}) for way in ("accept_as_seen", "accept_as_new")]
+        assert all(decision.replaying and not decision.forgets_files for decision in decisions)
+    both = [reads("a", "c"), reads("b", time=2)]
+    seen, new = (decide(both, [reads("a"), reads("b")], file_column="f", **{way: word}) for way in ("accept_as_seen", "accept_as_new"))
+    assert seen.verdict is new.verdict is Verdict.FILTER
+    assert (seen.seen_files, new.seen_files) == ({"file:///in/a", "file:///in/b"}, {"file:///in/a"})
+
+
+def test_all_recorded_paths_with_other_times():
+    """``cp -r``: the answer holds for this batch, and the next one is asked for."""
+    known, batch = [reads("a", "b", "c")], [reads("a", "b", time=2)]
+    word = _word(refused("files.other-times", batch, known))
+    assert decide(batch, known, accept_as_seen=word).verdict is Verdict.SEEN and decide(batch, known, accept_as_new=word).verdict is Verdict.NEW
+    replaying = state(replaying=True, query="q2")
+    following = {"number": 1, "last": replaying, "accept_as_seen": word}
+    refused("files.other-times", [reads("c", start={"logOffset": 0}, end=1, time=2)], known, **following)
+
+
+def test_a_path_of_a_folder_that_was_moved_and_restored_is_asked_for_first():
+    """Its name and time are those of a file elsewhere, its path is that of another time."""
+    known = [reads("a", time=1), reads("a", time=2, folder="file:///old")]
+    refused("files.other-times", [reads("a", time=2), reads()], known)
+
+
+def test_entries_of_earlier_code_do_not_know_a_path_alone():
+    """All else they know as they did."""
+    entries = files.entries([reads("a", "b")])
+    record = Committable(state(), "x", None, (), {}, entries)
+    value = record.to_json()
+    value["source_files"] = base64.b64encode(b"".join(entries[at:at + 20] for at in (0, 28))).decode()
+    del value["read_files"]
+    known = files.KnownFiles(Committable.from_json(value).source_files)
+    single, two = [[reads(*names, time=time)] for names, time in ((("a", "b"), 1), (("a",), 2))], [reads("a"), reads("a")]
+    assert files.sort_out(single[0], known).seen and files.sort_out(single[1], known).new and len(known) == 2
+    assert files.sort_out(two, known).unclear
 
 
 def test_a_moved_file_among_known_ones_is_new():
@@ -127,7 +177,7 @@ def test_state_and_record_keep_what_they_must_and_nothing_else():
     for read in (None, b"", files.entries([reads("a", "b")])):
         record = Committable(full, "x", None, (), {}, read)
         assert Committable.from_json(record.to_json()) == record
-        assert ("source_files" in record.to_json()) == (read is not None)
+        assert ("read_files" in record.to_json()) == (read is not None)
 
 
 def test_the_option_is_checked():
