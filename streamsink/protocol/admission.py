@@ -354,7 +354,7 @@ def _admit_by_files(batch: Batch, past: Past, options: SinkOptions, generation: 
     check_copied(batch, past.last, past.table, options)
     # Asked at the first batch of a checkpoint, whatever is in it: later ones may be filtered or taken as seen.
     check_same(batch, past.last, past.table, options, word)
-    parts = files.sort_out(batch.sources, known)
+    parts = files.sort_out(batch.sources, known).answered(options, word)
     files.check(batch, parts, options, table=past.table, word=word, other=batch.query != past.last.query)
     if not parts.seen:
         verdict, reason = Verdict.NEW, "none of its files is recorded"

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from streamsink.errors import Misuse
+from streamsink.protocol.file_entries import lengthened
 from streamsink.protocol.ids import END_OF_INPUT
 from streamsink.protocol.positions import SourceRange
 from streamsink.protocol.recorded import Recorded
@@ -193,7 +194,7 @@ class Committable:
     """A checkpoint between pre-commit and publishing: its state once published, its files, and the sink's payload.
 
     payload: JSON object of the sink (for a Paimon table the staged manifest). No row value stands in it.
-    source_files: entries of the files that the batch was read from (``files.py``); None where its sources do not tell them.
+    source_files: entries of the files that the batch was read from (``file_entries.py``); None where its sources do not tell them.
     """
 
     state: AppState
@@ -220,7 +221,7 @@ class Committable:
         return replace(self, files=(), payload={"kind": "APPEND", "manifest": None})
 
     def to_json(self) -> dict:
-        read = {} if self.source_files is None else {"source_files": base64.b64encode(self.source_files).decode()}
+        read = {} if self.source_files is None else {"read_files": base64.b64encode(self.source_files).decode()}
         return read | {
             "application": self.application,
             "state": self.state.to_json(),
@@ -237,5 +238,12 @@ class Committable:
             watermark_ms=value["watermark_ms"],
             files=tuple(StagedFile.from_json(f) for f in value["files"]),
             payload=value["payload"],
-            source_files=base64.b64decode(value["source_files"], validate=True) if "source_files" in value else None,
+            source_files=_read_files(value),
         )
+
+
+def _read_files(value: Mapping) -> bytes | None:
+    """Earlier code named its shorter entries otherwise, and knows no files of a record that has the longer ones."""
+    if "source_files" in value:
+        return lengthened(base64.b64decode(value["source_files"], validate=True))
+    return base64.b64decode(value["read_files"], validate=True) if "read_files" in value else None

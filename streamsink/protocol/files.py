@@ -1,40 +1,30 @@
 """Files as positions: which files of a batch have been recorded before. Pure.
 
-A file is its path with its time of modification: a path alone is a name, under which another file may stand later. What is kept
-of a file is an entry of 20 bytes, whose parts are compared from left to right:
-
-    8  digest of the file's own name and its time
-    8  digest of its whole path and its time
-    4  the source of the query that read it: two sources that read one folder make different rows of one file
+A file is its path with its time of modification: a path alone is a name, under which another file may stand later. Or the same one,
+restored without its time; so a recorded path with another time is asked for. What is kept of a file: ``file_entries.py``.
 """
 
-import hashlib
-import re
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from streamsink.errors import Misuse
-from streamsink.options import SinkOptions
+from streamsink.options import SinkOptions, words_of
+from streamsink.protocol import ways
 from streamsink.protocol.committable import AppState, Batch
+from streamsink.protocol.file_entries import ENTRY_BYTES, FILE, KNOWN_BYTES, NAME, entry, path_of, paths_of, spelling
 from streamsink.protocol.ids import END_OF_INPUT
-from streamsink.protocol.positions import SourceFile, SourceRange
+from streamsink.protocol.positions import SourceRange
 
-_NAME, _FILE, ENTRY_BYTES = 8, 16, 20
-_LOCAL = re.compile(r"^file:/+")
-
-
-def spelling(path: str) -> str:
-    """One spelling of a path on a local disk, whose slashes Spark does not always write in the same number."""
-    return _LOCAL.sub("file:///", path)
+_PATH_TYPE = "q"  # a path's digest as a number
 
 
 def entries(sources: Sequence[SourceRange]) -> bytes | None:
     """What is kept of all files of a batch, one entry after another; None when not every source of it tells its files."""
     if not sources or any(source.files is None for source in sources):
         return None
-    return b"".join(_entry(file, place, source.name) for place, source in enumerate(sources) for file in source.files)
+    return b"".join(entry(file, place, source.name) for place, source in enumerate(sources) for file in source.files)
 
 
 def recorded_files(batch: Batch, last: AppState | None) -> bytes | None:
@@ -43,20 +33,13 @@ def recorded_files(batch: Batch, last: AppState | None) -> bytes | None:
     return entries(batch.sources) if last is not None or batch.batch_id == 0 else None
 
 
-def _entry(file: SourceFile, place: int, source: str) -> bytes:
-    """source: its name; its place counts where it has none."""
-    path = spelling(file.path)
-    name = path.rpartition("/")[2]
-    digests = (hashlib.sha256(f"{file.modified_ms}|{text}".encode()).digest()[:_NAME] for text in (name, path))
-    which = hashlib.sha256(source.encode()).digest()[:ENTRY_BYTES - _FILE] if source else place.to_bytes(ENTRY_BYTES - _FILE, "big")
-    return b"".join(digests) + which
-
-
 class _Is(Enum):
-    """HERE: recorded. ELSEWHERE: recorded from another source of the query. MOVED: its name and time are, under another path."""
+    """HERE: recorded. ELSEWHERE: recorded from another source of the query. RETIMED: its path is, with another time. MOVED: its name
+    and time are, under another path."""
 
     HERE = "here"
     ELSEWHERE = "elsewhere"
+    RETIMED = "retimed"
     MOVED = "moved"
     NEW = "new"
 
@@ -67,17 +50,28 @@ class KnownFiles:
     def __init__(self, recorded: bytes):
         """recorded: their entries, in any order."""
         self._sorted = _in_order(recorded)
+        self._paths: memoryview | None = None  # of all of them, in order; made when a file is not here
 
     def __len__(self) -> int:
         return len(self._sorted) // ENTRY_BYTES
 
     def look_up(self, entry: bytes, alone: bool) -> _Is:
         """alone: the query has one source, so whichever read the file gave its rows."""
-        if self._has(entry) or alone and self._has(entry[:_FILE]):
+        if self._has(entry[:KNOWN_BYTES]) or alone and self._has(entry[:FILE]):
             return _Is.HERE
-        if self._has(entry[:_FILE]):
+        if self._has(entry[:FILE]):
             return _Is.ELSEWHERE
-        return _Is.MOVED if self._has(entry[:_NAME]) else _Is.NEW
+        if self._has_path(path_of(entry)):
+            return _Is.RETIMED
+        return _Is.MOVED if self._has(entry[:NAME]) else _Is.NEW
+
+    def _has_path(self, digest: bytes) -> bool:
+        """Not one that only entries of earlier code are of."""
+        if self._paths is None:
+            self._paths = _in_order_of_numbers(paths_of(self._sorted))
+        [wanted] = memoryview(digest).cast(_PATH_TYPE)
+        at = bisect_left(self._paths, wanted)
+        return at < len(self._paths) and self._paths[at] == wanted
 
     def _has(self, beginning: bytes) -> bool:
         return self._at(bisect_left(range(len(self)), beginning, key=self._at)).startswith(beginning)
@@ -101,16 +95,43 @@ def _in_order(recorded: bytes) -> bytes:
     return ordered.buffers()[1].to_pybytes()[:len(recorded)]
 
 
+def _in_order_of_numbers(digests: bytes) -> memoryview:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not digests:
+        return memoryview(b"").cast(_PATH_TYPE)
+    numbers = pa.Int64Array.from_buffers(pa.int64(), len(digests) // 8, [None, pa.py_buffer(digests)])
+    ordered = numbers.take(pc.array_sort_indices(numbers))
+    return memoryview(ordered.buffers()[1].to_pybytes()[:len(digests)]).cast(_PATH_TYPE)
+
+
 @dataclass(frozen=True)
 class Parts:
     """Paths of a batch's files. seen: recorded before. new: not. unclear: rows of such a path may be either. moved: how many of the
-    new ones have the name and time of a recorded file in another folder.
+    new ones have the name and time of a recorded file in another folder. retimed: paths recorded with another time, until their user says
+    what they are.
     """
 
     seen: frozenset[str]
     new: frozenset[str]
     unclear: tuple[str, ...]
     moved: int
+    retimed: tuple[str, ...] = ()
+
+    def answered(self, options: SinkOptions, word: str) -> "Parts":
+        """With what the user has said of the files with other times. word: for the whole batch."""
+        mine, retimed = word_of_times(word), frozenset(self.retimed)
+        is_seen, is_new = (mine in words_of(given) for given in (options.accept_as_seen, options.accept_as_new))
+        if not retimed or is_seen == is_new:
+            return self
+        seen, new = (self.seen | retimed, self.new) if is_seen else (self.seen, self.new | retimed)
+        return replace(self, seen=seen, new=new, unclear=tuple(sorted({*self.unclear, *seen & new})), retimed=())
+
+
+def word_of_times(word: str) -> str:
+    """The word that says what the files with other times are; the rest of the batch is decided as ever. word: for the whole batch."""
+    return ways.word(f"{word}|other times")
 
 
 def can_tell(batch: Batch) -> bool:
@@ -135,9 +156,10 @@ def sort_out(sources: Sequence[SourceRange], known: KnownFiles) -> Parts:
     found: dict[_Is, set[str]] = {kind: set() for kind in _Is}
     for place, source in enumerate(sources):
         for file in source.files:
-            found[known.look_up(_entry(file, place, source.name), len(sources) == 1)].add(spelling(file.path))
+            found[known.look_up(entry(file, place, source.name), len(sources) == 1)].add(spelling(file.path))
     seen, new = found[_Is.HERE], found[_Is.NEW] | found[_Is.MOVED]
-    return Parts(frozenset(seen), frozenset(new), tuple(sorted(found[_Is.ELSEWHERE] | seen & new)), len(found[_Is.MOVED]))
+    unclear = found[_Is.ELSEWHERE] | seen & new
+    return Parts(frozenset(seen), frozenset(new), tuple(sorted(unclear)), len(found[_Is.MOVED]), tuple(sorted(found[_Is.RETIMED])))
 
 
 def check(batch: Batch, parts: Parts, options: SinkOptions, *, table: str, word: str, other: bool) -> None:
@@ -150,6 +172,17 @@ def check(batch: Batch, parts: Parts, options: SinkOptions, *, table: str, word:
         f"accept_as_new='{word}' writes all rows of this batch{' and of all batches after it' if other else ''}, "
         f"accept_as_seen='{word}' records it without writing any"
     )
+    if parts.retimed:
+        mine = word_of_times(word)
+        raise Misuse(
+            f"{happened} holds {len(parts.retimed)} of {len({*parts.seen, *parts.new, *parts.unclear, *parts.retimed})} files (first: "
+            f"{parts.retimed[0]}) whose path is recorded with another time of modification: copied or restored without their times they are the "
+            "same files, and their rows are here; or they were written again. Nothing was written. Give them their times back (cp -p), and start a new "
+            "checkpoint; or say it of such files of this batch, beside which the others are decided by themselves, and later batches are asked for: "
+            f"accept_as_seen='{mine}' when they are the same files, accept_as_new='{mine}' when they have other rows, which are written. A new "
+            "checkpoint without maxFilesPerTrigger asks once for all",
+            kind="files.other-times",
+        )
     if parts.unclear:
         raise Misuse(
             f"{happened} holds {len(parts.unclear)} files (first: {parts.unclear[0]}) that one source of the query has read and another "

@@ -12,7 +12,7 @@ from pyspark.sql.types import StringType
 
 from streamsink.errors import Misuse
 from streamsink.options import SinkOptions
-from streamsink.protocol.files import spelling
+from streamsink.protocol.file_entries import spelling
 from streamsink.protocol.positions import SourceRange
 from streamsink.spark.names import check_one
 from streamsink.spark.schema import quoted

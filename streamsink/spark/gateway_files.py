@@ -11,7 +11,7 @@ from py4j.java_gateway import JavaObject
 
 from streamsink.errors import Misuse
 from streamsink.protocol.committable import Batch
-from streamsink.protocol.files import spelling
+from streamsink.protocol.file_entries import spelling
 from streamsink.spark import gateway
 from streamsink.spark.gateway_inputs import index_of, statuses
 

@@ -1,7 +1,7 @@
 """Which files an application's records were made of, kept when the records themselves are not retained any more.
 
     files-<level>-<first>-<last>   of these records, never changed: a header line; how many entries each has (4 bytes, little endian); the
-                                   entries (``protocol/files.py``), record by record
+                                   entries (``protocol/file_entries.py``), record by record
 
 A record keeps its own. Before the first record that is in no such file is deleted, up to 64 records are put in one of level 0; 64 files of
 one level become one of the next. So a batch costs the same however many there are, and they are read only when admission asks.
@@ -21,12 +21,15 @@ from dataclasses import dataclass
 
 from streamsink.errors import Corrupt
 from streamsink.protocol.committable import Committable
-from streamsink.protocol.files import ENTRY_BYTES, KnownFiles
+from streamsink.protocol.file_entries import ENTRY_BYTES, SHORT_BYTES, lengthened
+from streamsink.protocol.files import KnownFiles
 from streamsink.storage.file_io import FileIO
 
 _NAME = re.compile(r"files-(\d+)-(\d+)-(\d+)")
-# Version 1 did not say how many entries each record has.
-_FORMAT, _VERSION, _UNCOUNTED = "streamsink-files", 2, 1
+_FORMAT = "streamsink-files"
+# Whether it says how many entries each record has, and bytes of an entry. Earlier code wrote 1 and 2; what it has not counted stays so.
+_VERSIONS = {1: (False, SHORT_BYTES), 2: (True, SHORT_BYTES), 3: (True, ENTRY_BYTES), 4: (False, ENTRY_BYTES)}
+_COUNTED, _UNCOUNTED = 3, 4
 _COUNT_BYTES = 4
 _LOT, _LEVELS = 64, 10
 # A record or file may be put together with others while a reader is on its way to it.
@@ -72,7 +75,7 @@ class Part:
 
     def encode(self) -> bytes:
         counts = b"" if self.counts is None else struct.pack(f"<{len(self.counts)}I", *self.counts)
-        body, version = counts + self.entries, _UNCOUNTED if self.counts is None else _VERSION
+        body, version = counts + self.entries, _UNCOUNTED if self.counts is None else _COUNTED
         header = {"format": _FORMAT, "version": version, "length": len(body), "sha256": hashlib.sha256(body).hexdigest()}
         return json.dumps(header).encode() + b"\n" + body
 
@@ -83,14 +86,18 @@ class Part:
         try:
             header = json.loads(first)
             whole = (header["format"], header["length"], header["sha256"]) == (_FORMAT, len(body), hashlib.sha256(body).hexdigest())
-            version = header["version"]
+            kind = _VERSIONS.get(header["version"])
         except (ValueError, KeyError, TypeError):
             return None
-        at = 0 if version == _UNCOUNTED else records * _COUNT_BYTES
-        if not whole or version not in (_UNCOUNTED, _VERSION) or len(body) < at or (len(body) - at) % ENTRY_BYTES:
+        if not whole or kind is None:
             return None
-        counts = None if version == _UNCOUNTED else struct.unpack(f"<{records}I", body[:at])
-        return cls(counts, body[at:]) if counts is None or sum(counts) * ENTRY_BYTES == len(body) - at else None
+        is_counted, width = kind
+        at = records * _COUNT_BYTES if is_counted else 0
+        if len(body) < at or (len(body) - at) % width:
+            return None
+        counts = struct.unpack(f"<{records}I", body[:at]) if is_counted else None
+        entries = lengthened(body[at:]) if width == SHORT_BYTES else body[at:]
+        return cls(counts, entries) if counts is None or sum(counts) * ENTRY_BYTES == len(entries) else None
 
 
 class FilesLog:

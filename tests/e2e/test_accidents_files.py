@@ -66,6 +66,22 @@ def test_s4_an_older_checkpoint_with_other_batches_goes_on_by_itself(spark, grou
     assert_each_once(ground.table, ids_of(0, 7))
 
 
+def test_files_that_were_restored_without_their_times_are_asked_for(spark, ground):
+    """``cp -r`` and a lost checkpoint: 20 rows became 40 without a word."""
+    ground.add_files(0, 2)
+    job = with_file(ground, per_batch=ALL_IN_ONE)
+    assert run_here(spark, job).code == 0
+    shutil.rmtree(job.checkpoint)
+    restored = shutil.copytree(ground.source, ground.root / "restored", copy_function=shutil.copyfile)
+    shutil.rmtree(ground.source)
+    shutil.move(restored, ground.source)
+    ground.add_files(2, 1)
+    outcome = run_here(spark, job)
+    assert_refused(outcome, "files.other-times", ground.table, "2 of 3 files", "cp -p", "Nothing was written")
+    assert run_here(spark, job.but(options={"accept_as_seen": accept_token(outcome)})).code == 0
+    assert_each_once(ground.table, ids_of(0, 3))
+
+
 def test_without_the_column_the_error_says_how_to_get_it(spark, ground):
     """One batch holds old and new files: nothing is written; followed to the letter, the advice leads to each row once."""
     ground.add_files(0, 3)

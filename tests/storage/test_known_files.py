@@ -1,5 +1,6 @@
 """What a journal keeps of the files that its records were made of: all of them, whatever is pruned, at a cost that does not grow."""
 
+import dataclasses
 import hashlib
 import itertools
 import json
@@ -250,17 +251,39 @@ def test_records_that_are_given_up_with_pruned_ones_before_them_leave_no_wrong_k
     assert len(known) == 40 and all_seen(known, 1, 20) and all_seen(known, 10_021, 10_040)
 
 
+def _as_earlier_code_wrote(journal: Journal, version: int) -> None:
+    """All of its files: entries without the path alone; of version 1 without counts, too."""
+    for name in journal.names("files-.*"):
+        path, counts = f"{FOLDER}/{name}", 4 * (int(name.split("-")[3]) + 1 - int(name.split("-")[2]))
+        body = journal.inner.read(path).partition(b"\n")[2]
+        entries = b"".join(body[at:at + 20] for at in range(counts, len(body), 28))
+        body = entries if version == 1 else body[:counts] + entries
+        header = {"format": "streamsink-files", "version": version, "length": len(body), "sha256": hashlib.sha256(body).hexdigest()}
+        journal.inner._names[path].data = json.dumps(header).encode() + b"\n" + body
+    journal.restart()
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_files_of_earlier_code_are_put_together_with_others(version):
+    """Each file stays known; a path with another time is known where the entry says it."""
+    journal = Journal(2)
+    journal.record(1, 2 * 64)
+    _as_earlier_code_wrote(journal, version)
+    journal.record(2 * 64 + 1, 70 * 64)
+    journal.restart()
+    known = journal.known()
+    assert len(known) == 70 * 64 and all_seen(known, 1, 70 * 64)
+    retimed = [files.sort_out((dataclasses.replace(range_, files=(SourceFile(range_.files[0].path, 7),)),), known).retimed
+               for number in (2, 70 * 64) for range_ in source(number)]
+    assert retimed == [(), (f"file:///in/{70 * 64}-0.json",)]
+
+
 @pytest.mark.parametrize("retain, is_known", [(100, False), (2, True)])
 def test_files_of_earlier_code_are_read_and_go_whole_when_some_of_their_records_are_given_up(retain, is_known):
     """It did not write down how many each record has: where one of them is pruned nothing is known any more, and it is asked for."""
     journal = Journal(retain)
     journal.record(1, 101)
-    for name in journal.names("files-.*"):
-        path, records = f"{FOLDER}/{name}", int(name.split("-")[3]) + 1 - int(name.split("-")[2])
-        entries = journal.inner.read(path).partition(b"\n")[2][4 * records:]
-        header = {"format": "streamsink-files", "version": 1, "length": len(entries), "sha256": hashlib.sha256(entries).hexdigest()}
-        journal.inner._names[path].data = json.dumps(header).encode() + b"\n" + entries
-    journal.restart()
+    _as_earlier_code_wrote(journal, 1)
     assert len(journal.known()) == 101 and all_seen(journal.known(), 1, 101)
     base = journal.log.retained()[0]
     _given_up(journal, base)
@@ -294,7 +317,7 @@ def test_a_batch_without_recorded_sources_tells_nothing():
     """A bounded job, a source of another kind, and sources of which one is."""
     known = SourceRange(None, {"logOffset": 0}, files=(SourceFile("file:///in/a", 1),))
     other = SourceRange(None, {"t": {"0": 5}})
-    assert files.entries(()) is None and files.entries((known, other)) is None and len(files.entries((known, known))) == 40
+    assert files.entries(()) is None and files.entries((known, other)) is None and len(files.entries((known, known))) == 56
     assert not files.can_tell(Batch(0, "q", "r", (known,), stateful=True))
 
 

@@ -24,6 +24,11 @@ REASONS: dict[str, tuple[str, ...]] = {
         "A3: any token takes a query for the same", "one word for all that comes under a run's id", "one word for every query of a copied checkpoint",
         "the word for all runs outlives its journal", "the word for a new application outlives its journal", "a lost table is left out by any word",
     ),
+    "A walk spells each place in one way.": ("a second sink by another spelling is a restart", "a start that failed is in the way of its retry"),
+    "Files of a walk keep their times, and its records are of one version.": (
+        "a file without its time is new", "files without their times are left out",
+        "what is said of files without their times is said of the whole batch", "shorter entries of files are taken for longer ones",
+    ),
     "State of a stateful query is Spark's; a walk says of a query that it has some, and computes none.": (
         "A4: a stateful query may filter", "A4: the replay of a stateful query is not computed",
     ),
