@@ -185,6 +185,19 @@ def test_columns_that_do_not_fit_need_the_option_that_the_error_names(kind, path
     assert streamsink.read_arrow(path).column("id").to_pylist() == [1]
 
 
+@follows("schema.evolution")
+def test_a_new_column_that_is_not_null_is_added_as_a_nullable_one(path):
+    """The error said add_columns=True, and the next one that the column had to be nullable."""
+    streamsink.create_table(path, "id BIGINT")
+    data = ROW.cast(pa.schema([ROW.schema.field("id"), pa.field("s", pa.string(), nullable=False)]))
+    with ArrowSink(path) as sink:
+        said = told("schema.evolution", lambda: sink.write(data)).says("Nothing was written", "as nullable", "nullif(`s`, NULL)")
+    with ArrowSink(path, add_columns=said.option("add_columns")) as sink:
+        sink.write(ROW)
+        sink.write(ROW)
+    assert streamsink.read_arrow(path).num_rows == 2
+
+
 @follows("stats.bad-mode")
 @pytest.mark.parametrize("option", ["metadata.stats-mode", "fields.id.stats-mode", "metadata.stats-keep-first-n-columns"])
 def test_statistics_of_a_mode_that_there_is_not(option, path):

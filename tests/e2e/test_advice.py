@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.errors import StreamingQueryException
+from pyspark.sql import functions
 
 import streamsink
 from streamsink.errors import StreamsinkError
@@ -93,6 +94,23 @@ def test_two_sinks_of_one_name_with_other_options(spark, ground):
     said.says("one sink object for all rows")
     assert run(spark, ground, streamsink.to_table(ground.table, silent, flush=False, application="same")) is None
     assert_each_once(ground.table, ids_of(0, 3))
+
+
+@follows("schema.evolution")
+@pytest.mark.parametrize("way", [{}, {"driver_max_rows": 0, "large_batches": "tasks"}, {"driver_max_rows": 0, "large_batches": "spark"}],
+                         ids=["driver", "tasks", "spark"])
+def test_a_new_column_that_is_never_null(spark, ground, way):
+    """A constant, a count, an offset: Spark says NOT NULL. What the error says makes it nullable for every way of writing."""
+    ground.add_files(0, 2)
+    streamsink.create_table(ground.table, "id BIGINT, name STRING")
+    columns = ("id", "name", "'x' AS more", "struct(id AS one) AS deep")
+    said = told(run(spark, ground, streamsink.to_table(ground.table, silent, flush=False), columns=columns), "schema.evolution", ground.table)
+    made = {name: said.find(rf"(nullif\(`{name}`, NULL\))") for name in ("more", "deep")}
+    sink = streamsink.to_table(ground.table, silent, flush=False, add_columns=said.option("add_columns"), **way)
+    nullable = {name: functions.expr(expression) for name, expression in made.items()}
+    assert run(spark, ground, lambda df, batch_id: sink(df.withColumns(nullable), batch_id), columns=columns) is None
+    assert_each_once(ground.table, ids_of(0, 2))
+    assert set(streamsink.read_arrow(ground.table).column("more").to_pylist()) == {"x"}
 
 
 @follows("files.not-as-planned")

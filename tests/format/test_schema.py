@@ -154,6 +154,23 @@ def test_every_other_change_is_refused_and_explained(ddl, wanted, add, widen, pa
     assert hint in str(caught.value) and caught.value.kind == "schema.evolution"
 
 
+@pytest.mark.parametrize("ddl, wanted, partition, hints", [
+    ("a INT", "b INT, c INT NOT NULL, d INT NOT NULL", (), ("column 'b'", "add_columns=True", "'c', 'd'", "nullif(`c`, NULL)")),
+    ("r ROW<x INT>", "r ROW<x INT, y INT NOT NULL>", (), ("column 'r.y'", "add_columns=True", "CAST")),
+    ("m MAP<INT, INT>", "m MAP<BIGINT, INT>", (), ("m.key", "can never change")),
+    ("m MAP<ROW<x INT>, INT>", "m MAP<ROW<x INT, y INT>, INT>", (), ("m.key", "can never change")),
+    ("a INT, b INT", "a BIGINT", ("a",), ("'a'", "can never change")),
+])
+def test_a_change_that_no_option_alone_allows_says_so_at_once(ddl, wanted, partition, hints):
+    """The first error named an option, and with that the next one said what else was wrong, or that it could never be."""
+    errors = []
+    for options in (False, True):
+        with pytest.raises(Misuse) as caught:
+            grown(ddl, wanted, options, options, partition)
+        errors.append(str(caught.value))
+    assert errors[0] == errors[1] and all(hint in errors[0] for hint in hints), errors
+
+
 def test_arrow_both_ways():
     """Every supported type survives the trip, with Paimon's units; unsupported ones name the column."""
     import pyarrow as pa
