@@ -15,15 +15,17 @@ from streamsink.format.types import (
 
 _INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
 _FLOATS = ("FLOAT", "DOUBLE")
+_FIXED = "the type of a partition or key column can never change"
 
 
 @dataclass
 class _Plan:
-    """What is allowed, and the ids handed out so far."""
+    """What is allowed, and the ids handed out so far. fixed: partition and key columns, whose type no option changes."""
 
     add_columns: bool
     widen_types: bool
     ids: IdCounter
+    fixed: Sequence[str] = ()
 
 
 def evolve(current: TableSchema, wanted: Sequence[DataField], *, add_columns: bool, widen_types: bool,
@@ -35,12 +37,12 @@ def evolve(current: TableSchema, wanted: Sequence[DataField], *, add_columns: bo
     new schema's creation time. Raises: Misuse ``schema.evolution`` naming the column, both types, and the option.
     """
     check_names(wanted)
-    plan = _Plan(add_columns, widen_types, IdCounter(current.highest_field_id))
+    plan = _Plan(add_columns, widen_types, IdCounter(current.highest_field_id), current.partition_keys + current.primary_keys)
     fields = _merge_fields(current.fields, wanted, plan, "")
     for name in current.partition_keys + current.primary_keys:
         before, after = current.field(name).type, next(f.type for f in fields if f.name == name)
         if before != after and (name in current.primary_keys or before != after.as_nullable(before.nullable)):
-            raise _error(name, after, before, "the type of a partition or key column can never change")
+            raise _error(name, after, before, _FIXED)
     if fields == list(current.fields):
         return current
     return replace(current, version=3, id=current.id + 1, fields=tuple(fields), highest_field_id=plan.ids.highest,
@@ -55,22 +57,30 @@ def _merge_fields(have: Sequence[DataField], wanted: Sequence[DataField], plan: 
         path = where + field.name
         merged.append(field if other is None else replace(field, type=_merge(field.type, other.type, plan, path)))
     folded = {f.name.lower(): f.name for f in have}
-    for field in wanted:
-        if field.name not in by_name:
-            continue
-        path = where + field.name
+    added = [field for field in wanted if field.name in by_name]
+    for field in added:
         if field.name.lower() in folded:
-            raise Misuse(f"column {path!r}: the table has {folded[field.name.lower()]!r}, which differs only in case; "
+            raise Misuse(f"column {where + field.name!r}: the table has {folded[field.name.lower()]!r}, which differs only in case; "
                          "rename one of them", kind="schema.evolution")
-        if not plan.add_columns:
-            raise Misuse(f"column {path!r} of type {field.type} is not in the table; add_columns=True would add it",
-                         kind="schema.evolution")
-        if not field.type.nullable:
-            raise Misuse(f"column {path!r} of type {field.type} is not in the table; a new column must be nullable, "
-                         "because the rows already there have no value (add_columns=True adds nullable columns)",
-                         kind="schema.evolution")
-        merged.append(plan.ids.assign(field))
-    return merged
+    _check_added(added, plan, where)
+    return merged + [plan.ids.assign(field) for field in added]
+
+
+def _check_added(added: Sequence[DataField], plan: _Plan, where: str) -> None:
+    """Raises Misuse, with all that has to be done, when these columns cannot be added as they are."""
+    strict = [where + field.name for field in added if not field.type.nullable]
+    if not added or plan.add_columns and not strict:
+        return
+    way_on = "add_columns=True would add it"
+    if strict:
+        outer = f"`{strict[0].partition('.')[0]}`"
+        how = f"cast its column to a type without NOT NULL, CAST({outer} AS ...)" if where else f"such as if({outer} IS NULL, NULL, {outer})"
+        way_on = (
+            f"a new column is added as a nullable one, because the rows already there have no value, and {', '.join(map(repr, strict))} in the data "
+            f"{'is' if len(strict) == 1 else 'are'} NOT NULL. Do both: make {'it' if len(strict) == 1 else 'each of them'} nullable in the query, {how}, "
+            "and set add_columns=True"
+        )
+    raise Misuse(f"column {where + added[0].name!r} of type {added[0].type} is not in the table; {way_on}", kind="schema.evolution")
 
 
 def _merge(have: DataType, wanted: DataType, plan: _Plan, path: str) -> DataType:
@@ -81,6 +91,8 @@ def _merge(have: DataType, wanted: DataType, plan: _Plan, path: str) -> DataType
             merged = have
         elif not widens(plain, other):
             raise _error(path, wanted, have, "no option allows this change; cast the column")
+        elif path in plan.fixed:
+            raise _error(path, wanted, have, f"{_FIXED}; cast the column")
         elif not plan.widen_types:
             raise _error(path, wanted, have, "widen_types=True would widen the table's column")
         else:
@@ -97,12 +109,20 @@ def _merge_nested(have: DataType, wanted: DataType, plan: _Plan, path: str) -> O
     if isinstance(have, ArrayType) and isinstance(wanted, ArrayType):
         return replace(have, element=_merge(have.element, wanted.element, plan, path + ".element"))
     if isinstance(have, MapType) and isinstance(wanted, MapType):
-        # Java refuses to read a map whose key type differs in anything, nullability included.
-        frozen = _Plan(False, False, plan.ids)
-        if _merge(have.key, wanted.key, frozen, path + ".key") != have.key:
-            raise _error(path + ".key", wanted.key, have.key, "the key type of a map can never change")
+        _check_key(have.key, wanted.key, plan, path + ".key")
         return replace(have, value=_merge(have.value, wanted.value, plan, path + ".value"))
     return None
+
+
+def _check_key(have: DataType, wanted: DataType, plan: _Plan, path: str) -> None:
+    """Java refuses to read a map whose key type differs in anything, nullability included; so no option is advised."""
+    never = _error(path, wanted, have, "the key type of a map can never change")
+    try:
+        same = _merge(have, wanted, _Plan(False, False, plan.ids), path) == have
+    except Misuse as refused:
+        raise never from refused
+    if not same:
+        raise never
 
 
 def _error(path: str, wanted: DataType, have: DataType, way_out: str) -> Misuse:

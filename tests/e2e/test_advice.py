@@ -102,15 +102,22 @@ def test_two_sinks_of_one_name_with_other_options(spark, ground):
 def test_a_new_column_that_is_never_null(spark, ground, way):
     """A constant, a count, an offset: Spark says NOT NULL. What the error says makes it nullable for every way of writing."""
     ground.add_files(0, 2)
-    streamsink.create_table(ground.table, "id BIGINT, name STRING")
-    columns = ("id", "name", "'x' AS more", "struct(id AS one) AS deep")
-    said = told(run(spark, ground, streamsink.to_table(ground.table, silent, flush=False), columns=columns), "schema.evolution", ground.table)
-    made = {name: said.find(rf"(nullif\(`{name}`, NULL\))") for name in ("more", "deep")}
-    sink = streamsink.to_table(ground.table, silent, flush=False, add_columns=said.option("add_columns"), **way)
-    nullable = {name: functions.expr(expression) for name, expression in made.items()}
-    assert run(spark, ground, lambda df, batch_id: sink(df.withColumns(nullable), batch_id), columns=columns) is None
+    streamsink.create_table(ground.table, "id BIGINT, name STRING, deep ROW<one BIGINT>")
+    columns, made = ("id", "name", "'x' AS more", "map('k', id) AS pairs", "struct(id AS one, 2 AS two) AS deep"), {}
+
+    def error(**options):
+        sink = streamsink.to_table(ground.table, silent, flush=False, **options)
+        return run(spark, ground, lambda df, batch_id: sink(df.withColumns(made), batch_id), columns=columns)
+
+    said = told(error(), "schema.evolution", ground.table).says("column 'deep.two'", "CAST(`deep` AS ...)")
+    made["deep"] = functions.expr("CAST(`deep` AS STRUCT<one: BIGINT, two: INT>)")
+    said = told(error(add_columns=said.option("add_columns")), "schema.evolution", ground.table).says("'more', 'pairs'")
+    like = said.find(r"such as (if\(`more` IS NULL, NULL, `more`\))")
+    made.update({name: functions.expr(like.replace("more", name)) for name in ("more", "pairs")})
+    assert error(add_columns=said.option("add_columns"), **way) is None
     assert_each_once(ground.table, ids_of(0, 2))
-    assert set(streamsink.read_arrow(ground.table).column("more").to_pylist()) == {"x"}
+    rows = streamsink.read_arrow(ground.table)
+    assert set(rows.column("more").to_pylist()) == {"x"} and {row["two"] for row in rows.column("deep").to_pylist()} == {2}
 
 
 @follows("files.not-as-planned")

@@ -155,8 +155,8 @@ def test_every_other_change_is_refused_and_explained(ddl, wanted, add, widen, pa
 
 
 @pytest.mark.parametrize("ddl, wanted, partition, hints", [
-    ("a INT", "b INT, c INT NOT NULL, d INT NOT NULL", (), ("column 'b'", "add_columns=True", "'c', 'd'", "nullif(`c`, NULL)")),
-    ("r ROW<x INT>", "r ROW<x INT, y INT NOT NULL>", (), ("column 'r.y'", "add_columns=True", "CAST")),
+    ("a INT", "b INT, c INT NOT NULL, d INT NOT NULL", (), ("column 'b'", "add_columns=True", "'c', 'd'", "if(`c` IS NULL, NULL, `c`)")),
+    ("r ROW<x INT>", "r ROW<x INT, y INT NOT NULL>", (), ("column 'r.y'", "add_columns=True", "CAST(`r` AS ...)")),
     ("m MAP<INT, INT>", "m MAP<BIGINT, INT>", (), ("m.key", "can never change")),
     ("m MAP<ROW<x INT>, INT>", "m MAP<ROW<x INT, y INT>, INT>", (), ("m.key", "can never change")),
     ("a INT, b INT", "a BIGINT", ("a",), ("'a'", "can never change")),

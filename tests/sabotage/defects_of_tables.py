@@ -361,4 +361,10 @@ OF_TABLES = (
            "held.cast(pa.string())", "pass", (_NOT_UTF8,)),
     Defect("a name of a table that is not UTF-8 is any name", "table/routed_write.py:RoutedWriter._unrouted",
            "if isinstance(name, NotUtf8):", "if False:", (_NOT_UTF8,)),
+    Defect("a column that is NOT NULL needs an option alone", "format/evolution.py:_check_added",
+           "if strict:", "if strict and plan.add_columns:", ("tests/format/test_schema.py",)),
+    Defect("an option changes the type of a partition column", "format/evolution.py:_merge",
+           "elif path in plan.fixed:", "elif False:", ("tests/format/test_schema.py",)),
+    Defect("an option changes the key of a map", "format/evolution.py:_check_key",
+           "raise never from refused", "raise", ("tests/format/test_schema.py",)),
 )

@@ -24,6 +24,9 @@ REASONS: dict[str, tuple[str, ...]] = {
         "A3: any token takes a query for the same", "one word for all that comes under a run's id", "one word for every query of a copied checkpoint",
         "the word for all runs outlives its journal", "the word for a new application outlives its journal", "a lost table is left out by any word",
     ),
+    "Columns of a walk are always the same.": (
+        "a column that is NOT NULL needs an option alone", "an option changes the type of a partition column", "an option changes the key of a map",
+    ),
     "A walk spells each place in one way.": ("a second sink by another spelling is a restart", "a start that failed is in the way of its retry"),
     "Files of a walk keep their times, and its records are of one version.": (
         "a file without its time is new", "files without their times are left out",
