@@ -104,8 +104,8 @@ class Owners:
             raise Misuse(
                 f"{self._table}: application '{self._application}' is held by another sink of this same run of the query, which came to the same "
                 f"place by the path {first}{', in another way' if first == self._table else ''}. These rows would be taken for a replay of what that "
-                "one has recorded of the batch, and be skipped. Nothing of this call was written. If both are given all rows of their batches, spell "
-                "the path in one way: then they are one sink. If these rows are a second part of the batch: "
+                "one has recorded of the batch, and be skipped. Nothing of this call was written. Spell the path in one "
+                "way in both: if each is given all rows of its batches, they are one sink then. If these rows are a second part of the batch: "
                 f"{ways.second_part('this batch')}",
                 kind="batch.twice",
             )

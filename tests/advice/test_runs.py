@@ -53,6 +53,8 @@ def test_a_second_part_of_a_batch(way, called, tmp_path):
     query = Query(world)
     query.batch(6)
     said = told("batch.twice", lambda: query.again(0) if called == "one sink" else Query(linked))
+    if called != "one sink":
+        said.says("Spell the path in one way in both")
     query.sink.close()
     world.driver.run_id = "another start"
     said.says("Use a sink of its own name (application='...') for the second part, in this and in all later batches")
@@ -82,7 +84,7 @@ def test_rows_of_a_query_by_two_spellings_in_turn(tmp_path):
     world.driver.run_id = linked.driver.run_id = "one start"
     query = Query(world)
     query.batch(6)
-    told("batch.twice", lambda: Query(linked)).says("both are given all rows of their batches, spell the path in one way", world.driver.root)
+    told("batch.twice", lambda: Query(linked)).says("Spell the path in one way in both: if each is given all rows", world.driver.root)
     query.batch(9)
     assert world.ids() == expected((9,))
 
