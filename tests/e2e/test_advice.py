@@ -22,9 +22,10 @@ def silent(event) -> None:
     """No log."""
 
 
-def run(spark, ground, function, checkpoint=True, columns=("id", "name")):
-    """One start of a query over all files of the source, one in each batch; the error that ended it, or None."""
-    rows = spark.readStream.schema("id BIGINT, name STRING").option("maxFilesPerTrigger", 1).json(str(ground.source)).selectExpr(*columns)
+def run(spark, ground, function, checkpoint=True, columns=("id", "name"), files=1):
+    """One start of a query over all files of the source, so many in each batch; the error that ended it, or None."""
+    stream = spark.readStream.schema("id BIGINT, name STRING").option("maxFilesPerTrigger", files)
+    rows = stream.json(str(ground.source)).selectExpr(*columns)
     errors = []
 
     def each(batch, number):
@@ -154,6 +155,26 @@ def test_files_that_are_gone_when_a_planned_batch_is_read(spark, ground, acciden
         Path(ground.checkpoint).rename(ground.root / "first-checkpoint")
         assert run(spark, ground, sink, columns=read) is None
     assert_each_once(ground.table, ids_of(0, 3) - (ids_of(1, 1) if accident == "a file is gone" else set()))
+
+
+@follows("files.read-twice")
+@pytest.mark.parametrize("way_on", ["name", "one file at a time"])
+def test_files_whose_names_spark_takes_for_patterns(spark, ground, way_on):
+    """One such name in a batch, and Spark's file source reads the batch's other files twice."""
+    ground.add_files(0, 4)
+    odd = ground.source / "{00003}.json"
+    (ground.source / "00003.json").rename(odd)
+    sink = streamsink.to_table(ground.table, silent, flush=False)
+    said = told(run(spark, ground, sink, files=10), "files.read-twice", ground.table)
+    Path(ground.checkpoint).rename(ground.root / "first-checkpoint")
+    files = 10
+    if way_on == "name":
+        said.says("Rename it, and start a new checkpoint")
+        odd.rename(ground.source / "3.json")
+    else:
+        files = int(said.find(r"a new checkpoint with \.option\('maxFilesPerTrigger', (\d+)\)"))
+    assert run(spark, ground, sink, files=files) is None
+    assert_each_once(ground.table, ids_of(0, 4))
 
 
 @follows("checkpoint.missing")

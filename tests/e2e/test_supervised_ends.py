@@ -1,9 +1,12 @@
 """How a supervised query ends: by Ctrl-C, by a failure of Spark's job, by an error in a task; and that it restarts when it should."""
 import contextlib
 import signal
+import threading
+import time
 
 import pytest
 from pyspark.errors import StreamingQueryException
+from pyspark.sql import functions as F
 
 import streamsink
 from streamsink import faults
@@ -143,4 +146,26 @@ def test_an_error_that_the_batch_function_has_mended_is_not_taken_for_a_later_on
     with pytest.raises(StreamingQueryException, match="a bug of the program's own"):
         supervised(spark, ground, publish)
     assert failures == [] and seen == [0, 1], "it was restarted"
+    assert_each_once(ground.table, ids_of(0, 2))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_query_that_is_stopped_within_a_batch_has_not_failed(spark, ground, way):
+    """Spark cancels the batch's job and takes that for an end in order; the run raised it as an error of the job, with advice to mend it."""
+    ground.add_files(0, 2)
+    sink, is_called = streamsink.to_table(ground.table, lambda event: None, flush=False, **WAYS[way]), threading.Event()
+    slowly = F.udf(lambda number: time.sleep(2) or number, "BIGINT")
+
+    def publish(df, batch_id: int) -> None:
+        is_called.set()
+        sink(df.withColumn("id", slowly("id")), batch_id)
+
+    def start():
+        stream = spark.readStream.schema("id BIGINT, name STRING").json(str(ground.source))
+        query = stream.writeStream.foreachBatch(publish).option("checkpointLocation", ground.checkpoint).start()
+        threading.Thread(target=lambda: is_called.wait(60) and time.sleep(3) is None and query.stop()).start()
+        return query
+
+    assert streamsink.run(start).exception() is None
+    supervised(spark, ground, sink)
     assert_each_once(ground.table, ids_of(0, 2))

@@ -1,5 +1,9 @@
 """The hold keeps a second query of the same name out while its driver lives, on every store."""
 
+import os
+import signal
+import time
+
 import pytest
 
 from streamsink.storage.hold import Lease
@@ -70,3 +74,29 @@ def test_a_superseded_driver_stops_beating(kind, request):
     old._thread.join(30)
     assert not old._thread.is_alive()
     old.release()
+
+
+@pytest.mark.parametrize("kind", ["local"])
+def test_a_forked_child_holds_nothing(kind, request):
+    """A pool of processes that outlives its driver kept every other query of that name out, and the error named a process that was gone."""
+    made = back_end(kind, request)
+    folder = f"{made.root}/streamsink/app"
+    made.io().make_dir(folder)
+    first, second = made.io().hold(folder), made.io().hold(folder)
+    assert first.allows(None)
+    told, tell = os.pipe()
+    child = os.fork()
+    if not child:
+        os.write(tell, b"1")
+        time.sleep(600)
+        os._exit(0)
+    try:
+        assert os.read(told, 1) == b"1" and second.allows(1) is False
+        first.release()
+        assert second.allows(1) is True
+    finally:
+        second.release()
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        os.close(told)
+        os.close(tell)
