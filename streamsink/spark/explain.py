@@ -23,6 +23,10 @@ _HEAD = re.compile(r"^(?:: |Caused by: )[\w.$]+: (.*?)(?=^\s+at |^Caused by: |^D
 _SAYS_NOTHING = re.compile(r"Exception thrown in awaitResult|Job aborted\.|Writing job aborted")
 _OF_A_STAGE = re.compile(r"Job aborted due to stage failure: .*?Lost task [^)]*\) \([^)]*\): (?:[\w.$]+: )?", re.DOTALL)
 _LONGEST_REASON = 600
+# What a batch meets when its query is stopped: its job is cancelled, or its thread interrupted where it asks Spark.
+_STOPPED = re.compile(
+    r"\[SPARK_JOB_CANCELLED\].* was stopped|java\.(?:lang\.Interrupted|io\.InterruptedIO|nio\.channels\.ClosedByInterrupt)Exception", re.DOTALL
+)
 
 
 def explain(table: str, failed: Exception) -> Exception:
@@ -54,6 +58,11 @@ def explain(table: str, failed: Exception) -> Exception:
             kind="spark.job-failed",
         )
     return failed
+
+
+def is_of_a_stop(failed: Exception) -> bool:
+    """Whether a batch failed because its query was stopped. failed: what ``explain`` has made of Java's account, raised from that."""
+    return _STOPPED.search(str(failed.__cause__ or failed)) is not None
 
 
 def reason_of(account: str) -> str:

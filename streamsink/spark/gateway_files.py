@@ -4,7 +4,8 @@ A batch that is planned is read when it comes, which may be days later, after a 
 that are not there, and reads what has their names. The record would say that the planned ones are in the table.
 """
 
-from collections.abc import Collection, Iterator
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
 from urllib.parse import unquote
 
 from py4j.java_gateway import JavaObject
@@ -20,7 +21,7 @@ _NAMED = 3
 
 
 def check(batch: Batch, without: Collection[str], table: str) -> None:
-    """Raises Misuse when a planned file is gone, or is another one now. without: files whose rows are not to be written."""
+    """Raises Misuse when a planned file is gone, is another one now, or would be read twice. without: files whose rows are not to be written."""
     planned = {
         unquote(spelling(file.path)): file.modified_ms for source in batch.sources for file in source.files or () if spelling(file.path) not in without
     }
@@ -31,6 +32,7 @@ def check(batch: Batch, without: Collection[str], table: str) -> None:
         told = statuses(index)
         if told is None:
             return
+        _check_once(Counter(spelling(path) for path, _, _ in told), planned, batch, table)
         read |= {spelling(path): int(time) for path, time, _ in told}
     gone = sorted(path for path in planned if path not in read)
     changed = sorted(path for path, time in planned.items() if read.get(path, time) != time)
@@ -42,6 +44,19 @@ def check(batch: Batch, without: Collection[str], table: str) -> None:
             "mounted?), and restart the query; or, if they will not come back, start a new checkpoint: files whose rows are here are known, and "
             "what is there of the others is written",
             kind="files.not-as-planned",
+        )
+
+
+def _check_once(listed: Counter[str], planned: Mapping[str, int], batch: Batch, table: str) -> None:
+    """listed: how often each file is, in one list of Spark's."""
+    twice = sorted(path for path in planned if listed[path] > 1)
+    if twice:
+        raise Misuse(
+            f"{table}: Spark would read {len(twice)} of the {len(planned)} files of batch {batch.batch_id} more than once ({', '.join(twice[:_NAMED])}), "
+            "and their rows would be doubled: its file source does so when a batch has several files and one of their names, or of their "
+            "folder's, has a letter of patterns ({ } [ ] * ? or a backslash). Nothing was written. Rename it, and start a new checkpoint; or "
+            "start a new checkpoint with .option('maxFilesPerTrigger', 1), and keep that: files whose rows are here are known",
+            kind="files.read-twice",
         )
 
 

@@ -11,6 +11,7 @@ from pyspark.sql.streaming import StreamingQuery
 from streamsink.clock import Clock
 from streamsink.errors import Misuse, OutcomeUnknown, Retryable
 from streamsink.spark import runs
+from streamsink.spark.explain import is_of_a_stop
 from streamsink.spark.interrupt import Interruptible
 
 log = logging.getLogger("streamsink")
@@ -67,7 +68,7 @@ def _run_once(start: Callable[[], StreamingQuery]) -> tuple[StreamingQuery, bool
     finally:
         left_pending = runs.release(str(query.id))
     swallowed = runs.failure(str(query.runId))
-    if swallowed is not None and not waiting.asked:
+    if swallowed is not None and not waiting.asked and not is_of_a_stop(swallowed):
         raise swallowed
     if left_pending is not None:
         raise left_pending

@@ -209,7 +209,8 @@ class PosixCalls(PosixLikeCalls):
         except BlockingIOError:
             os.close(descriptor)
             return None
-        return lambda: os.close(descriptor)
+        _HELD.add(descriptor)
+        return lambda: _let_go(descriptor)
 
     def name_limits(self, path):
         while not os.path.isdir(path) and os.path.dirname(path) != path:
@@ -283,3 +284,22 @@ def _status(entry) -> tuple[str, int, bool]:
     except FileNotFoundError:
         # Removed between listing and looking: an entry of size 0 that a reader will not find.
         return entry.name, 0, False
+
+
+# Of this process's own locks. A forked child shares what is open: it would keep them when its parent has let go, or has died.
+_HELD: set[int] = set()
+
+
+def _let_go(descriptor: int) -> None:
+    """Nothing in a forked child, which holds none of its parent's locks."""
+    if descriptor in _HELD:
+        _HELD.discard(descriptor)
+        os.close(descriptor)
+
+
+def _let_go_of_all() -> None:
+    for descriptor in list(_HELD):
+        _let_go(descriptor)
+
+
+os.register_at_fork(after_in_child=_let_go_of_all)

@@ -81,6 +81,8 @@ OF_BATCHES = (
            "if gone or changed:", "if changed:", ("tests/e2e/test_advice.py",)),
     Defect("a file that was written again is the planned one", "spark/gateway_files.py:check",
            "if gone or changed:", "if gone:", ("tests/e2e/test_advice.py",)),
+    Defect("a file that Spark reads twice is read once", "spark/gateway_files.py:_check_once",
+           "listed[path] > 1", "listed[path] > 9", ("tests/e2e/test_advice.py",)),
     Defect("A1: a table under another spelling of its path is another one", "spark/runs.py:_place",
            "os.path.realpath(path)", "path", ("tests/e2e/test_called_twice.py",)),
     Defect("starting_offsets counts what a rollback has taken", "sinks/offsets.py:_went_back",
@@ -377,6 +379,8 @@ OF_BATCHES = (
            "elif earlier.query == query:", "elif False:", (_PROMISE,)),
     Defect("what the batch function swallowed is forgotten", "spark/supervisor.py:_run_once",
            "if swallowed is not None and", "if False and", (_ENDS,)),
+    Defect("a query that is stopped within a batch has failed", "spark/supervisor.py:_run_once",
+           "and not is_of_a_stop(swallowed)", "", (_ENDS,)),
     Defect("what the batch function has mended counts", "spark/runs.py:forget",
            "[0] == batch_id:", "[0] == -1:", (_ENDS,)),
     # -- names of columns

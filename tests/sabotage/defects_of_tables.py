@@ -48,6 +48,8 @@ OF_TABLES = (
            "if listed else ()", "if False else ()", ("tests/table/test_unanswered.py",)),
     Defect("C2: a taken name is not read back", "storage/file_io.py:FileIO.create_new",
            'raise FileExistsError(errno.EEXIST, "the name was taken, and is not there any more", path)', "return False", (_LOST_NAMES,)),
+    Defect("a forked child keeps its parent's locks", "storage/calls.py:_let_go_of_all",
+           "list(_HELD)", "()", ("tests/storage/test_hold.py",)),
     Defect("C2: two names of one file are not compared", "storage/calls.py:PosixCalls.link",
            "return _is_one_file(source, target)", "return False", (_LOST_NAMES,)),
     Defect("C5: what is built on a snapshot does not count", "table/late.py:_check_in_time",
