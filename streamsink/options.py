@@ -1,6 +1,6 @@
 """All settings of the sink in one place: key, unit, default, meaning. Values only; nothing here does anything."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 
 from streamsink.errors import Misuse
@@ -39,7 +39,8 @@ class SinkOptions:
     on_rollback: 'fail', or 'republish' the batches that a rollback removed, from the journal.
     adopt_from_batch: id of this query's first batch here, when its checkpoint has a past without streamsink.
     accept_as_new, accept_as_seen: the token that an overlap or gap error printed, to go on by writing or by skipping that one batch.
-    accept_as_same: the token that an error printed, to take the query of a new checkpoint for the one that wrote before.
+    accept_as_same: the token that an error printed, to take the query of a new checkpoint for the one that wrote before; or each row that
+        the sink is given as made of one row of the source, in this replay; words for both have a space between them.
     append_changes: rows that an aggregation in output mode 'update' or 'complete' gives again are meant to stay beside each other.
     new_application: the token that an error printed: this application never wrote here, although expired history cannot prove it.
     target_file_bytes: roll to a new data file at this size, bytes.
@@ -142,8 +143,13 @@ def names_of(table: str, option: str, given: object) -> tuple[str, ...]:
 
 
 def words_of(option: str | None) -> list[str]:
-    """Of ``accept_as_new`` or ``accept_as_seen``: it has a word for each question that it answers, with spaces between them."""
+    """Of an option that accepts: it has a word for each question that it answers, with spaces between them."""
     return option.split() if option else []
+
+
+def with_word(option: str | None, word: str, others: Container[str]) -> str:
+    """What such an option must be to answer one question more. others: words that answer others which may be asked still."""
+    return " ".join([*(said for said in words_of(option) if said in others and said != word), word])
 
 
 _BOOLEANS = ("create", "append_changes", "store_position_columns", "add_columns", "widen_types", "flush")

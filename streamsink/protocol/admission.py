@@ -11,7 +11,9 @@ from streamsink.protocol.committable import AppState, Batch, KnownRun, LastOfOth
 from streamsink.protocol.continuity import Change, Relation, changes, relate, reset
 from streamsink.protocol.ids import END_OF_INPUT
 from streamsink.protocol.positions import Offsets, all_numeric, follows, numeric_ones, same_ranges
-from streamsink.protocol.query_rules import check_copied, check_query, check_same, check_state, recorded_as_new
+from streamsink.protocol.query_rules import (
+    check_copied, check_query, check_same, check_state, recorded_as_new, with_word_of_rows, word_of_rows,
+)
 from streamsink.protocol.recorded import Recorded
 from streamsink.protocol.resets import Answer, answer_in, answered, answered_late
 
@@ -109,11 +111,7 @@ def admit(batch: Batch, past: Past, options: SinkOptions) -> Decision:
         return accepted
     check_state(batch, past.last, past.table, token(batch, past))
     if numeric:
-        decision = _admit_numeric(batch, past, options, generation)
-        if decision.verdict is Verdict.FILTER:
-            check_copied(batch, past.last, past.table, options)
-            check_same(batch, past.last, past.table, options, token(batch, past))
-        return decision
+        return _admit_numeric(batch, past, options, generation)
     if changed:  # the user has answered, and the query may go on in the middle of the new topic
         _check_gap(batch, past, options, relate(_recorded_in(past), batch.sources))
     return _admit_opaque(batch, past, options, generation)
@@ -306,7 +304,19 @@ def _admit_numeric(batch: Batch, past: Past, options: SinkOptions, generation: i
         raise refused(position_errors.overlap, same=token(batch, past) if _is_other(batch, past) else None)
     if relation.ambiguous:
         raise refused(position_errors.ambiguous)
+    of_rows = _check_same(batch, past, options, generation)
+    if of_rows and relation.mixed:
+        raise refused(position_errors.may_combine, same=of_rows)
     return Decision(Verdict.FILTER, "overlaps the recorded positions", generation, recorded, relation.below)
+
+
+def _check_same(batch: Batch, past: Past, options: SinkOptions, generation: int) -> str | None:
+    """Raises Misuse when what is recorded may be another query's. What ``accept_as_same`` must be for a filter, where its rows are asked for."""
+    last, word = past.last, token(batch, past)
+    of_rows = word_of_rows(batch, last, options, generation)
+    check_copied(batch, last, past.table, options)
+    check_same(batch, last, past.table, options, word, of_rows=of_rows)
+    return with_word_of_rows(batch, last, options, (word, of_rows)) if of_rows else None
 
 
 def _check_gap(batch: Batch, past: Past, options: SinkOptions, relation: Relation) -> None:
@@ -351,11 +361,10 @@ def _admit_by_files(batch: Batch, past: Past, options: SinkOptions, generation: 
     if known is None:
         return None
     word = token(batch, past)
-    check_copied(batch, past.last, past.table, options)
     # Asked at the first batch of a checkpoint, whatever is in it: later ones may be filtered or taken as seen.
-    check_same(batch, past.last, past.table, options, word)
+    of_rows = _check_same(batch, past, options, generation)
     parts = files.sort_out(batch.sources, known).answered(options, word)
-    files.check(batch, parts, options, table=past.table, word=word, other=batch.query != past.last.query)
+    files.check(batch, parts, options, table=past.table, word=word, other=_is_other(batch, past), same=of_rows)
     if not parts.seen:
         verdict, reason = Verdict.NEW, "none of its files is recorded"
     elif not parts.new:

@@ -23,6 +23,7 @@ class Batch:
     query: id of the Spark checkpoint. run: id of this start of the query. watermark_ms: epoch milliseconds or None.
     fingerprint: what the query is. stateful: whether its rows come out of state. output_mode: 'update' or 'complete' where a result
     comes again when it changes, else 'append'. combines: the operator by which the batch function has made rows of several, if any.
+    may_combine: what hides whether it, or the query before it, has; empty where the plan shows that neither has.
     place: digest of where its checkpoint is; empty where that is not known. other_sinks: names under which this run of the query has called other sinks of the same place.
     has_one_count: of a bounded run: whether the same run has as many rows whenever it is repeated. rows: how many, once they are counted.
     inputs: of a bounded run: the files that it reads; None where it reads anything else. compared: its rows with the published ones.
@@ -37,6 +38,7 @@ class Batch:
     stateful: bool = False
     output_mode: str = "append"
     combines: str = ""
+    may_combine: str = ""
     place: str = ""
     other_sinks: frozenset[str] = frozenset()
     has_one_count: bool = False

@@ -118,7 +118,7 @@ class Relation:
     overlap: begins before it. gap: begins after it. unread: unknown to the record, and does not begin at the broker's
     earliest offset. ambiguous: sources that read it have different positions, so that its rows alone do not tell which
     are new.
-    below: of each topic and partition, the first offset that is new.
+    below: of each topic and partition, the first offset that is new. mixed: the batch overlaps, and holds new messages too.
     """
 
     overlap: tuple[str, ...]
@@ -126,6 +126,7 @@ class Relation:
     unread: tuple[str, ...]
     ambiguous: tuple[str, ...]
     below: Offsets
+    mixed: bool
 
 
 def relate(recorded: Recorded, sources: tuple[SourceRange, ...]) -> Relation:
@@ -146,8 +147,8 @@ def relate(recorded: Recorded, sources: tuple[SourceRange, ...]) -> Relation:
             gap.add(f"{topic}:{part}")
         elif first < max(known) and first < last:
             overlap.add(f"{topic}:{part}")
-    ambiguous, below = _below(_compared(recorded, sources, every=True)) if overlap else (set(), {})
-    return Relation(*(tuple(sorted(found)) for found in (overlap, gap, unread, ambiguous)), below=below)
+    ambiguous, below, mixed = _below(_compared(recorded, sources, every=True)) if overlap else (set(), {}, False)
+    return Relation(*(tuple(sorted(found)) for found in (overlap, gap, unread, ambiguous)), below=below, mixed=mixed)
 
 
 def grown_of(recorded: Recorded, place: int, source: SourceRange) -> set[str]:
@@ -177,8 +178,8 @@ def _compared(
                 yield topic, part, source, {record.next[part] for record in known if part in record.next}
 
 
-def _below(compared: Iterable[tuple[str, str, SourceRange, set[int]]]) -> tuple[set[str], Offsets]:
-    """(partitions for which no offset is right for every source, the first new offset of the others)."""
+def _below(compared: Iterable[tuple[str, str, SourceRange, set[int]]]) -> tuple[set[str], Offsets, bool]:
+    """(partitions for which no offset is right for every source, the first new offset of the others, whether any message is new)."""
     limits: dict[tuple[str, str], _Limits] = {}
     for topic, part, source, known in compared:
         last = source.end[topic][part]
@@ -192,7 +193,7 @@ def _below(compared: Iterable[tuple[str, str, SourceRange, set[int]]]) -> tuple[
             ambiguous.add(f"{topic}:{part}")
         elif limit.below:
             below.setdefault(topic, {})[part] = limit.below
-    return ambiguous, below
+    return ambiguous, below, any(limit.most is not None for limit in limits.values())
 
 
 @dataclass

@@ -162,10 +162,11 @@ def sort_out(sources: Sequence[SourceRange], known: KnownFiles) -> Parts:
     return Parts(frozenset(seen), frozenset(new), tuple(sorted(unclear)), len(found[_Is.MOVED]), tuple(sorted(found[_Is.RETIMED])))
 
 
-def check(batch: Batch, parts: Parts, options: SinkOptions, *, table: str, word: str, other: bool) -> None:
+def check(batch: Batch, parts: Parts, options: SinkOptions, *, table: str, word: str, other: bool, same: str | None) -> None:
     """Raises Misuse, with the ways on, when the files do not decide what is to be written.
 
-    word: the token. other: the batch before this one is of another checkpoint.
+    word: the token. other: the batch before this one is of another checkpoint. same: ``accept_as_same`` that says that each row is of one row
+    of a file, where that is to be said.
     """
     happened = f"{table}: the checkpoint was deleted, replaced or restored from an older copy, and batch {batch.batch_id} of {batch.query}"
     ways = (
@@ -197,19 +198,36 @@ def check(batch: Batch, parts: Parts, options: SinkOptions, *, table: str, word:
             f"Nothing was written. Read the folder under its first path, with a new checkpoint; or choose: {ways}",
             kind="files.moved",
         )
-    if parts.seen and parts.new and batch.combines:
+    if parts.seen and parts.new:
+        holds = f"{happened} holds {len(parts.seen)} files whose rows are here and {len(parts.new)} whose rows are not"
+        _check_mixed(batch, options, holds, ways, word=word, same=same)
+
+
+def _check_mixed(batch: Batch, options: SinkOptions, holds: str, ways: str, *, word: str, same: str | None) -> None:
+    """Raises Misuse when no row's file tells whether the row is here. holds: what the batch does. ways: the ways on."""
+    one_each = (
+        "tart a new checkpoint whose batches read one file each (maxFilesPerTrigger=1) until it is past the files that are here: a batch of "
+        f"such a file alone is taken as seen, and one of a new file alone is written. Or choose: {ways}"
+    )
+    if batch.combines:
         raise Misuse(
-            f"{happened} holds {len(parts.seen)} files whose rows are here and {len(parts.new)} whose rows are not, and the batch function has "
-            f"made rows of several ({batch.combines}) before it called the sink, so that no row's file tells whether it is new. Nothing was written. "
-            "Start a new checkpoint whose batches read one file each (maxFilesPerTrigger=1) until it is past the files that are here: a batch of "
-            f"such a file alone is taken as seen, and one of a new file alone is written. Or choose: {ways}",
+            f"{holds}, and the batch function has made rows of several ({batch.combines}) before it called the sink, so that no row's file tells "
+            f"whether it is new. Nothing was written. S{one_each}",
             kind="files.combined",
         )
-    if parts.seen and parts.new and not options.file_column:
+    if not options.file_column:
         raise Misuse(
-            f"{happened} holds {len(parts.seen)} files whose rows are here and {len(parts.new)} whose rows are not. Nothing was written. "
+            f"{holds}. Nothing was written. "
             "Select _metadata.file_path among the columns, name it in the option file_column, and set "
             f"accept_as_same='{word}', because the query changes by that: then the rows of the new files are written, each once. "
             f"Or choose: {ways}",
             kind="files.overlap",
+        )
+    if same is not None:
+        raise Misuse(
+            f"{holds}, and whether each row that the sink is given is of one row of a file cannot be told: {batch.may_combine} hides it. Of a row "
+            "that was made of rows of several files no file tells whether it is new. Nothing was written. If each is of one, set "
+            f"accept_as_same='{same}': then the rows of the new files are written, each once, in this batch and the following ones of this replay. "
+            f"Else s{one_each}",
+            kind="files.may-combine",
         )

@@ -126,6 +126,18 @@ def combined(table: str, batch: Batch, relation: Relation, begin: str, ways_on: 
     )
 
 
+def may_combine(table: str, batch: Batch, relation: Relation, begin: str, ways_on: str, *, same: str) -> Misuse:
+    """Rows that may have been made of old and new messages together. same: ``accept_as_same`` that says they were not."""
+    return Misuse(
+        f"{table}: batch {batch.batch_id} overlaps what is published already in {_names(relation.overlap)}, and holds new messages too: a checkpoint "
+        "was deleted, restored from an older copy, or runs twice; and whether each row that the sink is given is of one message cannot be told: "
+        f"{batch.may_combine} hides it. Of a row that was made of old and new ones no position tells whether it is new. Nothing was written. If "
+        f"each is of one message, set accept_as_same='{same}', and only new rows will be written, in this batch and the following ones of this "
+        f"replay. Else start a new checkpoint with startingOffsets={begin}, or{ways_on}",
+        kind="positions.may-combine",
+    )
+
+
 def ambiguous(table: str, batch: Batch, relation: Relation, begin: str, ways_on: str) -> Misuse:
     """Rows of which it matters by which source they were read."""
     return Misuse(

@@ -6,7 +6,7 @@ Pure. ``same_query.py`` compares; this says which batches are asked, and what th
 import json
 
 from streamsink.errors import Misuse
-from streamsink.options import MODE_OVERWRITE, SinkOptions
+from streamsink.options import MODE_OVERWRITE, SinkOptions, with_word, words_of
 from streamsink.protocol import ways
 from streamsink.protocol.committable import AppState, Batch
 from streamsink.protocol.positions import all_numeric
@@ -71,9 +71,12 @@ def check_state(batch: Batch, last: AppState, table: str, word: str) -> None:
     )
 
 
-def check_same(batch: Batch, last: AppState, table: str, options: SinkOptions, word: str) -> None:
-    """Rows of a new checkpoint would be filtered as seen: that is right for the same query only. Raises Misuse with the ways on."""
-    if batch.query == last.query or options.accept_as_same == word:
+def check_same(batch: Batch, last: AppState, table: str, options: SinkOptions, word: str, *, of_rows: str | None) -> None:
+    """Rows of a new checkpoint would be filtered as seen: that is right for the same query only. Raises Misuse with the ways on.
+
+    of_rows: the word of ``word_of_rows``.
+    """
+    if batch.query == last.query or word in words_of(options.accept_as_same):
         return
     found = compare(last.fingerprint, batch.fingerprint)
     if found.same:
@@ -82,10 +85,14 @@ def check_same(batch: Batch, last: AppState, table: str, options: SinkOptions, w
         f"{table}: batch {batch.batch_id} of checkpoint {batch.query}, or one after it, reads again what application "
         f"'{options.application}' has published under checkpoint {last.query}"
     )
+    both = "" if of_rows is None else (
+        f" (a batch of old and new rows is asked for then, as it may have made rows of several, which {batch.may_combine} hides; if each row that "
+        f"the sink is given is of one row of the source, set accept_as_same='{word} {of_rows}' at once)"
+    )
     ways = (
         f"Nothing was written. If this is another query, give it a name of its own (application='...'). Else choose for this checkpoint: "
         f"accept_as_same='{word}' takes it for the same query: rows that are recorded are filtered, in this batch and the "
-        f"following ones; accept_as_new='{word}' writes all its rows, and all of the batches after it; accept_as_seen='{word}' records "
+        f"following ones{both}; accept_as_new='{word}' writes all its rows, and all of the batches after it; accept_as_seen='{word}' records "
         "this batch without writing any, and filters the following ones"
     )
     if found.differs:
@@ -110,7 +117,7 @@ def check_copied(batch: Batch, last: AppState, table: str, options: SinkOptions)
     if batch.query != last.query or batch.place == last.place or not (batch.place and last.place):
         return
     found, word = compare(last.fingerprint, batch.fingerprint), word_of_copy(batch, last)
-    if found.same or options.accept_as_same == word:
+    if found.same or word in words_of(options.accept_as_same):
         return
     raise Misuse(
         f"{table}: batch {batch.batch_id} of checkpoint {batch.query} reads again what application '{options.application}' has published "
@@ -129,6 +136,24 @@ def word_of_copy(batch: Batch, last: AppState) -> str:
     made_of = batch.fingerprint.to_json() if batch.fingerprint is not None else None
     text = json.dumps([last.table_id, batch.query, last.place, batch.place, made_of], sort_keys=True)
     return ways.word(text)
+
+
+def word_of_rows(batch: Batch, last: AppState, options: SinkOptions, generation: int) -> str | None:
+    """The word by which ``accept_as_same`` says that each row which the sink is given is of one row of the source, as far as no plan shows it.
+
+    None where nothing is to be said, or it is said. It is of all batches until the checkpoint is lost or goes back once more, which makes
+    another generation of it. A filter would go by the position of an old row or of a new one, where a row was made of both.
+    """
+    if not batch.may_combine:
+        return None
+    word = ways.word(json.dumps([last.table_id, options.application, batch.query, generation, "rows of one", batch.may_combine]))
+    return None if word in words_of(options.accept_as_same) else word
+
+
+def with_word_of_rows(batch: Batch, last: AppState, options: SinkOptions, words: tuple[str, str]) -> str:
+    """``accept_as_same`` that says so, and still answers what it has answered. words: the token, and the word of the rows."""
+    token, of_rows = words
+    return with_word(options.accept_as_same, of_rows, (token, word_of_copy(batch, last)))
 
 
 def recorded_as_new(batch: Batch, last: AppState | None, recorded: Recorded) -> Recorded:

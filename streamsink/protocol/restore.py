@@ -271,11 +271,6 @@ def word_of_new_application(of: str, journal_id: str, options: SinkOptions) -> s
     return ways.word(f"{of}|{options.application}|{journal_id}|new application")
 
 
-def with_word(option: str | None, word: str, others: Container[str]) -> str:
-    """What the option must be to answer one question more. others: words that answer other questions of the same record."""
-    return " ".join([*(said for said in words_of(option) if said in others and said != word), word])
-
-
 def token_of(committable: Committable, question: str) -> str:
     """The word that an option must repeat to answer this question about this record and no other one."""
     return ways.word(f"{committable.state.table_id}|{committable.state.record_id}|{question}")

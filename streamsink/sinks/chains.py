@@ -3,9 +3,9 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from streamsink.errors import Corrupt, Misuse
-from streamsink.options import SinkOptions, words_of
+from streamsink.options import SinkOptions, with_word, words_of
 from streamsink.protocol.committable import AppState, Committable
-from streamsink.protocol.restore import token_of, with_word, word_of_new_application
+from streamsink.protocol.restore import token_of, word_of_new_application
 from streamsink.protocol.sink import History
 from streamsink.sinks import chain_errors
 from streamsink.storage.pending_log import PendingLog

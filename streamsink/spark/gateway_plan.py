@@ -43,6 +43,7 @@ class _Facts(NamedTuple):
     stateful: bool
     output_mode: str
     combines: str
+    may_combine: str
 
 
 class QueryOfRun:
@@ -108,7 +109,7 @@ def _ask(df: DataFrame, execution: JavaObject) -> _Facts:
         names, sources = _sources(df, stream)
         streamed = plan_text.operators(stream.toString(), names)
         called = plan_text.operators(batch.toString())
-        columns = _columns(stream)
+        columns, is_whole = _columns(stream), _is_whole(batch, execution)
     texts = [plan_text.canonical(plan) for plan in (streamed, called)]
     fingerprint = QueryFingerprint(
         sources=digest(json.dumps(sources, sort_keys=True)),
@@ -118,13 +119,27 @@ def _ask(df: DataFrame, execution: JavaObject) -> _Facts:
         spark=_version(df),
         comparable=(
             not _calls_functions(df, stream, batch) and plan_text.shows_everything(streamed) and plan_text.shows_everything(called)
-            and plan_text.reads(called, columns)
+            and is_whole
         ),
     )
     output_mode = str(execution.outputMode().toString()).lower()
     if output_mode == "update" and not plan_text.aggregates(streamed):
         output_mode = "append"  # each row comes once
-    return _Facts(fingerprint, plan_text.is_stateful(streamed), output_mode, plan_text.combines(called, columns))
+    return _Facts(
+        fingerprint, plan_text.is_stateful(streamed), output_mode, plan_text.combines(called, columns),
+        plan_text.may_combine(called, columns, is_whole) or plan_text.may_combine_in_stream(streamed),
+    )
+
+
+def _is_whole(plan: JavaObject, execution: JavaObject) -> bool:
+    """Whether the batch itself stands at a leaf of the batch function's plan, and no other rows of its columns do.
+
+    Its columns do not tell: those of ``localCheckpoint()`` have the same ids, whatever was done with the rows before. Its RDD does.
+    """
+    rdd, names = execution.lastExecution().toRdd().id(), _names(execution.analyzedPlan())
+    leaves = [leaf for each in (plan, *each_of(plan.subqueriesAll())) for leaf in each_of(each.collectLeaves()) if str(leaf.nodeName()) == "LogicalRDD"]
+    is_batch = [leaf.rdd().id() == rdd for leaf in leaves]
+    return any(is_batch) and all(is_it or _names(leaf) != names for is_it, leaf in zip(is_batch, leaves))
 
 
 def _whole_text(df: DataFrame) -> AbstractContextManager:
@@ -135,6 +150,10 @@ def _whole_text(df: DataFrame) -> AbstractContextManager:
 def _columns(plan: JavaObject) -> str:
     """What a plan gives, with ids, as ``plan_text.reads`` wants it."""
     return plan.output().toString().partition("(")[2].removesuffix(")")
+
+
+def _names(plan: JavaObject) -> list[str]:
+    return [str(column.name()) for column in each_of(plan.output())]
 
 
 def _calls_functions(df: DataFrame, *plans: JavaObject) -> bool:

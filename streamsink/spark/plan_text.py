@@ -26,12 +26,18 @@ _COMBINING = re.compile(
     r"Aggregate|Distinct|Deduplicate|Window\w*|GlobalLimit|LocalLimit|Tail|Offset|Except|Intersect|Pivot|FlatMap(?:Groups|CoGroups)\w*"
     r"|MapGroups|CoGroup"
 )
+# Their functions are given many rows at once, so that a row that they give may be made of several of them.
+_OVER_MANY = re.compile(
+    r"MapPartitions\w*|MapGroups\w*|FlatMap\w+|CoGroup|TransformWithState\w*|\w*(?:InPandas|InArrow|InPySpark|InR)|ScriptTransformation"
+)
 # They neither make, drop nor change rows.
 _PASSING = re.compile(r"Repartition\w*|RebalancePartitions|ResolvedHint|SubqueryAlias|View|CollectMetrics")
 # They give a row for each row of their inputs, whatever stands in them.
 _ROW_FOR_ROW = re.compile(r"Project|Union|Sort|WithCTE|CTERelation\w+|Local\w*Relation|LogicalRDD|Relation\w*|Range|OneRowRelation|CommandResult")
 _PYTHON_TABLE_FUNCTION = re.compile(r"Generate .*\)#\d+, (?:true|false), \[", re.DOTALL)
 _SHORTENED = re.compile(r"\.\.\. \d+ more fields")
+# Of rows that no plan leads back to the batch.
+_ELSEWHERE = "an RDD, localCheckpoint(), the driver or a file through which they went"
 
 _ID = re.compile(r"#\d+")
 _COLUMN_ID = re.compile(r"#\d+L?")
@@ -132,12 +138,43 @@ def combines(plan: Sequence[Operator], columns: str) -> str:
 
     A batch that is read a second time, for a join with itself or in a subquery, has other ids there: names tell it.
     """
-    names = _COLUMN_ID.sub("", columns)
+    is_batch = _is_batch(columns)
     for index, each in enumerate(plan):
-        inputs = _inputs(plan, index, lambda below: _COLUMN_ID.sub("", below.text).startswith(f"LogicalRDD [{names}],"))
-        if inputs >= (1 if _COMBINING.fullmatch(each.name) else 2) and each.name != _UNION:
+        if _inputs(plan, index, is_batch) >= (1 if _COMBINING.fullmatch(each.name) else 2) and each.name != _UNION:
             return each.name
     return ""
+
+
+def may_combine(plan: Sequence[Operator], columns: str, is_whole: bool) -> str:
+    """What hides whether a row is of one row of the batch; empty when nothing does. A function over one row at a time hides nothing.
+
+    is_whole: the batch itself stands in the plan, and no other rows of its columns do. What a union puts beside the batch may have come of it.
+    """
+    if not is_whole:
+        return _ELSEWHERE
+    is_batch = _is_batch(columns)
+    for index, each in enumerate(plan):
+        inputs = _inputs(plan, index, is_batch)
+        if inputs and _runs_over_many(each):
+            return each.name
+        if each.name == _UNION and 0 < inputs < _inputs(plan, index, lambda below: True):
+            return _ELSEWHERE
+    return ""
+
+
+def may_combine_in_stream(plan: Sequence[Operator]) -> str:
+    """The same of what a stream goes through before the batch function is given its batches: the operator."""
+    return next((each.name for each in plan if each.streaming and not each.source and _runs_over_many(each)), "")
+
+
+def _runs_over_many(each: Operator) -> bool:
+    return bool(_OVER_MANY.fullmatch(each.name) or _PYTHON_TABLE_FUNCTION.match(each.text))
+
+
+def _is_batch(columns: str) -> Callable[[Operator], bool]:
+    """Whether a leaf is the batch, by the names of its columns."""
+    leaf = f"LogicalRDD [{_COLUMN_ID.sub('', columns)}],"
+    return lambda below: _COLUMN_ID.sub("", below.text).startswith(leaf)
 
 
 def of_a_job(plan: Sequence[Operator]) -> list[Operator]:

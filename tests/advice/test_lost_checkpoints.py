@@ -66,6 +66,25 @@ def test_overlapping_positions_of_rows_that_were_made_of_several():
     assert world.ids() == expected((14,))
 
 
+@follows("positions.may-combine")
+@pytest.mark.parametrize("way", ["accept_as_same", "starting_offsets", "accept_as_new", "accept_as_seen"])
+def test_overlapping_positions_of_rows_that_may_be_of_several(way):
+    """One word for a replay in which partitions go at different speeds is tried with files; here one batch holds old and new messages."""
+    world = _query(position_columns=POSITIONS)
+    plain = world.driver.describe
+    world.driver.describe = lambda checkpoint, batch_id: dataclasses.replace(plain(checkpoint, batch_id), may_combine="MapInPandas")
+    lose_checkpoint(world)
+    assert stopped_by(world, (5, 8, 12)) == "positions.may-combine", "the batches that are all old went on"
+    said = refused(world, "positions.may-combine", (5, 8, 12))
+    if way == "starting_offsets":
+        start_over(world, starting_offset(world, said), (12, 14), THIRD)
+    else:
+        accept(world, **{way: said.option(way)})
+        world.run(boundaries=(5, 8, 12, 14))
+    seen, new = range(9), range(8, 12)
+    assert world.ids() == {"accept_as_seen": [*seen, 12, 13], "accept_as_new": sorted([*seen, *new, 12, 13])}.get(way, expected((14,)))
+
+
 @follows("positions.overlap")
 def test_overlapping_positions_accepted_as_seen_each_time_they_are_asked_for():
     world, said = _overlap()

@@ -160,6 +160,26 @@ def test_old_and_new_files_whose_rows_were_made_into_others(way):
     assert world.ids() == sorted([*range(9), *(range(12) if way == "accept_as_new" else ())])
 
 
+@follows("files.may-combine")
+@pytest.mark.parametrize("way", ["accept_as_same", "one-file-a-batch", "accept_as_new", "accept_as_seen"])
+def test_old_and_new_files_whose_rows_may_have_been_made_into_others(way):
+    """Rows are filtered where the user says that each is of one; else it is as where the plan shows that they are not."""
+    world = memory_world(**PLAIN, tells_files=True, file_column="file")
+    _stateful(world, may_combine="MapInPandas")
+    world.run(boundaries=(6, 9))
+    lose_checkpoint(world)
+    said = refused(world, "files.may-combine", (12,))
+    if way == "one-file-a-batch":
+        said.says("maxFilesPerTrigger=1")
+        lose_checkpoint(world, THIRD)
+        world.run(boundaries=tuple(range(1, 15)))
+        assert world.ids() == expected((14,))
+        return
+    accept(world, **{way: said.option(way)})
+    world.run(boundaries=(12,))
+    assert world.ids() == {"accept_as_same": expected((12,)), "accept_as_seen": [*range(9)], "accept_as_new": sorted([*range(9), *range(12)])}[way]
+
+
 @follows("files.overlap")
 @pytest.mark.parametrize("way", ["file_column", "accept_as_new", "accept_as_seen"])
 def test_old_and_new_files_in_one_batch(way):

@@ -93,6 +93,34 @@ def test_rows_of_a_batch_are_combined_by_operators_over_the_batch_only(plan, ope
     assert plan_text.combines(plan_text.operators(plan), "id#1L") == operator
 
 
+ELSEWHERE = "an RDD, localCheckpoint(), the driver or a file through which they went"
+STATIC = "LocalRelation [key#2L]"
+
+
+@pytest.mark.parametrize("plan, hidden", [
+    (f"Filter f(id#1L)#3\n+- {BATCH}", ""), (f"TypedFilter f\n+- {BATCH}", ""), (f"SerializeFromObject\n+- MapElements f\n   +- DeserializeToObject\n      +- {BATCH}", ""),
+    (f"Union false, false\n:- {BATCH}\n+- Filter (id#8L > 0)\n   +- LogicalRDD [id#8L], false", ""), (f"Generate explode(array(1, 2)), false, [col#3]\n+- {BATCH}", ""),
+    (f"Join Inner, (id#1L = key#2L)\n:- {BATCH}\n+- MapInPandas f(key#2L)#5, [key#6L]\n   +- {STATIC}", ""),
+    (f"Project [id#1L]\n+- MapInPandas f(id#1L)#5, [id#6L], false\n   +- {BATCH}", "MapInPandas"), (f"MapInArrow f(id#1L)#5, [id#6L]\n+- {BATCH}", "MapInArrow"),
+    (f"MapPartitions f\n+- {BATCH}", "MapPartitions"), (f"Generate Ud(id#1L)#2, false, [a#3]\n+- {BATCH}", "Generate"),
+    (f"ScriptTransformation cat, [id#6]\n+- {BATCH}", "ScriptTransformation"),
+    (f"Project [id#1L]\n+- Union false, false\n   :- {BATCH}\n   +- LogicalRDD [id#8L, other#9], false", ELSEWHERE),
+])
+def test_what_a_plan_hides_of_rows_that_may_be_of_several(plan, hidden):
+    """Functions over many rows of the batch, and rows that no plan leads back to it. One over a row at a time makes none of several."""
+    assert plan_text.may_combine(plan_text.operators(plan), "id#1L", True) == hidden
+    assert plan_text.may_combine(plan_text.operators(plan), "id#1L", False) == ELSEWHERE
+
+
+@pytest.mark.parametrize("plan, hidden", [
+    ("~MapInPandas m(id#1L)#2, [id#3L], false\n+- kafka", "MapInPandas"), ("~FlatMapGroupsInPandas [id#1L], f(id#1L)#2\n+- kafka", "FlatMapGroupsInPandas"),
+    ("~Filter f(id#1L)#2\n+- kafka", ""), (f"~Join Inner, (id#1L = key#2L)\n:- kafka\n+- MapInPandas f(key#2L)#5, [key#6L]\n   +- {STATIC}", ""),
+])
+def test_what_a_stream_s_plan_hides(plan, hidden):
+    """Before the batch function is given anything."""
+    assert plan_text.may_combine_in_stream(plan_text.operators(plan, {"kafka"})) == hidden
+
+
 def test_a_text_with_a_line_break_is_one_operator():
     assert len(plan_text.operators("~Filter (name#1 = a\nAggregate b)\n+- kafka", {"kafka"})) == 2
 

@@ -75,6 +75,63 @@ def test_rows_that_were_combined_go_on_where_nothing_is_filtered():
     assert decide(batch(kafka(60, 70), combines="Aggregate"), state(kafka(50, 60)), **COLUMNS).verdict is Verdict.NEW
 
 
+# -- rows of which no plan shows whether they were ----------------------------------------------------------------------
+
+
+HIDDEN = other(comparable=False)
+
+
+def hiding(sources, number=6, query="q", by="MapInPandas"):
+    return batch(sources, number=number, query=query, fingerprint=HIDDEN, may_combine=by)
+
+
+def word_of_rows(one, last, **options):
+    return token(refused("positions.may-combine", one, last, **COLUMNS, **options), "accept_as_same")
+
+
+def test_rows_that_may_have_been_combined_are_asked_for_before_they_are_filtered():
+    back, last = hiding(kafka(40, 70), number=4), state(kafka(50, 60))
+    message = refused("positions.may-combine", back, last, **COLUMNS)
+    assert "MapInPandas" in message and "startingOffsets=streamsink.starting_offsets(" in message
+    for option, verdict in (("accept_as_same", Verdict.FILTER), ("accept_as_new", Verdict.NEW), ("accept_as_seen", Verdict.SEEN)):
+        assert decide(back, last, **COLUMNS, **{option: token(message, option)}).verdict is verdict
+
+
+def test_rows_that_may_have_been_combined_go_on_where_old_and_new_ones_do_not_meet():
+    last = state(kafka(50, 60))
+    assert decide(hiding(kafka(60, 70)), last, **COLUMNS).verdict is Verdict.NEW
+    assert decide(hiding(kafka(40, 60), number=4), last, **COLUMNS).verdict is Verdict.FILTER, "all of it is old"
+    assert decide(hiding(kafka(40, 60), number=0, query="q2"), dataclasses.replace(last, fingerprint=QUERY), **COLUMNS,
+                  accept_as_same=token(refused("query.not-comparable", hiding(kafka(40, 60), number=0, query="q2"), last, **COLUMNS),
+                                       "accept_as_same")).verdict is Verdict.FILTER
+    two = (SourceRange({"t": {"0": 40, "1": 10}}, {"t": {"0": 60, "1": 12}}),)
+    known = state((SourceRange({"t": {"0": 50, "1": 0}}, {"t": {"0": 60, "1": 10}}),))
+    refused("positions.may-combine", hiding(two, number=4), known, **COLUMNS)
+
+
+def test_the_word_for_rows_is_of_one_replay():
+    """Of the batches that follow in it, of no later accident, of no other sink, and of nothing else that hides rows."""
+    back, last = hiding(kafka(40, 70), number=4), state(kafka(50, 60))
+    word = word_of_rows(back, last)
+    follows = dataclasses.replace(last, generation=1, checkpoint_id=4, record_id="r2")
+    assert word_of_rows(hiding(kafka(50, 90), number=5), follows) == word
+    assert word_of_rows(hiding(kafka(40, 70), number=4), follows, accept_as_same=word) != word, "it goes back once more"
+    assert word_of_rows(back, last, application="second", accept_as_same=word) != word
+    assert word_of_rows(hiding(kafka(40, 70), number=4, by="MapInArrow"), last, accept_as_same=word) != word
+
+
+def test_the_word_for_the_query_is_not_the_one_for_its_rows():
+    """Both questions of a lost checkpoint in one message; or one after another, and the second message keeps the first answer."""
+    lost, last = hiding(kafka(0, 70), number=0, query="q2"), state(kafka(50, 60), fingerprint=HIDDEN)
+    message = refused("query.not-comparable", lost, last, **COLUMNS)
+    word, both = token(message, "accept_as_same"), re.search(r"accept_as_same='(\w+ \w+)'", message)[1]
+    assert decide(lost, last, **COLUMNS, accept_as_same=both).verdict is Verdict.FILTER
+    second = refused("positions.may-combine", lost, last, **COLUMNS, accept_as_same=word)
+    assert f"accept_as_same='{both}'" in second
+    refused("query.not-comparable", lost, last, **COLUMNS, accept_as_same=both.split()[1])
+    assert "accept_as_same='" + both not in refused("query.not-comparable", lost, last, **COLUMNS, accept_as_same=both.split()[1])
+
+
 # -- the same query? -----------------------------------------------------------------------------------------------
 
 
