@@ -110,7 +110,7 @@ def test_a_stream_whose_rows_may_be_of_several(spark, ground, stream):
     assert content(ground.table) == before
 
 
-@follows(KIND)
+@follows("files.may-combine")
 @pytest.mark.parametrize("function", [lambda df: df.localCheckpoint(), go_through_the_driver, lambda df: df.mapInPandas(pass_on, COLUMNS)],
                          ids=["checkpoint", "driver", "partitions"])
 def test_one_word_is_for_all_batches_of_a_replay(spark, ground, function):

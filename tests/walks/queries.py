@@ -99,6 +99,7 @@ class Query:
     halves: its function calls the sink twice, each time with a part of the rows. at_once: from two threads, and at which I/O call
     of the first one the second comes. topic_id: of the topic that the last batch was of. place: number of the checkpoint's folder.
     first: id of its first checkpoint. stateful: its rows come out of state. combines: by what its function makes rows of several, if it does.
+    hides: what does not show whether it does, if anything.
     one_each: its batches read one file each. begun_before: the checkpoint that was planned for the topic before, and wrote nothing of it.
     went_back: to the name that it had first, as an error said.
     """
@@ -121,6 +122,7 @@ class Query:
     place: int = 0
     stateful: bool = False
     combines: str = ""
+    hides: str = ""
     one_each: bool = False
     begun_before: Checkpoint | None = None
     went_back: bool = False
@@ -259,7 +261,7 @@ class Run:
         self.open(batch_id)
         batch = replace(
             batch_of(query.source, checkpoint, batch_id, self.id, query.fingerprint), place=f"folder {query.place}",
-            stateful=query.stateful, combines=query.combines,
+            stateful=query.stateful, combines="" if query.hides else query.combines, may_combine=query.hides,
         )
         self.sink.run.micro_batch(batch, self._rows(read, query, at))
 

@@ -73,9 +73,10 @@ class Walker:
             self.world.add_query(name, source, partition_by=partitioned(self.world.parts), **options,
                                  **(columns if source.numeric else {"file_column": "file"} if columns and source.tells else {}))
             query = self.world.queries[name]
-            query.is_comparable = positions % 8 > 0
             query.stateful = not columns and restore % 5 > 2
-            query.combines = "Deduplicate" if columns and way % 5 > 3 else ""
+            query.combines = "Deduplicate" if columns and way % 5 > 2 else ""
+            query.hides = "MapInPandas" if columns and 1 < way % 5 < 4 else ""
+            query.is_comparable = positions % 8 > 0 and not query.hides
         self.world.add_query(JOBS, None, partition_by=partitioned(self.world.parts), journal_retain=2)
 
     def _next(self) -> str:
