@@ -39,6 +39,13 @@ class BatchRows(ABC):
         that is recorded without rows (SEEN). Raises Misuse when a row does not fit; the checkpoint is then aborted.
         """
 
+    def described(self, batch: Batch) -> Batch:
+        """The batch, with what was done with these rows of it, where that may be another thing than with those of the run's first batch.
+
+        Called before some of them are filtered.
+        """
+        return batch
+
     @abstractmethod
     def count(self) -> int:
         """How many rows there are. Called for a bounded run whose id is published already, or accepted as seen."""
@@ -158,6 +165,9 @@ class QueryRun:
             decision = self.protocol.admit(batch)
         if decision.compares_rows:
             batch = replace(batch, compared=rows.compared(self.protocol.newest_record(batch.query, batch.batch_id)))
+            decision = self.protocol.admit(batch)
+        if decision.verdict is Verdict.FILTER:
+            batch = rows.described(batch)
             decision = self.protocol.admit(batch)
         if batch.stateful and decision.verdict in (Verdict.SKIP, Verdict.SEEN):
             rows.read_over()  # what the state becomes by them is what the next batch builds on

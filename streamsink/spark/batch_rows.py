@@ -14,7 +14,7 @@ from streamsink.protocol.committable import Batch, Committable, StagedFile
 from streamsink.protocol.micro_batch import BatchRows
 from streamsink.protocol.same_query import Comparison
 from streamsink.protocol.two_phase import Checkpoint
-from streamsink.spark import file_rows, gateway, gateway_files, run_rows, write_ways
+from streamsink.spark import file_rows, gateway, gateway_files, gateway_plan, run_rows, write_ways
 from streamsink.spark.names import check_one, without
 from streamsink.spark.position_check import PositionCheck
 from streamsink.spark.position_columns import recorded
@@ -55,6 +55,9 @@ class TableRows(BatchRows):
         staged = self._run.committer.stage(checkpoint.staging, written, group, seen=seen)
         self._learn(staged[0])
         return staged
+
+    def described(self, batch: Batch) -> Batch:
+        return gateway_plan.with_own_rows(batch, self._df)
 
     def same_as(self, other: BatchRows) -> bool:
         return isinstance(other, TableRows) and gateway.same_rows(self._df, other._df)

@@ -61,6 +61,12 @@ class QueryOfRun:
         return replace(batch, **facts._asdict())
 
 
+def with_own_rows(batch: Batch, df: DataFrame) -> Batch:
+    """The batch, with what the batch function has done with its own rows. df: they. For a batch that is filtered: a question to the JVM is dear."""
+    facts = _ask(df, gateway.execution(batch.run))
+    return replace(batch, combines=facts.combines, may_combine=facts.may_combine)
+
+
 def described_job(batch: Batch, df: DataFrame) -> Batch:
     """The bounded run, with what its plan is. df: all of its rows."""
     with _whole_text(df):
