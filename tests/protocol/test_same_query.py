@@ -15,6 +15,7 @@ from streamsink.protocol.micro_batch import BatchRows
 from streamsink.protocol.positions import SourceRange
 from streamsink.protocol.recorded import Recorded
 from streamsink.protocol.same_query import QueryFingerprint, compare
+from streamsink.testing.driver import Checkpoint
 from tests.crash.world import memory_world
 
 COLUMNS = {"position_columns": ("topic", "partition", "offset")}
@@ -130,6 +131,27 @@ def test_the_word_for_the_query_is_not_the_one_for_its_rows():
     assert f"accept_as_same='{both}'" in second
     refused("query.not-comparable", lost, last, **COLUMNS, accept_as_same=both.split()[1])
     assert "accept_as_same='" + both not in refused("query.not-comparable", lost, last, **COLUMNS, accept_as_same=both.split()[1])
+
+
+def test_a_batch_is_looked_at_again_before_it_is_filtered():
+    """A function may do with it what it did not do with the first batch of the run."""
+    class Later(BatchRows):
+        def described(self, batch):
+            return dataclasses.replace(batch, combines="Aggregate")
+
+        def count(self):
+            raise AssertionError("a micro-batch is not counted")
+
+        write = stage = lambda self, checkpoint, *_: pytest.fail("rows of several are written")
+
+    world = memory_world(restore="restore-and-continue", **COLUMNS)
+    world.run(boundaries=(6, 9))
+    world.checkpoint = Checkpoint("another", ends=[12])
+    sink = world.driver.start(world.file_io(world.calls), world.checkpoint)
+    with pytest.raises(Misuse) as caught:
+        sink.run.micro_batch(world.driver.describe(world.checkpoint, 0), Later())
+    assert caught.value.kind == "positions.combined" and world.ids() == list(range(9))
+    sink.close()
 
 
 # -- the same query? -----------------------------------------------------------------------------------------------

@@ -33,6 +33,7 @@ _FOREIGN_DAMAGE = "tests/table/test_foreign_damage.py"
 _NESTED = "tests/table/test_nested_nulls.py"
 _NOT_UTF8 = "tests/table/test_not_utf8.py"
 _DEAD_LETTERS = "tests/table/test_dead_letters.py"
+_SAME, _PLAN_TEXT = "tests/protocol/test_same_query.py", "tests/protocol/test_plan_text.py"
 
 OF_TABLES = (
     # -- deleting
@@ -369,4 +370,26 @@ OF_TABLES = (
            "elif path in plan.fixed:", "elif False:", ("tests/format/test_schema.py",)),
     Defect("an option changes the key of a map", "format/evolution.py:_check_key",
            "raise never from refused", "raise", ("tests/format/test_schema.py",)),
+    # -- rows of which no plan shows whether they are of several
+    Defect("a function over many rows hides nothing", "spark/plan_text.py:may_combine",
+           "inputs and _runs_over_many(each)", "False", (_PLAN_TEXT,)),
+    Defect("rows that a union has beside the batch hide nothing", "spark/plan_text.py:may_combine",
+           "each.name == _UNION and", "False and", (_PLAN_TEXT,)),
+    Defect("what a stream went through hides nothing", "spark/plan_text.py:may_combine_in_stream",
+           "and _runs_over_many(each)", "and False", (_PLAN_TEXT,)),
+    Defect("columns of a checkpoint of Spark's are the batch", "spark/gateway_plan.py:_is_whole",
+           "leaf.rdd().id() == rdd", "_names(leaf) == names",
+           ("tests/e2e/test_rows_of_several.py::test_rows_that_may_be_of_several_are_not_filtered[deduplicate-checkpoint]",)),
+    Defect("messages of which rows may have been made together are filtered", "protocol/admission.py:_admit_numeric",
+           "of_rows and relation.mixed", "False", (_SAME,)),
+    Defect("a batch of old messages alone is asked for its rows", "protocol/admission.py:_admit_numeric",
+           "of_rows and relation.mixed", "of_rows", (_SAME,)),
+    Defect("files of which rows may have been made together are filtered", "protocol/files.py:_check_mixed",
+           "same is not None", "False", (_FILES,)),
+    Defect("the word for rows outlives its replay", "protocol/query_rules.py:word_of_rows",
+           "batch.query, generation,", "batch.query,", (_SAME,)),
+    Defect("the word for rows takes the one for the query away", "protocol/query_rules.py:with_word_of_rows",
+           "(token, word_of_copy(batch, last))", "()", (_SAME,)),
+    Defect("what was done with a run's first batch is done with all", "protocol/micro_batch.py:QueryRun._settle",
+           "batch = rows.described(batch)", "pass", (_SAME,)),
 )

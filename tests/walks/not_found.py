@@ -19,10 +19,11 @@ REASONS: dict[str, tuple[str, ...]] = {
     "results that change, several counts, conditions with dates, folders that grow.": (
         "A13: results that change are appended", "a run without one count is counted", "a run is asked for because its folder has grown",
         "dates of a run's conditions do not count", "runs that are never repeated are asked for one by one", "an overwrite replaces what its partitions do not say",
+        "a batch of old messages alone is asked for its rows", "the word for rows takes the one for the query away",
     ),
     "It takes a part out of a word, so that it answers another question as well: an operator gives the word of his last message, and takes it away.": (
         "A3: any token takes a query for the same", "one word for all that comes under a run's id", "one word for every query of a copied checkpoint",
-        "the word for all runs outlives its journal", "the word for a new application outlives its journal", "a lost table is left out by any word",
+        "the word for rows outlives its replay", "the word for all runs outlives its journal", "the word for a new application outlives its journal", "a lost table is left out by any word",
     ),
     "Columns of a walk are always the same.": (
         "a column that is NOT NULL needs an option alone", "an option changes the type of a partition column", "an option changes the key of a map",
@@ -32,6 +33,7 @@ REASONS: dict[str, tuple[str, ...]] = {
         "a file without its time is new", "files without their times are left out",
         "what is said of files without their times is said of the whole batch", "shorter entries of files are taken for longer ones",
     ),
+    "A function of a walk does the same with each batch.": ("what was done with a run's first batch is done with all",),
     "State of a stateful query is Spark's; a walk says of a query that it has some, and computes none.": (
         "A4: a stateful query may filter", "A4: the replay of a stateful query is not computed",
     ),
@@ -146,7 +148,8 @@ SELDOM: dict[str, tuple[str, ...]] = {
         "another name goes on behind the journal, not behind the tables", "B8: giving up claims nothing", "B8: a mark outlives its record",
         "B8: records before the bad one are given up too", "A14: manifests are not looked for at a start",
         "A14: data files are not looked for at a start", "A14: a running query looks for no manifest",
-        "B8: what the user has found before a rollback is given up with it",
+        "B8: what the user has found before a rollback is given up with it", "messages of which rows may have been made together are filtered",
+        "files of which rows may have been made together are filtered",
         "the first name does not tell where to begin after records were given up",
     ),
 }
