@@ -53,10 +53,10 @@ def one_name(ground, number: int) -> set[int]:
     return ids
 
 
-def run(spark, ground, function, per_batch: int, stream=lambda df: df, **options) -> Misuse | None:
+def run(spark, ground, function, per_batch: int, stream=lambda df: df, to=streamsink.to_table, **options) -> Misuse | None:
     """The files through the function, to the end; the error that the sink raised."""
     failed = []
-    sink = streamsink.to_table(ground.table, listener=lambda event: None, flush=False, file_column="extra", **options)
+    sink = to(ground.table, listener=lambda event: None, flush=False, file_column="extra", **options)
 
     def publish(df, batch_id: int) -> None:
         if failed:
@@ -144,6 +144,21 @@ def test_one_word_is_for_all_batches_of_a_replay(spark, ground, function):
     assert said.option("accept_as_same") == both
     assert run(spark, ground, function, 2, accept_as_same=both) is None
     assert_each_once(ground.table, ids_of(0, 6))
+
+
+def test_several_tables(spark, ground):
+    """The same question, and the same answer to it."""
+    def to_tables(path, **options):
+        return streamsink.to_tables(path, route="if(id % 2 = 0, 'even', 'odd')", tables={"even": {}, "odd": {}}, **options)
+
+    def through(df):
+        return df.mapInPandas(pass_on, COLUMNS)
+
+    an_older_copy(spark, ground, through, to=to_tables)
+    said = advice(run(spark, ground, through, 2, to=to_tables), KIND).says("Nothing was written")
+    assert run(spark, ground, through, 2, to=to_tables, accept_as_same=said.option("accept_as_same")) is None
+    found = [id_ for name in ("even", "odd") for id_ in streamsink.read_arrow(f"{ground.table}/{name}").column("id").to_pylist()]
+    assert sorted(found) == sorted(ids_of(0, 3))
 
 
 @pytest.mark.parametrize("name", PLAIN)
