@@ -6,16 +6,14 @@ import pytest
 
 from streamsink.protocol.same_query import QueryFingerprint
 from streamsink.testing.driver import Checkpoint
-from tests.advice.accidents import (
-    POSITIONS, SECOND, THIRD, accept, lose_checkpoint, refused, renew_topic, stopped_by,
-)
+from tests.advice.accidents import POSITIONS, SECOND, accept, lose_checkpoint, refused, renew_topic, stopped_by
 from tests.advice.following import follows
 from tests.crash.world import World, expected, memory_world
 
 PLAIN = {"restore": "restore-and-continue"}
 
 
-def _query(ends=(6, 9), **options) -> World:
+def query(ends=(6, 9), **options) -> World:
     world = memory_world(**{**PLAIN, **options})
     world.run(boundaries=ends)
     return world
@@ -33,7 +31,7 @@ def _under_its_own_name(world, ends) -> World:
 
 
 def _replaced() -> tuple:
-    world = _query(numeric=False)
+    world = query(numeric=False)
     lose_checkpoint(world)
     return world, refused(world, "checkpoint.replaced", (6, 9))
 
@@ -72,7 +70,7 @@ def test_a_lost_checkpoint_accepted_as_new():
 @pytest.mark.parametrize("way", ["accept_as_new", "accept_as_seen"])
 def test_an_older_checkpoint_with_other_batches(way):
     """Accepted as seen the next batch asks as well; accepted as new all that follows is written, as the error says."""
-    world = _query(ends=(3, 6), numeric=False)
+    world = query(ends=(3, 6), numeric=False)
     world.checkpoint = Checkpoint(world.checkpoint.query, [3], 1)
     if way == "accept_as_new":
         renew_topic(world)
@@ -95,7 +93,7 @@ def test_an_older_checkpoint_with_other_batches(way):
 @pytest.mark.parametrize("way", ["accept_as_new", "accept_as_seen"])
 def test_batches_that_are_missing(way):
     """The batch is written, and the query goes on; or recorded without rows, and then, as the error says, the next one asks."""
-    world = _query(ends=(3, 6), numeric=False)
+    world = query(ends=(3, 6), numeric=False)
     world.checkpoint.ends, world.checkpoint.committed = [3, 6, 8], 3
     said = refused(world, "batch.gap", (3, 6, 8, 10))
     accept(world, **{way: said.option(way)})
@@ -110,7 +108,7 @@ def test_batches_that_are_missing(way):
 @follows("batch.gap")
 def test_batches_of_files_that_are_missing():
     """The table is yesterday's copy. The words of the error left out what the missing batches had; a new checkpoint loses nothing."""
-    world = _query(ends=(3, 6), tells_files=True, file_column="file")
+    world = query(ends=(3, 6), tells_files=True, file_column="file")
     world.checkpoint.ends, world.checkpoint.committed = [3, 6, 8], 3
     refused(world, "batch.gap", (3, 6, 8, 10)).says("To have their rows written, start a new checkpoint")
     lose_checkpoint(world)
@@ -122,7 +120,7 @@ def test_batches_of_files_that_are_missing():
 @pytest.mark.parametrize("way", ["adopt_from_batch", "new-checkpoint"])
 def test_a_first_batch_that_is_not_the_first(way):
     """The query moves here with its past, or the table was emptied and is filled again."""
-    world = _query(ends=())
+    world = query(ends=())
     world.driver.start(world.file_io(world.calls), world.checkpoint).close()  # there is a table
     world.checkpoint = Checkpoint(world.checkpoint.query, [3, 6], 2)
     said = refused(world, "gap.first-batch", (3, 6, 9))
@@ -135,145 +133,6 @@ def test_a_first_batch_that_is_not_the_first(way):
         lose_checkpoint(world)
         world.run(boundaries=(7, 12))
         assert world.ids() == expected((12,))
-
-
-# -- files ---------------------------------------------------------------------------------------------------------
-
-
-@follows("files.combined")
-@pytest.mark.parametrize("way", ["one-file-a-batch", "accept_as_new", "accept_as_seen"])
-def test_old_and_new_files_whose_rows_were_made_into_others(way):
-    """By batches of one file nothing is to be filtered; else the batch is written whole or not at all, as the error says."""
-    world = memory_world(**PLAIN, tells_files=True, file_column="file")
-    _combining(world)
-    world.run(boundaries=(6, 9))
-    lose_checkpoint(world)
-    said = refused(world, "files.combined", (12,))
-    if way == "one-file-a-batch":
-        said.says("maxFilesPerTrigger=1")
-        lose_checkpoint(world, THIRD)
-        world.run(boundaries=tuple(range(1, 15)))
-        assert world.ids() == expected((14,))
-        return
-    accept(world, **{way: said.option(way)})
-    world.run(boundaries=(12,))
-    assert world.ids() == sorted([*range(9), *(range(12) if way == "accept_as_new" else ())])
-
-
-@follows("files.may-combine")
-@pytest.mark.parametrize("way", ["accept_as_same", "one-file-a-batch", "accept_as_new", "accept_as_seen"])
-def test_old_and_new_files_whose_rows_may_have_been_made_into_others(way):
-    """Rows are filtered where the user says that each is of one; else it is as where the plan shows that they are not."""
-    world = memory_world(**PLAIN, tells_files=True, file_column="file")
-    _stateful(world, may_combine="MapInPandas")
-    world.run(boundaries=(6, 9))
-    lose_checkpoint(world)
-    said = refused(world, "files.may-combine", (12,))
-    if way == "one-file-a-batch":
-        said.says("maxFilesPerTrigger=1")
-        lose_checkpoint(world, THIRD)
-        world.run(boundaries=tuple(range(1, 15)))
-        assert world.ids() == expected((14,))
-        return
-    accept(world, **{way: said.option(way)})
-    world.run(boundaries=(12,))
-    assert world.ids() == {"accept_as_same": expected((12,)), "accept_as_seen": [*range(9)], "accept_as_new": sorted([*range(9), *range(12)])}[way]
-
-
-@follows("files.overlap")
-@pytest.mark.parametrize("way", ["file_column", "accept_as_new", "accept_as_seen"])
-def test_old_and_new_files_in_one_batch(way):
-    """The column writes the new ones; without it all rows of this batch and of those after it, or none of this batch."""
-    world = _query(tells_files=True)
-    lose_checkpoint(world)
-    said = refused(world, "files.overlap", (12,))
-    if way == "file_column":
-        said.says("Select _metadata.file_path among the columns", "option file_column")
-        world.driver.fingerprint = dataclasses.replace(world.driver.fingerprint, plan="a column more", schema="a column more")
-        accept(world, file_column="file", accept_as_same=said.option("accept_as_same"))
-        world.run(boundaries=(12, 14))
-        assert world.ids() == expected((14,))
-        return
-    accept(world, **{way: said.option(way)})
-    world.run(boundaries=(12, 14))
-    written = said.says("and of all batches after it") and range(14) if way == "accept_as_new" else range(12, 14)
-    assert world.ids() == sorted([*range(9), *written])
-
-
-@follows("files.moved")
-@pytest.mark.parametrize("way", ["first-path", "accept_as_seen", "accept_as_new"])
-def test_a_folder_that_was_moved(way):
-    """Read under its first path; or taken as seen; or, when it is other data after all, as new."""
-    world = _query(tells_files=True)
-    lose_checkpoint(world)
-    world.driver.folder = "memory:/moved"
-    if way == "accept_as_new":
-        renew_topic(world)
-    said = refused(world, "files.moved", (9,))
-    if way == "first-path":
-        said.says("Read the folder under its first path, with a new checkpoint")
-        world.driver.folder = "memory:/in"
-        lose_checkpoint(world, THIRD)
-    else:
-        accept(world, **{way: said.option(way)})
-    world.run(boundaries=(9, 12))
-    assert world.ids() == ([*range(9), *range(1000, 1012)] if way == "accept_as_new" else expected((12,)))
-
-
-@follows("files.other-times")
-@pytest.mark.parametrize("way", ["times", "accept_as_seen", "accept_as_new"])
-def test_files_that_were_restored_without_their_times(way):
-    """With their times they are known; or the user says what they are; files beside them are decided as ever."""
-    world = _query(tells_files=True, file_column="file")
-    lose_checkpoint(world)
-    world.driver.modified = {number: 1_700_000_000_000 for number in range(6)}
-    said = refused(world, "files.other-times", (7, 12))
-    if way == "times":
-        said.says("Give them their times back (cp -p), and start a new checkpoint")
-        world.driver.modified = {}
-        lose_checkpoint(world, THIRD)
-    else:
-        accept(world, **{way: said.option(way)})
-    world.run(boundaries=(7, 12))
-    assert world.ids() == sorted([*range(12), *(range(6) if way == "accept_as_new" else ())])
-
-
-@follows("files.other-times")
-def test_files_without_their_times_beside_new_ones():
-    """Each answer leads on: the times are settled, then the two kinds of files are told apart by the column."""
-    world = _query(tells_files=True)
-    lose_checkpoint(world)
-    world.driver.modified[2] = 1_700_000_000_000
-    accept(world, accept_as_seen=refused(world, "files.other-times", (12,)).says("1 of 12 files").option("accept_as_seen"))
-    said = refused(world, "files.overlap", (12,))
-    world.driver.fingerprint = dataclasses.replace(world.driver.fingerprint, plan="a column more", schema="a column more")
-    accept(world, file_column="file", accept_as_same=said.option("accept_as_same"))
-    world.run(boundaries=(12, 14))
-    assert world.ids() == expected((14,))
-
-
-@follows("files.other-source")
-@pytest.mark.parametrize("way", ["accept_as_new", "accept_as_seen"])
-def test_a_file_that_one_of_two_sources_has_read(way):
-    """Its rows of the other one are written with the rest of the batch, or none is."""
-    world = memory_world(**PLAIN, tells_files=True)
-    plain, two = world.driver.describe, {}
-
-    def describe(checkpoint, batch_id):
-        """The second source reads from file 3 on what the first one reads; batch 1 of the new checkpoint gives it files 0 to 2."""
-        batch = plain(checkpoint, batch_id)
-        [source] = batch.sources
-        other = dataclasses.replace(source, files=source.files if checkpoint.query == two.get("both") else ())
-        return dataclasses.replace(batch, sources=(source, other))
-
-    world.driver.describe = describe
-    world.run(boundaries=(3,))
-    lose_checkpoint(world)
-    two["both"] = SECOND
-    said = refused(world, "files.other-source", (3,))
-    accept(world, **{way: said.option(way)})
-    world.run(boundaries=(3,))
-    assert world.ids() == ([0, 0, 1, 1, 2, 2] if way == "accept_as_new" else [0, 1, 2])
 
 
 # -- another query -------------------------------------------------------------------------------------------------
@@ -290,7 +149,7 @@ OTHER = {
 @pytest.mark.parametrize("way", ["application", "accept_as_same", "accept_as_new", "accept_as_seen"])
 def test_another_query_under_the_first_one_s_name(kind, way):
     """Each of four ways, over several batches: what the error says is written, and nothing else."""
-    world = _query(position_columns=POSITIONS)
+    world = query(position_columns=POSITIONS)
     lose_checkpoint(world)
     world.driver.fingerprint = OTHER[kind]
     if way == "application":
@@ -306,10 +165,6 @@ def test_another_query_under_the_first_one_s_name(kind, way):
         "application": [*range(9), *range(1000, 1012)], "accept_as_same": expected((12,)),
         "accept_as_new": sorted([*range(9), *range(12)]), "accept_as_seen": expected((12,)),
     }[way]
-
-
-def _combining(world) -> None:
-    _stateful(world, combines="Deduplicate")
 
 
 def _stateful(world, **changes) -> None:

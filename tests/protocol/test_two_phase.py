@@ -137,8 +137,7 @@ def test_restore_and_fail_publishes_then_fails_on_purpose():
     """The default policy; the start after it finds nothing to do."""
     world = memory_world()
     sink = _sink(world)
-    _pre_commit(world, sink, 0, 5, 0)
-    sink.close()
+    _pre_commit(world, sink, 0, 5, 0)  # its driver dies
     with pytest.raises(RestoredThenFailed):
         _sink(world)
     assert world.ids() == list(range(5))
@@ -150,8 +149,7 @@ def test_restore_and_continue_goes_on():
     """What was pending is published, and the run continues."""
     world = memory_world(restore="restore-and-continue")
     sink = _sink(world)
-    _pre_commit(world, sink, 0, 5, 0)
-    sink.close()
+    _pre_commit(world, sink, 0, 5, 0)  # its driver dies
     _sink(world).close()
     assert world.ids() == list(range(5))
 

@@ -1,0 +1,150 @@
+"""Advice of errors about files that another checkpoint has read: old and new ones, moved ones, ones without their times."""
+
+import dataclasses
+
+import pytest
+
+from tests.advice.accidents import SECOND, THIRD, accept, lose_checkpoint, refused, renew_topic
+from tests.advice.following import follows
+from tests.advice.test_other_checkpoints import PLAIN, query
+from tests.crash.world import expected, memory_world
+
+
+def _combining(world) -> None:
+    _stateful(world, combines="Deduplicate")
+
+
+@follows("files.combined")
+@pytest.mark.parametrize("way", ["one-file-a-batch", "accept_as_new", "accept_as_seen"])
+def test_old_and_new_files_whose_rows_were_made_into_others(way):
+    """By batches of one file nothing is to be filtered; else the batch is written whole or not at all, as the error says."""
+    world = memory_world(**PLAIN, tells_files=True, file_column="file")
+    _combining(world)
+    world.run(boundaries=(6, 9))
+    lose_checkpoint(world)
+    said = refused(world, "files.combined", (12,))
+    if way == "one-file-a-batch":
+        said.says("maxFilesPerTrigger=1")
+        lose_checkpoint(world, THIRD)
+        world.run(boundaries=tuple(range(1, 15)))
+        assert world.ids() == expected((14,))
+        return
+    accept(world, **{way: said.option(way)})
+    world.run(boundaries=(12,))
+    assert world.ids() == sorted([*range(9), *(range(12) if way == "accept_as_new" else ())])
+
+
+@follows("files.may-combine")
+@pytest.mark.parametrize("way", ["accept_as_same", "one-file-a-batch", "accept_as_new", "accept_as_seen"])
+def test_old_and_new_files_whose_rows_may_have_been_made_into_others(way):
+    """Rows are filtered where the user says that each is of one; else it is as where the plan shows that they are not."""
+    world = memory_world(**PLAIN, tells_files=True, file_column="file")
+    _stateful(world, may_combine="MapInPandas")
+    world.run(boundaries=(6, 9))
+    lose_checkpoint(world)
+    said = refused(world, "files.may-combine", (12,))
+    if way == "one-file-a-batch":
+        said.says("maxFilesPerTrigger=1")
+        lose_checkpoint(world, THIRD)
+        world.run(boundaries=tuple(range(1, 15)))
+        assert world.ids() == expected((14,))
+        return
+    accept(world, **{way: said.option(way)})
+    world.run(boundaries=(12,))
+    assert world.ids() == {"accept_as_same": expected((12,)), "accept_as_seen": [*range(9)], "accept_as_new": sorted([*range(9), *range(12)])}[way]
+
+
+@follows("files.overlap")
+@pytest.mark.parametrize("way", ["file_column", "accept_as_new", "accept_as_seen"])
+def test_old_and_new_files_in_one_batch(way):
+    """The column writes the new ones; without it all rows of this batch and of those after it, or none of this batch."""
+    world = query(tells_files=True)
+    lose_checkpoint(world)
+    said = refused(world, "files.overlap", (12,))
+    if way == "file_column":
+        said.says("Select _metadata.file_path among the columns", "option file_column")
+        world.driver.fingerprint = dataclasses.replace(world.driver.fingerprint, plan="a column more", schema="a column more")
+        accept(world, file_column="file", accept_as_same=said.option("accept_as_same"))
+        world.run(boundaries=(12, 14))
+        assert world.ids() == expected((14,))
+        return
+    accept(world, **{way: said.option(way)})
+    world.run(boundaries=(12, 14))
+    written = said.says("and of all batches after it") and range(14) if way == "accept_as_new" else range(12, 14)
+    assert world.ids() == sorted([*range(9), *written])
+
+
+@follows("files.moved")
+@pytest.mark.parametrize("way", ["first-path", "accept_as_seen", "accept_as_new"])
+def test_a_folder_that_was_moved(way):
+    """Read under its first path; or taken as seen; or, when it is other data after all, as new."""
+    world = query(tells_files=True)
+    lose_checkpoint(world)
+    world.driver.folder = "memory:/moved"
+    if way == "accept_as_new":
+        renew_topic(world)
+    said = refused(world, "files.moved", (9,))
+    if way == "first-path":
+        said.says("Read the folder under its first path, with a new checkpoint")
+        world.driver.folder = "memory:/in"
+        lose_checkpoint(world, THIRD)
+    else:
+        accept(world, **{way: said.option(way)})
+    world.run(boundaries=(9, 12))
+    assert world.ids() == ([*range(9), *range(1000, 1012)] if way == "accept_as_new" else expected((12,)))
+
+
+@follows("files.other-times")
+@pytest.mark.parametrize("way", ["times", "accept_as_seen", "accept_as_new"])
+def test_files_that_were_restored_without_their_times(way):
+    """With their times they are known; or the user says what they are; files beside them are decided as ever."""
+    world = query(tells_files=True, file_column="file")
+    lose_checkpoint(world)
+    world.driver.modified = {number: 1_700_000_000_000 for number in range(6)}
+    said = refused(world, "files.other-times", (7, 12))
+    if way == "times":
+        said.says("Give them their times back (cp -p), and start a new checkpoint")
+        world.driver.modified = {}
+        lose_checkpoint(world, THIRD)
+    else:
+        accept(world, **{way: said.option(way)})
+    world.run(boundaries=(7, 12))
+    assert world.ids() == sorted([*range(12), *(range(6) if way == "accept_as_new" else ())])
+
+
+@follows("files.other-times")
+def test_files_without_their_times_beside_new_ones():
+    """Each answer leads on: the times are settled, then the two kinds of files are told apart by the column."""
+    world = query(tells_files=True)
+    lose_checkpoint(world)
+    world.driver.modified[2] = 1_700_000_000_000
+    accept(world, accept_as_seen=refused(world, "files.other-times", (12,)).says("1 of 12 files").option("accept_as_seen"))
+    said = refused(world, "files.overlap", (12,))
+    world.driver.fingerprint = dataclasses.replace(world.driver.fingerprint, plan="a column more", schema="a column more")
+    accept(world, file_column="file", accept_as_same=said.option("accept_as_same"))
+    world.run(boundaries=(12, 14))
+    assert world.ids() == expected((14,))
+
+
+@follows("files.other-source")
+@pytest.mark.parametrize("way", ["accept_as_new", "accept_as_seen"])
+def test_a_file_that_one_of_two_sources_has_read(way):
+    """Its rows of the other one are written with the rest of the batch, or none is."""
+    world = memory_world(**PLAIN, tells_files=True)
+    plain, two = world.driver.describe, {}
+
+    def describe(checkpoint, batch_id):
+        """The second source reads from file 3 on what the first one reads; batch 1 of the new checkpoint gives it files 0 to 2."""
+        batch = plain(checkpoint, batch_id)
+        [source] = batch.sources
+        other = dataclasses.replace(source, files=source.files if checkpoint.query == two.get("both") else ())
+        return dataclasses.replace(batch, sources=(source, other))
+
+    world.driver.describe = describe
+    world.run(boundaries=(3,))
+    lose_checkpoint(world)
+    two["both"] = SECOND
+    said = refused(world, "files.other-source", (3,))
+    accept(world, **{way: said.option(way)})
+    world.run(boundaries=(3,))
+    assert world.ids() == ([0, 0, 1, 1, 2, 2] if way == "accept_as_new" else [0, 1, 2])
