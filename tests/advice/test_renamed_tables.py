@@ -1,0 +1,168 @@
+"""Advice of errors about one of several tables that lost what the query had written under the name that it had before."""
+
+import pytest
+
+from streamsink.format.types import parse_ddl
+from streamsink.options import SinkOptions
+from streamsink.sinks.retire import retire
+from streamsink.table.table import create_table, new_schema
+from tests.advice.following import follows
+from tests.advice.many import accept, files_in, put_back, refused
+from tests.crash.giving_up import follow
+from tests.crash.many_world import BOUNDARIES, ROOT, ManyWorld, check_complete
+from tests.crash.world import die_at_step
+
+_TABLE = "more_x"
+
+
+def _drop(world) -> None:
+    world.file_io().delete_tree(f"{ROOT}/{_TABLE}")
+
+
+def _recreate(world) -> None:
+    _drop(world)
+    create_table(world.file_io(), f"{ROOT}/{_TABLE}", new_schema(parse_ddl("id BIGINT, part STRING, n STRING, version BIGINT"), (), {}))
+
+
+def _roll_back(world) -> None:
+    """To before the first name had rows there."""
+    for entry in world.file_io().entries(f"{ROOT}/{_TABLE}/snapshot"):
+        world.file_io().delete(f"{ROOT}/{_TABLE}/snapshot/{entry.name}")
+
+
+LOST = {"table.gone": _drop, "table.recreated": _recreate, "table.rolled-back": _roll_back}
+
+
+def _renamed(first: int = 2, **options) -> ManyWorld:
+    """So many batches under the first name; and from now on another one."""
+    world = ManyWorld(restore="restore-and-continue", **options)
+    world.run(boundaries=BOUNDARIES[:first])
+    accept(world, application="second", adopt_from_batch=first)
+    return world
+
+
+def _lose(world, kind: str) -> tuple[dict, list[int]]:
+    """(the table's files before, the numbers of its rows)"""
+    files = files_in(world, f"{ROOT}/{_TABLE}")
+    lost = [number for table, number, _ in world.rows() if table == _TABLE]
+    assert lost
+    LOST[kind](world)
+    return files, lost
+
+
+def _restore(world, files: dict) -> None:
+    _drop(world)
+    put_back(world, files)
+
+
+def _all_but(world, lost: list[int]) -> None:
+    assert sorted([*lost, *(number for _, number, _ in world.rows())]) == list(range(BOUNDARIES[-1]))
+
+
+def _go_on_without_it(world, said, lost: list[int]) -> None:
+    said.says("set another application")
+    accept(world, application="third", adopt_from_batch=said.option("adopt_from_batch"), accept_as_seen=said.option("accept_as_seen"))
+    world.run()
+    _all_but(world, lost)
+
+
+@follows(*LOST)
+@pytest.mark.parametrize("kind", LOST)
+@pytest.mark.parametrize("way", ["restored", "another-application"])
+@pytest.mark.parametrize("is_running", [False, True])
+def test_a_table_that_has_got_nothing_under_the_new_name_is_lost(kind, way, is_running):
+    """Its rows of the first name were missing in silence. Batch 2, the first one under the second name, has none."""
+    world = _renamed()
+    if is_running:
+        sink = world.driver.start(world.file_io(), world.checkpoint)
+        world.checkpoint.ends = list(BOUNDARIES)
+        sink.batch(world.driver.describe(world.checkpoint, 2))
+        world.checkpoint.committed = 3
+        files, lost = _lose(world, kind)
+        said = refused(world, kind, lambda: sink.batch(world.driver.describe(world.checkpoint, 3)))
+        sink.close()
+    else:
+        world.run(boundaries=BOUNDARIES[:3])
+        files, lost = _lose(world, kind)
+        said = refused(world, kind)
+    if way == "restored":
+        said.says("estore the table")
+        _restore(world, files)
+        world.run()
+        check_complete(world.rows())
+    else:
+        _go_on_without_it(world, said, lost)
+
+
+@follows(*LOST)
+@pytest.mark.parametrize("kind", LOST)
+@pytest.mark.parametrize("way", ["restored", "without-it"])
+def test_a_table_is_lost_before_the_first_batch_under_the_new_name(kind, way):
+    """The first name would have said so, and the new one went on."""
+    world = _renamed()
+    files, lost = _lose(world, kind)
+    said = refused(world, kind)
+    if way == "restored":
+        said.says("estore the table")
+        _restore(world, files)
+        world.run()
+        check_complete(world.rows())
+        return
+    accept(world, accept_as_seen=said.option("accept_as_seen"))
+    world.run()
+    _all_but(world, lost)
+
+
+@follows(*LOST)
+@pytest.mark.parametrize("kind", LOST)
+@pytest.mark.parametrize("way", ["restored", "given-up"])
+@pytest.mark.parametrize("first", [1, 2])
+def test_a_table_is_lost_while_the_first_batch_under_the_new_name_is_pending(kind, way, first):
+    """first: with 2, that batch has no rows."""
+    world = _renamed(first)
+    assert die_at_step("precommit.saved", 1, world)
+    files, lost = _lose(world, kind)
+    said = refused(world, kind).says("estore the table")
+    if way == "restored":
+        _restore(world, files)
+        world.run()
+        check_complete(world.rows())
+        return
+    assert follow(world, said).records == (1,)
+    accept(world, accept_as_seen=refused(world, kind).option("accept_as_seen"))
+    world.run()
+    _all_but(world, lost)
+
+
+@follows("table.gone")
+def test_two_tables_are_lost_and_one_is_named_after_the_other():
+    """Whoever goes on without one of them has not said anything of the other one."""
+    world = ManyWorld(restore="restore-and-continue")
+    world.run(boundaries=BOUNDARIES[:2])
+    names = ("more_x", "more_y")
+    lost = [number for table, number, _ in world.rows() if table in names]
+    for name in names:
+        world.file_io().delete_tree(f"{ROOT}/{name}")
+    said = refused(world, "table.gone")
+    accept(world, application="second", adopt_from_batch=said.option("adopt_from_batch"), accept_as_seen=said.option("accept_as_seen"))
+    accept(world, accept_as_seen=refused(world, "table.gone").option("accept_as_seen"))
+    world.run()
+    _all_but(world, lost)
+
+
+def test_the_first_name_may_be_retired_once_the_second_one_has_begun():
+    """What the tables had under it is the second one's from then on."""
+    world = _renamed()
+    world.run(boundaries=BOUNDARIES[:3])
+    assert retire(world.file_io(), ROOT, SinkOptions.of(ROOT, {}))
+    world.run()
+    check_complete(world.rows())
+
+
+def test_a_query_with_its_third_name_knows_what_the_tables_had_under_the_first_one():
+    world = _renamed()
+    world.run(boundaries=BOUNDARIES[:3])
+    accept(world, application="third", adopt_from_batch=3)
+    world.run(boundaries=BOUNDARIES[:4])
+    _lose(world, "table.gone")
+    refused(world, "table.gone", lambda: world.run(boundaries=BOUNDARIES[:4]))
