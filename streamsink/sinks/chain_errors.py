@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 
 from streamsink.errors import Misuse
-from streamsink.protocol.committable import AppState
+from streamsink.protocol.committable import AppState, Committable
 from streamsink.protocol.renamed import word_without_journal
+from streamsink.protocol.restore import token_of
 from streamsink.storage.pending_log import PendingLog
 
 
@@ -12,28 +13,45 @@ def gone(place, name: str, head: Mapping, journal: PendingLog) -> Misuse:
     """head: what the journal knows of the table. place: of ``many_tables.py``."""
     return Misuse(
         f"{place.absolute(head['path'])}: table '{name}' is gone: application '{place.application}' has written it up to record "
-        f"{head['sequence']}. Nothing was written. Stop the query, and restore the table{_without_it(place, journal)}",
+        f"{head['sequence']}. Nothing was written. Stop the query, and restore the table{_without_it(place, name, journal)}",
         kind="table.gone",
     )
 
 
 def lost(place, root: str, kind: str, journal: PendingLog) -> Misuse:
     """Of a table that was there when this process opened it, or has another identity. root: its path."""
+    newest = journal.newest()
+    heads = newest.payload["heads"] if newest is not None else {}
+    name = next((name for name, head in heads.items() if place.absolute(head["path"]) == root), None)
     what = "is gone, which" if kind == "table.gone" else "was dropped and recreated since"
     return Misuse(
         f"{root}: the table {what} application '{place.application}' has written. Nothing was written. Stop the query, and restore the "
-        f"table{_without_it(place, journal)}",
+        f"table{_without_it(place, name, journal)}",
         kind=kind,
     )
 
 
-def rolled_back(place, name: str, head: Mapping, sequence: int, *, journal: PendingLog) -> Misuse:
-    """sequence: number of the record that the table does not have any more."""
+def rolled_back(place, name: str, head: Mapping, sequence: int, *, journal: PendingLog, before: str | None = None) -> Misuse:
+    """sequence: number of the record that the table does not have any more. before: the application that it is of, the query's name before."""
+    by = f"'{place.application}'" if before is None else f"'{before}', which was the query's name before,"
     return Misuse(
-        f"{place.absolute(head['path'])}: record {sequence} of application '{place.application}' was published in table '{name}', which "
+        f"{place.absolute(head['path'])}: record {sequence} of application {by} was published in table '{name}', which "
         "does not have it: the table was rolled back, restored or lost its metadata, or another writer's rename replaced its snapshot. "
-        f"Nothing was written to any table. Restore the table{_without_it(place, journal)}. (on_rollback='republish' is for a query of one table)",
+        f"Nothing was written to any table. Restore the table{_without_it(place, name, journal)}. (on_rollback='republish' is for a query of one table)",
         kind="table.rolled-back",
+    )
+
+
+def lost_before(place, had, kind: str, option: str) -> Misuse:
+    """Of a table that does not have what it had under the query's name before. had: of ``name_before.py``. option: ``accept_as_seen`` that goes
+    on without it."""
+    by = f"record {had.sequence} of application '{had.application}', which was the query's name before"
+    what = {"table.gone": f"is gone: it had {by}", "table.recreated": f"was dropped and recreated: it had {by}"}.get(
+        kind, f"does not have {by}: it was rolled back, restored or lost its metadata, or another writer's rename replaced its snapshot")
+    return Misuse(
+        f"{place.absolute(had.path)}: table '{had.name}' {what}. Nothing was written to any table. Stop the query, and restore the table; or, to go "
+        f"on without these rows, set accept_as_seen='{option}'",
+        kind=kind,
     )
 
 
@@ -60,7 +78,12 @@ def _another_name(last: int, word: str = "") -> str:
     )
 
 
-def _without_it(place, journal: PendingLog) -> str:
+def word_of_another_name(newest: Committable, name: str) -> str:
+    """By which ``accept_as_seen`` says that another name goes on without what this table has lost. newest: of the name before."""
+    return token_of(newest, f"another name without {name}")
+
+
+def _without_it(place, name: str | None, journal: PendingLog) -> str:
     """The way on without the rows of a table that is lost. Under another name nothing that is pending would be published."""
     newest = journal.newest()
     if newest is None:
@@ -71,4 +94,5 @@ def _without_it(place, journal: PendingLog) -> str:
             f"streamsink.give_up({place.root!r}, application={place.application!r}), which forgets that record, and restart the query: its next "
             "error says how"
         )
-    return f"; or, to go on without what it lost, {_another_name(newest.state.checkpoint_id)}"
+    word = f" and accept_as_seen='{word_of_another_name(newest, name)}'" if name is not None else ""
+    return f"; or, to go on without what it lost, {_another_name(newest.state.checkpoint_id, word)}"

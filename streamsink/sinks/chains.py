@@ -8,6 +8,7 @@ from streamsink.protocol.committable import AppState, Committable
 from streamsink.protocol.restore import token_of, word_of_new_application
 from streamsink.protocol.sink import History
 from streamsink.sinks import chain_errors
+from streamsink.sinks.name_before import SUFFIX
 from streamsink.storage.pending_log import PendingLog
 from streamsink.table.table import is_table
 
@@ -105,6 +106,13 @@ class Chains:
                 kind="history.incomplete",
             )
 
+    def check_name_before(self, member, entry: Mapping) -> None:
+        """The table must have what it had under the query's name before. entry: of a record, the first one under this name, that it does not have."""
+        key, sequence = entry.get("had") or ("", 0)
+        if key and not member.committer.has_reached(key, sequence):
+            before = key.removesuffix(SUFFIX)
+            raise chain_errors.rolled_back(self._place, entry["name"], entry, sequence, journal=self._journal, before=before)
+
     def has_without_saying(self, member, mine: Committable) -> bool:
         """Whether the table has its part of a record although every snapshot that could say so has expired."""
         history = member.committer.history(self._place.key)
@@ -179,7 +187,9 @@ class Chains:
             if record is None or self._journal.is_marked(at):
                 raise chain_errors.rolled_back(self._place, name, head, at, journal=self._journal)
             behind.append(at)
-            at = next(e["previous"] for e in record.payload["tables"] if e["name"] == name)
+            entry = next(e for e in record.payload["tables"] if e["name"] == name)
+            self.check_name_before(member, entry)
+            at = entry["previous"]
         if known is not None and known != at:
             if known > head["sequence"]:
                 raise chain_errors.ahead(self._place, name, head, known, self._newest_state(history.state))

@@ -2,7 +2,7 @@
 
 from streamsink.errors import Misuse
 from streamsink.protocol.committable import AppState
-from streamsink.sinks.many_tables import SUFFIX
+from streamsink.sinks.name_before import SUFFIX
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.pending_log import PendingLog, journal_dir
 from streamsink.table.table import Table, is_table, open_table

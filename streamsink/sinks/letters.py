@@ -20,6 +20,7 @@ from streamsink.protocol import ways
 from streamsink.protocol.committable import DEAD_LETTERS, AppState, Committable, StagedFile
 from streamsink.protocol.restore import IS_PUBLISHED, MAY_OVERWRITE, token_of
 from streamsink.protocol.sink import History, Published
+from streamsink.protocol.two_phase import Checkpoint
 from streamsink.sinks import promise
 from streamsink.sinks.many_tables import Member, Place
 from streamsink.sinks.paimon import PaimonCommitter
@@ -310,11 +311,16 @@ class TableAndLetters:
         """As ``ManyTables.check_there``."""
         self.member(name, path).table.check_identity()
 
+    def had_before(self, checkpoint: Checkpoint, path_of: Callable[[str], str | None]) -> tuple[()]:
+        """As ``ManyTables.had_before``; of one table the restore looks what it has of the query's name before."""
+        return ()
+
     def stage(
-        self, staging: str, sequence: int, written: Mapping[str, tuple[str, Sequence[WrittenFile]]], dead: Mapping[str, int],
-        group: Together,
+        self, checkpoint: Checkpoint, written: Mapping[str, tuple[str, Sequence[WrittenFile]]], dead: Mapping[str, int], group: Together, *,
+        had: Sequence,
     ) -> tuple[tuple[StagedFile, ...], Mapping]:
         """As ``ManyTables.stage``: files and payload of the one record."""
+        staging = checkpoint.staging
         promise.see(self._table.file_io, self._table.root, staging, [file for _, mine in written.values() for file in mine])
         files = {name: [replace(file, handed_over=False) for file in mine] for name, (_, mine) in written.items()}
         letters = files.pop(self._letters, [])
@@ -323,5 +329,5 @@ class TableAndLetters:
             self._is_checked = True
         staged, payload = self._committer.stage(staging, [file for mine in files.values() for file in mine], group)
         if letters:
-            payload = {**payload, **self._committer.stage_letters(staging, sequence, self._letters, letters, group)}
+            payload = {**payload, **self._committer.stage_letters(staging, checkpoint.sequence, self._letters, letters, group)}
         return staged, payload

@@ -17,9 +17,11 @@ from streamsink.faults import fault_point
 from streamsink.options import MODE_APPEND, ON_ROLLBACK_FAIL, SYNC, SinkOptions
 from streamsink.protocol.committable import AppState, Committable, LastOfOther, StagedFile
 from streamsink.protocol.sink import Committer, History, Published
+from streamsink.protocol.two_phase import Checkpoint
 from streamsink.sinks import promise
 from streamsink.sinks.chains import Chains
 from streamsink.sinks.history_of import last_of_others, newest_in
+from streamsink.sinks.name_before import SUFFIX, Had, NameBefore, parts_of_all
 from streamsink.sinks.paimon import PaimonCommitter
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.pending_log import PendingLog, journal_dir
@@ -29,7 +31,6 @@ from streamsink.table.write import WrittenFile
 
 # A checkpoint of several tables has no snapshot of its own; each of its tables does.
 NO_SNAPSHOT = 0
-SUFFIX = "@tables"
 # Options of a query of one table, the only value that they may have here, and why.
 _ONLY = {
     "mode": (MODE_APPEND, "a batch replaces nothing in them"),
@@ -125,33 +126,40 @@ class ManyTables(Committer):
 
     # -- pre-commit ------------------------------------------------------------------------------------------------
 
+    def had_before(self, checkpoint: Checkpoint, path_of: Callable[[str], str | None]) -> Sequence[Had]:
+        """What tables have of the name that the query had before, where this is its first record under the new one.
+
+        path_of(name): where the rules have a table now. Raises Misuse: one of them has lost it.
+        """
+        key, _ = checkpoint.decision.leads_on or ("", 0)
+        return NameBefore(self.place, self.member, self._expected, path_of, self._options).tables(key, checkpoint.batch.query) if key else ()
+
     def stage(
-        self, staging: str, sequence: int, written: Mapping[str, tuple[str, Sequence[WrittenFile]]], dead: Mapping[str, int],
-        group: Together,
+        self, checkpoint: Checkpoint, written: Mapping[str, tuple[str, Sequence[WrittenFile]]], dead: Mapping[str, int], group: Together, *,
+        had: Sequence[Had],
     ) -> tuple[tuple[StagedFile, ...], Mapping]:
         """Stage each table's manifest; the files and the payload of the one record that names them all.
 
         All of it is durable when ``group`` is flushed. written: by table name, its path and files. dead: dead letters by the table
-        that they were meant for.
+        that they were meant for. had: as ``had_before``; each of them gets a part, without files where it has no rows.
         Raises Misuse when a table is not as the journal says: then nothing is recorded.
         """
-        heads = dict(self.heads())
+        staging, heads = checkpoint.staging, dict(self.heads())
+        of_before = {each.name: {"had": [each.key, each.sequence]} for each in had}
         every = [file for _, mine in written.values() for file in mine]
         promise.see(self.place.file_io, self.place.root, staging, every)
         files: list[StagedFile] = []
         entries = []
-        for name in sorted(written):
-            path, mine = written[name]
+        for name, (path, mine) in sorted(parts_of_all(written, had).items()):
             member = self.member(name, path)
             previous = self._check_untouched(name, path, heads)
             staged, payload = member.committer.stage(staging, [replace(file, handed_over=False) for file in mine], group)
             files += [self._from_root(staging, file, path) for file in staged]
-            manifest = payload["manifest"]
-            entries.append({
+            entries.append(of_before.get(name, {}) | {
                 "name": name, "path": path, "table_id": member.table.table_id, "previous": previous, "files": len(staged),
-                "manifest": {**manifest, "staged": self._staged(staging, manifest["staged"])}, "base": payload["base"],
+                "manifest": self._manifest_from_root(staging, payload["manifest"]), "base": payload["base"],
             })
-            heads[name] = {"path": path, "table_id": member.table.table_id, "sequence": sequence}
+            heads[name] = {"path": path, "table_id": member.table.table_id, "sequence": checkpoint.sequence}
         return tuple(files), {"kind": "MANY", "tables": entries, "heads": heads, "dead_letters": dict(dead)}
 
     def _check_untouched(self, name: str, path: str, heads: Mapping) -> int:
@@ -172,6 +180,9 @@ class ManyTables(Committer):
 
     def _from_root(self, staging: str, file: StagedFile, path: str) -> StagedFile:
         return StagedFile(self._staged(staging, file.staged), os.path.join(path, file.final), file.size, file.rows)
+
+    def _manifest_from_root(self, staging: str, manifest: Mapping | None) -> Mapping | None:
+        return {**manifest, "staged": self._staged(staging, manifest["staged"])} if manifest is not None else None
 
     def _staged(self, staging: str, file: str) -> str:
         """Path of a file in the staging folder, relative to the warehouse."""
@@ -257,6 +268,7 @@ class ManyTables(Committer):
             fence()
             if restored and self._chains().has_without_saying(member, mine):
                 continue
+            self._chains().check_name_before(member, entry)
             done = member.committer.publish(mine, expect=entry["previous"], restored=restored, fence=fence)
             attempts = max(attempts, done.attempts)
             self._emit(events.TablePublished(
@@ -307,7 +319,7 @@ class ManyTables(Committer):
             own = tuple(
                 StagedFile(self.place.absolute(f.staged), os.path.relpath(f.final, entry["path"]), f.size, f.rows) for f in files
             )
-            manifest = {**entry["manifest"], "staged": self.place.absolute(entry["manifest"]["staged"])}
+            manifest = {**entry["manifest"], "staged": self.place.absolute(entry["manifest"]["staged"])} if entry["manifest"] is not None else None
             mine = Committable(
                 committable.state, self.place.key, committable.watermark_ms, own,
                 {"kind": "APPEND", "manifest": manifest, "base": entry.get("base")},

@@ -12,7 +12,7 @@ from streamsink.options import SinkOptions
 from streamsink.protocol.committable import AppState
 from streamsink.protocol.ids import check_application
 from streamsink.sinks.letters import heads_of
-from streamsink.sinks.many_tables import SUFFIX
+from streamsink.sinks.name_before import SUFFIX
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.pending_log import PendingLog, journal_dir
 from streamsink.table.changes import Changes

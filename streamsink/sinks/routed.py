@@ -8,6 +8,7 @@ from streamsink.format.schema import TableSchema
 from streamsink.format.types import DataField
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import Batch
+from streamsink.protocol.two_phase import Checkpoint
 from streamsink.sinks.letters import TableAndLetters
 from streamsink.sinks.many_tables import ManyTables
 from streamsink.storage.together import Together
@@ -69,7 +70,7 @@ class RoutedTables:
             dead = DeadLetters(routing.dead_letters, self._dead_schema, options.application, batch.batch_id, names)
         return RoutedSpec(limits, routing, dict(self._targets), dict(self._templates), dead)
 
-    def stage(self, staging: str, sequence: int, written: Sequence[RoutedFiles], group: Together) -> tuple[tuple, Mapping]:
+    def stage(self, checkpoint: Checkpoint, written: Sequence[RoutedFiles], group: Together) -> tuple[tuple, Mapping]:
         """Create the tables that got their first rows, then stage: files and payload of the record, durable when ``group`` is flushed.
 
         Raises Corrupt when rows in and rows out differ: then nothing is recorded.
@@ -83,12 +84,18 @@ class RoutedTables:
             for target, rows in part.dead.items():
                 dead[target] = dead.get(target, 0) + rows
         self._check_counts(sum(part.rows_in for part in written), files, dead)
+        by_table = {name: (self.routing.path_of(name), mine) for name, mine in files.items()}
+        had = self._to.had_before(checkpoint, self._path_now)  # first, or one that is gone would be created anew
         for name in sorted(files):
             self._create_missing(name)
-        by_table = {name: (self.routing.path_of(name), mine) for name, mine in files.items()}
-        return self._to.stage(staging, sequence, by_table, dead, group)
+        return self._to.stage(checkpoint, by_table, dead, group, had=had)
 
     # -- parts -----------------------------------------------------------------------------------------------------
+
+    def _path_now(self, name: str) -> str | None:
+        """Where the rules have the table of this name; None when there is no rule for it."""
+        known = name == self.routing.dead_letters or self.routing.rule_of(name) is not None
+        return self.routing.path_of(name) if known else None
 
     def _prepare(self, data: Sequence[DataField], positions: Sequence[DataField]) -> None:
         routing = self.routing

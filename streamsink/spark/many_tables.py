@@ -104,7 +104,7 @@ class RoutedRows(TableRows):
         self._route = route
 
     def stage(self, checkpoint: Checkpoint, written: Sequence, group: Together) -> tuple[tuple[StagedFile, ...], Mapping]:
-        staged = self._run.table.stage(checkpoint.staging, checkpoint.sequence, written, group)
+        staged = self._run.table.stage(checkpoint, written, group)
         self._learn(staged[0])
         return staged
 

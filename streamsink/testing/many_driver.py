@@ -74,4 +74,4 @@ class NumberedRoutes(DrivenRows):
             raise
 
     def stage(self, checkpoint: Opening, written: Sequence, group: Together):
-        return self._tables.stage(checkpoint.staging, checkpoint.sequence, written, group)
+        return self._tables.stage(checkpoint, written, group)

@@ -57,7 +57,7 @@ def _go_on_without_it(world, kind: str, said, lost: list[int], *, is_expired: bo
     if kind == "table.gone":
         _recreate(world)
     said.says("set another application")
-    accept(world, application="another", adopt_from_batch=said.option("adopt_from_batch"))
+    accept(world, application="another", **said.options("adopt_from_batch", "accept_as_seen"))
     if is_expired:
         say_new(world, world.run)
         assert world.driver.options.new_application

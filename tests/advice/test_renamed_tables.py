@@ -1,10 +1,12 @@
 """Advice of errors about one of several tables that lost what the query had written under the name that it had before."""
 
+import pyarrow as pa
 import pytest
 
 from streamsink.format.types import parse_ddl
 from streamsink.options import SinkOptions
 from streamsink.sinks.retire import retire
+from streamsink.table.routing import ROUTE, Routing
 from streamsink.table.table import create_table, new_schema
 from tests.advice.following import follows
 from tests.advice.many import accept, files_in, put_back, refused
@@ -61,7 +63,7 @@ def _all_but(world, lost: list[int]) -> None:
 
 def _go_on_without_it(world, said, lost: list[int]) -> None:
     said.says("set another application")
-    accept(world, application="third", adopt_from_batch=said.option("adopt_from_batch"), accept_as_seen=said.option("accept_as_seen"))
+    accept(world, application="third", **said.options("adopt_from_batch", "accept_as_seen"))
     world.run()
     _all_but(world, lost)
 
@@ -144,7 +146,7 @@ def test_two_tables_are_lost_and_one_is_named_after_the_other():
     for name in names:
         world.file_io().delete_tree(f"{ROOT}/{name}")
     said = refused(world, "table.gone")
-    accept(world, application="second", adopt_from_batch=said.option("adopt_from_batch"), accept_as_seen=said.option("accept_as_seen"))
+    accept(world, application="second", **said.options("adopt_from_batch", "accept_as_seen"))
     accept(world, accept_as_seen=refused(world, "table.gone").option("accept_as_seen"))
     world.run()
     _all_but(world, lost)
@@ -157,6 +159,48 @@ def test_the_first_name_may_be_retired_once_the_second_one_has_begun():
     assert retire(world.file_io(), ROOT, SinkOptions.of(ROOT, {}))
     world.run()
     check_complete(world.rows())
+
+
+@follows("tables.unknown-record")
+def test_a_table_is_lost_after_the_first_name_and_its_journal():
+    """What tables said when the second name began counts then."""
+    world = ManyWorld(restore="restore-and-continue")
+    world.run(boundaries=BOUNDARIES[:2])
+    world.file_io().delete_tree(f"{ROOT}/streamsink")
+    said = refused(world, "tables.unknown-record")
+    accept(world, application="second", **said.options("adopt_from_batch", "accept_as_seen"))
+    world.run(boundaries=BOUNDARIES[:3])
+    _lose(world, "table.gone")
+    refused(world, "table.gone")
+
+
+def test_a_table_may_get_another_path_with_another_name():
+    """The one at its first path is no table of the query any more."""
+    world = _renamed()
+    rules = {"a": {"path": "elsewhere/a"}, "strict": {"create": False}, "more_*": {}}
+    world.driver.routing = Routing.of(ROOT, rules, world.driver.options, dead_letters="rejected", unrouted="dead-letter")
+    before = {number for _, number, _ in world.rows()}
+    world.tables = (*world.tables, "elsewhere/a")
+    world.run()
+    world.file_io().delete_tree(f"{ROOT}/a")
+    world.run(boundaries=(*BOUNDARIES, 24))
+    assert {number for _, number, _ in world.rows()} >= set(range(24)) - before
+
+
+def test_a_table_may_get_another_name_with_the_query():
+    """It is one table, and has one part."""
+    world = _renamed()
+    world.driver.routing = Routing.of(
+        ROOT, {"b": {"path": "a"}, "strict": {"create": False}, "more_*": {}}, world.driver.options, dead_letters="rejected", unrouted="dead-letter")
+    rows = world.driver.rows
+    world.driver.rows = lambda start, end: _to_b(rows(start, end))
+    world.run()
+    assert sorted(number for _, number, _ in world.rows()) == list(range(BOUNDARIES[-1]))
+
+
+def _to_b(rows: pa.RecordBatch) -> pa.RecordBatch:
+    routes = ["b" if name == "a" else name for name in rows.column(ROUTE).to_pylist()]
+    return rows.set_column(rows.schema.get_field_index(ROUTE), ROUTE, pa.array(routes, pa.string()))
 
 
 def test_a_query_with_its_third_name_knows_what_the_tables_had_under_the_first_one():

@@ -9,6 +9,7 @@ _TORN = "tests/protocol/test_torn_marks.py"
 _KNOWN = "tests/protocol/test_what_is_known.py"
 _EARLIER = "tests/compat/test_earlier_code.py"
 _LETTERS = "tests/protocol/test_letters.py"
+_RENAMED_TABLES = "tests/advice/test_renamed_tables.py"
 _MANY_LETTERS, _AGAIN = "tests/crash/test_many_letters.py", "test_what_a_rollback_removed_is_published_again_and_nothing_else"
 _LEFTOVERS = "tests/table/test_leftovers.py"
 _LATE = "tests/table/test_expired_base.py"
@@ -299,6 +300,22 @@ OF_TABLES = (
            "if self._is_lost:", "if False:", ("tests/advice/test_lost_tables.py",)),
     Defect("a lost table is left out by any word", "sinks/chains.py:Chains.left_out",
            "_word_without(newest, name) in said and ", "", ("tests/advice/test_lost_tables.py",)),
+    Defect("a new name has a part in the tables with rows alone", "sinks/name_before.py:parts_of_all",
+           "for each in had}", "for each in ()}", (_RENAMED_TABLES,)),
+    Defect("a new name goes on whatever a table has lost of the first one", "sinks/name_before.py:NameBefore._loss",
+           "member.committer.has_reached(had.key, had.sequence)", "True", (_RENAMED_TABLES,)),
+    Defect("a new name goes on whatever was dropped and created again", "sinks/name_before.py:NameBefore._loss",
+           "member.table.table_id != had.table_id", "False", (_RENAMED_TABLES,)),
+    Defect("a pending part is published in a table that lost what was before it", "sinks/chains.py:Chains.check_name_before",
+           "if key and not", "if False and not", (_RENAMED_TABLES,)),
+    Defect("a table that is gone is created for a new name", "sinks/routed.py:RoutedTables.stage",
+           "had = self._to.had_before(checkpoint, self._path_now)  # first", "had = () if files else self._to.had_before(checkpoint, self._path_now)  #", (_RENAMED_TABLES,)),
+    Defect("without the first name's journal its tables have had nothing", "sinks/name_before.py:NameBefore.tables",
+           " | self._said_by_tables(names, had, key, query)", "", (_RENAMED_TABLES,)),
+    Defect("a table that got another name with the query has two parts", "sinks/name_before.py:NameBefore.tables",
+           'names.get(head["path"], name)', "name", (_RENAMED_TABLES,)),
+    Defect("a table whose path was changed with the name is missed", "sinks/name_before.py:NameBefore.tables",
+           "(self._path_of(each.name) or each.path) != each.path", "False", (_RENAMED_TABLES,)),
     Defect("a table that cannot get its part of a record any more is not left out", "sinks/chains.py:Chains._is_lost",
            "any(self._has_lost_files(sequence, name) for sequence in behind)", "False", ("tests/advice/test_lost_tables.py",)),
     Defect("a table that was restored is left out", "sinks/chains.py:Chains.left_out",

@@ -221,7 +221,7 @@ class RowsWithLetters(Rows):
             raise
 
     def stage(self, checkpoint, written, group):
-        return self._table.stage(checkpoint.staging, checkpoint.sequence, written, group)
+        return self._table.stage(checkpoint, written, group)
 
     def _routed(self, ids: list[int]) -> pa.RecordBatch:
         return with_bad_ones(ids, self._parts)

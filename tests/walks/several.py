@@ -148,15 +148,6 @@ class SeveralTables(World):
         fate = {row: counts for row, counts in self.model.fate.items() if self.table_of(row) != self.table}
         return Version(visible, fate | {row: counts for row, counts in to.fate.items() if self.table_of(row) == self.table})
 
-    def went_back(self, to):
-        """A query that adopted batches, and has written none under its name since, does not know in which tables they are."""
-        super().went_back(to)
-        visible = self.visible()
-        for query in self.queries.values():
-            checkpoint, adopted = query.checkpoint, query.options.get("adopt_from_batch", 0)
-            if checkpoint.committed <= adopted:
-                self.model.unsure(row for batch in range(len(checkpoint.planned[:adopted])) for row in query.rows(batch) if not visible[row])
-
     def of_message(self, rows, said):
         named = next((name for name in self.tables if said.startswith(f"{self.root}/{name}:")), None)
         return [row for row in rows if named in (None, self.table_of(row))]

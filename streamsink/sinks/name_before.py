@@ -1,0 +1,94 @@
+"""What several tables had under the name that a query had before. Its first record under the new name has a part in each of them. Driver only.
+
+From then on they are tables of the new name, as if it had written them: one that loses what it had is noticed by its chain.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from streamsink.errors import Misuse
+from streamsink.options import SinkOptions, words_of
+from streamsink.protocol.committable import AppState
+from streamsink.sinks import chain_errors
+from streamsink.storage.pending_log import PendingLog
+from streamsink.table.table import is_table
+
+# An application of several tables has this behind its name in each of them.
+SUFFIX = "@tables"
+
+
+@dataclass(frozen=True)
+class Had:
+    """A table, and the last record of the name before in it. key: that name, as tables know it."""
+
+    name: str
+    path: str
+    table_id: str
+    key: str
+    sequence: int
+
+    @property
+    def application(self) -> str:
+        """The name before, as its user gives it."""
+        return self.key.removesuffix(SUFFIX)
+
+
+class NameBefore:
+    """What the tables had under the name before."""
+
+    def __init__(self, place, member: Callable, existing: Callable, path_of: Callable[[str], str | None], options: SinkOptions):
+        """place, member, path_of: as of ``ManyTables``. existing(): (name, path) of each table that is there and that the query might write."""
+        self._place = place
+        self._member = member
+        self._existing = existing
+        self._path_of = path_of
+        self._options = options
+
+    def tables(self, key: str, query: str) -> list[Had]:
+        """Those that have it still. query: the id of the one that was renamed.
+
+        Raises Misuse: one of them has not, and no word in ``accept_as_seen`` says that the query is to go on without it.
+        """
+        newest = PendingLog(self._place.file_io, self._place.root, key.removesuffix(SUFFIX), 2).newest() if key.endswith(SUFFIX) else None
+        names = {path: name for name, path in self._existing()}  # a table may get another name with the query
+        had = {
+            head["path"]: Had(names.get(head["path"], name), head["path"], head["table_id"], key, head["sequence"])
+            for name, head in (newest.payload["heads"] if newest else {}).items()
+        }
+        kept = []
+        for each in sorted((had | self._said_by_tables(names, had, key, query)).values(), key=lambda each: each.name):
+            if (self._path_of(each.name) or each.path) != each.path:
+                continue  # the rule has another path now, and another table follows
+            lost = self._loss(each)
+            word = chain_errors.word_of_another_name(newest, each.name) if newest else ""
+            if lost is None:
+                kept.append(each)
+            elif word not in words_of(self._options.accept_as_seen):
+                option = " ".join([*words_of(self._options.accept_as_seen), word])
+                raise chain_errors.lost_before(self._place, each, lost, option)
+        return kept
+
+    def _said_by_tables(self, names: Mapping[str, str], known: Mapping[str, Had], key: str, query: str) -> dict[str, Had]:
+        """What tables say where the journal of that name is lost, or older, or is one of a single table. names, known: by path."""
+        found = {}
+        for path, name in names.items():
+            member = self._member(name, path)
+            state: AppState | None = member.committer.history(key).state
+            is_its = state is not None and (key.endswith(SUFFIX) or state.query == query)
+            if is_its and (path not in known or state.sequence > known[path].sequence):
+                found[path] = Had(name, path, member.table.table_id, key, state.sequence)
+        return found
+
+    def _loss(self, had: Had) -> str | None:
+        """What has befallen the table since, as the kind of an error; None when nothing has."""
+        if not is_table(self._place.file_io, self._place.absolute(had.path)):
+            return "table.gone"
+        member = self._member(had.name, had.path)
+        if member.table.table_id != had.table_id:
+            return "table.recreated"
+        return None if member.committer.has_reached(had.key, had.sequence) else "table.rolled-back"
+
+
+def parts_of_all(written: Mapping[str, tuple], had: Iterable[Had]) -> dict[str, tuple]:
+    """By table name, path and files: those that have rows, and without files those that had some under the name before."""
+    return {each.name: (each.path, ()) for each in had} | dict(written)
