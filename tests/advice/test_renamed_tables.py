@@ -1,5 +1,7 @@
 """Advice of errors about one of several tables that lost what the query had written under the name that it had before."""
 
+import dataclasses
+
 import pyarrow as pa
 import pytest
 
@@ -8,11 +10,12 @@ from streamsink.options import SinkOptions
 from streamsink.sinks.retire import retire
 from streamsink.table.routing import ROUTE, Routing
 from streamsink.table.table import create_table, new_schema
-from tests.advice.following import follows
+from streamsink.testing.driver import MicroBatchDriver
+from tests.advice.following import follows, told
 from tests.advice.many import accept, files_in, put_back, refused
 from tests.crash.giving_up import follow
-from tests.crash.many_world import BOUNDARIES, ROOT, ManyWorld, check_complete
-from tests.crash.world import die_at_step
+from tests.crash.many_world import BOUNDARIES, ROOT, SCHEMA, ManyWorld, check_complete
+from tests.crash.world import World, die_at_step
 
 _TABLE = "more_x"
 
@@ -210,3 +213,63 @@ def test_a_query_with_its_third_name_knows_what_the_tables_had_under_the_first_o
     world.run(boundaries=BOUNDARIES[:4])
     _lose(world, "table.gone")
     refused(world, "table.gone", lambda: world.run(boundaries=BOUNDARIES[:4]))
+
+
+# -- the next name is one of streamsink.to_table --------------------------------------------------------------------
+
+
+def _alone(world, batches: int) -> World:
+    """The query as one of ``to_table``, which writes all rows to table a from then on."""
+    alone = World(world.calls, f"{ROOT}/a", application="alone", restore="restore-and-continue", adopt_from_batch=batches)
+    fields = pa.schema([field for field in SCHEMA if field.name != ROUTE])
+    options = dataclasses.replace(alone.driver.options, partition_by=("part",))
+    alone.driver = MicroBatchDriver(f"{ROOT}/a", fields, lambda start, end: world.driver.rows(start, end).drop_columns([ROUTE]), options)
+    alone.checkpoint = world.checkpoint
+    return alone
+
+
+@pytest.mark.parametrize("batches", [1, 2, 3, 4])
+def test_a_query_of_several_tables_goes_on_as_one_of_a_single_table(batches):
+    """Whether or not the last batch has put rows there. The way that was printed led nowhere, or doubled what is in the other tables."""
+    world = ManyWorld(restore="restore-and-continue")
+    world.run(boundaries=BOUNDARIES[:batches])
+    alone = _alone(world, batches)
+    alone.run(boundaries=BOUNDARIES)
+    assert sorted(number for _, number, _ in world.rows()) == list(range(BOUNDARIES[-1]))
+    alone.run(boundaries=(*BOUNDARIES, 24))
+    assert sorted(number for _, number, _ in world.rows()) == list(range(24))
+
+
+@follows("application.renamed")
+@pytest.mark.parametrize("is_journal_lost", [False, True])
+def test_a_query_of_a_single_table_leaves_no_part_of_a_batch_behind(is_journal_lost):
+    """This table had its part, and the others never got theirs."""
+    world = ManyWorld(restore="restore-and-continue")
+    assert die_at_step("tables.table_published", 1, world, boundaries=BOUNDARIES)
+    assert {table for table, _, _ in world.rows()} == {"a"}
+    if is_journal_lost:
+        world.file_io().delete_tree(f"{ROOT}/streamsink")
+    alone = _alone(world, 1)
+    said = told("application.renamed", lambda: alone.run(boundaries=BOUNDARIES))
+    if is_journal_lost:
+        had = len(world.rows())
+        alone.driver.options = dataclasses.replace(alone.driver.options, **said.options("adopt_from_batch", "accept_as_seen"))
+        alone.run(boundaries=BOUNDARIES)
+        assert len(world.rows()) == had + BOUNDARIES[-1] - BOUNDARIES[0]
+        return
+    said.says("first start the query once more under the first one", "recorded and not published yet")
+    world.run(boundaries=BOUNDARIES[:1])
+    alone.run(boundaries=BOUNDARIES)
+    assert sorted(number for _, number, _ in world.rows()) == list(range(BOUNDARIES[-1]))
+
+
+@follows("application.renamed")
+def test_a_query_of_a_single_table_does_not_go_on_where_that_went_back():
+    world = ManyWorld(restore="restore-and-continue")
+    world.run(boundaries=BOUNDARIES[:4])
+    newest = max(world.table("a").snapshots.ids())
+    assert newest > 1
+    for name in (f"snapshot-{newest}", "LATEST"):
+        world.file_io().delete(f"{ROOT}/a/snapshot/{name}")
+    told("application.renamed", lambda: _alone(world, 4).run(boundaries=BOUNDARIES)).says("first start the query once more under the first one")
+    refused(world, "table.rolled-back")

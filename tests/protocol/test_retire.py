@@ -1,15 +1,20 @@
 """An application leaves a table on purpose only: never while rows of it are pending or a query holds it."""
 
+import dataclasses
+
 import pytest
 
 from streamsink.clock import IdSource
 from streamsink.errors import Fenced, Misuse
+from streamsink.options import SinkOptions
 from streamsink.sinks.retire import retire
 from streamsink.storage.file_io import FileIO
 from streamsink.table.table import open_table
 from streamsink.testing.crashing import CrashingCalls, Mode
 from streamsink.testing.driver import Checkpoint
 from streamsink.testing.faults import InjectedCrash
+from tests.advice.following import follows, told
+from tests.crash.letters_world import LettersWorld
 from tests.crash.many_world import BOUNDARIES, ManyWorld, check_complete
 from tests.crash.many_world import ROOT as MANY_ROOT
 from tests.crash.world import World, die_at_step, memory_world
@@ -131,3 +136,56 @@ def test_a_folder_in_which_nobody_wrote_is_no_table():
     with pytest.raises(Misuse) as refused:
         _retire_of_all(world)
     assert refused.value.kind == "table.missing"
+
+
+@follows("retire.elsewhere")
+def test_one_table_of_several_says_where_its_application_retires():
+    """Nothing was done, and nothing was said."""
+    world = ManyWorld(restore="restore-and-continue")
+    world.run(boundaries=BOUNDARIES[:2])
+    said = told("retire.elsewhere", lambda: retire(world.file_io(), f"{MANY_ROOT}/more_x", world.driver.options))
+    (path, application), _ = said.call("streamsink.retire")
+    assert _names_in_all(world) == {"streamsink@tables"}
+    assert retire(world.file_io(), path, dataclasses.replace(world.driver.options, application=application))
+    assert _names_in_all(world) == set()
+
+
+@follows("retire.elsewhere")
+def test_a_table_for_dead_letters_says_where_its_application_retires():
+    world = LettersWorld(restore="restore-and-continue")
+    world.run(boundaries=BOUNDARIES[:2])
+    assert _names_in_all(world) > {"streamsink"}
+    options = SinkOptions.of(MANY_ROOT, {})
+    said = told("retire.elsewhere", lambda: retire(world.file_io(), f"{MANY_ROOT}/rejected", options))
+    (path, application), _ = said.call("streamsink.retire")
+    assert retire(world.file_io(), path, dataclasses.replace(options, application=application))
+    assert _names_in_all(world) == set()
+
+
+def test_an_application_whose_journal_is_lost_leaves_each_table_by_itself():
+    world = ManyWorld(restore="restore-and-continue")
+    world.run(boundaries=BOUNDARIES[:2])
+    world.file_io().delete_tree(f"{MANY_ROOT}/streamsink")
+    for name in {table for table, _, _ in world.rows()}:
+        path = f"{MANY_ROOT}/{name}"
+        assert retire(world.file_io(), path, world.driver.options) and not retire(world.file_io(), path, world.driver.options)
+    assert _names_in_all(world) == set()
+
+
+@follows("retire.pending")
+@pytest.mark.parametrize("make, do", [(ManyWorld, _retire_of_all), (memory_world, _retire)])
+def test_a_name_is_not_retired_while_the_first_rows_of_the_next_one_are_pending(make, do):
+    """They are published where the table still has what was before them, which nobody could tell then."""
+    world = make(restore="restore-and-continue")
+    world.run(boundaries=BOUNDARIES[:1])
+    first = world.driver.options
+    second = world.driver.options = dataclasses.replace(first, application="second", adopt_from_batch=1)
+    assert die_at_step("precommit.saved", 1, world, boundaries=BOUNDARIES)
+    world.driver.options = first
+    told("retire.pending", lambda: do(world)).says("application 'second'", "Start that query once more")
+    world.driver.options = second
+    world.run(boundaries=BOUNDARIES)
+    world.driver.options = first
+    assert do(world)
+    world.driver.options = second
+    world.run(boundaries=(*BOUNDARIES, 24))
