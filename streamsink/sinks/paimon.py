@@ -19,6 +19,7 @@ from streamsink.protocol.ids import Writer
 from streamsink.protocol.pending import Mark
 from streamsink.protocol.sink import Committer, History, Published
 from streamsink.sinks import filter_of, history_of, promise
+from streamsink.sinks.above import as_journals_say
 from streamsink.sinks.records import (
     adopt, commit_name, files_adopted, is_older_than, is_readable, joined, manifest_meta, read_staged, staged_manifests,
 )
@@ -118,7 +119,7 @@ class PaimonCommitter(Committer):
         return were_named(self._table, {os.path.basename(file.final) for file in committable.files})
 
     def others(self, application: str) -> Mapping[str, LastOfOther]:
-        return history_of.last_of_others(self._table, application)
+        return as_journals_say(self._table, history_of.last_of_others(self._table, application))
 
     def has_reached(self, application: str, sequence: int) -> bool:
         states = self._table.states.read(self._table.snapshots.latest())

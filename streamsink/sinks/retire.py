@@ -11,6 +11,7 @@ from streamsink.locks.creation import lock_creations
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import AppState
 from streamsink.protocol.ids import check_application
+from streamsink.sinks.above import folder_of
 from streamsink.sinks.letters import heads_of
 from streamsink.sinks.name_before import SUFFIX
 from streamsink.storage.file_io import FileIO
@@ -36,12 +37,13 @@ def retire(file_io: FileIO, root: str, options: SinkOptions) -> bool:
     said = table.states.read(table.snapshots.latest()).by_application.get(application)
     has_journal = bool(file_io.names(journal_dir(root, application)))
     if said is None and not has_journal:
-        return False
+        return _of_another_form(table, application, options)
     last = AppState.from_json(said) if said is not None else None
     journal = PendingLog(file_io, root, application, options.journal_retain)
     journal.claim(f"retire-{IdSource().new_id()}", last.epoch if last else 0)
     try:
         _check_settled(root, journal, last)
+        _check_not_followed(file_io, root, application, application)
         # First: a state that stayed there would belong to nobody.
         for name, head in _heads(journal, last).items():
             path = f"{root.rpartition('/')[0]}/{name}"
@@ -62,14 +64,67 @@ def _of_several_tables(file_io: FileIO, folder: str, application: str, options: 
     try:
         _check_settled(folder, journal, None)
         newest = journal.newest()
-        for head in newest.payload["heads"].values() if newest else ():
-            path = os.path.join(folder, head["path"])
+        paths = [os.path.join(folder, head["path"]) for head in newest.payload["heads"].values()] if newest else []
+        for place in (folder, *paths):
+            _check_not_followed(file_io, place, application, application + SUFFIX)
+        for path in paths:
             if is_table(file_io, path):
                 _commit(open_table(file_io, path, for_writing=True), application + SUFFIX, options)
         journal.remove()
     finally:
         journal.release()
     return True
+
+
+def _of_another_form(table: Table, application: str, options: SinkOptions) -> bool:
+    """What the table says of it is as one of several tables, or as one for dead letters. Out of one of them alone it goes where what it belongs to is lost.
+
+    Raises Misuse when that is there. False when the table says nothing.
+    """
+    states = table.states.read(table.snapshots.latest()).by_application
+    keys = [key for key in states if key.startswith(f"{application}@")]
+    for key in keys:
+        belongs_to = _belongs_to(table, application, key, AppState.from_json(states[key]))
+        if belongs_to is not None:
+            raise Misuse(
+                f"{table.root}: application '{application}' has written this table as {'one of several' if key.endswith(SUFFIX) else 'dead letters'}, "
+                f"and its journal lies in {belongs_to}: taken out of this table alone, it would find it rolled back. Nothing was changed. To take it "
+                f"out of all of them, call streamsink.retire({belongs_to!r}, {application!r})",
+                kind="retire.elsewhere",
+            )
+    for key in keys:
+        _commit(table, key, options)
+    return bool(keys)
+
+
+def _belongs_to(table: Table, application: str, key: str, state: AppState) -> str | None:
+    """The folder of the several tables, or the table whose dead letters these are; None when it is lost."""
+    if key.endswith(SUFFIX):
+        return folder_of(table.file_io, table.root, application, state)
+    path = f"{table.root.rpartition('/')[0]}/{key.split('@')[1]}"
+    is_there = is_table(table.file_io, path) and open_table(table.file_io, path, for_writing=False).table_id == state.table_id
+    return path if is_there else None
+
+
+def _check_not_followed(file_io: FileIO, place: str, application: str, key: str) -> None:
+    """Raises Misuse while the first record of a query that had this name before is pending: it is published where the table still says the name.
+
+    place: the table, or the folder of several. key: the name as tables know it.
+    """
+    for entry in file_io.entries(os.path.dirname(journal_dir(place, application))):
+        if not entry.is_dir or entry.name == application:
+            continue
+        journal = PendingLog(file_io, place, entry.name, 2)
+        journal.read_listing()
+        for sequence in journal.retained():
+            record = journal.load(sequence) if not journal.is_marked(sequence) else None
+            if record is not None and record.state.leads_on[:1] == (key,):
+                raise Misuse(
+                    f"{place}: record {sequence} of application '{entry.name}', which goes on from '{application}', is pending in {journal.place}: it could not "
+                    "be told any more that nothing before it is lost. Nothing was changed. Start that query once more, so that it is published, and retire "
+                    f"'{application}' then",
+                    kind="retire.pending",
+                )
 
 
 def _check_settled(root: str, journal: PendingLog, last: AppState | None) -> None:

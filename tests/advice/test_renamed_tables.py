@@ -273,3 +273,13 @@ def test_a_query_of_a_single_table_does_not_go_on_where_that_went_back():
         world.file_io().delete(f"{ROOT}/a/snapshot/{name}")
     told("application.renamed", lambda: _alone(world, 4).run(boundaries=BOUNDARIES)).says("first start the query once more under the first one")
     refused(world, "table.rolled-back")
+
+
+def test_a_query_of_a_single_table_dies_before_its_first_batch_is_published():
+    """The last record of the first name had no rows for this table, which has all that it had."""
+    world = ManyWorld(restore="restore-and-continue")
+    world.run(boundaries=BOUNDARIES[:3])
+    alone = _alone(world, 3)
+    assert die_at_step("precommit.saved", 1, alone, boundaries=BOUNDARIES)
+    alone.run(boundaries=BOUNDARIES)
+    assert sorted(number for _, number, _ in world.rows()) == list(range(BOUNDARIES[-1]))
