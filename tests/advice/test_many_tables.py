@@ -41,6 +41,18 @@ def test_the_journal_of_all_tables_is_lost(world, way):
     check_complete(world.rows())
 
 
+@follows("tables.unknown-record")
+def test_the_journal_of_all_tables_is_lost_behind_a_batch_without_rows():
+    """No table knows that batch, and the number that was said was refused when the next one came."""
+    world = ManyWorld(restore="restore-and-continue")
+    world.run(boundaries=BOUNDARIES[:3])
+    world.file_io().delete_tree(f"{ROOT}/streamsink")
+    said = refused(world, "tables.unknown-record")
+    accept(world, application="another", **said.options("adopt_from_batch", "accept_as_seen"))
+    world.run()
+    check_complete(world.rows())
+
+
 @follows("checkpoint.begins-anew")
 def test_the_journal_of_all_tables_and_the_checkpoint_are_lost(world):
     """The tables tell up to where they were written; under the name that the error asks for every row came a second time."""
