@@ -9,7 +9,7 @@ import pytest
 from streamsink.errors import Misuse
 from streamsink.format.snapshot import Snapshot
 from streamsink.options import SinkOptions
-from streamsink.protocol.admission import Past, admit
+from streamsink.protocol.admission import Past, Verdict, admit
 from streamsink.protocol.committable import KnownRun, LastOfOther
 from streamsink.protocol.positions import SourceRange
 from streamsink.protocol.recorded import Recorded
@@ -347,12 +347,20 @@ def test_a_batch_that_does_not_continue_the_first_name_is_for_that_name_to_judge
     assert refused.value.kind == "application.renamed"
 
 
-@pytest.mark.parametrize("number", [3, 7])
-def test_a_batch_that_is_not_the_next_one_is_not_told_to_adopt(number):
+_FILES = SourceRange({"logOffset": 0}, {"logOffset": 1}), SourceRange({"logOffset": 1}, {"logOffset": 2})
+
+
+@pytest.mark.parametrize("before, given, number", [(source(50, 60), source(60, 70), 3), (*_FILES, 3), (*_FILES, 7)])
+def test_a_batch_that_is_not_the_next_one_is_not_told_to_adopt(before, given, number):
     """A checkpoint that was restored, or batches that never came: adopt_from_batch was asked for again and again."""
     with pytest.raises(Misuse, match="first start the query once more under the first one") as refused:
-        _led_on(batch(source(60, 70), query="q", number=number), state(source(50, 60)), adopt=6)
+        _led_on(batch(given, query="q", number=number), state(before), adopt=6)
     assert refused.value.kind == "application.renamed"
+
+
+def test_batches_that_never_came_had_no_rows_where_positions_continue():
+    """As under the first name."""
+    assert _led_on(batch(source(60, 70), query="q", number=7), state(source(50, 60)), adopt=6).verdict is Verdict.NEW
 
 
 def test_what_is_recorded_under_the_first_name_is_recorded_under_the_new_one():
@@ -364,7 +372,7 @@ def test_what_is_recorded_under_the_first_name_is_recorded_under_the_new_one():
 
 def test_files_that_another_checkpoint_has_read_are_filtered_under_the_first_name_only():
     """The checkpoint took the place of another one, whose files may come in any batch."""
-    before, given = SourceRange({"logOffset": 0}, {"logOffset": 1}), SourceRange({"logOffset": 1}, {"logOffset": 2})
+    before, given = _FILES
     last = state(before)
     assert _led_on(batch(given, query="q", number=6), last, adopt=6)
     with pytest.raises(Misuse, match="The name cannot be changed: what an earlier checkpoint has read is filtered by it") as refused:
