@@ -167,7 +167,8 @@ def test_another_query_under_the_first_one_s_name(kind, way):
     }[way]
 
 
-def _stateful(world, **changes) -> None:
+def described(world, **changes) -> None:
+    """Its batches say this of their query."""
     plain = world.driver.describe
     world.driver.describe = lambda checkpoint, batch_id: dataclasses.replace(plain(checkpoint, batch_id), **changes)
 
@@ -176,7 +177,7 @@ def _stateful(world, **changes) -> None:
 @pytest.mark.parametrize("option, value", [("position_columns", POSITIONS), ("file_column", "file")])
 def test_position_columns_of_a_stateful_query_are_left_out(option, value):
     world = memory_world(**PLAIN, **{option: value})
-    _stateful(world, stateful=True)
+    described(world, stateful=True)
     said = refused(world, "query.stateful-positions", (6,))
     accept(world, **{said.find(r"Leave (\w+) out"): None})
     world.run(boundaries=(6, 9))
@@ -187,7 +188,7 @@ def test_position_columns_of_a_stateful_query_are_left_out(option, value):
 @pytest.mark.parametrize("way", ["newest-checkpoint", "another-table", "accept_as_new"])
 def test_a_stateful_query_that_lost_its_state(way):
     world = memory_world(**PLAIN)
-    _stateful(world, stateful=True)
+    described(world, stateful=True)
     world.run(boundaries=(6, 9))
     newest = world.checkpoint
     lose_checkpoint(world)
@@ -209,20 +210,20 @@ def test_a_stateful_query_that_lost_its_state(way):
 @pytest.mark.parametrize("way", ["append", "complete", "append_changes"])
 def test_an_aggregation_whose_results_change(way):
     world = memory_world(**PLAIN)
-    _stateful(world, output_mode="update", stateful=True)
+    described(world, output_mode="update", stateful=True)
     said = refused(world, "query.output-mode", (6,))
     del world.driver.describe
     if way == "append":
         said.says("Use output mode 'append' with a watermark")
-        _stateful(world, output_mode="append", stateful=True)
+        described(world, output_mode="append", stateful=True)
     elif way == "complete":
         said.says("output mode 'complete'")
         mode = said.find(r"mode='(overwrite)'")
         accept(world, mode=mode, overwrite_partition=said.option("overwrite_partition"))
-        _stateful(world, output_mode="complete", stateful=True)
+        described(world, output_mode="complete", stateful=True)
     else:
         accept(world, append_changes=said.option("append_changes"))
-        _stateful(world, output_mode="update", stateful=True)
+        described(world, output_mode="update", stateful=True)
     world.run(boundaries=(6, 9))
     assert world.ids() == (list(range(6, 9)) if way == "complete" else expected((9,)))
 

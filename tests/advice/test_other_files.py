@@ -6,12 +6,8 @@ import pytest
 
 from tests.advice.accidents import SECOND, THIRD, accept, lose_checkpoint, refused, renew_topic
 from tests.advice.following import follows
-from tests.advice.test_other_checkpoints import PLAIN, query
+from tests.advice.test_other_checkpoints import PLAIN, described, query
 from tests.crash.world import expected, memory_world
-
-
-def _combining(world) -> None:
-    _stateful(world, combines="Deduplicate")
 
 
 @follows("files.combined")
@@ -19,7 +15,7 @@ def _combining(world) -> None:
 def test_old_and_new_files_whose_rows_were_made_into_others(way):
     """By batches of one file nothing is to be filtered; else the batch is written whole or not at all, as the error says."""
     world = memory_world(**PLAIN, tells_files=True, file_column="file")
-    _combining(world)
+    described(world, combines="Deduplicate")
     world.run(boundaries=(6, 9))
     lose_checkpoint(world)
     said = refused(world, "files.combined", (12,))
@@ -39,7 +35,7 @@ def test_old_and_new_files_whose_rows_were_made_into_others(way):
 def test_old_and_new_files_whose_rows_may_have_been_made_into_others(way):
     """Rows are filtered where the user says that each is of one; else it is as where the plan shows that they are not."""
     world = memory_world(**PLAIN, tells_files=True, file_column="file")
-    _stateful(world, may_combine="MapInPandas")
+    described(world, may_combine="MapInPandas")
     world.run(boundaries=(6, 9))
     lose_checkpoint(world)
     said = refused(world, "files.may-combine", (12,))
