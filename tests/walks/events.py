@@ -167,7 +167,7 @@ def lose_checkpoint(walk, which):
     """It is deleted."""
     world, query = walk.world, query_of(walk.world, which)
     world.stop(query)
-    if query.name in world.queries:  # a query that lost its name and its checkpoint is another query
+    if world.is_known_by_name(query):
         world.new_checkpoint(query)
 
 
@@ -176,7 +176,7 @@ def lose_checkpoint_behind(walk, which):
     """It is deleted, and the driver killed."""
     world, query = walk.world, query_of(walk.world, which)
     world.kill(query)
-    if query.name in world.queries:
+    if world.is_known_by_name(query):
         world.new_checkpoint(query)
 
 
@@ -189,7 +189,7 @@ def begin_at_latest(walk, which):
         visible = world.visible()
         if not any(visible[row] for row in query.source.all_rows()):
             world.model.unsure(query.source.all_rows())
-        if query.name in world.queries:
+        if world.is_known_by_name(query):
             world.new_checkpoint(query, query.source.behind(lambda row: True))
 
 

@@ -31,7 +31,8 @@ class Version:
 class Model:
     """known: every row that anybody may ever put into the table. lost: rows that their source cannot give again.
 
-    tried: rows of bounded runs that have not returned yet. lasting: fates that stay when the table goes back.
+    tried: rows of bounded runs that have not returned yet. lasting: fates that stay when the table goes back. left: rows that somebody went
+    on without.
     """
 
     known: set[int] = field(default_factory=set)
@@ -40,6 +41,7 @@ class Model:
     foreign: set[int] = field(default_factory=set)
     tried: set[int] = field(default_factory=set)
     lasting: dict[int, frozenset] = field(default_factory=dict)
+    left: set[int] = field(default_factory=set)
 
     # -- rows come ---------------------------------------------------------------------------------------------------
 
@@ -111,7 +113,13 @@ class Model:
 
     def given_up(self, rows: Iterable[int]) -> None:
         """The user goes on after a gap, of which the message said that its rows would be missing."""
+        rows = set(rows)
         self.fate.update(dict.fromkeys(rows, GONE))
+        self.left |= rows
+
+    def may_be_read(self, rows: Iterable[int]) -> None:
+        """A new checkpoint reads all files: those that somebody went on without are in no record, and so come after all."""
+        self.fate.update(dict.fromkeys((row for row in self.left.intersection(rows) if self.fate.get(row) == GONE), EITHER))
 
     def unsure(self, rows: Iterable[int], most: int = 1) -> None:
         """Two accidents of which the second makes the first one's advice impossible. most: how often each may be there."""

@@ -66,6 +66,7 @@ class Topic:
     """
 
     numeric = True
+    reads_again = False
 
     def __init__(self, new_id: Callable[[], str], names: Sequence[str] = TOPICS[:1], apart: bool = False, tells: bool = True):
         self.cluster, self.ids = new_id(), {name: new_id() for name in names}
@@ -233,6 +234,7 @@ class Folder:
     """
 
     numeric = False
+    reads_again = True  # a new checkpoint lists all of it
     topic_id = ""
 
     @staticmethod

@@ -192,6 +192,10 @@ class World(Machine):
         rows = set(rows)
         self.model.overwritten(rows - letters, {*perhaps, *rows & letters})
 
+    def is_known_by_name(self, query: Query) -> bool:
+        """Whether it has written under its name since it has it. A query that loses its name and its checkpoint at once is another query."""
+        return query.name in self.queries and not query.causes.knows("renamed")
+
     def new_checkpoint(self, query: Query, given: dict | None = None) -> None:
         """Nothing is left of the one before. given: startingOffsets."""
         self.put_checkpoint(query, self.checkpoint_of(query, given))
@@ -200,6 +204,8 @@ class World(Machine):
         """Another one is in the place of the query's."""
         if query.halves:  # what of a batch was not written is behind the recorded positions, as the error has said
             self.model.unsure(row for row in query.source.all_rows() if not self.visible()[row])
+        if query.source.reads_again:
+            self.model.may_be_read(query.source.all_rows())
         query.checkpoint, query.said = checkpoint, None
         self.accident("checkpoint", "checkpoint-ever", query=query)
 
