@@ -299,6 +299,15 @@ def test_a_snapshot_of_a_table_that_was_emptied_meanwhile_is_taken_back(snapshot
     assert table.snapshots.ids() == []
 
 
+def test_a_first_snapshot_whose_data_files_went_meanwhile_is_taken_back(monkeypatch):
+    """A backup of the table from before its first snapshot took its place: the manifest came after that, the data files before. A walk found it."""
+    calls = MemoryCalls()
+    table = new_table(calls)
+    later = Clock.now_ms
+    _went_back(calls, lambda: monkeypatch.setattr(Clock, "now_ms", lambda self: later(self) + 60_000))
+    assert table.snapshots.ids() == []
+
+
 def test_a_snapshot_in_the_folder_of_a_table_that_was_dropped_meanwhile_is_taken_back():
     """It would be all that is there, and no table could be created in its place."""
     calls = MemoryCalls()
@@ -370,3 +379,17 @@ def test_a_slow_writer_leaves_no_hint_of_a_snapshot_that_was_rolled_back(monkeyp
     _commit(calls, hint=rolled_back)
     assert table.snapshots.ids() == [1, 2]
     assert table.file_io.read(table.layout.latest_hint) == b"2"
+
+
+def test_a_slow_writer_leaves_no_hint_in_a_table_that_was_created_anew(monkeypatch):
+    """It has no snapshot that a hint could name. A walk found one that did."""
+    calls, table = _world("1000")
+
+    def created_anew() -> None:
+        _roll_back(table, 0)
+        later = Clock.now_ms
+        monkeypatch.setattr(Clock, "now_ms", lambda self: later(self) + 60_000)
+
+    _commit(calls, hint=created_anew)
+    assert table.snapshots.ids() == []
+    assert not table.file_io.exists(table.layout.latest_hint)
