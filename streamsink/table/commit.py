@@ -204,7 +204,9 @@ class TableCommit:
     def _take_back_hint(self, snapshot: Snapshot) -> None:
         """This writer was slow. When the table has gone back meanwhile, Java's readers would fail on it."""
         ids = self._snapshots.ids()
-        if ids and ids[-1] < snapshot.id:
+        if not ids:
+            self._io.delete(self._at.latest_hint)
+        elif ids[-1] < snapshot.id:
             self._io.replace(self._at.latest_hint, str(ids[-1]).encode(), self._ids.new_id())
 
     def _delete_temporary(self, name: str) -> None:

@@ -45,7 +45,7 @@ def is_base_kept(table: Table, snapshot: Snapshot, base: Base) -> bool:
     """
     found = table.snapshots.load(snapshot.id - 1)
     if found is None:
-        _check_in_time(table, snapshot)
+        _check_in_time(table, snapshot, base)
         return True
     # One that a rename put there was prepared before the base was seen: its writer saw the number free. Any other came after.
     is_another = found != base.snapshot and (found.time_millis > base.seen_ms or _is_another(table))
@@ -57,7 +57,7 @@ def is_base_kept(table: Table, snapshot: Snapshot, base: Base) -> bool:
     return found == base.snapshot
 
 
-def _check_in_time(table: Table, snapshot: Snapshot) -> None:
+def _check_in_time(table: Table, snapshot: Snapshot, base: Base) -> None:
     """Return when others may build on this snapshot of ours, or have, although the one before it is not there.
 
     Snapshots expire from the oldest on. So when the one behind ours is gone and ours is not, ours came later; when the one behind it
@@ -68,7 +68,7 @@ def _check_in_time(table: Table, snapshot: Snapshot) -> None:
         raise _unsure(table, snapshot)
     following = table.snapshots.load(snapshot.id + 1)  # after the listing, so that one which that names is found
     if following is None and ids[-1] == snapshot.id:
-        if ids[0] != snapshot.id or not _is_of_this_table(table, snapshot):
+        if ids[0] != snapshot.id or not _is_of_this_table(table, snapshot) or base.is_long_ago() and not Whole(table).has_all_of(snapshot):
             raise _went_back(table, snapshot)
         return
     built_on = following is not None and _is_built_on(table, following, snapshot)
