@@ -191,7 +191,7 @@ CAUSES: dict[str, set[str]] = {
     "journal.undecidable": {"expiry-ever", "table"},
     "manifest.missing": {"table"},
     "overwrite.changed-since": {"others", "table"},
-    "pending.files-gone": {"table", "journal-ever", "asleep"},
+    "pending.files-gone": {"table", "journal-ever"},
     "positions.combined": {"checkpoint-ever"},
     "positions.end-below-start": {"topic-ever"},
     "positions.gap": {"table", "journal", "retention", "checkpoint", "given-up"},

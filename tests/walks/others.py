@@ -55,6 +55,15 @@ def expiry(walk, keep):
         walk.world.forget_rollbacks()
 
 
+@event(2, 2)
+def night(walk, count, keep):
+    """Between two batches others append several times, files are compacted, and old snapshots expire."""
+    for number in range(1 + count % 3):
+        foreign_append(walk, number)
+    compaction(walk)
+    expiry(walk, keep)
+
+
 @event(1)
 def tag(walk, number):
     """The newest snapshot is tagged."""

@@ -72,9 +72,14 @@ class World(Machine):
     def look(self) -> None:
         """Between two events: no row is there too often; what a rollback to this moment would mean is remembered."""
         self.model.check_never_twice(self.visible())
+        self._look_at_table()
+
+    def _look_at_table(self) -> None:
         ids = self.others.snapshot_ids()
         if ids:
             self.versions[ids[-1]] = self.model.version(self.in_table())
+        if self.others.hint() > max(ids, default=0):
+            raise Wrong("unreadable", f"LATEST names snapshot {self.others.hint()}, and of {ids} it is none: Paimon's own readers take it at its word")
 
     def check_whole(self) -> None:
         """At rest: readers of every kind can read, nothing is damaged, and the account is exact."""
@@ -229,6 +234,11 @@ class World(Machine):
             if query.source is not None and query.source.numeric and query.checkpoint.given and not query.checkpoint.committed:
                 # It begins behind what the table had when its user asked, and its first batch is nobody's second one.
                 self.model.unsure(row for row in query.source.before(query.checkpoint.given) if not to.visible[row])
+        visible = self.visible()
+        for query in self.queries.values():  # one that adopted batches, and has written none under its name since, does not know where they are
+            checkpoint, adopted = query.checkpoint, query.options.get("adopt_from_batch", 0)
+            if checkpoint.committed <= adopted:
+                self.model.unsure(row for batch in range(len(checkpoint.planned[:adopted])) for row in query.rows(batch) if not visible[row])
         self.others.changes += 1
         self.versions = {number: version for number, version in self.versions.items() if number in self.others.snapshot_ids()}
 
