@@ -194,7 +194,8 @@ class SeveralOperator(Operator):
             super()._new_application(query, word, text)
 
     def _another_name(self, query, batch, text):
-        """What a table has lost of the batches before it stays lost."""
+        """What a table has lost of the batches before it stays lost. No start under the first name is left."""
+        self._world.end_sleepers()
         self._adopt(query, batch, text)
         query.name = f"{query.name.split('-')[0]}-{self._world.serial}"
         query.causes.add("renamed", "expiry-ever")

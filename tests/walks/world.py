@@ -199,7 +199,7 @@ class World(Machine):
 
     def is_known_by_name(self, query: Query) -> bool:
         """Whether it has written under its name since it has it. A query that loses its name and its checkpoint at once is another query."""
-        return query.name in self.queries and not query.causes.knows("renamed")
+        return not query.causes.knows("renamed")
 
     def new_checkpoint(self, query: Query, given: dict | None = None) -> None:
         """Nothing is left of the one before. given: startingOffsets."""
