@@ -6,7 +6,8 @@ from streamsink.errors import Misuse
 from streamsink.format.snapshot import APPEND, COMPACT, OVERWRITE
 from streamsink.options import SinkOptions
 from streamsink.sinks.retire import retire as retire_application
-from tests.walks.events import RENAMED, event
+from tests.walks.events import RENAMED, event, query_of
+from tests.walks.machine import Fault
 from tests.walks.queries import arrow, part_of
 
 
@@ -116,6 +117,19 @@ def foreign_rename(walk):
         world.accident("raced")
         world.hides = True
     world.accident("others")
+
+
+@event(2, 4)
+def lost_race(walk, which, most, step, then):
+    """A foreign writer prepares a snapshot, a driver dies after it has published its own, others build on that; then the first one renames over it."""
+    foreign_prepare(walk, most)
+    fault = Fault(step=("commit.published", "commit.hinted", "commit.marked")[step % 3])
+    walk.world.batch(query_of(walk.world, which), 1 + most % 4, fault)
+    if then % 3 == 1:
+        foreign_append(walk, most)
+    elif then % 3 == 2:
+        compaction(walk)
+    foreign_rename(walk)
 
 
 @event(1)
