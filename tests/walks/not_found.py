@@ -3,6 +3,8 @@
 ``REASONS`` says why no walk can find a defect. ``SELDOM`` has those of which nobody has shown that: the soak tries them as well, and tells.
 """
 
+from tests.walks.shown import SHOWN
+
 # Parts that no walk in memory goes through; those of ``spark`` the real walks go through.
 ELSEWHERE = ("spark/", "storage/s3", "storage/hdfs", "storage/calls.py", "locks/")
 
@@ -10,11 +12,39 @@ REASONS: dict[str, tuple[str, ...]] = {
     "A guard behind it does the same a moment later: the fence of the snapshot's own look, or the record's number.": (
         "no look at the owner before a batch", "publishing without the fence", "a second query of the name is let in",
     ),
+    "A guard behind it: whoever slept looks, besides the names of its manifests, whether all is there that its snapshot names.": (
+        "a snapshot whose lists alone are there stays",
+    ),
+    "A guard behind it: what the snapshot names has gone with the table, and one that names no file adds no row.": (
+        "a snapshot stays in a table that was created anew",
+    ),
+    "A guard behind it: the look for data files reads the manifests that name them.": ("A14: manifests are not looked for at a start",),
+    "A guard behind it: the table for dead letters refuses the next ones, since it has some of a record that the table does not know.": (
+        "letters: their table is looked at when some come", "letters: give_up does not see them",
+    ),
+    "A guard behind it: the query, which comes under its second name with nothing recorded there, is told first where the first name ends.": (
+        "the first name does not tell where to begin after records were given up",
+    ),
+    "It gives up more than it must, and says so: those rows are read again.": ("B8: records before the bad one are given up too",),
+    "It asks what it could know, after a table was dropped or records were given up; a walk lets it ask then, and answers.": (
+        "letters: two tables are one", "a journal of which all was given up is taken for an older copy",
+    ),
+    "Rows of a walk are numbers, which every version of a program makes alike; so it does not see which version's are there.": (
+        "files of another query are taken as seen",
+    ),
+    "The operator of a walk accepts as new only what is not there, and writes no row twice on purpose.": (
+        "files of an earlier query count after accept_as_new",
+    ),
+    "Files of a walk are not written again under their names, and their folder is not moved.": (
+        "a path alone is a file", "a folder that was moved is new data",
+    ),
     "A process that fails ends, and lets go of all that it held.": ("a claim that fails holds the application",),
     "It saves work, or asks the store again: what a reader sees is the same.": (
         "files of a restored record may be in the table", "B1: a folder is looked at in each batch", "a table that another one makes between two looks is a strange folder",
     ),
-    "It leaves files that nobody names; a walk looks at what readers see.": ("a failed batch leaves its files", "C1: branches are not looked at"),
+    "It leaves files that nobody names; a walk looks at what readers see.": (
+        "a failed batch leaves its files", "C1: branches are not looked at", "B3: what no record can name any more stays",
+    ),
     "It makes an error of what is well, or a question of one that has an answer, where rows stay right: it is about a program that a walk does not have: "
     "results that change, several counts, conditions with dates, folders that grow.": (
         "A13: results that change are appended", "a run without one count is counted", "a run is asked for because its folder has grown",
@@ -37,7 +67,8 @@ REASONS: dict[str, tuple[str, ...]] = {
     "State of a stateful query is Spark's; a walk says of a query that it has some, and computes none.": (
         "A4: a stateful query may filter", "A4: the replay of a stateful query is not computed",
     ),
-    "No query of a walk reads one topic by two sources.": (
+    "No query of a walk reads one topic, or one folder, by two sources.": (
+        "what one source has read the other has read too",
         "A8: sources of one topic share a record", "A8: rows of several sources are filtered by one position", "A8: starting_offsets takes one source's position for all",
     ),
     "A walk has one thread; a second call comes at an I/O call of the first one, which cannot wait for it.": (
@@ -48,7 +79,7 @@ REASONS: dict[str, tuple[str, ...]] = {
         "another application's damage stops all of a table", "the last record must be readable for its mark", "runs of damaged records stay published",
         "a journal knows the runs of damaged records", "a journal of files forgets them with a damaged record", "a hole in the files goes unnoticed",
         "A14: sizes of lists are not compared", "A14: what expires meanwhile is an alarm", "what another writer has added is not read",
-        "the newest manifest is not read at a start", "a column that a file lacks is null",
+        "the newest manifest is not read at a start", "a column that a file lacks is null", "A14: a running query looks for no manifest",
     ),
     "An operator's words and paths are right, and he reads what a command says of one run.": (
         "a mistyped path has nothing to give up", "only the first run that is given up is named",
@@ -132,24 +163,10 @@ SELDOM: dict[str, tuple[str, ...]] = {
         "replays of a copied checkpoint are not asked for", "C1: a sweep does not look whether a file is named",
         "a copy of a checkpoint is its original", "C1: a lost try's manifests go though others built on them",
         "C5: what others build on a snapshot while its writer looks does not count", "C5: another writer's snapshot is taken back",
-        "C2: a taken name is not read back", "a snapshot whose lists alone are there stays", "a snapshot stays in a table that was created anew",
-        "a sleep before the base was read is not seen", "a hint of a snapshot that was rolled back stays",
-        "a journal says that it knows runs whose records it pruned", "a journal of which all was given up is taken for an older copy",
-        "a mark that does not say where proves that its record is there", "a torn mark is doubted when nothing speaks against it",
-        "a mark that does not say where stays so", "a record that is found published is marked without a place",
-        "records that were pruned before a rollback are taken for published", "B3: nobody looks who owns the application when all is flushed",
-        "B3: what no record can name any more stays", "files are taken for a proof that nothing is missing",
-        "files of another query are taken as seen", "files of an earlier query count after accept_as_new", "a path alone is a file",
-        "what one source has read the other has read too", "a folder that was moved is new data", "the files of an adopted query's past are known",
-        "letters: what is published again is not the last record", "files of records that are given up stay known",
-        "letters: their table is looked at when some come", "letters: two tables are one", "letters: give_up does not see them",
-        "B5: what a compaction rewrote is published again", "B5: what is in the table is published again",
+        "C2: a taken name is not read back",
         "a table that cannot get its part of a record any more is not left out", "a table that was restored is left out",
-        "another name goes on behind the journal, not behind the tables", "B8: giving up claims nothing", "B8: a mark outlives its record",
-        "B8: records before the bad one are given up too", "A14: manifests are not looked for at a start",
-        "A14: data files are not looked for at a start", "A14: a running query looks for no manifest",
-        "B8: what the user has found before a rollback is given up with it", "messages of which rows may have been made together are filtered",
+        "another name goes on behind the journal, not behind the tables", "messages of which rows may have been made together are filtered",
         "files of which rows may have been made together are filtered",
-        "the first name does not tell where to begin after records were given up",
     ),
+    "A walk finds it, as ``shown.py`` shows; drawn ones come there seldom.": tuple(SHOWN),
 }
