@@ -167,7 +167,7 @@ def lose_checkpoint(walk, which):
     """It is deleted."""
     world, query = walk.world, query_of(walk.world, which)
     world.stop(query)
-    if world.is_known_by_name(query):
+    if query.is_known_by_name:
         world.new_checkpoint(query)
 
 
@@ -176,7 +176,7 @@ def lose_checkpoint_behind(walk, which):
     """It is deleted, and the driver killed."""
     world, query = walk.world, query_of(walk.world, which)
     world.kill(query)
-    if world.is_known_by_name(query):
+    if query.is_known_by_name:
         world.new_checkpoint(query)
 
 
@@ -189,7 +189,7 @@ def begin_at_latest(walk, which):
         visible = world.visible()
         if not any(visible[row] for row in query.source.all_rows()):
             world.model.unsure(query.source.all_rows())
-        if world.is_known_by_name(query):
+        if query.is_known_by_name:
             world.new_checkpoint(query, query.source.behind(lambda row: True))
 
 

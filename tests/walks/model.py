@@ -161,6 +161,12 @@ class Model:
             raise Wrong("lost", f"rows {missing} are missing")
 
 
+def check_hint(hint: int, snapshots: list[int]) -> None:
+    """LATEST names no snapshot that is not there."""
+    if hint > max(snapshots, default=0):
+        raise Wrong("unreadable", f"LATEST names snapshot {hint}, and of {snapshots} it is none: Paimon's own readers take it at its word")
+
+
 # Accidents that make an error of this kind right. An error whose cause did not happen is a false alarm. What stands below
 # "lasting" is a cause for good; every other one until a batch of the application has been written. What befell one of several tables is
 # one until the table gets rows again.

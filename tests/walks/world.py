@@ -11,7 +11,7 @@ from streamsink.errors import Corrupt
 from streamsink.sinks.verify import verify
 from tests.walks.foreign import Others
 from tests.walks.machine import Fault, Machine
-from tests.walks.model import GONE, Causes, Model, Version, Wrong
+from tests.walks.model import GONE, Causes, Model, Version, Wrong, check_hint
 from tests.walks.queries import SCHEMA, Job, Query, Run, check_kept, halves, is_bad, part_of
 from tests.walks.sources import Checkpoint, Folder, Topic
 from tests.walks.store import Process
@@ -78,8 +78,7 @@ class World(Machine):
         ids = self.others.snapshot_ids()
         if ids:
             self.versions[ids[-1]] = self.model.version(self.in_table())
-        if self.others.hint() > max(ids, default=0):
-            raise Wrong("unreadable", f"LATEST names snapshot {self.others.hint()}, and of {ids} it is none: Paimon's own readers take it at its word")
+        check_hint(self.others.hint(), ids)
 
     def check_whole(self) -> None:
         """At rest: readers of every kind can read, nothing is damaged, and the account is exact."""
@@ -93,16 +92,11 @@ class World(Machine):
     def _check_table(self) -> None:
         if self.others.is_table():
             report = verify(self.others.io, self.others.root)
-            damage = [f.kind for f in report.findings if f.severity == "damage" and not self._is_of_nobody(f.message)]
+            damage = [f.kind for f in report.findings if f.severity == "damage" and not _is_of_nobody(f.message, self.queries.values())]
             if set(damage) - ({"snapshot.not-derived"} if self.hides else set()):
                 raise Wrong(f"damage {damage[0]}", str(report))
             if Counter(self.others.read()) != self.in_table():
                 raise Wrong("readers differ")
-
-    def _is_of_nobody(self, message: str) -> bool:
-        """Of a second sink, or of a name that a query had before: it is not started any more."""
-        named = re.search("application '([^']+)'", message)
-        return named is not None and all(named[1] != query.name for query in self.queries.values())
 
     # -- what a user does --------------------------------------------------------------------------------------------
 
@@ -197,10 +191,6 @@ class World(Machine):
         rows = set(rows)
         self.model.overwritten(rows - letters, {*perhaps, *rows & letters})
 
-    def is_known_by_name(self, query: Query) -> bool:
-        """Whether it has written under its name since it has it. A query that loses its name and its checkpoint at once is another query."""
-        return not query.causes.knows("renamed")
-
     def new_checkpoint(self, query: Query, given: dict | None = None) -> None:
         """Nothing is left of the one before. given: startingOffsets."""
         self.put_checkpoint(query, self.checkpoint_of(query, given))
@@ -235,10 +225,7 @@ class World(Machine):
                 # It begins behind what the table had when its user asked, and its first batch is nobody's second one.
                 self.model.unsure(row for row in query.source.before(query.checkpoint.given) if not to.visible[row])
         visible = self.visible()
-        for query in self.queries.values():  # one that adopted batches, and has written none under its name since, does not know where they are
-            checkpoint, adopted = query.checkpoint, query.options.get("adopt_from_batch", 0)
-            if checkpoint.committed <= adopted:
-                self.model.unsure(row for batch in range(len(checkpoint.planned[:adopted])) for row in query.rows(batch) if not visible[row])
+        self.model.unsure(row for query in self.queries.values() for row in query.rows_adopted() if not visible[row])
         self.others.changes += 1
         self.versions = {number: version for number, version in self.versions.items() if number in self.others.snapshot_ids()}
 
@@ -284,3 +271,8 @@ class World(Machine):
             fate = fate | {row: GONE for row in self.versions[known].visible if not visible[row]}
         return Version(visible, dict(fate))
 
+
+def _is_of_nobody(message: str, queries: Iterable[Query]) -> bool:
+    """Of a second sink, or of a name that a query had before: it is not started any more."""
+    named = re.search("application '([^']+)'", message)
+    return named is not None and all(named[1] != query.name for query in queries)
