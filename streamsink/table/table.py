@@ -114,7 +114,7 @@ def create_table(file_io: FileIO, root: str, schema: TableSchema) -> Table:
         if (found or file_io.size(root)) and not is_table(file_io, root):  # another one may have made it between the two looks
             raise Misuse(
                 f"{root}: not a table and not empty (it holds {', '.join(found[:5]) or 'a file'}): a table whose "
-                f"metadata was removed, or another folder. Nothing was written. Restore it, or choose another path{_way_on(root, found)}",
+                f"metadata was removed, or another folder. Nothing was written. Restore it, or choose another path{_way_on(file_io, root, found)}",
                 kind="table.not-empty",
             )
         try:
@@ -134,10 +134,12 @@ def create_table(file_io: FileIO, root: str, schema: TableSchema) -> Table:
     return table
 
 
-def _way_on(root: str, found: Sequence[str]) -> str:
-    """For a folder in which a driver that was still at work has left its journal, manifests or data files after the table was dropped."""
+def _way_on(file_io: FileIO, root: str, found: Sequence[str]) -> str:
+    """For a folder in which a driver that was still at work has left its journal, manifests, data files or a hint after the table was dropped."""
     layout = Layout(root)
     ours = {JOURNAL_DIR, os.path.basename(layout.manifest_dir)}
+    if file_io.names(layout.snapshot_dir) == [os.path.basename(layout.latest_hint)]:
+        ours.add(os.path.basename(layout.snapshot_dir))
     if not all(name in ours or _DATA_FOLDER.fullmatch(name) for name in found):
         return ""
     paths = " and ".join(os.path.join(root, name) for name in found)

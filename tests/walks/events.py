@@ -21,6 +21,8 @@ KINDS: dict[str, "Kind"] = {}
 _STEPS = [step for step in STEPS if not step.startswith(("tables.", "letters.", "spark."))]
 MODES = [Mode.BEFORE, Mode.TORN, Mode.ERROR, Mode.REPLY_LOST]
 MOST_CALLS = 170
+# Calls behind a step, at one of which a driver is paused.
+_NEAR = 8
 RENAMED = "-renamed"
 # (option, values), for streams.
 _OPTIONS = (
@@ -117,6 +119,15 @@ def pause(walk, which, most, number):
     query = query_of(walk.world, which)
     if walk.depth < 2:
         fault = Fault(call=1 + number % MOST_CALLS, meanwhile=lambda: walk.meanwhile(query))
+        walk.world.batch(query, 1 + most % 4, fault)
+
+
+@event(4, 4)
+def pause_at(walk, which, most, step, calls):
+    """The same at one of the I/O calls that follow a step of a batch."""
+    query = query_of(walk.world, which)
+    if walk.depth < 2:
+        fault = Fault(step=_STEPS[step % len(_STEPS)], call=1 + calls % _NEAR, meanwhile=lambda: walk.meanwhile(query))
         walk.world.batch(query, 1 + most % 4, fault)
 
 
