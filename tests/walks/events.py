@@ -18,11 +18,13 @@ from tests.walks.world import JOBS, World
 NOT_YET: dict[str, str] = {}
 
 KINDS: dict[str, "Kind"] = {}
-_STEPS = [step for step in STEPS if not step.startswith(("tables.", "letters.", "spark."))]
+_STEPS = [step for step in STEPS if not step.startswith(("tables.", "spark."))]
+# Where a driver that is paused has others change what it builds on.
+_PAUSES = [step for step in _STEPS if step.startswith(("restore.", "precommit.", "group.", "commit.", "letters."))]
 MODES = [Mode.BEFORE, Mode.TORN, Mode.ERROR, Mode.REPLY_LOST]
 MOST_CALLS = 170
 # Calls behind a step, at one of which a driver is paused.
-_NEAR = 8
+_NEAR = 6
 RENAMED = "-renamed"
 # (option, values), for streams.
 _OPTIONS = (
@@ -127,7 +129,7 @@ def pause_at(walk, which, most, step, calls):
     """The same at one of the I/O calls that follow a step of a batch."""
     query = query_of(walk.world, which)
     if walk.depth < 2:
-        fault = Fault(step=_STEPS[step % len(_STEPS)], call=1 + calls % _NEAR, meanwhile=lambda: walk.meanwhile(query))
+        fault = Fault(step=_PAUSES[step % len(_PAUSES)], call=1 + calls % _NEAR, meanwhile=lambda: walk.meanwhile(query))
         walk.world.batch(query, 1 + most % 4, fault)
 
 
@@ -258,6 +260,14 @@ def lose_journal(walk, which):
 
 
 @event(1)
+def lose_identity(walk, which):
+    """Of the journal the files that say which one it is are deleted, and no others."""
+    world, query = walk.world, _any(walk.world, which)
+    world.store.remove_files(world.journal_of(query), "journal-")
+    world.lost_journal(query)
+
+
+@event(1)
 def drop(walk, keep):
     """The table is dropped with all that is in its folder; or a tool drops it, leaves the journals, and creates it anew."""
     world = walk.world
@@ -329,6 +339,17 @@ def letters(walk, which, on):
     query = query_of(walk.world, which)
     walk.world.stop(query)
     query.options["dead_letters"] = "rejected" if on % 3 else None
+
+
+@event(1)
+def leave_topic(walk, which):
+    """The query does not read its second topic any more, and begins with a new checkpoint. Backups of the one before are of no use."""
+    world, query = walk.world, query_of(walk.world, which)
+    if query.source.numeric and len(query.source.ids) > 1 and not query.source.apart and not query.causes.asleep:
+        world.stop(query)
+        world.model.expired(query.source.leave(), world.visible())
+        walk.copies = [each for each in walk.copies if each[0] not in ("checkpoint", "all")]
+        world.new_checkpoint(query)
 
 
 @event(1)

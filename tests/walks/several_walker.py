@@ -17,7 +17,7 @@ from tests.walks.words import WORDS
 
 # Those that mean the same here.
 _SAME = (
-    "produce", "batch", "stop", "heal", "call", "pause", "wake", "kill", "power", "lose_checkpoint", "lose_checkpoint_behind", "begin_at_latest",
+    "produce", "batch", "stop", "heal", "call", "pause", "pause_at", "wake", "kill", "power", "lose_checkpoint", "lose_checkpoint_behind", "begin_at_latest",
     "partition", "retention", "recreate", "ids", "upgrade", "move", "rename",
 )
 # Those that befall one of the tables.

@@ -99,6 +99,16 @@ class Topic:
                 self.parts[name], self.earliest[name] = [], 0
         return gone
 
+    def leave(self) -> list[int]:
+        """The last topic is not read any more; its rows."""
+        topic = list(self.ids)[-1]
+        names = [name for name in self.parts if name.split("/")[0] == topic]
+        del self.ids[topic]
+        for name in names:
+            del self.earliest[name]
+            self.former.pop(name, None)
+        return [row for name in names for row in self.parts.pop(name)]
+
     def tell(self, ids: bool) -> list[int]:
         """The broker says them from now on, or does not. Rows of which some may have been read of another topic than was known then."""
         speaks, self.tells, self.was_silent = ids and not self.tells, ids, self.was_silent or not ids

@@ -97,6 +97,8 @@ class World(Machine):
                 raise Wrong(f"damage {damage[0]}", str(report))
             if Counter(self.others.read()) != self.in_table():
                 raise Wrong("readers differ")
+            for tagged in self.others.tags():
+                self._read(lambda: [row for entry in self.others.files(tagged) for row in self.others.rows_of(entry)])  # noqa: B023  read at once
 
     # -- what a user does --------------------------------------------------------------------------------------------
 
