@@ -184,7 +184,7 @@ def run_as_query(walk, which):
     """Somebody gives a bounded run the name of a query that has written here, and is refused."""
     world, query = walk.world, query_of(walk.world, which)
     world.stop(query)
-    if query.name in world.others.applications():
+    if world.others.is_table() and query.name in world.others.applications():
         run = Run(Process(world.store), world.root, query.settings(world.root), world.new_id(), world.parts, 0)
         with contextlib.suppress(StreamsinkError), world.inside(query, run, None):
             run.job(Job(world.new_id(), [], {}))

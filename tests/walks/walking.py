@@ -34,6 +34,8 @@ _STORIES = tuple(map(str.split, (
     "run run lose_journal expiry run heal run same_run",
     "run lose_journal run lose_identity expiry run heal run",
     "copy produce batch copy restore produce batch restore batch heal",
+    "run copy run copy restore run restore batch heal",
+    "run copy lose_journal run copy restore run restore batch heal",
     "batch copy batch restore lose_checkpoint batch heal batch",
     "batch copy recreate batch heal restore batch heal batch",
     "leave_topic batch heal batch",
@@ -41,7 +43,7 @@ _STORIES = tuple(map(str.split, (
     "batch batch rollback foreign_append foreign_append expiry batch heal batch heal",
     "batch power rollback foreign_append foreign_append expiry batch heal heal",
     "batch tag rollback batch heal batch",
-    "half_published foreign_append foreign_append foreign_append expiry expiry batch heal batch heal",
+    "half_published foreign_append foreign_append expiry foreign_append foreign_append expiry batch heal batch heal",
     "half_published lose_journal rename batch heal batch heal",
     "lose_journal foreign_append foreign_append expiry batch heal batch heal",
 )))
