@@ -197,9 +197,10 @@ def select(df: DataFrame, columns: Sequence[Selected]) -> DataFrame:
     return DataFrame(df._jdf.select(df._jseq(made)), df.sparkSession)
 
 
-def execution(run: str) -> JavaObject:
-    """Spark's own object of this start of a query, which ``describe`` has described a batch of."""
-    return _RUNNING[run].execution
+def execution(run: str) -> JavaObject | None:
+    """Spark's own object of this start of a query; None unless ``describe`` has described a batch of it."""
+    running = _RUNNING.get(run)
+    return running.execution if running is not None else None
 
 
 def running_here(spark: SparkSession) -> JavaObject | None:

@@ -63,7 +63,10 @@ class QueryOfRun:
 
 def with_own_rows(batch: Batch, df: DataFrame) -> Batch:
     """The batch, with what the batch function has done with its own rows. df: they. For a batch that is filtered: a question to the JVM is dear."""
-    facts = _ask(df, gateway.execution(batch.run))
+    execution = gateway.execution(batch.run)
+    if execution is None:
+        return batch  # it was not described by its query, so nothing of it was asked before
+    facts = _ask(df, execution)
     return replace(batch, combines=facts.combines, may_combine=facts.may_combine)
 
 

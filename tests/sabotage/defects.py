@@ -1,6 +1,7 @@
 """One-line defects, each of which takes away a guard of the promise, and the tests that must notice it."""
 
 from tests.sabotage.defects_of_batches import OF_BATCHES
+from tests.sabotage.defects_of_queries import OF_QUERIES
 from tests.sabotage.defects_of_tables import OF_TABLES
 
-DEFECTS = OF_BATCHES + OF_TABLES
+DEFECTS = OF_BATCHES + OF_QUERIES + OF_TABLES

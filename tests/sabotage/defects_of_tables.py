@@ -1,10 +1,9 @@
-"""Defects of what is deleted, of commits, files as positions, dead letters and the record as a promise."""
+"""Defects of what is deleted, of commits, dead letters and the record as a promise."""
 
 from tests.sabotage.defect import Defect
 
 _STEPS = "tests/crash/test_every_step.py"
 _CALLS = "tests/crash/test_every_call.py"
-_RANGES, _PROOF = "tests/table/test_position_ranges.py", "tests/spark/test_position_proof.py"
 _TORN = "tests/protocol/test_torn_marks.py"
 _KNOWN = "tests/protocol/test_what_is_known.py"
 _EARLIER = "tests/compat/test_earlier_code.py"
@@ -15,11 +14,7 @@ _LEFTOVERS = "tests/table/test_leftovers.py"
 _LATE = "tests/table/test_expired_base.py"
 _SLEEPERS = "tests/protocol/test_sleepers.py"
 _LOST_NAMES = "tests/storage/test_lost_replies.py"
-_FILES = "tests/protocol/test_files.py"
-_FILE_LOG = "tests/protocol/test_file_log.py"
 _RUNS = "tests/protocol/test_runs.py"
-_KNOWN_FILES = "tests/storage/test_known_files.py"
-_LOST = "tests/crash/test_lost_checkpoints_of_files.py"
 _NAMES = "tests/crash/test_names.py"
 _PLACES = "tests/crash/test_places.py"
 _HANDED = "tests/crash/test_handed_over.py"
@@ -34,7 +29,6 @@ _FOREIGN_DAMAGE = "tests/table/test_foreign_damage.py"
 _NESTED = "tests/table/test_nested_nulls.py"
 _NOT_UTF8 = "tests/table/test_not_utf8.py"
 _DEAD_LETTERS = "tests/table/test_dead_letters.py"
-_SAME, _PLAN_TEXT = "tests/protocol/test_same_query.py", "tests/protocol/test_plan_text.py"
 
 OF_TABLES = (
     # -- deleting
@@ -143,81 +137,6 @@ OF_TABLES = (
            "self.schemas.identity() != self.table_id", "False", ("tests/table/test_commit.py", "tests/storage/test_accidents.py")),
     Defect("version 2 looks like version 1 to earlier code", "protocol/committable.py:AppState.to_json",
            '"query_id": self.query', '"query_id": self.query, "query": self.query', (_EARLIER,)),
-    # -- files as positions
-    Defect("A12: one answer lets the rest of a replay through", "protocol/admission.py:_admit_opaque",
-           "is_next and not last.replaying", "is_next", (_FILES, _LOST)),
-    Defect("A12: nobody remembers that a batch was accepted as seen", "protocol/admission.py:_accepted",
-           "batch.batch_id != END_OF_INPUT and not all_numeric(batch.sources)", "False", (_LOST,)),
-    Defect("files are taken for a proof that nothing is missing", "protocol/admission.py:_is_gap",
-           "return batch.batch_id != 0 and", "return False and", (_FILES,)),
-    Defect("files of another query are taken as seen", "protocol/admission.py:_admit_by_files",
-           "_check_same(batch, past, options, generation)", "None", (_LOST,)),
-    Defect("files of an earlier query count after accept_as_new", "protocol/files.py:accepted_as_new",
-           "return batch.batch_id != END_OF_INPUT, False", "return False, False", (_LOST,)),
-    Defect("a path alone is a file", "protocol/file_entries.py:entry",
-           '_digest(f"{file.modified_ms}|{name}") + _digest(f"{file.modified_ms}|{path}")', "_digest(name) + _digest(path)", (_FILES,)),
-    Defect("a file without its time is new", "protocol/files.py:KnownFiles.look_up",
-           "if self._has_path(path_of(entry)):", "if False:", (_FILES, _LOST)),
-    Defect("files without their times are left out", "protocol/files.py:check", "if parts.retimed:", "if False:", (_FILES, _LOST)),
-    Defect("what is said of files without their times is said of the whole batch", "protocol/files.py:word_of_times",
-           'ways.word(f"{word}|other times")', "word", (_FILES,)),
-    Defect("shorter entries of files are taken for longer ones", "protocol/committable.py:_read_files",
-           'lengthened(base64.b64decode(value["source_files"], validate=True))', 'base64.b64decode(value["source_files"], validate=True)', (_FILES,)),
-    Defect("what one source has read the other has read too", "protocol/files.py:KnownFiles.look_up",
-           "alone and ", "", (_FILES,)),
-    Defect("a folder that was moved is new data", "protocol/files.py:check",
-           "parts.moved and not parts.seen", "False", (_FILES, _LOST)),
-    Defect("the files of an adopted query's past are known", "protocol/files.py:recorded_files",
-           "last is not None or batch.batch_id == 0", "True", (_LOST,)),
-    Defect("an older copy of the journal knows all files", "protocol/two_phase.py:TwoPhaseCommit._known_files",
-           "whole = self._store.identity().began == 0", "whole = True", (_LOST,)),
-    Defect("files of pruned records are forgotten", "storage/pending_log.py:PendingLog.forget",
-           "pruned = self._files.keep(self._beyond_retained)", "pruned = self._beyond_retained()[0]", (_KNOWN_FILES, _LOST)),
-    Defect("only the first run that is given up is named", "sinks/give_up.py:_text",
-           "for run in runs)", "for run in runs[:1])", (_RUNS,)),
-    Defect("a mistyped path has nothing to give up", "sinks/give_up.py:_open",
-           "if not file_io.names(journal_dir(path, options.application)):", "if False:", (_GIVE_UP,)),
-    Defect("an overwrite replaces what its partitions do not say", "sinks/opening.py:_check_partitions",
-           "set(options.partition_by) != set(keys)", "False", ("tests/advice/test_runs.py",)),
-    Defect("runs of damaged records stay published", "sinks/give_up.py:give_up",
-           "len(known) == len(records) or not journal.runs()", "True", (_RUNS,)),
-    Defect("a journal knows the runs of damaged records", "storage/pending_log.py:PendingLog.give_up",
-           " or not knows_runs", "", (_RUNS,)),
-    Defect("a journal of files forgets them with a damaged record", "sinks/give_up.py:give_up",
-           " or not journal.runs()", "", (_GIVE_UP,)),
-    Defect("files of records that are given up stay known", "storage/pending_log.py:PendingLog.give_up",
-           "self._files.cut(kept)", "pass", (_KNOWN_FILES, _LOST)),
-    Defect("files of records before those that are given up are forgotten", "storage/known_files.py:FilesLog.cut",
-           "segment.first <= last < segment.last", "False", (_KNOWN_FILES,)),
-    Defect("files that a larger one hides come to light", "storage/known_files.py:FilesLog.cut",
-           "for segment in found if", "for segment in self._segments if", (_KNOWN_FILES,)),
-    Defect("a hole in the files goes unnoticed", "storage/known_files.py:FilesLog._gather",
-           "rest != list(range(covered + 1, covered + 1 + len(rest)))", "False", (_KNOWN_FILES,)),
-    Defect("files that count are kept with those that do not", "storage/known_files.py:FilesLog._put_together",
-           "start - first if first < start <= lot[-1] else len(lot)", "len(lot)", (_KNOWN_FILES,)),
-    Defect("a number that Spark left behind has no files", "spark/file_log.py:of_batch",
-           "min(before, last - 1)", "last - 1", (_FILE_LOG,)),
-    Defect("a row of no file of the batch is new", "spark/file_rows.py:of_new_files",
-           "F.raise_error(F.lit(_NO_FILE_OF_THE_BATCH))", "F.lit(True)", ("tests/e2e/test_accidents_files.py",)),
-    Defect("A7: rows are not compared with their batch", "table/position_ranges.py:PositionRanges.outside",
-           "or self._hold_one_partition(rows)", "or True", (_RANGES,)),
-    Defect("A7: nulls are overlooked beside other rows", "table/position_ranges.py:PositionRanges._hold_one_partition",
-           "topic.null_count or partition.null_count or offset.null_count", "False", (_RANGES,)),
-    Defect("A7: the end of a batch belongs to it", "table/position_ranges.py:_Layer.fits",
-           "pc.less(offset, self._end", "pc.less_equal(offset, self._end", (_RANGES,)),
-    Defect("A7: a topic's partitions reach into the next topic's", "table/position_ranges.py:_Layer.fits",
-           "pc.less(partition, self._size.take(known))", "True", (_RANGES,)),
-    Defect("A7: sources without positions are asked for them", "protocol/row_ranges.py:row_ranges",
-           "if not all_numeric(sources):", "if not sources:", (_RANGES,)),
-    Defect("a late snapshot goes although others have built on it", "table/late.py:is_base_kept",
-           "if following is None or _is_built_on(table, following, snapshot) is False:", "if True:", (_LATE,)),
-    Defect("A7: rows outside are counted and go on", "sinks/position_check.py:judge", "if outside:", "if False:", (_RANGES,)),
-    Defect("A7: a task does not look at its rows", "spark/position_proof.py:ProvenWriter.write",
-           "self._ranges.outside(batch)", "0", (_PROOF,)),
-    Defect("A7: what the JVM says is not counted", "spark/position_proof.py:ProvenWriter.write",
-           "pc.sum(batch.column(OUTSIDE)).as_py() or 0", "0", (_PROOF,)),
-    Defect("B7: nested arrays keep missing offsets", "table/conform.py:Conform._column",
-           "_with_offsets(column)", "column", ("tests/table/test_missing_offsets.py",)),
     # -- dead letters
     Defect("letters: a record is published without them", "sinks/letters.py:TableCommitter.publish",
            "self._parts((committable,))", "()", (_LETTERS,)),
@@ -405,26 +324,4 @@ OF_TABLES = (
            "elif path in plan.fixed:", "elif False:", ("tests/format/test_schema.py",)),
     Defect("an option changes the key of a map", "format/evolution.py:_check_key",
            "raise never from refused", "raise", ("tests/format/test_schema.py",)),
-    # -- rows of which no plan shows whether they are of several
-    Defect("a function over many rows hides nothing", "spark/plan_text.py:may_combine",
-           "inputs and _runs_over_many(each)", "False", (_PLAN_TEXT,)),
-    Defect("rows that a union has beside the batch hide nothing", "spark/plan_text.py:may_combine",
-           "each.name == _UNION and", "False and", (_PLAN_TEXT,)),
-    Defect("what a stream went through hides nothing", "spark/plan_text.py:may_combine_in_stream",
-           "and _runs_over_many(each)", "and False", (_PLAN_TEXT,)),
-    Defect("columns of a checkpoint of Spark's are the batch", "spark/gateway_plan.py:_is_whole",
-           "leaf.rdd().id() == rdd", "_names(leaf) == names",
-           ("tests/e2e/test_rows_of_several.py::test_rows_that_may_be_of_several_are_not_filtered[deduplicate-checkpoint]",)),
-    Defect("messages of which rows may have been made together are filtered", "protocol/admission.py:_admit_numeric",
-           "of_rows and relation.mixed", "False", (_SAME,)),
-    Defect("a batch of old messages alone is asked for its rows", "protocol/admission.py:_admit_numeric",
-           "of_rows and relation.mixed", "of_rows", (_SAME,)),
-    Defect("files of which rows may have been made together are filtered", "protocol/files.py:_check_mixed",
-           "same is not None", "False", (_FILES,)),
-    Defect("the word for rows outlives its replay", "protocol/query_rules.py:word_of_rows",
-           "batch.query, generation,", "batch.query,", (_SAME,)),
-    Defect("the word for rows takes the one for the query away", "protocol/query_rules.py:with_word_of_rows",
-           "(token, word_of_copy(batch, last))", "()", (_SAME,)),
-    Defect("what was done with a run's first batch is done with all", "protocol/micro_batch.py:QueryRun._settle",
-           "batch = rows.described(batch)", "pass", (_SAME,)),
 )

@@ -259,10 +259,8 @@ class World(Machine):
     def forget_rollbacks(self) -> None:
         """Snapshots have expired. Of a rollback of which nothing is left an application that has not written since finds nothing."""
         first = self.others.snapshot_ids()[0]
-        for query in self.queries.values():
-            for at, lost in query.causes.rollbacks:
-                if first > at + 1:
-                    self.model.unsure(lost)
+        rollbacks = [each for query in self.queries.values() for each in query.causes.rollbacks]
+        self.model.unsure(row for at, lost in rollbacks if first > at + 1 for row in lost)
 
     def version_at(self, snapshot_id: int) -> Version:
         """What a rollback to this snapshot leaves: what readers of it see, and fates as they were before."""
