@@ -1,6 +1,7 @@
 """Paimon's own writers replace snapshots on a bare local disk. Ours notice, and lose and double nothing of theirs."""
 
 import dataclasses
+import errno
 
 import pytest
 
@@ -14,6 +15,7 @@ from streamsink.storage.pending_log import decode_record
 from streamsink.table.changes import Changes
 from streamsink.table.scan import data_file_path
 from streamsink.table.table import open_table
+from streamsink.testing.crashing import CrashingCalls
 from streamsink.testing.faults import InjectedCrash, arm, crash
 from tests.crash.world import BOUNDARIES, expected, memory_world
 from tests.table.entries import commit
@@ -193,6 +195,51 @@ def _files_of(world):
     table = _table(world)
     live = {entry.file.file_name for entry in table.manifests.entries_of(table.snapshots.latest())}
     return {p for p in world.calls._names if p.rsplit("/", 1)[-1] in live}
+
+
+# -- the reply to publishing is lost -------------------------------------------------------------------------------------
+
+
+class _ReplyLost(CrashingCalls):
+    """Gives the name ``snapshot-2`` and says that it failed; ``meanwhile`` comes before. blind: nor can it be read back, once."""
+
+    def __init__(self, inner, meanwhile, blind):
+        super().__init__(inner)
+        self._meanwhile, self._blind, self._lost = meanwhile, blind, False
+
+    def link(self, source, target):
+        won = super().link(source, target)
+        if won and target.endswith("/snapshot/snapshot-2") and not self._lost:
+            self._lost = True
+            self._meanwhile()
+            raise OSError(errno.EIO, "done, reply lost", target)
+        return won
+
+    def read(self, path):
+        if self._lost and self._blind and path.endswith("/snapshot/snapshot-2"):
+            self._blind = False
+            raise OSError(errno.EIO, "unreachable", path)
+        return super().read(path)
+
+
+@pytest.mark.parametrize("settings", [{}, {"publish_as": "one-snapshot", "publish_every_batches": 2}], ids=str)
+@pytest.mark.parametrize("blind", [False, True], ids=["read-back", "not-read-back"])
+@pytest.mark.parametrize("is_built_on", [False, True], ids=["not-built-on", "built-on"])
+def test_replaced_before_it_was_known_whether_ours_was_there(is_built_on, blind, settings):
+    """Ours was published, and nobody told us. It is published again, or its state alone where a third writer had built on it."""
+    world = memory_world(**settings)
+    world.run(boundaries=BOUNDARIES[:1])
+    replacing, ids = Prepared(world), []
+
+    def meanwhile():
+        third = Prepared(world, 1) if is_built_on else None
+        replacing.rename()
+        ids.extend((third or replacing).ids)
+        if third:
+            third.rename()
+
+    world.run(_ReplyLost(world.calls, meanwhile, blind))
+    assert ids and world.ids() == expected() + ids
 
 
 # -- killed before the mark --------------------------------------------------------------------------------------------

@@ -168,3 +168,62 @@ def test_what_an_overwrite_deletes_is_worked_out_in_each_try():
     finally:
         arm(None)
     assert done.attempts == 2 and live(table) == ["new", "other"]
+
+
+def _built_on_and_replaced(table, then=lambda: None):
+    """Another writer builds snapshot 3 on ours at 2, ``then`` goes on, and a rename replaces ours; neither knows of any state."""
+    replacing = dataclasses.replace(table.snapshots.load(1), id=2, uuid="of-another", commit_user="foreign")
+
+    def meanwhile():
+        commit(table, Changes((add("other", part("y")),)), user="other")
+        then()
+        table.file_io.replace(table.layout.snapshot(2), replacing.to_json(), "x")
+
+    return meanwhile
+
+
+@pytest.mark.parametrize("kind, after", [("APPEND", ["new", "old", "other"]), ("OVERWRITE", ["new", "other"])])
+def test_files_that_others_have_built_on_are_not_added_again(kind, after):
+    """It landed, another writer built on it, a rename replaced it: the next try publishes the state, and no file."""
+    calls = MemoryCalls()
+    table = new_table(calls)
+    commit(table, Changes((add("old", part("x")),)))
+    done = _commit(_silent(calls, meanwhile=_built_on_and_replaced(table)), kind)
+    assert live(table) == after and done.snapshot_id == 4 and done.snapshot.delta_record_count == 0
+    assert table.snapshots.latest().total_record_count == len(after)
+
+
+@pytest.mark.parametrize("kind", ["APPEND", "COMPACT"])
+def test_nor_are_those_that_others_have_rewritten_since(kind):
+    """Rewritten by a snapshot that the newest one was built on."""
+    calls = MemoryCalls()
+    table = new_table(calls)
+    commit(table, Changes((add("old", part("x")),)))
+
+    def rewrite():
+        commit(table, Changes((add("new", part("x")).deleting, add("rewritten", part("x")))), user="compactor", kind="COMPACT")
+
+    _commit(_silent(calls, meanwhile=_built_on_and_replaced(table, rewrite)), kind)
+    assert live(table) == ["old", "other", "rewritten"] and table.snapshots.latest().total_record_count == 3
+
+
+@pytest.mark.parametrize("hide", ["not-built-on", "expired"])
+def test_where_that_cannot_be_told_nothing_is_published(hide):
+    """A snapshot since names our files and the newest does not, or one since is gone that might have: the restart decides."""
+    calls = MemoryCalls()
+    table = new_table(calls)
+    commit(table, Changes((add("old", part("x")),)))
+    before = table.snapshots.latest()
+
+    def go_on():
+        rewritten = Changes((add("new", part("x")).deleting, add("rewritten", part("x"))))
+        commit(table, rewritten, user="compactor", kind="COMPACT")
+        other = dataclasses.replace(before, id=5, uuid="other", commit_user="other")
+        table.file_io.replace(table.layout.snapshot(5), other.to_json(), "x")
+        if hide == "expired":
+            calls.unlink(table.layout.snapshot(3))
+            calls.unlink(table.layout.snapshot(4))
+
+    with pytest.raises(OutcomeUnknown):
+        _commit(_silent(calls, meanwhile=_built_on_and_replaced(table, go_on)), "APPEND")
+    assert table.snapshots.latest().id == 5
