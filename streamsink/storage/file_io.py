@@ -135,13 +135,13 @@ class FileIO(Reading):
         except FileExistsError:
             return
 
-    def create_if_absent(self, path: str, data: bytes, unique: str = "", *, prepared: bool = False) -> bool:
+    def create_if_absent(self, path: str, data: bytes, unique: str = "", *, prepared: bool = False, replaceable: bool = False) -> bool:
         """Publish ``data`` under ``path``, whole and durable, unless the name is taken: then False. The one publishing primitive.
 
         As ``create_new``; where that needs a lock, under it. Raises besides: Misuse when there is none.
         """
         if self.atomic_create:
-            return self.create_new(path, data, unique, prepared=prepared)
+            return self.create_new(path, data, unique, prepared=prepared, replaceable=replaceable)
         if self._under_lock is None:
             raise Misuse(
                 f"{path}: this store cannot create a file only when it is absent, so two writers could replace what the other "
@@ -165,11 +165,11 @@ class FileIO(Reading):
         """A creation that was prepared is not wanted any more. Idempotent."""
         self._calls.unlink(_temporary(path, unique))
 
-    def create_new(self, path: str, data: bytes, unique: str = "", *, prepared: bool = False) -> bool:
+    def create_new(self, path: str, data: bytes, unique: str = "", *, prepared: bool = False, replaceable: bool = False) -> bool:
         """The store's own creation; its user holds a lock unless ``atomic_create``.
 
         unique: known only to this try; whatever a death leaves behind has it in its name. prepared: ``prepare`` was called so, and
-        its group flushed. data: the caller's own, so that equal bytes settle a lost reply, or a call that its client repeated.
+        its group flushed. replaceable: others may write over the name. data: the caller's own: equal bytes settle a reply that was lost.
         After a crash the name is there, whole, or it is not. Raises: OSError when it is not there (on a network a late request may
         still put it there, unless another takes the name first); OutcomeUnknown when that could not be read back.
         """
@@ -181,7 +181,7 @@ class FileIO(Reading):
                 return True
             raise FileExistsError(errno.EEXIST, "the name was taken, and is not there any more", path)
         except OSError as failed:
-            won = is_there(self, path, data, failed)
+            won = is_there(self, path, data, failed, replaceable)
         if won:
             # What the failed call left undone; when this fails too, the next start finds the file and goes on.
             self._calls.unlink(temporary)
@@ -274,8 +274,11 @@ class FileIO(Reading):
             return action()
 
 
-def is_there(file_io: FileIO, path: str, data: bytes, failed: OSError) -> bool:
-    """Settle an unknown outcome by looking: whether ``path`` holds these bytes. Raises ``failed`` when nothing is there."""
+def is_there(file_io: FileIO, path: str, data: bytes, failed: OSError, replaceable: bool = False) -> bool:
+    """Settle an unknown outcome by looking: whether ``path`` holds these bytes. Raises ``failed`` when nothing is there.
+
+    replaceable: others may have written over these bytes, so that other ones settle nothing unless the store said that the name was taken.
+    """
     try:
         found = file_io.read(path)
     except FileNotFoundError:
@@ -284,6 +287,12 @@ def is_there(file_io: FileIO, path: str, data: bytes, failed: OSError) -> bool:
         raise OutcomeUnknown(
             f"{path}: creating it failed ({failed.strerror}) and the outcome could not be read back "
             f"({unreadable.strerror}). Nothing was deleted; the next start settles it",
+            kind="publish.unknown",
+        ) from failed
+    if found != data and replaceable and not isinstance(failed, FileExistsError):
+        raise OutcomeUnknown(
+            f"{path}: creating it failed ({failed.strerror}), and another writer's is there, which may have replaced it. Nothing was "
+            "deleted; the next start settles it",
             kind="publish.unknown",
         ) from failed
     return found == data

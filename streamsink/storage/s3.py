@@ -299,13 +299,13 @@ class S3FileIO(FileIO):
     def give_up(self, path, unique):
         """Nothing was prepared."""
 
-    def create_new(self, path, data, unique="", *, prepared=False):
+    def create_new(self, path, data, unique="", *, prepared=False, replaceable=False):
         if not self.atomic_create:
             return self._put_if_free(path, data)
         try:
             return self._calls.put_new(path, data, unique or self._new_id())
         except OSError as failed:
-            return is_there(self, path, data, failed)
+            return is_there(self, path, data, failed, replaceable)
 
     def _put_if_free(self, path: str, data: bytes) -> bool:
         """Look, then put: for a server without conditions, under a lock that others honour."""

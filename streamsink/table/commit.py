@@ -28,6 +28,7 @@ from streamsink.table.publish import Outcome, prepare, publish
 from streamsink.table.retry import RetryPolicy
 from streamsink.table.states import States
 from streamsink.table.table import Table
+from streamsink.table.unanswered import Unanswered, is_built_on, without_files
 from streamsink.table.whole import Whole
 
 SNAPSHOT_VERSION = 3
@@ -54,16 +55,6 @@ class Committed:
 Filter = Callable[[States], bool]
 
 
-@dataclass(frozen=True)
-class _Unanswered:
-    """A try whose publishing gave no answer. name: in the names of all that it wrote. files: paths of what it would use."""
-
-    snapshot: Snapshot
-    name: str
-    files: list[str]
-    error: OutcomeUnknown
-
-
 @dataclass
 class _Tries:
     """What the tries of one call know of each other.
@@ -71,7 +62,7 @@ class _Tries:
     delta_list: of the manifest that the request brings; most requests have no other, so it is written once.
     """
 
-    unanswered: list[_Unanswered] = field(default_factory=list)
+    unanswered: list[Unanswered] = field(default_factory=list)
     delta_list: Written | None = None
 
 
@@ -132,6 +123,10 @@ class TableCommit:
         if is_published(states):
             self._io.sync_dir(self._at.snapshot_dir)  # whoever published it may have died before
             return Committed(newest, attempt - 1, self._clock.now_ms())
+        if tries.unanswered and is_built_on(self._table, request, tries.unanswered, newest):
+            if request.application is None:
+                return Committed(newest, attempt - 1, self._clock.now_ms())  # there is no state to publish
+            request = without_files(request)
         delta = self._deltas.of(request, newest)  # 2 base, 3 delta and conflicts
         if attempt == 1:
             self._table.schemas.check_there({self._table.known_schema.id, *request.changes.schema_ids})
@@ -151,7 +146,7 @@ class TableCommit:
         except OutcomeUnknown as no_answer:
             if not self._io.atomic_create:
                 raise  # a late one replaces what others may have built on: only the newest snapshot decides, at the next start
-            tries.unanswered.append(_Unanswered(snapshot, name, files.own, no_answer))
+            tries.unanswered.append(Unanswered(snapshot, name, files.own, no_answer))
             return None
         if outcome is Outcome.LOST:
             delete(self._table, files.own, Look.SINCE_TRY, durable=False)  # 7 clean

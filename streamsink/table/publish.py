@@ -77,11 +77,11 @@ def _create(file_io: FileIO, path: str, prepared: Prepared, lock: Lock) -> bool:
     data, name = prepared.data, prepared.name
     if lock.is_empty:
         fault_point("commit.before_publish")
-        return file_io.create_if_absent(path, data, name, prepared=True)
+        return file_io.create_if_absent(path, data, name, prepared=True, replaceable=True)
 
     def create() -> bool:
         fault_point("commit.before_publish")
-        return file_io.create_new(path, data, name, prepared=True)
+        return file_io.create_new(path, data, name, prepared=True, replaceable=file_io.atomic_create)
 
     try:
         won = create_under(lock, file_io, path, data, create)

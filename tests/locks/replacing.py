@@ -24,7 +24,7 @@ class ReplacingFileIO(FileIO):
 
     atomic_create = False
 
-    def create_new(self, path, data, unique="", *, prepared=False):
+    def create_new(self, path, data, unique="", *, prepared=False, replaceable=False):
         self.make_dir(os.path.dirname(path))
         temporary = f"{os.path.dirname(path)}/.{os.path.basename(path)}.{unique or self._new_id()}.tmp"
         if not prepared:

@@ -47,6 +47,18 @@ def test_failed_on_a_taken_name_is_lost(memory):
     assert memory.read(PATH) == b"theirs"
 
 
+@pytest.mark.parametrize("mode", [Mode.ERROR, Mode.REPEATED])
+def test_failed_on_a_name_that_others_may_replace_is_unknown(memory, mode):
+    """Ours may have been there before another one's: only a store that says that the name was taken settles it."""
+    _io(memory).create_if_absent(PATH, b"theirs")
+    calls = CrashingCalls(memory, _number_of("link", memory), mode)
+    if mode is Mode.REPEATED:
+        assert _io(calls).create_if_absent(PATH, b"ours", replaceable=True) is False
+    else:
+        with pytest.raises(OutcomeUnknown, match="may have replaced it"):
+            _io(calls).create_if_absent(PATH, b"ours", replaceable=True)
+
+
 def test_failed_and_not_there_is_the_failure(memory):
     """The caller hears of the first error; nothing is there."""
     calls = CrashingCalls(memory, _number_of("link", memory), Mode.ERROR)

@@ -46,9 +46,9 @@ def _silent(calls, **settings):
     return open_table(io, ROOT, for_writing=True)
 
 
-def _commit(table, kind):
+def _commit(table, kind, **more):
     request = CommitRequest("me", 7, Changes((add("new", part("x")),)), "mine", kind,
-                            overwrite=Overwrite(dynamic=True) if kind == "OVERWRITE" else None)
+                            overwrite=Overwrite(dynamic=True) if kind == "OVERWRITE" else None, **more)
     return TableCommit(table, OPTIONS).commit(request, lambda states: False)
 
 
@@ -188,8 +188,9 @@ def test_files_that_others_have_built_on_are_not_added_again(kind, after):
     calls = MemoryCalls()
     table = new_table(calls)
     commit(table, Changes((add("old", part("x")),)))
-    done = _commit(_silent(calls, meanwhile=_built_on_and_replaced(table)), kind)
+    done = _commit(_silent(calls, meanwhile=_built_on_and_replaced(table)), kind, application="mine", state={"sequence": 1})
     assert live(table) == after and done.snapshot_id == 4 and done.snapshot.delta_record_count == 0
+    assert table.states.read(table.snapshots.latest()).by_application == {"mine": {"sequence": 1}}
     assert table.snapshots.latest().total_record_count == len(after)
 
 
