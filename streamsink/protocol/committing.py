@@ -87,14 +87,14 @@ class Committing:
     def stop(self) -> None:
         """The run has ended: stop the thread, then publish what is pending, unless publishing has failed.
 
-        In the batch nothing is left to publish, unless an error came between the record and its publishing. Raises an error of the
-        thread that no batch has raised yet; Retryable when the thread does not end. Idempotent. What could not be published is pending
-        still, and the next start publishes it.
+        Raises an error of the thread that no batch has raised yet; Retryable when the thread does not end.
+        Idempotent. What could not be published is pending still, and the next start publishes it.
         """
-        if self._beside is not None:
-            self._stopped = True
-            if not self._beside.stop(self._patience_ms):
-                raise self._stuck(self._patience_ms)
+        if self._beside is None:
+            return
+        self._stopped = True
+        if not self._beside.stop(self._patience_ms):
+            raise self._stuck(self._patience_ms)
         if self._publisher.failed:
             if self._unheard:
                 self._unheard = False

@@ -41,25 +41,6 @@ def test_a_group_becomes_visible_as_one_snapshot_that_says_what_its_last_checkpo
     assert world.ids() == list(range(20)) and world.unknown_files() == []
 
 
-def test_stopping_publishes_what_an_error_behind_the_record_has_left():
-    """Without grouping, too: a second call of the batch finds it recorded, and the run may end with it."""
-    world = memory_world()
-    query = Query(world)
-
-    def fail(step):
-        if step == "precommit.saved":
-            arm(None)
-            raise OSError("a listener's own")
-
-    arm(fail)
-    with pytest.raises(OSError, match="a listener's own"):
-        query.batch(6)
-    query.again(0)
-    assert world.ids() == []
-    query.sink.close()
-    assert world.ids() == list(range(6))
-
-
 def test_a_snapshot_for_each_checkpoint_keeps_their_order():
     """The default: a group only defers; each of its snapshots is as if it had been published at once."""
     world = memory_world(publish_every_batches=3)

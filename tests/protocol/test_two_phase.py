@@ -137,7 +137,8 @@ def test_restore_and_fail_publishes_then_fails_on_purpose():
     """The default policy; the start after it finds nothing to do."""
     world = memory_world()
     sink = _sink(world)
-    _pre_commit(world, sink, 0, 5, 0)  # its driver dies
+    _pre_commit(world, sink, 0, 5, 0)
+    sink.close()
     with pytest.raises(RestoredThenFailed):
         _sink(world)
     assert world.ids() == list(range(5))
@@ -149,7 +150,8 @@ def test_restore_and_continue_goes_on():
     """What was pending is published, and the run continues."""
     world = memory_world(restore="restore-and-continue")
     sink = _sink(world)
-    _pre_commit(world, sink, 0, 5, 0)  # its driver dies
+    _pre_commit(world, sink, 0, 5, 0)
+    sink.close()
     _sink(world).close()
     assert world.ids() == list(range(5))
 

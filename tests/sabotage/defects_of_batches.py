@@ -26,8 +26,6 @@ OF_BATCHES = (
            "decision.verdict is Verdict.SKIP", "decision is None", (_STEPS, _ADMISSION)),
     Defect("published before the record", "protocol/micro_batch.py:QueryRun._settle",
            "self.protocol.pre_commit(checkpoint, files, payload, group)", "self.protocol.commit()", (_STEPS,)),
-    Defect("what an error behind the record has left is not published in the end", "protocol/committing.py:Committing.stop",
-           "elif self._publisher.pending():", "elif self._beside is not None and self._publisher.pending():", (_PUBLISHING,)),
     Defect("the record is never published", "protocol/micro_batch.py:QueryRun._settle",
            "        self.protocol.commit()\n", "", (_STEPS, _PUBLISHING)),
     Defect("a failed batch leaves its files", "protocol/micro_batch.py:QueryRun._settle",
