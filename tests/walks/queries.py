@@ -146,7 +146,7 @@ class Query:
     def rows_adopted(self) -> list[int]:
         """Of batches that it has adopted, while it has written none under its name since: it does not know whether they are in the table."""
         checkpoint, adopted = self.checkpoint, self.options.get("adopt_from_batch", 0)
-        batches = range(len(checkpoint.planned[:adopted])) if checkpoint.committed <= adopted else ()
+        batches = range(len(checkpoint.planned[:adopted])) if adopted and checkpoint.committed <= adopted else ()
         return [row for batch in batches for row in self.rows(batch)]
 
     @property
