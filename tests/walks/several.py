@@ -131,7 +131,9 @@ class SeveralTables(World):
         self.model.check_never_twice(self.visible())
         for name in self.tables:
             self.focus(name)
-            self._look_at_table()
+            ids = self.others.snapshot_ids()
+            if ids:
+                self.versions[ids[-1]] = self.model.version(self.in_table())
 
     def check_whole(self):
         for name in self.tables:
