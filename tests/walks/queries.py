@@ -195,15 +195,20 @@ class Rows(NumberedRows):
         return arrow(self._chosen(decision), self._parts)
 
     def _chosen(self, decision) -> list[int]:
-        ids = self._read()
+        read = self._read()
+        ids = self._new_of(read, decision)
         if self._query and self._query.combines and (decision.seen_files or decision.verdict is Verdict.FILTER):
-            raise Wrong("rows made of several are filtered")
+            if not self._query.hides or 0 < len(ids) < len(read):  # of old rows alone nothing is left, whatever was made of them
+                raise Wrong("rows made of several are filtered")
+        return ids
+
+    def _new_of(self, ids: list[int], decision) -> list[int]:
         if decision.seen_files:
             others = self._query.source.rows_of_others(self._checkpoint, self._batch_id, decision.seen_files)
-            ids = [row for row in ids if row in others]
-        elif decision.verdict is Verdict.FILTER:
+            return [row for row in ids if row in others]
+        if decision.verdict is Verdict.FILTER:
             found = self._query.source.offsets(self._checkpoint, self._batch_id)
-            ids = [row for topic, part, offset, row in found if offset >= decision.below.get(topic, {}).get(part, 0) and row in ids]
+            return [row for topic, part, offset, row in found if offset >= decision.below.get(topic, {}).get(part, 0) and row in ids]
         return ids
 
 

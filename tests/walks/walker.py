@@ -75,7 +75,7 @@ class Walker:
             query = self.world.queries[name]
             query.stateful = not columns and restore % 5 > 2
             query.combines = "Deduplicate" if columns and way % 5 > 2 else ""
-            query.hides = ""
+            query.hides = "MapInPandas" if columns and 1 < way % 5 < 4 else ""
             query.is_comparable = positions % 8 > 0 and not query.hides
         self.world.add_query(JOBS, None, partition_by=partitioned(self.world.parts), journal_retain=2)
 
