@@ -12,13 +12,18 @@ from streamsink.storage.pending_log import PendingLog, journal_dir
 from streamsink.table.table import Table
 
 
+def identity_path(folder: str, application: str) -> str:
+    """The file that says which journal of several tables this is: states say its text as their table's id. folder: of the tables."""
+    return os.path.join(journal_dir(folder, application), "journal-id")
+
+
 def folder_of(file_io: FileIO, root: str, application: str, state: AppState) -> str | None:
     """The folder of the tables, in which the journal lies that this state is of; None when that is lost. root: of one of them."""
     scheme, colon, rest = root.rpartition("://")
     parts = rest.split("/")
     for depth in range(len(parts) - 1, 0, -1):
         folder = f"{scheme}{colon}{'/'.join(parts[:depth])}"
-        said = os.path.join(journal_dir(folder, application), "journal-id")
+        said = identity_path(folder, application)
         if file_io.exists(said) and file_io.read(said).decode() == state.table_id:
             return folder
     return None

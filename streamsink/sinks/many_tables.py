@@ -19,6 +19,7 @@ from streamsink.protocol.committable import AppState, Committable, LastOfOther, 
 from streamsink.protocol.sink import Committer, History, Published
 from streamsink.protocol.two_phase import Checkpoint
 from streamsink.sinks import promise
+from streamsink.sinks.above import identity_path
 from streamsink.sinks.chains import Chains
 from streamsink.sinks.history_of import last_of_others, newest_in
 from streamsink.sinks.name_before import SUFFIX, Had, NameBefore, parts_of_all
@@ -66,7 +67,7 @@ def open_place(file_io: FileIO, root: str, application: str, new_id: Callable[[]
             f"{root}: this is a table; expected the folder that holds the tables, such as 'lake/shop.db'",
             kind="tables.root-is-a-table",
         )
-    path = os.path.join(journal_dir(root, application), "journal-id")
+    path = identity_path(root, application)
     if not file_io.exists(path):
         file_io.create_if_absent(path, new_id().encode())
     return Place(file_io, root, application, file_io.read(path).decode())

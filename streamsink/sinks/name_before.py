@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from streamsink.errors import Misuse
-from streamsink.options import SinkOptions, words_of
+from streamsink.options import SinkOptions, with_word, words_of
 from streamsink.protocol.committable import AppState
 from streamsink.sinks import chain_errors
 from streamsink.storage.pending_log import PendingLog
@@ -63,8 +63,8 @@ class NameBefore:
             word = chain_errors.word_of_another_name(newest, each.name) if newest else ""
             if lost is None:
                 kept.append(each)
-            elif word not in words_of(self._options.accept_as_seen):
-                option = " ".join([*words_of(self._options.accept_as_seen), word])
+            elif word not in (given := words_of(self._options.accept_as_seen)):
+                option = with_word(self._options.accept_as_seen, word, given)
                 raise chain_errors.lost_before(self._place, each, lost, option)
         return kept
 

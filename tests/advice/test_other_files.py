@@ -10,6 +10,14 @@ from tests.advice.test_other_checkpoints import PLAIN, described, query
 from tests.crash.world import expected, memory_world
 
 
+def _read_one_file_a_batch(world, said) -> None:
+    """Then no batch has old and new ones."""
+    said.says("maxFilesPerTrigger=1")
+    lose_checkpoint(world, THIRD)
+    world.run(boundaries=tuple(range(1, 15)))
+    assert world.ids() == expected((14,))
+
+
 @follows("files.combined")
 @pytest.mark.parametrize("way", ["one-file-a-batch", "accept_as_new", "accept_as_seen"])
 def test_old_and_new_files_whose_rows_were_made_into_others(way):
@@ -20,10 +28,7 @@ def test_old_and_new_files_whose_rows_were_made_into_others(way):
     lose_checkpoint(world)
     said = refused(world, "files.combined", (12,))
     if way == "one-file-a-batch":
-        said.says("maxFilesPerTrigger=1")
-        lose_checkpoint(world, THIRD)
-        world.run(boundaries=tuple(range(1, 15)))
-        assert world.ids() == expected((14,))
+        _read_one_file_a_batch(world, said)
         return
     accept(world, **{way: said.option(way)})
     world.run(boundaries=(12,))
@@ -40,10 +45,7 @@ def test_old_and_new_files_whose_rows_may_have_been_made_into_others(way):
     lose_checkpoint(world)
     said = refused(world, "files.may-combine", (12,))
     if way == "one-file-a-batch":
-        said.says("maxFilesPerTrigger=1")
-        lose_checkpoint(world, THIRD)
-        world.run(boundaries=tuple(range(1, 15)))
-        assert world.ids() == expected((14,))
+        _read_one_file_a_batch(world, said)
         return
     accept(world, **{way: said.option(way)})
     world.run(boundaries=(12,))

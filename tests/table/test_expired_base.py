@@ -354,14 +354,19 @@ def test_a_snapshot_on_one_that_a_rename_replaced_stays():
     assert table.snapshots.ids() == [1, 2, 3, 4]
 
 
+def _a_minute_later(monkeypatch) -> None:
+    """The writer finds that it has slept."""
+    now_ms = Clock.now_ms
+    monkeypatch.setattr(Clock, "now_ms", lambda self: now_ms(self) + 60_000)
+
+
 def test_a_slow_writer_leaves_its_snapshot_when_others_have_built_on_it(monkeypatch):
     """Data files vanished behind both: without it the other writer's snapshot would stand on a hole, and everybody's state with it."""
     calls, table = _world("1000")
 
     def others_go_on() -> None:
         _others(table, 1)
-        later = Clock.now_ms
-        monkeypatch.setattr(Clock, "now_ms", lambda self: later(self) + 60_000)
+        _a_minute_later(monkeypatch)
 
     _commit(calls, after=others_go_on)
     assert table.snapshots.ids() == [1, 2, 3, 4, 5]
@@ -373,8 +378,7 @@ def test_a_slow_writer_leaves_no_hint_of_a_snapshot_that_was_rolled_back(monkeyp
 
     def rolled_back() -> None:
         _roll_back(table, 2)
-        later = Clock.now_ms
-        monkeypatch.setattr(Clock, "now_ms", lambda self: later(self) + 60_000)
+        _a_minute_later(monkeypatch)
 
     _commit(calls, hint=rolled_back)
     assert table.snapshots.ids() == [1, 2]
@@ -387,8 +391,7 @@ def test_a_slow_writer_leaves_no_hint_in_a_table_that_was_created_anew(monkeypat
 
     def created_anew() -> None:
         _roll_back(table, 0)
-        later = Clock.now_ms
-        monkeypatch.setattr(Clock, "now_ms", lambda self: later(self) + 60_000)
+        _a_minute_later(monkeypatch)
 
     _commit(calls, hint=created_anew)
     assert table.snapshots.ids() == []
