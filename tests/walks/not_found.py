@@ -152,4 +152,18 @@ SELDOM: dict[str, tuple[str, ...]] = {
         "files of which rows may have been made together are filtered",
         "the first name does not tell where to begin after records were given up",
     ),
+    "They are new, and no walk has been tried on them.": (
+        "another name goes on from a batch before the last one", "another name goes on over files of which batches are missing",
+        "a batch without rows stops another name", "a first snapshot whose data files went meanwhile stays",
+        "a hint stays in a table that was created anew", "a hint that a sleeper left is a table's",
+        "a new name has a part in the tables with rows alone", "a new name goes on whatever a table has lost of the first one",
+        "a new name goes on whatever was dropped and created again", "a pending part is published in a table that lost what was before it",
+        "a table that is gone is created for a new name", "without the first name's journal its tables have had nothing",
+        "a table that got another name with the query has two parts", "a table whose path was changed with the name is missed",
+        "a query of one table goes by what this one has of several", "a query of one table leaves parts for the others behind",
+        "a table of several whose journal is lost is whole", "another number is looked for than this table has of several",
+        "one table of several retires alone", "a name retires while the next one has to look for it",
+        "files that others built on are added again after a lost reply", "a name that was replaced before it was read back is lost",
+        "what cannot be told after a lost reply is published", "a snapshot that is gone names nothing",
+    ),
 }
