@@ -76,7 +76,7 @@ def _check_added(added: Sequence[DataField], plan: _Plan, where: str) -> None:
         outer = f"`{strict[0].partition('.')[0]}`"
         how = f"cast its column to a type without NOT NULL, CAST({outer} AS ...)" if where else f"such as if({outer} IS NULL, NULL, {outer})"
         way_on = (
-            f"a new column is added as a nullable one, because the rows already there have no value, and {', '.join(map(repr, strict))} in the data "
+            f"a new column must be nullable, because the rows already there have no value, and {', '.join(map(repr, strict))} in the data "
             f"{'is' if len(strict) == 1 else 'are'} NOT NULL. Do both: make {'it' if len(strict) == 1 else 'each of them'} nullable in the query, {how}, "
             "and set add_columns=True"
         )

@@ -20,7 +20,7 @@ from streamsink.locks.configured import lock_of
 from streamsink.options import SinkOptions
 from streamsink.storage.together import Together
 from streamsink.table import strict
-from streamsink.table.deletion import Look, delete, try_name
+from streamsink.table.deletion import Look, delete, delete_hint, try_name
 from streamsink.table.delta import CommitRequest, Delta, Deltas, Written
 from streamsink.table.late import Base, has_slept
 from streamsink.table.manifest_merge import MergeOptions
@@ -200,7 +200,7 @@ class TableCommit:
         """This writer was slow. When the table has gone back meanwhile, Java's readers would fail on it."""
         ids = self._snapshots.ids()
         if not ids:
-            self._io.delete(self._at.latest_hint)
+            delete_hint(self._table)
         elif ids[-1] < snapshot.id:
             self._io.replace(self._at.latest_hint, str(ids[-1]).encode(), self._ids.new_id())
 

@@ -5,7 +5,8 @@ What may go at all is known by its name and place:
 - lists and manifests that a try of a commit made (``table/commit.py``), when nothing that is retained names them;
 - hidden temporary files, which nothing can name;
 - staged files of a checkpoint that is still being written, which has no record;
-- a snapshot of ours that came too late, on which nothing is built.
+- a snapshot of ours that came too late, on which nothing is built;
+- the hint LATEST where there is no snapshot.
 
 A pending record names data files and manifests under ids of their own. Their names are none of these, so nothing here deletes
 them. Staging folders of other checkpoints, and the journal's own files, are the journal's: ``storage/pending_log.py``.
@@ -68,6 +69,11 @@ def delete_late_snapshot(table: "Table", snapshot: Snapshot) -> None:
     if table.snapshots.load(snapshot.id) == snapshot:
         table.file_io.delete(table.layout.snapshot(snapshot.id))
         table.file_io.sync_dir(table.layout.snapshot_dir)
+
+
+def delete_hint(table: "Table") -> None:
+    """Delete LATEST of a table without snapshots, on which Java's readers fail. Should one come meanwhile, they find it without a hint."""
+    table.file_io.delete(table.layout.latest_hint)
 
 
 def delete_staged(file_io: FileIO, paths: Sequence[str]) -> None:

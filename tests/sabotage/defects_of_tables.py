@@ -82,7 +82,7 @@ OF_TABLES = (
     Defect("a hint of a snapshot that was rolled back stays", "table/commit.py:TableCommit._try_once",
            "if has_slept(seen_ms):", "if False:", (_LATE,)),
     Defect("a hint stays in a table that was created anew", "table/commit.py:TableCommit._take_back_hint",
-           "self._io.delete(self._at.latest_hint)", "pass", (_LATE,)),
+           "delete_hint(self._table)", "pass", (_LATE,)),
     Defect("a table that another one makes between two looks is a strange folder", "table/table.py:create_table",
            " and not is_table(file_io, root):", ":", ("tests/table/test_creation.py",)),
     Defect("a hint that a sleeper left is a table's", "table/table.py:_way_on",
