@@ -55,6 +55,25 @@ def test_after_a_call_that_raised_the_same_rows_may_be_given_again():
     assert world.ids() == list(range(9))
 
 
+def test_a_call_that_ended_behind_its_record_is_published_by_the_call_that_repeats_it():
+    """Ctrl-C between the record and the snapshot: the retry is skipped, and when it returns the rows are there to be read."""
+    world = memory_world()
+    query = Query(world)
+
+    def interrupt() -> None:
+        faults.arm(None)
+        raise KeyboardInterrupt
+
+    arm("precommit.saved", 1, interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        query.batch(6)
+    assert world.ids() == []
+    query.again(0)
+    assert world.ids() == list(range(6))
+    query.batch(9)
+    assert world.ids() == list(range(9))
+
+
 def test_a_replay_in_a_new_run_is_a_skip():
     """Spark repeats a batch only in a new start of the query."""
     world = memory_world()
