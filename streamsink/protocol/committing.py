@@ -77,12 +77,12 @@ class Committing:
         self.check()
 
     def recorded(self) -> None:
-        """A checkpoint is durable: publish in this call, or leave it to a later one or to the thread. Raises as publishing does."""
+        """What is durable may be published: in this call, or by a later one or the thread. Raises as publishing does."""
         if self._options.publish != ASYNC and len(self._publisher.pending()) >= self._options.publish_every_batches:
             self._publisher.commit_up_to(None)
-            return
-        fault_point("group.queued")
-        self._beside.wake()
+        elif self._beside is not None:
+            fault_point("group.queued")
+            self._beside.wake()
 
     def stop(self) -> None:
         """The run has ended: stop the thread, then publish what is pending, unless publishing has failed.

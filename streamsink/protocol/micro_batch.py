@@ -173,6 +173,7 @@ class QueryRun:
             rows.read_over()  # what the state becomes by them is what the next batch builds on
         if decision.verdict is Verdict.SKIP:
             self.protocol.emit(events.BatchSkipped, checkpoint_id=batch.batch_id, reason=decision.reason)
+            self.protocol.commit()  # an earlier call of this run may have ended between the batch's record and its snapshot
             return 0
         if decision.verdict is Verdict.FILTER:
             self.protocol.emit(events.BatchFiltered, checkpoint_id=batch.batch_id)

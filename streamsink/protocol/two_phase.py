@@ -221,7 +221,7 @@ class TwoPhaseCommit:
         return committable
 
     def commit(self) -> None:
-        """After a pre-commit: publish now, or leave it to a later batch or to the thread, as the options say.
+        """Publish what is pending now, or leave it to a later batch or to the thread, as the options say. Idempotent.
 
         Raises as ``Committer.publish``; what was not published stays pending for the next restore.
         """

@@ -28,6 +28,8 @@ OF_BATCHES = (
            "self.protocol.pre_commit(checkpoint, files, payload, group)", "self.protocol.commit()", (_STEPS,)),
     Defect("the record is never published", "protocol/micro_batch.py:QueryRun._settle",
            "        self.protocol.commit()\n", "", (_STEPS, _PUBLISHING)),
+    Defect("a call that is repeated behind its record publishes nothing", "protocol/micro_batch.py:QueryRun._settle",
+           "self.protocol.commit()  #", "#", (_ONCE,)),
     Defect("a failed batch leaves its files", "protocol/micro_batch.py:QueryRun._settle",
            "                self.protocol.abort(checkpoint, group)\n", "", (_TWO_PHASE, "tests/crash/test_errors_and_torn_writes.py")),
     Defect("a start does not restore", "protocol/micro_batch.py:QueryRun.start",

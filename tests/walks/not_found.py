@@ -10,6 +10,9 @@ REASONS: dict[str, tuple[str, ...]] = {
     "A guard behind it does the same a moment later: the fence of the snapshot's own look, or the record's number.": (
         "no look at the owner before a batch", "publishing without the fence", "a second query of the name is let in",
     ),
+    "A query of a walk that fails is started again, which publishes what is pending.": (
+        "a call that is repeated behind its record publishes nothing",
+    ),
     "A process that fails ends, and lets go of all that it held.": ("a claim that fails holds the application",),
     "It saves work, or asks the store again: what a reader sees is the same.": (
         "files of a restored record may be in the table", "B1: a folder is looked at in each batch", "a table that another one makes between two looks is a strange folder",
