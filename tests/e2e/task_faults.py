@@ -1,8 +1,8 @@
 """Faults of writer tasks: Spark starts this module in the place of ``pyspark.daemon``, so that its workers are armed.
 
 $STREAMSINK_TASK_FAULT is ``step:action:attempts[:partition]``: attempts below that number (from 0) of each task, or of one partition's
-task, ``raise`` an error there, end their worker (``exit``), ``sleep``, kill -9 their executor (``lose-executor``) or the whole
-driver (``kill-driver``). Each leaves an empty file in the folder $STREAMSINK_TASK_MARKS.
+task, ``raise`` an error there, end their worker (``exit``), ``sleep`` (the first one to come, whichever it is: on a busy machine a
+speculative copy may overtake the original), kill -9 their executor (``lose-executor``) or the whole driver (``kill-driver``). Each leaves an empty file in the folder $STREAMSINK_TASK_MARKS.
 """
 import importlib
 import os
@@ -37,7 +37,11 @@ def _arm(text: str) -> None:
         if partition and task.partitionId() != int(partition[0]):
             return
         # so that a test can see that its fault has happened
-        Path(os.environ[MARKS], f"{action}-{task.taskAttemptId()}").touch()
+        mark = Path(os.environ[MARKS], "sleep" if action == "sleep" else f"{action}-{task.taskAttemptId()}")
+        try:
+            mark.touch(exist_ok=False)
+        except FileExistsError:
+            return  # another attempt of the task sleeps
         _act(action)
 
     faults.arm(hook)

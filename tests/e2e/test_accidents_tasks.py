@@ -43,8 +43,8 @@ def test_s9_a_task_that_fails_twice(ground, step, action):
 
 
 def test_s9_speculative_execution(ground, cluster):
-    """One task hangs (for longer than a driver may take) after it has written, its speculative copy on the other host wins: each row once, no file left."""
-    env = task_faults.environment("task.file_closed:sleep:1:0", ground.root / "marks")
+    """An attempt hangs (for longer than a driver may take) after it has written, that on the other host wins: each row once, no file left."""
+    env = task_faults.environment("task.file_closed:sleep:2:0", ground.root / "marks")
     conf = cluster.conf(env) | task_faults.CONF | FOUR_TASKS | SPECULATION
     job = tasks_job(ground, conf).but(per_batch=4)
     outcome = run_driver(ground, job)
