@@ -110,6 +110,8 @@ def test_a_recorded_path_with_another_time_is_asked_for():
         decisions = [decide(batch, known, file_column="f", **{way: f"other {word}"}) for way in ("accept_as_seen", "accept_as_new")]
         assert all(decision.replaying and not decision.forgets_files for decision in decisions)
     both = [reads("a", "c"), reads("b", time=2)]
+    refused("files.other-times", both, [reads("a"), reads("b")], accept_as_seen=word)
+    word = _word(refused("files.other-times", both, [reads("a"), reads("b")]))
     seen, new = (decide(both, [reads("a"), reads("b")], file_column="f", **{way: word}) for way in ("accept_as_seen", "accept_as_new"))
     assert seen.verdict is new.verdict is Verdict.FILTER
     assert (seen.seen_files, new.seen_files) == ({"file:///in/a", "file:///in/b"}, {"file:///in/a"})
