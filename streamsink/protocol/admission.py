@@ -298,7 +298,7 @@ def _admit_numeric(batch: Batch, past: Past, options: SinkOptions, generation: i
     recorded = _recorded(batch, past)
     if not relation.overlap:
         return Decision(Verdict.NEW, "continues the recorded positions", generation, recorded)
-    if batch.combines:
+    if batch.combines and (relation.mixed or not options.position_columns):  # else nothing of the batch is left
         raise refused(position_errors.combined)
     if not options.position_columns:
         raise refused(position_errors.overlap, same=token(batch, past) if _is_other(batch, past) else None)

@@ -4,13 +4,15 @@ A file is its path with its time of modification: a path alone is a name, under 
 restored without its time; so a recorded path with another time is asked for. What is kept of a file: ``file_entries.py``.
 """
 
+import json
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
+from itertools import chain
 
 from streamsink.errors import Misuse
-from streamsink.options import SinkOptions, words_of
+from streamsink.options import SinkOptions, with_word, words_of
 from streamsink.protocol import ways
 from streamsink.protocol.committable import AppState, Batch
 from streamsink.protocol.file_entries import ENTRY_BYTES, FILE, KNOWN_BYTES, NAME, entry, path_of, paths_of, spelling
@@ -18,6 +20,7 @@ from streamsink.protocol.ids import END_OF_INPUT
 from streamsink.protocol.positions import SourceRange
 
 _PATH_TYPE = "q"  # a path's digest as a number
+_MOST_NAMED = 10
 
 
 def entries(sources: Sequence[SourceRange]) -> bytes | None:
@@ -108,30 +111,39 @@ def _in_order_of_numbers(digests: bytes) -> memoryview:
 
 @dataclass(frozen=True)
 class Parts:
-    """Paths of a batch's files. seen: recorded before. new: not. unclear: rows of such a path may be either. moved: how many of the
-    new ones have the name and time of a recorded file in another folder. retimed: paths recorded with another time, until their user says
-    what they are.
+    """Paths of a batch's files. seen: recorded before. new: not. unclear: rows of such a path may be either.
+
+    asked: those of which only their user can say whether they are recorded files (RETIMED, MOVED), in the order in which he is asked.
+    words: by which he has said it of others.
     """
 
     seen: frozenset[str]
     new: frozenset[str]
     unclear: tuple[str, ...]
-    moved: int
-    retimed: tuple[str, ...] = ()
+    asked: Mapping[_Is, tuple[str, ...]] = field(default_factory=dict)
+    words: tuple[str, ...] = ()
+
+    @property
+    def count(self) -> int:
+        return len({*self.seen, *self.new, *self.unclear, *chain(*self.asked.values())})
 
     def answered(self, options: SinkOptions, word: str) -> "Parts":
-        """With what the user has said of the files with other times. word: for the whole batch."""
-        mine, retimed = word_of_times(word), frozenset(self.retimed)
-        is_seen, is_new = (mine in words_of(given) for given in (options.accept_as_seen, options.accept_as_new))
-        if not retimed or is_seen == is_new:
-            return self
-        seen, new = (self.seen | retimed, self.new) if is_seen else (self.seen, self.new | retimed)
-        return replace(self, seen=seen, new=new, unclear=tuple(sorted({*self.unclear, *seen & new})), retimed=())
+        """With what the user has said of files that are asked for. word: for the whole batch."""
+        seen, new, asked, words = set(self.seen), set(self.new), {}, []
+        for question, paths in self.asked.items():
+            mine = word_of_files(word, question, paths)
+            is_seen, is_new = (mine in words_of(given) for given in (options.accept_as_seen, options.accept_as_new))
+            if is_seen == is_new:
+                asked[question] = paths
+            else:
+                (seen if is_seen else new).update(paths)
+                words.append(mine)
+        return Parts(frozenset(seen), frozenset(new), tuple(sorted({*self.unclear, *seen & new})), asked, tuple(words))
 
 
-def word_of_times(word: str) -> str:
-    """The word that says what the files with other times are; the rest of the batch is decided as ever. word: for the whole batch."""
-    return ways.word(f"{word}|other times")
+def word_of_files(word: str, question: _Is, paths: Sequence[str]) -> str:
+    """The word that says what just these files are; the rest of the batch is decided as ever. word: for the whole batch."""
+    return ways.word(json.dumps([word, question.value, *paths]))
 
 
 def can_tell(batch: Batch) -> bool:
@@ -157,33 +169,24 @@ def sort_out(sources: Sequence[SourceRange], known: KnownFiles) -> Parts:
     for place, source in enumerate(sources):
         for file in source.files:
             found[known.look_up(entry(file, place, source.name), len(sources) == 1)].add(spelling(file.path))
-    seen, new = found[_Is.HERE], found[_Is.NEW] | found[_Is.MOVED]
-    unclear = found[_Is.ELSEWHERE] | seen & new
-    return Parts(frozenset(seen), frozenset(new), tuple(sorted(unclear)), len(found[_Is.MOVED]), tuple(sorted(found[_Is.RETIMED])))
+    seen, new = found[_Is.HERE], found[_Is.NEW]
+    asked = {question: tuple(sorted(found[question])) for question in (_Is.RETIMED, _Is.MOVED) if found[question]}
+    return Parts(frozenset(seen), frozenset(new), tuple(sorted(found[_Is.ELSEWHERE] | seen & new)), asked)
 
 
 def check(batch: Batch, parts: Parts, options: SinkOptions, *, table: str, word: str, other: bool, same: str | None) -> None:
     """Raises Misuse, with the ways on, when the files do not decide what is to be written.
 
-    word: the token. other: the batch before this one is of another checkpoint. same: ``accept_as_same`` that says that each row is of one row
-    of a file, where that is to be said.
+    parts: with what was answered. word: the token. other: the batch before this one is of another checkpoint. same: ``accept_as_same`` that
+    says that each row is of one row of a file, where that is to be said.
     """
     happened = f"{table}: the checkpoint was deleted, replaced or restored from an older copy, and batch {batch.batch_id} of {batch.query}"
     ways = (
         f"accept_as_new='{word}' writes all rows of this batch{' and of all batches after it' if other else ''}, "
         f"accept_as_seen='{word}' records it without writing any"
     )
-    if parts.retimed:
-        mine = word_of_times(word)
-        raise Misuse(
-            f"{happened} holds {len(parts.retimed)} of {len({*parts.seen, *parts.new, *parts.unclear, *parts.retimed})} files (first: "
-            f"{parts.retimed[0]}) whose path is recorded with another time of modification: copied or restored without their times they are the "
-            "same files, and their rows are here; or they were written again. Nothing was written. Give them their times back (cp -p), and start a new "
-            "checkpoint; or say it of such files of this batch, beside which the others are decided by themselves, and later batches are asked for: "
-            f"accept_as_seen='{mine}' when they are the same files, accept_as_new='{mine}' when they have other rows, which are written. A new "
-            "checkpoint without maxFilesPerTrigger asks once for all",
-            kind="files.other-times",
-        )
+    for question in parts.asked:
+        raise _ask(question, parts, options, happened=happened, word=word)
     if parts.unclear:
         raise Misuse(
             f"{happened} holds {len(parts.unclear)} files (first: {parts.unclear[0]}) that one source of the query has read and another "
@@ -191,16 +194,35 @@ def check(batch: Batch, parts: Parts, options: SinkOptions, *, table: str, word:
             f"{ways}",
             kind="files.other-source",
         )
-    if parts.moved and not parts.seen:
-        raise Misuse(
-            f"{happened} holds no file that is recorded, but {parts.moved} with the name and time of modification of a recorded one in "
-            "another folder: the folder was moved or copied, or its path is spelled in another way, and then their rows are here. "
-            f"Nothing was written. Read the folder under its first path, with a new checkpoint; or choose: {ways}",
-            kind="files.moved",
-        )
     if parts.seen and parts.new:
         holds = f"{happened} holds {len(parts.seen)} files whose rows are here and {len(parts.new)} whose rows are not"
         _check_mixed(batch, options, holds, ways, word=word, same=same)
+
+
+def _ask(question: _Is, parts: Parts, options: SinkOptions, *, happened: str, word: str) -> Misuse:
+    """Nothing tells what these files of the batch are. Their word is for them alone; what was said of others is repeated with it."""
+    paths = parts.asked[question]
+    mine = word_of_files(word, question, paths)
+    seen, new = (with_word(option, mine, parts.words) for option in (options.accept_as_seen, options.accept_as_new))
+    more = f" and {len(paths) - _MOST_NAMED} more" if len(paths) > _MOST_NAMED else ""
+    holds = f"{happened} holds {len(paths)} of {parts.count} files ({', '.join(paths[:_MOST_NAMED])}{more})"
+    ways_on = (
+        "and start a new checkpoint; or say it of just these files, beside which the others are decided by themselves, and later batches are "
+        f"asked for: accept_as_seen='{seen}' when they are the same files, and their rows are left out; accept_as_new='{new}' when "
+        "they have other rows, which are written. A new checkpoint without maxFilesPerTrigger asks once for all"
+    )
+    if question is _Is.MOVED:
+        return Misuse(
+            f"{holds} whose path is not recorded, but a file of their name and time of modification is, in another folder: they were moved or "
+            "copied, or their path is spelled in another way, and then their rows are here; or they are others that happen to have its name and "
+            f"time. Nothing was written. Read them under their first path, {ways_on}",
+            kind="files.moved",
+        )
+    return Misuse(
+        f"{holds} whose path is recorded with another time of modification: copied or restored without their times they are the same files, and "
+        f"their rows are here; or they were written again. Nothing was written. Give them their times back (cp -p), {ways_on}",
+        kind="files.other-times",
+    )
 
 
 def _check_mixed(batch: Batch, options: SinkOptions, holds: str, ways: str, *, word: str, same: str | None) -> None:

@@ -83,13 +83,46 @@ def test_a_folder_that_was_moved(way):
         renew_topic(world)
     said = refused(world, "files.moved", (9,))
     if way == "first-path":
-        said.says("Read the folder under its first path, with a new checkpoint")
+        said.says("Read them under their first path, and start a new checkpoint")
         world.driver.folder = "memory:/in"
         lose_checkpoint(world, THIRD)
     else:
         accept(world, **{way: said.option(way)})
     world.run(boundaries=(9, 12))
     assert world.ids() == ([*range(9), *range(1000, 1012)] if way == "accept_as_new" else expected((12,)))
+
+
+@follows("files.moved")
+@pytest.mark.parametrize("way", ["first-path", "accept_as_seen", "accept_as_new"])
+def test_a_part_of_a_folder_that_was_moved(way):
+    """Beside known files and new ones: the answer is for the moved ones alone, and the error names them."""
+    world = query(tells_files=True, file_column="file")
+    lose_checkpoint(world)
+    stays = world.driver.file
+    world.driver.file = lambda number: dataclasses.replace(stays(number), path=f"memory:/moved/{number:05}") if number in (2, 4) else stays(number)
+    said = refused(world, "files.moved", (12, 14)).says("2 of 12 files (memory:/moved/00002, memory:/moved/00004)", "beside which the others are decided")
+    if way == "first-path":
+        said.says("Read them under their first path, and start a new checkpoint")
+        world.driver.file = stays
+        lose_checkpoint(world, THIRD)
+    else:
+        accept(world, **{way: said.option(way)})
+    world.run(boundaries=(12, 14))
+    assert world.ids() == sorted([*range(14), *((2, 4) if way == "accept_as_new" else ())])
+
+
+@follows("files.other-times", "files.moved")
+@pytest.mark.parametrize("first", ["accept_as_seen", "accept_as_new"])
+def test_files_without_their_times_beside_moved_ones(first):
+    """Both are asked for, one after the other; the second error repeats the first answer where it names its option."""
+    world = query(tells_files=True, file_column="file")
+    lose_checkpoint(world)
+    stays, world.driver.modified[3] = world.driver.file, 1_700_000_000_000
+    world.driver.file = lambda number: dataclasses.replace(stays(number), path=f"memory:/moved/{number:05}") if number == 2 else stays(number)
+    accept(world, **{first: refused(world, "files.other-times", (12,)).option(first)})
+    accept(world, accept_as_seen=refused(world, "files.moved", (12,)).option("accept_as_seen"))
+    world.run(boundaries=(12, 14))
+    assert world.ids() == sorted([*range(14), *((3,) if first == "accept_as_new" else ())])
 
 
 @follows("files.other-times")

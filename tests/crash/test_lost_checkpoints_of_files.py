@@ -207,6 +207,25 @@ def test_a_folder_that_was_moved_is_an_error_and_no_new_data():
     assert world.ids() == list(range(9))
 
 
+@pytest.mark.parametrize("boundaries", [(8,), (3, 8), (4, 6, 8), (1, 2, 3, 4, 5, 6, 7, 8)])
+@pytest.mark.parametrize("moved", [(2,), (1, 2, 5), (0, 1, 2, 3, 4)])
+def test_files_of_which_a_part_was_moved_do_not_come_twice(moved, boundaries):
+    """Moved files beside known ones were written again, without a word; new ones beside moved ones were lost by the answer."""
+    world = files_world(journal_retain=2)
+    world.run(boundaries=(2, 4, 6))
+    world.checkpoint, stays = Checkpoint(SECOND), world.driver.file
+    world.driver.file = lambda number: dataclasses.replace(stays(number), path=f"memory:/moved/{number:05}") if number in moved else stays(number)
+    for ends in (boundaries[:count] for count in range(1, len(boundaries) + 1)):
+        if any(number in moved for number in range((0, *ends)[-2], ends[-1])):
+            accept(world, accept_as_seen=refused(world, "files.moved", ends))
+        world.run(boundaries=ends)
+        assert world.ids() == list(range(max(6, ends[-1])))
+    world.run(boundaries=(*boundaries, 12))
+    world.checkpoint = Checkpoint("00000000-0000-0000-0000-000000000003")
+    world.run(boundaries=(5, 14))
+    assert world.ids() == list(range(14)), "under its new path it is known as well"
+
+
 def test_another_query_over_the_same_files_is_asked_for_and_its_own_files_count_from_there():
     """Accepted as new it writes them all; when its checkpoint is lost, only what it has read itself is here."""
     world = files_world()

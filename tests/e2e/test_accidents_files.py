@@ -82,6 +82,24 @@ def test_files_that_were_restored_without_their_times_are_asked_for(spark, groun
     assert_each_once(ground.table, ids_of(0, 3))
 
 
+def test_files_of_which_a_part_was_moved_are_asked_for(spark, ground):
+    """One of two files went to another folder that the query reads, and the checkpoint is lost: its rows came a second time without a word."""
+    ground.add_files(0, 2)
+    moved = ground.root / "in-moved"
+    moved.mkdir()
+    job = with_file(ground, per_batch=ALL_IN_ONE, source={"kind": "files", "dir": str(ground.root / "in*")})
+    assert run_here(spark, job).code == 0
+    shutil.rmtree(job.checkpoint)
+    (ground.source / "00001.json").rename(moved / "00001.json")
+    ground.add_files(2, 1)
+    before = content(ground.table)
+    outcome = run_here(spark, job)
+    assert_refused(outcome, "files.moved", ground.table, "1 of 3 files", "in-moved/00001.json", "Nothing was written")
+    assert content(ground.table) == before
+    assert run_here(spark, job.but(options={"accept_as_seen": accept_token(outcome)})).code == 0
+    assert_each_once(ground.table, ids_of(0, 3))
+
+
 def test_without_the_column_the_error_says_how_to_get_it(spark, ground):
     """One batch holds old and new files: nothing is written; followed to the letter, the advice leads to each row once."""
     ground.add_files(0, 3)

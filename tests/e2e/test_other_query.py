@@ -122,14 +122,15 @@ def test_rows_that_the_function_has_combined_are_not_filtered(spark, job, sent):
 
     ids = sent(0, 20)
     assert run_function(spark, job, one_of_each_key, job.checkpoint + "-1") is None
+    assert run_function(spark, job.but(per_batch=1000), one_of_each_key, job.checkpoint + "-2") is None, "a batch of old messages alone"
     ids |= sent(20, 20)
     before = content(job.table)
-    refused = run_function(spark, job.but(per_batch=1000), one_of_each_key, job.checkpoint + "-2")
+    refused = run_function(spark, job.but(per_batch=1000), one_of_each_key, job.checkpoint + "-3")
     said = advice(refused, "positions.combined").says("Deduplicate", "Nothing was written")
     assert content(job.table) == before
     (path,), given = said.call("streamsink.starting_offsets")
     behind = job.but(per_batch=1000, source={**job.source, "starting": streamsink.starting_offsets(path, **given)})
-    assert run_function(spark, behind, one_of_each_key, job.checkpoint + "-3") is None
+    assert run_function(spark, behind, one_of_each_key, job.checkpoint + "-4") is None
     assert_each_once(job.table, ids)
 
 

@@ -110,6 +110,8 @@ def test_a_recorded_path_with_another_time_is_asked_for():
         decisions = [decide(batch, known, file_column="f", **{way: f"other {word}"}) for way in ("accept_as_seen", "accept_as_new")]
         assert all(decision.replaying and not decision.forgets_files for decision in decisions)
     both = [reads("a", "c"), reads("b", time=2)]
+    refused("files.other-times", both, [reads("a"), reads("b")], accept_as_seen=word)
+    word = _word(refused("files.other-times", both, [reads("a"), reads("b")]))
     seen, new = (decide(both, [reads("a"), reads("b")], file_column="f", **{way: word}) for way in ("accept_as_seen", "accept_as_new"))
     assert seen.verdict is new.verdict is Verdict.FILTER
     assert (seen.seen_files, new.seen_files) == ({"file:///in/a", "file:///in/b"}, {"file:///in/a"})
@@ -144,10 +146,50 @@ def test_entries_of_earlier_code_do_not_know_a_path_alone():
     assert files.sort_out(two, known).unclear
 
 
-def test_a_moved_file_among_known_ones_is_new():
-    """Names and times may meet by chance: the folder's path is proven by the files that are known under it."""
-    decision = decide([reads("a"), reads("b", folder="file:///other", end=1)], [reads("a", "b"), reads("c")], file_column="f")
-    assert decision.verdict is Verdict.FILTER
+def _words(message):
+    return {option: re.search(rf"{option}='([\w ]+)'", message)[1] for option in ("accept_as_seen", "accept_as_new")}
+
+
+def test_moved_files_beside_known_ones_are_asked_for():
+    """A part of the folder was moved. They were written as new: the rows of files that are here, a second time."""
+    known = [reads("a", "b"), reads("c")]
+    batch = [reads("a"), reads("b", folder="file:///other", end=1)]
+    message = refused("files.moved", batch, known, file_column="f")
+    assert "1 of 2 files" in message and "file:///other/b" in message and "file:///in/a" not in message
+    seen, new = (decide(batch, known, file_column="f", **{way: word}) for way, word in _words(message).items())
+    assert (seen.verdict, new.verdict, new.seen_files) == (Verdict.SEEN, Verdict.FILTER, {"file:///in/a"})
+    assert seen.replaying and new.replaying and not new.forgets_files
+
+
+def test_new_files_beside_moved_ones_are_written():
+    """The answer says what these files are, and nothing of the others. ``accept_as_seen`` was for the whole batch, and lost them."""
+    known, batch = [reads("a", "b")], [reads("d"), reads("b", folder="file:///other", end=1)]
+    seen, new = (decide(batch, known, file_column="f", **{way: word}) for way, word in _words(refused("files.moved", batch, known)).items())
+    assert (seen.verdict, seen.seen_files) == (Verdict.FILTER, {"file:///other/b"}) and new.verdict is Verdict.NEW
+
+
+def test_what_is_said_of_moved_files_is_said_of_these_alone():
+    """Neither of another batch, nor of more of them in this one."""
+    known, moved = [reads("a", "b", "c")], reads("b", folder="file:///other", end=1)
+    words = _words(refused("files.moved", [reads("a"), moved], known))
+    for way, word in words.items():
+        refused("files.moved", [reads("a"), reads("b", "c", folder="file:///other", end=1)], known, **{way: word})
+        refused("files.moved", [reads("a"), reads("c", folder="file:///other", end=1)], known, **{way: word})
+        refused("files.moved", [reads("a"), moved], known, last=state(record_id="r9"), **{way: word})
+
+
+@pytest.mark.parametrize("first, second", [(a, b) for a in ("accept_as_seen", "accept_as_new") for b in ("accept_as_seen", "accept_as_new")])
+def test_one_batch_may_have_to_be_asked_for_both(first, second):
+    """Moved files, and others without their times: the second error repeats what was answered, where it names the same option."""
+    known = [reads("a", "b")]
+    batch = [reads("a", time=2), reads("b", folder="file:///other", end=1)]
+    given = {first: _words(refused("files.other-times", batch, known))[first]}
+    given |= {second: _words(refused("files.moved", batch, known, **given))[second]}
+    decision = decide(batch, known, file_column="f", **given)
+    seen = {path for way, path in ((first, "file:///in/a"), (second, "file:///other/b")) if way == "accept_as_seen"}
+    assert (decision.verdict, decision.seen_files) == {
+        0: (Verdict.NEW, frozenset()), 1: (Verdict.FILTER, frozenset(seen)), 2: (Verdict.SEEN, frozenset()),
+    }[len(seen)]
 
 
 def test_two_sources_over_one_folder():

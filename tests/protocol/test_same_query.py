@@ -72,8 +72,16 @@ def test_rows_that_were_combined_are_not_filtered():
         assert decide(combined, state(kafka(50, 60)), **COLUMNS, **{word: token(message, word)}).verdict is verdict
 
 
-def test_rows_that_were_combined_go_on_where_nothing_is_filtered():
-    assert decide(batch(kafka(60, 70), combines="Aggregate"), state(kafka(50, 60)), **COLUMNS).verdict is Verdict.NEW
+def test_rows_that_were_combined_go_on_where_old_and_new_ones_do_not_meet():
+    """Of a batch that is all old nothing is left, whatever was made of it. Without the columns nothing tells its rows."""
+    last = state(kafka(50, 60))
+    assert decide(batch(kafka(60, 70), combines="Aggregate"), last, **COLUMNS).verdict is Verdict.NEW
+    assert decide(batch(kafka(40, 60), number=4, combines="Aggregate"), last, **COLUMNS).verdict is Verdict.FILTER
+    assert decide(batch(kafka(0, 60), number=0, query="q2", combines="Aggregate"), last, **COLUMNS).verdict is Verdict.FILTER
+    refused("positions.combined", batch(kafka(40, 60), number=4, combines="Aggregate"), last)
+    two = (SourceRange({"t": {"0": 40, "1": 10}}, {"t": {"0": 60, "1": 12}}),)
+    known = state((SourceRange({"t": {"0": 50, "1": 0}}, {"t": {"0": 60, "1": 10}}),))
+    refused("positions.combined", batch(two, number=4, combines="Aggregate"), known, **COLUMNS)
 
 
 # -- rows of which no plan shows whether they were ----------------------------------------------------------------------

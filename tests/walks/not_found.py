@@ -32,9 +32,10 @@ REASONS: dict[str, tuple[str, ...]] = {
         "a column that is NOT NULL needs an option alone", "an option changes the type of a partition column", "an option changes the key of a map",
     ),
     "A walk spells each place in one way.": ("a second sink by another spelling is a restart", "a start that failed is in the way of its retry"),
-    "Files of a walk keep their times, and its records are of one version.": (
-        "a file without its time is new", "files without their times are left out",
-        "what is said of files without their times is said of the whole batch", "shorter entries of files are taken for longer ones",
+    "Files of a walk keep their times and stay in their folder, and its records are of one version.": (
+        "a file without its time is new", "files that are asked for are left out", "what is said of some files is said of the whole batch",
+        "what is said of some files is said of all that come later", "one answer about files takes the other one away",
+        "a file that was moved is new data", "moved files beside known ones are new data", "shorter entries of files are taken for longer ones",
     ),
     "A function of a walk does the same with each batch.": ("what was done with a run's first batch is done with all",),
     "State of a stateful query is Spark's; a walk says of a query that it has some, and computes none.": (
@@ -143,7 +144,7 @@ SELDOM: dict[str, tuple[str, ...]] = {
         "records that were pruned before a rollback are taken for published", "B3: nobody looks who owns the application when all is flushed",
         "B3: what no record can name any more stays", "files are taken for a proof that nothing is missing",
         "files of another query are taken as seen", "files of an earlier query count after accept_as_new", "a path alone is a file",
-        "what one source has read the other has read too", "a folder that was moved is new data", "the files of an adopted query's past are known",
+        "what one source has read the other has read too", "the files of an adopted query's past are known",
         "letters: what is published again is not the last record", "files of records that are given up stay known",
         "letters: their table is looked at when some come", "letters: two tables are one", "letters: give_up does not see them",
         "B5: what a compaction rewrote is published again", "B5: what is in the table is published again",
