@@ -2,7 +2,7 @@
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -19,17 +19,44 @@ class Mark:
     uuid: str
     at_ms: int
 
-    def to_json(self) -> bytes:
-        return json.dumps({"snapshot": self.snapshot_id, "uuid": self.uuid, "at_ms": self.at_ms}).encode()
+    def to_json(self) -> dict:
+        return {"snapshot": self.snapshot_id, "uuid": self.uuid, "at_ms": self.at_ms}
 
     @classmethod
-    def from_json(cls, data: bytes) -> "Mark | None":
-        """None for one of an older version, or torn by a crash: its name is what counts."""
-        try:
-            found = json.loads(data)
-            return cls(int(found["snapshot"]), str(found["uuid"]), int(found["at_ms"]))
-        except (ValueError, KeyError, TypeError):
-            return None
+    def from_json(cls, value: Mapping) -> "Mark":
+        return cls(int(value["snapshot"]), str(value["uuid"]), int(value["at_ms"]))
+
+
+@dataclass(frozen=True)
+class MarkOfTables:
+    """Where a record of several tables was published: in each of them, by name, of which that is known."""
+
+    tables: Mapping[str, Mark]
+
+    def to_json(self) -> dict:
+        return {"tables": {name: mark.to_json() for name, mark in self.tables.items()}}
+
+    @classmethod
+    def from_json(cls, value: Mapping) -> "MarkOfTables":
+        return cls({name: Mark.from_json(mark) for name, mark in value["tables"].items()})
+
+
+# The protocol hands it back to the committer that has said it.
+Where = Mark | MarkOfTables
+
+
+def encode_mark(where: Where | None) -> bytes:
+    """What is in a mark's file."""
+    return json.dumps(where.to_json()).encode() if where is not None else b""
+
+
+def decode_mark(data: bytes) -> Where | None:
+    """None for one of an older version, or torn by a crash: its name is what counts."""
+    try:
+        value = json.loads(data)
+        return (MarkOfTables if "tables" in value else Mark).from_json(value)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
 
 
 @dataclass(frozen=True)
@@ -124,12 +151,12 @@ class PendingStore(ABC):
     def is_marked(self, sequence: int) -> bool:
         """Whether the record is marked published. An unmarked one may be published all the same (crash between)."""
 
-    def mark_of(self, sequence: int) -> Mark | None:
+    def mark_of(self, sequence: int) -> Where | None:
         """Where a marked record was published; None when its mark does not say."""
         return None
 
     @abstractmethod
-    def mark_published(self, committable: Committable, where: Mark | None = None) -> None:
+    def mark_published(self, committable: Committable, where: Where | None = None) -> None:
         """Idempotent; a newer ``where`` counts. After a crash before it, the committer finds out by reading the table.
 
         A bounded job's run is remembered for good, longer than its record.

@@ -105,9 +105,9 @@ def _check_identity(to: Destination, found: AppState | None, store: PendingStore
 
 
 def _marks(marked: Sequence[int], store: PendingStore) -> dict[int, Mark]:
-    """Where these records were published, of those whose marks say it, in order."""
+    """Where these records were published, of those whose marks say it, in order. Of several tables the committer has looked by then."""
     marks = ((sequence, store.mark_of(sequence)) for sequence in marked)
-    return {sequence: mark for sequence, mark in marks if mark is not None}
+    return {sequence: mark for sequence, mark in marks if isinstance(mark, Mark)}
 
 
 def _replaced(marks: Mapping[int, Mark], committer: Committer) -> dict[int, int]:

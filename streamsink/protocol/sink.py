@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from streamsink.errors import Misuse
 from streamsink.protocol.committable import AppState, Committable, KnownRun, LastOfOther
-from streamsink.protocol.pending import Mark
+from streamsink.protocol.pending import Mark, Where
 
 
 @dataclass(frozen=True)
@@ -34,14 +34,14 @@ class History:
 class Published:
     """The outcome of publishing one checkpoint. attempts: tries of the publishing loop.
 
-    where: the snapshot that says so; None when no single one does. base_replaced: another writer's snapshot took the place of
+    where: the snapshot that says so, or that of each table; None when none does. base_replaced: another writer's snapshot took the place of
     the one below, which it is built on: nothing of ours is lost, the other's rows are not seen.
     """
 
     checkpoint_id: int
     snapshot_id: int
     attempts: int
-    where: Mark | None = None
+    where: Where | None = None
     base_replaced: bool = False
 
 
@@ -68,7 +68,7 @@ class Committer(ABC):
     def history(self, application: str) -> History:
         """What is published. Called at restore and before each batch; must cost the same however long history is."""
 
-    def where_is(self, committable: Committable) -> Mark | None:
+    def where_is(self, committable: Committable) -> Where | None:
         """Where a record that is published was; None when what is retained does not say. Called at a restart, of the last one that was."""
         return None
 
@@ -98,9 +98,9 @@ class Committer(ABC):
     def others(self, application: str) -> Mapping[str, LastOfOther]:
         """The last record of each other application that has written here, published or not. Called until a run has its first record."""
 
-    def has_reached(self, application: str, sequence: int) -> bool:
+    def has_reached(self, application: str, sequence: int, where: Mark | None = None) -> bool:
         """Whether this record of another application, or a later one, is published; True as well when nothing that is retained tells. Called at
-        a restart for the name that a query had before."""
+        a restart for the name that a query had before. where: it was there, or before that."""
         return True
 
     def known_run(self, application: str, run: str) -> KnownRun:

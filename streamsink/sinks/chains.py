@@ -5,9 +5,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from streamsink.errors import Corrupt, Misuse
 from streamsink.options import SinkOptions, with_word, words_of
 from streamsink.protocol.committable import AppState, Committable
-from streamsink.protocol.restore import token_of, word_of_new_application
+from streamsink.protocol.pending import Mark
+from streamsink.protocol.restore import is_gone, token_of, word_of_new_application
 from streamsink.protocol.sink import History
 from streamsink.sinks import chain_errors
+from streamsink.sinks.marks import mark_of_table
 from streamsink.sinks.name_before import SUFFIX
 from streamsink.storage.pending_log import PendingLog
 from streamsink.table.table import is_table
@@ -74,9 +76,8 @@ class Chains:
         self._check_identity(member, head)
         history = member.committer.history(self._place.key)
         found = history.state.sequence if history.state else 0
-        if history.state is None and not history.complete:
-            return  # expired; the journal has it
-        if found != head["sequence"]:
+        is_expired = history.state is None and not history.complete  # then the journal tells
+        if self._is_undone(head["sequence"], name, member) if is_expired else found != head["sequence"]:
             raise chain_errors.rolled_back(self._place, name, head, head["sequence"], journal=self._journal)
 
     def check_unknown(self, name: str, member, journal_is_new: bool) -> None:
@@ -109,7 +110,8 @@ class Chains:
     def check_name_before(self, member, entry: Mapping) -> None:
         """The table must have what it had under the query's name before. entry: of a record, the first one under this name, that it does not have."""
         key, sequence = entry.get("had") or ("", 0)
-        if key and not member.committer.has_reached(key, sequence):
+        where = Mark.from_json(entry["had_at"]) if "had_at" in entry else None
+        if key and not member.committer.has_reached(key, sequence, where):
             before = key.removesuffix(SUFFIX)
             raise chain_errors.rolled_back(self._place, entry["name"], entry, sequence, journal=self._journal, before=before)
 
@@ -122,7 +124,8 @@ class Chains:
 
     def has(self, sequence: int, name: str, path: str) -> bool:
         """Whether the table, which is there, has its part of a record. Raises Corrupt when nobody can tell, and no token does."""
-        return self._has(sequence, _last_of(self._member(name, path).committer.history(self._place.key)), name)
+        member = self._member(name, path)
+        return self._has(sequence, _last_of(member.committer.history(self._place.key)), name, member)
 
     # -- tables that are lost --------------------------------------------------------------------------------------
 
@@ -156,13 +159,13 @@ class Chains:
 
     def _has_lost_files(self, sequence: int, name: str) -> bool:
         """Whether files of a table's part of a record, which it does not have, are nowhere any more."""
-        [(entry, mine)] = self._part_of(sequence, name)
+        [(entry, mine)] = self._part_of(self._journal.load(sequence), name)
         _, _, gone = self._member(name, entry["path"]).committer.files_adopted(mine)
         return bool(gone)
 
-    def _part_of(self, sequence: int, name: str) -> list[tuple[Mapping, Committable]]:
+    def _part_of(self, record: Committable, name: str) -> list[tuple[Mapping, Committable]]:
         """One table's part of a record, of which others may be lost."""
-        return [(entry, part) for entry, part in self._own_parts(self._journal.load(sequence)) if entry["name"] == name]
+        return [(entry, part) for entry, part in self._own_parts(record) if entry["name"] == name]
 
     def _words_of(self, record: Committable) -> set[str]:
         """All by which a question about one of its tables is answered."""
@@ -182,7 +185,7 @@ class Chains:
             self.check_unknown(name, member, journal_is_new=False)
         known = _last_of(history)
         behind, at = [], head["sequence"]
-        while at > 0 and not self._has(at, known, name):
+        while at > 0 and not self._has(at, known, name, member):
             record = self._journal.load(at)
             if record is None or self._journal.is_marked(at):
                 raise chain_errors.rolled_back(self._place, name, head, at, journal=self._journal)
@@ -196,15 +199,14 @@ class Chains:
             raise chain_errors.rolled_back(self._place, name, head, head["sequence"], journal=self._journal)
         return at, behind
 
-    def _has(self, sequence: int, known: int | None, name: str) -> bool:
+    def _has(self, sequence: int, known: int | None, name: str, member) -> bool:
         """Whether the table has the record. known: the last one it says; None when its history has expired."""
         if known is not None:
             return known >= sequence
         record = self._journal.load(sequence)
         if record is None or self._journal.is_marked(sequence):
-            return True
-        [(entry, mine)] = self._part_of(sequence, name)
-        member = self._member(name, entry["path"])
+            return not self._is_undone(sequence, name, member)
+        [(_, mine)] = self._part_of(record, name)
         if member.committer.mentions(mine):
             return True
         if self._is_accepted_as_seen(member, mine):
@@ -224,6 +226,16 @@ class Chains:
                else f"are not, set accept_as_new='{as_new}', which publishes them"),
             kind="journal.undecidable",
         )
+
+    def _is_undone(self, sequence: int, name: str, member) -> bool:
+        """Whether what the table got of a record is certainly not there any more, although every snapshot that could say so has expired."""
+        mark, record = mark_of_table(self._journal, sequence, name), self._journal.load(sequence)
+        mine = next((part for _, part in self._part_of(record, name)), None) if record is not None else None
+        if mark is None:
+            return mine is not None and is_gone(mine, member.committer)
+        if member.committer.was_rolled_back(mark):
+            return True
+        return member.committer.was_replaced(mark) and (mine is None or not member.committer.holds(mine, mark.snapshot_id))
 
     def _is_accepted_as_seen(self, member, mine: Committable) -> bool:
         return _word(member.table.root, mine) in words_of(self._options.accept_as_seen)

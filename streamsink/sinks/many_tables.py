@@ -16,9 +16,10 @@ from streamsink.errors import Conflict, Misuse
 from streamsink.faults import fault_point
 from streamsink.options import MODE_APPEND, ON_ROLLBACK_FAIL, SYNC, SinkOptions
 from streamsink.protocol.committable import AppState, Committable, LastOfOther, StagedFile
+from streamsink.protocol.pending import MarkOfTables
 from streamsink.protocol.sink import Committer, History, Published
 from streamsink.protocol.two_phase import Checkpoint
-from streamsink.sinks import promise
+from streamsink.sinks import marks, promise
 from streamsink.sinks.above import identity_path
 from streamsink.sinks.chains import Chains
 from streamsink.sinks.history_of import last_of_others, newest_in
@@ -146,7 +147,7 @@ class ManyTables(Committer):
         Raises Misuse when a table is not as the journal says: then nothing is recorded.
         """
         staging, heads = checkpoint.staging, dict(self.heads())
-        of_before = {each.name: {"had": [each.key, each.sequence]} for each in had}
+        of_before = {each.name: each.to_json() for each in had}
         every = [file for _, mine in written.values() for file in mine]
         promise.see(self.place.file_io, self.place.root, staging, every)
         files: list[StagedFile] = []
@@ -161,7 +162,8 @@ class ManyTables(Committer):
                 "manifest": self._manifest_from_root(staging, payload["manifest"]), "base": payload["base"],
             })
             heads[name] = {"path": path, "table_id": member.table.table_id, "sequence": checkpoint.sequence}
-        return tuple(files), {"kind": "MANY", "tables": entries, "heads": heads, "dead_letters": dict(dead)}
+        payload = {"kind": "MANY", "tables": entries, "heads": heads, marks.PUBLISHED: marks.so_far(self._journal), "dead_letters": dict(dead)}
+        return tuple(files), payload
 
     def _check_untouched(self, name: str, path: str, heads: Mapping) -> int:
         """The number of the last record that touched the table, which the table must carry; 0 for none."""
@@ -204,6 +206,11 @@ class ManyTables(Committer):
 
     def mentions(self, committable: Committable) -> bool:
         return any(member.committer.mentions(mine) for _, member, mine in self._parts(committable))
+
+    def where_is(self, committable: Committable) -> MarkOfTables | None:
+        found = {entry["name"]: member.committer.where_is(mine) for entry, member, mine in self._parts(committable)}
+        known = {name: mark for name, mark in found.items() if mark is not None}
+        return MarkOfTables(known) if known else None
 
     def others(self, application: str) -> Mapping[str, LastOfOther]:
         found: dict[str, LastOfOther] = {}
@@ -263,7 +270,7 @@ class ManyTables(Committer):
                 f"{expect}, but record {published} is the last one that every table has. Nothing was published; restart the query",
                 kind="tables.order",
             )
-        attempts = 0
+        attempts, tables = 0, {}
         for entry, member, mine in self._parts(committable):
             fault_point("tables.before_table")
             fence()
@@ -272,6 +279,7 @@ class ManyTables(Committer):
             self._chains().check_name_before(member, entry)
             done = member.committer.publish(mine, expect=entry["previous"], restored=restored, fence=fence)
             attempts = max(attempts, done.attempts)
+            tables |= {entry["name"]: done.where} if done.where is not None else {}
             self._emit(events.TablePublished(
                 member.table.root, self.place.application, done.checkpoint_id, done.snapshot_id, mine.rows, len(mine.files),
             ))
@@ -280,7 +288,7 @@ class ManyTables(Committer):
             fault_point("tables.table_published")
         self._settled = committable
         self._tell_dead_letters(committable)
-        return Published(committable.state.checkpoint_id, NO_SNAPSHOT, attempts)
+        return Published(committable.state.checkpoint_id, NO_SNAPSHOT, attempts, MarkOfTables(tables) if tables else None)
 
     @contextmanager
     def restoring(self, records: Sequence[Committable]) -> Iterator[None]:

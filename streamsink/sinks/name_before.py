@@ -4,12 +4,14 @@ From then on they are tables of the new name, as if it had written them: one tha
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from streamsink.errors import Misuse
 from streamsink.options import SinkOptions, with_word, words_of
 from streamsink.protocol.committable import AppState
+from streamsink.protocol.pending import Mark
 from streamsink.sinks import chain_errors
+from streamsink.sinks.marks import mark_of_table
 from streamsink.storage.pending_log import PendingLog
 from streamsink.table.table import is_table
 
@@ -19,18 +21,23 @@ SUFFIX = "@tables"
 
 @dataclass(frozen=True)
 class Had:
-    """A table, and the last record of the name before in it. key: that name, as tables know it."""
+    """A table, and the last record of the name before in it. key: that name, as tables know it. where: it was there, or before that."""
 
     name: str
     path: str
     table_id: str
     key: str
     sequence: int
+    where: Mark | None
 
     @property
     def application(self) -> str:
         """The name before, as its user gives it."""
         return self.key.removesuffix(SUFFIX)
+
+    def to_json(self) -> dict:
+        """What the first record under the new name says of the table."""
+        return {"had": [self.key, self.sequence]} | ({"had_at": self.where.to_json()} if self.where is not None else {})
 
 
 class NameBefore:
@@ -49,10 +56,13 @@ class NameBefore:
 
         Raises Misuse: one of them has not, and no word in ``accept_as_seen`` says that the query is to go on without it.
         """
-        newest = PendingLog(self._place.file_io, self._place.root, key.removesuffix(SUFFIX), 2).newest() if key.endswith(SUFFIX) else None
+        journal = PendingLog(self._place.file_io, self._place.root, key.removesuffix(SUFFIX), 2)
+        newest = journal.newest() if key.endswith(SUFFIX) else None
         names = {path: name for name, path in self._existing()}  # a table may get another name with the query
         had = {
-            head["path"]: Had(names.get(head["path"], name), head["path"], head["table_id"], key, head["sequence"])
+            head["path"]: Had(
+                names.get(head["path"], name), head["path"], head["table_id"], key, head["sequence"], mark_of_table(journal, head["sequence"], name),
+            )
             for name, head in (newest.payload["heads"] if newest else {}).items()
         }
         kept = []
@@ -62,7 +72,7 @@ class NameBefore:
             lost = self._loss(each)
             word = chain_errors.word_of_another_name(newest, each.name) if newest else ""
             if lost is None:
-                kept.append(each)
+                kept.append(replace(each, where=each.where or self._member(each.name, each.path).committer.where_now()))
             elif word not in (given := words_of(self._options.accept_as_seen)):
                 option = with_word(self._options.accept_as_seen, word, given)
                 raise chain_errors.lost_before(self._place, each, lost, option)
@@ -76,7 +86,7 @@ class NameBefore:
             state: AppState | None = member.committer.history(key).state
             is_its = state is not None and (key.endswith(SUFFIX) or state.query == query)
             if is_its and (path not in known or state.sequence > known[path].sequence):
-                found[path] = Had(name, path, member.table.table_id, key, state.sequence)
+                found[path] = Had(name, path, member.table.table_id, key, state.sequence, member.committer.where_now())
         return found
 
     def _loss(self, had: Had) -> str | None:
@@ -86,7 +96,7 @@ class NameBefore:
         member = self._member(had.name, had.path)
         if member.table.table_id != had.table_id:
             return "table.recreated"
-        return None if member.committer.has_reached(had.key, had.sequence) else "table.rolled-back"
+        return None if member.committer.has_reached(had.key, had.sequence, had.where) else "table.rolled-back"
 
 
 def parts_of_all(written: Mapping[str, tuple], had: Iterable[Had]) -> dict[str, tuple]:

@@ -121,10 +121,12 @@ class PaimonCommitter(Committer):
     def others(self, application: str) -> Mapping[str, LastOfOther]:
         return as_journals_say(self._table, history_of.last_of_others(self._table, application))
 
-    def has_reached(self, application: str, sequence: int) -> bool:
+    def has_reached(self, application: str, sequence: int, where: Mark | None = None) -> bool:
         states = self._table.states.read(self._table.snapshots.latest())
         state = filter_of.state_of(states, application)
-        return state.sequence >= sequence if state is not None else not states.complete
+        if state is not None or states.complete:
+            return state is not None and state.sequence >= sequence
+        return where is None or not (self.was_replaced(where) or self.was_rolled_back(where))
 
     def known_run(self, application: str, run: str) -> KnownRun:
         return history_of.known_run(self._table, application, run)
@@ -140,6 +142,11 @@ class PaimonCommitter(Committer):
         now_ms = Clock().now_ms()
         found = history_of.publishing_of(self._table, committable)
         return _mark(found, now_ms) if found is not None else None
+
+    def where_now(self) -> Mark | None:
+        """The newest snapshot, which has all that was published before."""
+        newest = self._table.snapshots.latest()
+        return _mark(newest, Clock().now_ms()) if newest is not None else None
 
     def was_replaced(self, mark: Mark) -> bool:
         return replaced.was_replaced(self._table, mark.snapshot_id, mark.uuid, mark.at_ms)

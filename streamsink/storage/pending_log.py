@@ -4,7 +4,7 @@
     journal-<n>              identity of the journal, the newest of which counts: a journal that was removed or restored gets a new one
     owner-<epoch>            who claimed; created once, so epochs never repeat
     record-<sequence>.json   a pre-commit: one header line (version, length, SHA-256), one body line; never changed
-    done-<sequence>          the record is published: its name says so; in it, in JSON, the snapshot's number, uuid and our clock
+    done-<sequence>          the record is published: its name says so; in it, in JSON, the snapshot's number, uuid and our clock, or those by table
     files-<level>-<first>-<last>   which files the records of these numbers were made of (``known_files.py``)
     staging/<epoch>-<sequence>/   files of a checkpoint that is not published yet
     runs/<run id>            a bounded job's run is published, and what it was made of (kept for good)
@@ -25,7 +25,7 @@ from streamsink.protocol import ways
 from streamsink.protocol.committable import DEAD_LETTERS, AppState, Committable, KnownRun
 from streamsink.protocol.files import KnownFiles
 from streamsink.protocol.ids import END_OF_INPUT, Writer
-from streamsink.protocol.pending import JournalIdentity, Mark, PendingStore
+from streamsink.protocol.pending import JournalIdentity, PendingStore, Where, decode_mark, encode_mark
 from streamsink.storage import journal_identity
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.known_files import FilesLog
@@ -139,18 +139,18 @@ class PendingLog(PendingStore):
         with self._lock:
             return sequence in self._marked
 
-    def mark_of(self, sequence: int) -> Mark | None:
+    def mark_of(self, sequence: int) -> Where | None:
         try:
-            return Mark.from_json(self._io.read(self._done(sequence)))
+            return decode_mark(self._io.read(self._done(sequence)))
         except FileNotFoundError:
             return None
 
-    def mark_published(self, committable: Committable, where: Mark | None = None) -> None:
+    def mark_published(self, committable: Committable, where: Where | None = None) -> None:
         state = committable.state
         self._files.published(committable)
         if state.checkpoint_id == END_OF_INPUT:
             self._runs.mark(state.query, KnownRun.of(state))
-        said = where.to_json() if where is not None else b""
+        said = encode_mark(where)
         if not self.is_marked(state.sequence):
             # Not synced: a mark that a power failure forgets is found out again by reading the table.
             self._io.mark(self._done(state.sequence), said)

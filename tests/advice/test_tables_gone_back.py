@@ -1,0 +1,191 @@
+"""Advice of errors about one of several tables that was rolled back to where it says nothing of the query: to another writer's snapshot,
+before which all have expired."""
+
+import dataclasses
+
+import pytest
+
+from tests.advice.following import follows
+from tests.advice.many import JOURNAL, accept, put_back, refused
+from tests.crash.giving_up import follow
+from tests.crash.two_tables import ENDS, X, TwoTables, expire_before, roll_back_to, snapshot_of_another
+from tests.crash.world import die_at_step
+from tests.protocol.history import say_new
+
+# Of the three batches that the tables have, the first one is in the snapshot to which the first table goes back.
+LOST = [4, 6, 8, 10]
+
+
+def _another_writer_came(batches: int = 3, **options) -> tuple[TwoTables, int]:
+    """(the world after so many batches, of which the first is before another writer's snapshot; that one's number)"""
+    world = TwoTables(**options)
+    world.run(boundaries=ENDS[:1])
+    others = snapshot_of_another(world)
+    expire_before(world, others)
+    world.run(boundaries=ENDS[:batches])
+    return world, others
+
+
+def _only_to_the_other_table(world) -> tuple[int, ...]:
+    """So many batches come that the journal keeps no record of the first table: the ends of all."""
+    world.to_x = lambda number: False
+    ends = (*ENDS[:3], 13, 14, 15, 16)
+    world.run(boundaries=ends)
+    assert not any(path.endswith("record-3.json") for path in world.calls._names)
+    return ends
+
+
+def _goes_on_without(world, said, lost: list[int], ends) -> None:
+    said.says("set another application")
+    accept(world, application="another", **said.options("adopt_from_batch", "accept_as_seen"))
+    say_new(world, lambda: world.run(boundaries=ends))
+    assert sorted([*world.numbers(), *lost]) == list(range(ends[-1]))
+
+
+@follows("table.rolled-back")
+@pytest.mark.parametrize("way", ["restored", "another-application"])
+@pytest.mark.parametrize("is_pruned", [False, True])
+@pytest.mark.parametrize("others_came", [False, True], ids=["ends before", "another in its place"])
+def test_a_table_goes_back_to_where_it_says_nothing_of_the_query(way, is_pruned, others_came):
+    """The journal's mark was trusted. is_pruned: the journal does not even have the table's last record any more."""
+    world, others = _another_writer_came()
+    ends = _only_to_the_other_table(world) if is_pruned else ENDS[:3]
+    gone = roll_back_to(world, others)
+    if others_came:
+        snapshot_of_another(world, uuid="later")
+        snapshot_of_another(world, uuid="latest")
+    said = refused(world, "table.rolled-back")
+    ends = (*ends, 20)
+    if way == "another-application":
+        _goes_on_without(world, said, LOST, ends)
+        return
+    said.says("Restore the table")
+    for path, data in gone.items():
+        put_back(world, {path: data})
+    world.run(boundaries=ends)
+    assert world.numbers() == list(range(20))
+
+
+@pytest.mark.parametrize("is_pruned", [False, True])
+def test_a_table_goes_back_under_the_running_query(is_pruned):
+    """Named before rows come to it; batches without rows for it go on."""
+    world, others = _another_writer_came()
+    ends = _only_to_the_other_table(world) if is_pruned else ENDS[:3]
+    sink = world.driver.start(world.file_io(), world.checkpoint)
+    world.checkpoint.ends = [*ends, 20, 24]
+    world.to_x = lambda number: number > 20
+    sink.batch(world.driver.describe(world.checkpoint, len(ends)))
+    roll_back_to(world, others)
+    refused(world, "table.rolled-back", lambda: sink.batch(world.driver.describe(world.checkpoint, len(ends) + 1)))
+
+
+@follows("table.rolled-back")
+@pytest.mark.parametrize("way", ["restored", "without-it"])
+@pytest.mark.parametrize("is_pruned", [False, True])
+def test_a_table_goes_back_before_the_query_gets_another_name(way, is_pruned):
+    """Expired history was taken for all that the first name had written there."""
+    world, others = _another_writer_came()
+    ends = _only_to_the_other_table(world) if is_pruned else ENDS[:3]
+    gone = roll_back_to(world, others)
+    accept(world, application="second", adopt_from_batch=len(ends))
+    ends = (*ends, 20)
+    said = refused(world, "table.rolled-back", lambda: say_new(world, lambda: world.run(boundaries=ends)))
+    if way == "restored":
+        said.says("estore the table")
+        put_back(world, gone)
+        world.run(boundaries=ends)
+        assert world.numbers() == list(range(20))
+        return
+    accept(world, accept_as_seen=said.option("accept_as_seen"))
+    world.run(boundaries=ends)
+    assert sorted([*world.numbers(), *LOST]) == list(range(20))
+
+
+@follows("table.rolled-back")
+@pytest.mark.parametrize("is_journal_lost", [False, True])
+@pytest.mark.parametrize("way", ["restored", "given-up"])
+def test_a_table_goes_back_while_the_first_batch_under_another_name_is_pending(way, is_journal_lost):
+    """What the table had under the first name is in the record that is pending, whether or not that name's journal is there."""
+    world, others = _another_writer_came()
+    accept(world, application="second", adopt_from_batch=3)
+    say_new(world, lambda: world.driver.start(world.file_io(), world.checkpoint).close())
+    if is_journal_lost:
+        world.file_io().delete_tree(JOURNAL)
+        accept(world, accept_as_seen=refused(world, "application.renamed", lambda: world.run(boundaries=ENDS)).option("accept_as_seen"))
+    assert die_at_step("precommit.saved", 1, world, boundaries=ENDS)
+    gone = roll_back_to(world, others)
+    said = refused(world, "table.rolled-back").says("estore the table")
+    if way == "restored":
+        put_back(world, gone)
+        world.run(boundaries=ENDS)
+        assert world.numbers() == list(range(ENDS[-1]))
+        return
+    assert follow(world, said).records == (1,)
+    if is_journal_lost:
+        return  # the table says nothing of the first name any more, and neither does anything else
+    accept(world, accept_as_seen=refused(world, "table.rolled-back", lambda: say_new(world, world.run)).option("accept_as_seen"))
+    world.run(boundaries=ENDS)
+    assert sorted([*world.numbers(), *LOST]) == list(range(ENDS[-1]))
+
+
+@follows("table.rolled-back")
+@pytest.mark.parametrize("is_pruned", [False, True])
+def test_a_table_goes_back_while_a_batch_is_pending(is_pruned):
+    """Its part was published behind what the table had lost."""
+    world, others = _another_writer_came()
+    ends = (*(_only_to_the_other_table(world) if is_pruned else ENDS[:3]), 20)
+    world.to_x = lambda number: number % 2 == 0
+    assert die_at_step("precommit.saved", 1, world, boundaries=ends)
+    roll_back_to(world, others)
+    said = refused(world, "table.rolled-back").says("is pending")
+    assert follow(world, said).records == (len(ends),)
+    _goes_on_without(world, refused(world, "table.rolled-back"), LOST, ends)
+
+
+@pytest.mark.parametrize("mark", [b"", b'{"tables": {"more_x": 7}}', b'{"tables": []}'])
+@pytest.mark.parametrize("is_rolled_back", [False, True])
+def test_a_mark_that_does_not_say_where(mark, is_rolled_back):
+    """Torn by a power failure, or of earlier code: it is trusted where nothing speaks against it, and mended while the tables can tell."""
+    world, others = _another_writer_came()
+    _say_in_marks(world, mark)
+    if not is_rolled_back:
+        world.run(boundaries=ENDS[:3])
+        assert b'"snapshot"' in world.file_io().read(f"{JOURNAL}/done-3")
+        latest = snapshot_of_another(world)
+        expire_before(world, latest)
+        _say_in_marks(world, mark)
+        world.run(boundaries=ENDS)
+        assert world.numbers() == list(range(ENDS[-1]))
+        return
+    roll_back_to(world, others)
+    refused(world, "table.rolled-back")
+
+
+def _say_in_marks(world, text: bytes) -> None:
+    for name in world.file_io().names(JOURNAL):
+        if name.startswith("done-"):
+            world.file_io().replace(f"{JOURNAL}/{name}", text, "torn")
+
+
+def test_expiry_alone_is_no_rollback():
+    """Another writer's snapshot is the only one, wherever the table's last record is: in the journal, or pruned."""
+    world, _ = _another_writer_came()
+    for ends in (ENDS, (*ENDS, 17), (*ENDS, 17, 18), (*ENDS, 17, 18, 19), (*ENDS, 17, 18, 19, 20)):
+        world.to_x = lambda number: False
+        expire_before(world, snapshot_of_another(world))
+        world.run(boundaries=ends)
+    world.to_x = lambda number: True
+    world.run(boundaries=(*ends, 24))
+    assert world.numbers() == list(range(24))
+
+
+def test_a_table_whose_snapshot_was_replaced_after_another_had_built_on_it_has_its_rows():
+    """A writer that renames over ours, and a third one that had read it: nothing is lost, and nobody is told so."""
+    world, _ = _another_writer_came()
+    ours = world.table(X).snapshots.latest()
+    latest = snapshot_of_another(world)
+    in_place = dataclasses.replace(ours, properties=None, commit_user="renamed", uuid="renamed", time_millis=0)
+    put_back(world, {f"{world.root}/{X}/snapshot/snapshot-{ours.id}": in_place.to_json()})
+    expire_before(world, ours.id)
+    world.run(boundaries=ENDS)
+    assert latest == ours.id + 1 and world.numbers() == list(range(ENDS[-1]))
