@@ -14,7 +14,7 @@ from tests.e2e.harness import Driver, assert_each_once, content, files_under, id
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
-@pytest.mark.parametrize("step", ["commit.published", "batch.end"])
+@pytest.mark.parametrize("step", ["commit.published", pytest.param("batch.end", marks=pytest.mark.soak)])
 def test_s1_killed_between_publishing_and_sparks_commit_log(spark, ground, step):
     """The batch is visible, Spark does not know: its replay is skipped, the rest follows, each row once."""
     ground.add_files(0, 4)
@@ -28,15 +28,15 @@ def test_s1_killed_between_publishing_and_sparks_commit_log(spark, ground, step)
     assert_each_once(ground.table, ids_of(0, 4))
 
 
-PAUSES = {
-    "commit.before_publish": "writer.fenced",
-    "commit.adopting": "writer.fenced",
-    "precommit.before_record": "journal.record-taken",
-}
+PAUSES = [
+    ("commit.before_publish", "writer.fenced"),
+    pytest.param("commit.adopting", "writer.fenced", marks=pytest.mark.soak),
+    ("precommit.before_record", "journal.record-taken"),
+]
 
 
 @follows("writer.fenced", "journal.record-taken")
-@pytest.mark.parametrize("step, kind", PAUSES.items())
+@pytest.mark.parametrize("step, kind", PAUSES)
 def test_s10_a_zombie_driver_is_fenced(spark, ground, step, kind):
     """Paused in its commit; its successor replays and goes on; it wakes up: a clear error, and each row once."""
     ground.add_files(0, 5)

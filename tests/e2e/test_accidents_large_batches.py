@@ -57,6 +57,7 @@ def test_s9_a_task_that_fails(ground, spark_settings):
     assert len(list(marks.glob("fault*.mark"))) == 4
 
 
+@pytest.mark.soak
 def test_s9_speculative_execution(ground, cluster):
     """One task hangs for longer than a driver may take, its copy on the other host wins: each row once, no file left."""
     job = writers_job(ground, on_executor_0(SLEEPS), cluster.conf({}) | SPECULATION, per_batch=4)
