@@ -166,7 +166,7 @@ def test_a_query_that_comes_back_under_another_name_without_its_checkpoint_while
     lose_checkpoint(world)
     said = refused(world, "checkpoint.begins-anew", (12,))
     assert "startingOffsets" not in said.message
-    accept(world, application=said.find(r"where that is lost, set application='([^']*)' and leave adopt_from_batch out"), adopt_from_batch=None)
+    accept(world, application=said.find(r"for what was 'streamsink' before set application='([^']*)' and leave adopt_from_batch out"), adopt_from_batch=None)
     world.run(boundaries=(12,))
     assert world.ids() == expected((12,))
 
