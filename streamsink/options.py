@@ -40,7 +40,8 @@ class SinkOptions:
     adopt_from_batch: id of this query's first batch here, when its checkpoint has a past without streamsink.
     accept_as_new, accept_as_seen: the token that an overlap or gap error printed, to go on by writing or by skipping that one batch.
     accept_as_same: the token that an error printed, to take the query of a new checkpoint for the one that wrote before; or each row that
-        the sink is given as made of one row of the source, in this replay; words for both have a space between them.
+        the sink is given as made of one row of the source, in this replay; or what is there of a batch's files for what was planned; words
+        for several have a space between them.
     append_changes: rows that an aggregation in output mode 'update' or 'complete' gives again are meant to stay beside each other.
     new_application: the token that an error printed: this application never wrote here, although expired history cannot prove it.
     target_file_bytes: roll to a new data file at this size, bytes.

@@ -189,9 +189,10 @@ def _admit_first(batch: Batch, past: Past, options: SinkOptions) -> Decision:
     if options.accept_as_new == token(batch, past):
         return Decision(Verdict.NEW, "accepted as new", 0, _recorded(batch, past))
     if options.adopt_from_batch:
-        others = renamed.of_another_checkpoint(batch, past.others(), options.adopt_from_batch)
-        if batch.batch_id == 0 or others:
-            raise renamed.begins_anew(batch, others, table=past.table, options=options, word=token(batch, past))
+        found = renamed.of_another_checkpoint(batch, past.others(), options.adopt_from_batch)
+        if batch.batch_id == 0 or found:
+            found = found or renamed.of_its_topics(batch, past.others())
+            raise renamed.begins_anew(batch, found, table=past.table, options=options, word=token(batch, past))
     if batch.batch_id == 0 or options.adopt_from_batch == batch.batch_id:
         return Decision(Verdict.NEW, "first batch of this application", 0, _recorded(batch, past))
     raise Misuse(

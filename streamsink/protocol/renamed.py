@@ -9,7 +9,7 @@ from streamsink.options import SinkOptions, words_of
 from streamsink.protocol import ways
 from streamsink.protocol.committable import AppState, Batch, LastOfOther
 from streamsink.protocol.continuity import changes, relate
-from streamsink.protocol.positions import all_numeric, follows, same_ranges
+from streamsink.protocol.positions import all_numeric, follows, numeric_ones, same_ranges
 from streamsink.protocol.recorded import Recorded
 
 # As Kafka's source has it in startingOffsets: from the first message that is there.
@@ -99,19 +99,41 @@ def of_another_checkpoint(batch: Batch, others: Mapping[str, LastOfOther], adopt
     }
 
 
+def of_its_topics(batch: Batch, others: Mapping[str, LastOfOther]) -> Mapping[str, LastOfOther]:
+    """The names under which topics of the batch were written, up to whatever batch."""
+    read = {topic for _, source in numeric_ones(batch.sources) for topic in source.end}
+    return {name: other for name, other in others.items() if any(record.topic in read for record in other.state.recorded.topics)}
+
+
 def begins_anew(batch: Batch, found: Mapping[str, LastOfOther], *, table: str, options: SinkOptions, word: str) -> Misuse:
-    """Of a first batch of another checkpoint than the one that ``adopt_from_batch`` means. found: as ``of_another_checkpoint``. word: takes the batch for new."""
+    """Of a first batch of another checkpoint than the one that ``adopt_from_batch`` means. found: the names that may have
+    written what was before it. word: takes the batch for new."""
     adopted = options.adopt_from_batch
     comes = "batch 0 of a new checkpoint comes" if batch.batch_id == 0 else (
         f"batch {batch.batch_id} that comes is of another checkpoint ({batch.query}) than the one that wrote them")
     ways_on = [f"Start the query with its own checkpoint, whose next batch is {adopted}"]
-    ways_on += dict.fromkeys(f"where that is lost, {_behind(batch, name, found[name])}" for name in sorted(found))
+    lost = [_behind(batch, name, found[name]) if found[name].is_published else _under_first(name, found[name]) for name in sorted(found)]
+    ways_on += dict.fromkeys(f"where that is lost, {way}" for way in lost or [_behind_what_nobody_knows(batch)])
     ways_on += ["to write all that the source has, leave adopt_from_batch out"] if batch.batch_id == 0 else []
     return Misuse(
         f"{table}: adopt_from_batch={adopted} says that the rows before batch {adopted} are written, and {comes}: rows would be written a second "
         f"time. Nothing was written. {'; or, '.join(ways_on)}; or, to write all rows of this batch and of what comes after it, set accept_as_new='{word}'",
         kind="checkpoint.begins-anew",
     )
+
+
+def _under_first(name: str, other: LastOfOther) -> str:
+    """The way on where something of the first name waits, which a checkpoint that begins behind it would leave out."""
+    return (
+        f"for what was '{name}' before set application='{name.partition('@')[0]}' and leave adopt_from_batch out: batch "
+        f"{other.state.checkpoint_id} is recorded under that name and not published, or was rolled back, and a start under it settles that"
+    )
+
+
+def _behind_what_nobody_knows(batch: Batch) -> str:
+    is_of_topics = all_numeric(batch.sources)
+    where = "with startingOffsets behind the last message that is written" if is_of_topics else "whose source has only what is not written yet"
+    return f"leave adopt_from_batch out and start a new checkpoint {where}: no name has recorded it here, so look into what was written"
 
 
 def _behind(batch: Batch, name: str, other: LastOfOther) -> str:

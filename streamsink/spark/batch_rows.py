@@ -82,7 +82,7 @@ class TableRows(BatchRows):
         return run_rows.compared(stored(self._df, self._store.root, self._options), published, self._store.root)
 
     def check_read(self, checkpoint: Checkpoint) -> None:
-        gateway_files.check(checkpoint.batch, checkpoint.decision.seen_files, self._store.root)
+        gateway_files.check(checkpoint.batch, checkpoint.decision.seen_files, self._store.root, self._options)
 
     def looked_at_again(self, batch: Batch) -> Batch:
         return gateway.looked_at_again(batch)

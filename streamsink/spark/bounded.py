@@ -1,5 +1,6 @@
 """A batch job as one checkpoint, END_OF_INPUT, of its run. DRIVER."""
 
+import os
 import re
 from collections.abc import Callable, Mapping
 
@@ -20,7 +21,7 @@ _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
 def write_bounded(
-    df: DataFrame, path: str, run_id: str, listener: Callable[[events.Event], None] | None, options: Mapping
+    df: DataFrame, path: str | os.PathLike, run_id: str, listener: Callable[[events.Event], None] | None, options: Mapping
 ) -> int:
     """Publish the DataFrame under ``run_id``; returns the rows published, 0 when that run is published already.
 

@@ -118,7 +118,7 @@ def _ask(df: DataFrame, execution: JavaObject) -> _Facts:
         names, sources = _sources(df, stream)
         streamed = plan_text.operators(stream.toString(), names)
         called = plan_text.operators(batch.toString())
-        columns, is_whole = _columns(stream), _is_whole(batch, execution)
+        columns, is_whole = _batch_in(batch, execution)
     texts = [plan_text.canonical(plan) for plan in (streamed, called)]
     fingerprint = QueryFingerprint(
         sources=digest(json.dumps(sources, sort_keys=True)),
@@ -140,15 +140,16 @@ def _ask(df: DataFrame, execution: JavaObject) -> _Facts:
     )
 
 
-def _is_whole(plan: JavaObject, execution: JavaObject) -> bool:
-    """Whether the batch itself stands at a leaf of the batch function's plan, and no other rows of its columns do.
+def _batch_in(plan: JavaObject, execution: JavaObject) -> tuple[set[str], bool]:
+    """(the batch's columns for each time that the batch function's plan reads it, whether it does, and no other rows of its columns' names).
 
     Its columns do not tell: those of ``localCheckpoint()`` have the same ids, whatever was done with the rows before. Its RDD does.
     """
     rdd, names = execution.lastExecution().toRdd().id(), _names(execution.analyzedPlan())
     leaves = [leaf for each in (plan, *each_of(plan.subqueriesAll())) for leaf in each_of(each.collectLeaves()) if str(leaf.nodeName()) == "LogicalRDD"]
     is_batch = [leaf.rdd().id() == rdd for leaf in leaves]
-    return any(is_batch) and all(is_it or _names(leaf) != names for is_it, leaf in zip(is_batch, leaves))
+    columns = {_columns(leaf) for is_it, leaf in zip(is_batch, leaves) if is_it}
+    return columns, bool(columns) and all(is_it or _names(leaf) != names for is_it, leaf in zip(is_batch, leaves))
 
 
 def _whole_text(df: DataFrame) -> AbstractContextManager:

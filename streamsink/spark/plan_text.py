@@ -40,7 +40,6 @@ _SHORTENED = re.compile(r"\.\.\. \d+ more fields")
 _ELSEWHERE = "an RDD, localCheckpoint(), the driver or a file through which they went"
 
 _ID = re.compile(r"#\d+")
-_COLUMN_ID = re.compile(r"#\d+L?")
 _CTE = re.compile(r"(CTERelation(?:Def|Ref)) (\d+)")
 _DATE = r"-?\d{4,}-\d\d-\d\d(?:[ T]\d\d:\d\d(?::\d\d(?:\.\d+)?)?)?"
 _PLAIN_COLUMN = re.compile(rf"(?<=[\[ ]){_DATE} AS ")
@@ -133,10 +132,11 @@ def reads(plan: Sequence[Operator], columns: str) -> bool:
     return any(each.text.startswith(f"LogicalRDD [{columns}],") for each in plan)
 
 
-def combines(plan: Sequence[Operator], columns: str) -> str:
-    """The operator by which a row hangs on several rows of the batch with these columns, as ``reads`` has them; empty when none does.
+def combines(plan: Sequence[Operator], columns: Collection[str]) -> str:
+    """The operator by which a row hangs on several rows of the batch; empty when none does.
 
-    A batch that is read a second time, for a join with itself or in a subquery, has other ids there: names tell it.
+    columns: those of the batch, as ``reads`` has them, for each time that it is read: for a join with itself, or in a subquery, they have
+    other ids. Columns of a table beside it may have the same names, but not these ids.
     """
     is_batch = _is_batch(columns)
     for index, each in enumerate(plan):
@@ -145,10 +145,10 @@ def combines(plan: Sequence[Operator], columns: str) -> str:
     return ""
 
 
-def may_combine(plan: Sequence[Operator], columns: str, is_whole: bool) -> str:
+def may_combine(plan: Sequence[Operator], columns: Collection[str], is_whole: bool) -> str:
     """What hides whether a row is of one row of the batch; empty when nothing does. A function over one row at a time hides nothing.
 
-    is_whole: the batch itself stands in the plan, and no other rows of its columns do. What a union puts beside the batch may have come of it.
+    columns: as ``combines`` has them. is_whole: the batch itself stands in the plan, and no other rows of its columns do. What a union puts beside the batch may have come of it.
     """
     if not is_whole:
         return _ELSEWHERE
@@ -171,10 +171,10 @@ def _runs_over_many(each: Operator) -> bool:
     return bool(_OVER_MANY.fullmatch(each.name) or _PYTHON_TABLE_FUNCTION.match(each.text))
 
 
-def _is_batch(columns: str) -> Callable[[Operator], bool]:
-    """Whether a leaf is the batch, by the names of its columns."""
-    leaf = f"LogicalRDD [{_COLUMN_ID.sub('', columns)}],"
-    return lambda below: _COLUMN_ID.sub("", below.text).startswith(leaf)
+def _is_batch(columns: Collection[str]) -> Callable[[Operator], bool]:
+    """Whether a leaf is the batch, by the ids of its columns."""
+    leaves = tuple(f"LogicalRDD [{each}]," for each in columns)
+    return lambda below: below.text.startswith(leaves)
 
 
 def of_a_job(plan: Sequence[Operator]) -> list[Operator]:

@@ -1,6 +1,7 @@
 """A snapshot as a DataFrame: Spark's own Parquet reader on the live files. DRIVER."""
 
 import contextlib
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -32,7 +33,7 @@ _PLAIN = {
 
 
 def read(
-    spark: SparkSession, path: str, snapshot_id: int | None = None, store_options: Mapping[str, str] | None = None
+    spark: SparkSession, path: str | os.PathLike, snapshot_id: int | None = None, store_options: Mapping[str, str] | None = None
 ) -> DataFrame:
     """The rows of a snapshot (the newest unless given) in the newest schema's columns.
 

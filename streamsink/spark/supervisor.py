@@ -46,7 +46,7 @@ def run(
 def _run_once(start: Callable[[], StreamingQuery]) -> tuple[StreamingQuery, bool]:
     """The query at its end, and whether Ctrl-C ended it."""
     try:
-        query = start()
+        query = start() if callable(start) else start
     except PySparkException as refused:
         if "null string" in str(refused):
             raise Misuse(
@@ -54,6 +54,8 @@ def _run_once(start: Callable[[], StreamingQuery]) -> tuple[StreamingQuery, bool
                 kind="checkpoint.missing",
             ) from refused
         raise
+    if not callable(start) or not hasattr(query, "awaitTermination"):
+        raise _no_query(start, query)
     waiting = Interruptible(query)
     try:
         with waiting:
@@ -73,6 +75,17 @@ def _run_once(start: Callable[[], StreamingQuery]) -> tuple[StreamingQuery, bool
     if left_pending is not None:
         raise left_pending
     return query, waiting.asked
+
+
+def _no_query(start: object, given: object) -> Misuse:
+    """given: what ``start`` has returned, or is, where it is no function."""
+    returned = "start() has returned" if callable(start) else "start is"
+    return Misuse(
+        f"streamsink.run: {returned} {given!r}, expected a function that returns the query that it starts, anew each time: nobody would wait for "
+        "its end, or restart it. A query that runs already runs on without that: stop it (for query in spark.streams.active: query.stop()). Then "
+        "let the function end with: return df.writeStream. ... .start()",
+        kind="query.not-returned",
+    )
 
 
 def _say(state: tenacity.RetryCallState) -> None:

@@ -1,6 +1,7 @@
 """The store that a table's path names, and how to open it. Driver and executor."""
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import unquote, urlsplit
@@ -11,6 +12,7 @@ from streamsink.storage.file_io import FileIO
 from streamsink.storage.local import local_file_io
 
 _S3 = ("s3", "s3a")
+_CUT_SCHEME = re.compile(r"(hdfs|s3a?):/(?!/)")
 
 
 @dataclass(frozen=True)
@@ -51,15 +53,28 @@ class Store:
             )
 
 
-def store_of(table: str, options: Mapping[str, str] | None = None, flush: bool = True) -> Store:
+def store_of(table: str | os.PathLike, options: Mapping[str, str] | None = None, flush: bool = True) -> Store:
     """The store of a table given as a path, or a file:, hdfs:, s3: or s3a: URI. Raises Misuse for anything else."""
     return Store(table_path(table), dict(options or {}), flush)
 
 
-def table_path(table: str) -> str:
+def as_text(path: object) -> object:
+    """A path of Python's own (``pathlib.Path``) as its text; anything else as it is."""
+    return os.fspath(path) if isinstance(path, os.PathLike) else path
+
+
+def table_path(table: str | os.PathLike) -> str:
     """The path as the library spells it: absolute, without a slash at its end. Raises Misuse for an unknown scheme."""
+    table = as_text(table)
     if not isinstance(table, str) or not table.strip():
         raise Misuse(f"the table's path is {table!r}, expected a path such as 'lake/shop.db/orders'", kind="table.path")
+    cut = _CUT_SCHEME.match(table)
+    if cut:  # else it would be a folder of that name on the local disk
+        raise Misuse(
+            f"{table}: there is one slash behind '{cut[1]}:', as pathlib.Path leaves it: give the URI as a text, expected a path such as "
+            f"'{cut[1]}://{table[cut.end():]}'",
+            kind="table.path",
+        )
     scheme = _scheme(table)
     if scheme == "hdfs" or scheme in _S3:
         authority, _, path = table[len(scheme) + 3:].partition("/")

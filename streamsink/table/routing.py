@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 
 from streamsink.errors import Misuse
 from streamsink.options import SinkOptions
+from streamsink.storage.stores import as_text
 
 # The column that carries the table's name from the query to the writers.
 ROUTE = "__streamsink_table"
@@ -126,6 +127,7 @@ def _rule(root: str, name: str, given: Mapping, base: SinkOptions) -> TableRule:
 
 
 def _path(root: str, name: str, path) -> str | None:
+    path = as_text(path)
     if path is None:
         return None
     if _is_pattern(name):

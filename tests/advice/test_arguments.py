@@ -5,6 +5,7 @@ What is correct is read out of the message, as a name that it lists or an option
 
 import dataclasses
 import datetime
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -16,6 +17,7 @@ from streamsink.locks.configured import lock_of
 from streamsink.options import SinkOptions
 from streamsink.spark import bounded
 from streamsink.storage.local import local_file_io
+from streamsink.storage.stores import table_path
 from streamsink.table.table import create_table, new_schema, open_table
 from streamsink.testing.faults import arm, arm_from_env
 from tests.advice.following import follows, told
@@ -102,6 +104,14 @@ def test_a_path_that_is_none(kind, path, tmp_path):
     wrong, pattern = PATHS[kind]
     assert told(kind, lambda: streamsink.create_table(wrong, "id BIGINT")).find(pattern)
     assert streamsink.create_table(path, "id BIGINT") == path
+
+
+@follows("table.path")
+@pytest.mark.parametrize("given", [Path("s3://bucket/lake/orders"), "s3:/bucket/lake/orders"], ids=["Path", "text"])
+def test_a_uri_whose_slashes_were_cut(given):
+    """It was a folder 's3:' on the local disk."""
+    said = told("table.path", lambda: streamsink.to_table(given))
+    assert table_path(said.find(r"such as '(\S+)'")) == "s3://bucket/lake/orders"
 
 
 # -- reading -------------------------------------------------------------------------------------------------------

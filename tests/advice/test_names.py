@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from streamsink.sinks.retire import retire
 from streamsink.testing.driver import Checkpoint
 from tests.advice.accidents import (
     POSITIONS, SECOND, accept, copy_of, lose_checkpoint, put_back, refused, renew_topic, start_over, starting_offset, take,
@@ -119,6 +120,55 @@ def test_a_query_that_comes_back_under_another_name_with_another_checkpoint(way,
         accept(world, accept_as_new=said.option("accept_as_new"))
         world.run(boundaries=(*committed, 12))
         assert world.ids() == sorted([*range(9), *range(4, 12)])
+
+
+@follows("checkpoint.begins-anew")
+@pytest.mark.parametrize("numeric", [True, False], ids=["topic", "folder"])
+def test_a_query_whose_past_no_name_knows_without_its_checkpoint(numeric):
+    """What was written before is in no record: its user knows where that ends, as the table's rows say. The error had no way on but to write all again."""
+    world = _query(numeric=numeric)
+    assert retire(world.file_io(world.calls), world.driver.root, world.driver.options)
+    accept(world, adopt_from_batch=2)
+    lose_checkpoint(world)
+    said = refused(world, "checkpoint.begins-anew", (12,)).says("where that is lost, leave adopt_from_batch out and start a new checkpoint ")
+    accept(world, adopt_from_batch=None)
+    behind = max(world.ids()) + 1
+    if numeric:
+        said.says("with startingOffsets behind the last message that is written")
+        start_over(world, behind, (12,))
+    else:
+        said.says("whose source has only what is not written yet")
+        world.driver.first_file = behind
+        world.run(boundaries=(12,))
+    assert world.ids() == expected((12,))
+
+
+@follows("checkpoint.begins-anew")
+@pytest.mark.parametrize("adopted", [1, 3])
+def test_a_query_that_is_told_to_begin_with_another_batch_than_the_next_one_without_its_checkpoint(adopted):
+    """No name ends there, and the first one's end was not told."""
+    world = _query()
+    accept(world, application="new", adopt_from_batch=adopted)
+    lose_checkpoint(world)
+    said = refused(world, "checkpoint.begins-anew", (12,))
+    at = json.loads(said.find(r"for what was 'streamsink' before with startingOffsets='([^']*)'"))
+    accept(world, adopt_from_batch=None)
+    start_over(world, at["t"]["0"], (12,))
+    assert world.ids() == expected((12,))
+
+
+@follows("checkpoint.begins-anew")
+def test_a_query_that_comes_back_under_another_name_without_its_checkpoint_while_a_batch_is_pending():
+    """A checkpoint that began behind it would have left out its rows: nobody would have published them."""
+    world = _query((6,), position_columns=POSITIONS)
+    assert die_at_step("precommit.saved", 1, world, boundaries=(6, 9))
+    accept(world, application="new", adopt_from_batch=2)
+    lose_checkpoint(world)
+    said = refused(world, "checkpoint.begins-anew", (12,))
+    assert "startingOffsets" not in said.message
+    accept(world, application=said.find(r"for what was 'streamsink' before set application='([^']*)' and leave adopt_from_batch out"), adopt_from_batch=None)
+    world.run(boundaries=(12,))
+    assert world.ids() == expected((12,))
 
 
 @follows("application.in-use")

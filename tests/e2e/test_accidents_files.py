@@ -100,6 +100,52 @@ def test_files_of_which_a_part_was_moved_are_asked_for(spark, ground):
     assert_each_once(ground.table, ids_of(0, 3))
 
 
+def _through_spark_s_file_sink(spark, ground, number: int) -> None:
+    """One more file in the folder, by a query of its own, which keeps a log of its files and their times there."""
+    raw = ground.root / "raw"
+    raw.mkdir(exist_ok=True)
+    (raw / f"{number}.json").write_text("".join(json.dumps({"id": i, "name": "x"}) + "\n" for i in ids_of(number, 1)))
+    rows = spark.readStream.schema("id BIGINT, name STRING").json(str(raw)).coalesce(1)
+    writer = rows.writeStream.format("json").option("checkpointLocation", str(ground.root / "raw-checkpoint"))
+    writer.trigger(availableNow=True).start(str(ground.source)).awaitTermination()
+
+
+@follows("files.not-as-planned", "files.overlap")
+@pytest.mark.parametrize("way", ["times", "accept_as_same", "gone"])
+def test_a_folder_of_spark_s_file_sink_whose_files_have_lost_their_times(spark, ground, way):
+    """Spark plans them with the times of the folder's log, a new checkpoint too, so that its error led to ``files.overlap``, and that to it."""
+    _through_spark_s_file_sink(spark, ground, 0)
+    job = ground.job(per_batch=ALL_IN_ONE)
+    assert run_here(spark, job).code == 0
+    _through_spark_s_file_sink(spark, ground, 1)
+    shutil.rmtree(job.checkpoint)
+    logged = json.loads((ground.source / "_spark_metadata" / "1").read_text().splitlines()[1])
+    for path in ground.source.glob("*.json"):
+        os.utime(path)
+    new = ground.source / Path(logged["path"]).name
+    if way == "gone":
+        new.unlink()
+    said = Advice(run_here(spark, job))
+    job = with_file(ground, per_batch=ALL_IN_ONE).but(options={"accept_as_same": said.option("accept_as_same")})
+    outcome = run_here(spark, job)
+    said = Advice(outcome).says("_spark_metadata", new.name)
+    assert_refused(outcome, "files.not-as-planned", ground.table, "Nothing was written")
+    if way == "times":
+        said.says("Bring the files back as they were, with their times")
+        os.utime(new, ns=(logged["modificationTime"] * 1_000_000,) * 2)
+    elif way == "accept_as_same":
+        os.utime(new, (1_700_000_000, 1_700_000_000))
+        outcome = run_here(spark, job.but(options={"accept_as_same": said.option("accept_as_same")}))
+        assert outcome.kind == "files.not-as-planned", "it was said of the file as it was"
+        said = Advice(outcome)
+    if way != "times":
+        job = job.but(options={"accept_as_same": said.option("accept_as_same")})
+    assert run_here(spark, job).code == 0
+    _through_spark_s_file_sink(spark, ground, 2)
+    assert run_here(spark, job).code == 0
+    assert_each_once(ground.table, ids_of(0, 3) - (ids_of(1, 1) if way == "gone" else set()))
+
+
 def test_without_the_column_the_error_says_how_to_get_it(spark, ground):
     """One batch holds old and new files: nothing is written; followed to the letter, the advice leads to each row once."""
     ground.add_files(0, 3)

@@ -35,7 +35,11 @@ COMBINING = {
     "beside-the-batch": lambda df: df.where("id < 0").union(df.dropDuplicates(["name"]).localCheckpoint()),
     "driver": lambda df: go_through_the_driver(df.dropDuplicates(["name"])),
     "partitions": lambda df: df.coalesce(1).mapInPandas(one_of_each_name, COLUMNS),
+    # Two that keep each row as it is, of which no plan shows it.
+    "static-of-its-columns": lambda df: df.join(df.sparkSession.createDataFrame([(-1, "x", "y")], COLUMNS), "id", "left_anti"),
+    "beside-itself": lambda df: df.join(df.localCheckpoint(), "id", "left_semi"),
 }
+SHOWN = {"plain": lambda df: df.dropDuplicates(["name"]), "itself": lambda df: df.join(df, "name", "left_semi")}
 # Each row of one row: what a plan shows, or a function over one row at a time.
 PLAIN = {
     "plan": lambda df: df.where("id >= 0").withColumn("name", F.upper("name")).sort("id").persist(),
@@ -100,7 +104,7 @@ def test_rows_that_may_be_of_several_are_not_filtered(spark, ground, name):
     assert content(ground.table) == before
 
 
-@pytest.mark.parametrize("name, kind", [("partitions", KIND), ("plain", "files.combined")])
+@pytest.mark.parametrize("name, kind", [("partitions", KIND), ("plain", "files.combined"), ("itself", "files.combined")])
 def test_a_function_that_makes_rows_of_several_in_a_later_batch_only(spark, ground, name, kind):
     """What it does with the first batch of a run says nothing of the batch that is filtered."""
     an_older_copy(spark, ground, lambda df: df, files=4)
@@ -108,7 +112,7 @@ def test_a_function_that_makes_rows_of_several_in_a_later_batch_only(spark, grou
 
     def combine_later(df):
         calls.append(df)
-        combine = COMBINING.get(name, lambda df: df.dropDuplicates(["name"]))
+        combine = (COMBINING | SHOWN)[name]
         return df if len(calls) == 1 else combine(df)
 
     advice(run(spark, ground, combine_later, 2), kind).says("Nothing was written")

@@ -3,6 +3,7 @@ import contextlib
 import signal
 import threading
 import time
+from pathlib import Path
 
 import pytest
 from pyspark.errors import StreamingQueryException
@@ -26,6 +27,32 @@ def supervised(spark, ground, function) -> None:
         return query.trigger(availableNow=True).start()
 
     streamsink.run(start, max_restarts=2, min_wait_ms=1, max_wait_ms=1)
+
+
+@follows("query.not-returned")
+@pytest.mark.parametrize("given", ["nothing", "writer"])
+def test_a_start_that_does_not_hand_over_its_query(spark, ground, given):
+    """Python's own error said that None has no runId, or hung on what a writer is not. The query runs on until it is stopped, as the error says."""
+    ground.add_files(0, 2)
+    sink = streamsink.to_table(Path(ground.table), lambda event: None, flush=False)
+
+    def writer():
+        stream = spark.readStream.schema("id BIGINT, name STRING").json(str(ground.source))
+        return stream.writeStream.foreachBatch(sink).option("checkpointLocation", ground.checkpoint)
+
+    def forgotten():
+        if given == "writer":
+            return writer()
+        writer().start()
+
+    with pytest.raises(Misuse) as caught:
+        streamsink.run(forgotten)
+    said = advice(caught.value, "query.not-returned").says("for query in spark.streams.active: query.stop()", "return df.writeStream. ... .start()")
+    for query in spark.streams.active:
+        query.stop()
+    streamsink.run(lambda: writer().trigger(availableNow=True).start())
+    assert_each_once(ground.table, ids_of(0, 2))
+    assert streamsink.read(spark, Path(ground.table)).count() == 20, said.message
 
 
 def test_ctrl_c_stops_the_query_publishes_what_is_pending_and_says_so_in_a_few_lines(ground):

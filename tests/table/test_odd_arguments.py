@@ -1,6 +1,7 @@
 """Arguments of any kind: accepted, or refused by an error that names the table and the argument; never Python's own."""
 
 import dataclasses
+from pathlib import Path
 
 import pytest
 
@@ -28,6 +29,26 @@ def test_options(name):
         words_of(options.accept_as_new), words_of(options.accept_as_seen)
 
     _refused_or_done(given, "lake/t", name.removesuffix("_options"))
+
+
+def test_a_path_may_be_a_path(tmp_path):
+    """As everywhere in Python: of each function that takes one, it is the same as its text."""
+    text, path = str(tmp_path / "lake" / "orders"), tmp_path / "lake" / "orders"
+    assert streamsink.create_table(path, "id BIGINT") == text
+    assert streamsink.read_arrow(path).num_rows == 0 and streamsink.verify(path).ok
+    for call in (streamsink.starting_offsets, streamsink.give_up, streamsink.drop_missing, lambda path: streamsink.retire(path, "never")):
+        ends = []
+        for given in (text, path):
+            try:
+                ends.append(str(call(given)))
+            except Misuse as refused:
+                ends.append(str(refused))
+        assert ends[0] == ends[1]
+    for sink in (streamsink.to_table(path), streamsink.to_table(path, dead_letters="rejected")):
+        assert text in repr(vars(sink))
+    moved = {"path": Path("elsewhere", "orders")}
+    routed = streamsink.to_tables(path.parent, route="kind", tables={"orders": moved})
+    assert str(path.parent) in repr(vars(routed)) and "elsewhere/orders" in repr(vars(routed))
 
 
 @pytest.mark.parametrize("name, call", [

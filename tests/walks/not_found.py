@@ -31,7 +31,9 @@ REASONS: dict[str, tuple[str, ...]] = {
     "Columns of a walk are always the same.": (
         "a column that is NOT NULL needs an option alone", "an option changes the type of a partition column", "an option changes the key of a map",
     ),
-    "A walk spells each place in one way.": ("a second sink by another spelling is a restart", "a start that failed is in the way of its retry"),
+    "A walk spells each place in one way.": (
+        "a second sink by another spelling is a restart", "a path that was cut is a local folder", "a start that failed is in the way of its retry",
+    ),
     "Files of a walk keep their times and stay in their folder, and its records are of one version.": (
         "a file without its time is new", "files that are asked for are left out", "what is said of some files is said of the whole batch",
         "what is said of some files is said of all that come later", "one answer about files takes the other one away",
@@ -168,6 +170,7 @@ SELDOM: dict[str, tuple[str, ...]] = {
         "a table of several whose journal is lost is whole", "another number is looked for than this table has of several",
         "one table of several retires alone", "a name retires while the next one has to look for it",
         "files that others built on are added again after a lost reply", "a name that was replaced before it was read back is lost",
-        "what cannot be told after a lost reply is published", "a snapshot that is gone names nothing",
+        "what cannot be told after a lost reply is published", "a snapshot that is gone names nothing", "rows made of old messages alone are refused",
+        "a new checkpoint begins behind what the first name has not published", "a name that ends elsewhere than was said is not told",
     ),
 }

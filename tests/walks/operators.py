@@ -160,6 +160,10 @@ class Operator(Judge):
     def _first_name(self, query: Query, name: str, text: str) -> None:
         query.name, query.went_back = name, True
 
+    def _under_first(self, query: Query, name: str, text: str) -> None:
+        query.options.pop("adopt_from_batch")
+        self._first_name(query, name, text)
+
     def _own_first_name(self, query: Query, _: str, text: str) -> None:
         """He knows which of them it was: the second sinks' names have something behind it."""
         query.name = next(name for name in re.findall(r"'([^']+)', up to batch", text) if SECOND not in name)
