@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from streamsink.table.table import open_table
 from streamsink.testing.driver import Checkpoint
 from tests.advice.accidents import (
     POSITIONS, SECOND, accept, copy_of, lose_checkpoint, put_back, refused, renew_topic, start_over, starting_offset, take,
@@ -12,6 +13,7 @@ from tests.advice.accidents import (
 from tests.advice.following import Advice, follows
 from tests.crash.giving_up import follow
 from tests.crash.world import World, die_at_step, expected, memory_world
+from tests.protocol.history import expire_before, io_of, roll_back_to, say_new, snapshot_of_another
 
 PLAIN = {"restore": "restore-and-continue"}
 
@@ -150,3 +152,77 @@ def test_a_name_that_an_earlier_start_of_this_query_holds():
     first.close()
     world.run(boundaries=(6, 9))
     assert world.ids() == expected((9,))
+
+
+# -- the table says nothing of the first name any more --------------------------------------------------------------
+
+
+def _another_writer_came() -> tuple[World, int]:
+    """Batches of 4 rows under the first name, of which two are behind another writer's snapshot, before which all have expired: its number."""
+    world = memory_world(restore="restore-and-continue")
+    world.run(boundaries=(4,))
+    others = snapshot_of_another(_table(world))
+    expire_before(_table(world), others)
+    world.run(boundaries=(4, 8, 12))
+    return world, others
+
+
+def _table(world):
+    return open_table(io_of(world), world.driver.root, for_writing=False)
+
+
+@follows("application.renamed", "table.rolled-back")
+@pytest.mark.parametrize("way", ["restored", "republish"])
+def test_a_table_goes_back_to_another_writers_snapshot_before_the_query_gets_another_name(way):
+    """The journal's mark of the first name was a proof that the rows are there."""
+    world, others = _another_writer_came()
+    gone = roll_back_to(_table(world), others)
+    accept(world, application="new", adopt_from_batch=3)
+    said = refused(world, "application.renamed", (4, 8, 12, 16), lambda: say_new(world, lambda: world.run(boundaries=(4, 8, 12, 16))))
+    said.says("first start the query once more under the first one")
+    accept(world, application=said.find(r"Set application='([^']*)' to go on"))
+    said = refused(world, "table.rolled-back", (4, 8, 12))
+    if way == "restored":
+        said.says("Restore the table")
+        for path, data in gone.items():
+            put_back(world, path, data)
+    else:
+        accept(world, on_rollback=said.option("on_rollback"))
+        world.run(boundaries=(4, 8, 12))
+    accept(world, application="new", on_rollback="fail")
+    world.run(boundaries=(4, 8, 12, 16))
+    assert world.ids() == list(range(16))
+
+
+@follows("table.rolled-back-too-far")
+@pytest.mark.parametrize("pending", [False, True])
+@pytest.mark.parametrize("is_retired", [False, True])
+def test_a_table_goes_back_to_another_writers_snapshot_to_before_the_query_had_its_name(pending, is_retired):
+    """Expired history was taken for all that the first name had written. is_retired: nothing but the record knows what that was."""
+    world, others = _another_writer_came()
+    accept(world, application="new", adopt_from_batch=3, on_rollback="republish")
+    say_new(world, lambda: world.driver.start(world.file_io(world.calls), world.checkpoint).close())
+    if pending:
+        assert die_at_step("precommit.saved", 1, world, boundaries=(4, 8, 12, 16))
+    else:
+        world.run(boundaries=(4, 8, 12, 16))
+    if is_retired:
+        world.file_io(world.calls).delete_tree(f"{world.driver.root}/streamsink/streamsink")
+    gone = roll_back_to(_table(world), others)
+    refused(world, "table.rolled-back-too-far", (4, 8, 12, 16, 20)).says("Restore the table")
+    for path, data in gone.items():
+        put_back(world, path, data)
+    world.run(boundaries=(4, 8, 12, 16, 20))
+    assert world.ids() == list(range(20))
+
+
+def test_expiry_alone_takes_nothing_from_a_query_that_gets_another_name():
+    """The first name's mark is of a snapshot that has expired, as the one has on which the first record under the second name was made."""
+    world, _ = _another_writer_came()
+    expire_before(_table(world), snapshot_of_another(_table(world)))
+    accept(world, application="new", adopt_from_batch=3)
+    say_new(world, lambda: world.driver.start(world.file_io(world.calls), world.checkpoint).close())
+    assert die_at_step("precommit.saved", 1, world, boundaries=(4, 8, 12, 16))
+    expire_before(_table(world), snapshot_of_another(_table(world)))
+    world.run(boundaries=(4, 8, 12, 16, 20))
+    assert world.ids() == list(range(20))

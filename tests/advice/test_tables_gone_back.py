@@ -8,9 +8,9 @@ import pytest
 from tests.advice.following import follows
 from tests.advice.many import JOURNAL, accept, put_back, refused
 from tests.crash.giving_up import follow
-from tests.crash.two_tables import ENDS, X, TwoTables, expire_before, roll_back_to, snapshot_of_another
+from tests.crash.two_tables import ENDS, X, TwoTables
 from tests.crash.world import die_at_step
-from tests.protocol.history import say_new
+from tests.protocol.history import expire_before, roll_back_to, say_new, snapshot_of_another
 
 # Of the three batches that the tables have, the first one is in the snapshot to which the first table goes back.
 LOST = [4, 6, 8, 10]
@@ -20,8 +20,8 @@ def _another_writer_came(batches: int = 3, **options) -> tuple[TwoTables, int]:
     """(the world after so many batches, of which the first is before another writer's snapshot; that one's number)"""
     world = TwoTables(**options)
     world.run(boundaries=ENDS[:1])
-    others = snapshot_of_another(world)
-    expire_before(world, others)
+    others = snapshot_of_another(world.table(X))
+    expire_before(world.table(X), others)
     world.run(boundaries=ENDS[:batches])
     return world, others
 
@@ -50,10 +50,10 @@ def test_a_table_goes_back_to_where_it_says_nothing_of_the_query(way, is_pruned,
     """The journal's mark was trusted. is_pruned: the journal does not even have the table's last record any more."""
     world, others = _another_writer_came()
     ends = _only_to_the_other_table(world) if is_pruned else ENDS[:3]
-    gone = roll_back_to(world, others)
+    gone = roll_back_to(world.table(X), others)
     if others_came:
-        snapshot_of_another(world, uuid="later")
-        snapshot_of_another(world, uuid="latest")
+        snapshot_of_another(world.table(X), uuid="later")
+        snapshot_of_another(world.table(X), uuid="latest")
     said = refused(world, "table.rolled-back")
     ends = (*ends, 20)
     if way == "another-application":
@@ -75,7 +75,7 @@ def test_a_table_goes_back_under_the_running_query(is_pruned):
     world.checkpoint.ends = [*ends, 20, 24]
     world.to_x = lambda number: number > 20
     sink.batch(world.driver.describe(world.checkpoint, len(ends)))
-    roll_back_to(world, others)
+    roll_back_to(world.table(X), others)
     refused(world, "table.rolled-back", lambda: sink.batch(world.driver.describe(world.checkpoint, len(ends) + 1)))
 
 
@@ -86,7 +86,7 @@ def test_a_table_goes_back_before_the_query_gets_another_name(way, is_pruned):
     """Expired history was taken for all that the first name had written there."""
     world, others = _another_writer_came()
     ends = _only_to_the_other_table(world) if is_pruned else ENDS[:3]
-    gone = roll_back_to(world, others)
+    gone = roll_back_to(world.table(X), others)
     accept(world, application="second", adopt_from_batch=len(ends))
     ends = (*ends, 20)
     said = refused(world, "table.rolled-back", lambda: say_new(world, lambda: world.run(boundaries=ends)))
@@ -113,7 +113,7 @@ def test_a_table_goes_back_while_the_first_batch_under_another_name_is_pending(w
         world.file_io().delete_tree(JOURNAL)
         accept(world, accept_as_seen=refused(world, "application.renamed", lambda: world.run(boundaries=ENDS)).option("accept_as_seen"))
     assert die_at_step("precommit.saved", 1, world, boundaries=ENDS)
-    gone = roll_back_to(world, others)
+    gone = roll_back_to(world.table(X), others)
     said = refused(world, "table.rolled-back").says("estore the table")
     if way == "restored":
         put_back(world, gone)
@@ -136,7 +136,7 @@ def test_a_table_goes_back_while_a_batch_is_pending(is_pruned):
     ends = (*(_only_to_the_other_table(world) if is_pruned else ENDS[:3]), 20)
     world.to_x = lambda number: number % 2 == 0
     assert die_at_step("precommit.saved", 1, world, boundaries=ends)
-    roll_back_to(world, others)
+    roll_back_to(world.table(X), others)
     said = refused(world, "table.rolled-back").says("is pending")
     assert follow(world, said).records == (len(ends),)
     _goes_on_without(world, refused(world, "table.rolled-back"), LOST, ends)
@@ -151,13 +151,13 @@ def test_a_mark_that_does_not_say_where(mark, is_rolled_back):
     if not is_rolled_back:
         world.run(boundaries=ENDS[:3])
         assert b'"snapshot"' in world.file_io().read(f"{JOURNAL}/done-3")
-        latest = snapshot_of_another(world)
-        expire_before(world, latest)
+        latest = snapshot_of_another(world.table(X))
+        expire_before(world.table(X), latest)
         _say_in_marks(world, mark)
         world.run(boundaries=ENDS)
         assert world.numbers() == list(range(ENDS[-1]))
         return
-    roll_back_to(world, others)
+    roll_back_to(world.table(X), others)
     refused(world, "table.rolled-back")
 
 
@@ -172,7 +172,7 @@ def test_expiry_alone_is_no_rollback():
     world, _ = _another_writer_came()
     for ends in (ENDS, (*ENDS, 17), (*ENDS, 17, 18), (*ENDS, 17, 18, 19), (*ENDS, 17, 18, 19, 20)):
         world.to_x = lambda number: False
-        expire_before(world, snapshot_of_another(world))
+        expire_before(world.table(X), snapshot_of_another(world.table(X)))
         world.run(boundaries=ends)
     world.to_x = lambda number: True
     world.run(boundaries=(*ends, 24))
@@ -183,9 +183,9 @@ def test_a_table_whose_snapshot_was_replaced_after_another_had_built_on_it_has_i
     """A writer that renames over ours, and a third one that had read it: nothing is lost, and nobody is told so."""
     world, _ = _another_writer_came()
     ours = world.table(X).snapshots.latest()
-    latest = snapshot_of_another(world)
+    latest = snapshot_of_another(world.table(X))
     in_place = dataclasses.replace(ours, properties=None, commit_user="renamed", uuid="renamed", time_millis=0)
     put_back(world, {f"{world.root}/{X}/snapshot/snapshot-{ours.id}": in_place.to_json()})
-    expire_before(world, ours.id)
+    expire_before(world.table(X), ours.id)
     world.run(boundaries=ENDS)
     assert latest == ours.id + 1 and world.numbers() == list(range(ENDS[-1]))
