@@ -39,7 +39,7 @@ def _as_journal_says(table: Table, name: str, last: LastOfOther) -> LastOfOther:
     application = name.removesuffix(SUFFIX)
     folder = folder_of(table.file_io, table.root, application, last.state)
     journal = PendingLog(table.file_io, folder, application, 2) if folder is not None else None
-    newest = newest_in(journal, None, lambda state: True) if journal is not None else None
+    newest = newest_in(journal, None, lambda record: True) if journal is not None else None
     if newest is None or newest.state.sequence < last.state.sequence:
         return replace(last, is_whole=False)
     heads = journal.newest().payload["heads"].values()
