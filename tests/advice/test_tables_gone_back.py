@@ -3,13 +3,17 @@ before which all have expired."""
 
 import dataclasses
 
+import pyarrow as pa
 import pytest
 
-from tests.advice.following import follows
+from streamsink.table.routing import ROUTE
+from streamsink.testing.driver import MicroBatchDriver
+from tests.advice.following import follows, told
 from tests.advice.many import JOURNAL, accept, put_back, refused
 from tests.crash.giving_up import follow
+from tests.crash.many_world import ROOT, SCHEMA
 from tests.crash.two_tables import ENDS, X, TwoTables
-from tests.crash.world import die_at_step
+from tests.crash.world import World, die_at_step
 from tests.protocol.history import expire_before, roll_back_to, say_new, snapshot_of_another
 
 # Of the three batches that the tables have, the first one is in the snapshot to which the first table goes back.
@@ -189,3 +193,52 @@ def test_a_table_whose_snapshot_was_replaced_after_another_had_built_on_it_has_i
     expire_before(world.table(X), ours.id)
     world.run(boundaries=ENDS)
     assert latest == ours.id + 1 and world.numbers() == list(range(ENDS[-1]))
+
+
+# -- the next name is one of streamsink.to_table --------------------------------------------------------------------
+
+
+def _alone(world) -> World:
+    """The query as one of ``to_table``, which writes all rows to the first table from then on."""
+    alone = World(world.calls, f"{ROOT}/{X}", application="alone", restore="restore-and-continue", adopt_from_batch=3)
+    fields = pa.schema([field for field in SCHEMA if field.name != ROUTE])
+    alone.driver = MicroBatchDriver(alone.driver.root, fields, lambda start, end: world.driver.rows(start, end).drop_columns([ROUTE]), alone.driver.options)
+    alone.checkpoint = world.checkpoint
+    return alone
+
+
+@follows("application.renamed", "table.rolled-back")
+@pytest.mark.parametrize("others_came", [False, True])
+def test_a_table_goes_back_before_a_query_of_a_single_table_goes_on(others_came):
+    """The table says nothing of the query of several, whose journal lies above."""
+    world, others = _another_writer_came()
+    gone = roll_back_to(world.table(X), others)
+    if others_came:
+        expire_before(world.table(X), snapshot_of_another(world.table(X)))
+    alone = _alone(world)
+    told("application.renamed", lambda: say_new(alone, lambda: alone.run(boundaries=ENDS))).says("first start the query once more under the first one")
+    refused(world, "table.rolled-back").says("Restore the table")
+    put_back(world, gone)
+    alone.run(boundaries=ENDS)
+    assert world.numbers() == list(range(ENDS[-1]))
+
+
+def test_expiry_alone_takes_nothing_from_a_query_of_a_single_table_that_goes_on():
+    world, _ = _another_writer_came()
+    expire_before(world.table(X), snapshot_of_another(world.table(X)))
+    alone = _alone(world)
+    say_new(alone, lambda: alone.run(boundaries=ENDS))
+    assert world.numbers() == list(range(ENDS[-1]))
+
+
+@follows("table.rolled-back-too-far")
+def test_a_table_goes_back_while_the_first_batch_of_a_single_table_is_pending():
+    world, others = _another_writer_came()
+    alone = _alone(world)
+    say_new(alone, lambda: alone.driver.start(alone.file_io(alone.calls), alone.checkpoint).close())
+    assert die_at_step("precommit.saved", 1, alone, boundaries=ENDS)
+    gone = roll_back_to(world.table(X), others)
+    told("table.rolled-back-too-far", lambda: alone.run(boundaries=ENDS)).says("Restore the table")
+    put_back(world, gone)
+    alone.run(boundaries=ENDS)
+    assert world.numbers() == list(range(ENDS[-1]))
