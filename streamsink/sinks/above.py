@@ -11,6 +11,7 @@ from streamsink.sinks.marks import mark_of_table
 from streamsink.sinks.name_before import SUFFIX
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.pending_log import JOURNAL_DIR, PendingLog, journal_dir
+from streamsink.storage.reading import FileStatus
 from streamsink.table.table import Table
 
 
@@ -47,13 +48,21 @@ def _forgotten(table: Table) -> dict[str, LastOfOther]:
     """By name, what journals above say of queries into several tables, this one among them: every snapshot that could say so may have expired."""
     found = {}
     for folder in _folders_above(table.root):
-        for entry in table.file_io.entries(os.path.join(folder, JOURNAL_DIR)):
+        for entry in _journals_in(table.file_io, folder):
             journal = PendingLog(table.file_io, folder, entry.name, 2)
             last = newest_in(journal, None, functools.partial(_has_its_part, table, journal, folder)) if entry.is_dir else None
             here = _heads_here(table, folder, journal.newest()) if last is not None else {}
             for head in here.values():
                 found[entry.name + SUFFIX] = LastOfOther(replace(last.state, sequence=head["sequence"]), last.is_published)
     return found
+
+
+def _journals_in(file_io: FileIO, folder: str) -> list[FileStatus]:
+    """None where the folder may not be looked into: no query of this user has one there."""
+    try:
+        return file_io.entries(os.path.join(folder, JOURNAL_DIR))
+    except PermissionError:
+        return []
 
 
 def _heads_here(table: Table, folder: str, newest: Committable) -> dict[str, Mapping]:

@@ -6,6 +6,7 @@ import dataclasses
 import pyarrow as pa
 import pytest
 
+from streamsink.storage.file_io import FileIO
 from streamsink.table.routing import ROUTE
 from streamsink.testing.driver import MicroBatchDriver
 from tests.advice.following import follows, told
@@ -20,13 +21,13 @@ from tests.protocol.history import expire_before, roll_back_to, say_new, snapsho
 LOST = [4, 6, 8, 10]
 
 
-def _another_writer_came(batches: int = 3, **options) -> tuple[TwoTables, int]:
-    """(the world after so many batches, of which the first is before another writer's snapshot; that one's number)"""
-    world = TwoTables(**options)
-    world.run(boundaries=ENDS[:1])
+def _another_writer_came(before: int = 1) -> tuple[TwoTables, int]:
+    """(the world after three batches, of which so many are before another writer's snapshot; that one's number)"""
+    world = TwoTables()
+    world.run(boundaries=ENDS[:before])
     others = snapshot_of_another(world.table(X))
     expire_before(world.table(X), others)
-    world.run(boundaries=ENDS[:batches])
+    world.run(boundaries=ENDS[:3])
     return world, others
 
 
@@ -106,14 +107,16 @@ def test_a_table_goes_back_before_the_query_gets_another_name(way, is_pruned):
 
 
 @follows("table.rolled-back")
-@pytest.mark.parametrize("is_journal_lost", [False, True])
+@pytest.mark.parametrize("journal", ["whole", "torn mark", "lost"])
 @pytest.mark.parametrize("way", ["restored", "given-up"])
-def test_a_table_goes_back_while_the_first_batch_under_another_name_is_pending(way, is_journal_lost):
-    """What the table had under the first name is in the record that is pending, whether or not that name's journal is there."""
+def test_a_table_goes_back_while_the_first_batch_under_another_name_is_pending(way, journal):
+    """What the table had under the first name is in the record that is pending, whatever that name's journal says."""
     world, others = _another_writer_came()
     accept(world, application="second", adopt_from_batch=3)
     say_new(world, lambda: world.driver.start(world.file_io(), world.checkpoint).close())
-    if is_journal_lost:
+    if journal == "torn mark":
+        _say_in_marks(world, b"")
+    if journal == "lost":
         world.file_io().delete_tree(JOURNAL)
         accept(world, accept_as_seen=refused(world, "application.renamed", lambda: world.run(boundaries=ENDS)).option("accept_as_seen"))
     assert die_at_step("precommit.saved", 1, world, boundaries=ENDS)
@@ -125,7 +128,7 @@ def test_a_table_goes_back_while_the_first_batch_under_another_name_is_pending(w
         assert world.numbers() == list(range(ENDS[-1]))
         return
     assert follow(world, said).records == (1,)
-    if is_journal_lost:
+    if journal != "whole":
         return  # the table says nothing of the first name any more, and neither does anything else
     accept(world, accept_as_seen=refused(world, "table.rolled-back", lambda: say_new(world, world.run)).option("accept_as_seen"))
     world.run(boundaries=ENDS)
@@ -146,21 +149,28 @@ def test_a_table_goes_back_while_a_batch_is_pending(is_pruned):
     _goes_on_without(world, refused(world, "table.rolled-back"), LOST, ends)
 
 
-@pytest.mark.parametrize("mark", [b"", b'{"tables": {"more_x": 7}}', b'{"tables": []}'])
-@pytest.mark.parametrize("is_rolled_back", [False, True])
-def test_a_mark_that_does_not_say_where(mark, is_rolled_back):
-    """Torn by a power failure, or of earlier code: it is trusted where nothing speaks against it, and mended while the tables can tell."""
-    world, others = _another_writer_came()
+_SAY_NOTHING = [b"", b'{"tables": {"more_x": 7}}', b'{"tables": []}']
+
+
+@pytest.mark.parametrize("mark", _SAY_NOTHING)
+def test_a_mark_that_does_not_say_where_is_mended_or_trusted(mark):
+    """Torn by a power failure, or of earlier code: while the tables can tell, and where nothing speaks against it."""
+    world, _ = _another_writer_came()
     _say_in_marks(world, mark)
-    if not is_rolled_back:
-        world.run(boundaries=ENDS[:3])
-        assert b'"snapshot"' in world.file_io().read(f"{JOURNAL}/done-3")
-        latest = snapshot_of_another(world.table(X))
-        expire_before(world.table(X), latest)
-        _say_in_marks(world, mark)
-        world.run(boundaries=ENDS)
-        assert world.numbers() == list(range(ENDS[-1]))
-        return
+    world.run(boundaries=ENDS[:3])
+    assert b'"snapshot"' in world.file_io().read(f"{JOURNAL}/done-3")
+    expire_before(world.table(X), snapshot_of_another(world.table(X)))
+    _say_in_marks(world, mark)
+    world.run(boundaries=ENDS)
+    assert world.numbers() == list(range(ENDS[-1]))
+
+
+@pytest.mark.parametrize("mark", _SAY_NOTHING)
+@pytest.mark.parametrize("before", [1, 2])
+def test_a_mark_that_does_not_say_where_proves_nothing_that_snapshots_deny(mark, before):
+    """All since the record was made are there, and none names its files. before: so many batches were there before another writer's snapshot."""
+    world, others = _another_writer_came(before)
+    _say_in_marks(world, mark)
     roll_back_to(world.table(X), others)
     refused(world, "table.rolled-back")
 
@@ -223,12 +233,21 @@ def test_a_table_goes_back_before_a_query_of_a_single_table_goes_on(others_came)
     assert world.numbers() == list(range(ENDS[-1]))
 
 
-def test_expiry_alone_takes_nothing_from_a_query_of_a_single_table_that_goes_on():
+@pytest.mark.parametrize("is_denied", [False, True])
+def test_expiry_alone_takes_nothing_from_a_query_of_a_single_table_that_goes_on(is_denied, monkeypatch):
+    """is_denied: it may not look into a folder above, so no journal of its query lies there."""
     world, _ = _another_writer_came()
+    if is_denied:
+        entries = FileIO.entries
+        monkeypatch.setattr(FileIO, "entries", lambda io, path: _deny() if path.startswith("/streamsink") else entries(io, path))
     expire_before(world.table(X), snapshot_of_another(world.table(X)))
     alone = _alone(world)
     say_new(alone, lambda: alone.run(boundaries=ENDS))
     assert world.numbers() == list(range(ENDS[-1]))
+
+
+def _deny():
+    raise PermissionError(13, "denied")
 
 
 @follows("table.rolled-back-too-far")
