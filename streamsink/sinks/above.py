@@ -34,7 +34,7 @@ def _folders_above(root: str) -> Iterator[str]:
     scheme, colon, rest = root.rpartition("://")
     parts = rest.split("/")
     for depth in range(len(parts) - 1, 0, -1):
-        yield f"{scheme}{colon}{'/'.join(parts[:depth])}"
+        yield f"{scheme}{colon}{'/'.join(parts[:depth])}" or "/"
 
 
 def as_journals_say(table: Table, others: Mapping[str, LastOfOther]) -> dict[str, LastOfOther]:

@@ -29,7 +29,7 @@ class Had:
     table_id: str
     key: str
     sequence: int
-    where: Mark | None
+    where: Mark | None = None
 
     @property
     def application(self) -> str:
@@ -87,7 +87,7 @@ class NameBefore:
             state: AppState | None = member.committer.history(key).state
             is_its = state is not None and (key.endswith(SUFFIX) or state.query == query)
             if is_its and (path not in known or state.sequence > known[path].sequence):
-                found[path] = Had(name, path, member.table.table_id, key, state.sequence, newest_now(member.table))
+                found[path] = Had(name, path, member.table.table_id, key, state.sequence)
         return found
 
     def _loss(self, had: Had) -> str | None:

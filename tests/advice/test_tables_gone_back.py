@@ -6,7 +6,9 @@ import dataclasses
 import pyarrow as pa
 import pytest
 
+from streamsink.sinks.marks import PUBLISHED
 from streamsink.storage.file_io import FileIO
+from streamsink.storage.pending_log import decode_record, encode_record
 from streamsink.table.routing import ROUTE
 from streamsink.testing.driver import MicroBatchDriver
 from tests.advice.following import follows, told
@@ -172,6 +174,23 @@ def test_a_mark_that_does_not_say_where_proves_nothing_that_snapshots_deny(mark,
     world, others = _another_writer_came(before)
     _say_in_marks(world, mark)
     roll_back_to(world.table(X), others)
+    refused(world, "table.rolled-back")
+
+
+def test_records_of_earlier_code_go_on():
+    """Neither they nor their marks say where: the first batches of this code do."""
+    world, _ = _another_writer_came()
+    _say_in_marks(world, b"")
+    for number in (2, 3):
+        path = f"{JOURNAL}/record-{number}.json"
+        record = decode_record(world.file_io().read(path), path)
+        payload = {key: value for key, value in record.payload.items() if key != PUBLISHED}
+        world.file_io().replace(path, encode_record(dataclasses.replace(record, payload=payload)), "earlier")
+    behind = snapshot_of_another(world.table(X))
+    expire_before(world.table(X), behind)
+    world.run(boundaries=ENDS)
+    assert world.numbers() == list(range(ENDS[-1]))
+    roll_back_to(world.table(X), behind)
     refused(world, "table.rolled-back")
 
 
