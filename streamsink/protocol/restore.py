@@ -75,7 +75,7 @@ def _cannot_follow(table: str, numbers: tuple[int, int, int], lost: Sequence[int
 
 def is_cut_off(record: Committable, committer: Committer) -> bool:
     """Whether what the query has published under the name before is not there any more: the journal of this name cannot publish that again."""
-    return bool(record.state.leads_on) and not committer.has_reached(*record.state.leads_on)
+    return bool(record.state.leads_on) and not committer.has_what_was_before(record)
 
 
 def _check_name_before(table: str, publish: Sequence[Committable], committer: Committer, options: SinkOptions) -> None:

@@ -103,6 +103,10 @@ class Committer(ABC):
         a restart for the name that a query had before. where: it was there, or before that."""
         return True
 
+    def has_what_was_before(self, committable: Committable) -> bool:
+        """As ``has_reached``, of what a record, the first one under a new name, goes on from."""
+        return True
+
     def known_run(self, application: str, run: str) -> KnownRun:
         """Whether history shows that a bounded job's run is published; it cannot tell when a part of it has expired and the rest does
         not show it. Called when the journal is not the one that the application began with.

@@ -6,9 +6,10 @@ from streamsink.errors import Corrupt, Misuse
 from streamsink.options import SinkOptions, with_word, words_of
 from streamsink.protocol.committable import AppState, Committable
 from streamsink.protocol.pending import Mark
-from streamsink.protocol.restore import is_gone, token_of, word_of_new_application
+from streamsink.protocol.restore import token_of, word_of_new_application
 from streamsink.protocol.sink import History
 from streamsink.sinks import chain_errors
+from streamsink.sinks.history_of import is_undone
 from streamsink.sinks.marks import mark_of_table
 from streamsink.sinks.name_before import SUFFIX
 from streamsink.storage.pending_log import PendingLog
@@ -231,11 +232,7 @@ class Chains:
         """Whether what the table got of a record is certainly not there any more, although every snapshot that could say so has expired."""
         mark, record = mark_of_table(self._journal, sequence, name), self._journal.load(sequence)
         mine = next((part for _, part in self._part_of(record, name)), None) if record is not None else None
-        if mark is None:
-            return mine is not None and is_gone(mine, member.committer)
-        if member.committer.was_rolled_back(mark):
-            return True
-        return member.committer.was_replaced(mark) and (mine is None or not member.committer.holds(mine, mark.snapshot_id))
+        return is_undone(member.table, mine, mark)
 
     def _is_accepted_as_seen(self, member, mine: Committable) -> bool:
         return _word(member.table.root, mine) in words_of(self._options.accept_as_seen)

@@ -1,16 +1,21 @@
 """What the retained snapshots say of a record or a run of an application, when its journal or its state does not tell. Driver only."""
 
 import logging
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
+from streamsink.clock import Clock
 from streamsink.errors import Conflict, Corrupt, Misuse
 from streamsink.format.snapshot import COMPACT, Snapshot
 from streamsink.options import SinkOptions, words_of
 from streamsink.protocol.committable import AppState, Committable, KnownRun, LastOfOther
 from streamsink.protocol.ids import END_OF_INPUT, Writer
+from streamsink.protocol.pending import Mark
 from streamsink.protocol.restore import MAY_OVERWRITE, token_of
 from streamsink.storage.pending_log import JOURNAL_DIR, PendingLog
+from streamsink.table import replaced
+from streamsink.table.presence import were_named
 from streamsink.table.states import states_in
 from streamsink.table.table import Table
 
@@ -59,12 +64,13 @@ def last_of_others(table: Table, application: str) -> dict[str, LastOfOther]:
     for entry in table.file_io.entries(table.layout.within(JOURNAL_DIR)):
         if entry.is_dir and entry.name != application:
             journal = PendingLog(table.file_io, table.root, entry.name, 2)
-            last = newest_in(journal, found.get(entry.name), lambda state: not states.complete and state.table_id == table.table_id)
+            last = newest_in(journal, found.get(entry.name), lambda record: (
+                not states.complete and record.state.table_id == table.table_id and not is_undone_in(table, journal, record)))
             found |= {entry.name: last} if last is not None else {}
     return found
 
 
-def newest_in(journal: PendingLog, said: LastOfOther | None, may_be_forgotten: Callable[[AppState], bool]) -> LastOfOther | None:
+def newest_in(journal: PendingLog, said: LastOfOther | None, may_be_forgotten: Callable[[Committable], bool]) -> LastOfOther | None:
     """The newer one of what a table says of an application, if it says anything, and the last record of its journal.
 
     A mark proves that the record is published where the table says nothing any more (may_be_forgotten). Where it says less, or has all of
@@ -76,7 +82,49 @@ def newest_in(journal: PendingLog, said: LastOfOther | None, may_be_forgotten: C
     if newest is None or said is not None and said.state.sequence >= newest.state.sequence:
         return said
     journal.read_listing()
-    return LastOfOther(newest.state, said is None and may_be_forgotten(newest.state) and journal.is_marked(newest.state.sequence))
+    return LastOfOther(newest.state, said is None and journal.is_marked(newest.state.sequence) and may_be_forgotten(newest))
+
+
+def is_undone(table: Table, record: Committable | None, mark: Mark | None) -> bool:
+    """Whether a record that was published is certainly not in the table any more, as what is retained shows.
+
+    mark: where it was published; None where nobody knows. record: None where it was pruned. Raises Conflict: it cannot be told.
+    """
+    names = names_of(record) if record is not None else set()
+    if mark is None:
+        return bool(names) and is_retained_since(table, record.payload.get("base")) and not were_named(table, names)
+    at = (mark.snapshot_id, mark.uuid, mark.at_ms)
+    if replaced.was_replaced(table, *at):
+        return not replaced.has_files(table, names, mark.snapshot_id)
+    return replaced.was_rolled_back(table, *at)
+
+
+def names_of(record: Committable) -> set[str]:
+    """Of its data files."""
+    return {os.path.basename(file.final) for file in record.files}
+
+
+def is_undone_in(table: Table, journal: PendingLog, record: Committable) -> bool:
+    """As ``is_undone``, by the mark in the journal of a query of one table."""
+    mark = journal.mark_of(record.state.sequence)
+    return is_undone(table, record, mark if isinstance(mark, Mark) else None)
+
+
+def where_is_last_of(table: Table, application: str, sequence: int) -> Mark | None:
+    """Where the last record of another application is, or behind it, of which is known that the table has it. None where no snapshot has an id."""
+    mark = PendingLog(table.file_io, table.root, application, 2).mark_of(sequence)
+    return mark if isinstance(mark, Mark) else newest_now(table)
+
+
+def newest_now(table: Table) -> Mark | None:
+    """The newest snapshot, which has all that was published before."""
+    newest = table.snapshots.latest()
+    return mark_of(newest, Clock().now_ms()) if newest is not None else None
+
+
+def mark_of(snapshot: Snapshot, at_ms: int) -> Mark | None:
+    """at_ms: a moment at which it was in its place."""
+    return Mark(snapshot.id, snapshot.uuid, at_ms) if snapshot.uuid else None
 
 
 @contextmanager

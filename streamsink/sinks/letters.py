@@ -327,7 +327,8 @@ class TableAndLetters:
         if not self._is_checked:
             self._committer.check_known(self._letters)
             self._is_checked = True
-        staged, payload = self._committer.stage(staging, [file for mine in files.values() for file in mine], group)
+        staged, payload = self._committer.stage(
+            staging, [file for mine in files.values() for file in mine], group, leads_on=checkpoint.decision.leads_on)
         if letters:
             payload = {**payload, **self._committer.stage_letters(staging, checkpoint.sequence, self._letters, letters, group)}
         return staged, payload

@@ -225,7 +225,7 @@ class ManyTables(Committer):
             if entry.is_dir and other != self.place.key:
                 # The journal is the authority: a table that has less than it is not one that was rolled back, and one that has its part
                 # of a record does not say that the others have theirs.
-                last = newest_in(PendingLog(self.place.file_io, self.place.root, entry.name, 2), None, lambda state: True)
+                last = newest_in(PendingLog(self.place.file_io, self.place.root, entry.name, 2), None, lambda record: True)
                 if last is not None and (other not in found or found[other].state.sequence <= last.state.sequence):
                     found[other] = last
         return found

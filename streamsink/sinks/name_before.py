@@ -11,6 +11,7 @@ from streamsink.options import SinkOptions, with_word, words_of
 from streamsink.protocol.committable import AppState
 from streamsink.protocol.pending import Mark
 from streamsink.sinks import chain_errors
+from streamsink.sinks.history_of import newest_now
 from streamsink.sinks.marks import mark_of_table
 from streamsink.storage.pending_log import PendingLog
 from streamsink.table.table import is_table
@@ -28,7 +29,7 @@ class Had:
     table_id: str
     key: str
     sequence: int
-    where: Mark | None
+    where: Mark | None = None
 
     @property
     def application(self) -> str:
@@ -72,7 +73,7 @@ class NameBefore:
             lost = self._loss(each)
             word = chain_errors.word_of_another_name(newest, each.name) if newest else ""
             if lost is None:
-                kept.append(replace(each, where=each.where or self._member(each.name, each.path).committer.where_now()))
+                kept.append(replace(each, where=each.where or newest_now(self._member(each.name, each.path).table)))
             elif word not in (given := words_of(self._options.accept_as_seen)):
                 option = with_word(self._options.accept_as_seen, word, given)
                 raise chain_errors.lost_before(self._place, each, lost, option)
@@ -86,7 +87,7 @@ class NameBefore:
             state: AppState | None = member.committer.history(key).state
             is_its = state is not None and (key.endswith(SUFFIX) or state.query == query)
             if is_its and (path not in known or state.sequence > known[path].sequence):
-                found[path] = Had(name, path, member.table.table_id, key, state.sequence, member.committer.where_now())
+                found[path] = Had(name, path, member.table.table_id, key, state.sequence)
         return found
 
     def _loss(self, had: Had) -> str | None:

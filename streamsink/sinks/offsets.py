@@ -5,12 +5,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from streamsink.errors import Misuse
-from streamsink.protocol.committable import AppState
+from streamsink.protocol.committable import AppState, Committable
 from streamsink.protocol.recorded import Recorded, TopicRecord
+from streamsink.sinks.history_of import is_undone_in, names_of
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.pending_log import PendingLog, journal_dir
 from streamsink.storage.stores import Store
-from streamsink.table.table import is_table, open_table
+from streamsink.table.presence import were_named
+from streamsink.table.table import Table, is_table, open_table
 
 _EARLIEST = -2
 
@@ -48,7 +50,7 @@ def offsets_of(file_io: FileIO, root: str, application: str, wanted: Wanted) -> 
     found = states.by_application.get(application)
     state = AppState.from_json(found) if found is not None else None
     journal = PendingLog(file_io, table.root, application, 2)
-    newest = journal.newest()
+    newest = _newest_there(table, journal) if state is None and not states.complete else journal.newest()
     if newest is not None and (state is None or newest.state.sequence > state.sequence) and not _went_back(journal, state, states.complete):
         state = newest.state
     if state is None or not state.recorded:
@@ -66,6 +68,18 @@ def _went_back(journal: PendingLog, state: AppState | None, complete: bool) -> b
     journal.read_listing()
     base = state.sequence if state is not None else 0
     return (state is not None or complete) and any(journal.is_marked(sequence) for sequence in journal.retained() if sequence > base)
+
+
+def _newest_there(table: Table, journal: PendingLog) -> Committable | None:
+    """The newest record, published or pending, of an application of which no snapshot says anything any more. Of those before one that a
+    rollback has taken, the last one of which a snapshot names files."""
+    journal.read_listing()
+    records = [record for record in map(journal.load, journal.retained()) if record is not None]
+    lost = [record for record in records if journal.is_marked(record.state.sequence) and is_undone_in(table, journal, record)]
+    if not lost:
+        return journal.newest()
+    before = [record for record in records[:records.index(lost[0])] if were_named(table, names_of(record))]
+    return before[-1] if before else None
 
 
 def _of_several_tables(file_io: FileIO, root: str, application: str, wanted: Wanted) -> str:

@@ -20,6 +20,7 @@ from streamsink.protocol.pending import Mark
 from streamsink.protocol.sink import Committer, History, Published
 from streamsink.sinks import filter_of, history_of, promise
 from streamsink.sinks.above import as_journals_say
+from streamsink.sinks.history_of import mark_of, names_of
 from streamsink.sinks.records import (
     adopt, commit_name, files_adopted, is_older_than, is_readable, joined, manifest_meta, read_staged, staged_manifests,
 )
@@ -39,6 +40,8 @@ from streamsink.table.whole import Whole
 from streamsink.table.write import WrittenFile
 
 UNAWARE_TOTAL_BUCKETS = -1
+# In the payload of the first record under a new name: where the table had what the query has published under the name before.
+_LED_AT = "led_at"
 
 
 class PaimonCommitter(Committer):
@@ -72,11 +75,11 @@ class PaimonCommitter(Committer):
     # -- pre-commit ------------------------------------------------------------------------------------------------
 
     def stage(
-        self, staging: str, written: Sequence[WrittenFile], group: Together, *, seen: bool = False
+        self, staging: str, written: Sequence[WrittenFile], group: Together, *, seen: bool = False, leads_on: tuple[str, int] | None = None
     ) -> tuple[tuple[StagedFile, ...], Mapping]:
         """Write the manifest that holds the whole metadata of these files into staging; durable when ``group`` is flushed.
 
-        seen: the batch's rows are in the table already, so that it replaces nothing either. Returns the files and the payload of
+        seen: the batch's rows are in the table already, so that it replaces nothing either. leads_on: as of ``Decision``. Returns the files and the payload of
         the pending record. The record itself names paths and counts only: the statistics, which are row values, stay in the
         manifest, where the table keeps them anyway. Raises Misuse when the record could not be published.
         """
@@ -84,6 +87,8 @@ class PaimonCommitter(Committer):
         relative = self._table.layout.relative
         files = tuple(StagedFile(relative(w.staged), w.final, w.meta.file_size, w.meta.row_count) for w in written)
         payload: dict = {"kind": APPEND, "manifest": None, "base": self._table.snapshots.known_id()}
+        where = history_of.where_is_last_of(self._table, *leads_on) if leads_on else None
+        payload |= {_LED_AT: where.to_json()} if where is not None else {}
         entries = [
             ManifestEntry(FileKind.ADD, w.partition, UNAWARE_BUCKET, UNAWARE_TOTAL_BUCKETS, w.meta) for w in written
         ]
@@ -116,7 +121,7 @@ class PaimonCommitter(Committer):
         return History(filter_of.state_of(states, application), states.complete)
 
     def mentions(self, committable: Committable) -> bool:
-        return were_named(self._table, {os.path.basename(file.final) for file in committable.files})
+        return were_named(self._table, names_of(committable))
 
     def others(self, application: str) -> Mapping[str, LastOfOther]:
         return as_journals_say(self._table, history_of.last_of_others(self._table, application))
@@ -127,6 +132,10 @@ class PaimonCommitter(Committer):
         if state is not None or states.complete:
             return state is not None and state.sequence >= sequence
         return where is None or not (self.was_replaced(where) or self.was_rolled_back(where))
+
+    def has_what_was_before(self, committable: Committable) -> bool:
+        led_at = committable.payload.get(_LED_AT)
+        return self.has_reached(*committable.state.leads_on, Mark.from_json(led_at) if led_at is not None else None)
 
     def known_run(self, application: str, run: str) -> KnownRun:
         return history_of.known_run(self._table, application, run)
@@ -141,12 +150,7 @@ class PaimonCommitter(Committer):
     def where_is(self, committable: Committable) -> Mark | None:
         now_ms = Clock().now_ms()
         found = history_of.publishing_of(self._table, committable)
-        return _mark(found, now_ms) if found is not None else None
-
-    def where_now(self) -> Mark | None:
-        """The newest snapshot, which has all that was published before."""
-        newest = self._table.snapshots.latest()
-        return _mark(newest, Clock().now_ms()) if newest is not None else None
+        return mark_of(found, now_ms) if found is not None else None
 
     def was_replaced(self, mark: Mark) -> bool:
         return replaced.was_replaced(self._table, mark.snapshot_id, mark.uuid, mark.at_ms)
@@ -155,8 +159,7 @@ class PaimonCommitter(Committer):
         return replaced.was_rolled_back(self._table, mark.snapshot_id, mark.uuid, mark.at_ms)
 
     def holds(self, committable: Committable, since: int) -> bool:
-        names = {os.path.basename(file.final) for file in committable.files}
-        return replaced.has_files(self._table, names, since)
+        return replaced.has_files(self._table, names_of(committable), since)
 
     def files_adopted(self, committable: Committable) -> tuple[int, int, tuple[str, ...]]:
         return files_adopted(self._table, committable)
@@ -216,7 +219,7 @@ class PaimonCommitter(Committer):
             return filter_of.is_published(self._table, committable, expect, states)
 
         done = self._commit.commit(request, is_published)
-        return Published(state.checkpoint_id, done.snapshot_id, done.attempts, _mark(done.snapshot, done.at_ms), done.base_replaced)
+        return Published(state.checkpoint_id, done.snapshot_id, done.attempts, mark_of(done.snapshot, done.at_ms), done.base_replaced)
 
     def join(self, records: Sequence[Committable]) -> list[Committable]:
         """One committable for each run of appends of one commit user."""
@@ -248,7 +251,7 @@ class PaimonCommitter(Committer):
         newest = self._table.snapshots.latest()
         found = filter_of.state_of(self._table.states.read(newest), committable.application)
         if newest is not None and found is not None and found.record_id == committable.state.record_id:
-            return Published(committable.state.checkpoint_id, newest.id, 0, _mark(newest, Clock().now_ms()))
+            return Published(committable.state.checkpoint_id, newest.id, 0, mark_of(newest, Clock().now_ms()))
         return None
 
     def _if_still_meant(self, committable: Committable) -> Committable:
@@ -297,10 +300,6 @@ def _files_gone(root: str, committable: Committable, gone: Sequence[str], way_on
         f"them. {way_on}",
         kind="pending.files-gone",
     )
-
-
-def _mark(snapshot: Snapshot, at_ms: int) -> Mark | None:
-    return Mark(snapshot.id, snapshot.uuid, at_ms) if snapshot.uuid else None
 
 
 def _overwrite_of(committable: Committable) -> Overwrite | None:

@@ -52,7 +52,7 @@ class TableRows(BatchRows):
 
     def stage(self, checkpoint: Checkpoint, written: Sequence, group: Together) -> tuple[tuple[StagedFile, ...], Mapping]:
         seen = checkpoint.decision.verdict is Verdict.SEEN
-        staged = self._run.committer.stage(checkpoint.staging, written, group, seen=seen)
+        staged = self._run.committer.stage(checkpoint.staging, written, group, seen=seen, leads_on=checkpoint.decision.leads_on)
         self._learn(staged[0])
         return staged
 

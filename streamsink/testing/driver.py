@@ -215,7 +215,7 @@ class NumberedRows(DrivenRows):
 
     def stage(self, checkpoint: Opening, written: Sequence, group: Together):
         seen = checkpoint.decision.verdict is Verdict.SEEN
-        return self._committer.stage(checkpoint.staging, written, group, seen=seen)
+        return self._committer.stage(checkpoint.staging, written, group, seen=seen, leads_on=checkpoint.decision.leads_on)
 
     def _write(self, staging: str, rows: pa.RecordBatch, group: Together) -> list[WrittenFile]:
         options = self._driver.options

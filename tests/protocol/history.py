@@ -10,7 +10,7 @@ from streamsink.clock import IdSource
 from streamsink.errors import Misuse
 from streamsink.format.snapshot import Snapshot
 from streamsink.storage.file_io import FileIO
-from streamsink.table.table import open_table
+from streamsink.table.table import Table, open_table
 from tests.crash.world import World
 from tests.table.foreign import FIRST_ID, Prepared, _shifted
 
@@ -101,3 +101,32 @@ def drop_from_newest(world) -> None:
     newest = table.snapshots.latest()
     alone = dataclasses.replace(newest, base_manifest_list=newest.delta_manifest_list, base_manifest_list_size=newest.delta_manifest_list_size)
     io.replace(f"{world.driver.root}/snapshot/snapshot-{newest.id}", alone.to_json(), IdSource().new_id())
+
+
+# -- by table, without the world it is in ---------------------------------------------------------------------------
+
+
+def snapshot_of_another(table: Table, *, uuid: str = "of-another") -> int:
+    """A writer that carries no properties forward commits, and changes no row: its number."""
+    newest = table.snapshots.latest()
+    other = dataclasses.replace(newest, id=newest.id + 1, properties=None, commit_user="another", uuid=uuid)
+    table.file_io.write(table.snapshots.path(other.id), other.to_json())
+    table.snapshots.move_hint(other.id, IdSource().new_id())
+    return other.id
+
+
+def expire_before(table: Table, snapshot_id: int) -> None:
+    for number in table.snapshots.ids():
+        if number < snapshot_id:
+            table.file_io.delete(table.snapshots.path(number))
+
+
+def roll_back_to(table: Table, snapshot_id: int) -> dict[str, bytes]:
+    """The snapshots behind it, which are gone: what was in their files."""
+    gone = {table.snapshots.path(number): b"" for number in table.snapshots.ids() if number > snapshot_id}
+    assert gone
+    for path in gone:
+        gone[path] = table.file_io.read(path)
+        table.file_io.delete(path)
+    table.file_io.replace(table.layout.latest_hint, str(snapshot_id).encode(), IdSource().new_id())
+    return gone

@@ -201,8 +201,16 @@ def test_the_mark_of_a_first_name_tells_when_its_snapshots_have_expired():
     assert mine_of(world) == list(range(14))
 
 
+def _others_take_the_place(world) -> None:
+    """Of what was rolled back, and what stands there has expired."""
+    for name in ("one", "two"):
+        other_application(world, name)
+    expire(world, 1, newest_of(world) - 1)
+
+
+@pytest.mark.parametrize("others_came", [True, False])
 @pytest.mark.parametrize("is_whole", [True, False])
-def test_what_was_rolled_back_is_not_published_under_the_first_name(is_whole):
+def test_what_was_rolled_back_is_not_published_under_the_first_name(is_whole, others_came):
     """Its mark outlives it; the first name finds out. is_whole: whether all of the table's history was there before."""
     world = memory_world(restore="restore-and-continue")
     world.run(boundaries=(6, 9))
@@ -211,8 +219,10 @@ def test_what_was_rolled_back_is_not_published_under_the_first_name(is_whole):
         path = f"{world.driver.root}/snapshot/snapshot-1"
         newest = Snapshot.from_json(io_of(world).read(path), path)
         io_of(world).replace(path, dataclasses.replace(newest, properties={**newest.properties, HISTORY: "incomplete"}).to_json(), "incomplete")
+    if others_came:
+        _others_take_the_place(world)
     assert "first start the query once more" in _is_told_that_it_is_renamed(world, (6, 9, 14), adopt_from_batch=2)
-    assert world.ids() == list(range(6))
+    assert mine_of(world) == list(range(6))
 
 
 @pytest.mark.parametrize("pending", [False, True])
@@ -255,6 +265,7 @@ def test_what_the_table_has_nothing_of_is_not_published_under_the_first_name(acc
     world.checkpoint.committed = 0
     if accident == "rolled back":
         roll_back(world, 1)
+        _others_take_the_place(world)
     else:
         of_before = open_table(io_of(world), root, for_writing=False).schema
         for entry in io_of(world).entries(root):

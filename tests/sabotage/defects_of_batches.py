@@ -13,6 +13,7 @@ _MIXED = "tests/protocol/test_mixed_sources.py"
 _POSITIONS = "tests/protocol/test_positions.py"
 _OFFSETS = "tests/table/test_starting_offsets.py"
 _RENAMED = "tests/protocol/test_renamed.py"
+_NAMES, _GONE_BACK = "tests/advice/test_names.py", "tests/advice/test_tables_gone_back.py"
 _RETIRE = "tests/protocol/test_retire.py"
 _COPIES = "tests/protocol/test_copies.py"
 _RUNS = "tests/protocol/test_runs.py"
@@ -70,7 +71,7 @@ OF_BATCHES = (
     Defect("a rollback past the first name is mended by the second one", "protocol/restore.py:is_cut_off",
            "bool(record.state.leads_on) and", "False and", (_RENAMED,)),
     Defect("another name's record is there wherever the table is", "sinks/paimon.py:PaimonCommitter.has_reached",
-           "state.sequence >= sequence if", "True if", (_RENAMED,)),
+           "return state is not None and state.sequence >= sequence", "return True", (_RENAMED,)),
     Defect("a new checkpoint begins behind what the first name has not published", "protocol/renamed.py:begins_anew",
            "if found[name].is_published else", "if True else", ("tests/advice/test_names.py",)),
     Defect("a name that ends elsewhere than was said is not told", "protocol/admission.py:_admit_first",
@@ -138,13 +139,33 @@ OF_BATCHES = (
     Defect("an earlier start's sinks are called in this one", "spark/runs.py:other_sinks",
            "run.id == run_id and ", "", ("tests/e2e/test_called_twice.py",)),
     Defect("a journal's mark outlives a rollback for another name", "sinks/history_of.py:newest_in",
-           "said is None and may_be", "may_be", (_RENAMED,)),
+           "said is None and journal", "journal", (_RENAMED,)),
     Defect("what has expired was never published under an earlier name", "sinks/history_of.py:newest_in",
            "journal.is_marked(newest.state.sequence)", "False", (_RENAMED,)),
     Defect("a mark counts although all of history is there", "sinks/history_of.py:last_of_others",
            "not states.complete and ", "", (_RENAMED,)),
     Defect("a mark counts for another table", "sinks/history_of.py:last_of_others",
-           " and state.table_id == table.table_id", "", (_RENAMED,)),
+           " and record.state.table_id == table.table_id", "", (_RENAMED,)),
+    Defect("the first name's mark counts whatever has become of its snapshot", "sinks/history_of.py:last_of_others",
+           " and not is_undone_in(table, journal, record)", "", (_NAMES,)),
+    Defect("what the first name had may be anywhere behind another writer's snapshot", "sinks/paimon.py:PaimonCommitter.has_what_was_before",
+           "Mark.from_json(led_at) if led_at is not None else None", "None", (_NAMES,)),
+    Defect("dead letters: what the first name had may be anywhere behind another writer's snapshot", "sinks/letters.py:TableAndLetters.stage",
+           ", leads_on=checkpoint.decision.leads_on", "", (_NAMES,)),
+    Defect("without the first name's mark nothing says how far a table may go back", "sinks/history_of.py:where_is_last_of",
+           "newest_now(table)", "None", (_NAMES,)),
+    Defect("a table may not go back behind what the first name's mark says", "sinks/history_of.py:where_is_last_of",
+           "isinstance(mark, Mark)", "False", (_NAMES,)),
+    Defect("starting_offsets counts what went behind another writer's snapshot", "sinks/offsets.py:_newest_there",
+           "if not lost:", "if True:", (_NAMES,)),
+    Defect("starting_offsets counts what is before a rollback and nothing names", "sinks/offsets.py:_newest_there",
+           " if were_named(table, names_of(record))", "", (_NAMES,)),
+    Defect("a query of one table knows nothing of several that it says nothing of", "sinks/above.py:as_journals_say",
+           "_forgotten(table) | said", "said", (_GONE_BACK,)),
+    Defect("a query of one table goes on whatever has become of its part of several", "sinks/above.py:_has_its_part",
+           "is_undone(table, None,", "False and (", (_GONE_BACK,)),
+    Defect("a folder above that may not be looked into stops the query", "sinks/above.py:_journals_in",
+           "except PermissionError:", "except KeyError:", (_GONE_BACK,)),
     Defect("only a run's first question asks for earlier names", "protocol/two_phase.py:TwoPhaseCommit._past",
            "begins=self._begins", "begins=False", (_RENAMED,)),
     # -- positions and their identity

@@ -9,6 +9,7 @@ _KNOWN = "tests/protocol/test_what_is_known.py"
 _EARLIER = "tests/compat/test_earlier_code.py"
 _LETTERS = "tests/protocol/test_letters.py"
 _RENAMED_TABLES = "tests/advice/test_renamed_tables.py"
+_GONE_BACK = "tests/advice/test_tables_gone_back.py"
 _MANY_LETTERS, _AGAIN = "tests/crash/test_many_letters.py", "test_what_a_rollback_removed_is_published_again_and_nothing_else"
 _LEFTOVERS = "tests/table/test_leftovers.py"
 _LATE = "tests/table/test_expired_base.py"
@@ -229,7 +230,35 @@ OF_TABLES = (
     Defect("a new name has a part in the tables with rows alone", "sinks/name_before.py:parts_of_all",
            "for each in had}", "for each in ()}", (_RENAMED_TABLES,)),
     Defect("a new name goes on whatever a table has lost of the first one", "sinks/name_before.py:NameBefore._loss",
-           "member.committer.has_reached(had.key, had.sequence)", "True", (_RENAMED_TABLES,)),
+           "member.committer.has_reached(had.key, had.sequence, had.where)", "True", (_RENAMED_TABLES,)),
+    Defect("a new name goes on whatever went behind another writer's snapshot", "sinks/name_before.py:NameBefore._loss",
+           ", had.where)", ")", (_GONE_BACK,)),
+    Defect("a new name does not say where its tables had what was before", "sinks/chains.py:Chains.check_name_before",
+           'Mark.from_json(entry["had_at"]) if "had_at" in entry else None', "None", (_GONE_BACK,)),
+    Defect("without a mark a new name does not say where its tables were", "sinks/name_before.py:NameBefore.tables",
+           "each.where or newest_now(", "each.where or (lambda _: None)(", (_GONE_BACK,)),
+    Defect("a mark proves that one of several tables has its part", "sinks/chains.py:Chains._has",
+           "return not self._is_undone(sequence, name, member)", "return True", (_GONE_BACK,)),
+    Defect("a table that went back under the query is written", "sinks/chains.py:Chains.check_head",
+           "self._is_undone(head[\"sequence\"], name, member) if is_expired", "False if is_expired", (_GONE_BACK,)),
+    Defect("the mark of several tables does not say where", "sinks/many_tables.py:ManyTables.publish",
+           "MarkOfTables(tables) if tables else None", "None", (_GONE_BACK,)),
+    Defect("a mark of several tables that was torn stays so", "sinks/many_tables.py:ManyTables.where_is",
+           "MarkOfTables(known) if known else None", "None", (_GONE_BACK,)),
+    Defect("a record repeats the last one's marks alone", "sinks/marks.py:so_far",
+           "{**_repeated(newest), **last}", "last", (_GONE_BACK,)),
+    Defect("a record repeats no marks", "sinks/marks.py:so_far",
+           "{**_repeated(newest), **last}", "{}", (_GONE_BACK,)),
+    Defect("the mark of any record of a table is that of another one", "sinks/marks.py:mark_of_table",
+           'said["sequence"] == sequence', "True", (_GONE_BACK,)),
+    Defect("without a mark everything is there", "sinks/history_of.py:is_undone",
+           "return bool(names) and is_retained", "return False and is_retained", (_GONE_BACK,)),
+    Defect("what others built on before it was replaced is gone", "sinks/history_of.py:is_undone",
+           "return not replaced.has_files(table, names, mark.snapshot_id)", "return True", (_GONE_BACK,)),
+    Defect("an older snapshot in the marked one's place is no loss", "sinks/history_of.py:is_undone",
+           "if replaced.was_replaced(table, *at):", "if False:", (_GONE_BACK,)),
+    Defect("a table that ends before the marked snapshot has it", "sinks/history_of.py:is_undone",
+           "return replaced.was_rolled_back(table, *at)", "return False", (_GONE_BACK,)),
     Defect("a new name goes on whatever was dropped and created again", "sinks/name_before.py:NameBefore._loss",
            "member.table.table_id != had.table_id", "False", (_RENAMED_TABLES,)),
     Defect("a pending part is published in a table that lost what was before it", "sinks/chains.py:Chains.check_name_before",
