@@ -51,8 +51,9 @@ class Chains:
         self._expected = expected
         newest = self._journal.newest()
         if newest is None:
-            for name, path in expected():
-                self.check_unknown(name, self._member(name, path), journal_is_new=True)
+            for check in (self.check_unknown, self._check_first_start):  # first, what any of them still says
+                for name, path in expected():
+                    check(self._member(name, path))
             return None
         missing: dict[int, str] = {}
         at: dict[str, int] = {}
@@ -80,9 +81,9 @@ class Chains:
         if self._is_undone(head["sequence"], name, member) if is_expired else found != head["sequence"]:
             raise chain_errors.rolled_back(self._place, name, head, head["sequence"], journal=self._journal)
 
-    def check_unknown(self, name: str, member, journal_is_new: bool) -> None:
+    def check_unknown(self, member) -> None:
         """A table that no record names must not know the application either."""
-        root, options = member.table.root, self._options
+        root = member.table.root
         history = member.committer.history(self._place.key)
         if history.state is not None:
             raise Misuse(
@@ -98,12 +99,17 @@ class Chains:
                 "this query cannot continue. Nothing was written. Set another application",
                 kind="tables.other-protocol",
             )
-        word = word_of_new_application(self._place.root, self._place.journal_id, options)
-        if journal_is_new and not history.complete and word not in words_of(options.new_application):
+
+    def _check_first_start(self, member) -> None:
+        """Where the journal is empty, a table must have all of its history, or its user says that nothing of the application is there."""
+        word = word_of_new_application(self._place.root, self._place.journal_id, self._options)
+        if not member.committer.history(self._place.key).complete and word not in words_of(self._options.new_application):
             raise Misuse(
-                f"{root}: the journal of {self._place.root} is empty and older snapshots of '{name}' have expired, so whether "
-                f"application '{self._place.application}' wrote here before cannot be told. Nothing was written. If it never "
-                f"did, set new_application='{word}'",
+                f"{member.table.root}: the journal of {self._place.root} is empty and older snapshots of this table have expired, so whether "
+                f"application '{self._place.application}' wrote here before cannot be told. Nothing was written. If it never did, set "
+                f"new_application='{word}'. If it did, look which of its rows are in the tables: delete there those of a batch that only some of "
+                "its tables have, let it begin behind the others (a new checkpoint with startingOffsets; files whose rows are here moved away), and "
+                f"set new_application='{word}'",
                 kind="history.incomplete",
             )
 
@@ -182,7 +188,7 @@ class Chains:
         self._check_identity(member, head)
         history = member.committer.history(self._place.key)
         if history.state is not None and history.state.table_id != self._place.journal_id:
-            self.check_unknown(name, member, journal_is_new=False)
+            self.check_unknown(member)
         known = _last_of(history)
         behind, at = [], head["sequence"]
         while at > 0 and not self._has(at, known, name, member):
