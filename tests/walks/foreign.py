@@ -121,6 +121,13 @@ class Others:
     def snapshot_ids(self) -> list[int]:
         return self.table().snapshots.ids() if self.is_table() else []
 
+    def hint(self) -> int:
+        """The snapshot that LATEST names; 0 when there is none, or it was torn."""
+        try:
+            return int(self.io.read(f"{self.root}/snapshot/LATEST") or 0)
+        except FileNotFoundError:
+            return 0
+
     def applications(self) -> list[str]:
         """Those that have a state in the newest snapshot."""
         table = self.table()

@@ -143,6 +143,17 @@ class Query:
     def rows(self, batch_id: int) -> list[int]:
         return self.source.rows(self.checkpoint, batch_id)
 
+    def rows_adopted(self) -> list[int]:
+        """Of batches that it has adopted, while it has written none under its name since: it does not know whether they are in the table."""
+        checkpoint, adopted = self.checkpoint, self.options.get("adopt_from_batch", 0)
+        batches = range(len(checkpoint.planned[:adopted])) if adopted and checkpoint.committed <= adopted else ()
+        return [row for batch in batches for row in self.rows(batch)]
+
+    @property
+    def is_known_by_name(self) -> bool:
+        """Whether it has written under its name since it has it. A query that loses its name and its checkpoint at once is another query."""
+        return not self.causes.knows("renamed")
+
     @property
     def fingerprint(self) -> QueryFingerprint:
         selected = f"{self.options.get('position_columns')}, {self.options.get('file_column')}"

@@ -131,9 +131,7 @@ class SeveralTables(World):
         self.model.check_never_twice(self.visible())
         for name in self.tables:
             self.focus(name)
-            ids = self.others.snapshot_ids()
-            if ids:
-                self.versions[ids[-1]] = self.model.version(self.in_table())
+            self._look_at_table()
 
     def check_whole(self):
         for name in self.tables:

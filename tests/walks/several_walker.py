@@ -17,7 +17,7 @@ from tests.walks.words import WORDS
 
 # Those that mean the same here.
 _SAME = (
-    "produce", "batch", "stop", "heal", "call", "pause", "wake", "kill", "power", "lose_checkpoint", "lose_checkpoint_behind", "begin_at_latest",
+    "produce", "batch", "stop", "heal", "call", "pause", "pause_at", "wake", "kill", "power", "lose_checkpoint", "lose_checkpoint_behind", "begin_at_latest",
     "partition", "retention", "recreate", "ids", "upgrade", "move", "rename",
 )
 # Those that befall one of the tables.
@@ -194,7 +194,8 @@ class SeveralOperator(Operator):
             super()._new_application(query, word, text)
 
     def _another_name(self, query, batch, text):
-        """What a table has lost of the batches before it stays lost."""
+        """What a table has lost of the batches before it stays lost. No start under the first name is left."""
+        self._world.end_sleepers()
         self._adopt(query, batch, text)
         query.name = f"{query.name.split('-')[0]}-{self._world.serial}"
         query.causes.add("renamed", "expiry-ever")

@@ -11,7 +11,7 @@ from streamsink.errors import Corrupt
 from streamsink.sinks.verify import verify
 from tests.walks.foreign import Others
 from tests.walks.machine import Fault, Machine
-from tests.walks.model import GONE, Causes, Model, Version, Wrong
+from tests.walks.model import GONE, Causes, Model, Version, Wrong, check_hint
 from tests.walks.queries import SCHEMA, Job, Query, Run, check_kept, halves, is_bad, part_of
 from tests.walks.sources import Checkpoint, Folder, Topic
 from tests.walks.store import Process
@@ -72,9 +72,13 @@ class World(Machine):
     def look(self) -> None:
         """Between two events: no row is there too often; what a rollback to this moment would mean is remembered."""
         self.model.check_never_twice(self.visible())
+        self._look_at_table()
+
+    def _look_at_table(self) -> None:
         ids = self.others.snapshot_ids()
         if ids:
             self.versions[ids[-1]] = self.model.version(self.in_table())
+        check_hint(self.others.hint(), ids)
 
     def check_whole(self) -> None:
         """At rest: readers of every kind can read, nothing is damaged, and the account is exact."""
@@ -88,16 +92,13 @@ class World(Machine):
     def _check_table(self) -> None:
         if self.others.is_table():
             report = verify(self.others.io, self.others.root)
-            damage = [f.kind for f in report.findings if f.severity == "damage" and not self._is_of_nobody(f.message)]
+            damage = [f.kind for f in report.findings if f.severity == "damage" and not _is_of_nobody(f.message, self.queries.values())]
             if set(damage) - ({"snapshot.not-derived"} if self.hides else set()):
                 raise Wrong(f"damage {damage[0]}", str(report))
             if Counter(self.others.read()) != self.in_table():
                 raise Wrong("readers differ")
-
-    def _is_of_nobody(self, message: str) -> bool:
-        """Of a second sink, or of a name that a query had before: it is not started any more."""
-        named = re.search("application '([^']+)'", message)
-        return named is not None and all(named[1] != query.name for query in self.queries.values())
+            for tagged in self.others.tags():
+                self._read(lambda: [row for entry in self.others.files(tagged) for row in self.others.rows_of(entry)])  # noqa: B023  read at once
 
     # -- what a user does --------------------------------------------------------------------------------------------
 
@@ -200,6 +201,8 @@ class World(Machine):
         """Another one is in the place of the query's."""
         if query.halves:  # what of a batch was not written is behind the recorded positions, as the error has said
             self.model.unsure(row for row in query.source.all_rows() if not self.visible()[row])
+        if query.source.reads_again:
+            self.model.may_be_read(query.source.all_rows())
         query.checkpoint, query.said = checkpoint, None
         self.accident("checkpoint", "checkpoint-ever", query=query)
 
@@ -223,6 +226,8 @@ class World(Machine):
             if query.source is not None and query.source.numeric and query.checkpoint.given and not query.checkpoint.committed:
                 # It begins behind what the table had when its user asked, and its first batch is nobody's second one.
                 self.model.unsure(row for row in query.source.before(query.checkpoint.given) if not to.visible[row])
+        visible = self.visible()
+        self.model.unsure(row for query in self.queries.values() for row in query.rows_adopted() if not visible[row])
         self.others.changes += 1
         self.versions = {number: version for number, version in self.versions.items() if number in self.others.snapshot_ids()}
 
@@ -254,10 +259,8 @@ class World(Machine):
     def forget_rollbacks(self) -> None:
         """Snapshots have expired. Of a rollback of which nothing is left an application that has not written since finds nothing."""
         first = self.others.snapshot_ids()[0]
-        for query in self.queries.values():
-            for at, lost in query.causes.rollbacks:
-                if first > at + 1:
-                    self.model.unsure(lost)
+        rollbacks = [each for query in self.queries.values() for each in query.causes.rollbacks]
+        self.model.unsure(row for at, lost in rollbacks if first > at + 1 for row in lost)
 
     def version_at(self, snapshot_id: int) -> Version:
         """What a rollback to this snapshot leaves: what readers of it see, and fates as they were before."""
@@ -268,3 +271,8 @@ class World(Machine):
             fate = fate | {row: GONE for row in self.versions[known].visible if not visible[row]}
         return Version(visible, dict(fate))
 
+
+def _is_of_nobody(message: str, queries: Iterable[Query]) -> bool:
+    """Of a second sink, or of a name that a query had before: it is not started any more."""
+    named = re.search("application '([^']+)'", message)
+    return named is not None and all(named[1] != query.name for query in queries)
