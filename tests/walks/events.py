@@ -240,8 +240,11 @@ def restore(walk, number, in_order):
             world.store.put_back(f"{world.root}/streamsink/{name}", tree)
             world.lost_journal(query)
         return
+    before = world.in_table()
     world.store.put_back(world.root, tree, keep=f"{world.root}/streamsink" if kind == "table" else "")
     world.went_back(version)
+    if kind == "table":  # nothing else has gone back
+        world.rolled_back(max(world.others.snapshot_ids(), default=0), before)
     if kind == "all":
         for each in world.queries.values():
             if each.name in checkpoints and each.source is not None:

@@ -231,12 +231,12 @@ LASTING = ("-ever",)
 class Causes:
     """What has happened to one application since it last wrote a batch. asleep: how many of its drivers are paused now.
 
-    rollbacks: of the table, to which snapshot, and which rows that took.
+    rollbacks: of which table, to which snapshot, and which of the application's rows that took.
     """
 
     def __init__(self):
         self.asleep = 0
-        self.rollbacks: list[tuple[int, list[int]]] = []
+        self.rollbacks: list[tuple[str, int, list[int]]] = []
         self._happened: set[str] = set()
 
     def add(self, *accidents: str) -> None:

@@ -113,7 +113,7 @@ def rollback(walk, to, clean):
         version, before = world.version_at(at), world.in_table()
         world.others.roll_back(at, clean=clean % 3 > 0)
         world.went_back(version)
-        world.rolled_back(at, [row for row in before if not version.visible[row]])
+        world.rolled_back(at, before)
         world.accident("table")
 
 

@@ -113,6 +113,13 @@ class SeveralTables(World):
         """Rows of another writer, which follow no route."""
         self._came_to.update(dict.fromkeys(rows, table))
 
+    def delete(self, rows) -> None:
+        """Wherever they are."""
+        for name in self.tables:
+            self.focus(name)
+            if self.others.is_table() and self.others.delete(rows):
+                self.accident("others")
+
     def table_of(self, row: int) -> str:
         return self._came_to.get(row) or (LETTERS if self.has_letters and is_bad(row) else route(row))
 

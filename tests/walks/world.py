@@ -251,16 +251,19 @@ class World(Machine):
         for second in self.seconds:
             self.model.unsure(row for row in second.rows_of_job if not visible[row])
 
-    def rolled_back(self, snapshot_id: int, lost: list[int]) -> None:
-        """To this snapshot, of which these rows were not. An application finds out when it starts, by what stands behind that snapshot."""
+    def rolled_back(self, snapshot_id: int, before: Counter) -> None:
+        """The table has gone back to this snapshot, also by a copy that ends with it; its journals have not. An application finds out when it
+        starts, by what stands behind that snapshot."""
+        lost = before - self.in_table()
         for query in self.queries.values():
-            query.causes.rollbacks.append((snapshot_id, lost))
+            mine = query.source.all_rows() if query.source is not None else [row for job in self.jobs for row in job.rows]
+            query.causes.rollbacks.append((self.others.root, snapshot_id, [row for row in mine if lost[row]]))
 
     def forget_rollbacks(self) -> None:
         """Snapshots have expired. Of a rollback of which nothing is left an application that has not written since finds nothing."""
         first = self.others.snapshot_ids()[0]
         rollbacks = [each for query in self.queries.values() for each in query.causes.rollbacks]
-        self.model.unsure(row for at, lost in rollbacks if first > at + 1 for row in lost)
+        self.model.unsure(row for root, at, lost in rollbacks if root == self.others.root and first > at + 1 for row in lost)
 
     def version_at(self, snapshot_id: int) -> Version:
         """What a rollback to this snapshot leaves: what readers of it see, and fates as they were before."""
