@@ -69,6 +69,28 @@ def test_the_journal_of_all_tables_and_the_checkpoint_are_lost(world):
     check_complete(world.rows())
 
 
+@follows("tables.unknown-record", "checkpoint.begins-anew")
+def test_an_older_journal_that_does_not_know_a_table_of_the_rules_and_a_lost_checkpoint():
+    """Batches that have no rows for that table were recorded before anybody looked, and told from where to begin: what it had came twice."""
+    world = ManyWorld(restore="restore-and-continue")
+    world.run(boundaries=(1,))
+    older = files_in(world, f"{ROOT}/streamsink")
+    world.run(boundaries=(1, 9))
+    assert len({name for name, _, _ in world.rows()}) > 1
+    world.file_io().delete_tree(f"{ROOT}/streamsink")
+    put_back(world, older)
+    world.checkpoint = Checkpoint(SECOND)
+    said = refused(world, "tables.unknown-record", lambda: world.run(boundaries=(1, 12)))
+    accept(world, application="another", **said.options("adopt_from_batch", "accept_as_seen"))
+    said = refused(world, "checkpoint.begins-anew", lambda: world.run(boundaries=(1, 12)))
+    at = json.loads(said.find(r"leave adopt_from_batch out and start a new checkpoint, for what was 'streamsink@tables' before with startingOffsets='([^']*)'"))
+    accept(world, adopt_from_batch=None)
+    world.driver.first_file = at["t"]["0"]  # where batch 0 begins
+    world.checkpoint = Checkpoint(SECOND)
+    world.run(boundaries=(12, 18))
+    check_complete(world.rows())
+
+
 @follows("application.renamed")
 def test_the_journal_of_all_tables_is_lost_and_the_topic_recreated(world):
     """The first name cannot be started without its journal, and no other one goes on with another topic: there was no way on."""
