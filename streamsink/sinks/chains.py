@@ -50,15 +50,18 @@ class Chains:
         """
         self._expected = expected
         newest = self._journal.newest()
+        heads = newest.payload["heads"] if newest is not None else {}
+        unknown = [self._member(name, path) for name, path in expected() if name not in heads]
+        for member in unknown:  # also those without rows in the batch that comes, which would be recorded after what they have
+            self.check_unknown(member)
         if newest is None:
-            for check in (self.check_unknown, self._check_first_start):  # first, what any of them still says
-                for name, path in expected():
-                    check(self._member(name, path))
+            for member in unknown:
+                self._check_first_start(member)
             return None
         missing: dict[int, str] = {}
         at: dict[str, int] = {}
         without = self.left_out()
-        for name, head in newest.payload["heads"].items():
+        for name, head in heads.items():
             if name in without:
                 continue
             at[name], behind = self._behind(name, head)
@@ -67,7 +70,7 @@ class Chains:
         first = min(missing, default=newest.state.sequence + 1)
         for name, sequence in at.items():
             if sequence > first:  # later records are published only after earlier ones
-                raise chain_errors.rolled_back(self._place, missing[first], newest.payload["heads"][missing[first]], first, journal=self._journal)
+                raise chain_errors.rolled_back(self._place, missing[first], heads[missing[first]], first, journal=self._journal)
         return self._load(first - 1) if first > 1 else None
 
     def check_head(self, name: str, member, head: Mapping | None) -> None:

@@ -88,7 +88,7 @@ def test_an_older_journal_that_does_not_know_a_table_of_the_rules_and_a_lost_che
     world.driver.first_file = at["t"]["0"]  # where batch 0 begins
     world.checkpoint = Checkpoint(SECOND)
     world.run(boundaries=(12, 18))
-    check_complete(world.rows())
+    check_complete(world.rows(), (1, 9, 12, 18))
 
 
 @follows("application.renamed")
