@@ -107,14 +107,7 @@ class Chains:
         """Where the journal is empty, a table must have all of its history, or its user says that nothing of the application is there."""
         word = word_of_new_application(self._place.root, self._place.journal_id, self._options)
         if not member.committer.history(self._place.key).complete and word not in words_of(self._options.new_application):
-            raise Misuse(
-                f"{member.table.root}: the journal of {self._place.root} is empty and older snapshots of this table have expired, so whether "
-                f"application '{self._place.application}' wrote here before cannot be told. Nothing was written. If it never did, set "
-                f"new_application='{word}'. If it did, look which of its rows are in the tables: delete there those of a batch that only some of "
-                "its tables have, let it begin behind the others (a new checkpoint with startingOffsets; files whose rows are here moved away), and "
-                f"set new_application='{word}'",
-                kind="history.incomplete",
-            )
+            raise chain_errors.first_start(self._place, member.table.root, word)
 
     def check_name_before(self, member, entry: Mapping) -> None:
         """The table must have what it had under the query's name before. entry: of a record, the first one under this name, that it does not have."""
