@@ -80,6 +80,8 @@ def job_pause(walk, number, again, at):
 def job_of(world: World, number: int, again: int, *part: str | None) -> Job:
     if again % 3 == 0 and world.jobs:
         return world.jobs[number % len(world.jobs)]
+    if world.queries[JOBS].causes.asleep:
+        part = ()  # it might take what comes meanwhile
     rows = world.new_rows(world.parts * 2 if part else 0 if number % 11 == 10 else 3)
     options = {}
     if part:

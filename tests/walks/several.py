@@ -153,6 +153,6 @@ class SeveralTables(World):
         fate = {row: counts for row, counts in self.model.fate.items() if self.table_of(row) != self.table}
         return Version(visible, fate | {row: counts for row, counts in to.fate.items() if self.table_of(row) == self.table})
 
-    def of_message(self, rows, said):
+    def of_message(self, rows, said, letters):
         named = next((name for name in self.tables if said.startswith(f"{self.root}/{name}:")), None)
         return [row for row in rows if named in (None, self.table_of(row))]

@@ -1,17 +1,14 @@
 """The world of a walk: one table, the queries and jobs that write it, and their users. Its methods are what happens; they know no order."""
 
-import re
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from streamsink.errors import Corrupt
-from streamsink.sinks.verify import verify
-from tests.walks.foreign import Others
-from tests.walks.machine import Fault, Machine
-from tests.walks.model import GONE, Causes, Model, Version, Wrong, check_hint
+from tests.walks.looking import Looking
+from tests.walks.machine import Fault
+from tests.walks.model import GONE, Causes, Version, Wrong
 from tests.walks.queries import SCHEMA, Job, Query, Run, check_kept, halves, is_bad, part_of
 from tests.walks.sources import Checkpoint, Folder, Topic
 from tests.walks.store import Process
@@ -20,23 +17,13 @@ JOBS = "batch"
 
 
 @dataclass
-class World(Machine):
-    """hides: a rename has hidden a commit of another writer, which ``verify`` tells as long as both snapshots are there.
+class World(Looking):
+    """seconds: sinks that have written the second part of one batch, and will not come again. schema: of what the queries write."""
 
-    seconds: sinks that have written the second part of one batch, and will not come again. schema: of what the queries write.
-    """
-
-    model: Model = field(default_factory=Model)
     jobs: list[Job] = field(default_factory=list)
-    versions: dict[int, Version] = field(default_factory=dict)
     rows: int = 0
-    hides: bool = False
     seconds: list[Query] = field(default_factory=list)
     schema: pa.Schema = SCHEMA
-
-    def __post_init__(self):
-        super().__post_init__()
-        self.others = Others(self.store, self.root)
 
     def add_query(self, name: str, source: Topic | Folder | None, **options) -> None:
         self.queries[name] = Query(name, source, options, Checkpoint(self.new_id()), Causes())
@@ -48,57 +35,6 @@ class World(Machine):
 
     def journal_of(self, query: Query) -> str:
         return f"{self.root}/streamsink/{query.name}"
-
-    # -- looking -----------------------------------------------------------------------------------------------------
-
-    def in_table(self) -> Counter:
-        """What a reader sees in the table; one that cannot read is a failure."""
-        return self._read(self.others.visible)
-
-    def visible(self) -> Counter:
-        """The same, with the dead letters beside it."""
-        return self.in_table() + self._read(self.others.letters)
-
-    def _read(self, read: Callable[[], list[int]]) -> Counter:
-        try:
-            return Counter(read())
-        except (Corrupt, OSError) as unreadable:
-            raise Wrong("unreadable", str(unreadable)) from unreadable
-
-    def is_done(self, row: int, visible: Counter) -> bool:
-        """Whether somebody who knows his table says of a row that it has been there: he sees it, or has replaced it himself."""
-        return bool(visible[row]) or self.model.fate.get(row) == GONE
-
-    def look(self) -> None:
-        """Between two events: no row is there too often; what a rollback to this moment would mean is remembered."""
-        self.model.check_never_twice(self.visible())
-        self._look_at_table()
-
-    def _look_at_table(self) -> None:
-        ids = self.others.snapshot_ids()
-        if ids:
-            self.versions[ids[-1]] = self.model.version(self.in_table())
-        check_hint(self.others.hint(), ids)
-
-    def check_whole(self) -> None:
-        """At rest: readers of every kind can read, nothing is damaged, and the account is exact."""
-        self._check_table()
-        for path in self.others.letter_tables():
-            report = verify(self.others.io, path)
-            if any(found.severity == "damage" for found in report.findings):
-                raise Wrong("damage of dead letters", str(report))
-        self.model.check_account(self.visible())
-
-    def _check_table(self) -> None:
-        if self.others.is_table():
-            report = verify(self.others.io, self.others.root)
-            damage = [f.kind for f in report.findings if f.severity == "damage" and not _is_of_nobody(f.message, self.queries.values())]
-            if set(damage) - ({"snapshot.not-derived"} if self.hides else set()):
-                raise Wrong(f"damage {damage[0]}", str(report))
-            if Counter(self.others.read()) != self.in_table():
-                raise Wrong("readers differ")
-            for tagged in self.others.tags():
-                self._read(lambda: [row for entry in self.others.files(tagged) for row in self.others.rows_of(entry)])  # noqa: B023  read at once
 
     # -- what a user does --------------------------------------------------------------------------------------------
 
@@ -185,6 +121,7 @@ class World(Machine):
 
     def start_job(self, query: Query, job: Job) -> Run:
         """A driver for it."""
+        self.serial += 1
         return Run(Process(self.store), self.root, query.settings(self.root, job.options), job.name, self.parts, 0)
 
     def overwritten(self, rows: Iterable[int], perhaps: Iterable[int] = ()) -> None:
@@ -231,9 +168,12 @@ class World(Machine):
         self.others.changes += 1
         self.versions = {number: version for number, version in self.versions.items() if number in self.others.snapshot_ids()}
 
-    def of_message(self, rows: list[int], said: str) -> list[int]:
-        """Those of the table of which a message speaks."""
-        return rows
+    def of_message(self, rows: list[int], said: str, letters: bool) -> list[int]:
+        """Those of the table of which a message speaks. letters: whether those that do not fit are beside it."""
+        if "are in the table" not in said:
+            return rows
+        beside = self.others.letters()
+        return [row for row in rows if row not in beside and not (letters and is_bad(row))]
 
     def whole(self, to: Version) -> Version:
         """Of all tables that there are, when this one is at that version."""
@@ -264,18 +204,3 @@ class World(Machine):
         first = self.others.snapshot_ids()[0]
         rollbacks = [each for query in self.queries.values() for each in query.causes.rollbacks]
         self.model.unsure(row for root, at, lost in rollbacks if root == self.others.root and first > at + 1 for row in lost)
-
-    def version_at(self, snapshot_id: int) -> Version:
-        """What a rollback to this snapshot leaves: what readers of it see, and fates as they were before."""
-        known = max((number for number in self.versions if number <= snapshot_id), default=None)
-        fate = self.versions[known].fate if known is not None else {}
-        visible = Counter(self.others.rows_at(snapshot_id))
-        if known is not None:  # one event may publish several snapshots: what an earlier one of them replaced is gone from this one as well
-            fate = fate | {row: GONE for row in self.versions[known].visible if not visible[row]}
-        return Version(visible, dict(fate))
-
-
-def _is_of_nobody(message: str, queries: Iterable[Query]) -> bool:
-    """Of a second sink, or of a name that a query had before: it is not started any more."""
-    named = re.search("application '([^']+)'", message)
-    return named is not None and all(named[1] != query.name for query in queries)
