@@ -89,13 +89,7 @@ class Chains:
         root = member.table.root
         history = member.committer.history(self._place.key)
         if history.state is not None:
-            raise Misuse(
-                f"{root}: it carries record {history.state.sequence} of application '{self._place.application}', which the "
-                f"journal of {self._place.root} does not know: that journal was removed or replaced, or another warehouse "
-                "writes this table under the same name. Nothing was written. Restore the journal's folder; or, where "
-                f"that is lost, {chain_errors.without_journal(self._newest_state(history.state))}: what was pending in the journal is then left out",
-                kind="tables.unknown-record",
-            )
+            raise chain_errors.unknown_record(self._place, root, history.state, self._newest_state(history.state))
         if member.committer.history(self._place.application).state is not None:
             raise Misuse(
                 f"{root}: application '{self._place.application}' has written it through streamsink.to_table, whose records "

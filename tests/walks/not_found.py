@@ -40,7 +40,7 @@ REASONS: dict[str, tuple[str, ...]] = {
         "files of an earlier query count after accept_as_new",
     ),
     "Files of a walk are not written again under their names, and their folder is not moved.": (
-        "a path alone is a file", "a folder that was moved is new data",
+        "a path alone is a file",
     ),
     "A process that fails ends, and lets go of all that it held.": (
         "a claim that fails holds the application",
