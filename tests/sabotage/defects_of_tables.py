@@ -224,6 +224,8 @@ OF_TABLES = (
            "if places:", "if False:", (_GIVE_UP, _GIVE_UP_TABLES)),
     Defect("a record that other tables wait for keeps them for ever", "sinks/give_up.py:_Look._from",
            "if self._is_lost:", "if False:", ("tests/advice/test_lost_tables.py",)),
+    Defect("files without their record's manifest are not in the table", "sinks/restoring.py:Restoring._in_the_table",
+           "if self._outlived(files[name])", "if False", (_REPLACED,)),
     Defect("a table that the journal does not know is looked at when it gets rows", "sinks/chains.py:Chains.last_settled",
            "expected() if name not in heads]", "expected() if not heads]", ("tests/advice/test_many_tables.py",)),
     Defect("the first start is asked for where another table says how far it was", "sinks/chains.py:Chains.last_settled",
