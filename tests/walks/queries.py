@@ -208,9 +208,9 @@ class Rows(NumberedRows):
     def _chosen(self, decision) -> list[int]:
         read = self._read()
         ids = self._new_of(read, decision)
-        if self._query and self._query.combines and (decision.seen_files or decision.verdict is Verdict.FILTER):
-            if not self._query.hides or 0 < len(ids) < len(read):  # of old rows alone nothing is left, whatever was made of them
-                raise Wrong("rows made of several are filtered")
+        is_filtered = decision.seen_files or decision.verdict is Verdict.FILTER
+        if is_filtered and self._query and self._query.combines and 0 < len(ids) < len(read):
+            raise Wrong("rows made of several are filtered")  # of old rows alone nothing is left, whatever was made of them
         return ids
 
     def _new_of(self, ids: list[int], decision) -> list[int]:
