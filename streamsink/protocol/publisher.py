@@ -21,7 +21,7 @@ from streamsink.options import ONE_SNAPSHOT, SinkOptions
 from streamsink.protocol.committable import AppState, Committable
 from streamsink.protocol.ids import Writer
 from streamsink.protocol.pending import PendingStore
-from streamsink.protocol.restore import RestorePlan, plan_restore
+from streamsink.protocol.restore import RestorePlan, check_name_before, plan_restore
 from streamsink.protocol.sink import Committer, Destination, Published
 from streamsink.protocol.states import CheckpointState
 
@@ -197,9 +197,11 @@ class Publisher:
             yield unit, group
 
     def _publish(self, unit: Committable, group: Sequence[Committable], restored: bool) -> Published:
-        return self._committer.publish(
-            unit, expect=group[0].state.sequence - 1, restored=restored, fence=lambda: self._store.check_owner(self._writer)
-        )
+        def fence() -> None:
+            self._store.check_owner(self._writer)
+            check_name_before(self._to.path, group, self._committer, self._options)  # the table may have gone back since the records were made
+
+        return self._committer.publish(unit, expect=group[0].state.sequence - 1, restored=restored, fence=fence)
 
     def _mark(self, unit: Committable, group: Sequence[Committable], outcome: Published, elapsed_ms: float) -> None:
         """The journal learns of it, and so does the batch function."""

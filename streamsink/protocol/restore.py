@@ -47,7 +47,7 @@ def plan_restore(
     if missing is not None:
         raise _cannot_follow(table, (base, missing, ahead[-1]), lost, options)
     publish = tuple(_to_publish(store, s, replaced, committer) for s in ahead)
-    _check_name_before(table, publish, committer, options)
+    check_name_before(table, publish, committer, options)
     behind = tuple(_load(store, s) for s in retained if s <= base and not store.is_marked(s))
     return RestorePlan(publish, behind, history.state, lost, tuple(sorted(set(replaced.values()))))
 
@@ -78,7 +78,8 @@ def is_cut_off(record: Committable, committer: Committer) -> bool:
     return bool(record.state.leads_on) and not committer.has_what_was_before(record)
 
 
-def _check_name_before(table: str, publish: Sequence[Committable], committer: Committer, options: SinkOptions) -> None:
+def check_name_before(table: str, publish: Sequence[Committable], committer: Committer, options: SinkOptions) -> None:
+    """Raises Misuse: the table was rolled back past the change of the query's name."""
     for record in publish:
         if is_cut_off(record, committer):
             name, sequence = record.state.leads_on
@@ -170,7 +171,7 @@ def _from_journal(
         published = len([c for c in records if back is None or c.state.sequence < back]) if is_all else records.index(unsure[known - 1]) + 1
     if lost and not published and retained[0] > 1:
         raise _rolled_back_past_the_journal(table, retained[0], lost[-1], options)
-    _check_name_before(table, records[published:], committer, options)
+    check_name_before(table, records[published:], committer, options)
     mark = tuple(c for c in records[:published] if not store.is_marked(c.state.sequence))
     last = records[published - 1].state if published else None
     again = tuple(sorted({*replaced, *(c.state.sequence for c in records[published:] if store.is_marked(c.state.sequence))}))

@@ -9,6 +9,27 @@ from streamsink.protocol.restore import token_of
 from streamsink.storage.pending_log import PendingLog
 
 
+def unknown_record(place, root: str, found: AppState, last: AppState) -> Misuse:
+    """found: what the table at ``root`` says, of which the journal knows nothing. last: the newest record of all tables."""
+    return Misuse(
+        f"{root}: it carries record {found.sequence} of application '{place.application}', which the journal of {place.root} does not know: that "
+        "journal was removed or replaced, or another warehouse writes this table under the same name. Nothing was written. Restore the journal's "
+        f"folder; or, where that is lost, {without_journal(last)}: what was pending in the journal is then left out",
+        kind="tables.unknown-record",
+    )
+
+
+def first_start(place, root: str, word: str) -> Misuse:
+    """Of a table that cannot tell whether the application wrote it. root: its path. word: the ``new_application`` that says so."""
+    return Misuse(
+        f"{root}: the journal of {place.root} is empty and older snapshots of this table have expired, so whether application "
+        f"'{place.application}' wrote here before cannot be told. Nothing was written. If it never did, set new_application='{word}'. If it did, look "
+        "which of its rows are in the tables: delete there those of a batch that only some of its tables have, let it begin behind the others (a new "
+        f"checkpoint with startingOffsets; files whose rows are here moved away), and set new_application='{word}'",
+        kind="history.incomplete",
+    )
+
+
 def gone(place, name: str, head: Mapping, journal: PendingLog) -> Misuse:
     """head: what the journal knows of the table. place: of ``many_tables.py``."""
     return Misuse(

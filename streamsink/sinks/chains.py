@@ -51,14 +51,18 @@ class Chains:
         """
         self._expected = expected
         newest = self._journal.newest()
+        heads = newest.payload["heads"] if newest is not None else {}
+        unknown = [self._member(name, path) for name, path in expected() if name not in heads]
+        for member in unknown:  # also those without rows in the batch that comes, which would be recorded after what they have
+            self.check_unknown(member)
         if newest is None:
-            for name, path in expected():
-                self.check_unknown(name, self._member(name, path), journal_is_new=True)
+            for member in unknown:
+                self._check_first_start(member)
             return None
         missing: dict[int, str] = {}
         at: dict[str, int] = {}
         without = self.left_out()
-        for name, head in newest.payload["heads"].items():
+        for name, head in heads.items():
             if name in without:
                 continue
             at[name], behind = self._behind(name, head)
@@ -67,7 +71,7 @@ class Chains:
         first = min(missing, default=newest.state.sequence + 1)
         for name, sequence in at.items():
             if sequence > first:  # later records are published only after earlier ones
-                raise chain_errors.rolled_back(self._place, missing[first], newest.payload["heads"][missing[first]], first, journal=self._journal)
+                raise chain_errors.rolled_back(self._place, missing[first], heads[missing[first]], first, journal=self._journal)
         return self._load(first - 1) if first > 1 else None
 
     def check_head(self, name: str, member, head: Mapping | None) -> None:
@@ -81,32 +85,24 @@ class Chains:
         if self._is_undone(head["sequence"], name, member) if is_expired else found != head["sequence"]:
             raise chain_errors.rolled_back(self._place, name, head, head["sequence"], journal=self._journal)
 
-    def check_unknown(self, name: str, member, journal_is_new: bool) -> None:
+    def check_unknown(self, member) -> None:
         """A table that no record names must not know the application either."""
-        root, options = member.table.root, self._options
+        root = member.table.root
         history = member.committer.history(self._place.key)
         if history.state is not None:
-            raise Misuse(
-                f"{root}: it carries record {history.state.sequence} of application '{self._place.application}', which the "
-                f"journal of {self._place.root} does not know: that journal was removed or replaced, or another warehouse "
-                "writes this table under the same name. Nothing was written. Restore the journal's folder; or, where "
-                f"that is lost, {chain_errors.without_journal(self._newest_state(history.state))}: what was pending in the journal is then left out",
-                kind="tables.unknown-record",
-            )
+            raise chain_errors.unknown_record(self._place, root, history.state, self._newest_state(history.state))
         if member.committer.history(self._place.application).state is not None:
             raise Misuse(
                 f"{root}: application '{self._place.application}' has written it through streamsink.to_table, whose records "
                 "this query cannot continue. Nothing was written. Set another application",
                 kind="tables.other-protocol",
             )
-        word = word_of_new_application(self._place.root, self._place.journal_id, options)
-        if journal_is_new and not history.complete and word not in words_of(options.new_application):
-            raise Misuse(
-                f"{root}: the journal of {self._place.root} is empty and older snapshots of '{name}' have expired, so whether "
-                f"application '{self._place.application}' wrote here before cannot be told. Nothing was written. If it never "
-                f"did, set new_application='{word}'",
-                kind="history.incomplete",
-            )
+
+    def _check_first_start(self, member) -> None:
+        """Where the journal is empty, a table must have all of its history, or its user says that nothing of the application is there."""
+        word = word_of_new_application(self._place.root, self._place.journal_id, self._options)
+        if not member.committer.history(self._place.key).complete and word not in words_of(self._options.new_application):
+            raise chain_errors.first_start(self._place, member.table.root, word)
 
     def check_name_before(self, member, entry: Mapping) -> None:
         """The table must have what it had under the query's name before. entry: of a record, the first one under this name, that it does not have."""
@@ -183,7 +179,7 @@ class Chains:
         self._check_identity(member, head)
         history = member.committer.history(self._place.key)
         if history.state is not None and history.state.table_id != self._place.journal_id:
-            self.check_unknown(name, member, journal_is_new=False)
+            self.check_unknown(member)
         known = _last_of(history)
         behind, at = [], head["sequence"]
         while at > 0 and not self._has(at, known, name, member):

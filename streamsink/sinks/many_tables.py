@@ -169,7 +169,7 @@ class ManyTables(Committer):
         """The number of the last record that touched the table, which the table must carry; 0 for none."""
         chains = self._chains()
         if name not in heads:
-            chains.check_unknown(name, self._members[name], journal_is_new=False)
+            chains.check_unknown(self._members[name])
             return 0
         if heads[name]["path"] != path:
             raise Misuse(

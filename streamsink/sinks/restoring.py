@@ -96,10 +96,18 @@ class Restoring:
             seen |= named_since(self._table, min(bases), wanted)
         files = {os.path.basename(m["final"]): c.files for c in self._records for m in staged_manifests(c)}
         found = {name: files[name] for name, added in self._added.items() if seen.issuperset(added)}
+        found |= {name: files[name] for name in files.keys() - self._added.keys() if self._outlived(files[name])}
         if found:
             log.warning("%s: %d pending records are in the table, by a snapshot that another writer's replaced: their state is published "
                         "again", self._table.root, len(found))
         return found
+
+    def _outlived(self, files: Sequence[StagedFile]) -> bool:
+        """Whether these data files of a record are in the table without its manifest: that was merged into another one, and has expired."""
+        names = {os.path.basename(file.final) for file in files}
+        if not names:
+            return False
+        return names <= {entry.file.file_name for entry in self._table.manifests.entries_of(self._table.snapshots.latest())}
 
     @functools.cached_property
     def _added(self) -> Mapping[str, Sequence[Identity]]:

@@ -14,8 +14,9 @@ from streamsink.sinks.many_tables import open_place
 from streamsink.table.routing import ROUTE, Routing
 from streamsink.testing.driver import Checkpoint, MicroBatchDriver
 from tests.advice.following import advice, follows
-from tests.advice.many import accept, files_in, four_of_five_batches, put_back, refused
+from tests.advice.many import accept, commit_of_another, files_in, four_of_five_batches, put_back, refused
 from tests.crash.many_world import BOUNDARIES, ROOT, RULES, SCHEMA, ManyWorld, check_complete, check_readable
+from tests.crash.world import die_at_step
 
 SECOND = "00000000-0000-0000-0000-000000000002"
 
@@ -66,6 +67,28 @@ def test_the_journal_of_all_tables_and_the_checkpoint_are_lost(world):
     world.checkpoint = Checkpoint(SECOND)
     world.run(boundaries=BOUNDARIES[4:])
     check_complete(world.rows())
+
+
+@follows("tables.unknown-record", "checkpoint.begins-anew")
+def test_an_older_journal_that_does_not_know_a_table_of_the_rules_and_a_lost_checkpoint():
+    """Batches that have no rows for that table were recorded before anybody looked, and told from where to begin: what it had came twice."""
+    world = ManyWorld(restore="restore-and-continue")
+    world.run(boundaries=(1,))
+    older = files_in(world, f"{ROOT}/streamsink")
+    world.run(boundaries=(1, 9))
+    assert len({name for name, _, _ in world.rows()}) > 1
+    world.file_io().delete_tree(f"{ROOT}/streamsink")
+    put_back(world, older)
+    world.checkpoint = Checkpoint(SECOND)
+    said = refused(world, "tables.unknown-record", lambda: world.run(boundaries=(1, 12)))
+    accept(world, application="another", **said.options("adopt_from_batch", "accept_as_seen"))
+    said = refused(world, "checkpoint.begins-anew", lambda: world.run(boundaries=(1, 12)))
+    at = json.loads(said.find(r"leave adopt_from_batch out and start a new checkpoint, for what was 'streamsink@tables' before with startingOffsets='([^']*)'"))
+    accept(world, adopt_from_batch=None)
+    world.driver.first_file = at["t"]["0"]  # where batch 0 begins
+    world.checkpoint = Checkpoint(SECOND)
+    world.run(boundaries=(12, 18))
+    check_complete(world.rows(), (1, 9, 12, 18))
 
 
 @follows("application.renamed")
@@ -137,14 +160,49 @@ def test_the_first_start_on_tables_whose_history_has_expired():
     options = SinkOptions.of(ROOT, {"application": "other", "partition_by": ("part",)})
     other = MicroBatchDriver(f"{ROOT}/a", rows, lambda start, end: world._rows(start, end).drop_columns([ROUTE]), options)
     other.run(world.file_io(), Checkpoint(SECOND), (0, 0))
-    table = world.table("a")
-    newest = table.snapshots.latest()
-    foreign = dataclasses.replace(newest, id=newest.id + 1, properties=None, commit_user="compactor")
-    world.file_io().write(f"{ROOT}/a/snapshot/snapshot-{foreign.id}", foreign.to_json())
-    for old in range(1, foreign.id):
-        world.file_io().delete(f"{ROOT}/a/snapshot/snapshot-{old}")
-    world.file_io().delete(f"{ROOT}/a/snapshot/LATEST")
+    _forgets(world, "a")
     said = refused(world, "history.incomplete")
+    accept(world, new_application=said.option("new_application"))
+    world.run()
+    check_complete(world.rows())
+
+
+def _forgets(world, name: str) -> None:
+    """Another writer has committed to the table, and all that came before has expired."""
+    newest = world.table(name).snapshots.latest()
+    foreign = dataclasses.replace(newest, id=newest.id + 1, properties=None, commit_user="compactor")
+    world.file_io().write(f"{ROOT}/{name}/snapshot/snapshot-{foreign.id}", foreign.to_json())
+    for old in range(1, foreign.id):
+        world.file_io().delete(f"{ROOT}/{name}/snapshot/snapshot-{old}")
+    world.file_io().delete(f"{ROOT}/{name}/snapshot/LATEST")
+
+
+@follows("history.incomplete")
+def test_the_journal_is_lost_behind_a_batch_that_one_table_has_which_has_forgotten():
+    """Nothing was said for an application that did write here, and its whole source was written a second time."""
+    world = ManyWorld(restore="restore-and-continue")
+    assert die_at_step("tables.table_published", 1, world)
+    world.file_io().delete_tree(f"{ROOT}/streamsink")
+    [name] = {name for name, _, _ in world.rows()}
+    _forgets(world, name)
+    said = refused(world, "history.incomplete")
+    said.says("delete there those of a batch that only some of its tables have", "a new checkpoint with startingOffsets")
+    commit_of_another(world, name, keeps_earlier=False)  # as DELETE does it
+    assert not world.rows()
+    accept(world, new_application=said.option("new_application"))
+    world.checkpoint = Checkpoint(SECOND)
+    world.run()
+    check_complete(world.rows())
+
+
+@follows("tables.unknown-record", "history.incomplete")
+def test_the_journal_is_lost_and_the_first_table_has_forgotten(world):
+    """The other tables say how far it was: asked was whether it had ever written, and no answer to that was right."""
+    world.file_io().delete_tree(f"{ROOT}/streamsink")
+    _forgets(world, "a")
+    said = refused(world, "tables.unknown-record")
+    accept(world, application="another", **said.options("adopt_from_batch", "accept_as_seen"))
+    said = refused(world, "history.incomplete").says("If it never did")
     accept(world, new_application=said.option("new_application"))
     world.run()
     check_complete(world.rows())

@@ -243,6 +243,25 @@ def test_a_rollback_past_the_first_name_is_not_mended_by_the_second_one(pending)
     assert refused.value.kind == "table.rolled-back-too-far" and world.ids() == list(range(6))
 
 
+@pytest.mark.parametrize("every", [1, 3])
+def test_a_rollback_past_the_first_name_under_a_running_query(every):
+    """Found by a walk: pending records were published in a table that had lost what was written under the first name, in silence."""
+    world = memory_world(restore="restore-and-continue")
+    world.run(boundaries=(6, 9))
+    other = _renamed(world, "new-name", adopt_from_batch=2, publish_every_batches=every)
+    rows = other.driver.rows
+
+    def rolled_back_meanwhile(start: int, end: int):
+        if start == (9 if every == 1 else 14):
+            roll_back(world, 1)
+        return rows(start, end)
+
+    other.driver.rows = rolled_back_meanwhile
+    with pytest.raises(Misuse, match="goes on from record 2 of 'streamsink'") as refused:
+        other.run(boundaries=(6, 9, 14, 20, 23))
+    assert refused.value.kind == "table.rolled-back-too-far" and world.ids() == list(range(6))
+
+
 def test_a_rollback_behind_the_first_name_is_mended_by_the_second_one():
     """All that went with it is in the second name's journal."""
     world = memory_world(restore="restore-and-continue")

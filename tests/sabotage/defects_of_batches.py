@@ -68,6 +68,8 @@ OF_BATCHES = (
            "other.state.query == batch.query and", "False and", (_RENAMED,)),
     Defect("A11: another name goes on although nobody has said so", "protocol/admission.py:_under_another_name",
            "options.adopt_from_batch == last.state.checkpoint_id + 1 and ", "", (_RENAMED,)),
+    Defect("a rollback past the first name under a running query is not seen", "protocol/publisher.py:Publisher._publish",
+           "self._to.path, group, self._committer", "self._to.path, (), self._committer", (_RENAMED,)),
     Defect("a rollback past the first name is mended by the second one", "protocol/restore.py:is_cut_off",
            "bool(record.state.leads_on) and", "False and", (_RENAMED,)),
     Defect("another name's record is there wherever the table is", "sinks/paimon.py:PaimonCommitter.has_reached",

@@ -18,6 +18,7 @@ from streamsink.table.table import open_table
 from streamsink.testing.crashing import CrashingCalls
 from streamsink.testing.faults import InjectedCrash, arm, crash
 from tests.crash.world import BOUNDARIES, expected, memory_world
+from tests.protocol.history import expire, mine_of, other_application
 from tests.table.entries import commit
 from tests.table.foreign import Prepared
 
@@ -278,6 +279,20 @@ def test_and_its_compaction_rewrote_our_files():
         FileIO(world.calls, IdSource().new_id).delete(name)
     world.run()
     assert world.ids() == expected() + third.ids
+
+
+def test_and_our_manifest_was_merged_and_has_expired():
+    """Found by a walk: its files were said to be gone, with a command by which rows that are in the table were to be read again."""
+    world, third = _published_not_marked()
+    merging = other_application(world, "merging")
+    table = _opened(world)
+    newest = table.snapshots.latest()
+    manifest = _record_of(world, 2).payload["manifest"]["final"]
+    assert manifest.rsplit("/", 1)[-1] not in {meta.file_name for meta in table.manifests.all_of(newest)}
+    table.file_io.delete(f"{world.driver.root}/{manifest}")
+    expire(world, 1, newest.id - 1)
+    world.run()
+    assert mine_of(world) == expected() and merging.ids()
 
 
 def test_a_file_of_ours_that_is_in_the_table_alone_is_a_conflict():

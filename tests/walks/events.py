@@ -18,9 +18,13 @@ from tests.walks.world import JOBS, World
 NOT_YET: dict[str, str] = {}
 
 KINDS: dict[str, "Kind"] = {}
-_STEPS = [step for step in STEPS if not step.startswith(("tables.", "letters.", "spark."))]
+_STEPS = [step for step in STEPS if not step.startswith(("tables.", "spark."))]
+# Where a driver that is paused has others change what it builds on.
+_PAUSES = [step for step in _STEPS if step.startswith(("restore.", "precommit.", "group.", "commit.", "letters."))]
 MODES = [Mode.BEFORE, Mode.TORN, Mode.ERROR, Mode.REPLY_LOST]
 MOST_CALLS = 170
+# Calls behind a step, at one of which a driver is paused.
+_NEAR = 6
 RENAMED = "-renamed"
 # (option, values), for streams.
 _OPTIONS = (
@@ -120,6 +124,15 @@ def pause(walk, which, most, number):
         walk.world.batch(query, 1 + most % 4, fault)
 
 
+@event(4, 4)
+def pause_at(walk, which, most, step, calls):
+    """The same at one of the I/O calls that follow a step of a batch."""
+    query = query_of(walk.world, which)
+    if walk.depth < 2:
+        fault = Fault(step=_PAUSES[step % len(_PAUSES)], call=1 + calls % _NEAR, meanwhile=lambda: walk.meanwhile(query))
+        walk.world.batch(query, 1 + most % 4, fault)
+
+
 @event(4, 0)
 def wake(walk):
     """The driver that was paused last goes on."""
@@ -167,7 +180,7 @@ def lose_checkpoint(walk, which):
     """It is deleted."""
     world, query = walk.world, query_of(walk.world, which)
     world.stop(query)
-    if query.name in world.queries:  # a query that lost its name and its checkpoint is another query
+    if query.is_known_by_name:
         world.new_checkpoint(query)
 
 
@@ -176,7 +189,7 @@ def lose_checkpoint_behind(walk, which):
     """It is deleted, and the driver killed."""
     world, query = walk.world, query_of(walk.world, which)
     world.kill(query)
-    if query.name in world.queries:
+    if query.is_known_by_name:
         world.new_checkpoint(query)
 
 
@@ -189,7 +202,7 @@ def begin_at_latest(walk, which):
         visible = world.visible()
         if not any(visible[row] for row in query.source.all_rows()):
             world.model.unsure(query.source.all_rows())
-        if query.name in world.queries:
+        if query.is_known_by_name:
             world.new_checkpoint(query, query.source.behind(lambda row: True))
 
 
@@ -227,8 +240,11 @@ def restore(walk, number, in_order):
             world.store.put_back(f"{world.root}/streamsink/{name}", tree)
             world.lost_journal(query)
         return
+    before = world.in_table()
     world.store.put_back(world.root, tree, keep=f"{world.root}/streamsink" if kind == "table" else "")
     world.went_back(version)
+    if kind == "table":  # nothing else has gone back
+        world.rolled_back(max(world.others.snapshot_ids(), default=0), before)
     if kind == "all":
         for each in world.queries.values():
             if each.name in checkpoints and each.source is not None:
@@ -243,6 +259,14 @@ def lose_journal(walk, which):
     """It is deleted."""
     world, query = walk.world, _any(walk.world, which)
     world.store.remove(world.journal_of(query))
+    world.lost_journal(query)
+
+
+@event(1)
+def lose_identity(walk, which):
+    """Of the journal the files that say which one it is are deleted, and no others."""
+    world, query = walk.world, _any(walk.world, which)
+    world.store.remove_files(world.journal_of(query), "journal-")
     world.lost_journal(query)
 
 
@@ -318,6 +342,17 @@ def letters(walk, which, on):
     query = query_of(walk.world, which)
     walk.world.stop(query)
     query.options["dead_letters"] = "rejected" if on % 3 else None
+
+
+@event(1)
+def leave_topic(walk, which):
+    """The query does not read its second topic any more, and begins with a new checkpoint. Backups of the one before are of no use."""
+    world, query = walk.world, query_of(walk.world, which)
+    if query.source.numeric and len(query.source.ids) > 1 and not query.source.apart and not query.causes.asleep:
+        world.stop(query)
+        world.model.expired(query.source.leave(), world.visible())
+        walk.copies = [each for each in walk.copies if each[0] not in ("checkpoint", "all")]
+        world.new_checkpoint(query)
 
 
 @event(1)

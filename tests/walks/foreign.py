@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+from collections.abc import Collection
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -121,6 +122,13 @@ class Others:
     def snapshot_ids(self) -> list[int]:
         return self.table().snapshots.ids() if self.is_table() else []
 
+    def hint(self) -> int:
+        """The snapshot that LATEST names; 0 when there is none, or it was torn."""
+        try:
+            return int(self.io.read(f"{self.root}/snapshot/LATEST") or 0)
+        except FileNotFoundError:
+            return 0
+
     def applications(self) -> list[str]:
         """Those that have a state in the newest snapshot."""
         table = self.table()
@@ -169,6 +177,14 @@ class Others:
         """At once."""
         snapshot = self.prepare(kind, rows, partition)
         return snapshot is not None and self.publish(snapshot)
+
+    def delete(self, rows: Collection[int]) -> bool:
+        """These rows, by a snapshot that replaces all of the table by the others. Whether any of them was there."""
+        kept = [row not in rows for row in self.read()]
+        if all(kept):
+            return False
+        batches = read_arrow(self.table()).filter(pa.array(kept)).combine_chunks().to_batches()
+        return self.commit(OVERWRITE, *batches, partition={})
 
     def _added(self, io: FileIO, table: Table, rows) -> list[ManifestEntry]:
         folder = f"{self.root}/{IdSource().new_id()}"

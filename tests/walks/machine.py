@@ -22,7 +22,7 @@ MOST_RESTARTS = 6
 class Fault:
     """What goes wrong within one event. step: dies there, at that occurrence. call, mode: at that I/O call from its begin on.
 
-    meanwhile: what happens while the driver is paused at ``call``.
+    meanwhile: what happens while the driver is paused at ``call``, which counts from ``step`` on if there is one.
     """
 
     step: str = ""
@@ -44,7 +44,7 @@ class Machine:
 
     def __post_init__(self):
         self._stack: list[Process] = []
-        self._armed: tuple[Process, str, int] | None = None
+        self._armed: tuple[Process, str, int, Callable[[], None]] | None = None
 
     @staticmethod
     def new_id() -> str:
@@ -63,10 +63,11 @@ class Machine:
         """The driver works; what is to go wrong is armed."""
         process, armed = run.process, self._armed
         self._stack.append(process)
+        pause = lambda: process.pause_in(fault.call, lambda: self._pause(query, run, fault.meanwhile))  # noqa: E731
         if fault is not None and fault.step:
-            self._armed = (process, fault.step, fault.occurrence)
+            self._armed = (process, fault.step, fault.occurrence, process.die if fault.meanwhile is None else pause)
         elif fault is not None and fault.meanwhile is not None:
-            process.pause_in(fault.call, lambda: self._pause(query, run, fault.meanwhile))
+            pause()
         elif fault is not None:
             process.fail_in(fault.call, fault.mode)
         faults.arm(self._reached)
@@ -82,11 +83,12 @@ class Machine:
     def _reached(self, step: str) -> None:
         if self._armed is None or self._armed[0] is not self._stack[-1] or self._armed[1] != step:
             return
-        process, _, occurrence = self._armed
-        self._armed = (process, step, occurrence - 1)
+        process, _, occurrence, does = self._armed
+        self._armed = (process, step, occurrence - 1, does)
         if occurrence == 1:
-            process.die()
-            raise InjectedCrash(step)
+            does()
+            if process.dead:
+                raise InjectedCrash(step)
 
     def _pause(self, query: Query, run: Run, meanwhile: Callable[[], None]) -> None:
         """The driver stands still, and the walk goes on without it."""

@@ -31,7 +31,8 @@ class Version:
 class Model:
     """known: every row that anybody may ever put into the table. lost: rows that their source cannot give again.
 
-    tried: rows of bounded runs that have not returned yet. lasting: fates that stay when the table goes back.
+    tried: rows of bounded runs that have not returned yet. lasting: fates that stay when the table goes back. left: rows that somebody went
+    on without.
     """
 
     known: set[int] = field(default_factory=set)
@@ -40,6 +41,7 @@ class Model:
     foreign: set[int] = field(default_factory=set)
     tried: set[int] = field(default_factory=set)
     lasting: dict[int, frozenset] = field(default_factory=dict)
+    left: set[int] = field(default_factory=set)
 
     # -- rows come ---------------------------------------------------------------------------------------------------
 
@@ -111,7 +113,13 @@ class Model:
 
     def given_up(self, rows: Iterable[int]) -> None:
         """The user goes on after a gap, of which the message said that its rows would be missing."""
+        rows = set(rows)
         self.fate.update(dict.fromkeys(rows, GONE))
+        self.left |= rows
+
+    def may_be_read(self, rows: Iterable[int]) -> None:
+        """A new checkpoint reads all files: those that somebody went on without are in no record, and so come after all."""
+        self.fate.update(dict.fromkeys((row for row in self.left.intersection(rows) if self.fate.get(row) == GONE), EITHER))
 
     def unsure(self, rows: Iterable[int], most: int = 1) -> None:
         """Two accidents of which the second makes the first one's advice impossible. most: how often each may be there."""
@@ -153,6 +161,12 @@ class Model:
             raise Wrong("lost", f"rows {missing} are missing")
 
 
+def check_hint(hint: int, snapshots: list[int]) -> None:
+    """LATEST names no snapshot that is not there."""
+    if hint > max(snapshots, default=0):
+        raise Wrong("unreadable", f"LATEST names snapshot {hint}, and of {snapshots} it is none: Paimon's own readers take it at its word")
+
+
 # Accidents that make an error of this kind right. An error whose cause did not happen is a false alarm. What stands below
 # "lasting" is a cause for good; every other one until a batch of the application has been written. What befell one of several tables is
 # one until the table gets rows again.
@@ -183,7 +197,7 @@ CAUSES: dict[str, set[str]] = {
     "journal.undecidable": {"expiry-ever", "table"},
     "manifest.missing": {"table"},
     "overwrite.changed-since": {"others", "table"},
-    "pending.files-gone": {"table", "journal-ever", "asleep"},
+    "pending.files-gone": {"table", "journal-ever"},
     "positions.combined": {"checkpoint-ever"},
     "positions.end-below-start": {"topic-ever"},
     "positions.gap": {"table", "journal", "retention", "checkpoint", "given-up"},
@@ -217,12 +231,12 @@ LASTING = ("-ever",)
 class Causes:
     """What has happened to one application since it last wrote a batch. asleep: how many of its drivers are paused now.
 
-    rollbacks: of the table, to which snapshot, and which rows that took.
+    rollbacks: of which table, to which snapshot, and which of the application's rows that took.
     """
 
     def __init__(self):
         self.asleep = 0
-        self.rollbacks: list[tuple[int, list[int]]] = []
+        self.rollbacks: list[tuple[str, int, list[int]]] = []
         self._happened: set[str] = set()
 
     def add(self, *accidents: str) -> None:

@@ -297,7 +297,7 @@ class Operator(Judge):
 
 def _rows(world: World, query: Query, said: str) -> list[int]:
     """Of the batch that was under way, or of those that the message asks for."""
-    return world.of_message(_rows_of_batches(world, query, said), said)
+    return world.of_message(_rows_of_batches(world, query, said), said, bool(query.letters))
 
 
 def _rows_of_batches(world: World, query: Query, said: str) -> list[int]:

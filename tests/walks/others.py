@@ -2,12 +2,16 @@
 
 import contextlib
 
-from streamsink.errors import Misuse
+from streamsink.errors import Misuse, StreamsinkError
 from streamsink.format.snapshot import APPEND, COMPACT, OVERWRITE
 from streamsink.options import SinkOptions
 from streamsink.sinks.retire import retire as retire_application
-from tests.walks.events import RENAMED, event
-from tests.walks.queries import arrow, part_of
+from tests.walks.events import RENAMED, event, query_of
+from tests.walks.foreign import Others
+from tests.walks.machine import Fault
+from tests.walks.model import Wrong
+from tests.walks.queries import Job, Run, arrow, part_of
+from tests.walks.store import Process
 
 
 def _new(walk, count: int):
@@ -55,6 +59,43 @@ def expiry(walk, keep):
         walk.world.forget_rollbacks()
 
 
+@event(2, 2)
+def night(walk, count, keep):
+    """Between two batches others append several times, files are compacted, and old snapshots expire."""
+    for number in range(1 + count % 3):
+        foreign_append(walk, number)
+    compaction(walk)
+    expiry(walk, keep)
+
+
+@event(1, 2)
+def letters_expiry(walk, number, keep):
+    """Old snapshots of a table for dead letters expire, after a compaction of it."""
+    letters = _letters(walk, number)
+    if letters is not None:
+        letters.commit(COMPACT)
+        letters.expire(1 + keep % 2)
+        walk.world.accident("letters-ever", "expiry-ever")
+
+
+@event(1, 2)
+def letters_back(walk, number, to):
+    """A table for dead letters goes back to an earlier snapshot."""
+    world, letters = walk.world, _letters(walk, number)
+    ids = letters.snapshot_ids() if letters is not None else []
+    if len(ids) > 1:
+        rows = set(world.others.letters())
+        letters.roll_back(ids[to % (len(ids) - 1)], clean=True)
+        world.model.dropped(rows - set(world.others.letters()))
+        world.accident("letters-ever")
+
+
+def _letters(walk, number: int) -> Others | None:
+    """One of the tables for dead letters."""
+    paths = walk.world.others.letter_tables()
+    return Others(walk.world.store, paths[number % len(paths)]) if paths else None
+
+
 @event(1)
 def tag(walk, number):
     """The newest snapshot is tagged."""
@@ -72,7 +113,7 @@ def rollback(walk, to, clean):
         version, before = world.version_at(at), world.in_table()
         world.others.roll_back(at, clean=clean % 3 > 0)
         world.went_back(version)
-        world.rolled_back(at, [row for row in before if not version.visible[row]])
+        world.rolled_back(at, before)
         world.accident("table")
 
 
@@ -109,6 +150,19 @@ def foreign_rename(walk):
     world.accident("others")
 
 
+@event(2, 4)
+def lost_race(walk, which, most, step, then):
+    """A foreign writer prepares a snapshot, a driver dies after it has published its own, others build on that; then the first one renames over it."""
+    foreign_prepare(walk, most)
+    fault = Fault(step=("commit.published", "commit.hinted", "commit.marked")[step % 3])
+    walk.world.batch(query_of(walk.world, which), 1 + most % 4, fault)
+    if then % 3 == 1:
+        foreign_append(walk, most)
+    elif then % 3 == 2:
+        compaction(walk)
+    foreign_rename(walk)
+
+
 @event(1)
 def retire(walk, number):
     """A name that nobody uses any more, of a second sink or of a query that has gone on under another one, is retired."""
@@ -123,3 +177,16 @@ def retire(walk, number):
         with contextlib.suppress(Misuse):  # what is pending would be lost
             retire_application(world.others.io, world.root, SinkOptions.of(world.root, {"application": name}))
         world.accident("others")
+
+
+@event(1)
+def run_as_query(walk, which):
+    """Somebody gives a bounded run the name of a query that has written here, and is refused."""
+    world, query = walk.world, query_of(walk.world, which)
+    world.stop(query)
+    if world.others.is_table() and query.name in world.others.applications():
+        run = Run(Process(world.store), world.root, query.settings(world.root), world.new_id(), world.parts, 0)
+        with contextlib.suppress(StreamsinkError), world.inside(query, run, None):
+            run.job(Job(world.new_id(), [], {}))
+            raise Wrong("a run under a query's name")
+        world.close(query, run)

@@ -143,6 +143,17 @@ class Query:
     def rows(self, batch_id: int) -> list[int]:
         return self.source.rows(self.checkpoint, batch_id)
 
+    def rows_adopted(self) -> list[int]:
+        """Of batches that it has adopted, while it has written none under its name since: it does not know whether they are in the table."""
+        checkpoint, adopted = self.checkpoint, self.options.get("adopt_from_batch", 0)
+        batches = range(len(checkpoint.planned[:adopted])) if adopted and checkpoint.committed <= adopted else ()
+        return [row for batch in batches for row in self.rows(batch)]
+
+    @property
+    def is_known_by_name(self) -> bool:
+        """Whether it has written under its name since it has it. A query that loses its name and its checkpoint at once is another query."""
+        return not self.causes.knows("renamed")
+
     @property
     def fingerprint(self) -> QueryFingerprint:
         selected = f"{self.options.get('position_columns')}, {self.options.get('file_column')}"
@@ -197,9 +208,9 @@ class Rows(NumberedRows):
     def _chosen(self, decision) -> list[int]:
         read = self._read()
         ids = self._new_of(read, decision)
-        if self._query and self._query.combines and (decision.seen_files or decision.verdict is Verdict.FILTER):
-            if not self._query.hides or 0 < len(ids) < len(read):  # of old rows alone nothing is left, whatever was made of them
-                raise Wrong("rows made of several are filtered")
+        is_filtered = decision.seen_files or decision.verdict is Verdict.FILTER
+        if is_filtered and self._query and self._query.combines and 0 < len(ids) < len(read):
+            raise Wrong("rows made of several are filtered")  # of old rows alone nothing is left, whatever was made of them
         return ids
 
     def _new_of(self, ids: list[int], decision) -> list[int]:

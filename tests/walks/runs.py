@@ -68,9 +68,20 @@ def job_call(walk, number, again, at):
     walk.world.job(job_of(walk.world, number, again, *part), Fault(call=1 + at % MOST_CALLS, mode=MODES[at % len(MODES)]))
 
 
+@event(2, 3)
+def job_pause(walk, number, again, at):
+    """A bounded run stands still at an I/O call, until ``wake``. Not where one replaces a partition, which may take what comes meanwhile."""
+    world, query = walk.world, walk.world.queries[JOBS]
+    if walk.depth < 2 and not any(job.options for job in world.jobs):
+        fault = Fault(call=1 + at % MOST_CALLS, meanwhile=lambda: walk.meanwhile(query))
+        world.job(job_of(world, number, again), fault)
+
+
 def job_of(world: World, number: int, again: int, *part: str | None) -> Job:
     if again % 3 == 0 and world.jobs:
         return world.jobs[number % len(world.jobs)]
+    if world.queries[JOBS].causes.asleep:
+        part = ()  # it might take what comes meanwhile
     rows = world.new_rows(world.parts * 2 if part else 0 if number % 11 == 10 else 3)
     options = {}
     if part:

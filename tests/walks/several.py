@@ -113,6 +113,13 @@ class SeveralTables(World):
         """Rows of another writer, which follow no route."""
         self._came_to.update(dict.fromkeys(rows, table))
 
+    def delete(self, rows) -> None:
+        """Wherever they are."""
+        for name in self.tables:
+            self.focus(name)
+            if self.others.is_table() and self.others.delete(rows):
+                self.accident("others")
+
     def table_of(self, row: int) -> str:
         return self._came_to.get(row) or (LETTERS if self.has_letters and is_bad(row) else route(row))
 
@@ -131,9 +138,7 @@ class SeveralTables(World):
         self.model.check_never_twice(self.visible())
         for name in self.tables:
             self.focus(name)
-            ids = self.others.snapshot_ids()
-            if ids:
-                self.versions[ids[-1]] = self.model.version(self.in_table())
+            self._look_at_table()
 
     def check_whole(self):
         for name in self.tables:
@@ -148,6 +153,6 @@ class SeveralTables(World):
         fate = {row: counts for row, counts in self.model.fate.items() if self.table_of(row) != self.table}
         return Version(visible, fate | {row: counts for row, counts in to.fate.items() if self.table_of(row) == self.table})
 
-    def of_message(self, rows, said):
+    def of_message(self, rows, said, letters):
         named = next((name for name in self.tables if said.startswith(f"{self.root}/{name}:")), None)
         return [row for row in rows if named in (None, self.table_of(row))]

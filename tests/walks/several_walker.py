@@ -17,7 +17,7 @@ from tests.walks.words import WORDS
 
 # Those that mean the same here.
 _SAME = (
-    "produce", "batch", "stop", "heal", "call", "pause", "wake", "kill", "power", "lose_checkpoint", "lose_checkpoint_behind", "begin_at_latest",
+    "produce", "batch", "stop", "heal", "call", "pause", "pause_at", "wake", "kill", "power", "lose_checkpoint", "lose_checkpoint_behind", "begin_at_latest",
     "partition", "retention", "recreate", "ids", "upgrade", "move", "rename",
 )
 # Those that befall one of the tables.
@@ -146,6 +146,8 @@ def restore(walk, number, in_order):
     if kind == "checkpoint":
         world.put_checkpoint(query, checkpoints[name].copy())
     elif tree:
+        world.focus(table)
+        before = world.in_table()
         world.store.put_back(path, tree)
         if kind == "journal":
             world.lost_journal(query)
@@ -153,6 +155,8 @@ def restore(walk, number, in_order):
         for name in world.tables if kind == "all" else (table,):
             world.focus(name)
             world.went_back(versions[name])
+        if kind == "table":  # the journal has not
+            world.rolled_back(max(world.others.snapshot_ids(), default=0), before)
         world.accident("table", _ONE_OF_SEVERAL)
         if kind == "all":
             for each in world.queries.values():
@@ -187,14 +191,18 @@ class SeveralOperator(Operator):
         query.options["accept_as_seen"] = token
 
     def _new_application(self, query, word, text):
-        """A query that was renamed keeps its checkpoint, by which the journal of its first name knows it."""
+        """A query that was renamed keeps its checkpoint, by which the journal of its first name knows it. Else it begins behind what is in
+        the tables; what only some of them have of a batch is deleted there, and comes again."""
         if query.causes.knows("renamed") and self._world.store.copy_of(f"{self._world.root}/streamsink/{query.name.removesuffix(RENAMED)}"):
             query.options["new_application"] = word
         else:
             super()._new_application(query, word, text)
+            before = query.source.before(query.checkpoint.given) if query.source.numeric and query.checkpoint.given else ()
+            self._world.delete(set(query.source.all_rows()).difference(before))
 
     def _another_name(self, query, batch, text):
-        """What a table has lost of the batches before it stays lost."""
+        """What a table has lost of the batches before it stays lost. No start under the first name is left."""
+        self._world.end_sleepers()
         self._adopt(query, batch, text)
         query.name = f"{query.name.split('-')[0]}-{self._world.serial}"
         query.causes.add("renamed", "expiry-ever")
@@ -225,7 +233,7 @@ class SeveralOperator(Operator):
                 version, before = world.version_at(mine[-1] - 1), world.in_table()
                 world.others.roll_back(mine[-1] - 1, clean=True)
                 world.went_back(version)
-                world.rolled_back(mine[-1] - 1, [row for row in before if not version.visible[row]])
+                world.rolled_back(mine[-1] - 1, before)
             world.accident("table", _ONE_OF_SEVERAL)
         self._give_up(query, "", self._command)
 

@@ -66,6 +66,7 @@ class Topic:
     """
 
     numeric = True
+    reads_again = False
 
     def __init__(self, new_id: Callable[[], str], names: Sequence[str] = TOPICS[:1], apart: bool = False, tells: bool = True):
         self.cluster, self.ids = new_id(), {name: new_id() for name in names}
@@ -97,6 +98,16 @@ class Topic:
                 gone += self.parts[name]
                 self.parts[name], self.earliest[name] = [], 0
         return gone
+
+    def leave(self) -> list[int]:
+        """The last topic is not read any more; its rows."""
+        topic = list(self.ids)[-1]
+        names = [name for name in self.parts if name.split("/")[0] == topic]
+        del self.ids[topic]
+        for name in names:
+            del self.earliest[name]
+            self.former.pop(name, None)
+        return [row for name in names for row in self.parts.pop(name)]
 
     def tell(self, ids: bool) -> list[int]:
         """The broker says them from now on, or does not. Rows of which some may have been read of another topic than was known then."""
@@ -233,6 +244,7 @@ class Folder:
     """
 
     numeric = False
+    reads_again = True  # a new checkpoint lists all of it
     topic_id = ""
 
     @staticmethod

@@ -58,6 +58,11 @@ class Store(MemoryCalls):
         for folders in (self._dirs, self._durable_dirs):
             folders.difference_update([path for path in folders if doomed(path)])
 
+    def remove_files(self, folder: str, begin: str) -> None:
+        """Those in the folder of which the name begins so."""
+        for path in [path for path in self._names if path.startswith(f"{folder}/{begin}")]:
+            self.remove(path)
+
     def put_back(self, folder: str, copy: Copy, keep: str = "") -> None:
         """The copy takes the folder's place, durably. keep: as ``remove``; of the copy, what is below it is left out."""
         self.remove(folder, keep)

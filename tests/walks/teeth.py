@@ -22,6 +22,7 @@ from tests.sabotage.run import ROOT, Copy
 from tests.walks import reach
 from tests.walks.not_found import ELSEWHERE
 from tests.walks.store import Process, Time
+from tests.walks.walker import Walk
 from tests.walks.walking import BRED, SEVERAL, draw, outcome
 
 MOST = 1_000
@@ -78,6 +79,19 @@ def until_wrong(seeds: list[str]) -> list[str]:
         if what:
             return [seed, what]
     return []
+
+
+def wrong_with(defect: Defect, walk: Walk) -> str:
+    """What goes wrong on this walk with the defect; "" when nothing does."""
+    with tempfile.TemporaryDirectory(prefix="streamsink-teeth-") as folder:
+        copy, module = _Walking(Path(folder)), Path(folder, "streamsink", defect.file)
+        module.write_text(defect.applied(module.read_text(encoding="utf-8")), encoding="utf-8")
+        return copy.walk("outcomes", [walk])[0]
+
+
+def outcomes(walks: list[list[list]]) -> list[str]:
+    """What goes wrong on each."""
+    return [outcome([tuple(event) for event in walk])[0] for walk in walks]
 
 
 def reached_by(seeds: list[str]) -> tuple[list[list[int] | None], list[int]]:

@@ -10,7 +10,9 @@ from tests.sabotage.defects import DEFECTS
 from tests.sabotage.run import ROOT
 from tests.walks import reach
 from tests.walks.not_found import ELSEWHERE, REASONS, SELDOM
-from tests.walks.teeth import ROUNDS, bite, seeds_of
+from tests.walks.shown import SHOWN
+from tests.walks.teeth import ROUNDS, bite, seeds_of, wrong_with
+from tests.walks.walking import outcome
 
 IN_THE_SOAK = 10_000
 _FIRST_WALKS = 20
@@ -42,6 +44,21 @@ def test_a_defect_is_found_on_walks_that_come_to_it():
     """On these alone."""
     [found] = bite([defect for defect in DEFECTS if defect.name == _SOON_FOUND], seeds_of("1", _FIRST_WALKS))
     assert found.walk and 0 < found.comes < _FIRST_WALKS
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_a_walk_that_shows_a_defect_ends_well_without_it(name):
+    """And the defect is one."""
+    assert name in {defect.name for defect in DEFECTS}
+    assert outcome(SHOWN[name]) == ("", "")
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", SHOWN)
+def test_a_walk_shows_what_drawn_ones_seldom_find(name):
+    """Should it not go wrong any more, I/O calls have moved to other numbers, or a guard behind has come."""
+    [defect] = [defect for defect in DEFECTS if defect.name == name]
+    assert wrong_with(defect, SHOWN[name])
 
 
 @pytest.mark.soak

@@ -15,6 +15,38 @@ _NUMBERS = 1000
 _LONGEST = 40
 # Kinds that come in a walk of few kinds as well: without them little happens at all.
 _ALWAYS = ("batch", "produce", "stop", "kill", "heal", "crash", "wake")
+# How one accident leads to the next. Half of the walks are put together of these, with numbers by chance, and with other kinds between.
+_STORIES = tuple(map(str.split, (
+    "letters produce batch produce crash drop_letters batch heal batch heal",
+    "letters batch produce batch letters_expiry produce batch rollback batch heal",
+    "letters produce batch crash letters_expiry letters_expiry batch heal batch",
+    "letters produce batch drop_letters produce batch heal batch",
+    "letters batch batch letters option rollback batch heal letters batch heal",
+    "letters batch rename batch heal batch retire rename batch heal batch",
+    "pause_at rollback foreign_append wake batch heal",
+    "pause_at foreign_append foreign_append foreign_append expiry wake batch heal",
+    "pause_at drop foreign_append wake batch heal batch heal",
+    "pause_at batch rollback batch wake batch heal",
+    "batch copy produce batch restore rename batch heal batch heal batch",
+    "batch rename batch heal batch lose_checkpoint batch heal",
+    "crash rename batch heal drop batch heal batch",
+    "crash drop foreign_append foreign_append expiry rename batch heal batch heal",
+    "run run lose_journal expiry run heal run same_run",
+    "run lose_journal run lose_identity expiry run heal run",
+    "copy produce batch copy restore produce batch restore batch heal",
+    "run copy run copy restore run restore batch heal",
+    "run copy lose_journal run copy restore run restore batch heal",
+    "batch copy batch restore lose_checkpoint batch heal batch",
+    "batch copy recreate batch heal restore batch heal batch",
+    "leave_topic batch heal batch",
+    "option batch batch crash foreign_append foreign_append expiry batch heal batch heal",
+    "batch batch rollback foreign_append foreign_append expiry batch heal batch heal",
+    "batch power rollback foreign_append foreign_append expiry batch heal heal",
+    "batch tag rollback batch heal batch",
+    "half_published foreign_append foreign_append expiry foreign_append foreign_append expiry batch heal batch heal",
+    "half_published lose_journal rename batch heal batch heal",
+    "lose_journal foreign_append foreign_append expiry batch heal batch heal",
+)))
 # Seeds that begin like this are walks over several tables.
 SEVERAL = "several-"
 # "1-17~3" is a walk that was bred: 1-17, changed in one to three places by the chance that has this name.
@@ -43,8 +75,20 @@ def draw(seed: str, kinds: Mapping[str, Kind] | None = None, fewest: int = FEWES
     for number in often:
         weights[number] = 10
     chosen = chance.choices(kinds, weights, k=chance.randint(fewest, most))
+    if chance.randrange(2):
+        chosen = _of_stories(chance, {kind.name: kind for kind in kinds}, len(chosen))
     numbers = lambda count: tuple(chance.randrange(_NUMBERS) for _ in range(count))  # noqa: E731
     return [(walker_of(seed).setup, *numbers(SETUP)), *((kind.name, *numbers(kind.size)) for kind in chosen)]
+
+
+def _of_stories(chance: random.Random, kinds: Mapping[str, Kind], most: int) -> list[Kind]:
+    """One or several stories, of which an event may be left out, or another one come between."""
+    told: list[str] = ["produce", "batch"]
+    while len(told) < min(most, _LONGEST // 2):
+        for name in chance.choice(_STORIES):
+            between = chance.choices([*kinds, ""], [*(kind.weight for kind in kinds.values()), 400])
+            told += [*between, *([name] if chance.randrange(12) else [])]
+    return [kinds[name] for name in told if name in kinds]
 
 
 def _kinds_of(seed: str, kinds: Mapping[str, Kind] | None = None) -> list[Kind]:

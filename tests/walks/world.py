@@ -1,17 +1,14 @@
 """The world of a walk: one table, the queries and jobs that write it, and their users. Its methods are what happens; they know no order."""
 
-import re
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from streamsink.errors import Corrupt
-from streamsink.sinks.verify import verify
-from tests.walks.foreign import Others
-from tests.walks.machine import Fault, Machine
-from tests.walks.model import GONE, Causes, Model, Version, Wrong
+from tests.walks.looking import Looking
+from tests.walks.machine import Fault
+from tests.walks.model import GONE, Causes, Version, Wrong
 from tests.walks.queries import SCHEMA, Job, Query, Run, check_kept, halves, is_bad, part_of
 from tests.walks.sources import Checkpoint, Folder, Topic
 from tests.walks.store import Process
@@ -20,23 +17,13 @@ JOBS = "batch"
 
 
 @dataclass
-class World(Machine):
-    """hides: a rename has hidden a commit of another writer, which ``verify`` tells as long as both snapshots are there.
+class World(Looking):
+    """seconds: sinks that have written the second part of one batch, and will not come again. schema: of what the queries write."""
 
-    seconds: sinks that have written the second part of one batch, and will not come again. schema: of what the queries write.
-    """
-
-    model: Model = field(default_factory=Model)
     jobs: list[Job] = field(default_factory=list)
-    versions: dict[int, Version] = field(default_factory=dict)
     rows: int = 0
-    hides: bool = False
     seconds: list[Query] = field(default_factory=list)
     schema: pa.Schema = SCHEMA
-
-    def __post_init__(self):
-        super().__post_init__()
-        self.others = Others(self.store, self.root)
 
     def add_query(self, name: str, source: Topic | Folder | None, **options) -> None:
         self.queries[name] = Query(name, source, options, Checkpoint(self.new_id()), Causes())
@@ -48,56 +35,6 @@ class World(Machine):
 
     def journal_of(self, query: Query) -> str:
         return f"{self.root}/streamsink/{query.name}"
-
-    # -- looking -----------------------------------------------------------------------------------------------------
-
-    def in_table(self) -> Counter:
-        """What a reader sees in the table; one that cannot read is a failure."""
-        return self._read(self.others.visible)
-
-    def visible(self) -> Counter:
-        """The same, with the dead letters beside it."""
-        return self.in_table() + self._read(self.others.letters)
-
-    def _read(self, read: Callable[[], list[int]]) -> Counter:
-        try:
-            return Counter(read())
-        except (Corrupt, OSError) as unreadable:
-            raise Wrong("unreadable", str(unreadable)) from unreadable
-
-    def is_done(self, row: int, visible: Counter) -> bool:
-        """Whether somebody who knows his table says of a row that it has been there: he sees it, or has replaced it himself."""
-        return bool(visible[row]) or self.model.fate.get(row) == GONE
-
-    def look(self) -> None:
-        """Between two events: no row is there too often; what a rollback to this moment would mean is remembered."""
-        self.model.check_never_twice(self.visible())
-        ids = self.others.snapshot_ids()
-        if ids:
-            self.versions[ids[-1]] = self.model.version(self.in_table())
-
-    def check_whole(self) -> None:
-        """At rest: readers of every kind can read, nothing is damaged, and the account is exact."""
-        self._check_table()
-        for path in self.others.letter_tables():
-            report = verify(self.others.io, path)
-            if any(found.severity == "damage" for found in report.findings):
-                raise Wrong("damage of dead letters", str(report))
-        self.model.check_account(self.visible())
-
-    def _check_table(self) -> None:
-        if self.others.is_table():
-            report = verify(self.others.io, self.others.root)
-            damage = [f.kind for f in report.findings if f.severity == "damage" and not self._is_of_nobody(f.message)]
-            if set(damage) - ({"snapshot.not-derived"} if self.hides else set()):
-                raise Wrong(f"damage {damage[0]}", str(report))
-            if Counter(self.others.read()) != self.in_table():
-                raise Wrong("readers differ")
-
-    def _is_of_nobody(self, message: str) -> bool:
-        """Of a second sink, or of a name that a query had before: it is not started any more."""
-        named = re.search("application '([^']+)'", message)
-        return named is not None and all(named[1] != query.name for query in self.queries.values())
 
     # -- what a user does --------------------------------------------------------------------------------------------
 
@@ -184,6 +121,7 @@ class World(Machine):
 
     def start_job(self, query: Query, job: Job) -> Run:
         """A driver for it."""
+        self.serial += 1
         return Run(Process(self.store), self.root, query.settings(self.root, job.options), job.name, self.parts, 0)
 
     def overwritten(self, rows: Iterable[int], perhaps: Iterable[int] = ()) -> None:
@@ -200,6 +138,8 @@ class World(Machine):
         """Another one is in the place of the query's."""
         if query.halves:  # what of a batch was not written is behind the recorded positions, as the error has said
             self.model.unsure(row for row in query.source.all_rows() if not self.visible()[row])
+        if query.source.reads_again:
+            self.model.may_be_read(query.source.all_rows())
         query.checkpoint, query.said = checkpoint, None
         self.accident("checkpoint", "checkpoint-ever", query=query)
 
@@ -223,12 +163,17 @@ class World(Machine):
             if query.source is not None and query.source.numeric and query.checkpoint.given and not query.checkpoint.committed:
                 # It begins behind what the table had when its user asked, and its first batch is nobody's second one.
                 self.model.unsure(row for row in query.source.before(query.checkpoint.given) if not to.visible[row])
+        visible = self.visible()
+        self.model.unsure(row for query in self.queries.values() for row in query.rows_adopted() if not visible[row])
         self.others.changes += 1
         self.versions = {number: version for number, version in self.versions.items() if number in self.others.snapshot_ids()}
 
-    def of_message(self, rows: list[int], said: str) -> list[int]:
-        """Those of the table of which a message speaks."""
-        return rows
+    def of_message(self, rows: list[int], said: str, letters: bool) -> list[int]:
+        """Those of the table of which a message speaks. letters: whether those that do not fit are beside it."""
+        if "are in the table" not in said:
+            return rows
+        beside = self.others.letters()
+        return [row for row in rows if row not in beside and not (letters and is_bad(row))]
 
     def whole(self, to: Version) -> Version:
         """Of all tables that there are, when this one is at that version."""
@@ -246,25 +191,16 @@ class World(Machine):
         for second in self.seconds:
             self.model.unsure(row for row in second.rows_of_job if not visible[row])
 
-    def rolled_back(self, snapshot_id: int, lost: list[int]) -> None:
-        """To this snapshot, of which these rows were not. An application finds out when it starts, by what stands behind that snapshot."""
+    def rolled_back(self, snapshot_id: int, before: Counter) -> None:
+        """The table has gone back to this snapshot, also by a copy that ends with it; its journals have not. An application finds out when it
+        starts, by what stands behind that snapshot."""
+        lost = before - self.in_table()
         for query in self.queries.values():
-            query.causes.rollbacks.append((snapshot_id, lost))
+            mine = query.source.all_rows() if query.source is not None else [row for job in self.jobs for row in job.rows]
+            query.causes.rollbacks.append((self.others.root, snapshot_id, [row for row in mine if lost[row]]))
 
     def forget_rollbacks(self) -> None:
         """Snapshots have expired. Of a rollback of which nothing is left an application that has not written since finds nothing."""
         first = self.others.snapshot_ids()[0]
-        for query in self.queries.values():
-            for at, lost in query.causes.rollbacks:
-                if first > at + 1:
-                    self.model.unsure(lost)
-
-    def version_at(self, snapshot_id: int) -> Version:
-        """What a rollback to this snapshot leaves: what readers of it see, and fates as they were before."""
-        known = max((number for number in self.versions if number <= snapshot_id), default=None)
-        fate = self.versions[known].fate if known is not None else {}
-        visible = Counter(self.others.rows_at(snapshot_id))
-        if known is not None:  # one event may publish several snapshots: what an earlier one of them replaced is gone from this one as well
-            fate = fate | {row: GONE for row in self.versions[known].visible if not visible[row]}
-        return Version(visible, dict(fate))
-
+        rollbacks = [each for query in self.queries.values() for each in query.causes.rollbacks]
+        self.model.unsure(row for root, at, lost in rollbacks if root == self.others.root and first > at + 1 for row in lost)

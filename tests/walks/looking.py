@@ -1,0 +1,91 @@
+"""What somebody sees who looks into the table of a walk, and what it must be like at any time and at rest."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from streamsink.errors import Corrupt
+from streamsink.sinks.verify import verify
+from tests.walks.foreign import Others
+from tests.walks.machine import Machine
+from tests.walks.model import GONE, Model, Version, Wrong, check_hint
+from tests.walks.queries import Query
+
+
+@dataclass
+class Looking(Machine):
+    """versions: by the number of a snapshot, what a rollback to it would mean. hides: a rename has hidden a commit of another writer, which
+    ``verify`` tells as long as both snapshots are there."""
+
+    model: Model = field(default_factory=Model)
+    versions: dict[int, Version] = field(default_factory=dict)
+    hides: bool = False
+
+    def __post_init__(self):
+        super().__post_init__()
+        self.others = Others(self.store, self.root)
+
+    def in_table(self) -> Counter:
+        """What a reader sees in the table; one that cannot read is a failure."""
+        return self._read(self.others.visible)
+
+    def visible(self) -> Counter:
+        """The same, with the dead letters beside it."""
+        return self.in_table() + self._read(self.others.letters)
+
+    def _read(self, read: Callable[[], list[int]]) -> Counter:
+        try:
+            return Counter(read())
+        except (Corrupt, OSError) as unreadable:
+            raise Wrong("unreadable", str(unreadable)) from unreadable
+
+    def is_done(self, row: int, visible: Counter) -> bool:
+        """Whether somebody who knows his table says of a row that it has been there: he sees it, or has replaced it himself."""
+        return bool(visible[row]) or self.model.fate.get(row) == GONE
+
+    def look(self) -> None:
+        """Between two events: no row is there too often; what a rollback to this moment would mean is remembered."""
+        self.model.check_never_twice(self.visible())
+        self._look_at_table()
+
+    def _look_at_table(self) -> None:
+        ids = self.others.snapshot_ids()
+        if ids:
+            self.versions[ids[-1]] = self.model.version(self.in_table())
+        check_hint(self.others.hint(), ids)
+
+    def check_whole(self) -> None:
+        """At rest: readers of every kind can read, nothing is damaged, and the account is exact."""
+        self._check_table()
+        for path in self.others.letter_tables():
+            report = verify(self.others.io, path)
+            if any(found.severity == "damage" for found in report.findings):
+                raise Wrong("damage of dead letters", str(report))
+        self.model.check_account(self.visible())
+
+    def _check_table(self) -> None:
+        if self.others.is_table():
+            report = verify(self.others.io, self.others.root)
+            damage = [f.kind for f in report.findings if f.severity == "damage" and not _is_of_nobody(f.message, self.queries.values())]
+            if set(damage) - ({"snapshot.not-derived"} if self.hides else set()):
+                raise Wrong(f"damage {damage[0]}", str(report))
+            if Counter(self.others.read()) != self.in_table():
+                raise Wrong("readers differ")
+            for tagged in self.others.tags():
+                self._read(lambda: [row for entry in self.others.files(tagged) for row in self.others.rows_of(entry)])  # noqa: B023  read at once
+
+    def version_at(self, snapshot_id: int) -> Version:
+        """What a rollback to this snapshot leaves: what readers of it see, and fates as they were before."""
+        known = max((number for number in self.versions if number <= snapshot_id), default=None)
+        fate = self.versions[known].fate if known is not None else {}
+        visible = Counter(self.others.rows_at(snapshot_id))
+        if known is not None:  # one event may publish several snapshots: what an earlier one of them replaced is gone from this one as well
+            fate = fate | {row: GONE for row in self.versions[known].visible if not visible[row]}
+        return Version(visible, dict(fate))
+
+
+def _is_of_nobody(message: str, queries: Iterable[Query]) -> bool:
+    """Of a second sink, or of a name that a query had before: it is not started any more."""
+    named = re.search("application '([^']+)'", message)
+    return named is not None and all(named[1] != query.name for query in queries)
