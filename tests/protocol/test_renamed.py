@@ -1,7 +1,6 @@
 """A query that comes back under another name: its rows are here already, under the first one."""
 
 import dataclasses
-import json
 import re
 
 import pytest
@@ -323,25 +322,6 @@ def test_a_query_that_moves_to_several_tables_is_told_its_first_name():
     with pytest.raises(Misuse) as refused:
         many.run(boundaries=(6, 9, 14))
     assert refused.value.kind == "application.renamed" and "application='streamsink'" in str(refused.value)
-
-
-@pytest.mark.parametrize("broken", ["record", "newer record", "newer state"])
-def test_another_application_that_cannot_be_read_stops_itself_only(broken):
-    """Each start reads the last record of every other name."""
-    world = memory_world(restore="restore-and-continue")
-    world.run(boundaries=(6,))
-    other_application(world, "other")
-    io, record = io_of(world), f"{world.driver.root}/streamsink/other/record-1.json"
-    if broken == "newer state":
-        path = f"{world.driver.root}/snapshot/snapshot-{newest_of(world)}"
-        snapshot = Snapshot.from_json(io.read(path), path)
-        said = json.loads(snapshot.properties["streamsink.app.other"]) | {"version": 9}
-        newer = snapshot.properties | {"streamsink.app.other": json.dumps(said)}
-        io.replace(path, dataclasses.replace(snapshot, properties=newer).to_json(), "newer")
-    else:
-        io.replace(record, io.read(record)[:-9] if broken == "record" else io.read(record).replace(b'"version": 2', b'"version": 9', 1), "broken")
-    world.run(boundaries=(6, 9))
-    assert mine_of(world) == list(range(9))
 
 
 # -- what the first name would not have let through ------------------------------------------------------------------

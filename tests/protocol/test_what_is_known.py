@@ -1,11 +1,13 @@
 """What is not known stays not known: other writers, expired history, lost journals, and tables that take another one's place."""
 
 import dataclasses
+import json
 import re
 
 import pytest
 
 from streamsink.errors import Conflict, Corrupt, Misuse
+from streamsink.format.snapshot import Snapshot
 from streamsink.sinks.verify import verify
 from streamsink.table.table import open_table
 from streamsink.testing.driver import Checkpoint
@@ -255,3 +257,22 @@ def test_a_pending_overwrite_of_which_files_are_gone_says_so():
     with pytest.raises(Corrupt) as refused:
         world.run(boundaries=(6, 9))
     assert refused.value.kind == "pending.files-gone"
+
+
+@pytest.mark.parametrize("broken", ["record", "newer record", "newer state"])
+def test_another_application_that_cannot_be_read_stops_itself_only(broken):
+    """Each start reads the last record of every other name."""
+    world = memory_world(restore="restore-and-continue")
+    world.run(boundaries=(6,))
+    other_application(world, "other")
+    io, record = io_of(world), f"{world.driver.root}/streamsink/other/record-1.json"
+    if broken == "newer state":
+        path = f"{world.driver.root}/snapshot/snapshot-{newest_of(world)}"
+        snapshot = Snapshot.from_json(io.read(path), path)
+        said = json.loads(snapshot.properties["streamsink.app.other"]) | {"version": 9}
+        newer = snapshot.properties | {"streamsink.app.other": json.dumps(said)}
+        io.replace(path, dataclasses.replace(snapshot, properties=newer).to_json(), "newer")
+    else:
+        io.replace(record, io.read(record)[:-9] if broken == "record" else io.read(record).replace(b'"version": 2', b'"version": 9', 1), "broken")
+    world.run(boundaries=(6, 9))
+    assert mine_of(world) == list(range(9))

@@ -228,7 +228,7 @@ OF_BATCHES = (
     Defect("no look at the owner before a batch", "protocol/two_phase.py:TwoPhaseCommit.admit",
            "        self._store.check_owner(self._writer)\n", "", (_TWO_PHASE, "tests/storage/test_accidents.py")),
     Defect("publishing without the fence", "protocol/publisher.py:Publisher._publish",
-           "fence=lambda: self._store.check_owner(self._writer)", "fence=lambda: None", (_TWO_PHASE,)),
+           "self._store.check_owner(self._writer)", "pass", (_TWO_PHASE,)),
     Defect("a claim that fails holds the application", "storage/owners.py:Owners.claim",
            "            self._hold.release()\n", "", ("tests/locks/test_publishing.py::test_an_application_is_retired_under_the_lock",)),
     Defect("a second sink by another spelling is a restart", "storage/owners.py:Owners._check_run", "first is not None", "False", (_ONCE,)),

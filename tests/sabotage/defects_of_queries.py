@@ -4,7 +4,7 @@ from tests.sabotage.defect import Defect
 
 _FILES = "tests/protocol/test_files.py"
 _PLAN_TEXT = "tests/protocol/test_plan_text.py"
-_RENAMED = "tests/protocol/test_renamed.py"
+_KNOWN = "tests/protocol/test_what_is_known.py"
 _REPEATED = "tests/e2e/test_repeated_runs.py"
 _RUNS = "tests/protocol/test_runs.py"
 _RUN_INPUTS = "tests/protocol/test_run_inputs.py"
@@ -122,7 +122,7 @@ OF_QUERIES = (
     Defect("a running query takes every table for its journal's", "protocol/two_phase.py:TwoPhaseCommit.admit",
            "self._check_journal(history.state)", "pass", ("tests/protocol/test_copies.py",)),
     Defect("another application's damage stops all of a table", "sinks/history_of.py:_of_no_matter",
-           "except (Corrupt, Misuse) as unreadable:", "except () as unreadable:", (_RENAMED,)),
+           "except (Corrupt, Misuse) as unreadable:", "except () as unreadable:", (_KNOWN,)),
     Defect("a copy of a checkpoint is its original", "protocol/query_rules.py:check_copied",
            "batch.place == last.place or", "True or", (_SAME,)),
     Defect("replays of a copied checkpoint are not asked for", "protocol/admission.py:admit",
