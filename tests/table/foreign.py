@@ -89,13 +89,18 @@ def compact(world) -> None:
     mine = {file.final.rsplit("/", 1)[-1] for file in record_of(world, 2).files}
     old = [e for e in table.manifests.entries_of(table.snapshots.latest()) if e.file.file_name in mine]
     assert old
+    commit(table, Changes((*(e.deleting for e in old), *rewritten(table, old))), user="compactor", kind="COMPACT")
+    newest = table.snapshots.latest()  # Paimon's compactor carries no properties of others
+    plain = dataclasses.replace(newest, properties=None)
+    table.file_io.replace(table.layout.snapshot(newest.id), plain.to_json(), IdSource().new_id())
+
+
+def rewritten(table, old) -> list:
+    """Entries of files with the same rows under other names."""
     new = []
     for number, entry in enumerate(old):
         file = dataclasses.replace(entry.file, file_name=f"compacted-{number}.parquet")
         path = data_file_path(table, table.schema, entry)
         table.file_io.write(f"{path.rsplit('/', 1)[0]}/{file.file_name}", table.file_io.read(path))
         new.append(dataclasses.replace(entry, file=file))
-    commit(table, Changes((*(e.deleting for e in old), *new)), user="compactor", kind="COMPACT")
-    newest = table.snapshots.latest()  # Paimon's compactor carries no properties of others
-    plain = dataclasses.replace(newest, properties=None)
-    table.file_io.replace(table.layout.snapshot(newest.id), plain.to_json(), IdSource().new_id())
+    return new
