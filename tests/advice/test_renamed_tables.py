@@ -1,6 +1,7 @@
 """Advice of errors about one of several tables that lost what the query had written under the name that it had before."""
 
 import dataclasses
+import itertools
 import json
 from types import SimpleNamespace
 
@@ -297,7 +298,8 @@ def _begin_where_it_says(world, said) -> None:
     """A new checkpoint, after what is pending was given up."""
     found = Advice(SimpleNamespace(kind=said.kind, message=str(follow(world, said))))
     world.driver.options = dataclasses.replace(world.driver.options, adopt_from_batch=None)
-    start_over(world, json.loads(found.option("startingOffsets"))["t"]["0"], BOUNDARIES)
+    start = json.loads(found.option("startingOffsets"))["t"]["0"]
+    start_over(world, start, [end for end in BOUNDARIES if end > start])
 
 
 @follows("pending.files-gone")
@@ -324,6 +326,7 @@ def test_a_query_of_several_tables_gives_up_the_first_batch_after_that_of_a_sing
     alone.driver.options = dataclasses.replace(alone.driver.options, adopt_from_batch=None)
     alone.run(boundaries=BOUNDARIES[:1])
     accept(world, adopt_from_batch=1)
+    world._versions = itertools.count(6)  # all rows of this batch come to the table that has some, so that it has nothing of it
     assert die_at_step("precommit.saved", 1, world, boundaries=BOUNDARIES)
     _lose_files_of_pending(world)
     _begin_where_it_says(world, refused(world, "pending.files-gone"))
