@@ -9,7 +9,7 @@ from streamsink.options import SinkOptions, words_of
 from streamsink.protocol import ways
 from streamsink.protocol.committable import AppState, Batch, LastOfOther
 from streamsink.protocol.continuity import changes, relate
-from streamsink.protocol.positions import all_numeric, follows, numeric_ones, same_ranges
+from streamsink.protocol.positions import SourceRange, all_numeric, follows, numeric_ones, same_ranges
 from streamsink.protocol.recorded import Recorded
 
 # As Kafka's source has it in startingOffsets: from the first message that is there.
@@ -155,6 +155,19 @@ def _behind(batch: Batch, name: str, other: LastOfOther) -> str:
         f"leave adopt_from_batch out and start a new checkpoint, for what was '{name}' before with startingOffsets="
         f"{json.dumps(offsets, sort_keys=True)!r}{lacks}"
     )
+
+
+def starting_at(sources: Sequence[SourceRange]) -> str:
+    """The option ``startingOffsets`` with which a new checkpoint begins where this batch does; one for each source where they begin apart."""
+    begins = [
+        {topic: {part: EARLIEST if source.first(topic, part) is None else source.first(topic, part) for part in parts} for topic, parts in source.end.items()}
+        for source in sources
+    ]
+    together = {topic: parts for each in begins for topic, parts in each.items()}
+    if all(together[topic] == parts for each in begins for topic, parts in each.items()):
+        return f"startingOffsets={json.dumps(together, sort_keys=True)!r}"
+    return " and ".join(
+        f"startingOffsets={json.dumps(each, sort_keys=True)!r} for its source {source.key(place)!r}" for place, (source, each) in enumerate(zip(sources, begins)))
 
 
 def _without_journal(batch: Batch, name: str, other: LastOfOther) -> str:

@@ -15,11 +15,13 @@ from streamsink.options import ON_ROLLBACK_REPUBLISH, SinkOptions, words_of
 from streamsink.protocol.committable import AppState, Committable
 from streamsink.protocol.ids import END_OF_INPUT, check_application
 from streamsink.protocol.positions import all_numeric
+from streamsink.protocol.renamed import starting_at
 from streamsink.protocol.restore import IS_PUBLISHED, from_to, is_cut_off, is_gone, of_the_first_ones, token_of
 from streamsink.protocol.sink import History
 from streamsink.sinks.chains import LOST
 from streamsink.sinks.letters import TableCommitter
 from streamsink.sinks.many_tables import ManyTables, open_place
+from streamsink.sinks.name_before import SUFFIX
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.names import NameLimits
 from streamsink.storage.pending_log import PendingLog, journal_dir
@@ -70,7 +72,7 @@ def give_up(file_io: FileIO, path: str, options: SinkOptions) -> GivenUp:
         journal.release()
     checkpoints = tuple(record.state.checkpoint_id for record in known if record.state.checkpoint_id != END_OF_INPUT)
     runs = tuple(record.state.query for record in known if record.state.checkpoint_id == END_OF_INPUT)
-    begins = _name_that_tells(committer, options, records, known)
+    begins = _where_it_begins(path, committer, options, records, known)
     return GivenUp(tuple(records), checkpoints, _text(path, options, state, records, known=known, runs=runs, begins=begins), runs)
 
 
@@ -248,18 +250,27 @@ def _without_the_lost(committer: ManyTables) -> str:
     ) if lost else ""
 
 
-def _name_that_tells(committer: TableCommitter | ManyTables, options: SinkOptions, records: Sequence[int], known: Sequence[Committable]) -> str:
-    """The application whose positions say where the source is read again; "" when that is its beginning."""
+def _where_it_begins(
+    path: str, committer: TableCommitter | ManyTables, options: SinkOptions, records: Sequence[int], known: Sequence[Committable]
+) -> str:
+    """Where a new checkpoint of a source with positions reads it again."""
     before, _ = known[0].state.leads_on or ("", 0) if known else ("", 0)
+    if before and before.endswith(SUFFIX) != isinstance(committer, ManyTables):
+        # What is written under that name is in another folder, or in several tables. The record goes on where that ends.
+        return f"with {starting_at(known[0].state.sources)}{_without_its_loss(known[0], before, committer)}"
     if before and committer.has_reached(before, 1):
-        return before.partition("@")[0]
-    return options.application if records and records[0] > 1 else ""
+        return f"at streamsink.starting_offsets({path!r}, application={before.partition('@')[0]!r})"
+    return f"at streamsink.starting_offsets({path!r}, application={options.application!r})" if records and records[0] > 1 else "at the beginning of the source"
+
+
+def _without_its_loss(first: Committable, before: str, committer: TableCommitter | ManyTables) -> str:
+    return f"; what the table does not have any more of '{before.removesuffix(SUFFIX)}' is left out then" if is_cut_off(first, committer) else ""
 
 
 def _text(
     path: str, options: SinkOptions, state: AppState | None, records: Sequence[int], *, known: Sequence[Committable], runs: Sequence[str], begins: str
 ) -> str:
-    """begins: as ``_name_that_tells``."""
+    """begins: as ``_where_it_begins``."""
     if not records:
         return f"{path}: every record of application '{options.application}' is published, or will be at the next start: nothing was given up"
     name, numbers = options.application, f"record {records[0]}" if len(records) == 1 else f"records {records[0]} to {records[-1]}"
@@ -280,9 +291,8 @@ def _text(
     batch = first.checkpoint_id if first else state.checkpoint_id + 1 if state else 0
     again = f"Restart the query with its checkpoint: if Spark gives batch {batch} again, its rows are written, each once. "
     if like is not None and like.recorded and all_numeric(like.sources):
-        where = f"streamsink.starting_offsets({path!r}, application={begins!r})" if begins else "the beginning of the source"
         return head + again + (
-            f"If it has gone past it, the query stops with an error (positions.gap) before it writes anything: then start a new checkpoint at {where}"
+            f"If it has gone past it, the query stops with an error (positions.gap) before it writes anything: then start a new checkpoint {begins}"
         )
     return head + again + (
         "If it has gone past it, the query stops with an error (batch.gap, or gap.first-batch) before it writes anything: then delete, in the "

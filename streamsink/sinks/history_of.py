@@ -15,7 +15,7 @@ from streamsink.protocol.pending import Mark
 from streamsink.protocol.restore import MAY_OVERWRITE, token_of
 from streamsink.storage.pending_log import JOURNAL_DIR, PendingLog
 from streamsink.table import replaced
-from streamsink.table.presence import were_named
+from streamsink.table.lineage import were_named
 from streamsink.table.states import states_in
 from streamsink.table.table import Table
 
@@ -95,7 +95,7 @@ def is_undone(table: Table, record: Committable | None, mark: Mark | None) -> bo
         return bool(names) and is_retained_since(table, record.payload.get("base")) and not were_named(table, names)
     at = (mark.snapshot_id, mark.uuid, mark.at_ms)
     if replaced.was_replaced(table, *at):
-        return not replaced.has_files(table, names, mark.snapshot_id)
+        return not were_named(table, names, mark.snapshot_id)
     return replaced.was_rolled_back(table, *at)
 
 

@@ -11,7 +11,7 @@ from streamsink.sinks.history_of import is_undone_in, names_of
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.pending_log import PendingLog, journal_dir
 from streamsink.storage.stores import Store
-from streamsink.table.presence import were_named
+from streamsink.table.lineage import were_named
 from streamsink.table.table import Table, is_table, open_table
 
 _EARLIEST = -2

@@ -31,8 +31,9 @@ from streamsink.table import leftovers, replaced
 from streamsink.table.changes import Changes
 from streamsink.table.commit import TableCommit
 from streamsink.table.delta import CommitRequest
+from streamsink.table.lineage import were_named
 from streamsink.table.overwrite import Overwrite
-from streamsink.table.presence import Presence, were_named
+from streamsink.table.presence import Presence
 from streamsink.table.states import States
 from streamsink.table.table import Table
 from streamsink.table.folders import UNAWARE_BUCKET
@@ -159,7 +160,7 @@ class PaimonCommitter(Committer):
         return replaced.was_rolled_back(self._table, mark.snapshot_id, mark.uuid, mark.at_ms)
 
     def holds(self, committable: Committable, since: int) -> bool:
-        return replaced.has_files(self._table, names_of(committable), since)
+        return were_named(self._table, names_of(committable), since)
 
     def files_adopted(self, committable: Committable) -> tuple[int, int, tuple[str, ...]]:
         return files_adopted(self._table, committable)

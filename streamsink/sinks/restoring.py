@@ -16,7 +16,8 @@ from streamsink.storage.together import Together
 from streamsink.table import leftovers
 from streamsink.table.deletion import try_name
 from streamsink.table.delta import Written
-from streamsink.table.presence import Presence, named_since
+from streamsink.table.lineage import named_since
+from streamsink.table.presence import Presence
 from streamsink.table.table import Table
 
 # Entries of manifests that are kept between looking for their files and publishing them: some 10 MiB.

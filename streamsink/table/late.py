@@ -9,6 +9,7 @@ from streamsink.clock import Clock
 from streamsink.errors import Corrupt, Fenced, Misuse, Retryable
 from streamsink.format.snapshot import Snapshot
 from streamsink.table.deletion import delete_late_snapshot
+from streamsink.table.lineage import is_built_on
 from streamsink.table.table import Table
 from streamsink.table.whole import Whole
 
@@ -52,7 +53,7 @@ def is_base_kept(table: Table, snapshot: Snapshot, base: Base) -> bool:
     # A backup in the table's place may end with the very snapshot that this one is built on.
     if is_another or base.is_long_ago() and not Whole(table).has_all_of(snapshot):
         following = table.snapshots.load(snapshot.id + 1)
-        if following is None or _is_built_on(table, following, snapshot) is False:
+        if following is None or is_built_on(table, following, snapshot) is False:
             raise _went_back(table, snapshot)
     return found == base.snapshot
 
@@ -71,7 +72,7 @@ def _check_in_time(table: Table, snapshot: Snapshot, base: Base) -> None:
         if ids[0] != snapshot.id or not _is_of_this_table(table, snapshot) or base.is_long_ago() and not Whole(table).has_all_of(snapshot):
             raise _went_back(table, snapshot)
         return
-    built_on = following is not None and _is_built_on(table, following, snapshot)
+    built_on = following is not None and is_built_on(table, following, snapshot)
     if built_on is None:
         delete_late_snapshot(table, snapshot)  # nobody can read it: what it names was swept or has expired, or is about to
         raise _unsure(table, snapshot)
@@ -105,22 +106,6 @@ def _is_of_this_table(table: Table, snapshot: Snapshot) -> bool:
             raise
         return False
     return all(table.file_io.exists(table.layout.manifest(meta.file_name)) for meta in named)
-
-
-def _is_built_on(table: Table, following: Snapshot, snapshot: Snapshot) -> bool | None:
-    """Whether what is live below the changes of ``following`` is what ``snapshot`` has; None when its manifests are gone."""
-    manifests = table.manifests
-    below = manifests.base_of(following)
-    try:
-        mine = manifests.base_of(snapshot) + manifests.delta_of(snapshot)
-        if [meta.file_name for meta in below] == [meta.file_name for meta in mine]:
-            return True
-        has = manifests.identities_of(mine)
-    except Corrupt as broken:
-        if broken.kind != "manifest.missing":
-            raise
-        return None
-    return manifests.identities_of(below) == has
 
 
 def _went_back(table: Table, snapshot: Snapshot) -> Retryable:

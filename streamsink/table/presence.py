@@ -1,11 +1,10 @@
-"""Whether files are in the table already: asked again and again as it changes, or of all of its history."""
+"""Whether files are in the table already: asked again and again as it changes."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 from streamsink.format.manifest import FileKind, Identity, ManifestEntry
 from streamsink.format.snapshot import Snapshot
 from streamsink.table.manifests import Manifests
-from streamsink.table.table import Table
 
 
 class Presence:
@@ -53,37 +52,3 @@ class Presence:
             if identity in self._wanted:
                 said[name][kind].add(identity)
         self._said = said
-
-
-def named_since(table: Table, base: int, wanted: Collection[Identity]) -> set[Identity]:
-    """Of these files those that the delta of a snapshot after number ``base`` names, added or deleted. Raises Corrupt."""
-    newest, manifests, found = table.snapshots.latest(), table.manifests, set()
-    for snapshot_id in range(newest.id if newest else 0, base, -1):
-        snapshot = table.snapshots.load(snapshot_id)
-        if snapshot is None:
-            break  # expired, as all before it
-        for meta in manifests.delta_of(snapshot):
-            found |= {entry.identity for entry in manifests.read(meta.file_name)}.intersection(wanted)
-    return found
-
-
-def were_named(table: Table, names: Collection[str]) -> bool:
-    """Whether any retained snapshot names one of these data files, added or deleted. Raises Corrupt.
-
-    What comes and goes stands in the deltas, and what was there before them below the first. Below the newest one as well, because a
-    snapshot in between may have been replaced by another writer's, which its successors are not built on.
-    """
-    manifests, seen = table.manifests, set()
-    ids = table.snapshots.ids()
-    for snapshot_id in ids:
-        snapshot = table.snapshots.load(snapshot_id)
-        if snapshot is None:
-            continue
-        metas = manifests.delta_of(snapshot) + (manifests.base_of(snapshot) if snapshot_id in (ids[0], ids[-1]) else [])
-        for meta in metas:
-            if meta.file_name in seen:
-                continue
-            seen.add(meta.file_name)
-            if any(entry.file.file_name in names for entry in manifests.read(meta.file_name)):
-                return True
-    return False

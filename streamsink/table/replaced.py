@@ -1,6 +1,5 @@
-"""Snapshots of ours that another writer's rename replaced: told apart from a rollback, and what had been built on them."""
+"""Snapshots of ours that another writer's rename replaced: told apart from a rollback."""
 
-from streamsink.errors import Conflict
 from streamsink.table.table import Table
 
 
@@ -24,31 +23,3 @@ def was_rolled_back(table: Table, snapshot_id: int, uuid: str, at_ms: int) -> bo
     if found is not None:
         return found.uuid != uuid and found.time_millis > at_ms
     return newest is None or newest.id < snapshot_id
-
-
-def has_files(table: Table, names: set[str], since: int) -> bool:
-    """Whether the newest snapshot has, or had and deleted, these data files, although snapshot ``since`` that added them was
-    replaced: a third writer had read it before and built on it.
-
-    Raises Conflict when only a snapshot between deletes them: whether the newest descends from that one cannot be told.
-    """
-    newest, manifests = table.snapshots.latest(), table.manifests
-    if not names or newest is None:
-        return False
-
-    def named(metas) -> bool:
-        return any(e.file.file_name in names for meta in metas for e in manifests.read(meta.file_name))
-
-    if named(manifests.all_of(newest)):
-        return True
-    for snapshot_id in range(since + 1, newest.id):
-        snapshot = table.snapshots.load(snapshot_id)
-        if snapshot is not None and named(manifests.delta_of(snapshot)):
-            raise Conflict(
-                f"{table.root}: snapshot {since}, which published files of this application, was replaced by another writer's, "
-                f"and snapshot {snapshot_id} rewrote those files, but the newest snapshot {newest.id} does not know them. "
-                "Whether their rows are in the table cannot be told. Nothing was written. Stop the other writers, see "
-                "streamsink.verify, and roll the table back to the snapshot that is right",
-                kind="snapshot.replaced-undecidable",
-            )
-    return False

@@ -219,7 +219,8 @@ def _evolve(world) -> None:
 
 @follows("snapshot.replaced-undecidable")
 def test_a_replaced_snapshot_of_which_another_one_may_be_the_right_one():
-    """The table is rolled back to the one that is right, which here has none of the first writer's files: they are published again."""
+    """Two in a row were, so that nobody knows whether the newest one descends from the one that rewrote the files. The table is rolled back to
+    the one that is right, which here has none of the first writer's files: they are published again."""
     world = memory_world(**PLAIN)
     world.run(boundaries=ENDS[:1])
     replacing = Prepared(world)
@@ -232,10 +233,11 @@ def test_a_replaced_snapshot_of_which_another_one_may_be_the_right_one():
     io.replace(f"{ROOT}/snapshot/snapshot-3", foreign.to_json(), IdSource().new_id())
     replacing.rename()
     io.write(f"{ROOT}/snapshot/snapshot-4", dataclasses.replace(third, id=4, uuid="another").to_json())
-    io.replace(f"{ROOT}/snapshot/LATEST", b"4", IdSource().new_id())
+    io.write(f"{ROOT}/snapshot/snapshot-5", dataclasses.replace(third, id=5, uuid="another, too").to_json())
+    io.replace(f"{ROOT}/snapshot/LATEST", b"5", IdSource().new_id())
     said = refused(world, "snapshot.replaced-undecidable", ENDS)
     said.says("Stop the other writers", "streamsink.verify", "roll the table back to the snapshot that is right")
-    for number in (3, 4):
+    for number in (3, 4, 5):
         take(world, f"{ROOT}/snapshot/snapshot-{number}")
     take(world, f"{ROOT}/snapshot/LATEST")
     world.run(boundaries=ENDS)

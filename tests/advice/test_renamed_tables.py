@@ -1,6 +1,9 @@
 """Advice of errors about one of several tables that lost what the query had written under the name that it had before."""
 
 import dataclasses
+import itertools
+import json
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
@@ -11,7 +14,8 @@ from streamsink.sinks.retire import retire
 from streamsink.table.routing import ROUTE, Routing
 from streamsink.table.table import create_table, new_schema
 from streamsink.testing.driver import MicroBatchDriver
-from tests.advice.following import follows, told
+from tests.advice.accidents import start_over
+from tests.advice.following import Advice, follows, told
 from tests.advice.many import accept, files_in, put_back, refused
 from tests.crash.giving_up import follow
 from tests.crash.many_world import BOUNDARIES, ROOT, SCHEMA, ManyWorld, check_complete
@@ -282,4 +286,48 @@ def test_a_query_of_a_single_table_dies_before_its_first_batch_is_published():
     alone = _alone(world, 3)
     assert die_at_step("precommit.saved", 1, alone, boundaries=BOUNDARIES)
     alone.run(boundaries=BOUNDARIES)
+    assert sorted(number for _, number, _ in world.rows()) == list(range(BOUNDARIES[-1]))
+
+
+def _lose_files_of_pending(world) -> None:
+    for path in [path for path in world.calls._names if "/staging/" in path]:
+        world.file_io(world.calls).delete(path)
+
+
+def _begin_where_it_says(world, said) -> None:
+    """A new checkpoint, after what is pending was given up."""
+    found = Advice(SimpleNamespace(kind=said.kind, message=str(follow(world, said))))
+    world.driver.options = dataclasses.replace(world.driver.options, adopt_from_batch=None)
+    start = json.loads(found.option("startingOffsets"))["t"]["0"]
+    start_over(world, start, [end for end in BOUNDARIES if end > start])
+
+
+@follows("pending.files-gone")
+@pytest.mark.parametrize("batches", [1, 3])
+@pytest.mark.parametrize("is_journal_lost", [False, True])
+def test_a_query_of_a_single_table_gives_up_its_first_batch(batches, is_journal_lost):
+    """The call that was printed asked the table for a name that only the folder above knows."""
+    world = ManyWorld(restore="restore-and-continue")
+    world.run(boundaries=BOUNDARIES[:batches])
+    alone = _alone(world, batches)
+    assert die_at_step("precommit.saved", 1, alone, boundaries=BOUNDARIES)
+    if is_journal_lost:
+        world.file_io().delete_tree(f"{ROOT}/streamsink")
+    _lose_files_of_pending(alone)
+    _begin_where_it_says(alone, told("pending.files-gone", lambda: alone.run(boundaries=BOUNDARIES)))
+    assert sorted(number for _, number, _ in world.rows()) == list(range(BOUNDARIES[-1]))
+
+
+@follows("pending.files-gone")
+def test_a_query_of_several_tables_gives_up_the_first_batch_after_that_of_a_single_table():
+    """The folder knows nothing of the single table's name."""
+    world = ManyWorld(restore="restore-and-continue", application="several")
+    alone = _alone(world, 0)
+    alone.driver.options = dataclasses.replace(alone.driver.options, adopt_from_batch=None)
+    alone.run(boundaries=BOUNDARIES[:1])
+    accept(world, adopt_from_batch=1)
+    world._versions = itertools.count(6)  # all rows of this batch come to the table that has some, so that it has nothing of it
+    assert die_at_step("precommit.saved", 1, world, boundaries=BOUNDARIES)
+    _lose_files_of_pending(world)
+    _begin_where_it_says(world, refused(world, "pending.files-gone"))
     assert sorted(number for _, number, _ in world.rows()) == list(range(BOUNDARIES[-1]))

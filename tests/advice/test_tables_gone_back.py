@@ -2,6 +2,8 @@
 before which all have expired."""
 
 import dataclasses
+import json
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
@@ -11,7 +13,8 @@ from streamsink.storage.file_io import FileIO
 from streamsink.storage.pending_log import decode_record, encode_record
 from streamsink.table.routing import ROUTE
 from streamsink.testing.driver import MicroBatchDriver
-from tests.advice.following import follows, told
+from tests.advice.accidents import start_over
+from tests.advice.following import Advice, follows, told
 from tests.advice.many import JOURNAL, accept, put_back, refused
 from tests.crash.giving_up import follow
 from tests.crash.many_world import ROOT, SCHEMA
@@ -270,13 +273,22 @@ def _deny():
 
 
 @follows("table.rolled-back-too-far")
-def test_a_table_goes_back_while_the_first_batch_of_a_single_table_is_pending():
+@pytest.mark.parametrize("way", ["restored", "given-up"])
+def test_a_table_goes_back_while_the_first_batch_of_a_single_table_is_pending(way):
     world, others = _another_writer_came()
     alone = _alone(world)
     say_new(alone, lambda: alone.driver.start(alone.file_io(alone.calls), alone.checkpoint).close())
     assert die_at_step("precommit.saved", 1, alone, boundaries=ENDS)
     gone = roll_back_to(world.table(X), others)
-    told("table.rolled-back-too-far", lambda: alone.run(boundaries=ENDS)).says("Restore the table")
+    said = told("table.rolled-back-too-far", lambda: alone.run(boundaries=ENDS)).says("Restore the table")
+    if way == "given-up":
+        found = Advice(SimpleNamespace(kind=said.kind, message=str(follow(alone, said))))
+        found.says("what the table does not have any more of 'streamsink' is left out then")
+        alone.driver.options = dataclasses.replace(alone.driver.options, adopt_from_batch=None)
+        start = json.loads(found.option("startingOffsets"))["t"]["0"]
+        say_new(alone, lambda: start_over(alone, start, ENDS[3:]))
+        assert sorted([*world.numbers(), *LOST]) == list(range(ENDS[-1]))
+        return
     put_back(world, gone)
     alone.run(boundaries=ENDS)
     assert world.numbers() == list(range(ENDS[-1]))

@@ -6,6 +6,7 @@ import json
 from streamsink.protocol.packed import pack, unpack
 from streamsink.protocol.positions import SourceRange
 from streamsink.protocol.recorded import Recorded, TopicRecord
+from streamsink.protocol.renamed import starting_at
 
 
 def source(start, end, cluster="c", ids=None, **more):
@@ -82,3 +83,12 @@ def test_ranges_with_the_same_positions_are_equal_whatever_is_known_of_their_ids
     known = source({"t": {"0": 8}}, {"t": {"0": 9}})
     assert known == SourceRange({"t": {"0": 8}}, {"t": {"0": 9}})
     assert known != dataclasses.replace(known, end={"t": {"0": 10}})
+
+
+def test_where_a_batch_begins_is_one_option_or_one_for_each_source():
+    """Of a partition that the batch has first, Spark says no start."""
+    one, apart = (SourceRange({"t": {"0": start}}, {"t": {"0": 9, "1": 2}}) for start in (3, 4))
+    other = SourceRange({"u": {"0": 5}}, {"u": {"0": 6}})
+    assert starting_at([one, other]) == """startingOffsets='{"t": {"0": 3, "1": -2}, "u": {"0": 5}}'"""
+    assert starting_at([one, apart]) == (
+        """startingOffsets='{"t": {"0": 3, "1": -2}}' for its source '0' and startingOffsets='{"t": {"0": 4, "1": -2}}' for its source '1'""")

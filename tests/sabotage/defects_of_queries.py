@@ -222,7 +222,7 @@ OF_QUERIES = (
     Defect("A7: sources without positions are asked for them", "protocol/row_ranges.py:row_ranges",
            "if not all_numeric(sources):", "if not sources:", (_RANGES,)),
     Defect("a late snapshot goes although others have built on it", "table/late.py:is_base_kept",
-           "if following is None or _is_built_on(table, following, snapshot) is False:", "if True:", (_LATE,)),
+           "if following is None or is_built_on(table, following, snapshot) is False:", "if True:", (_LATE,)),
     Defect("A7: rows outside are counted and go on", "sinks/position_check.py:judge", "if outside:", "if False:", (_RANGES,)),
     Defect("A7: a task does not look at its rows", "spark/position_proof.py:ProvenWriter.write",
            "self._ranges.outside(batch)", "0", (_PROOF,)),

@@ -10,6 +10,7 @@ _EARLIER = "tests/compat/test_earlier_code.py"
 _LETTERS = "tests/protocol/test_letters.py"
 _RENAMED_TABLES = "tests/advice/test_renamed_tables.py"
 _GONE_BACK = "tests/advice/test_tables_gone_back.py"
+_LINEAGE = "tests/table/test_lineage.py"
 _MANY_LETTERS, _AGAIN = "tests/crash/test_many_letters.py", "test_what_a_rollback_removed_is_published_again_and_nothing_else"
 _LEFTOVERS = "tests/table/test_leftovers.py"
 _LATE = "tests/table/test_expired_base.py"
@@ -94,7 +95,7 @@ OF_TABLES = (
            "max(last, known.ended if known else 0)", "last", (_RUNS,)),
     Defect("runs that are given up stay published", "sinks/give_up.py:_unknown_runs",
            "return sorted(given_up)", "return []", (_RUNS,)),
-    Defect("C5: a snapshot that came too late stays", "table/late.py:_is_built_on",
+    Defect("C5: a snapshot that came too late stays", "table/lineage.py:is_built_on",
            "manifests.identities_of(below) == has", "True", (_LATE,)),
     Defect("a mark before a rollback proves that its record is there", "protocol/restore.py:_from_journal",
            "() if lost else marked", "marked", (_KNOWN,)),
@@ -257,10 +258,20 @@ OF_TABLES = (
            "{**_repeated(newest), **last}", "{}", (_GONE_BACK,)),
     Defect("the mark of any record of a table is that of another one", "sinks/marks.py:mark_of_table",
            'said["sequence"] == sequence', "True", (_GONE_BACK,)),
+    Defect("a snapshot that lost its line proves that a pending record is there", "table/lineage.py:named_since",
+           "if named and _is_of_line(table, newest, snapshot):", "if named:", (_LINEAGE,)),
+    Defect("a snapshot that lost its line proves that a record was published", "table/lineage.py:were_named",
+           "elif _is_of_line(table, newest, snapshot):", "elif True:", (_LINEAGE,)),
+    Defect("what stands above the newest snapshot is the table's", "table/lineage.py:_retained",
+           "base < number <= newest.id", "base < number", (_LINEAGE,)),
+    Defect("a snapshot that lost its line cannot be told from one of the line", "table/lineage.py:_is_of_line",
+           "if is_on is False and number == snapshot.id:", "if False:", (_LINEAGE,)),
+    Defect("a line that was replaced twice goes on", "table/lineage.py:_is_of_line",
+           "if not is_on:", "if False:", (_LINEAGE,)),
     Defect("without a mark everything is there", "sinks/history_of.py:is_undone",
            "return bool(names) and is_retained", "return False and is_retained", (_GONE_BACK,)),
     Defect("what others built on before it was replaced is gone", "sinks/history_of.py:is_undone",
-           "return not replaced.has_files(table, names, mark.snapshot_id)", "return True", (_GONE_BACK,)),
+           "return not were_named(table, names, mark.snapshot_id)", "return True", (_GONE_BACK,)),
     Defect("an older snapshot in the marked one's place is no loss", "sinks/history_of.py:is_undone",
            "if replaced.was_replaced(table, *at):", "if False:", (_GONE_BACK,)),
     Defect("a table that ends before the marked snapshot has it", "sinks/history_of.py:is_undone",

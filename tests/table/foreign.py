@@ -8,7 +8,12 @@ import pyarrow as pa
 from streamsink.clock import IdSource
 from streamsink.format.snapshot import Snapshot
 from streamsink.storage.file_io import FileIO
+from streamsink.storage.pending_log import decode_record
+from streamsink.table.changes import Changes
+from streamsink.table.scan import data_file_path
+from streamsink.table.table import open_table
 from tests.crash.world import World
+from tests.table.entries import commit
 
 FIRST_ID = 1000
 
@@ -60,3 +65,42 @@ class Prepared:
 def _shifted(batch, first):
     ids = pa.array([first + n for n in batch.column("id").to_pylist()], pa.int64())
     return batch.set_column(0, "id", ids)
+
+
+# -- what a compaction of another writer does to a record of ours -----------------------------------------------------
+
+
+def opened(world):
+    return open_table(FileIO(world.calls, IdSource().new_id), world.driver.root, for_writing=True)
+
+
+def record_of(world, sequence):
+    path = f"{world.driver.root}/streamsink/streamsink/record-{sequence}.json"
+    return decode_record(world.calls.read(path), path)
+
+
+def files_of_record(world, sequence):
+    return [f"{world.driver.root}/{file.final}" for file in record_of(world, sequence).files]
+
+
+def compact(world) -> None:
+    """Another writer rewrites the files of our record: the same rows, under other names."""
+    table = opened(world)
+    mine = {file.final.rsplit("/", 1)[-1] for file in record_of(world, 2).files}
+    old = [e for e in table.manifests.entries_of(table.snapshots.latest()) if e.file.file_name in mine]
+    assert old
+    commit(table, Changes((*(e.deleting for e in old), *rewritten(table, old))), user="compactor", kind="COMPACT")
+    newest = table.snapshots.latest()  # Paimon's compactor carries no properties of others
+    plain = dataclasses.replace(newest, properties=None)
+    table.file_io.replace(table.layout.snapshot(newest.id), plain.to_json(), IdSource().new_id())
+
+
+def rewritten(table, old) -> list:
+    """Entries of files with the same rows under other names."""
+    new = []
+    for number, entry in enumerate(old):
+        file = dataclasses.replace(entry.file, file_name=f"compacted-{number}.parquet")
+        path = data_file_path(table, table.schema, entry)
+        table.file_io.write(f"{path.rsplit('/', 1)[0]}/{file.file_name}", table.file_io.read(path))
+        new.append(dataclasses.replace(entry, file=file))
+    return new

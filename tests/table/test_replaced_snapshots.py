@@ -11,16 +11,13 @@ from streamsink.errors import Conflict, Corrupt, Misuse
 from streamsink.format.manifest import read_manifest
 from streamsink.format.snapshot import Snapshot
 from streamsink.storage.file_io import FileIO
-from streamsink.storage.pending_log import decode_record
 from streamsink.table.changes import Changes
-from streamsink.table.scan import data_file_path
-from streamsink.table.table import open_table
 from streamsink.testing.crashing import CrashingCalls
 from streamsink.testing.faults import InjectedCrash, arm, crash
 from tests.crash.world import BOUNDARIES, expected, memory_world
 from tests.protocol.history import expire, mine_of, other_application
 from tests.table.entries import commit
-from tests.table.foreign import Prepared
+from tests.table.foreign import Prepared, compact, files_of_record, opened, record_of
 
 # Where in our second commit (snapshot 2) the other one's rename may come, and in the third, when ours is long published.
 AFTER_OURS = ["commit.published", "commit.hinted", "commit.marked", "forget.staging_removed", "batch.end"]
@@ -274,8 +271,8 @@ def test_a_third_writer_built_on_ours_and_the_mark_is_missing(settings):
 def test_and_its_compaction_rewrote_our_files():
     """They are no longer live, but a snapshot since the record was made says that they were."""
     world, third = _published_not_marked()
-    _compact(world)
-    for name in _files_of_record(world, 2):  # and they have been removed since
+    compact(world)
+    for name in files_of_record(world, 2):  # and they have been removed since
         FileIO(world.calls, IdSource().new_id).delete(name)
     world.run()
     assert world.ids() == expected() + third.ids
@@ -303,44 +300,13 @@ def test_a_file_of_ours_that_is_in_the_table_alone_is_a_conflict():
         world.run()
     faults.arm(None)
     world.die()
-    table = _opened(world)
-    manifest = _record_of(world, 1).payload["manifest"]
+    table = opened(world)
+    manifest = record_of(world, 1).payload["manifest"]
     entries = read_manifest(table.file_io.read(f"{world.driver.root}/{manifest['staged']}"), "staged")
     assert len(entries) > 1
-    record = _record_of(world, 1)
+    record = record_of(world, 1)
     table.file_io.write(f"{world.driver.root}/{record.files[0].final}", table.file_io.read(f"{world.driver.root}/{record.files[0].staged}"))
     commit(table, Changes(tuple(entries[:1])), user="foreign")
     for _ in range(2):
         with pytest.raises(Conflict, match="already in the map"):
             world.run()
-
-
-def _opened(world):
-    return open_table(FileIO(world.calls, IdSource().new_id), world.driver.root, for_writing=True)
-
-
-def _record_of(world, sequence):
-    path = f"{world.driver.root}/streamsink/streamsink/record-{sequence}.json"
-    return decode_record(world.calls.read(path), path)
-
-
-def _files_of_record(world, sequence):
-    return [f"{world.driver.root}/{file.final}" for file in _record_of(world, sequence).files]
-
-
-def _compact(world) -> None:
-    """Another writer rewrites the files of our record: the same rows, under other names."""
-    table = _opened(world)
-    mine = {file.final.rsplit("/", 1)[-1] for file in _record_of(world, 2).files}
-    old = [e for e in table.manifests.entries_of(table.snapshots.latest()) if e.file.file_name in mine]
-    assert old
-    new = []
-    for number, entry in enumerate(old):
-        file = dataclasses.replace(entry.file, file_name=f"compacted-{number}.parquet")
-        path = data_file_path(table, table.schema, entry)
-        table.file_io.write(f"{path.rsplit('/', 1)[0]}/{file.file_name}", table.file_io.read(path))
-        new.append(dataclasses.replace(entry, file=file))
-    commit(table, Changes((*(e.deleting for e in old), *new)), user="compactor", kind="COMPACT")
-    newest = table.snapshots.latest()  # Paimon's compactor carries no properties of others
-    plain = dataclasses.replace(newest, properties=None)
-    table.file_io.replace(table.layout.snapshot(newest.id), plain.to_json(), IdSource().new_id())
