@@ -84,7 +84,8 @@ def test_a_table_that_was_rolled_back_to_before_the_query_had_its_name(way, pend
 @follows("table.rolled-back")
 def test_nothing_is_left_under_a_name_that_was_taken_back_with_the_batch_that_another_name_was_to_adopt():
     """Found by a walk: the number was left in the job, and the batch after what was given up was taken for the one to adopt: rows were lost."""
-    world = _query((6,), adopt_from_batch=1)
+    world = _query((6,))
+    accept(world, adopt_from_batch=1)
     gone = [f"{world.driver.root}/snapshot/{name}" for name in ("snapshot-1", "LATEST")]
     for path in gone:
         take(world, path)
@@ -119,7 +120,8 @@ def test_a_query_that_comes_back_under_another_name_without_its_checkpoint(way):
 @follows("table.rolled-back")
 def test_nothing_is_left_under_a_name_that_was_taken_back_with_the_batch_that_another_name_was_to_adopt():
     """Found by a walk: the number was left in the job, and the batch after what was given up was taken for the one to adopt: rows were lost."""
-    world = _query((6,), adopt_from_batch=1)
+    world = _query((6,))
+    accept(world, adopt_from_batch=1)
     gone = [f"{world.driver.root}/snapshot/{name}" for name in ("snapshot-1", "LATEST")]
     for path in gone:
         take(world, path)
