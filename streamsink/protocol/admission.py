@@ -89,6 +89,7 @@ def admit(batch: Batch, past: Past, options: SinkOptions) -> Decision:
     name, earlier = _under_another_name(batch, past, options)
     if earlier:
         if batch.batch_id == earlier.checkpoint_id:
+            check_copied(batch, earlier, past.table, options, name)
             return Decision(Verdict.SKIP, "published under an earlier name, same source positions")
         past, changed = replace(past, last=renamed.past_of(past.last, earlier)), ()
     numeric = all_numeric(batch.sources) and bool(_recorded_in(past))

@@ -108,11 +108,11 @@ def check_same(batch: Batch, last: AppState, table: str, options: SinkOptions, w
     )
 
 
-def check_copied(batch: Batch, last: AppState, table: str, options: SinkOptions) -> None:
+def check_copied(batch: Batch, last: AppState, table: str, options: SinkOptions, name: str = "") -> None:
     """Rows would be taken for published by a checkpoint's id, and the checkpoint is in another folder than the one that published them.
 
     A copy has the id of its original. That is right for the same query only, such as one whose folder was moved. Raises Misuse with the
-    ways on. Under the folder that is recorded an upgraded query goes on.
+    ways on. Under the folder that is recorded an upgraded query goes on. name: an earlier one of the query, which ``last`` is of.
     """
     if batch.query != last.query or batch.place == last.place or not (batch.place and last.place):
         return
@@ -120,7 +120,7 @@ def check_copied(batch: Batch, last: AppState, table: str, options: SinkOptions)
     if found.same or word in words_of(options.accept_as_same):
         return
     raise Misuse(
-        f"{table}: batch {batch.batch_id} of checkpoint {batch.query} reads again what application '{options.application}' has published "
+        f"{table}: batch {batch.batch_id} of checkpoint {batch.query} reads again what application '{name or options.application}' has published "
         "under a checkpoint of this id in another folder: the folder was moved, or this one is a copy of it, and "
         + (f"the query is another one: its fingerprint differs in {', '.join(found.differs)}" if found.differs else
            f"whether the query is the same cannot be told: {'; '.join(found.unknown)}")

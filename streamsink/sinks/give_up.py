@@ -289,10 +289,12 @@ def _text(
             "table: its rows are written if it is not" if damaged else ""
         )
     batch = first.checkpoint_id if first else state.checkpoint_id + 1 if state else 0
-    again = f"Restart the query with its checkpoint: if Spark gives batch {batch} again, its rows are written, each once. "
+    is_empty = state is None and not (first is not None and first.leads_on)  # else the name before tells what is to be adopted
+    without, gap = (" and without adopt_from_batch", "gap.first-batch") if is_empty else ("", "positions.gap")
+    again = f"Restart the query with its checkpoint{without}: if Spark gives batch {batch} again, its rows are written, each once. "
     if like is not None and like.recorded and all_numeric(like.sources):
         return head + again + (
-            f"If it has gone past it, the query stops with an error (positions.gap) before it writes anything: then start a new checkpoint {begins}"
+            f"If it has gone past it, the query stops with an error ({gap}) before it writes anything: then start a new checkpoint {begins}"
         )
     return head + again + (
         "If it has gone past it, the query stops with an error (batch.gap, or gap.first-batch) before it writes anything: then delete, in the "

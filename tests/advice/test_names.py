@@ -86,6 +86,23 @@ def test_a_table_that_was_rolled_back_to_before_the_query_had_its_name(way, pend
     assert world.ids() == expected((15,))
 
 
+@follows("table.rolled-back")
+def test_nothing_is_left_under_a_name_that_was_taken_back_with_the_batch_that_another_name_was_to_adopt():
+    """Found by a walk: the number was left in the job, and the batch after what was given up was taken for the one to adopt: rows were lost."""
+    world = _query((6,))
+    accept(world, adopt_from_batch=1)
+    gone = [f"{world.driver.root}/snapshot/{name}" for name in ("snapshot-1", "LATEST")]
+    for path in gone:
+        take(world, path)
+    said = refused(world, "table.rolled-back", (6, 9))
+    given_up = Advice(SimpleNamespace(kind=said.kind, message=str(follow(world, said))))
+    given_up.says("Restart the query with its checkpoint and without adopt_from_batch", "start a new checkpoint at the beginning of the source")
+    accept(world, adopt_from_batch=None)
+    refused(world, given_up.find(r"the query stops with an error \(([\w.-]+)\)"), (6, 9))
+    start_over(world, 0, (9,))
+    assert world.ids() == expected((9,))
+
+
 @follows("checkpoint.begins-anew")
 @pytest.mark.parametrize("way", ["offsets", "all"])
 def test_a_query_that_comes_back_under_another_name_without_its_checkpoint(way):
@@ -103,6 +120,23 @@ def test_a_query_that_comes_back_under_another_name_without_its_checkpoint(way):
     else:
         world.run(boundaries=(12,))
         assert world.ids() == sorted([*range(9), *range(12)])
+
+
+@follows("table.rolled-back")
+def test_nothing_is_left_under_a_name_that_was_taken_back_with_the_batch_that_another_name_was_to_adopt():
+    """Found by a walk: the number was left in the job, and the batch after what was given up was taken for the one to adopt: rows were lost."""
+    world = _query((6,))
+    accept(world, adopt_from_batch=1)
+    gone = [f"{world.driver.root}/snapshot/{name}" for name in ("snapshot-1", "LATEST")]
+    for path in gone:
+        take(world, path)
+    said = refused(world, "table.rolled-back", (6, 9))
+    given_up = Advice(SimpleNamespace(kind=said.kind, message=str(follow(world, said))))
+    given_up.says("Restart the query with its checkpoint and without adopt_from_batch", "start a new checkpoint at the beginning of the source")
+    accept(world, adopt_from_batch=None)
+    refused(world, given_up.find(r"the query stops with an error \(([\w.-]+)\)"), (6, 9))
+    start_over(world, 0, (9,))
+    assert world.ids() == expected((9,))
 
 
 @follows("checkpoint.begins-anew")

@@ -9,7 +9,7 @@ import pytest
 from streamsink.errors import Misuse
 from streamsink.options import SinkOptions
 from streamsink.protocol.admission import Past, Verdict, admit
-from streamsink.protocol.committable import AppState, Batch, KnownRun
+from streamsink.protocol.committable import AppState, Batch, KnownRun, LastOfOther
 from streamsink.protocol.ids import END_OF_INPUT
 from streamsink.protocol.micro_batch import BatchRows
 from streamsink.protocol.positions import SourceRange
@@ -381,3 +381,17 @@ def test_what_is_skipped_or_filtered_by_the_id_of_a_copied_checkpoint(end, verdi
 
 def test_a_copied_checkpoint_that_reads_what_is_new_is_not_asked_for():
     assert _copied(batch(kafka(60, 70), number=6, query="q", fingerprint=other(plan="another")), state(kafka(50, 60))).verdict is Verdict.NEW
+
+
+def test_what_is_skipped_under_an_earlier_name_is_asked_for_as_well():
+    """Found by a walk: a second job was given a copy of the checkpoint, and a name of its own with adopt_from_batch."""
+    others = {"first": LastOfOther(dataclasses.replace(state(kafka(50, 60)), place="original"), True)}
+    past = Past("lake/t", "t", None, lambda query, checkpoint: None, lambda run: KnownRun(False), others=lambda: others)
+    options = SinkOptions.of("lake/t", {"application": "new", "adopt_from_batch": 6})
+    one = dataclasses.replace(batch(kafka(50, 60), number=5, query="q", fingerprint=other(plan="another")), place="copy")
+    with pytest.raises(Misuse, match="what application 'first' has published") as caught:
+        admit(one, past, options)
+    assert caught.value.kind == "checkpoint.copied"
+    word = token(str(caught.value), "accept_as_same")
+    assert admit(one, past, dataclasses.replace(options, accept_as_same=word)).verdict is Verdict.SKIP
+    assert admit(dataclasses.replace(one, place="original"), past, options).verdict is Verdict.SKIP, "an upgraded query"

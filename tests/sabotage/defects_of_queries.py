@@ -127,6 +127,8 @@ OF_QUERIES = (
            "batch.place == last.place or", "True or", (_SAME,)),
     Defect("replays of a copied checkpoint are not asked for", "protocol/admission.py:admit",
            "check_copied(batch, past.last, past.table, options)\n            return", "return", (_SAME,)),
+    Defect("replays of a copied checkpoint are not asked for under another name", "protocol/admission.py:admit",
+           "            check_copied(batch, earlier, past.table, options, name)\n", "", (_SAME,)),
     Defect("one word for every query of a copied checkpoint", "protocol/query_rules.py:word_of_copy",
            "batch.place, made_of", "batch.place", (_SAME,)),
     # -- rows of which no plan shows whether they are of several

@@ -199,6 +199,7 @@ SELDOM: dict[str, tuple[str, ...]] = {
         "what can never be published behind the first name is not given up", "starting_offsets counts what a rollback has taken",
         "files without their record's manifest are not in the table", "a rollback past the first name under a running query is not seen",
         "the first start is asked for where another table says how far it was",
+        "replays of a copied checkpoint are not asked for under another name",
     ),
     "A walk finds it, as ``shown.py`` shows; drawn ones come there seldom.": tuple(SHOWN),
     "They are new, and no walk has been tried on them.": (

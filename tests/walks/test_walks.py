@@ -11,9 +11,9 @@ from tests.walks.events import KINDS, NOT_YET
 from tests.walks.several_walker import KINDS as OF_SEVERAL
 from tests.walks.walking import SEVERAL, draw, outcome, shrink, tell, walk_all
 
-IN_THE_GATE, IN_THE_SOAK = 400, 20_000
+IN_THE_GATE, IN_THE_SOAK = 330, 20_000
 # Over several tables, in the gate.
-OF_SEVERAL_IN_THE_GATE = 150
+OF_SEVERAL_IN_THE_GATE = 120
 _PIECE = 250
 # One walk again, alone: STREAMSINK_WALK=<seed>-<number>.
 ONE = os.environ.get("STREAMSINK_WALK")
