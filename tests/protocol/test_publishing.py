@@ -1,5 +1,6 @@
 """Grouped and asynchronous publishing: what a group's snapshot says, admission against what is recorded, fences, errors, stopping."""
 
+import dataclasses
 import json
 import threading
 
@@ -12,8 +13,10 @@ from streamsink.faults import arm
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import AppState
 from streamsink.storage.file_io import FileIO
+from streamsink.table.table import open_table
 from tests.advice.following import advice, follows
 from tests.crash.world import die_at_step, memory_world
+from tests.protocol.history import expire, io_of, mine_of, newest_of, of_others, roll_back_to
 from tests.protocol.query import WAIT_S, Query, published, snapshots
 
 GROUPS_OF_THREE = {"publish_every_batches": 3, "publish_as": "one-snapshot", "restore": "restore-and-continue"}
@@ -174,6 +177,36 @@ def test_a_group_is_published_over_the_record_before_it_and_nothing_else():
     with pytest.raises(Retryable) as refused:
         query.sink.close()
     assert refused.value.kind == "table.history-changed" and world.ids() == list(range(4))
+
+
+@pytest.mark.parametrize("way", [{}, {"publish_every_batches": 2}], ids=["in the batch", "grouped"])
+def test_nothing_is_published_over_another_writers_snapshot_that_the_table_went_back_to(way):
+    """It says nothing of the application, and all before it have expired: the mark says that what came before the record is gone."""
+    world = memory_world(**way)
+    of_others(world)
+    query, base = Query(world), newest_of(world)
+
+    def go_back() -> None:
+        arm(None)
+        expire(world, 1, base - 1)
+        roll_back_to(open_table(io_of(world), world.driver.root, for_writing=False), base)
+
+    query.batch(2)
+    query.batch(4)
+    if way:
+        query.batch(6)
+        go_back()
+    else:
+        arm(lambda step: step == "precommit.saved" and go_back())
+    with pytest.raises(Retryable) as refused:
+        query.sink.close() if way else query.batch(6)
+    assert refused.value.kind == "table.history-changed" and mine_of(world) == []
+    with pytest.raises(Misuse) as refused:
+        Query(world)
+    assert refused.value.kind == "table.rolled-back"
+    world.driver.options = dataclasses.replace(world.driver.options, on_rollback="republish")
+    Query(world).sink.close()
+    assert mine_of(world) == list(range(6))
 
 
 def test_a_dead_group_that_is_published_within_a_larger_one_leaves_nothing():
