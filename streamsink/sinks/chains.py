@@ -82,7 +82,7 @@ class Chains:
         history = member.committer.history(self._place.key)
         found = history.state.sequence if history.state else 0
         is_expired = history.state is None and not history.complete  # then the journal tells
-        if self._is_undone(head["sequence"], name, member) if is_expired else found != head["sequence"]:
+        if self.is_undone(head["sequence"], name, member) if is_expired else found != head["sequence"]:
             raise chain_errors.rolled_back(self._place, name, head, head["sequence"], journal=self._journal)
 
     def check_unknown(self, member) -> None:
@@ -202,7 +202,7 @@ class Chains:
             return known >= sequence
         record = self._journal.load(sequence)
         if record is None or self._journal.is_marked(sequence):
-            return not self._is_undone(sequence, name, member)
+            return not self.is_undone(sequence, name, member)
         [(_, mine)] = self._part_of(record, name)
         if member.committer.mentions(mine):
             return True
@@ -224,7 +224,7 @@ class Chains:
             kind="journal.undecidable",
         )
 
-    def _is_undone(self, sequence: int, name: str, member) -> bool:
+    def is_undone(self, sequence: int, name: str, member) -> bool:
         """Whether what the table got of a record is certainly not there any more, although every snapshot that could say so has expired."""
         mark, record = mark_of_table(self._journal, sequence, name), self._journal.load(sequence)
         mine = next((part for _, part in self._part_of(record, name)), None) if record is not None else None

@@ -1,18 +1,23 @@
 """The filter and the fence of a commit: is the record published already, and may this writer publish it now? Driver only."""
 
+from collections.abc import Callable
+
 from streamsink.errors import Fenced, Retryable
 from streamsink.protocol.committable import AppState, Committable
 from streamsink.table.states import States
 from streamsink.table.table import Table
 
 
-def is_published(table: Table, committable: Committable, expect: int, states: States) -> bool:
-    """The filter and the fence, against the snapshot that this try builds on."""
+def is_published(table: Table, committable: Committable, expect: int, states: States, is_undone: Callable[[int], bool]) -> bool:
+    """The filter and the fence, against the snapshot that this try builds on.
+
+    is_undone: whether the record of this number, which was published, is certainly not in the table any more.
+    """
     table.check_identity()
     mine = committable.state
     found = state_of(states, committable.application)
     if found is None:
-        if expect == 0 or not states.complete:
+        if expect == 0 or not states.complete and not is_undone(expect):
             return False
         raise _changed(table.root, committable, expect, 0)
     if found.epoch > mine.epoch:

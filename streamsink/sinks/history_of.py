@@ -99,6 +99,13 @@ def is_undone(table: Table, record: Committable | None, mark: Mark | None) -> bo
     return replaced.was_rolled_back(table, *at)
 
 
+def is_last_undone(table: Table, application: str, sequence: int) -> bool:
+    """As ``is_undone``, of the last published record of a query of one table."""
+    journal = PendingLog(table.file_io, table.root, application, 2)
+    mark = journal.mark_of(sequence)
+    return is_undone(table, journal.load(sequence), mark if isinstance(mark, Mark) else None)
+
+
 def names_of(record: Committable) -> set[str]:
     """Of its data files."""
     return {os.path.basename(file.final) for file in record.files}

@@ -68,7 +68,7 @@ class TableCommitter(PaimonCommitter):
                 publish_every_batches=1, publish_interval_ms=0, publish_as=SNAPSHOT_PER_CHECKPOINT, lock_id=None,
             )
             table = open_table(self._table.file_io, self.path_of(name), for_writing=True)
-            self._beside[name] = table, PaimonCommitter(table, options, journal_of=self._table.root)
+            self._beside[name] = table, PaimonCommitter(table, options, journal_of=self._table.root, is_undone=lambda sequence: False)
         return self._beside[name]
 
     def look_after(self, name: str) -> None:

@@ -49,14 +49,17 @@ class PaimonCommitter(Committer):
     """Publishes checkpoints of bucket-unaware append tables as snapshots."""
 
     def __init__(
-        self, table: Table, options: SinkOptions, entries: dict[str, list[ManifestEntry]] | None = None, *, journal_of: str | None = None
+        self, table: Table, options: SinkOptions, entries: dict[str, list[ManifestEntry]] | None = None, *, journal_of: str | None = None,
+        is_undone: Callable[[int], bool] | None = None,
     ):
         """entries: by name, of manifests that are staged and not published; shared with a committer beside this one.
         journal_of: the path below which the journal lies, when that is not the table's.
+        is_undone: as ``filter_of.is_published``; as the table's own journal says when it is not given.
         """
         self._table = table
         self._way_on = ways.give_up(journal_of or table.root, options.application)
         self._options = options
+        self._is_undone = is_undone or (lambda sequence: history_of.is_last_undone(table, options.application, sequence))
         self._whole = Whole(table, started=entries is not None)
         self._commit = TableCommit(table, options, self._whole)
         self._entries = entries if entries is not None else {}
@@ -217,7 +220,7 @@ class PaimonCommitter(Committer):
 
         def is_published(states: States) -> bool:
             fence()
-            return filter_of.is_published(self._table, committable, expect, states)
+            return filter_of.is_published(self._table, committable, expect, states, self._is_undone)
 
         done = self._commit.commit(request, is_published)
         return Published(state.checkpoint_id, done.snapshot_id, done.attempts, mark_of(done.snapshot, done.at_ms), done.base_replaced)

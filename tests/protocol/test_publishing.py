@@ -182,7 +182,7 @@ def test_a_group_is_published_over_the_record_before_it_and_nothing_else():
 @pytest.mark.parametrize("way", [{}, {"publish_every_batches": 2}], ids=["in the batch", "grouped"])
 def test_nothing_is_published_over_another_writers_snapshot_that_the_table_went_back_to(way):
     """It says nothing of the application, and all before it have expired: the mark says that what came before the record is gone."""
-    world = memory_world(**way)
+    world = memory_world(restore="restore-and-continue", **way)
     of_others(world)
     query, base = Query(world), newest_of(world)
 

@@ -196,8 +196,9 @@ class Operator(Judge):
         query.options.pop("adopt_from_batch", None)
         query.source.put_back()  # what was set aside was so for the checkpoint before
         visible, given = self._world.visible(), re.findall(r"for what was '([^']+)' before with startingOffsets='([^']+)'", text)
-        if query.source.numeric:  # he knows which of them it was
-            self._begin_anew(query, json.loads(next(offsets for name, offsets in given if name[0] == query.name[0])))
+        if query.source.numeric:  # he knows which of them it was; where none is named, he looks into the table
+            said = next((json.loads(offsets) for name, offsets in given if name[0] == query.name[0]), None)
+            self._begin_anew(query, said or query.source.behind(lambda row: self._world.is_done(row, visible)))
             before = query.source.before(query.checkpoint.given)
         else:
             before = [row for rows in query.source.files.values() if any(visible[row] for row in rows) for row in rows]
