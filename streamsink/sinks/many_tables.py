@@ -6,7 +6,6 @@ ever written the newest such number (``heads``). A table's newest snapshot says 
 docs/design/0005-many-tables.md.
 """
 
-import functools
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -124,12 +123,9 @@ class ManyTables(Committer):
         """The table, opened once. Raises Misuse when there is none."""
         if name not in self._members:
             table = open_table(self.place.file_io, self.place.absolute(path), for_writing=True)
-            committer = PaimonCommitter(table, self._options, journal_of=self.place.root, is_undone=functools.partial(self._is_undone, name))
-            self._members[name] = Member(table, committer)
+            self._members[name] = member = Member(table, PaimonCommitter(
+                table, self._options, journal_of=self.place.root, is_undone=lambda sequence: self._chains().is_undone(sequence, name, member)))
         return self._members[name]
-
-    def _is_undone(self, name: str, sequence: int) -> bool:
-        return self._chains().is_undone(sequence, name, self._members[name])
 
     # -- pre-commit ------------------------------------------------------------------------------------------------
 
