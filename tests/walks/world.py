@@ -115,7 +115,8 @@ class World(Looking):
                 raise Wrong("not replaced", f"rows {kept}")
         self.model.job_done(job.rows)
         query.said = None
-        query.causes.settled()
+        if not run.slept:
+            query.causes.settled()
         self.close(query, run)
         return True
 
