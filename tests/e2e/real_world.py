@@ -237,12 +237,13 @@ class RealCheckpoint(Checkpoint):
 
 @dataclass
 class Start:
-    """One start of a query or of a bounded run. more: options of the run."""
+    """One start of a query or of a bounded run. more: options of the run. slept: as a run of the walks in memory says it; none does here."""
 
     world: "RealWorld"
     query: Query
     run_id: str = ""
     more: dict = field(default_factory=dict)
+    slept: bool = False
 
     def stream(self, most: int, how: str, batches: int, fault: Fault | None, kill_after_ms: int | None) -> None:
         checkpoint = self.query.checkpoint

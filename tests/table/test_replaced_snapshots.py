@@ -282,9 +282,9 @@ def test_and_our_manifest_was_merged_and_has_expired():
     """Found by a walk: its files were said to be gone, with a command by which rows that are in the table were to be read again."""
     world, third = _published_not_marked()
     merging = other_application(world, "merging")
-    table = _opened(world)
+    table = opened(world)
     newest = table.snapshots.latest()
-    manifest = _record_of(world, 2).payload["manifest"]["final"]
+    manifest = record_of(world, 2).payload["manifest"]["final"]
     assert manifest.rsplit("/", 1)[-1] not in {meta.file_name for meta in table.manifests.all_of(newest)}
     table.file_io.delete(f"{world.driver.root}/{manifest}")
     expire(world, 1, newest.id - 1)

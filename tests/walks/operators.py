@@ -160,9 +160,14 @@ class Operator(Judge):
     def _first_name(self, query: Query, name: str, text: str) -> None:
         query.name, query.went_back = name, True
 
-    def _under_first(self, query: Query, name: str, text: str) -> None:
-        query.options.pop("adopt_from_batch")
-        self._first_name(query, name, text)
+    def _under_first(self, query: Query, _: str, text: str) -> None:
+        """He knows which of them it was; where it is none of them, he looks into the table."""
+        own = next((name for name in re.findall(WORDS["under_first"], text) if name[0] == query.name[0]), None)
+        if own is None:
+            self._leave_out(query, "", text)
+        else:
+            query.options.pop("adopt_from_batch")
+            self._first_name(query, own, text)
 
     def _own_first_name(self, query: Query, _: str, text: str) -> None:
         """He knows which of them it was: the second sinks' names have something behind it."""
