@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -293,10 +294,7 @@ class RealWorld(World):
     fault_of_job: Fault | None = None
     failures: list[str] = field(default_factory=list)
     schema: pa.Schema = pa.schema([("id", pa.int64()), ("part", pa.string())])
-
-    def __post_init__(self):
-        super().__post_init__()
-        self._number = itertools.count()
+    _number: Iterator[int] = field(default_factory=itertools.count)
 
     def add_query(self, name, source, **options):
         self.queries[name] = Query(name, source, options, RealCheckpoint(source, self._new_folder), Causes())
