@@ -23,6 +23,8 @@ from tests.walks.world import JOBS, World
 _MOST_ANSWERS = 5
 # As often a stateful query whose state is lost may give a result again.
 _MOST_TIMES = 20
+# Options that answer one question.
+_OF_WORDS = ("accept_as_new", "accept_as_seen", "accept_as_same", "new_application", "adopt_from_batch")
 
 
 class Judge:
@@ -99,13 +101,15 @@ class Operator(Judge):
         way = possible[choice % len(possible)]
         self.used[way] += 1
         query.said = None
+        before = dict(query.options)
         getattr(self, f"_{way}")(query, named[way], text)
+        query.given += [(name, value) for name, value in query.options.items() if name in _OF_WORDS and value != before.get(name)]
 
     # -- the ways ----------------------------------------------------------------------------------------------------
 
     def _accept_as_new(self, query: Query, token: str, text: str) -> None:
         if query.source is not None and "which publishes them" not in text:
-            self._world.model.given_up(_missing_before(self._world, query))
+            self._world.model.given_up(missing_before(self._world, query))
             if query.halves:
                 self._world.model.unsure(query.source.all_rows(), most=2)
             if query.stateful and "state" in text:
@@ -116,7 +120,7 @@ class Operator(Judge):
         """Rows of a batch that are not in the table are set aside first, as README says, and put back after it."""
         visible = self._world.visible()
         if query.source is not None:
-            self._world.model.given_up(_missing_before(self._world, query))
+            self._world.model.given_up(missing_before(self._world, query))
         done = [self._world.is_done(row, visible) for row in _rows(self._world, query, text)]
         if all(done) or query.source is None or not query.source.set_aside(lambda row: self._world.is_done(row, visible)):
             query.options["accept_as_seen"] = token
@@ -134,6 +138,8 @@ class Operator(Judge):
         query.options |= {"file_column": "file", "accept_as_same": token}
 
     def _accept_as_same(self, query: Query, token: str, text: str) -> None:
+        if "was given a copy" in text:  # what the other program has left out is skipped, as the message says
+            self._world.model.unsure(query.taken)
         query.options["accept_as_same"] = token
 
     def _reset(self, query: Query, token: str, text: str) -> None:
@@ -169,7 +175,7 @@ class Operator(Judge):
         query.name = next(name for name in re.findall(r"'([^']+)', up to batch", text) if SECOND not in name)
 
     def _adopt(self, query: Query, batch_id: str, text: str) -> None:
-        self._world.model.given_up(_missing_before(self._world, query))
+        self._world.model.given_up(missing_before(self._world, query))
         query.options["adopt_from_batch"] = int(batch_id)
 
     def _remove_journal(self, query: Query, path: str | None, text: str) -> None:
@@ -223,6 +229,8 @@ class Operator(Judge):
             query.said, self._command = refused, text
             return
         query.afterwards = said
+        if "without adopt_from_batch" in said:
+            query.options.pop("adopt_from_batch", None)
         self._world.accident("given-up", "given-up-ever", query=query)
 
     def _roll_back(self, query: Query, path: str, text: str) -> None:
@@ -270,7 +278,7 @@ class Operator(Judge):
         raise Wrong("advice fails batch.twice", str(second.said))
 
     def _second_sink(self, query: Query, token: str, text: str) -> None:
-        self._world.model.given_up(_missing_before(self._world, query))
+        self._world.model.given_up(missing_before(self._world, query))
         query.options["accept_as_new"] = token
 
     def _own_run(self, query: Query, _: str, text: str) -> None:
@@ -332,7 +340,7 @@ def _last_that_is_there(world: World, query: Query, text: str) -> str | None:
     return last
 
 
-def _missing_before(world: World, query: Query) -> list[int]:
+def missing_before(world: World, query: Query) -> list[int]:
     """Rows that the checkpoint has behind it, and that are not in the table."""
     visible = world.visible()
     return [row for row in query.source.rows_before(query.checkpoint) if not visible[row]]
