@@ -169,10 +169,11 @@ def test_the_same_query_on_a_new_checkpoint_is_filtered():
     assert decide(batch(kafka(0, 70)), state(kafka(50, 60)), **COLUMNS).verdict is Verdict.FILTER
 
 
+@pytest.mark.parametrize("options", [COLUMNS, {}], ids=["columns", "no columns"])
 @pytest.mark.parametrize("part", ["sources", "plan", "schema"])
-def test_another_query_is_refused_and_the_part_that_differs_is_named_with_both_digests(part):
+def test_another_query_is_refused_and_the_part_that_differs_is_named_with_both_digests(part, options):
     found = getattr(QUERY, part) + "ee"
-    message = refused("query.other", batch(kafka(0, 70), fingerprint=other(**{part: found})), state(kafka(50, 60)), **COLUMNS)
+    message = refused("query.other", batch(kafka(0, 70), fingerprint=other(**{part: found})), state(kafka(50, 60)), **options)
     assert f"{part} (found {found}, recorded {getattr(QUERY, part)})" in message
     assert "checkpoint q2" in message and "checkpoint q." not in message and "application=" in message
 
@@ -197,8 +198,9 @@ def test_another_query_that_reads_only_new_positions_goes_on():
     (QUERY, other(dates="ff"), "dates"),
 ])
 def test_what_cannot_be_compared_is_an_error_and_no_guess(recorded, found, word):
-    message = refused("query.not-comparable", batch(kafka(0, 70), fingerprint=found), state(kafka(50, 60), recorded), **COLUMNS)
-    assert word in message and "accept_as_same=" in message
+    for options in (COLUMNS, {}):
+        message = refused("query.not-comparable", batch(kafka(0, 70), fingerprint=found), state(kafka(50, 60), recorded), **options)
+        assert word in message and "accept_as_same=" in message
 
 
 def test_a_certain_difference_comes_before_one_that_cannot_be_told():
@@ -369,9 +371,10 @@ def test_what_is_skipped_or_filtered_by_the_id_of_a_copied_checkpoint(end, verdi
     if not asks:
         assert _copied(one, last, **COLUMNS).verdict is verdict
         return
-    with pytest.raises(Misuse) as caught:
-        _copied(one, last, **COLUMNS)
-    assert caught.value.kind == "checkpoint.copied"
+    for options in ({}, COLUMNS):
+        with pytest.raises(Misuse) as caught:
+            _copied(one, last, **options)
+        assert caught.value.kind == "checkpoint.copied"
     word = {"accept_as_same": token(str(caught.value), "accept_as_same")}
     assert _copied(one, last, **COLUMNS, **word).verdict is verdict
     later = dataclasses.replace(one, fingerprint=other(plan="a third one"))
