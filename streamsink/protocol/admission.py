@@ -300,13 +300,13 @@ def _admit_numeric(batch: Batch, past: Past, options: SinkOptions, generation: i
     recorded = _recorded(batch, past)
     if not relation.overlap:
         return Decision(Verdict.NEW, "continues the recorded positions", generation, recorded)
+    of_rows = _check_same(batch, past, options, generation)  # before ways on that leave out what is recorded
     if batch.combines and (relation.mixed or not options.position_columns):  # else nothing of the batch is left
         raise refused(position_errors.combined)
     if not options.position_columns:
         raise refused(position_errors.overlap, same=token(batch, past) if _is_other(batch, past) else None)
     if relation.ambiguous:
         raise refused(position_errors.ambiguous)
-    of_rows = _check_same(batch, past, options, generation)
     if of_rows and relation.mixed:
         raise refused(position_errors.may_combine, same=of_rows)
     return Decision(Verdict.FILTER, "overlaps the recorded positions", generation, recorded, relation.below)

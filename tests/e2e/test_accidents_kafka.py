@@ -80,10 +80,11 @@ def test_s2_checkpoint_deleted_old_and_new_messages_in_other_batches(spark, job,
 
 def test_s2_without_position_columns_the_error_names_both_ways_on(spark, job, sent):
     """Overlap of Kafka positions, but no columns that carry them: refused before anything is written."""
-    ends_with_each_once(spark, job, sent(0, 30))
+    plain = job.but(options={"position_columns": ()}, where="topic IS NOT NULL")
+    ends_with_each_once(spark, plain, sent(0, 30))
     shutil.rmtree(job.checkpoint)
     before = content(job.table)
-    outcome = run_here(spark, job.but(options={"position_columns": ()}, where="topic IS NOT NULL"))
+    outcome = run_here(spark, plain)
     assert_refused(outcome, "positions.overlap", job.table, "position_columns", "starting_offsets", "Nothing was written")
     assert content(job.table) == before
 

@@ -21,6 +21,9 @@ OF_QUERIES = (
     # -- the same query
     Defect("A3: rows of another query are filtered", "protocol/admission.py:_admit_numeric",
            "_check_same(batch, past, options, generation)", "None", (_SAME,)),
+    Defect("A3: without position columns another query is not told", "protocol/admission.py:_admit_numeric",
+           "_check_same(batch, past, options, generation)",
+           "_check_same(batch, past, options, generation) if options.position_columns else None", (_SAME,)),
     Defect("A3: an upgraded query is asked what it is", "protocol/query_rules.py:check_same",
            "batch.query == last.query or ", "", (_SAME,)),
     Defect("A3: any token takes a query for the same", "protocol/query_rules.py:check_same",
