@@ -23,6 +23,8 @@ from tests.walks.world import JOBS, World
 _MOST_ANSWERS = 5
 # As often a stateful query whose state is lost may give a result again.
 _MOST_TIMES = 20
+# Errors that ask whether rows which are recorded are those of another program.
+_IS_IT_ANOTHER = ("query.other", "query.not-comparable")
 # Options that answer one question.
 _OF_WORDS = ("accept_as_new", "accept_as_seen", "accept_as_same", "new_application", "adopt_from_batch")
 
@@ -69,6 +71,8 @@ class Judge:
             return not any(self._world.is_done(row, visible) for row in query.source.all_rows())
         if way == "accept_as_same" and query.said.kind.endswith(".may-combine"):
             return not query.combines  # he knows his function
+        if way == "accept_as_same" and query.said.kind in _IS_IT_ANOTHER and not all(self._world.is_done(row, visible) for row in query.taken):
+            return not self._fits(query, "accept_as_new")  # he knows which program's rows are there
         if way == "second_sink":
             return SECOND in str(query.said)
         return True
@@ -138,7 +142,7 @@ class Operator(Judge):
         query.options |= {"file_column": "file", "accept_as_same": token}
 
     def _accept_as_same(self, query: Query, token: str, text: str) -> None:
-        if "was given a copy" in text:  # what the other program has left out is skipped, as the message says
+        if re.search(r"was given a copy|left out would be filtered", text):  # what the other program has left out is skipped, as the message says
             self._world.model.unsure(query.taken)
         query.options["accept_as_same"] = token
 
@@ -202,8 +206,12 @@ class Operator(Judge):
         query.options.pop("adopt_from_batch", None)
         query.source.put_back()  # what was set aside was so for the checkpoint before
         visible, given = self._world.visible(), re.findall(r"for what was '([^']+)' before with startingOffsets='([^']+)'", text)
-        if query.source.numeric:  # he knows which of them it was
-            self._begin_anew(query, json.loads(next(offsets for name, offsets in given if name[0] == query.name[0])))
+        if query.source.numeric:
+            if "look into what was written" in text:
+                offsets = _behind_the_last(self._world, query)
+            else:  # he knows which of them it was
+                offsets = json.loads(next(offsets for name, offsets in given if name[0] == query.name[0]))
+            self._begin_anew(query, offsets)
             before = query.source.before(query.checkpoint.given)
         else:
             before = [row for rows in query.source.files.values() if any(visible[row] for row in rows) for row in rows]
@@ -338,6 +346,13 @@ def _last_that_is_there(world: World, query: Query, text: str) -> str | None:
             break
         last = word
     return last
+
+
+def _behind_the_last(world: World, query: Query) -> dict:
+    """startingOffsets behind the last message of each partition that is written."""
+    visible = world.visible()
+    until = {row for rows in query.source.parts.values() for at, row in enumerate(rows) if any(world.is_done(each, visible) for each in rows[at:])}
+    return query.source.behind(lambda row: row in until)
 
 
 def missing_before(world: World, query: Query) -> list[int]:
