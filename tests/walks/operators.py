@@ -57,6 +57,8 @@ class Judge:
             return not self._fits(query, "first_ones") and there > 0 and not (is_stream and query.source.numeric)
         if way == "accept_as_seen":  # a bounded run is there whole; what is missing of it was replaced since
             return there == len(rows) or there > 0 and not (is_stream and query.source.numeric)
+        if way == "starting_offsets" and "may have left out rows of this one" in str(query.said):
+            return is_stream and query.source.numeric and self._is_all_of_its_own(query, visible)
         if way in ("starting_offsets", "position_columns", "reset"):
             return is_stream and query.source.numeric
         if way == "adopt":  # rows of which some are here would be doubled by a new checkpoint: those that are not are given up
@@ -71,11 +73,15 @@ class Judge:
             return not any(self._world.is_done(row, visible) for row in query.source.all_rows())
         if way == "accept_as_same" and query.said.kind.endswith(".may-combine"):
             return not query.combines  # he knows his function
-        if way == "accept_as_same" and query.said.kind in _IS_IT_ANOTHER and not all(self._world.is_done(row, visible) for row in query.taken):
-            return not self._fits(query, "accept_as_new")  # he knows which program's rows are there
+        if way == "accept_as_same" and query.said.kind in _IS_IT_ANOTHER and not self._is_all_of_its_own(query, visible):
+            return not self._fits(query, "accept_as_new")
         if way == "second_sink":
             return SECOND in str(query.said)
         return True
+
+    def _is_all_of_its_own(self, query: Query, visible: Counter) -> bool:
+        """Whether nothing is missing of batches that another program has written with a copy of the checkpoint: he knows which rows are his."""
+        return all(self._world.is_done(row, visible) for row in query.taken)
 
 
 class Operator(Judge):
