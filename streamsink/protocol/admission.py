@@ -12,7 +12,7 @@ from streamsink.protocol.continuity import Change, Relation, changes, relate, re
 from streamsink.protocol.ids import END_OF_INPUT
 from streamsink.protocol.positions import Offsets, all_numeric, follows, numeric_ones, same_ranges
 from streamsink.protocol.query_rules import (
-    check_copied, check_query, check_same, check_state, recorded_as_new, with_word_of_rows, word_of_rows,
+    check_copied, check_query, check_same, check_state, left_out, recorded_as_new, with_word_of_rows, word_of_rows,
 )
 from streamsink.protocol.recorded import Recorded
 from streamsink.protocol.resets import Answer, answer_in, answered, answered_late
@@ -323,7 +323,8 @@ def _check_same(batch: Batch, past: Past, options: SinkOptions, generation: int)
 
 def _check_gap(batch: Batch, past: Past, options: SinkOptions, relation: Relation) -> None:
     if relation.gap or relation.unread:
-        raise position_errors.gap(past.table, batch, relation, _begin(batch, past, options), _ways_on(batch, past))
+        begin, ways_on, by_another = _begin(batch, past, options), _ways_on(batch, past), left_out(batch, past.last)
+        raise position_errors.gap(past.table, batch, relation, begin, ways_on, left_out=by_another)
 
 
 def _begin(batch: Batch, past: Past, options: SinkOptions) -> str:

@@ -85,8 +85,8 @@ def beyond(table: str, batch: Batch, options: SinkOptions, recorded: Recorded) -
     )
 
 
-def gap(table: str, batch: Batch, relation: Relation, begin: str, ways_on: str) -> Misuse:
-    """Messages that no batch has read. begin: the ``starting_offsets`` of a new checkpoint."""
+def gap(table: str, batch: Batch, relation: Relation, begin: str, ways_on: str, *, left_out: str) -> Misuse:
+    """Messages that no batch has read. begin: the ``starting_offsets`` of a new checkpoint. left_out: what may be missing before that."""
     if relation.gap:
         says = f"leaves a gap in {_names(relation.gap)}: it starts after the positions that this table records"
     else:
@@ -96,7 +96,7 @@ def gap(table: str, batch: Batch, relation: Relation, begin: str, ways_on: str) 
         )
     return Misuse(
         f"{table}: batch {batch.batch_id} {says}, so messages between would be missing. Nothing was written. "
-        f"{CALLED_FOR_EVERY_BATCH}. Then start a new checkpoint with startingOffsets={begin}, or{ways_on}",
+        f"{CALLED_FOR_EVERY_BATCH}. Then start a new checkpoint with startingOffsets={begin}, or{ways_on}{left_out}",
         kind="positions.gap",
     )
 

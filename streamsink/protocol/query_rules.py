@@ -108,6 +108,21 @@ def check_same(batch: Batch, last: AppState, table: str, options: SinkOptions, w
     )
 
 
+def left_out(batch: Batch, last: AppState) -> str:
+    """What is said of recorded positions behind which a new checkpoint would begin: another query, which they may be of, has left out rows."""
+    found = compare(last.fingerprint, batch.fingerprint)
+    if batch.query == last.query or found.same:
+        return ""
+    whose = (
+        f"by another query: its fingerprint differs in {', '.join(found.differs)}" if found.differs else
+        f"by a query of which it cannot be told whether it is the same: {'; '.join(found.unknown)}"
+    )
+    return (
+        f" What is recorded was published under checkpoint {last.query} {whose}. It is one which may have left out rows of this one: to have "
+        "them, start a new checkpoint with startingOffsets='earliest', and the next error asks what is to become of the recorded ones"
+    )
+
+
 def check_copied(batch: Batch, last: AppState, table: str, options: SinkOptions, name: str = "") -> None:
     """Rows would be taken for published by a checkpoint's id, and the checkpoint is in another folder than the one that published them.
 

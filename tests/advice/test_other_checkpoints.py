@@ -6,8 +6,9 @@ import pytest
 
 from streamsink.protocol.same_query import QueryFingerprint
 from streamsink.testing.driver import Checkpoint
-from tests.advice.accidents import POSITIONS, SECOND, accept, lose_checkpoint, refused, renew_topic, stopped_by
+from tests.advice.accidents import POSITIONS, SECOND, THIRD, accept, lose_checkpoint, refused, renew_topic, stopped_by
 from tests.advice.following import follows
+from tests.crash.giving_up import run_from
 from tests.crash.world import World, expected, memory_world
 
 PLAIN = {"restore": "restore-and-continue"}
@@ -172,6 +173,28 @@ def test_another_query_under_the_first_one_s_name(kind, way, columns):
         "application": [*range(9), *range(1000, 1012)], "accept_as_same": expected((12,)),
         "accept_as_new": sorted([*range(9), *range(12)]), "accept_as_seen": expected((12,)),
     }[way]
+
+
+@follows("positions.gap", *OTHER)
+@pytest.mark.parametrize("kind", OTHER)
+@pytest.mark.parametrize("way", ["application", "accept_as_new"])
+def test_another_query_under_the_first_one_s_name_that_begins_behind_the_recorded_positions(kind, way):
+    """Found by a walk: where the table ends, as the error says, what the first query had left out is left out, and nothing was said of another one."""
+    world = query(position_columns=POSITIONS)
+    world.driver.fingerprint = OTHER[kind]
+    renew_topic(world)
+    lose_checkpoint(world)
+    said = refused(world, "positions.gap", (), lambda: run_from(world, 12, (14,)))
+    said.says("which may have left out rows of this one: to have them, start a new checkpoint with startingOffsets='earliest'")
+    lose_checkpoint(world, THIRD)
+    again = refused(world, kind, (5, 14))
+    if way == "application":
+        again.says("give it a name of its own (application='...')")
+        accept(world, application="own")
+    else:
+        accept(world, **{way: again.option(way)})
+    world.run(boundaries=(5, 14))
+    assert world.ids() == [*range(9), *range(1000, 1014)]
 
 
 def described(world, **changes) -> None:

@@ -24,6 +24,8 @@ OF_QUERIES = (
     Defect("A3: without position columns another query is not told", "protocol/admission.py:_admit_numeric",
            "_check_same(batch, past, options, generation)",
            "_check_same(batch, past, options, generation) if options.position_columns else None", (_SAME,)),
+    Defect("A3: a gap behind another query is one as any", "protocol/query_rules.py:left_out",
+           "batch.query == last.query or", "True or", ("tests/advice/test_other_checkpoints.py",)),
     Defect("A3: an upgraded query is asked what it is", "protocol/query_rules.py:check_same",
            "batch.query == last.query or ", "", (_SAME,)),
     Defect("A3: any token takes a query for the same", "protocol/query_rules.py:check_same",

@@ -21,7 +21,7 @@ KINDS: dict[str, "Kind"] = {}
 _STEPS = [step for step in STEPS if not step.startswith(("tables.", "spark."))]
 # Where a driver that is paused has others change what it builds on.
 _PAUSES = [step for step in _STEPS if step.startswith(("restore.", "precommit.", "group.", "commit.", "letters."))]
-MODES = [Mode.BEFORE, Mode.TORN, Mode.ERROR, Mode.REPLY_LOST]
+MODES = [Mode.BEFORE, Mode.TORN, Mode.ERROR, Mode.REPLY_LOST, Mode.REPEATED]
 MOST_CALLS = 170
 # Calls behind a step, at one of which a driver is paused.
 _NEAR = 6
@@ -110,7 +110,7 @@ def crash(walk, which, most, step, occurrence):
 
 @event(6, 4)
 def call(walk, which, most, number, mode):
-    """Something happens at an I/O call of a batch: a death, a torn write, an error, a lost reply."""
+    """Something happens at an I/O call of a batch: a death, a torn write, an error, a lost reply, a call that the store's client repeats."""
     fault = Fault(call=1 + number % MOST_CALLS, mode=MODES[mode % len(MODES)])
     walk.world.batch(query_of(walk.world, which), 1 + most % 4, fault)
 
@@ -304,10 +304,10 @@ def retention(walk, which, keep):
 
 @event(1, 2)
 def ids(walk, which, told):
-    """The broker does not tell the ids of clusters and topics from now on; or it does."""
+    """The broker does not tell the ids of clusters and topics from now on, or the cluster's alone; or it does."""
     query = query_of(walk.world, which)
     if query.source.numeric:
-        walk.world.model.unsure(query.source.tell(told % 2 == 0), most=2)
+        walk.world.model.unsure(query.source.tell(told % 2 == 0, told % 4 == 1), most=2)
 
 
 @event(1, 3)

@@ -23,6 +23,10 @@ from tests.walks.world import JOBS, World
 _MOST_ANSWERS = 5
 # As often a stateful query whose state is lost may give a result again.
 _MOST_TIMES = 20
+# Errors that ask whether rows which are recorded are those of another program.
+_IS_IT_ANOTHER = ("query.other", "query.not-comparable")
+# Options that answer one question.
+_OF_WORDS = ("accept_as_new", "accept_as_seen", "accept_as_same", "new_application", "adopt_from_batch")
 
 
 class Judge:
@@ -53,6 +57,8 @@ class Judge:
             return not self._fits(query, "first_ones") and there > 0 and not (is_stream and query.source.numeric)
         if way == "accept_as_seen":  # a bounded run is there whole; what is missing of it was replaced since
             return there == len(rows) or there > 0 and not (is_stream and query.source.numeric)
+        if way == "starting_offsets" and "may have left out rows of this one" in str(query.said):
+            return is_stream and query.source.numeric and self._is_all_of_its_own(query, visible)
         if way in ("starting_offsets", "position_columns", "reset"):
             return is_stream and query.source.numeric
         if way == "adopt":  # rows of which some are here would be doubled by a new checkpoint: those that are not are given up
@@ -67,9 +73,15 @@ class Judge:
             return not any(self._world.is_done(row, visible) for row in query.source.all_rows())
         if way == "accept_as_same" and query.said.kind.endswith(".may-combine"):
             return not query.combines  # he knows his function
+        if way == "accept_as_same" and query.said.kind in _IS_IT_ANOTHER and not self._is_all_of_its_own(query, visible):
+            return not self._fits(query, "accept_as_new")
         if way == "second_sink":
             return SECOND in str(query.said)
         return True
+
+    def _is_all_of_its_own(self, query: Query, visible: Counter) -> bool:
+        """Whether nothing is missing of batches that another program has written with a copy of the checkpoint: he knows which rows are his."""
+        return all(self._world.is_done(row, visible) for row in query.taken)
 
 
 class Operator(Judge):
@@ -99,13 +111,15 @@ class Operator(Judge):
         way = possible[choice % len(possible)]
         self.used[way] += 1
         query.said = None
+        before = dict(query.options)
         getattr(self, f"_{way}")(query, named[way], text)
+        query.given += [(name, value) for name, value in query.options.items() if name in _OF_WORDS and value != before.get(name)]
 
     # -- the ways ----------------------------------------------------------------------------------------------------
 
     def _accept_as_new(self, query: Query, token: str, text: str) -> None:
         if query.source is not None and "which publishes them" not in text:
-            self._world.model.given_up(_missing_before(self._world, query))
+            self._world.model.given_up(missing_before(self._world, query))
             if query.halves:
                 self._world.model.unsure(query.source.all_rows(), most=2)
             if query.stateful and "state" in text:
@@ -116,7 +130,7 @@ class Operator(Judge):
         """Rows of a batch that are not in the table are set aside first, as README says, and put back after it."""
         visible = self._world.visible()
         if query.source is not None:
-            self._world.model.given_up(_missing_before(self._world, query))
+            self._world.model.given_up(missing_before(self._world, query))
         done = [self._world.is_done(row, visible) for row in _rows(self._world, query, text)]
         if all(done) or query.source is None or not query.source.set_aside(lambda row: self._world.is_done(row, visible)):
             query.options["accept_as_seen"] = token
@@ -134,6 +148,8 @@ class Operator(Judge):
         query.options |= {"file_column": "file", "accept_as_same": token}
 
     def _accept_as_same(self, query: Query, token: str, text: str) -> None:
+        if re.search(r"was given a copy|left out would be filtered", text):  # what the other program has left out is skipped, as the message says
+            self._world.model.unsure(query.taken)
         query.options["accept_as_same"] = token
 
     def _reset(self, query: Query, token: str, text: str) -> None:
@@ -174,7 +190,7 @@ class Operator(Judge):
         query.name = next(name for name in re.findall(r"'([^']+)', up to batch", text) if SECOND not in name)
 
     def _adopt(self, query: Query, batch_id: str, text: str) -> None:
-        self._world.model.given_up(_missing_before(self._world, query))
+        self._world.model.given_up(missing_before(self._world, query))
         query.options["adopt_from_batch"] = int(batch_id)
 
     def _remove_journal(self, query: Query, path: str | None, text: str) -> None:
@@ -201,9 +217,9 @@ class Operator(Judge):
         query.options.pop("adopt_from_batch", None)
         query.source.put_back()  # what was set aside was so for the checkpoint before
         visible, given = self._world.visible(), re.findall(r"for what was '([^']+)' before with startingOffsets='([^']+)'", text)
-        if query.source.numeric:  # he knows which of them it was; where none is named, he looks into the table
+        if query.source.numeric:  # he knows which of them it was; where it is none of them, he looks into the table
             said = next((json.loads(offsets) for name, offsets in given if name[0] == query.name[0]), None)
-            self._begin_anew(query, said or query.source.behind(lambda row: self._world.is_done(row, visible)))
+            self._begin_anew(query, said or _behind_the_last(self._world, query))
             before = query.source.before(query.checkpoint.given)
         else:
             before = [row for rows in query.source.files.values() if any(visible[row] for row in rows) for row in rows]
@@ -229,6 +245,8 @@ class Operator(Judge):
             query.said, self._command = refused, text
             return
         query.afterwards = said
+        if "without adopt_from_batch" in said:
+            query.options.pop("adopt_from_batch", None)
         self._world.accident("given-up", "given-up-ever", query=query)
 
     def _roll_back(self, query: Query, path: str, text: str) -> None:
@@ -276,7 +294,7 @@ class Operator(Judge):
         raise Wrong("advice fails batch.twice", str(second.said))
 
     def _second_sink(self, query: Query, token: str, text: str) -> None:
-        self._world.model.given_up(_missing_before(self._world, query))
+        self._world.model.given_up(missing_before(self._world, query))
         query.options["accept_as_new"] = token
 
     def _own_run(self, query: Query, _: str, text: str) -> None:
@@ -338,7 +356,14 @@ def _last_that_is_there(world: World, query: Query, text: str) -> str | None:
     return last
 
 
-def _missing_before(world: World, query: Query) -> list[int]:
+def _behind_the_last(world: World, query: Query) -> dict:
+    """startingOffsets behind the last message of each partition that is written."""
+    visible = world.visible()
+    until = {row for rows in query.source.parts.values() for at, row in enumerate(rows) if any(world.is_done(each, visible) for each in rows[at:])}
+    return query.source.behind(lambda row: row in until)
+
+
+def missing_before(world: World, query: Query) -> list[int]:
     """Rows that the checkpoint has behind it, and that are not in the table."""
     visible = world.visible()
     return [row for row in query.source.rows_before(query.checkpoint) if not visible[row]]

@@ -101,7 +101,8 @@ class Query:
     first: id of its first checkpoint. stateful: its rows come out of state. combines: by what its function makes rows of several, if it does.
     hides: what does not show whether it does, if anything.
     one_each: its batches read one file each. begun_before: the checkpoint that was planned for the topic before, and wrote nothing of it.
-    went_back: to the name that it had first, as an error said.
+    went_back: to the name that it had first, as an error said. given: options with words that its user has given. taken: rows of batches that
+    another program has written with a copy of the checkpoint.
     """
 
     name: str
@@ -126,6 +127,8 @@ class Query:
     one_each: bool = False
     begun_before: Checkpoint | None = None
     went_back: bool = False
+    given: list[tuple[str, object]] = field(default_factory=list)
+    taken: set[int] = field(default_factory=set)
 
     def __post_init__(self):
         self.first = self.checkpoint.query

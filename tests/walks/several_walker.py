@@ -19,6 +19,7 @@ from tests.walks.words import WORDS
 _SAME = (
     "produce", "batch", "stop", "heal", "call", "pause", "pause_at", "wake", "kill", "power", "lose_checkpoint", "lose_checkpoint_behind", "begin_at_latest",
     "partition", "retention", "recreate", "ids", "upgrade", "move", "rename",
+    "old_words", "rename_at_once", "copied_job",
 )
 # Those that befall one of the tables.
 _OF_A_TABLE = {

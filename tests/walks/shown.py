@@ -17,6 +17,9 @@ def _asleep(at: int, calls: int, *meanwhile: tuple, before: list = _OTHERS) -> W
     return [_TOPIC, *_BATCH, *before, ("produce", 0, 3, 0), ("pause_at", 0, 1, at, calls), *meanwhile, ("wake",), ("produce", 0, 2, 0), ("batch", 0, 3)]
 
 
+# Another program's job with a copy of the checkpoint.
+_COPIED_JOB = ("copied_job", 0, 0, 0, 0)
+_COPIED = [("setup", 1, 1, 0, 1, 0, 0), ("produce", 0, 1, 0), _COPIED_JOB, ("produce", 0, 1, 0), ("batch", 0, 0)]
 # The name of a defect, and the walk that goes wrong with it.
 SHOWN: dict[str, Walk] = {
     "a batch with other positions is the published one of an earlier name": [
@@ -146,4 +149,16 @@ SHOWN: dict[str, Walk] = {
         ("compaction",), ("batch", 0, 0), ("rollback", 2, 566), ("foreign_append", 0), ("expiry", 0),
         ("batch", 0, 473), ("heal", 0, 1), ("heal", 0, 575), ("heal", 0, 598),
     ],
+    "A3: without position columns another query is not told": [
+        ("setup", 3, 1, 0, 0, 0, 0), ("produce", 0, 1, 0), _COPIED_JOB, ("lose_checkpoint", 0),
+    ],
+    "A3: a gap behind another query is one as any": [
+        ("setup", 1, 1, 0, 0, 0, 0), ("produce", 0, 1, 0), ("batch", 0, 0), ("produce", 0, 1, 0), _COPIED_JOB, ("produce", 0, 1, 0),
+        ("begin_at_latest", 0), ("produce", 0, 1, 0), ("batch", 0, 0),
+    ],
+    "A3: rows of another query are filtered": [
+        ("setup", 1, 1, 0, 1, 0, 0), ("produce", 0, 1, 0), _COPIED_JOB, ("lose_checkpoint", 0),
+    ],
+    "a copy of a checkpoint is its original": _COPIED,
+    "replays of a copied checkpoint are not asked for": _COPIED,
 }

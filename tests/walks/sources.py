@@ -61,16 +61,17 @@ class Checkpoint:
 class Topic:
     """Numbered rows in the partitions of a topic, or of two that one query reads; "orders/0" is a partition. earliest: what retention has left.
 
-    apart: each topic is a source of its own. tells: whether the broker says ids; was_silent: at some time it did not.
+    apart: each topic is a source of its own. tells: whether the broker says ids of clusters and topics, tells_cluster: of its cluster alone;
+    was_silent: at some time it did not say all.
     former: how far each partition went of topics that were deleted.
     """
 
     numeric = True
     reads_again = False
 
-    def __init__(self, new_id: Callable[[], str], names: Sequence[str] = TOPICS[:1], apart: bool = False, tells: bool = True):
+    def __init__(self, new_id: Callable[[], str], names: Sequence[str] = TOPICS[:1], apart: bool = False, tells: bool = True, tells_cluster: bool = False):
         self.cluster, self.ids = new_id(), {name: new_id() for name in names}
-        self.apart, self.tells, self.was_silent = apart, tells, not tells
+        self.apart, self.tells, self.tells_cluster, self.was_silent = apart, tells, tells_cluster, not tells
         self.parts: dict[str, list[int]] = {f"{name}/0": [] for name in self.ids}
         self.earliest: dict[str, int] = dict.fromkeys(self.parts, 0)
         self.former: dict[str, int] = {}
@@ -109,8 +110,10 @@ class Topic:
             self.former.pop(name, None)
         return [row for name in names for row in self.parts.pop(name)]
 
-    def tell(self, ids: bool) -> list[int]:
-        """The broker says them from now on, or does not. Rows of which some may have been read of another topic than was known then."""
+    def tell(self, ids: bool, cluster: bool) -> list[int]:
+        """The broker says them from now on, or does not, or its cluster's alone. Rows of which some may have been read of another topic than was
+        known then."""
+        self.tells_cluster = cluster
         speaks, self.tells, self.was_silent = ids and not self.tells, ids, self.was_silent or not ids
         return [row for name in self.former for row in self.parts[name]] if speaks else []
 
@@ -187,7 +190,8 @@ class Topic:
         def of(*topics: str) -> SourceRange:
             start_of, end_of, first, last = ({topic: at[topic] for topic in topics if topic in at} for at in (start, end, earliest, newest))
             ids = {topic: self.ids[topic] for topic in topics} if self.tells else {}
-            return SourceRange(start_of, end_of, cluster=self.cluster if self.tells else "", topic_ids=ids, earliest=first, newest=last)
+            cluster = self.cluster if self.tells or self.tells_cluster else ""
+            return SourceRange(start_of, end_of, cluster=cluster, topic_ids=ids, earliest=first, newest=last)
 
         return tuple(map(of, self.ids)) if self.apart else (of(*self.ids),)
 
@@ -230,11 +234,12 @@ def nested(offsets: dict[str, int]) -> dict[str, dict[str, int]]:
 
 
 def drawn(number: int, new_id: Callable[[], str]) -> "Topic | Folder":
-    """A source of any kind: folders a third of them, and of the topics a few with another one beside it, or in a cluster that tells no ids."""
+    """A source of any kind: folders a third of them, and of the topics a few with another one beside it, or in a cluster that tells no ids, or
+    its own alone."""
     if number % 3 == 0:
         return Folder(tells=number % 2 == 0)
     several = number % 7 == 0
-    return Topic(new_id, TOPICS[:1 + several], apart=several and number % 2 == 0, tells=number % 11 > 0)
+    return Topic(new_id, TOPICS[:1 + several], apart=several and number % 2 == 0, tells=number % 11 not in (0, 5), tells_cluster=number % 11 == 5)
 
 
 class Folder:
@@ -313,6 +318,26 @@ class Folder:
         """Rows of the batch's files but for these."""
         names = [name for name in checkpoint.planned[batch_id].files if self.path(name) not in seen]
         return [row for name in names for row in self.files.get(name, ())]
+
+
+class Another:
+    """The same source, of which a program makes other rows."""
+
+    def __init__(self, source: Topic | Folder, new_rows: Callable[[int], list[int]]):
+        self._source, self._new_rows = source, new_rows
+        self._as: dict[int, int] = {}
+
+    def __getattr__(self, name: str):
+        return getattr(self._source, name)
+
+    def rows(self, checkpoint: Checkpoint, batch_id: int) -> list[int]:
+        rows = self._source.rows(checkpoint, batch_id)
+        self._as |= {row: self._new_rows(1)[0] for row in rows if row not in self._as}
+        return [self._as[row] for row in rows]
+
+    def made(self) -> list[int]:
+        """All rows so far."""
+        return list(self._as.values())
 
 
 def batch_of(source, checkpoint: Checkpoint, batch_id: int, run: str, fingerprint) -> Batch:

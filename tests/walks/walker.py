@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 
 from streamsink.table import manifests
-from tests.walks import others, runs  # noqa: F401  they register their kinds
+from tests.walks import others, runs, users  # noqa: F401  they register their kinds
 from tests.walks.events import KINDS, Kind
 from tests.walks.model import Wrong
 from tests.walks.operators import Operator

@@ -1,0 +1,79 @@
+"""Events of users who do what manuals warn of; see ``events.py``."""
+
+from dataclasses import replace
+
+from tests.walks.events import RENAMED, event, query_of, rename
+from tests.walks.model import Causes, Wrong
+from tests.walks.operators import missing_before
+from tests.walks.queries import Query
+from tests.walks.sources import Another
+
+# Numbers of places and versions from here on are those of other jobs.
+_OTHERS = 1000
+
+
+class _Any(Causes):
+    """Of a job that is not to be: whatever it is told is right."""
+
+    def check(self, kind, message):
+        """It is."""
+
+
+@event(2, 2)
+def old_words(walk, which, number):
+    """The query comes back with a word of another time in its options: its job is an older one, or two of them were merged."""
+    query = query_of(walk.world, which)
+    if query.given:
+        walk.world.stop(query)
+        option, word = query.given[number % len(query.given)]
+        query.options[option] = word
+
+
+@event(1)
+def rename_at_once(walk, which):
+    """The query comes back under another name, and its user has said which batch is the next one before he is asked."""
+    world, query = walk.world, query_of(walk.world, which)
+    name = query.name
+    is_known = any(world.store.copy_of(f"{world.root}/streamsink/{each}") for each in (name, name.removesuffix(RENAMED)))
+    rename(walk, which)
+    if query.name != name:
+        query.options["adopt_from_batch"] = query.checkpoint.committed
+        if not is_known:  # nobody can tell him better
+            world.model.unsure(missing_before(world, query))
+
+
+@event(1, 4)
+def copied_job(walk, which, most, older, other):
+    """Another job is started under the query's name with a copy of its checkpoint, perhaps an older one, and is ended again. It is of the same
+    program, or of another one that makes other rows of the same source."""
+    world, query = walk.world, query_of(walk.world, which)
+    if query.halves or query.causes.asleep or query.source.hides():
+        return
+    checkpoint, is_other = query.checkpoint.copy(), other % 2 == 0
+    checkpoint.committed = max(0, checkpoint.committed - older % 3)
+    if older % 2:
+        checkpoint.truncate(checkpoint.committed)
+    world.stop(query)
+    world.accident("moved-ever", "copied-ever", "checkpoint", "checkpoint-ever", query=query)
+    job = replace(
+        query, checkpoint=checkpoint, place=_OTHERS + world.serial, version=_OTHERS + world.serial if is_other else query.version, causes=_Any(),
+        live=None, said=None,
+        source=Another(query.source, world.new_rows) if is_other else query.source, given=[],
+        options={name: value for name, value in query.options.items() if not name.startswith("accept")},
+    )
+    first = checkpoint.committed
+    while checkpoint.committed < first + 1 + most % 2 and world.batch(job, 1 + most % 4):
+        pass
+    is_published = world.stop(job)
+    if is_other:
+        _account(world, query, job, range(first, checkpoint.committed), is_published)
+
+
+def _account(world, query: Query, job: Query, batches: range, is_published: bool) -> None:
+    """Of batches that the other program has ended without an error: its rows are there, and the first one's are not."""
+    world.model.produced(job.source.made())
+    world.model.unsure(job.source.made())
+    visible = world.visible()
+    if is_published and (missing := [row for batch in batches for row in job.rows(batch) if not visible[row]]):
+        raise Wrong("skipped", f"rows {missing} of another program with a copy of the checkpoint")
+    query.taken.update(row for batch in batches for row in query.source.rows(job.checkpoint, batch))
