@@ -150,11 +150,13 @@ class LastOfOther:
     """The last record of another application. is_published: whether that is certain; False for one that is pending or was rolled back.
 
     is_whole: False where one of several tables has its part, and the journal is lost that could say whether the others have theirs.
+    forgotten_by: then, the paths of tables that may have later records: snapshots that could say so have expired.
     """
 
     state: AppState
     is_published: bool
     is_whole: bool = True
+    forgotten_by: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

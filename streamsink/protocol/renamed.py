@@ -14,6 +14,11 @@ from streamsink.protocol.recorded import Recorded
 
 # As Kafka's source has it in startingOffsets: from the first message that is there.
 EARLIEST = -2
+# The way on with several tables of which some may have more than is known.
+BEHIND_THE_OTHERS = (
+    "let the query begin behind what is there (a new checkpoint with startingOffsets; files whose rows are here moved away), after rows of a batch "
+    "that only some of its tables have were deleted there"
+)
 
 
 def ahead(batch: Batch, last: AppState | None, others: Mapping[str, LastOfOther]) -> list[tuple[str, LastOfOther]]:
@@ -53,6 +58,14 @@ def may_lead_on(batch: Batch, other: LastOfOther) -> bool:
 def word_without_journal(state: AppState) -> str:
     """By which ``accept_as_seen`` says that what a table may lack of this record is to be left out, since its journal is lost."""
     return ways.word(f"{state.record_id}|without its journal")
+
+
+def look_first(other: LastOfOther, way: str) -> str:
+    """Where tables have forgotten what they had. way: the one on if they have nothing that came later; what is said ends with the other case."""
+    return (
+        f"look into {' and '.join(other.forgotten_by)}, where older snapshots have expired, so whether a batch after {other.state.checkpoint_id} was "
+        f"written there cannot be told. If no row of one is there, {way}; if there are some"
+    )
 
 
 def as_said(other: LastOfOther, options: SinkOptions) -> LastOfOther:
@@ -138,6 +151,8 @@ def _behind_what_nobody_knows(batch: Batch) -> str:
 
 def _behind(batch: Batch, name: str, other: LastOfOther) -> str:
     """The way on with a new checkpoint behind what is written under that name."""
+    if other.forgotten_by:
+        return f"leave adopt_from_batch out and {BEHIND_THE_OTHERS}: {' and '.join(other.forgotten_by)} may have batches after {other.state.checkpoint_id}"
     topics = {record.topic: record.next for record in other.state.recorded.topics}
     is_plain = all(record.next == topics[record.topic] for record in other.state.recorded.topics)  # else two sources have read one topic
     if not all_numeric(batch.sources) or not topics or not is_plain:
@@ -176,6 +191,8 @@ def _without_journal(batch: Batch, name: str, other: LastOfOther) -> str:
         without = f"set adopt_from_batch={last + 1} and accept_as_seen='{word_without_journal(other.state)}' for its first start under the new one"
     else:
         without = _behind(batch, name, whole)
+    if other.forgotten_by and may_lead_on(batch, whole):
+        without = f"{look_first(other, without)}, {_behind(batch, name, whole)}"
     return (
         f"To change the name, restore the journal's folder and first start the query once more under the first one: batch {last} is in one of the "
         "tables, and only that journal, which is lost or older, could tell whether it is in all of them. Or, to go on without what a table may "

@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 
 from streamsink.errors import Misuse
-from streamsink.protocol.committable import AppState, Committable
-from streamsink.protocol.renamed import word_without_journal
+from streamsink.protocol.committable import AppState, Committable, LastOfOther
+from streamsink.protocol.renamed import BEHIND_THE_OTHERS, look_first, word_without_journal
 from streamsink.protocol.restore import token_of
 from streamsink.storage.pending_log import PendingLog
 
 
-def unknown_record(place, root: str, found: AppState, last: AppState) -> Misuse:
+def unknown_record(place, root: str, found: AppState, last: LastOfOther) -> Misuse:
     """found: what the table at ``root`` says, of which the journal knows nothing. last: the newest record of all tables."""
     return Misuse(
         f"{root}: it carries record {found.sequence} of application '{place.application}', which the journal of {place.root} does not know: that "
@@ -76,7 +76,7 @@ def lost_before(place, had, kind: str, option: str) -> Misuse:
     )
 
 
-def ahead(place, name: str, head: Mapping, known: int, last: AppState) -> Misuse:
+def ahead(place, name: str, head: Mapping, known: int, last: LastOfOther) -> Misuse:
     """known: the last record that the table has. last: the newest one of all tables."""
     return Misuse(
         f"{place.absolute(head['path'])}: table '{name}' has record {known} of application '{place.application}', but the journal of "
@@ -86,9 +86,10 @@ def ahead(place, name: str, head: Mapping, known: int, last: AppState) -> Misuse
     )
 
 
-def without_journal(last: AppState) -> str:
-    """last: the newest record of all tables, which only the journal could say that each of them has."""
-    return _another_name(last.checkpoint_id, f" and accept_as_seen='{word_without_journal(last)}'")
+def without_journal(last: LastOfOther) -> str:
+    """last: the newest record that the tables say, which only the journal could say that each of them has."""
+    way = _another_name(last.state.checkpoint_id, f" and accept_as_seen='{word_without_journal(last.state)}'")
+    return f"{look_first(last, way)}, set another application and {BEHIND_THE_OTHERS}" if last.forgotten_by else way
 
 
 def _another_name(last: int, word: str = "") -> str:

@@ -4,14 +4,14 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from streamsink.errors import Corrupt, Misuse
 from streamsink.options import SinkOptions, with_word, words_of
-from streamsink.protocol.committable import AppState, Committable
+from streamsink.protocol.committable import AppState, Committable, LastOfOther
 from streamsink.protocol.pending import Mark
 from streamsink.protocol.restore import token_of, word_of_new_application
 from streamsink.protocol.sink import History
 from streamsink.sinks import chain_errors
 from streamsink.sinks.history_of import is_undone
 from streamsink.sinks.marks import mark_of_table
-from streamsink.sinks.name_before import SUFFIX
+from streamsink.sinks.name_before import SUFFIX, forgotten_by
 from streamsink.storage.pending_log import PendingLog
 from streamsink.table.table import is_table
 
@@ -90,7 +90,7 @@ class Chains:
         root = member.table.root
         history = member.committer.history(self._place.key)
         if history.state is not None:
-            raise chain_errors.unknown_record(self._place, root, history.state, self._newest_state(history.state))
+            raise chain_errors.unknown_record(self._place, root, history.state, self._newest_of_all(history.state))
         if member.committer.history(self._place.application).state is not None:
             raise Misuse(
                 f"{root}: application '{self._place.application}' has written it through streamsink.to_table, whose records "
@@ -192,7 +192,7 @@ class Chains:
             at = entry["previous"]
         if known is not None and known != at:
             if known > head["sequence"]:
-                raise chain_errors.ahead(self._place, name, head, known, self._newest_state(history.state))
+                raise chain_errors.ahead(self._place, name, head, known, self._newest_of_all(history.state))
             raise chain_errors.rolled_back(self._place, name, head, head["sequence"], journal=self._journal)
         return at, behind
 
@@ -260,10 +260,12 @@ class Chains:
                 raise
             raise chain_errors.lost(self._place, member.table.root, lost.kind, self._journal) from lost
 
-    def _newest_state(self, found: AppState) -> AppState:
-        """Of all tables that know the application. found: what one of them says."""
-        states = (self._member(name, path).committer.history(self._place.key).state for name, path in self._expected())
-        return max((found, *filter(None, states)), key=lambda state: state.sequence)
+    def _newest_of_all(self, found: AppState) -> LastOfOther:
+        """The last record that the tables say of the application. found: what one of them says."""
+        members = [self._member(name, path) for name, path in self._expected()]
+        states = (member.committer.history(self._place.key).state for member in members)
+        newest = max((found, *filter(None, states)), key=lambda state: state.sequence)
+        return LastOfOther(newest, True, is_whole=False, forgotten_by=forgotten_by(members, self._place.key))
 
 
 def _last_of(history: History) -> int | None:

@@ -22,7 +22,6 @@ from streamsink.protocol.two_phase import Checkpoint
 from streamsink.sinks import marks, promise
 from streamsink.sinks.above import identity_path
 from streamsink.sinks.chains import Chains
-from streamsink.sinks.history_of import last_of_others, newest_in
 from streamsink.sinks.name_before import SUFFIX, Had, NameBefore, parts_of_all
 from streamsink.sinks.paimon import PaimonCommitter
 from streamsink.storage.file_io import FileIO
@@ -135,7 +134,10 @@ class ManyTables(Committer):
         path_of(name): where the rules have a table now. Raises Misuse: one of them has lost it.
         """
         key, _ = checkpoint.decision.leads_on or ("", 0)
-        return NameBefore(self.place, self.member, self._expected, path_of, self._options).tables(key, checkpoint.batch.query) if key else ()
+        return self._names_before().tables(key, checkpoint.batch.query, path_of) if key else ()
+
+    def _names_before(self) -> NameBefore:
+        return NameBefore(self.place, self.member, self._expected, self._options)
 
     def stage(
         self, checkpoint: Checkpoint, written: Mapping[str, tuple[str, Sequence[WrittenFile]]], dead: Mapping[str, int], group: Together, *,
@@ -214,22 +216,7 @@ class ManyTables(Committer):
         return MarkOfTables(known) if known else None
 
     def others(self, application: str) -> Mapping[str, LastOfOther]:
-        found: dict[str, LastOfOther] = {}
-        for name, path in self._expected():
-            for other, last in last_of_others(self.member(name, path).table, self.place.key).items():
-                known = found.get(other)
-                if known is None or known.state.sequence < last.state.sequence:  # not every record is of every table
-                    found[other] = replace(last, is_whole=not other.endswith(SUFFIX))
-        folder = os.path.dirname(journal_dir(self.place.root, application))
-        for entry in self.place.file_io.entries(folder):  # nor does every record put rows into one that is there still
-            other = entry.name + SUFFIX
-            if entry.is_dir and other != self.place.key:
-                # The journal is the authority: a table that has less than it is not one that was rolled back, and one that has its part
-                # of a record does not say that the others have theirs.
-                last = newest_in(PendingLog(self.place.file_io, self.place.root, entry.name, 2), None, lambda record: True)
-                if last is not None and (other not in found or found[other].state.sequence <= last.state.sequence):
-                    found[other] = last
-        return found
+        return self._names_before().others(application)
 
     def check_there(self, name: str, path: str) -> None:
         """Raises Misuse when this table was dropped, or dropped and created again, since this process has opened it."""

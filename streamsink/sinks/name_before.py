@@ -3,17 +3,18 @@
 From then on they are tables of the new name, as if it had written them: one that loses what it had is noticed by its chain.
 """
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from streamsink.errors import Misuse
 from streamsink.options import SinkOptions, with_word, words_of
-from streamsink.protocol.committable import AppState
+from streamsink.protocol.committable import AppState, LastOfOther
 from streamsink.protocol.pending import Mark
 from streamsink.sinks import chain_errors
-from streamsink.sinks.history_of import newest_now
+from streamsink.sinks.history_of import last_of_others, newest_in, newest_now
 from streamsink.sinks.marks import mark_of_table
-from streamsink.storage.pending_log import PendingLog
+from streamsink.storage.pending_log import PendingLog, journal_dir
 from streamsink.table.table import is_table
 
 # An application of several tables has this behind its name in each of them.
@@ -44,16 +45,35 @@ class Had:
 class NameBefore:
     """What the tables had under the name before."""
 
-    def __init__(self, place, member: Callable, existing: Callable, path_of: Callable[[str], str | None], options: SinkOptions):
-        """place, member, path_of: as of ``ManyTables``. existing(): (name, path) of each table that is there and that the query might write."""
+    def __init__(self, place, member: Callable, existing: Callable, options: SinkOptions):
+        """place, member: as of ``ManyTables``. existing(): (name, path) of each table that is there and that the query might write."""
         self._place = place
         self._member = member
         self._existing = existing
-        self._path_of = path_of
         self._options = options
 
-    def tables(self, key: str, query: str) -> list[Had]:
-        """Those that have it still. query: the id of the one that was renamed.
+    def others(self, application: str) -> Mapping[str, LastOfOther]:
+        """By name, the last record of each other application that has written one of the tables, or several of them."""
+        found: dict[str, LastOfOther] = {}
+        members = [self._member(name, path) for name, path in self._existing()]
+        for member in members:
+            for other, last in last_of_others(member.table, self._place.key).items():
+                known = found.get(other)
+                if known is None or known.state.sequence < last.state.sequence:  # not every record is of every table
+                    found[other] = replace(last, is_whole=not other.endswith(SUFFIX))
+        folder = os.path.dirname(journal_dir(self._place.root, application))
+        for entry in self._place.file_io.entries(folder):  # nor does every record put rows into one that is there still
+            other = entry.name + SUFFIX
+            if entry.is_dir and other != self._place.key:
+                # The journal is the authority: a table that has less than it is not one that was rolled back, and one that has its part
+                # of a record does not say that the others have theirs.
+                last = newest_in(PendingLog(self._place.file_io, self._place.root, entry.name, 2), None, lambda record: True)
+                if last is not None and (other not in found or found[other].state.sequence <= last.state.sequence):
+                    found[other] = last
+        return {other: last if last.is_whole else replace(last, forgotten_by=forgotten_by(members, other)) for other, last in found.items()}
+
+    def tables(self, key: str, query: str, path_of: Callable[[str], str | None]) -> list[Had]:
+        """Those that have it still. query: the id of the one that was renamed. path_of: as of ``ManyTables``.
 
         Raises Misuse: one of them has not, and no word in ``accept_as_seen`` says that the query is to go on without it.
         """
@@ -68,7 +88,7 @@ class NameBefore:
         }
         kept = []
         for each in sorted((had | self._said_by_tables(names, had, key, query)).values(), key=lambda each: each.name):
-            if (self._path_of(each.name) or each.path) != each.path:
+            if (path_of(each.name) or each.path) != each.path:
                 continue  # the rule has another path now, and another table follows
             lost = self._loss(each)
             word = chain_errors.word_of_another_name(newest, each.name) if newest else ""
@@ -98,6 +118,12 @@ class NameBefore:
         if member.table.table_id != had.table_id:
             return "table.recreated"
         return None if member.committer.has_reached(had.key, had.sequence, had.where) else "table.rolled-back"
+
+
+def forgotten_by(members: Iterable, key: str) -> tuple[str, ...]:
+    """Paths of the tables that cannot tell whether the application of that name has written them. members: of ``ManyTables``."""
+    said = {member.table.root: member.committer.history(key) for member in members}
+    return tuple(sorted(root for root, history in said.items() if history.state is None and not history.complete))
 
 
 def parts_of_all(written: Mapping[str, tuple], had: Iterable[Had]) -> dict[str, tuple]:

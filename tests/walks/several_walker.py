@@ -173,11 +173,16 @@ class SeveralOperator(Operator):
         "another_name": r"set another application and adopt_from_batch=(\d+)",
         "accept_as_seen": r"(?<! and )accept_as_seen='([^']+)'",
         "restart": r"(?<!which forgets that record, and )" + WORDS["restart"],  # which belongs to the command before it
+        "behind": r"(let the query begin behind what is there)",
     }
 
     def _fits(self, query, way):
         if way == "republish":
             return False  # it is named as what is for a query of one table
+        if way in ("another_name", "adopt") and "If no row of one is there" in str(query.said):
+            return not self._has_later(query, int(re.search(r"adopt_from_batch=(\d+)", str(query.said))[1]))
+        if way == "behind" and "If no row of one is there" in str(query.said):
+            return self._has_later(query, int(re.search(r"adopt_from_batch=(\d+)", str(query.said))[1]))
         if way == "roll_back":
             return "which publishes the record in the other tables" not in str(query.said)
         if way == "accept_as_seen" and any(words in str(query.said) for words in _LOST_ROWS):
@@ -198,13 +203,34 @@ class SeveralOperator(Operator):
             query.options["new_application"] = word
         else:
             super()._new_application(query, word, text)
-            before = query.source.before(query.checkpoint.given) if query.source.numeric and query.checkpoint.given else ()
-            self._world.delete(set(query.source.all_rows()).difference(before))
+            self._delete_what_only_some_have(query)
+
+    def _delete_what_only_some_have(self, query):
+        before = query.source.before(query.checkpoint.given) if query.source.numeric and query.checkpoint.given else ()
+        self._world.delete(set(query.source.all_rows()).difference(before))
+
+    def _has_later(self, query, batches: int) -> bool:
+        """Whether rows of the query are there that are of none of its first batches."""
+        visible = self._world.visible()
+        first = {row for batch in range(min(batches, len(query.checkpoint.planned))) for row in query.rows(batch)}
+        return any(visible[row] for row in query.source.all_rows() if row not in first)
+
+    def _behind(self, query, _, text):
+        """Under another name where the text asks for one."""
+        query.options.pop("adopt_from_batch", None)
+        if "set another application and let" in text:
+            self._rename(query)
+        visible = self._world.visible()
+        self._begin_anew(query, query.source.behind(lambda row: self._world.is_done(row, visible)))
+        self._delete_what_only_some_have(query)
 
     def _another_name(self, query, batch, text):
         """What a table has lost of the batches before it stays lost. No start under the first name is left."""
-        self._world.end_sleepers()
         self._adopt(query, batch, text)
+        self._rename(query)
+
+    def _rename(self, query):
+        self._world.end_sleepers()
         query.name = f"{query.name.split('-')[0]}-{self._world.serial}"
         query.causes.add("renamed", "expiry-ever")
 
