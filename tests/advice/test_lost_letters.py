@@ -12,6 +12,7 @@ from tests.advice.following import advice, follows
 from tests.advice.many import commit_of_another
 from tests.crash.letters_world import BOUNDARIES, NAME, LettersWorld
 from tests.crash.world import die_at_step
+from tests.protocol.history import expire_before, roll_back_to, snapshot_of_another
 
 
 def _refused(world, kind: str, **options):
@@ -145,3 +146,47 @@ def test_dead_letters_that_can_be_told_are_not_asked_for():
         world.file_io().delete(table.layout.snapshot(number))
     world.run()
     world.check_complete()
+
+
+def _goes_back(world, to: str, *, dies: bool) -> None:
+    """The table for dead letters loses the last record that it has. dies: while a batch with more is pending."""
+    world.run(boundaries=BOUNDARIES[:1])
+    table = world.table(world.dead_letters)
+    if to == "another writer's snapshot":
+        foreign = snapshot_of_another(table)
+        expire_before(table, foreign)
+    back = table.snapshots.latest().id
+    world.run(boundaries=(6, 9))
+    assert not dies or die_at_step("precommit.saved", 1, world, boundaries=(6, 9, 14))
+    assert roll_back_to(table, back)
+
+
+def _goes_on_with_another_table(world, said) -> None:
+    known, left = said.find(r"another name than '(\w+)', under which a new table begins"), world.rows()
+    world.dead_letters = f"{known}_2"
+    world.tables = (NAME, known, world.dead_letters)
+    world.run(boundaries=(6, 9, 14))
+    numbers = [number for _, number, _ in world.rows()]
+    assert len(numbers) == len(set(numbers)) and {number for _, number, _ in left} | set(range(9, 14)) <= set(numbers)
+
+
+_BACK_TO = ["an earlier record", "another writer's snapshot"]
+
+
+@follows("dead-letters.changed")
+@pytest.mark.parametrize("to", _BACK_TO)
+def test_dead_letters_that_were_rolled_back(to):
+    """To another writer's snapshot, before which all have expired: that was trusted, and what they had was lost in silence."""
+    world = LettersWorld()
+    _goes_back(world, to, dies=False)
+    _goes_on_with_another_table(world, _refused(world, "dead-letters.changed", boundaries=(6, 9, 14)))
+
+
+@follows("dead-letters.gone", "dead-letters.changed")
+@pytest.mark.parametrize("to", _BACK_TO)
+def test_a_pending_record_is_not_published_over_dead_letters_that_were_rolled_back(to):
+    """Its own would hide that others are gone. Where the table said so each start ended in an error that had no way on."""
+    world = LettersWorld()
+    _goes_back(world, to, dies=True)
+    _give_up(world, _refused(world, "dead-letters.gone", boundaries=(6, 9, 14)))
+    _goes_on_with_another_table(world, _refused(world, "dead-letters.changed", boundaries=(6, 9, 14)))
