@@ -18,6 +18,7 @@ from streamsink.format.snapshot import APPEND
 from streamsink.options import MODE_APPEND, ON_ROLLBACK_FAIL, SNAPSHOT_PER_CHECKPOINT, SYNC, SinkOptions, with_word, words_of
 from streamsink.protocol import ways
 from streamsink.protocol.committable import DEAD_LETTERS, AppState, Committable, StagedFile
+from streamsink.protocol.pending import Mark
 from streamsink.protocol.restore import IS_PUBLISHED, MAY_OVERWRITE, token_of
 from streamsink.protocol.sink import History, Published
 from streamsink.protocol.two_phase import Checkpoint
@@ -30,10 +31,12 @@ from streamsink.table.table import Table, is_table, open_table
 from streamsink.table.write import WrittenFile
 
 # In what the table's state carries: by name of a table for dead letters, its id, the key below which it knows this table, and the number
-# of the last record that it has.
+# of the last record that it has, and where that was published.
 _HEADS = "dead_letters"
 # An id of a table is a digest; so much of it tells tables of one name apart.
 _ID_LETTERS = 12
+# In a head, as a mark: where the record's dead letters were published. In a record's part: where those before it were.
+_AT, _HAD_AT = "at", "had_at"
 
 
 class TableCommitter(PaimonCommitter):
@@ -87,13 +90,14 @@ class TableCommitter(PaimonCommitter):
         """
         (table, committer), key = self.letters(name), self._key
         with self._unless_replaced(name):
-            previous = self._previous(name, sequence)
+            previous, had = self._previous(name, sequence), self._heads().get(name, {})
             files, payload = committer.stage(staging, written, group)
         folder, manifest = self._table.layout.relative(staging), payload["manifest"]
         part = {
             "name": name, "table_id": table.table_id, "key": key, "previous": previous, "base": payload["base"],
             "manifest": {**manifest, "staged": os.path.join(folder, os.path.basename(manifest["staged"]))},
             "files": [replace(file, staged=os.path.join(folder, os.path.basename(file.staged))).to_json() for file in files],
+            **({_HAD_AT: had[_AT]} if previous and _AT in had else {}),
         }
         heads = {**self._heads(), name: {"table_id": table.table_id, "key": key, "sequence": sequence}}
         return {DEAD_LETTERS: part, "carried": {_HEADS: heads}}
@@ -115,7 +119,7 @@ class TableCommitter(PaimonCommitter):
         found = history.state.sequence if history and history.state else 0
         known = head["sequence"] if head and head["key"] == self._key else 0
         if found > known and (self._history.state is not None or self._history.complete):
-            raise self._unknown(name, found)
+            raise _unknown(self.path_of(name), self._table.root, self._options.application, found)
 
     @contextmanager
     def _unless_replaced(self, name: str) -> Iterator[None]:
@@ -145,26 +149,16 @@ class TableCommitter(PaimonCommitter):
         history = committer.history(self._key)
         found = history.state.sequence if history.state else 0
         if found >= sequence:
-            raise self._unknown(name, found)
+            raise _unknown(self.path_of(name), self._table.root, self._options.application, found)
         if head is None or head["key"] != self._key:
             return found
-        expired = history.state is None and not history.complete
-        if head["table_id"] == table.table_id and (found == head["sequence"] or expired):
+        if head["table_id"] == table.table_id and _has_reached(committer, self._key, head["sequence"], head.get(_AT)):
             return head["sequence"]
         raise Misuse(
             f"{table.root}: record {head['sequence']} of application '{self._options.application}' of {self._table.root} has dead letters in it, "
             "and the table does not say so: it was dropped, recreated, rolled back or restored since. Nothing was recorded or published. "
             f"Restore the table; or set dead_letters to another name than '{name}', under which a new table begins",
             kind="dead-letters.changed",
-        )
-
-    def _unknown(self, name: str, found: int) -> Misuse:
-        return Misuse(
-            f"{self.path_of(name)}: it has dead letters of record {found} of application '{self._options.application}', and the table {self._table.root} knows "
-            "nothing of that record: it was given up, or the table or its journal was removed, restored or rolled back since. Nothing was "
-            "recorded or published. Restore it; or, as the rows of that record come again, and these are dead letters of them by now, set dead_letters to "
-            f"another name than '{name}', under which a new table begins",
-            kind="dead-letters.unknown-record",
         )
 
     # -- Committer -------------------------------------------------------------------------------------------------
@@ -185,6 +179,7 @@ class TableCommitter(PaimonCommitter):
     ) -> Published:
         for part, mine in self._parts((committable,)):
             self._publish_letters(part, mine, restored=restored, fence=fence)
+            committable = _saying_where(committable, part["name"], self.letters(part["name"])[1].where_is(mine))
         done = super().publish(committable, expect=expect, restored=restored, fence=fence)
         # A batch may find that records are to be published again: what it looked at before is not what its own record follows.
         self._history = History(committable.state, complete=True)
@@ -241,11 +236,17 @@ class TableCommitter(PaimonCommitter):
         path = self.path_of(part["name"])
         return is_table(self._table.file_io, path) and self.letters(part["name"])[0].table_id == part["table_id"]
 
-    def _check_there(self, part: Mapping, mine: Committable) -> None:
+    def _can_take(self, part: Mapping) -> bool:
+        """Whether the table for dead letters is there, and has what it had when the record was made."""
         if not self._is_there(part):
+            return False
+        return not part["previous"] or _has_reached(self.letters(part["name"])[1], part["key"], part["previous"], part.get(_HAD_AT))
+
+    def _check_there(self, part: Mapping, mine: Committable) -> None:
+        if not self._can_take(part):
             raise Misuse(
                 f"{self.path_of(part['name'])}: record {mine.state.sequence} of application '{self._options.application}' is pending in "
-                f"{self._table.root}, with {mine.rows} dead letters for this table, which was dropped or recreated since. Nothing was "
+                f"{self._table.root}, with {mine.rows} dead letters for this table, which was dropped, recreated or rolled back since. Nothing was "
                 f"published. Restore the table. {ways.give_up(self._table.root, self._options.application)}",
                 kind="dead-letters.gone",
             )
@@ -253,7 +254,7 @@ class TableCommitter(PaimonCommitter):
     def is_readable(self, committable: Committable) -> bool:
         """Whether its manifests are as they were recorded, and its dead letters are published or can be."""
         for part, mine in self._parts((committable,)):
-            if not self._is_there(part):
+            if not self._can_take(part):
                 return False
             _, committer = self.letters(part["name"])
             if not self._has(part, mine) and (committer.files_adopted(mine)[2] or not committer.is_readable(mine)):
@@ -291,6 +292,31 @@ class TableCommitter(PaimonCommitter):
 def heads_of(state: AppState) -> Mapping[str, Mapping]:
     """By name, of each table that dead letters of the application went to: its id, the key there, and the number of the last record."""
     return state.carried.get(_HEADS, {})
+
+
+def _saying_where(committable: Committable, name: str, where: Mark | None) -> Committable:
+    """The table's state says where its dead letters are: when their table says nothing any more, it shows whether they went with a rollback."""
+    if where is None:
+        return committable
+    heads = heads_of(committable.state)
+    heads = {**heads, name: {**heads[name], _AT: where.to_json()}}
+    return replace(committable, state=replace(committable.state, carried={**committable.state.carried, _HEADS: heads}))
+
+
+def _unknown(letters: str, root: str, application: str, found: int) -> Misuse:
+    """letters, root: paths of the table for dead letters, and of the one that they are of. found: a record that only the first one has."""
+    return Misuse(
+        f"{letters}: it has dead letters of record {found} of application '{application}', and the table {root} knows "
+        "nothing of that record: it was given up, or the table or its journal was removed, restored or rolled back since. Nothing was "
+        "recorded or published. Restore it; or, as the rows of that record come again, and these are dead letters of them by now, set dead_letters to "
+        f"another name than '{letters.rpartition('/')[2]}', under which a new table begins",
+        kind="dead-letters.unknown-record",
+    )
+
+
+def _has_reached(committer: PaimonCommitter, key: str, sequence: int, at: Mapping | None) -> bool:
+    """As ``PaimonCommitter.has_reached``. at: a mark, as JSON has it."""
+    return committer.has_reached(key, sequence, Mark.from_json(at) if at is not None else None)
 
 
 class TableAndLetters:
