@@ -138,7 +138,7 @@ except streamsink.errors.Misuse as refused:
 
 @follows("worker.no-streamsink")
 @pytest.mark.spark
-@pytest.mark.parametrize("daemon", [worker_daemon.MODULE, "pyspark.daemon"])
+@pytest.mark.parametrize("daemon", [worker_daemon.MODULE, pytest.param("pyspark.daemon", marks=pytest.mark.soak)])
 def test_tasks_of_a_python_without_streamsink_are_told_what_to_set(tmp_path, spark_settings, daemon):
     """Spark starts 'python3' of the path unless it is told; that one has PySpark by Spark's own archive, and no streamsink."""
     conf = spark_conf() | {"spark.python.daemon.module": daemon, "spark.sql.warehouse.dir": str(tmp_path / "warehouse")}
