@@ -8,6 +8,7 @@ from streamsink.errors import Fenced, StreamsinkError
 from streamsink.options import SinkOptions
 from streamsink.sinks.give_up import give_up
 from streamsink.sinks.letters import TableCommitter
+from streamsink.storage.pending_log import PendingLog
 from tests.advice.following import advice, follows
 from tests.advice.many import commit_of_another
 from tests.crash.letters_world import BOUNDARIES, NAME, LettersWorld
@@ -189,4 +190,22 @@ def test_a_pending_record_is_not_published_over_dead_letters_that_were_rolled_ba
     world = LettersWorld()
     _goes_back(world, to, dies=True)
     _give_up(world, _refused(world, "dead-letters.gone", boundaries=(6, 9, 14)))
+    _goes_on_with_another_table(world, _refused(world, "dead-letters.changed", boundaries=(6, 9, 14)))
+
+
+@follows("give-up.published", "dead-letters.changed")
+def test_dead_letters_of_a_record_that_can_never_be_published_whole_and_before_which_all_has_expired():
+    """Found by a walk: to roll back was the only way that was named, and no snapshot was left to which their table could go back."""
+    world = LettersWorld()
+    world.run(boundaries=(6,))
+    assert die_at_step("letters.published", 1, world, boundaries=(6, 9))
+    table, letters = world.table(NAME), world.table(world.dead_letters)
+    expire_before(letters, snapshot_of_another(letters))
+    world.file_io().delete(table.layout.within(PendingLog(world.file_io(), world.path, "streamsink", 2).load(2).files[0].staged))
+    with pytest.raises(StreamsinkError) as told:
+        give_up(world.file_io(), world.path, SinkOptions.of(world.path, {}))
+    said = advice(told.value, "give-up.published")
+    assert said.find(r"or drop (\S+) where there is none before it, or it has expired \(then first copy") == letters.root
+    world.file_io().delete_tree(letters.root)
+    assert give_up(world.file_io(), world.path, SinkOptions.of(world.path, {})).records
     _goes_on_with_another_table(world, _refused(world, "dead-letters.changed", boundaries=(6, 9, 14)))
