@@ -231,7 +231,7 @@ def _check_unpublished(path: str, committer: TableCommitter | ManyTables, record
     places = committer.places_of(record)
     if places:
         beside = " and ".join(place for place in places if place != path)
-        drop = f", or drop {beside} where there is none before it" if beside else ""
+        drop = f", or drop {beside} where there is none before it, or it has expired (then first copy to another table what else is in it)" if beside else ""
         raise Misuse(
             f"{path}: record {record.state.sequence} ({record.state.checkpoint_name}) is in {', '.join(places)}: reading its rows "
             "again would double them there. Nothing was given up. Restore the files that are gone; or roll back "

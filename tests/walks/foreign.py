@@ -104,11 +104,11 @@ class Others:
         return found
 
     def take_out(self, path: str, application: str, checkpoint_id: int) -> None:
-        """A table for dead letters goes back to the snapshot before the last one of this checkpoint; without such a one it is dropped."""
+        """A table for dead letters goes back to the snapshot before the last one of this checkpoint; where that is not there it is dropped."""
         snapshots = open_table(self.io, path, for_writing=False).snapshots
         ids = snapshots.ids()
         mine = [s.id for s in map(snapshots.load, ids) if s.commit_identifier == checkpoint_id and s.commit_user.startswith(f"{application}@")]
-        if mine[-1] == ids[0]:
+        if not mine or mine[-1] == ids[0]:
             self._store.remove(path)
         else:
             Others(self._store, path).roll_back(mine[-1] - 1, clean=True)

@@ -178,9 +178,11 @@ class Topic:
         return [found[-1] for found in self.offsets(checkpoint, batch_id)]
 
     def rows_before(self, checkpoint: Checkpoint) -> list[int]:
-        """Rows that the checkpoint will not read any more."""
+        """Rows that the checkpoint will not read any more. A batch that ends before its start is followed by what comes after its end."""
         start = self._before(checkpoint, checkpoint.committed)
-        return [row for name, rows in self.parts.items() for row in rows[self.earliest[name]:start.get(name, 0)]]
+        planned = checkpoint.planned[checkpoint.committed].end if checkpoint.committed < len(checkpoint.planned) else {}
+        until = {name: min(at, planned.get(name, at)) for name, at in start.items()}
+        return [row for name, rows in self.parts.items() for row in rows[self.earliest[name]:until.get(name, 0)]]
 
     def ranges(self, checkpoint: Checkpoint, batch_id: int) -> tuple[SourceRange, ...]:
         """As Spark's offset log says them, with what the broker says now."""

@@ -83,10 +83,15 @@ class World(Looking):
             return False
         checkpoint.committed += 1
         query.live, query.said, query.afterwards = run, None, ""
-        if not run.slept:
+        if not run.slept and self._is_there(query, batch_id):
             query.causes.settled()
         query.source.put_back()
         return True
+
+    def _is_there(self, query: Query, batch_id: int) -> bool:
+        """One that is pending has not met what has happened to the table."""
+        visible = self.visible()
+        return all(self.is_done(row, visible) for row in query.rows(batch_id))
 
     def job(self, job: Job, fault: Fault | None = None) -> bool:
         """``streamsink.write``: a new driver each time. Whether it returned."""
