@@ -6,11 +6,14 @@ import re
 import pytest
 
 from streamsink.errors import Misuse, StreamsinkError
+from streamsink.table.table import open_table
 from tests.crash.giving_up import follow
 from tests.crash.world import memory_world
 from tests.protocol import bounded_runs
 from tests.protocol.bounded_runs import forget_record, run_job, set_fingerprint, word_in
-from tests.protocol.history import expire, io_of, mine_of, newest_of, of_others, other_application, roll_back, say_new
+from tests.protocol.history import (
+    expire, expire_before, io_of, mine_of, newest_of, of_others, other_application, roll_back, say_new, snapshot_of_another,
+)
 from tests.table.foreign import Prepared
 
 
@@ -44,6 +47,22 @@ def test_a_journal_whose_identity_was_deleted_does_not_answer_for_runs_that_it_n
     io_of(world).delete(f"{world.driver.root}/streamsink/batch/journal-1")
     for run_id, rows in ends.items():
         run_job(world, run_id, rows)
+    assert world.ids() == list(range(12))
+
+
+def test_nor_does_it_where_the_table_says_nothing_of_the_application_any_more(jobs):
+    """Found by a walk: its own records were taken for all that there ever were, and such a run was written a second time."""
+    world, ends = jobs
+    io_of(world).delete_tree(f"{world.driver.root}/streamsink/batch")
+    run_job(world, "thursday", (9, 12))
+    table = open_table(io_of(world), world.driver.root, for_writing=False)
+    expire_before(table, snapshot_of_another(table))
+    io_of(world).delete(f"{world.driver.root}/streamsink/batch/journal-1")
+    for run_id, rows in ends.items():
+        with pytest.raises(Misuse) as refused:
+            run_job(world, run_id, rows)
+        assert refused.value.kind == "run.undecidable"
+    run_job(world, "thursday", (9, 12))
     assert world.ids() == list(range(12))
 
 
