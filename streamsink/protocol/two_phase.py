@@ -99,8 +99,11 @@ class TwoPhaseCommit:
     def _identify(self, published: AppState | None) -> None:
         """Learn the journal's identity. Raises Misuse: it is another journal than the one that the destination's state names."""
         self._store.identify(published.sequence if published else 0, self._new_id)
+        journal, last = self._store.identity(), self._store.last_sequence()
         if published is not None:
             self._check_journal(published)
+        elif journal.began < last and (own := self._readable(last)) and own.state.journal_id not in ("", journal.id):
+            self._store.identify(last, self._new_id, anew=True)  # its identity was lost, as in ``_check_journal``
 
     def _check_journal(self, published: AppState) -> None:
         """Raises Misuse as ``_identify``. Asked again where a running query finds another record in the table than its own last one."""

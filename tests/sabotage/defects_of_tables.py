@@ -158,7 +158,7 @@ OF_TABLES = (
     Defect("letters: recorded under a number that their table has", "sinks/letters.py:TableCommitter._previous",
            "if found >= sequence:", "if False:", ("tests/advice/test_lost_letters.py",)),
     Defect("letters: their table may know less", "sinks/letters.py:TableCommitter._previous",
-           'found == head["sequence"] or expired', "True", (_LETTERS,)),
+           '_has_reached(committer, self._key, head["sequence"], head.get(_AT))', "True", (_LETTERS,)),
     Defect("letters: a table that goes under the query is taken for its own", "sinks/letters.py:TableCommitter._unless_replaced",
            'gone.kind not in ("table.gone", "table.recreated")', "True", (_LETTERS,)),
     Defect("letters: two tables are one", "sinks/letters.py:TableCommitter._key",

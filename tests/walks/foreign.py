@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -112,6 +112,12 @@ class Others:
             self._store.remove(path)
         else:
             Others(self._store, path).roll_back(mine[-1] - 1, clean=True)
+
+    def before(self, rows: Iterable[int]) -> int | None:
+        """The snapshot before the first one that has any of these rows; None where there is none."""
+        rows, ids = set(rows), self.snapshot_ids()
+        first = next((at for at in ids if rows & {row for entry in self.files(self.table().snapshots.load(at)) for row in self.rows_of(entry)}), None)
+        return first - 1 if first is not None and first > ids[0] else None
 
     def letter_tables(self) -> list[str]:
         """Their paths."""

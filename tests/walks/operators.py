@@ -252,7 +252,10 @@ class Operator(Judge):
     def _roll_back(self, query: Query, path: str, text: str) -> None:
         """The dead letters of a record that can never be published whole: their table goes back, or is dropped; then the command again."""
         before, batch_id = set(self._world.others.letters()), int(re.search(r"\(checkpoint (\d+)\)", text)[1])
-        self._world.others.take_out(path, query.name, batch_id)
+        if path == self._world.others.root:  # another writer has put it there
+            self._world.go_back_to(self._world.others.before(query.rows(batch_id)))
+        else:
+            self._world.others.take_out(path, query.name, batch_id)
         self._world.model.dropped(before - set(self._world.others.letters()))
         self._world.accident("letters-ever")
         self._give_up(query, "", self._command)

@@ -109,12 +109,7 @@ def rollback(walk, to, clean):
     world = walk.world
     ids = world.others.snapshot_ids()
     if len(ids) > 1:
-        at = ids[to % (len(ids) - 1)]
-        version, before = world.version_at(at), world.in_table()
-        world.others.roll_back(at, clean=clean % 3 > 0)
-        world.went_back(version)
-        world.rolled_back(at, before)
-        world.accident("table")
+        world.go_back_to(ids[to % (len(ids) - 1)], clean=clean % 3 > 0)
 
 
 @event(2)

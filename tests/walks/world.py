@@ -205,6 +205,14 @@ class World(Looking):
             mine = query.source.all_rows() if query.source is not None else [row for job in self.jobs for row in job.rows]
             query.causes.rollbacks.append((self.others.root, snapshot_id, [row for row in mine if lost[row]]))
 
+    def go_back_to(self, snapshot_id: int, clean: bool = True) -> None:
+        """The table is rolled back."""
+        version, before = self.version_at(snapshot_id), self.in_table()
+        self.others.roll_back(snapshot_id, clean=clean)
+        self.went_back(version)
+        self.rolled_back(snapshot_id, before)
+        self.accident("table")
+
     def forget_rollbacks(self) -> None:
         """Snapshots have expired. Of a rollback of which nothing is left an application that has not written since finds nothing."""
         first = self.others.snapshot_ids()[0]
