@@ -102,7 +102,7 @@ class TwoPhaseCommit:
         journal, last = self._store.identity(), self._store.last_sequence()
         if published is not None:
             self._check_journal(published)
-        elif journal.began < last and (own := self._readable(last)) and own.state.journal_id not in ("", journal.id):
+        elif journal.began < last and (own := _readable(self._store, last)) and own.state.journal_id not in ("", journal.id):
             self._store.identify(last, self._new_id, anew=True)  # its identity was lost, as in ``_check_journal``
 
     def _check_journal(self, published: AppState) -> None:
@@ -111,7 +111,7 @@ class TwoPhaseCommit:
         is_named = published.journal_id in ("", journal.id)
         if not is_named and journal.began >= published.sequence:
             return
-        own = self._readable(published.sequence) if is_named else self._store.load(published.sequence)
+        own = _readable(self._store, published.sequence) if is_named else self._store.load(published.sequence)
         if own is not None and own.state.record_id == published.record_id:
             if not is_named:
                 # The right journal, whose identity was lost or deleted: what that said of its completeness is not known any more.
@@ -123,13 +123,6 @@ class TwoPhaseCommit:
                 f"or remove this one, the folder {self._store.place}, with what is pending in it, and restart the query",
                 kind="journal.other",
             )
-
-    def _readable(self, sequence: int) -> Committable | None:
-        """A record that need not be there any more: it is published."""
-        try:
-            return self._store.load(sequence)
-        except Corrupt:
-            return None
 
     def _reconcile(self) -> Reconciled:
         """Bring journal and table together, with nobody else publishing meanwhile."""
@@ -300,6 +293,14 @@ def _rows_of_run(batch: Batch, files: tuple[StagedFile, ...], decision: Decision
     if batch.batch_id != END_OF_INPUT or batch.rows is not None:
         return batch.rows
     return None if decision.verdict is Verdict.SEEN else sum(file.rows for file in files)
+
+
+def _readable(store: PendingStore, sequence: int) -> Committable | None:
+    """A record that need not be there any more: it is published."""
+    try:
+        return store.load(sequence)
+    except Corrupt:
+        return None
 
 
 def _other_journal(published: AppState, own: Committable | None, there: JournalIdentity, last: int) -> str:

@@ -26,7 +26,7 @@ OF_QUERIES = (
            "_check_same(batch, past, options, generation) if options.position_columns else None", (_SAME,)),
     Defect("A3: a gap behind another query is one as any", "protocol/query_rules.py:left_out",
            "batch.query == last.query or", "True or", ("tests/advice/test_other_checkpoints.py",)),
-    Defect("A6: a journal whose identity was lost answers for what it never knew", "protocol/two_phase.py:TwoPhase._identify",
+    Defect("A6: a journal whose identity was lost answers for what it never knew", "protocol/two_phase.py:TwoPhaseCommit._identify",
            "journal.began < last and", "False and", ("tests/protocol/test_runs.py",)),
     Defect("A3: an upgraded query is asked what it is", "protocol/query_rules.py:check_same",
            "batch.query == last.query or ", "", (_SAME,)),
