@@ -190,6 +190,9 @@ class World(Looking):
         checkpoint, letters = query.checkpoint, self.others.letters()
         if query.source is not None and len(checkpoint.planned) > checkpoint.committed:
             self.model.may_come_again(row for row in query.rows(checkpoint.committed) if row in letters)
+        if query.source is not None and query.causes.knows("raced"):  # a snapshot of its own was replaced, and another one is built on that
+            visible = self.visible()
+            self.model.may_come_again(row for row in query.source.all_rows() if visible[row])
         self.accident("journal", "journal-ever", query=query)
 
     def seconds_end(self, visible: Counter) -> None:
