@@ -149,24 +149,24 @@ def test_dead_letters_that_can_be_told_are_not_asked_for():
     world.check_complete()
 
 
-def _goes_back(world, to: str, *, dies: bool) -> None:
-    """The table for dead letters loses the last record that it has. dies: while a batch with more is pending."""
+def _goes_back(world, to: str, *, ends=(6, 9), dies: bool) -> None:
+    """The table for dead letters loses the last record that it has. ends: of the batches before. dies: while a batch with more is pending."""
     world.run(boundaries=BOUNDARIES[:1])
     table = world.table(world.dead_letters)
     if to == "another writer's snapshot":
         foreign = snapshot_of_another(table)
         expire_before(table, foreign)
     back = table.snapshots.latest().id
-    world.run(boundaries=(6, 9))
+    world.run(boundaries=ends)
     assert not dies or die_at_step("precommit.saved", 1, world, boundaries=(6, 9, 14))
     assert roll_back_to(table, back)
 
 
-def _goes_on_with_another_table(world, said) -> None:
+def _goes_on_with_another_table(world, said, boundaries=(6, 9, 14)) -> None:
     known, left = said.find(r"another name than '(\w+)', under which a new table begins"), world.rows()
     world.dead_letters = f"{known}_2"
     world.tables = (NAME, known, world.dead_letters)
-    world.run(boundaries=(6, 9, 14))
+    world.run(boundaries=boundaries)
     numbers = [number for _, number, _ in world.rows()]
     assert len(numbers) == len(set(numbers)) and {number for _, number, _ in left} | set(range(9, 14)) <= set(numbers)
 
@@ -176,11 +176,12 @@ _BACK_TO = ["an earlier record", "another writer's snapshot"]
 
 @follows("dead-letters.changed")
 @pytest.mark.parametrize("to", _BACK_TO)
-def test_dead_letters_that_were_rolled_back(to):
+@pytest.mark.parametrize("ends", [(6, 9), (6, 9, 9)], ids=["last batch", "batch before one without"])
+def test_dead_letters_that_were_rolled_back(to, ends):
     """To another writer's snapshot, before which all have expired: that was trusted, and what they had was lost in silence."""
-    world = LettersWorld()
-    _goes_back(world, to, dies=False)
-    _goes_on_with_another_table(world, _refused(world, "dead-letters.changed", boundaries=(6, 9, 14)))
+    world, boundaries = LettersWorld(), (*ends, 14)
+    _goes_back(world, to, ends=ends, dies=False)
+    _goes_on_with_another_table(world, _refused(world, "dead-letters.changed", boundaries=boundaries), boundaries)
 
 
 @follows("dead-letters.gone", "dead-letters.changed")
