@@ -177,9 +177,11 @@ class TableCommitter(PaimonCommitter):
     def publish(
         self, committable: Committable, *, expect: int, restored: bool, fence: Callable[[], None]
     ) -> Published:
+        found = {}
         for part, mine in self._parts((committable,)):
             self._publish_letters(part, mine, restored=restored, fence=fence)
-            committable = _saying_where(committable, part["name"], self.letters(part["name"])[1].where_is(mine))
+            found[part["name"]] = self.letters(part["name"])[1].where_is(mine)
+        committable = _saying_where(committable, found, self._heads())
         done = super().publish(committable, expect=expect, restored=restored, fence=fence)
         # A batch may find that records are to be published again: what it looked at before is not what its own record follows.
         self._history = History(committable.state, complete=True)
@@ -294,12 +296,20 @@ def heads_of(state: AppState) -> Mapping[str, Mapping]:
     return state.carried.get(_HEADS, {})
 
 
-def _saying_where(committable: Committable, name: str, where: Mark | None) -> Committable:
-    """The table's state says where its dead letters are: when their table says nothing any more, it shows whether they went with a rollback."""
-    if where is None:
+def _saying_where(committable: Committable, found: Mapping[str, Mark | None], before: Mapping[str, Mapping]) -> Committable:
+    """The table's state says where its dead letters are: when their table says nothing any more, it shows whether they went with a rollback.
+
+    found: by name, where those of this record are. before: heads that the table has; the record, which was made while they were published,
+    may repeat them without their places.
+    """
+    heads = dict(heads_of(committable.state))
+    for name, head in heads.items():
+        if found.get(name) is not None:
+            heads[name] = {**head, _AT: found[name].to_json()}
+        elif name in before and {**before[name], **head} == before[name]:
+            heads[name] = before[name]
+    if heads == heads_of(committable.state):
         return committable
-    heads = heads_of(committable.state)
-    heads = {**heads, name: {**heads[name], _AT: where.to_json()}}
     return replace(committable, state=replace(committable.state, carried={**committable.state.carried, _HEADS: heads}))
 
 
