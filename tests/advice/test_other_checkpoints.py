@@ -285,3 +285,26 @@ def test_a_checkpoint_that_was_copied_to_another_job(last, numeric, way):
     copied.driver.rows = lambda start, end: whole(start + 100, end + 100)
     copied.run(boundaries=(6, 9))
     assert world.ids() == [*range(12), *range(100, 109)]
+
+
+@follows("checkpoint.copied")
+@pytest.mark.parametrize("taken", [1, 2])
+@pytest.mark.parametrize("kind", ["positions", "filtered positions", "opaque", "files"])
+def test_a_copy_that_took_the_first_job_s_batches(kind, taken):
+    """A second job of another program ran one or two batches from a copy of the checkpoint; then the first job goes on."""
+    by_rows = {"filtered positions": {"position_columns": POSITIONS}, "files": {"file_column": "file"}}
+    options = {**PLAIN, **by_rows.get(kind, {}), "numeric": "positions" in kind, "tells_files": kind == "files", "journal_retain": 10}
+    world = memory_world(**options)
+    world.run(boundaries=(6, 9))
+    copy = World(world.calls, world.driver.root, **options)
+    copy.checkpoint = dataclasses.replace(world.checkpoint, ends=list(world.checkpoint.ends))
+    copy.driver.place = "a copy of the folder"
+    copy.driver.fingerprint = dataclasses.replace(copy.driver.fingerprint, plan="another filter")
+    whole = copy.driver.rows
+    copy.driver.rows = lambda start, end: whole(start + 100, end + 100)
+    copy.run(boundaries=(6, 9, 12, 15)[:2 + taken])
+    said = refused(world, "checkpoint.copied", (6, 9, 12, 15, 18))
+    said.says("this is the first job", "all of the batches after it, beside those that the copy has written")
+    accept(world, accept_as_new=said.option("accept_as_new"))
+    world.run(boundaries=(6, 9, 12, 15, 18))
+    assert world.ids() == [*range(18), *range(109, 109 + 3 * taken)]
