@@ -12,7 +12,8 @@ from streamsink.protocol.continuity import Change, Relation, changes, relate, re
 from streamsink.protocol.ids import END_OF_INPUT
 from streamsink.protocol.positions import Offsets, all_numeric, follows, numeric_ones, same_ranges
 from streamsink.protocol.query_rules import (
-    check_copied, check_query, check_same, check_state, left_out, recorded_as_new, with_word_of_rows, word_of_rows,
+    check_copied, check_query, check_same, check_state, is_new_behind_a_copy, left_out, recorded_as_new, with_word_of_rows,
+    word_of_rows,
 )
 from streamsink.protocol.recorded import Recorded
 from streamsink.protocol.resets import Answer, answer_in, answered, answered_late
@@ -83,13 +84,13 @@ def admit(batch: Batch, past: Past, options: SinkOptions) -> Decision:
     changed = changes(_recorded_in(past), batch.sources)
     if not any(change.other_topic for change in changed):
         replay = _replay_of(batch, past)
-        if replay:
-            check_copied(batch, past.last, past.table, options)
+        if replay and not is_new_behind_a_copy(batch, past.last, options, token(batch, past)):
+            check_copied(batch, past.last, past.table, options, as_new=token(batch, past))
             return Decision(Verdict.SKIP, replay)
     name, earlier = _under_another_name(batch, past, options)
     if earlier:
         if batch.batch_id == earlier.checkpoint_id:
-            check_copied(batch, earlier, past.table, options, name)
+            check_copied(batch, earlier, past.table, options, as_new=token(batch, past), name=name)
             return Decision(Verdict.SKIP, "published under an earlier name, same source positions")
         past, changed = replace(past, last=renamed.past_of(past.last, earlier)), ()
     numeric = all_numeric(batch.sources) and bool(_recorded_in(past))
@@ -238,8 +239,9 @@ def _replay_of(batch: Batch, past: Past) -> str | None:
 def _accepted(batch: Batch, past: Past, options: SinkOptions, generation: int) -> Decision | None:
     word = token(batch, past)
     if options.accept_as_new == word:
-        recorded = recorded_as_new(batch, past.last, _recorded(batch, past))
+        recorded = recorded_as_new(batch, past.last, _recorded(batch, past), options)
         anew, replaying = files.accepted_as_new(batch, past.last, past.known_files)
+        replaying = replaying and not is_new_behind_a_copy(batch, past.last, options, word)
         return Decision(Verdict.NEW, "accepted as new", generation, recorded, replaying=replaying, forgets_files=anew)
     if options.accept_as_seen == word:
         # What follows may belong to the same accident.
@@ -316,7 +318,7 @@ def _check_same(batch: Batch, past: Past, options: SinkOptions, generation: int)
     """Raises Misuse when what is recorded may be another query's. What ``accept_as_same`` must be for a filter, where its rows are asked for."""
     last, word = past.last, token(batch, past)
     of_rows = word_of_rows(batch, last, options, generation)
-    check_copied(batch, last, past.table, options)
+    check_copied(batch, last, past.table, options, as_new=word)
     check_same(batch, last, past.table, options, word, of_rows=of_rows)
     return with_word_of_rows(batch, last, options, (word, of_rows)) if of_rows else None
 

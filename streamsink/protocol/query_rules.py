@@ -123,17 +123,30 @@ def left_out(batch: Batch, last: AppState) -> str:
     )
 
 
-def check_copied(batch: Batch, last: AppState, table: str, options: SinkOptions, name: str = "") -> None:
-    """Rows would be taken for published by a checkpoint's id, and the checkpoint is in another folder than the one that published them.
+def _is_copied(batch: Batch, last: AppState, options: SinkOptions) -> bool:
+    """Whether the checkpoint is in another folder than the one of this id that published, for a query that is another one, as far as is known.
 
-    A copy has the id of its original. That is right for the same query only, such as one whose folder was moved. Raises Misuse with the
-    ways on. Under the folder that is recorded an upgraded query goes on. name: an earlier one of the query, which ``last`` is of.
+    A copy has the id of its original. That is right for the same query only, such as one whose folder was moved. Under the folder that is
+    recorded an upgraded query goes on.
     """
     if batch.query != last.query or batch.place == last.place or not (batch.place and last.place):
+        return False
+    return not compare(last.fingerprint, batch.fingerprint).same and word_of_copy(batch, last) not in words_of(options.accept_as_same)
+
+
+def is_new_behind_a_copy(batch: Batch, last: AppState, options: SinkOptions, as_new: str) -> bool:
+    """Whether a copy has published under the batch's id, and the user has said that these are not the batch's rows. as_new: the word for that."""
+    return options.accept_as_new == as_new and _is_copied(batch, last, options)
+
+
+def check_copied(batch: Batch, last: AppState, table: str, options: SinkOptions, *, as_new: str, name: str = "") -> None:
+    """Raises Misuse with the ways on where rows would be taken for published by the id of a checkpoint that is a copy.
+
+    as_new: what accept_as_new must be to write the batch. name: an earlier one of the query, which ``last`` is of.
+    """
+    if not _is_copied(batch, last, options):
         return
     found, word = compare(last.fingerprint, batch.fingerprint), word_of_copy(batch, last)
-    if found.same or word in words_of(options.accept_as_same):
-        return
     raise Misuse(
         f"{table}: batch {batch.batch_id} of checkpoint {batch.query} reads again what application '{name or options.application}' has published "
         "under a checkpoint of this id in another folder: the folder was moved, or this one is a copy of it, and "
@@ -141,7 +154,9 @@ def check_copied(batch: Batch, last: AppState, table: str, options: SinkOptions,
            f"whether the query is the same cannot be told: {'; '.join(found.unknown)}")
         + ". Rows that the query there left out would be skipped as if they were here. Nothing was written. If this is a second job that "
         "was given a copy, start it with a new checkpoint and a name of its own (application='...'). If it is the same query, moved and "
-        f"changed, set accept_as_same='{word}': what is recorded is skipped, and it goes on",
+        f"changed, set accept_as_same='{word}': what is recorded is skipped, and it goes on. If this is the first job, and the other one is a copy "
+        f"of it that took these rows before it, end that one, and set accept_as_new='{as_new}': it writes all rows of this batch, and all of the "
+        "batches after it, beside those that the copy has written",
         kind="checkpoint.copied",
     )
 
@@ -171,11 +186,13 @@ def with_word_of_rows(batch: Batch, last: AppState, options: SinkOptions, words:
     return with_word(options.accept_as_same, of_rows, (token, word_of_copy(batch, last)))
 
 
-def recorded_as_new(batch: Batch, last: AppState | None, recorded: Recorded) -> Recorded:
-    """Recorded positions once a batch was accepted as new: under another checkpoint, and out of state, all that follows is new as well.
+def recorded_as_new(batch: Batch, last: AppState | None, recorded: Recorded, options: SinkOptions) -> Recorded:
+    """Recorded positions once a batch was accepted as new: under another checkpoint, behind a copy, and out of state all that follows is new too.
 
     So they go back to where the batch ends; one decision covers the accident. recorded: the highest positions seen.
     """
-    if last is None or not all_numeric(batch.sources) or (batch.query == last.query and not batch.stateful):
+    if last is None or not all_numeric(batch.sources):
+        return recorded
+    if batch.query == last.query and not batch.stateful and not _is_copied(batch, last, options):
         return recorded
     return recorded.ending_with(batch.sources)

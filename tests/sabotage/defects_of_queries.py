@@ -2,6 +2,7 @@
 
 from tests.sabotage.defect import Defect
 
+_COPIES = "tests/advice/test_other_checkpoints.py"
 _FILES = "tests/protocol/test_files.py"
 _PLAN_TEXT = "tests/protocol/test_plan_text.py"
 _KNOWN = "tests/protocol/test_what_is_known.py"
@@ -25,7 +26,7 @@ OF_QUERIES = (
            "_check_same(batch, past, options, generation)",
            "_check_same(batch, past, options, generation) if options.position_columns else None", (_SAME,)),
     Defect("A3: a gap behind another query is one as any", "protocol/query_rules.py:left_out",
-           "batch.query == last.query or", "True or", ("tests/advice/test_other_checkpoints.py",)),
+           "batch.query == last.query or", "True or", (_COPIES,)),
     Defect("A6: a journal whose identity was lost answers for what it never knew", "protocol/two_phase.py:TwoPhaseCommit._identify",
            "journal.began < last and", "False and", ("tests/protocol/test_runs.py",)),
     Defect("A3: an upgraded query is asked what it is", "protocol/query_rules.py:check_same",
@@ -130,12 +131,18 @@ OF_QUERIES = (
            "self._check_journal(history.state)", "pass", ("tests/protocol/test_copies.py",)),
     Defect("another application's damage stops all of a table", "sinks/history_of.py:_of_no_matter",
            "except (Corrupt, Misuse) as unreadable:", "except () as unreadable:", (_KNOWN,)),
-    Defect("a copy of a checkpoint is its original", "protocol/query_rules.py:check_copied",
+    Defect("a copy of a checkpoint is its original", "protocol/query_rules.py:_is_copied",
            "batch.place == last.place or", "True or", (_SAME,)),
     Defect("replays of a copied checkpoint are not asked for", "protocol/admission.py:admit",
-           "check_copied(batch, past.last, past.table, options)\n            return", "return", (_SAME,)),
+           "check_copied(batch, past.last, past.table, options, as_new=token(batch, past))\n            return", "return", (_SAME,)),
     Defect("replays of a copied checkpoint are not asked for under another name", "protocol/admission.py:admit",
-           "            check_copied(batch, earlier, past.table, options, name)\n", "", (_SAME,)),
+           "            check_copied(batch, earlier, past.table, options, as_new=token(batch, past), name=name)\n", "", (_SAME,)),
+    Defect("a batch that a copy has taken is a replay whatever is said", "protocol/admission.py:admit",
+           " and not is_new_behind_a_copy(batch, past.last, options, token(batch, past))", "", (_COPIES,)),
+    Defect("positions that a copy has taken are the first job's", "protocol/query_rules.py:recorded_as_new",
+           " and not _is_copied(batch, last, options)", "", (_COPIES,)),
+    Defect("files that a copy has taken are the first job's", "protocol/admission.py:_accepted",
+           " and not is_new_behind_a_copy(batch, past.last, options, word)", "", (_COPIES,)),
     Defect("one word for every query of a copied checkpoint", "protocol/query_rules.py:word_of_copy",
            "batch.place, made_of", "batch.place", (_SAME,)),
     # -- rows of which no plan shows whether they are of several

@@ -24,7 +24,7 @@ _MOST_ANSWERS = 5
 # As often a stateful query whose state is lost may give a result again.
 _MOST_TIMES = 20
 # Errors that ask whether rows which are recorded are those of another program.
-_IS_IT_ANOTHER = ("query.other", "query.not-comparable")
+_IS_IT_ANOTHER = ("query.other", "query.not-comparable", "checkpoint.copied")
 # Options that answer one question.
 _OF_WORDS = ("accept_as_new", "accept_as_seen", "accept_as_same", "new_application", "adopt_from_batch")
 
