@@ -24,7 +24,10 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 
-def pytest_collection_modifyitems(items: list) -> None:
+@pytest.hookimpl(tryfirst=True)  # before pytest leaves out what has another mark
+def pytest_collection_modifyitems(config: pytest.Config, items: list) -> None:
+    if os.environ.get("STREAMSINK_TURNS") != "all":  # the sabotage asks for all: it may be any of them that notices
+        schedule.take_turns(items, int(os.environ["STREAMSINK_SEED"]), all_of_them=config.option.markexpr == "soak")
     schedule.longest_first(items)
 
 

@@ -1,8 +1,13 @@
 """Which worker of ``make test`` runs what, and when: whole files, those that share a server together, the longest first.
 
 A server and a Spark session are started once for each worker that needs them, so tests of one server stay on one worker. What
-takes long begins first, or the other worker would wait for it in the end.
+takes long begins first, or the other worker would wait for it in the end. Long tests of one promise take turns (``in_turn``).
 """
+
+import random
+from collections import defaultdict
+
+import pytest
 
 # Longest first (`make test ARGS=--durations=0` tells); every other file is a unit of its own, and comes after these.
 UNITS = {
@@ -36,6 +41,21 @@ def unit_of(nodeid: str) -> str:
     """The unit that a test belongs to."""
     file = nodeid.partition("::")[0]
     return FILES.get(file, file)
+
+
+def take_turns(items: list, seed: int, all_of_them: bool) -> None:
+    """Of the tests that have the mark ``in_turn(name, some)`` with one name the seed chooses some; the soak runs all of them."""
+    named = defaultdict(list)
+    for item in items:
+        mark = item.get_closest_marker("in_turn")
+        if mark is not None and item.get_closest_marker("soak") is None:
+            named[mark.args].append(item)
+    for (name, some), tests in named.items():
+        tests.sort(key=lambda item: item.nodeid)
+        chosen = [] if all_of_them else random.Random(f"{seed}-{name}").sample(tests, min(some, len(tests)))
+        for item in tests:
+            if item not in chosen:
+                item.add_marker(pytest.mark.soak)
 
 
 def longest_first(items: list) -> None:

@@ -30,6 +30,7 @@ def append(path, rows, **options):
         sink.write(to_arrow(rows, fields), fields)
 
 
+@pytest.mark.in_turn("tables of Java", 1)
 @pytest.mark.parametrize("partition_by", [[], ["i"], ["st", "dt"]], ids=["plain", "int", "text-date"])
 def test_all_types_are_read_and_appended_to(spark, java, pypaimon, path, rng, partition_by):
     """Java writes every type over several snapshots; we read them, append to them, and all three read all rows."""

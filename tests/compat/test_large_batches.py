@@ -158,6 +158,7 @@ def test_nan_leaves_no_bounds(spark, java, path):
     assert len(java.read(path, [("greater_than", "d", 100.0)])) == 1
 
 
+@pytest.mark.in_turn("values that repeat in large batches", 6)
 @pytest.mark.parametrize("kind", [kind for kind in CONSTANT if kind.split("(")[0] not in ("CHAR", "VARCHAR", "BINARY", "TIME")
                                   and "(0)" not in kind and "(3)" not in kind and "(9)" not in kind])
 def test_a_value_that_repeats_is_found_by_java_s_filter(spark, java, path, kind):

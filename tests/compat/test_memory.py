@@ -81,6 +81,7 @@ def check_every_row_once(written, batches):
     assert found.sort_by("id").equals(given.sort_by("id").cast(found.schema))
 
 
+@pytest.mark.in_turn("memory", 1)
 @pytest.mark.parametrize("round_number", range(4))
 def test_a_thousand_partitions_within_every_cap(tmp_path, rng, round_number):
     """Random caps and batch sizes, 1,000 partitions: never more open files or buffered bytes than allowed, every row once."""

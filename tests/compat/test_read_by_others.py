@@ -66,11 +66,12 @@ MIDDLE = {
     "ts6": (1_704_164_645_123_456_000, datetime.datetime(2024, 1, 2, 3, 4, 5, 123456)),
 }
 FUNCTIONS = ["equal", "greater_than", "less_or_equal", "is_null", "is_not_null"]
+_IN_TURN = pytest.mark.in_turn("filters", 1)
 
 
 # a partition for each value makes many files, each of which every reader opens for every filter
 @pytest.mark.parametrize("partition, nanoseconds", [
-    (None, True), ("i", False), pytest.param(None, False, marks=pytest.mark.soak), pytest.param("i", True, marks=pytest.mark.soak),
+    pytest.param(None, True, marks=_IN_TURN), pytest.param("i", False, marks=_IN_TURN), pytest.param(None, False, marks=pytest.mark.soak), pytest.param("i", True, marks=pytest.mark.soak),
 ])
 def test_filters_on_every_kind_of_column_give_the_same_rows(java, pypaimon, path, rng, partition, nanoseconds):
     """Filters are pushed into manifests and files; statistics that are no bounds would lose rows here."""
@@ -104,6 +105,7 @@ CONSTANT = {
 WITHOUT_DICTIONARY = ("BOOLEAN", "DECIMAL(19, 4)", "DECIMAL(38, 10)", "DECIMAL(38, 0)")
 
 
+@pytest.mark.in_turn("values that repeat", 8)
 @pytest.mark.parametrize("kind", CONSTANT)
 def test_a_value_that_repeats_is_found_by_java_s_filter(java, path, kind):
     """A repeating column has a dictionary in a file that is not small, which Java's filters look into."""

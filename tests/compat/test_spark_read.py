@@ -49,6 +49,7 @@ FILTERS = [
 ]
 
 
+@pytest.mark.in_turn("what Spark pushes down", 1)
 @pytest.mark.parametrize("partition_by", [[], ["i"], ["dt", "st"]], ids=["plain", "int", "date-text"])
 def test_filters_and_projections_give_the_rows_of_a_full_scan(spark, path, rng, partition_by):
     """Whatever Spark pushes down: the same rows as the same filter over rows held in memory."""

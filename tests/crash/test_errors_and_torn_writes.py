@@ -25,6 +25,7 @@ def test_death_in_the_middle_of_a_write_of_a_group(way):
 _SOME = 3
 
 
+@pytest.mark.in_turn("errors at calls", 6)
 @pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.soak)], ids=["", "every"])
 @pytest.mark.parametrize("way", sorted(WAYS))
 @pytest.mark.parametrize("mode", [Mode.ERROR, Mode.REPLY_LOST, Mode.REPEATED], ids=lambda m: m.value)

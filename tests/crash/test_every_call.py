@@ -28,6 +28,7 @@ def _die_at_each_call(make_world, power, capsys, stride=1, first=1):
 _EACH_MERGING = pytest.mark.parametrize("rollback, merging", [("fail", _MINOR), ("republish", _FULL)], ids=["fail", "republish"])
 
 
+@pytest.mark.in_turn("every call", 1)
 @_EACH_MERGING
 def test_death_before_every_call_in_memory(rollback, merging, capsys):
     """The machine loses power, and what was not flushed is forgotten: each row once, no unknown file."""
@@ -51,6 +52,7 @@ def test_death_at_calls_of_grouped_and_asynchronous_publishing(power, way, capsy
     _die_at_each_call(lambda n: memory_world(on_rollback=rollback, **WAYS[way]), power, capsys, STRIDE, first)
 
 
+@pytest.mark.in_turn("files of others", 1)
 @pytest.mark.parametrize("power", [False, True], ids=["killed", "power-failure"])
 def test_death_at_calls_when_files_of_others_are_adopted(power, capsys, rng):
     """Files that Spark's own writer left: looked at, flushed, linked. One call in three, other ones in each run of the suite."""

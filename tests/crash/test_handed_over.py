@@ -67,6 +67,7 @@ def _cut(file_io, files):
     file_io.write(files[-1].staged, data[:-1])
 
 
+@pytest.mark.in_turn("files that are gone or cut", 2)
 @follows("staged.files-gone")
 @pytest.mark.parametrize("kind", SHARED)
 @pytest.mark.parametrize("accident", [_gone, _cut])

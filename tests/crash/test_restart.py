@@ -76,6 +76,7 @@ def _check(world: World, what: str, boundaries=BOUNDARIES) -> None:
     assert world.unknown_files() == [], what
 
 
+@pytest.mark.in_turn("deaths of a restart", 3)
 @pytest.mark.parametrize("power", [False, True], ids=["killed", "power-failure"])
 def test_death_before_the_calls_of_a_restart_with_several_pending(left, power, capsys, rng):
     """Killed, or what was not flushed is forgotten: each row once, no unknown file, whichever of them were published.
@@ -132,6 +133,7 @@ def test_what_a_record_may_yet_name_goes_when_the_number_is_taken(step, rollback
     assert _staged_folders(world) == (2 if rollback == "republish" else 0)
 
 
+@pytest.mark.in_turn("errors of a restart", 3)
 @pytest.mark.parametrize("mode", [Mode.ERROR, Mode.REPLY_LOST], ids=lambda m: m.value)
 def test_an_error_in_a_restart_with_several_pending(left, mode, rng):
     """A call fails, done or not; the power fails then. The next restart ends right."""

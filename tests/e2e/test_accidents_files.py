@@ -110,6 +110,7 @@ def _through_spark_s_file_sink(spark, ground, number: int) -> None:
     writer.trigger(availableNow=True).start(str(ground.source)).awaitTermination()
 
 
+@pytest.mark.in_turn("folders without times", 1)
 @follows("files.not-as-planned", "files.overlap")
 @pytest.mark.parametrize("way", ["times", "accept_as_same", "gone"])
 def test_a_folder_of_spark_s_file_sink_whose_files_have_lost_their_times(spark, ground, way):

@@ -36,6 +36,7 @@ PAUSES = [
 
 
 @follows("writer.fenced", "journal.record-taken")
+@pytest.mark.in_turn("zombies", 1)
 @pytest.mark.parametrize("step, kind", PAUSES)
 def test_s10_a_zombie_driver_is_fenced(spark, ground, step, kind):
     """Paused in its commit; its successor replays and goes on; it wakes up: a clear error, and each row once."""

@@ -29,6 +29,7 @@ def cluster(tmp_path_factory, spark_settings):
         yield started
 
 
+@pytest.mark.in_turn("tasks that fail", 1)
 @pytest.mark.parametrize("step, action", [("task.file_closed", "raise"), ("task.end", "exit")])
 def test_s9_a_task_that_fails_twice(ground, step, action):
     """Every task's first two attempts fail after they have written (an error; a worker's death): each row once, no file left."""
@@ -42,6 +43,7 @@ def test_s9_a_task_that_fails_twice(ground, step, action):
     assert orphans(ground.table) == set()
 
 
+@pytest.mark.in_turn("tasks of a cluster", 1)
 def test_s9_speculative_execution(ground, cluster):
     """An attempt hangs (for longer than a driver may take) after it has written, that on the other host wins: each row once, no file left."""
     env = task_faults.environment("task.file_closed:sleep:2:0", ground.root / "marks")
@@ -54,6 +56,7 @@ def test_s9_speculative_execution(ground, cluster):
     assert orphans(ground.table) == set()
 
 
+@pytest.mark.in_turn("tasks of a cluster", 1)
 def test_s9_an_executor_is_lost_in_the_middle_of_a_batch(ground, cluster):
     """kill -9 of an executor, in each batch, when its task has written: its tasks run again elsewhere; each row once, no file left."""
     env = task_faults.environment("task.file_closed:lose-executor:1:0", ground.root / "marks")

@@ -121,6 +121,7 @@ def test_a_new_column_that_is_never_null(spark, ground, way):
     assert set(rows.column("more").to_pylist()) == {"x"} and {row["two"] for row in rows.column("deep").to_pylist()} == {2}
 
 
+@pytest.mark.in_turn("files of a planned batch", 2)
 @follows("files.not-as-planned")
 @pytest.mark.parametrize("accident", ["the folder is not mounted", "a file is away", "a file is gone", "a file was written again"])
 def test_files_that_are_gone_when_a_planned_batch_is_read(spark, ground, accident):

@@ -91,6 +91,7 @@ def test_limits_of_the_session_are_kept(spark):
     assert rows_at_once(session, FIELDS, BATCH, 10) is None
 
 
+@pytest.mark.in_turn("tasks at once", 1)
 @pytest.mark.parametrize("daemon", [False, True], ids=["spark's-daemon", "our-daemon"])
 def test_auto_takes_tasks_where_they_start_at_once(ground, spark_settings, daemon):
     """The first batch of files is bounded, and later ones are known. Tasks that start slowly are left to Spark's own writer."""

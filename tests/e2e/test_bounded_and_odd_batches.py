@@ -248,6 +248,7 @@ def test_a_checkpoint_registered_twice_is_an_error(ground, protocol):
 
 
 @pytest.mark.spark
+@pytest.mark.in_turn("nested and empty", 1)
 @pytest.mark.parametrize("way", ["driver", "tasks"])
 def test_nested_columns_that_are_empty_in_every_row_are_written(ground, spark_settings, way):
     """Spark sends what is inside of them without offsets. A worker that dies takes its task with it, and a driver that dies the query."""

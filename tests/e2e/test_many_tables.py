@@ -64,6 +64,7 @@ def test_two_sinks_of_one_name_with_other_rules_are_refused(spark, ground):
 
 
 @pytest.mark.slow
+@pytest.mark.in_turn("pending beyond a batch", 1)
 def test_drivers_killed_around_the_record_lose_and_double_nothing(ground):
     """Each start is killed where another one was not; what is routed elsewhere at each evaluation is in one table only."""
     _killed_one_after_another(ground, KILLS)
@@ -146,6 +147,7 @@ STRICT = ("id BIGINT, n INT, amount DECIMAL(6, 2), day DATE, at TIMESTAMP(3) WIT
           "name VARCHAR(5) NOT NULL")
 
 
+@pytest.mark.in_turn("bad rows", 1)
 @pytest.mark.parametrize("way", ["driver", "tasks"])
 def test_bad_rows_of_each_kind_are_set_aside_alone(ground, rows_of_each_kind, way):
     """Ten rows fit, six do not, each for its own column; the text holds the whole row."""

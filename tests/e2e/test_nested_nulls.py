@@ -48,6 +48,7 @@ def _of_spark(spark, table: str) -> list[dict]:
     return sorted(({**row, "m": list(row["m"].items())} for row in rows), key=lambda row: row["id"])
 
 
+@pytest.mark.in_turn("null rows", 1)
 @pytest.mark.parametrize("way", WAYS)
 def test_null_rows_are_written_and_nulls_where_none_may_be_are_refused(spark, ground, way):
     """Every reader gets the null back; what is refused is named by its path, and nothing of it is written."""

@@ -95,6 +95,7 @@ def an_older_copy(spark, ground, function, files: int = 2, **more) -> None:
     one_name(ground, files)
 
 
+@pytest.mark.in_turn("rows of several", 3)
 @pytest.mark.parametrize("name", COMBINING)
 def test_rows_that_may_be_of_several_are_not_filtered(spark, ground, name):
     """Of an old and a new file's rows one was kept, and filtered or written with what the old ones gave: new rows were lost, or old ones doubled."""
@@ -131,6 +132,7 @@ def test_a_stream_whose_rows_may_be_of_several(spark, ground, stream):
     assert content(ground.table) == before
 
 
+@pytest.mark.in_turn("words for rows", 1)
 @follows("files.may-combine")
 @pytest.mark.parametrize("function", [lambda df: df.localCheckpoint(), go_through_the_driver, lambda df: df.mapInPandas(pass_on, COLUMNS)],
                          ids=["checkpoint", "driver", "partitions"])

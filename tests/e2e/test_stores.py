@@ -21,6 +21,7 @@ def _each_once(made, table, files):
     assert Counter(found) == {i: 1 for i in ids_of(0, files)}
 
 
+@pytest.mark.in_turn("remote stores", 1)
 @pytest.mark.parametrize("kind", REMOTE)
 def test_a_query_is_killed_and_started_again(kind, request, ground, spark_settings, spark):
     """Killed between pre-commit and publishing while tasks write; the restart writes on the driver. Spark reads the table."""

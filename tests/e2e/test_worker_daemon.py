@@ -83,6 +83,7 @@ print("FOUND=" + json.dumps({"looked": looked, "sums": sums, "plain": plain, "wr
 
 
 @pytest.mark.spark
+@pytest.mark.in_turn("workers", 1)
 def test_udfs_arrow_functions_zip_files_and_the_sink_run_under_it(tmp_path, spark_settings):
     """A real session of its own: no archive of PySpark is left in a worker, and the user's archives are imported from."""
     for name in ("zipped_before", "zipped_later"):
@@ -138,7 +139,7 @@ except streamsink.errors.Misuse as refused:
 
 @follows("worker.no-streamsink")
 @pytest.mark.spark
-@pytest.mark.parametrize("daemon", [worker_daemon.MODULE, pytest.param("pyspark.daemon", marks=pytest.mark.soak)])
+@pytest.mark.parametrize("daemon", [pytest.param(worker_daemon.MODULE, marks=pytest.mark.in_turn("workers", 1)), pytest.param("pyspark.daemon", marks=pytest.mark.soak)])
 def test_tasks_of_a_python_without_streamsink_are_told_what_to_set(tmp_path, spark_settings, daemon):
     """Spark starts 'python3' of the path unless it is told; that one has PySpark by Spark's own archive, and no streamsink."""
     conf = spark_conf() | {"spark.python.daemon.module": daemon, "spark.sql.warehouse.dir": str(tmp_path / "warehouse")}

@@ -85,6 +85,7 @@ def test_the_embedded_run_ends_by_itself_and_a_second_one_goes_on_where_it_ended
 
 
 @pytest.mark.slow
+@pytest.mark.in_turn("jobs", 1)
 def test_chaos_kills_the_driver_at_named_steps_and_nothing_is_lost_or_doubled(job):
     counts, said = job.closing("kafka_to_lake.py", "--chaos", "--kills", "3", "--events", "2000", "--rows-per-batch", "250")
     check(counts, "events generated", 2000)
@@ -94,6 +95,7 @@ def test_chaos_kills_the_driver_at_named_steps_and_nothing_is_lost_or_doubled(jo
 
 @pytest.mark.slow
 @pytest.mark.kafka
+@pytest.mark.in_turn("jobs", 1)
 def test_messages_are_in_the_table_once_although_the_checkpoint_was_lost(job, kafka_broker):
     topic = f"orders-{uuid.uuid4().hex}"
     kafka = ("--brokers", kafka_broker.bootstrap, "--topic", topic)

@@ -54,7 +54,7 @@ class Copy:
     def _first_failure(self, tests: Iterable[str]) -> str | None:
         for test in tests:
             command = [sys.executable, "-B", "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--no-header", "--tb=no", test]
-            env = {**os.environ, "PYTHONPATH": str(self._root)}
+            env = {**os.environ, "PYTHONPATH": str(self._root), "STREAMSINK_TURNS": "all"}
             try:
                 done = subprocess.run(command, cwd=self._root, env=env, capture_output=True, text=True, timeout=LONGEST_S)
             except subprocess.TimeoutExpired:
