@@ -1,14 +1,16 @@
 """Advice of errors about what a table's history cannot tell any more, what others wrote meanwhile, and its options and schema."""
 
 import dataclasses
+import re
 
+import pyarrow.parquet as pq
 import pytest
 
 from streamsink.clock import IdSource
 from streamsink.errors import StreamsinkError
 from streamsink.format.types import parse_ddl
 from streamsink.table.table import open_table
-from tests.advice.accidents import accept, put_back, refused, renew_topic, take
+from tests.advice.accidents import accept, lose_checkpoint, put_back, refused, renew_topic, take
 from tests.advice.following import advice, follows
 from tests.crash.giving_up import ENDS, clean, follow
 from tests.crash.world import World, die_at_step, expected, memory_world
@@ -102,10 +104,8 @@ def test_a_record_of_which_nobody_knows_whether_it_was_published(way):
     assert _ours(world) == sorted([*before, *(range(3, 6) if way == "accept_as_new" else ()), *range(6, 12)])
 
 
-@follows("journal.undecidable")
-@pytest.mark.parametrize("published", [0, 1, 2, 3])
-def test_several_records_of_which_the_first_ones_may_be_published(published):
-    """A power failure among them, which forgot marks as well. By one word for all of them rows were lost, or came twice."""
+def _several_undecidable(published: int) -> tuple[World, list[int]]:
+    """And what the table has."""
     world = memory_world(publish_every_batches=9, **PLAIN)
     world.run(boundaries=ENDS[:1])
     assert die_at_step("commit.before_publish" if published < 3 else "commit.hinted", published + 1 if published < 3 else 3, world, boundaries=ENDS)
@@ -117,7 +117,14 @@ def test_several_records_of_which_the_first_ones_may_be_published(published):
         Prepared(world, number).rename()
     drop_from_newest(world)
     _expire(world, 1, _table(world).snapshots.ids()[-1] - 1)
-    kept = _ours(world)
+    return world, _ours(world)
+
+
+@follows("journal.undecidable")
+@pytest.mark.parametrize("published", [0, 1, 2, 3])
+def test_several_records_of_which_the_first_ones_may_be_published(published):
+    """A power failure among them, which forgot marks as well. By one word for all of them rows were lost, or came twice."""
+    world, kept = _several_undecidable(published)
     said = refused(world, "journal.undecidable", ENDS)
     if published in (0, 3):
         way = "accept_as_seen" if published else "accept_as_new"
@@ -126,6 +133,22 @@ def test_several_records_of_which_the_first_ones_may_be_published(published):
         accept(world, accept_as_seen=said.says("only those of the first ones").find(rf"'(\w+)' for checkpoint {published}\b"))
     world.run(boundaries=ENDS)
     assert _ours(world) == sorted([*kept, *range(ENDS[published], ENDS[-1])])
+
+
+@pytest.mark.parametrize("published", [0, 1, 2, 3])
+def test_records_tell_where_their_rows_are_when_the_checkpoint_is_lost(published):
+    """Their batches are nowhere in the new checkpoint: nobody could look whether their rows are in the table, and by a guess they were lost."""
+    world, _ = _several_undecidable(published)
+    lose_checkpoint(world)
+    said = refused(world, "journal.undecidable", ENDS)
+    rows = {number: _rows_in(world, path) for number, path in re.findall(r"those of checkpoint (\d+) are in (\S+\.parquet)", said.message)}
+    assert list(rows) == ["1", "2", "3"] and all(rows.values())
+    assert [set(found) <= set(range(first, first + 3)) for found, first in zip(rows.values(), ENDS)] == [True] * 3
+
+
+def _rows_in(world, path: str) -> list[int]:
+    with world.file_io(world.calls).open_input(path) as stream:
+        return pq.ParquetFile(stream).read(["id"]).column("id").to_pylist()
 
 
 @follows("journal.undecidable")
