@@ -6,7 +6,7 @@ from streamsink.errors import Corrupt, Misuse
 from streamsink.options import SinkOptions, with_word, words_of
 from streamsink.protocol.committable import AppState, Committable, LastOfOther
 from streamsink.protocol.pending import Mark
-from streamsink.protocol.restore import token_of, word_of_new_application
+from streamsink.protocol.restore import places_of_rows, token_of, word_of_new_application
 from streamsink.protocol.sink import History
 from streamsink.sinks import chain_errors
 from streamsink.sinks.history_of import is_undone
@@ -218,7 +218,8 @@ class Chains:
         raise Corrupt(
             f"{member.table.root}: record {sequence} is pending in the journal; {found}; and snapshots since it was recorded have expired, so "
             f"whether it was published there cannot be told. Nothing was written. Look whether the rows of checkpoint "
-            f"{mine.state.checkpoint_id} are in this table. If they are, set accept_as_seen='{as_seen}', which leaves the table as it is. If they "
+            f"{mine.state.checkpoint_id} are in this table{places_of_rows(member.table.root, [mine], member.committer)}. If they are, set "
+            f"accept_as_seen='{as_seen}', which leaves the table as it is. If they "
             + ("are not, restore the files, or go on without these rows by the same option" if gone
                else f"are not, set accept_as_new='{as_new}', which publishes them"),
             kind="journal.undecidable",

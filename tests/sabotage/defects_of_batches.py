@@ -300,6 +300,8 @@ OF_BATCHES = (
            "        _check_settled(folder, journal, None)\n", "", (_RETIRE,)),
     Defect("a word for the first of several records is one for all", "protocol/restore.py:_from_journal",
            "is_all = known == len(unsure)", "is_all = True", ("tests/advice/test_history.py",)),
+    Defect("where the rows of a record are is not told", "protocol/restore.py:places_of_rows",
+           "record.files and not gone", "False", ("tests/advice/test_history.py",)),
     Defect("two words of one record take turns", "protocol/restore.py:_decide",
            "{token_of(record, MAY_OVERWRITE) for record in unsure}", "set()",
            ("tests/advice/test_history.py::test_an_overwrite_of_which_nobody_knows_whether_it_was_published_and_others_have_written",)),

@@ -62,9 +62,13 @@ class Others:
         name = entry.file.file_name
         if name not in self._rows:
             table = self.table()
-            with self.io.open_input(data_file_path(table, table.schema, entry)) as stream:
-                self._rows[name] = pq.ParquetFile(stream).read(["id"], use_threads=False).column("id").to_pylist()
+            self._rows[name] = self.rows_in(data_file_path(table, table.schema, entry))
         return self._rows[name]
+
+    def rows_in(self, path: str) -> list[int]:
+        """Ids in a file that need not be the table's."""
+        with self.io.open_input(path) as stream:
+            return pq.ParquetFile(stream).read(["id"], use_threads=False).column("id").to_pylist()
 
     def rows_at(self, snapshot_id: int) -> list[int]:
         """Ids that a reader of this snapshot sees."""

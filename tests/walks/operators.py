@@ -17,7 +17,7 @@ from streamsink.sinks.offsets import Wanted, offsets_of
 from tests.walks.model import Causes, Wrong
 from tests.walks.queries import Query, halves
 from tests.walks.sources import flat
-from tests.walks.words import SECOND, WORDS, begins_in, call_in, ways_in
+from tests.walks.words import SECOND, WORDS, begins_in, call_in, rows_that_are_named, ways_in
 from tests.walks.world import JOBS, World
 
 _MOST_ANSWERS = 5
@@ -334,6 +334,8 @@ def _rows_of_batches(world: World, query: Query, said: str) -> list[int]:
         jobs = jobs if jobs and "whether run" not in said else [query.rows_of_job]
         return [row for job in jobs for row in job.rows]
     checkpoint, asked = query.checkpoint, re.search(r"Look whether the rows of checkpoint (\d+)(?: to checkpoint (\d+))?", said)
+    if asked and (named := rows_that_are_named(said, world.others.rows_in)):
+        return [row for rows in named.values() for row in rows]
     if asked:
         batches = checkpoint.planned[int(asked[1]):int(asked[2] or asked[1]) + 1]
         return [row for batch in range(len(batches)) for row in query.rows(int(asked[1]) + batch)]
@@ -348,11 +350,11 @@ def _is_here(world: World, query: Query) -> bool:
 
 def _last_that_is_there(world: World, query: Query, text: str) -> str | None:
     """Of several records: the word of the last one that is there whole, as all before it are."""
-    visible, last = world.visible(), None
+    visible, last, named = world.visible(), None, rows_that_are_named(text, world.others.rows_in)
     for word, batch, run in re.findall(r"'(\w+)' for (?:checkpoint (\d+)|run '([^']+)')", text):
-        if batch and int(batch) >= len(query.checkpoint.planned):
+        if batch and batch not in named and int(batch) >= len(query.checkpoint.planned):
             return None  # of another checkpoint
-        rows = query.rows(int(batch)) if batch else [row for job in world.jobs if job.name == run for row in job.rows]
+        rows = named[batch] if batch in named else query.rows(int(batch)) if batch else [row for job in world.jobs if job.name == run for row in job.rows]
         if not all(world.is_done(row, visible) for row in rows):
             break
         last = word

@@ -3,6 +3,7 @@
 import ast
 import contextlib
 import re
+from collections.abc import Callable
 
 from tests.walks.model import Wrong
 from tests.walks.queries import Query
@@ -87,3 +88,8 @@ def call_in(text: str, function: str) -> tuple[list, dict]:
 def begins_in(text: str) -> list[str]:
     """What the text says of each source where there are several, as a text that has that call alone; else the text."""
     return re.findall(r"(streamsink\.starting_offsets\([^()]*\)|'earliest') for source", text) or [text]
+
+
+def rows_that_are_named(text: str, rows_in: Callable[[str], list[int]]) -> dict[str, list[int]]:
+    """By the checkpoint of which the text says so, rows that stand in the file that it names: the checkpoint may be another one by now."""
+    return {batch: rows_in(path) for batch, path in re.findall(r"those of checkpoint (\d+) are in (\S+\.parquet)", text)}
