@@ -20,6 +20,10 @@ def _asleep(at: int, calls: int, *meanwhile: tuple, before: list = _OTHERS) -> W
 # Another program's job with a copy of the checkpoint.
 _COPIED_JOB = ("copied_job", 0, 0, 0, 0)
 _COPIED = [("setup", 1, 1, 0, 1, 0, 0), ("produce", 0, 1, 0), _COPIED_JOB, ("produce", 0, 1, 0), ("batch", 0, 0)]
+_TWO_TAKEN = [
+    ("produce", 0, 1, 0), ("batch", 0, 0), ("produce", 0, 2, 0), ("produce", 0, 2, 0), ("copied_job", 0, 1, 0, 0), ("produce", 0, 1, 0), ("batch", 0, 0),
+    ("batch", 0, 0),
+]
 # The name of a defect, and the walk that goes wrong with it.
 SHOWN: dict[str, Walk] = {
     "a batch with other positions is the published one of an earlier name": [
@@ -161,4 +165,10 @@ SHOWN: dict[str, Walk] = {
     ],
     "a copy of a checkpoint is its original": _COPIED,
     "replays of a copied checkpoint are not asked for": _COPIED,
+    "a batch that a copy has taken is a replay whatever is said": _COPIED,
+    "positions that a copy has taken are the first job's": [("setup", 1, 1, 0, 1, 0, 1), *_TWO_TAKEN],
+    "files that a copy has taken are the first job's": [("setup", 1, 6, 0, 1, 0, 1), *_TWO_TAKEN],
+    "where the rows of a record are is not told": [
+        ("setup", 1, 0, 0, 1, 292, 0), ("produce", 0, 2, 1), ("batch", 0, 0), ("batch", 0, 0), ("night", 1, 0), ("lose_checkpoint_behind", 0),
+    ],
 }
