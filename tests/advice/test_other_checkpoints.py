@@ -287,24 +287,63 @@ def test_a_checkpoint_that_was_copied_to_another_job(last, numeric, way):
     assert world.ids() == [*range(12), *range(100, 109)]
 
 
+def _with_a_copy(ends, **options) -> tuple[World, World]:
+    """A query after these batches, and another program with a copy of its checkpoint, whose rows have numbers from 100 on."""
+    world = memory_world(journal_retain=10, **options)
+    world.run(boundaries=ends)
+    copy = World(world.calls, world.driver.root, journal_retain=10, **options)
+    copy.checkpoint = dataclasses.replace(world.checkpoint, ends=list(world.checkpoint.ends))
+    copy.driver.place = "a copy of the folder"
+    copy.driver.fingerprint = dataclasses.replace(copy.driver.fingerprint, plan="another filter")
+    whole = copy.driver.rows
+    copy.driver.rows = lambda start, end: whole(start + 100, end + 100)
+    return world, copy
+
+
 @follows("checkpoint.copied")
 @pytest.mark.parametrize("taken", [1, 2])
 @pytest.mark.parametrize("kind", ["positions", "filtered positions", "opaque", "files"])
 def test_a_copy_that_took_the_first_job_s_batches(kind, taken):
     """A second job of another program ran one or two batches from a copy of the checkpoint; then the first job goes on."""
     by_rows = {"filtered positions": {"position_columns": POSITIONS}, "files": {"file_column": "file"}}
-    options = {**PLAIN, **by_rows.get(kind, {}), "numeric": "positions" in kind, "tells_files": kind == "files", "journal_retain": 10}
-    world = memory_world(**options)
-    world.run(boundaries=(6, 9))
-    copy = World(world.calls, world.driver.root, **options)
-    copy.checkpoint = dataclasses.replace(world.checkpoint, ends=list(world.checkpoint.ends))
-    copy.driver.place = "a copy of the folder"
-    copy.driver.fingerprint = dataclasses.replace(copy.driver.fingerprint, plan="another filter")
-    whole = copy.driver.rows
-    copy.driver.rows = lambda start, end: whole(start + 100, end + 100)
+    world, copy = _with_a_copy((6, 9), **{**PLAIN, **by_rows.get(kind, {}), "numeric": "positions" in kind, "tells_files": kind == "files"})
     copy.run(boundaries=(6, 9, 12, 15)[:2 + taken])
     said = refused(world, "checkpoint.copied", (6, 9, 12, 15, 18))
     said.says("this is the first job", "all of the batches after it, beside those that the copy has written")
     accept(world, accept_as_new=said.option("accept_as_new"))
     world.run(boundaries=(6, 9, 12, 15, 18))
     assert world.ids() == [*range(18), *range(109, 109 + 3 * taken)]
+
+
+@follows("checkpoint.copied")
+@pytest.mark.parametrize("numeric", [True, False])
+def test_batches_of_its_own_that_the_first_job_repeats_are_no_copy_s(numeric):
+    """Its checkpoint came back from an older backup after a copy had taken a batch: it was told that all were the copy's, and wrote them twice."""
+    world, copy = _with_a_copy((3, 6, 9), numeric=numeric, **PLAIN)
+    copy.run(boundaries=(3, 6, 9, 12))
+    world.checkpoint = Checkpoint(world.checkpoint.query, [3, 6, 9], 1)
+    said = refused(world, "checkpoint.copied", (3, 6, 9, 12, 15))
+    said.says("batch 3 of checkpoint")
+    accept(world, accept_as_new=said.option("accept_as_new"))
+    world.run(boundaries=(3, 6, 9, 12, 15))
+    assert world.ids() == [*range(15), *range(109, 112)]
+
+
+@follows("checkpoint.copied")
+@pytest.mark.parametrize("numeric", [True, False])
+def test_the_word_for_a_moved_checkpoint_that_is_left_in_the_job_accepts_no_later_copy(numeric):
+    """It named the folders alone, so that batches which another program took later were skipped in silence."""
+    world, moved = _with_a_copy((6, 9), numeric=numeric, **PLAIN)
+    moved.driver.rows = world.driver.rows
+    moved.checkpoint.committed = 1
+    accept(moved, accept_as_same=refused(moved, "checkpoint.copied", (6, 9, 12)).option("accept_as_same"))
+    moved.run(boundaries=(6, 9, 12))
+    world.checkpoint = dataclasses.replace(moved.checkpoint, ends=list(moved.checkpoint.ends))
+    whole = world.driver.rows
+    world.driver.rows = lambda start, end: whole(start + 100, end + 100)
+    world.run(boundaries=(6, 9, 12, 15))
+    moved.driver.rows = whole
+    said = refused(moved, "checkpoint.copied", (6, 9, 12, 15, 18))
+    accept(moved, accept_as_new=said.option("accept_as_new"))
+    moved.run(boundaries=(6, 9, 12, 15, 18))
+    assert moved.ids() == [*range(18), *range(112, 115)]
