@@ -294,3 +294,14 @@ def _two_sources(world):
             driver.rows = rows
 
     return run
+
+
+@follows("positions.overlap")
+def test_a_lost_checkpoint_of_a_query_that_replaces():
+    """It was told to name the columns of positions, which are refused there."""
+    world = _query(mode="overwrite")
+    lose_checkpoint(world)
+    said = refused(world, "positions.overlap", (12,))
+    assert "position_columns" not in said.message
+    start_over(world, starting_offset(world, said), (12, 14), THIRD)
+    assert world.ids() == [11, 12, 13]  # of three partitions each the newest

@@ -115,10 +115,41 @@ def test_a_table_that_to_table_has_written_under_this_name():
     options = SinkOptions.of(ROOT, {"partition_by": ("part",)})
     single = MicroBatchDriver(f"{ROOT}/a", rows, lambda start, end: world._rows(start, end).drop_columns([ROUTE]), options)
     single.run(world.file_io(), Checkpoint(SECOND), (3,))
-    refused(world, "tables.other-protocol").says("Set another application")
+    refused(world, "tables.other-protocol").says("If it is another program, set another application")
     accept(world, application="another")
     world.run()
     assert Counter(number for _, number, _ in world.rows()) == Counter([*range(3), *range(BOUNDARIES[-1])])
+
+
+@follows("tables.other-protocol")
+@pytest.mark.parametrize("way", ["other-program", "this-name-too", "its-checkpoint"])
+def test_a_table_that_to_tables_has_written_under_this_name(world, way):
+    """With a new checkpoint the same program wrote each row a second time."""
+    rows = pa.schema([field for field in SCHEMA if field.name != ROUTE])
+    there = Counter(world.rows())
+
+    def single(checkpoint: Checkpoint, **more) -> None:
+        options = SinkOptions.of(ROOT, {"partition_by": ("part",), "restore": "restore-and-continue", **more})
+        make = lambda start, end: world._rows(start, end).drop_columns([ROUTE])  # noqa: E731
+        MicroBatchDriver(f"{ROOT}/a", rows, make, options).run(world.file_io(), checkpoint, (*BOUNDARIES, 30) if way == "its-checkpoint" else (3,))
+
+    with pytest.raises(StreamsinkError) as told:
+        single(Checkpoint(SECOND))
+    said = advice(told.value, "tables.other-protocol")
+    assert Counter(world.rows()) == there
+    if way == "its-checkpoint":
+        said.says("start it with the checkpoint that it had there under another application, and its error says how")
+        world.run()
+        there = Counter(world.rows())
+        with pytest.raises(StreamsinkError) as told:
+            single(world.checkpoint, application="another")
+        single(world.checkpoint, application="another", adopt_from_batch=advice(told.value, "application.renamed").option("adopt_from_batch"))
+        assert Counter(number for _, number, _ in world.rows()) == Counter([*(n for _, n, _ in there.elements()), *range(BOUNDARIES[-1], 30)])
+        return
+    said.says("If it is another program, set another application")
+    more = {"application": "another"} if way == "other-program" else {"accept_as_new": said.option("accept_as_new")}
+    single(Checkpoint(SECOND), **more)
+    assert Counter(number for _, number, _ in world.rows()) == Counter([*(n for _, n, _ in there.elements()), *range(3)])
 
 
 @follows("tables.moved")

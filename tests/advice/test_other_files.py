@@ -72,6 +72,19 @@ def test_old_and_new_files_in_one_batch(way):
     assert world.ids() == sorted([*range(9), *written])
 
 
+@follows("files.overlap")
+def test_old_and_new_files_in_one_batch_of_a_query_that_replaces():
+    """It was told to name the column of files, which is refused there."""
+    world = query(tells_files=True, mode="overwrite")
+    lose_checkpoint(world)
+    said = refused(world, "files.overlap", (12,))
+    said.says("Start a new checkpoint whose batches read one file each")
+    assert "file_column" not in said.message
+    lose_checkpoint(world, THIRD)
+    world.run(boundaries=tuple(range(1, 13)))
+    assert world.ids() == [9, 10, 11]  # of three partitions each the newest
+
+
 @follows("files.moved")
 @pytest.mark.parametrize("way", ["first-path", "accept_as_seen", "accept_as_new"])
 def test_a_folder_that_was_moved(way):
