@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from streamsink.errors import Misuse
-from streamsink.options import SinkOptions, words_of
+from streamsink.options import MODE_OVERWRITE, SinkOptions, words_of
 from streamsink.protocol import files, opaque_errors, position_errors, renamed, run_errors, run_inputs, ways
 from streamsink.protocol.committable import AppState, Batch, KnownRun, LastOfOther
 from streamsink.protocol.continuity import Change, Relation, changes, relate, reset
@@ -83,14 +83,14 @@ def admit(batch: Batch, past: Past, options: SinkOptions) -> Decision:
     check_query(batch, past.table, options)
     changed = changes(_recorded_in(past), batch.sources)
     if not any(change.other_topic for change in changed):
-        replay = _replay_of(batch, past)
-        if replay and not is_new_behind_a_copy(batch, past.last, options, token(batch, past)):
-            check_copied(batch, past.last, past.table, options, as_new=token(batch, past))
-            return Decision(Verdict.SKIP, replay)
+        published, why = _replay_of(batch, past)
+        if published is not None and not is_new_behind_a_copy(batch, published, past.last, options, token(batch, past)):
+            check_copied(batch, published, past.last, past.table, options, as_new=token(batch, past))
+            return Decision(Verdict.SKIP, why)
     name, earlier = _under_another_name(batch, past, options)
     if earlier:
         if batch.batch_id == earlier.checkpoint_id:
-            check_copied(batch, earlier, past.table, options, as_new=token(batch, past), name=name)
+            check_copied(batch, earlier, earlier, past.table, options, as_new=token(batch, past), name=name)
             return Decision(Verdict.SKIP, "published under an earlier name, same source positions")
         past, changed = replace(past, last=renamed.past_of(past.last, earlier)), ()
     numeric = all_numeric(batch.sources) and bool(_recorded_in(past))
@@ -190,6 +190,8 @@ def _never_repeated(past: Past) -> str:
 def _admit_first(batch: Batch, past: Past, options: SinkOptions) -> Decision:
     if options.accept_as_new == token(batch, past):
         return Decision(Verdict.NEW, "accepted as new", 0, _recorded(batch, past))
+    if not options.adopt_from_batch and (form := renamed.of_the_other_form(options.application, past.others())):
+        raise renamed.other_form(batch, *form, table=past.table, word=token(batch, past))
     if options.adopt_from_batch:
         found = renamed.of_another_checkpoint(batch, past.others(), options.adopt_from_batch)
         if batch.batch_id == 0 or found:
@@ -222,18 +224,15 @@ def _under_another_name(batch: Batch, past: Past, options: SinkOptions) -> tuple
     raise renamed.refused(batch, found, table=past.table, options=options, word=word)
 
 
-def _replay_of(batch: Batch, past: Past) -> str | None:
-    """Why a batch of the same checkpoint is a replay: same id and same source positions, or None."""
+def _replay_of(batch: Batch, past: Past) -> tuple[AppState | None, str]:
+    """What published a batch of the same checkpoint that is repeated, with the same id and the same source positions, and why it is that one."""
     last = past.last
-    if last is None or batch.query != last.query:
-        return None
-    if batch.batch_id == last.checkpoint_id:
-        return "the last published batch, same source positions" if same_ranges(batch.sources, last.sources) else None
-    if batch.batch_id < last.checkpoint_id:
-        known = past.earlier(batch.query, batch.batch_id)
+    if last is not None and batch.query == last.query and batch.batch_id <= last.checkpoint_id:
+        is_last = batch.batch_id == last.checkpoint_id
+        known = last if is_last else past.earlier(batch.query, batch.batch_id)
         if known and same_ranges(known.sources, batch.sources) and known.generation == last.generation:
-            return "an earlier published batch, same source positions"
-    return None
+            return known, f"{'the last' if is_last else 'an earlier'} published batch, same source positions"
+    return None, ""
 
 
 def _accepted(batch: Batch, past: Past, options: SinkOptions, generation: int) -> Decision | None:
@@ -241,7 +240,7 @@ def _accepted(batch: Batch, past: Past, options: SinkOptions, generation: int) -
     if options.accept_as_new == word:
         recorded = recorded_as_new(batch, past.last, _recorded(batch, past), options)
         anew, replaying = files.accepted_as_new(batch, past.last, past.known_files)
-        replaying = replaying and not is_new_behind_a_copy(batch, past.last, options, word)
+        replaying = replaying and not is_new_behind_a_copy(batch, past.last, past.last, options, word)
         return Decision(Verdict.NEW, "accepted as new", generation, recorded, replaying=replaying, forgets_files=anew)
     if options.accept_as_seen == word:
         # What follows may belong to the same accident.
@@ -306,7 +305,8 @@ def _admit_numeric(batch: Batch, past: Past, options: SinkOptions, generation: i
     if batch.combines and (relation.mixed or not options.position_columns):  # else nothing of the batch is left
         raise refused(position_errors.combined)
     if not options.position_columns:
-        raise refused(position_errors.overlap, same=token(batch, past) if _is_other(batch, past) else None)
+        may_filter = options.mode != MODE_OVERWRITE  # which takes no position columns
+        raise refused(position_errors.overlap, same=token(batch, past) if _is_other(batch, past) else None, may_filter=may_filter)
     if relation.ambiguous:
         raise refused(position_errors.ambiguous)
     if of_rows and relation.mixed:
@@ -318,7 +318,7 @@ def _check_same(batch: Batch, past: Past, options: SinkOptions, generation: int)
     """Raises Misuse when what is recorded may be another query's. What ``accept_as_same`` must be for a filter, where its rows are asked for."""
     last, word = past.last, token(batch, past)
     of_rows = word_of_rows(batch, last, options, generation)
-    check_copied(batch, last, past.table, options, as_new=word)
+    check_copied(batch, last, last, past.table, options, as_new=word)
     check_same(batch, last, past.table, options, word, of_rows=of_rows)
     return with_word_of_rows(batch, last, options, (word, of_rows)) if of_rows else None
 

@@ -12,7 +12,7 @@ from enum import Enum
 from itertools import chain
 
 from streamsink.errors import Misuse
-from streamsink.options import SinkOptions, with_word, words_of
+from streamsink.options import MODE_OVERWRITE, SinkOptions, with_word, words_of
 from streamsink.protocol import ways
 from streamsink.protocol.committable import AppState, Batch
 from streamsink.protocol.file_entries import ENTRY_BYTES, FILE, KNOWN_BYTES, NAME, entry, path_of, paths_of, spelling
@@ -237,6 +237,8 @@ def _check_mixed(batch: Batch, options: SinkOptions, holds: str, ways: str, *, w
             f"whether it is new. Nothing was written. S{one_each}",
             kind="files.combined",
         )
+    if options.mode == MODE_OVERWRITE:  # which takes no column of files
+        raise Misuse(f"{holds}, which would not replace what the whole batch does. Nothing was written. S{one_each}", kind="files.overlap")
     if not options.file_column:
         raise Misuse(
             f"{holds}. Nothing was written. "

@@ -102,15 +102,18 @@ def gap(table: str, batch: Batch, relation: Relation, begin: str, ways_on: str, 
 
 
 def overlap(
-    table: str, batch: Batch, relation: Relation, begin: str, ways_on: str, *, same: str | None
+    table: str, batch: Batch, relation: Relation, begin: str, ways_on: str, *, same: str | None, may_filter: bool
 ) -> Misuse:
     """Messages that the table has already, which nothing in the rows tells. same: the token for the query with columns more."""
     columns = f", set accept_as_same='{same}', because the query changes by that," if same else ""
+    by_columns = (
+        f"Name the columns that carry topic, partition and offset in the option position_columns{columns} and only new rows will be written, or s"
+        if may_filter else "S"
+    )
     return Misuse(
         f"{table}: batch {batch.batch_id} overlaps what is published already in {_names(relation.overlap)}: "
-        "a checkpoint was deleted, restored from an older copy, or runs twice. Nothing was written. Name the columns "
-        f"that carry topic, partition and offset in the option position_columns{columns} and only new rows will be written, or "
-        f"start a new checkpoint with startingOffsets={begin}, or{ways_on}",
+        f"a checkpoint was deleted, restored from an older copy, or runs twice. Nothing was written. {by_columns}tart a new checkpoint with "
+        f"startingOffsets={begin}, or{ways_on}",
         kind="positions.overlap",
     )
 

@@ -123,30 +123,31 @@ def left_out(batch: Batch, last: AppState) -> str:
     )
 
 
-def _is_copied(batch: Batch, last: AppState, options: SinkOptions) -> bool:
+def _is_copied(batch: Batch, published: AppState, last: AppState, options: SinkOptions) -> bool:
     """Whether the checkpoint is in another folder than the one of this id that published, for a query that is another one, as far as is known.
 
     A copy has the id of its original. That is right for the same query only, such as one whose folder was moved. Under the folder that is
-    recorded an upgraded query goes on.
+    recorded an upgraded query goes on. published: the record that the batch would repeat. last: the newest one.
     """
-    if batch.query != last.query or batch.place == last.place or not (batch.place and last.place):
+    if batch.query != published.query or batch.place == published.place or not (batch.place and published.place):
         return False
-    return not compare(last.fingerprint, batch.fingerprint).same and word_of_copy(batch, last) not in words_of(options.accept_as_same)
+    is_same = compare(published.fingerprint, batch.fingerprint).same
+    return not is_same and word_of_copy(batch, published, last) not in words_of(options.accept_as_same)
 
 
-def is_new_behind_a_copy(batch: Batch, last: AppState, options: SinkOptions, as_new: str) -> bool:
+def is_new_behind_a_copy(batch: Batch, published: AppState, last: AppState, options: SinkOptions, as_new: str) -> bool:
     """Whether a copy has published under the batch's id, and the user has said that these are not the batch's rows. as_new: the word for that."""
-    return options.accept_as_new == as_new and _is_copied(batch, last, options)
+    return options.accept_as_new == as_new and _is_copied(batch, published, last, options)
 
 
-def check_copied(batch: Batch, last: AppState, table: str, options: SinkOptions, *, as_new: str, name: str = "") -> None:
+def check_copied(batch: Batch, published: AppState, last: AppState, table: str, options: SinkOptions, *, as_new: str, name: str = "") -> None:
     """Raises Misuse with the ways on where rows would be taken for published by the id of a checkpoint that is a copy.
 
-    as_new: what accept_as_new must be to write the batch. name: an earlier one of the query, which ``last`` is of.
+    as_new: what accept_as_new must be to write the batch. name: an earlier one of the query, which the records are of.
     """
-    if not _is_copied(batch, last, options):
+    if not _is_copied(batch, published, last, options):
         return
-    found, word = compare(last.fingerprint, batch.fingerprint), word_of_copy(batch, last)
+    found, word = compare(published.fingerprint, batch.fingerprint), word_of_copy(batch, published, last)
     raise Misuse(
         f"{table}: batch {batch.batch_id} of checkpoint {batch.query} reads again what application '{name or options.application}' has published "
         "under a checkpoint of this id in another folder: the folder was moved, or this one is a copy of it, and "
@@ -161,10 +162,10 @@ def check_copied(batch: Batch, last: AppState, table: str, options: SinkOptions,
     )
 
 
-def word_of_copy(batch: Batch, last: AppState) -> str:
-    """The word that says of the query as it is now that it is the one that published from the other folder."""
+def word_of_copy(batch: Batch, published: AppState, last: AppState) -> str:
+    """The word that says of the query as it is now that it is the one that published from the other folder, up to its last record and no later one."""
     made_of = batch.fingerprint.to_json() if batch.fingerprint is not None else None
-    text = json.dumps([last.table_id, batch.query, last.place, batch.place, made_of], sort_keys=True)
+    text = json.dumps([last.table_id, last.record_id, batch.query, published.place, batch.place, made_of], sort_keys=True)
     return ways.word(text)
 
 
@@ -183,7 +184,7 @@ def word_of_rows(batch: Batch, last: AppState, options: SinkOptions, generation:
 def with_word_of_rows(batch: Batch, last: AppState, options: SinkOptions, words: tuple[str, str]) -> str:
     """``accept_as_same`` that says so, and still answers what it has answered. words: the token, and the word of the rows."""
     token, of_rows = words
-    return with_word(options.accept_as_same, of_rows, (token, word_of_copy(batch, last)))
+    return with_word(options.accept_as_same, of_rows, (token, word_of_copy(batch, last, last)))
 
 
 def recorded_as_new(batch: Batch, last: AppState | None, recorded: Recorded, options: SinkOptions) -> Recorded:
@@ -193,6 +194,6 @@ def recorded_as_new(batch: Batch, last: AppState | None, recorded: Recorded, opt
     """
     if last is None or not all_numeric(batch.sources):
         return recorded
-    if batch.query == last.query and not batch.stateful and not _is_copied(batch, last, options):
+    if batch.query == last.query and not batch.stateful and not _is_copied(batch, last, last, options):
         return recorded
     return recorded.ending_with(batch.sources)

@@ -14,6 +14,8 @@ from streamsink.protocol.recorded import Recorded
 
 # As Kafka's source has it in startingOffsets: from the first message that is there.
 EARLIEST = -2
+# Through which a query may write: one table, several.
+_FORMS = ("streamsink.to_table", "streamsink.to_tables")
 # The way on with several tables of which some may have more than is known.
 BEHIND_THE_OTHERS = (
     "let the query begin behind what is there (a new checkpoint with startingOffsets; files whose rows are here moved away), after rows of a batch "
@@ -116,6 +118,31 @@ def of_its_topics(batch: Batch, others: Mapping[str, LastOfOther]) -> Mapping[st
     """The names under which topics of the batch were written, up to whatever batch."""
     read = {topic for _, source in numeric_ones(batch.sources) for topic in source.end}
     return {name: other for name, other in others.items() if any(record.topic in read for record in other.state.recorded.topics)}
+
+
+def of_the_other_form(application: str, others: Mapping[str, LastOfOther]) -> tuple[str, LastOfOther] | None:
+    """The name that this application has through ``to_tables``, if the query comes through ``to_table``, or the reverse; and its last record."""
+    return next(((name, other) for name, other in others.items() if name.partition("@")[0] == application), None)
+
+
+def other_form(batch: Batch, name: str, other: LastOfOther, *, table: str, word: str) -> Misuse:
+    """Of the first batch of a new checkpoint. name: the one that its application has through the other function."""
+    plain = name.partition("@")[0]
+    return Misuse(
+        f"{table}: application '{plain}' has written here through {_FORMS['@' in name]} up to batch {other.state.checkpoint_id}, and "
+        f"batch {batch.batch_id} of a new checkpoint comes through {_FORMS['@' not in name]}: if it is the same program, its rows would be written a "
+        f"second time. Nothing was written. {same_program(_FORMS['@' in name])}. If it is another program, set another application, or, to write batch "
+        f"{batch.batch_id} and what comes after it under this name too, accept_as_new='{word}'",
+        kind="tables.other-protocol",
+    )
+
+
+def same_program(form: str) -> str:
+    """How a program goes on that has written through the function ``form``, and comes through the other one."""
+    return (
+        f"If it is the same one, write through {form} as before; or start it with the checkpoint that it had there under another application, and its "
+        "error says how that one goes on behind what is here"
+    )
 
 
 def begins_anew(batch: Batch, found: Mapping[str, LastOfOther], *, table: str, options: SinkOptions, word: str) -> Misuse:

@@ -6,6 +6,7 @@ from streamsink.errors import Corrupt, Misuse
 from streamsink.options import SinkOptions, with_word, words_of
 from streamsink.protocol.committable import AppState, Committable, LastOfOther
 from streamsink.protocol.pending import Mark
+from streamsink.protocol.renamed import same_program
 from streamsink.protocol.restore import places_of_rows, token_of, word_of_new_application
 from streamsink.protocol.sink import History
 from streamsink.sinks import chain_errors
@@ -94,7 +95,7 @@ class Chains:
         if member.committer.history(self._place.application).state is not None:
             raise Misuse(
                 f"{root}: application '{self._place.application}' has written it through streamsink.to_table, whose records "
-                "this query cannot continue. Nothing was written. Set another application",
+                f"this query cannot continue. Nothing was written. {same_program('streamsink.to_table')}. If it is another program, set another application",
                 kind="tables.other-protocol",
             )
 

@@ -55,7 +55,7 @@ OF_BATCHES = (
     Defect("batches may be left out", "protocol/admission.py:_follows",
            "(before.query, before.checkpoint_id + 1) == (batch.query, batch.batch_id)", "before.query == batch.query", (_ADMISSION,)),
     Defect("a replay with other positions", "protocol/admission.py:_replay_of",
-           "if same_ranges(batch.sources, last.sources) else None", "", (_ADMISSION,)),
+           "same_ranges(known.sources, batch.sources) and ", "", (_ADMISSION,)),
     Defect("a first batch in the middle of a checkpoint", "protocol/admission.py:_admit_first",
            "options.adopt_from_batch == batch.batch_id", "batch.batch_id >= 0", (_ADMISSION,)),
     Defect("a token accepts every accident", "protocol/admission.py:_accepted",

@@ -62,11 +62,14 @@ class Others:
         name = entry.file.file_name
         if name not in self._rows:
             table = self.table()
-            self._rows[name] = self.rows_in(data_file_path(table, table.schema, entry))
+            self._rows[name] = self._read(data_file_path(table, table.schema, entry))
         return self._rows[name]
 
-    def rows_in(self, path: str) -> list[int]:
-        """Ids in a file that need not be the table's."""
+    def rows_in(self, path: str) -> list[int] | None:
+        """Ids in a file that need not be the table's; None where it is not there."""
+        return self._read(path) if self.io.size(path) is not None else None
+
+    def _read(self, path: str) -> list[int]:
         with self.io.open_input(path) as stream:
             return pq.ParquetFile(stream).read(["id"], use_threads=False).column("id").to_pylist()
 

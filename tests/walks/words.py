@@ -90,6 +90,8 @@ def begins_in(text: str) -> list[str]:
     return re.findall(r"(streamsink\.starting_offsets\([^()]*\)|'earliest') for source", text) or [text]
 
 
-def rows_that_are_named(text: str, rows_in: Callable[[str], list[int]]) -> dict[str, list[int]]:
-    """By the checkpoint of which the text says so, rows that stand in the file that it names: the checkpoint may be another one by now."""
-    return {batch: rows_in(path) for batch, path in re.findall(r"those of checkpoint (\d+) are in (\S+\.parquet)", text)}
+def rows_that_are_named(text: str, rows_in: Callable[[str], list[int] | None]) -> dict[str, list[int]]:
+    """By the checkpoint of which the text says so, rows that stand in the file that it names: the checkpoint may be another one by now. Without
+    those whose file went to its final name when the query was stopped."""
+    named = re.findall(r"those of checkpoint (\d+) are in (\S+\.parquet)", text)
+    return {batch: rows for batch, path in named if (rows := rows_in(path)) is not None}
