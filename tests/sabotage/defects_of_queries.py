@@ -174,7 +174,7 @@ OF_QUERIES = (
     Defect("the word for rows outlives its replay", "protocol/query_rules.py:word_of_rows",
            "batch.query, generation,", "batch.query,", (_SAME,)),
     Defect("the word for rows takes the one for the query away", "protocol/query_rules.py:with_word_of_rows",
-           "(token, word_of_copy(batch, last))", "()", (_SAME,)),
+           "(token, word_of_copy(batch, last, last))", "()", (_SAME,)),
     Defect("what was done with a run's first batch is done with all", "protocol/micro_batch.py:QueryRun._settle",
            "batch = rows.described(batch)", "pass", (_SAME,)),
     # -- files as positions
