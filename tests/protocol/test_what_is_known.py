@@ -17,6 +17,27 @@ from tests.protocol.history import assert_republished_when_told, drop_from_newes
 from tests.table.foreign import Prepared
 
 
+@pytest.mark.parametrize("way", [{"publish_every_batches": 4}, {"publish_every_batches": 4, "publish_as": "one-snapshot"}], ids=["each", "one"])
+def test_a_query_knows_what_it_has_not_published_itself(way):
+    """Others commit and expire while a group is pending: the running query asked its user whether it had published it."""
+    world = memory_world(restore="restore-and-continue", **way)
+    world.run(boundaries=(3,))
+    rows = world.driver.rows
+
+    def beside_others(start: int, end: int):
+        if start == 6:
+            for _ in range(2):
+                newest = open_table(io_of(world), world.driver.root, for_writing=False).snapshots.latest()
+                foreign = dataclasses.replace(newest, id=newest.id + 1, properties=None, commit_user="compactor")
+                io_of(world).write(f"{world.driver.root}/snapshot/snapshot-{foreign.id}", foreign.to_json())
+            expire(world, 1, newest_of(world) - 1)
+        return rows(start, end)
+
+    world.driver.rows = beside_others
+    world.run(boundaries=(3, 6, 9, 12))
+    assert mine_of(world) == list(range(12))
+
+
 def _lost_history(world) -> None:
     """Ours is published, a foreign writer commits, ours expires, and another application of streamsink commits."""
     world.run(boundaries=(6, 9))
