@@ -33,13 +33,16 @@ class RestorePlan:
 
 
 def plan_restore(
-    to: Destination, history: History, store: PendingStore, committer: Committer, options: SinkOptions
+    to: Destination, history: History, store: PendingStore, committer: Committer, options: SinkOptions, untried: Container[int] = ()
 ) -> RestorePlan:
-    """Compare table and journal. Raises Misuse (rolled back, history incomplete) or Corrupt; changes nothing."""
+    """Compare table and journal. Raises Misuse (rolled back, history incomplete) or Corrupt; changes nothing.
+
+    untried: numbers of the newest records, which their owner has made itself and has not tried to publish.
+    """
     table, retained = to.path, store.retained()
     _check_identity(to, history.state, store, options)
     if history.state is None and not history.complete:
-        return _from_journal(to, retained, store, committer, options)
+        return _from_journal(to, retained, store, committer, options, untried)
     base = history.state.sequence if history.state else 0
     ahead = [s for s in retained if s > base]
     lost = tuple(s for s in ahead if store.is_marked(s))
@@ -137,7 +140,7 @@ def _rolled_back(table: str, found: str, newest: int, options: SinkOptions) -> M
 
 
 def _from_journal(
-    to: Destination, retained: Sequence[int], store: PendingStore, committer: Committer, options: SinkOptions
+    to: Destination, retained: Sequence[int], store: PendingStore, committer: Committer, options: SinkOptions, untried: Container[int]
 ) -> RestorePlan:
     """No snapshot of ours is left and older ones have expired: only the journal and the files can tell."""
     table = to.path
@@ -165,13 +168,12 @@ def _from_journal(
     # A rollback may have gone further back than the first record that shows it: then a mark proves nothing.
     published = _published_ones(kept, committer, () if lost else marked)
     # What was recorded behind one that was rolled back cannot have outlived it.
-    unsure = [
-        c for c in records[published:] if c.files and c.state.sequence not in replaced and (back is None or c.state.sequence < back)
-    ]
+    may_be = [c for c in records if (back is None or c.state.sequence < back) and c.state.sequence not in untried]
+    unsure = [c for c in may_be[published:] if c.files and c.state.sequence not in replaced]
     known = _decide(table, unsure, committer, options, rolled_back=bool(lost)) if unsure else 0
     if known:
         is_all = known == len(unsure)
-        published = len([c for c in records if back is None or c.state.sequence < back]) if is_all else records.index(unsure[known - 1]) + 1
+        published = len(may_be) if is_all else records.index(unsure[known - 1]) + 1
     if lost and not published and retained[0] > 1:
         raise _rolled_back_past_the_journal(table, retained[0], lost[-1], options)
     check_name_before(table, records[published:], committer, options)
