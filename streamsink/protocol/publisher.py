@@ -116,7 +116,7 @@ class Publisher:
             self._writer = writer
             history = self._committer.history(self._options.application)
             untried = {entry.committable.state.sequence for entry in self.pending()}  # a try that fails is this run's end
-            plan = plan_restore(self._to, history, self._store, self._committer, self._options, untried)
+            plan = plan_restore(self._to, history, self._store, self._committer, self._options, untried=untried)
             lost = tuple(c.state.checkpoint_id for c in plan.publish if c.state.sequence in plan.rolled_back)
             for snapshot_id in plan.replaced:
                 self._emit(events.SnapshotReplaced(self._to.path, self._options.application, snapshot_id, lost))

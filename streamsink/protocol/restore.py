@@ -33,7 +33,7 @@ class RestorePlan:
 
 
 def plan_restore(
-    to: Destination, history: History, store: PendingStore, committer: Committer, options: SinkOptions, untried: Container[int] = ()
+    to: Destination, history: History, store: PendingStore, committer: Committer, options: SinkOptions, *, untried: Container[int] = ()
 ) -> RestorePlan:
     """Compare table and journal. Raises Misuse (rolled back, history incomplete) or Corrupt; changes nothing.
 
@@ -42,7 +42,7 @@ def plan_restore(
     table, retained = to.path, store.retained()
     _check_identity(to, history.state, store, options)
     if history.state is None and not history.complete:
-        return _from_journal(to, retained, store, committer, options, untried)
+        return _from_journal(to, retained, store, committer, options, untried=untried)
     base = history.state.sequence if history.state else 0
     ahead = [s for s in retained if s > base]
     lost = tuple(s for s in ahead if store.is_marked(s))
@@ -140,7 +140,7 @@ def _rolled_back(table: str, found: str, newest: int, options: SinkOptions) -> M
 
 
 def _from_journal(
-    to: Destination, retained: Sequence[int], store: PendingStore, committer: Committer, options: SinkOptions, untried: Container[int]
+    to: Destination, retained: Sequence[int], store: PendingStore, committer: Committer, options: SinkOptions, *, untried: Container[int]
 ) -> RestorePlan:
     """No snapshot of ours is left and older ones have expired: only the journal and the files can tell."""
     table = to.path
