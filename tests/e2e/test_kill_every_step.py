@@ -117,10 +117,11 @@ class Chain:
         return Path(path).parent.parent.name == "staging"
 
     def is_waiting(self, path: str) -> bool:
-        """In a staging folder that is ready for its record, and there is no record of that number."""
+        """In a staging folder that is ready for its record, and there is no record of that number, or one that is still to be published."""
         folder = Path(path).parent
-        record = folder.parent.parent / f"record-{folder.name.rpartition('-')[2]}.json"
-        return self.is_of_staging(path) and any(folder.glob("manifest-*")) and not record.exists()
+        number = folder.name.rpartition("-")[2]
+        record, mark = (folder.parent.parent / name for name in (f"record-{number}.json", f"done-{number}"))
+        return self.is_of_staging(path) and any(folder.glob("manifest-*")) and not (record.exists() and mark.exists())
 
 
 def _chain(folder: Path, steps: list[str]) -> Chain:
