@@ -131,8 +131,8 @@ def other_form(batch: Batch, name: str, other: LastOfOther, *, table: str, word:
     return Misuse(
         f"{table}: application '{plain}' has written here through {_FORMS['@' in name]} up to batch {other.state.checkpoint_id}, and "
         f"batch {batch.batch_id} of a new checkpoint comes through {_FORMS['@' not in name]}: if it is the same program, its rows would be written a "
-        f"second time. Nothing was written. {same_program(_FORMS['@' in name])}. If it is another program, set another application, or, to write batch "
-        f"{batch.batch_id} and what comes after it under this name too, accept_as_new='{word}'",
+        f"second time. Nothing was written. {same_program(_FORMS['@' in name])}. If it is another program, set another application; or, to write batch "
+        f"{batch.batch_id} and what comes after it under this name too, set accept_as_new='{word}'",
         kind="tables.other-protocol",
     )
 

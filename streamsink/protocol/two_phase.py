@@ -4,6 +4,7 @@ Each method is one step of ``micro_batch.py``; none knows Spark or Paimon. After
 ``restore`` ends in a state where every recorded checkpoint is visible once and nothing else is.
 """
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -256,7 +257,7 @@ class TwoPhaseCommit:
 
     def _past(self) -> Past:
         return Past(
-            self._to.path, self._to.table_id, self._last, self._earlier, self._known_run, self._others, self._known_files,
+            self._to.path, self._to.table_id, self._last, self._earlier, self._known_run, functools.cache(self._others), self._known_files,
             self._store.identity().id, begins=self._begins,
         )
 

@@ -108,17 +108,27 @@ def test_the_journal_of_all_tables_is_lost_and_the_topic_recreated(world):
 
 
 @follows("tables.other-protocol")
-def test_a_table_that_to_table_has_written_under_this_name():
-    """Under another name the query writes its rows, and those of the first one stay."""
-    world = ManyWorld(restore="restore-and-continue")
+@pytest.mark.parametrize("way", ["other-program", "its-checkpoint"])
+def test_a_table_that_to_table_has_written_under_this_name(way):
+    """Under another name another program writes its rows, and those of the first one stay; the same program goes on behind them."""
+    world, checkpoint = ManyWorld(restore="restore-and-continue"), Checkpoint(SECOND)
     rows = pa.schema([field for field in SCHEMA if field.name != ROUTE])
     options = SinkOptions.of(ROOT, {"partition_by": ("part",)})
     single = MicroBatchDriver(f"{ROOT}/a", rows, lambda start, end: world._rows(start, end).drop_columns([ROUTE]), options)
-    single.run(world.file_io(), Checkpoint(SECOND), (3,))
-    refused(world, "tables.other-protocol").says("If it is another program, set another application")
-    accept(world, application="another")
+    single.run(world.file_io(), checkpoint, (3,))
+    said = refused(world, "tables.other-protocol")
+    if way == "other-program":
+        said.says("If it is another program, set another application")
+        accept(world, application="another")
+        expected = Counter([*range(3), *range(BOUNDARIES[-1])])
+    else:
+        said.says("start it with the checkpoint that it had there under another application, and its error says how")
+        world.checkpoint = checkpoint
+        accept(world, application="another")
+        accept(world, application="another", adopt_from_batch=refused(world, "application.renamed").option("adopt_from_batch"))
+        expected = Counter(range(BOUNDARIES[-1]))
     world.run()
-    assert Counter(number for _, number, _ in world.rows()) == Counter([*range(3), *range(BOUNDARIES[-1])])
+    assert Counter(number for _, number, _ in world.rows()) == expected
 
 
 @follows("tables.other-protocol")
