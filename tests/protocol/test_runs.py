@@ -260,6 +260,22 @@ def test_what_cannot_be_compared_is_the_run_that_its_id_says(jobs, changed):
     assert world.ids() == list(range(9))
 
 
+@pytest.mark.parametrize("again", [1, 2])
+def test_a_mark_that_a_sleeper_makes_in_the_journal_of_another_table_says_nothing(again):
+    """Found by a walk: a driver had published its run, and slept while the table was dropped with its journal, and written by another run."""
+    world = memory_world(application="batch", restore="restore-and-continue")
+    run_job(world, "monday", (0, 3))
+    io, mark = io_of(world), f"{world.driver.root}/streamsink/batch/runs/monday"
+    said = io.read(mark)
+    io.delete_tree(world.driver.root)
+    run_job(world, "tuesday", (3, 6))
+    io.write(mark, said)
+    for _ in range(again):
+        run_job(world, "monday", (0, 3))
+    assert world.ids() == list(range(6))
+    assert io.read(mark) != said
+
+
 @pytest.mark.parametrize("mark", [b"", b'{"fingerprint": {"sour', b"null", b'{"fingerprint": null, "rows": null}'], ids=repr)
 def test_a_mark_of_earlier_code_or_torn_by_a_power_failure_says_that_the_run_is_published(jobs, mark):
     world, ends = jobs
