@@ -164,23 +164,24 @@ class KnownRun:
     """What is known of the bounded run of an id.
 
     is_published: None when that cannot be told. fingerprint, rows, inputs: what was published was made of these; None, or none, where
-    nobody says so.
+    nobody says so. table_id: of the table that has its rows; '' where nobody says so.
     """
 
     is_published: bool | None
     fingerprint: QueryFingerprint | None = None
     rows: int | None = None
     inputs: tuple[str, ...] = ()
+    table_id: str = ""
 
     @classmethod
     def of(cls, state: AppState) -> "KnownRun":
         """state: of its record."""
-        return cls(True, state.fingerprint, state.rows, state.inputs)
+        return cls(True, state.fingerprint, state.rows, state.inputs, state.table_id)
 
     def to_json(self) -> bytes:
-        """What it was made of."""
-        made_of = {"fingerprint": self.fingerprint.to_json() if self.fingerprint is not None else None, "rows": self.rows}
-        return json.dumps(made_of | ({"inputs": self.inputs} if self.inputs else {})).encode()
+        """What it was made of, and where it is."""
+        said = {"fingerprint": self.fingerprint.to_json() if self.fingerprint is not None else None, "rows": self.rows, "table": self.table_id}
+        return json.dumps(said | ({"inputs": self.inputs} if self.inputs else {})).encode()
 
     @classmethod
     def from_json(cls, data: bytes) -> "KnownRun":
@@ -188,7 +189,8 @@ class KnownRun:
         try:
             value = json.loads(data)
             known, rows = value["fingerprint"], value["rows"]
-            return cls(True, QueryFingerprint.from_json(known) if known is not None else None, rows, tuple(value.get("inputs", ())))
+            made_of = QueryFingerprint.from_json(known) if known is not None else None
+            return cls(True, made_of, rows, tuple(value.get("inputs", ())), str(value.get("table", "")))
         except (ValueError, KeyError, TypeError):
             return cls(True)
 
