@@ -214,7 +214,7 @@ def copy(walk, what, which):
     path = world.journal_of(query) if kind == "journal" else world.root
     tree = world.store.copy_of(path) if kind != "checkpoint" else {}
     checkpoints = {each.name: each.checkpoint.copy() for each in world.queries.values()}
-    walk.copies.append((kind, query, query.name, tree, checkpoints, world.model.version(world.in_table())))
+    walk.copies.append((kind, query, query.name, tree, checkpoints, world.backup()))
 
 
 _COPIES = ("checkpoint", "journal", "table", "table and journals", "all")
@@ -238,13 +238,18 @@ def restore(walk, number, in_order):
     if kind == "journal":
         if query.name == name:
             world.store.put_back(f"{world.root}/streamsink/{name}", tree)
-            world.lost_journal(query)
+            world.older_journal(query)
         return
     before = world.in_table()
     world.store.put_back(world.root, tree, keep=f"{world.root}/streamsink" if kind == "table" else "")
     world.went_back(version)
+    job = world.queries[JOBS]
+    if kind != "table" and job.causes.asleep:  # it has published, and says so in the journal that was put back
+        world.model.unsure(job.rows_of_job.rows)
     if kind == "table":  # nothing else has gone back
         world.rolled_back(max(world.others.snapshot_ids(), default=0), before)
+        for each in filter(lambda each: each.causes.knows("raced"), world.queries.values()):
+            world.older_journal(each)
     if kind == "all":
         for each in world.queries.values():
             if each.name in checkpoints and each.source is not None:

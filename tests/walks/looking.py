@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from streamsink.errors import Corrupt
 from streamsink.sinks.verify import verify
@@ -74,6 +74,10 @@ class Looking(Machine):
                 raise Wrong("readers differ")
             for tagged in self.others.tags():
                 self._read(lambda: [row for entry in self.others.files(tagged) for row in self.others.rows_of(entry)])  # noqa: B023  read at once
+
+    def backup(self) -> Version:
+        """What a copy of the table is now."""
+        return replace(self.model.version(self.in_table()), earlier=dict(self.versions))
 
     def version_at(self, snapshot_id: int) -> Version:
         """What a rollback to this snapshot leaves: what readers of it see, and fates as they were before."""

@@ -34,13 +34,15 @@ class Fault:
 
 @dataclass
 class Machine:
-    """parts: of how many values the partition column is. serial: grows with each accident and each start of a query. root: the table."""
+    """parts: of how many values the partition column is. serial: grows with each accident and each start of a query. root: the table.
+    has_lost_power: at some time."""
 
     parts: int
     store: Store = field(default_factory=Store)
     queries: dict[str, Query] = field(default_factory=dict)
     serial: int = 0
     root: str = ROOT
+    has_lost_power: bool = False
 
     def __post_init__(self):
         self._stack: list[Process] = []
@@ -183,6 +185,7 @@ class Machine:
         for process in self._stack:
             process.die()
         self.store.power_failure()
+        self.has_lost_power = True
 
     def end_sleepers(self) -> None:
         """Drivers that are paused will not wake up."""

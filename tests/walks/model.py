@@ -21,10 +21,11 @@ class Wrong(AssertionError):
 
 @dataclass
 class Version:
-    """A table at one time: what a reader saw, and the fates that were not ONCE."""
+    """A table at one time: what a reader saw, and the fates that were not ONCE. earlier: of a backup, those of its snapshots, by number."""
 
     visible: Counter = field(default_factory=Counter)
     fate: dict[int, frozenset] = field(default_factory=dict)
+    earlier: dict[int, "Version"] | None = None
 
 
 @dataclass
@@ -60,6 +61,8 @@ class Model:
         """It has returned."""
         for row in self.tried.intersection(rows):
             self.fate.pop(row, None)
+            if row in self.lasting:
+                self.fate[row] = self.lasting[row]
         self.tried.difference_update(rows)
 
     def foreign_came(self, rows: Iterable[int], raced: bool = False) -> None:
@@ -178,7 +181,7 @@ CAUSES: dict[str, set[str]] = {
     "batch.gap": {"table", "journal", "checkpoint", "given-up"},
     "batch.in-replay": {"checkpoint-ever"},
     "batch.twice": {"twice-ever"},
-    "checkpoint.begins-anew": {"checkpoint-ever"},
+    "checkpoint.begins-anew": {"checkpoint-ever", "journal-ever"},
     "checkpoint.copied": {"moved-ever"},
     "checkpoint.replaced": {"copied-ever", "checkpoint", "journal", "given-up"},
     "dead-letters.changed": {"letters-ever"},

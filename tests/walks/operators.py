@@ -14,74 +14,18 @@ from streamsink.errors import Misuse, StreamsinkError
 from streamsink.options import SinkOptions
 from streamsink.sinks.give_up import give_up
 from streamsink.sinks.offsets import Wanted, offsets_of
+from tests.walks.judge import Judge, last_that_is_there, rows_of
 from tests.walks.model import Causes, Wrong
 from tests.walks.queries import Query, halves
 from tests.walks.sources import flat
-from tests.walks.words import SECOND, WORDS, begins_in, call_in, rows_that_are_named, ways_in
+from tests.walks.words import SECOND, WORDS, begins_in, call_in, ways_in
 from tests.walks.world import JOBS, World
 
 _MOST_ANSWERS = 5
 # As often a stateful query whose state is lost may give a result again.
 _MOST_TIMES = 20
-# Errors that ask whether rows which are recorded are those of another program.
-_IS_IT_ANOTHER = ("query.other", "query.not-comparable", "checkpoint.copied")
 # Options that answer one question.
 _OF_WORDS = ("accept_as_new", "accept_as_seen", "accept_as_same", "new_application", "adopt_from_batch")
-
-
-class Judge:
-    """Says whether a way that a message names is the right one, as somebody does who looks into the table."""
-
-    def __init__(self, world: World):
-        self._world = world
-
-    def _fits(self, query: Query, way: str) -> bool:
-        """Whether the batch's rows are in the table decides most of them."""
-        rows, visible = _rows(self._world, query, str(query.said)), self._world.visible()
-        there = sum(1 for row in rows if self._world.is_done(row, visible))
-        is_stream = query.source is not None
-        if way == "give_up_again":
-            return there == 0
-        if way == "give_up_seen":
-            return self._fits(query, "accept_as_seen")
-        if way == "accept_as_new" and query.stateful and "state" in str(query.said):
-            return True  # with what is lost and doubled, as the message says
-        if way == "accept_as_new":
-            later = set(query.source.all_rows()) - set(query.source.rows_before(query.checkpoint)) if "batches after it" in str(query.said) else ()
-            # What is there of a batch that was written in two calls is nowhere one batch's rows: whoever goes on must take some twice.
-            is_free = there == 0 and (query.halves or not any(self._world.is_done(row, visible) for row in later))
-            return is_free and "streamsink.give_up again" not in str(query.said)
-        if way == "first_ones":
-            return 0 < there < len(rows) and _last_that_is_there(self._world, query, str(query.said)) is not None
-        if way == "accept_as_seen" and "only those of the first ones" in str(query.said) and there < len(rows):
-            return not self._fits(query, "first_ones") and there > 0 and not (is_stream and query.source.numeric)
-        if way == "accept_as_seen":  # a bounded run is there whole; what is missing of it was replaced since
-            return there == len(rows) or there > 0 and not (is_stream and query.source.numeric)
-        if way == "starting_offsets" and "may have left out rows of this one" in str(query.said):
-            return is_stream and query.source.numeric and self._is_all_of_its_own(query, visible)
-        if way in ("starting_offsets", "position_columns", "reset"):
-            return is_stream and query.source.numeric
-        if way == "adopt":  # rows of which some are here would be doubled by a new checkpoint: those that are not are given up
-            return is_stream and _is_here(self._world, query)
-        if way == "new_checkpoint" and "if rows are missing here" in str(query.said):
-            return is_stream and not _is_here(self._world, query)
-        if way in ("new_checkpoint", "truncate"):
-            return is_stream
-        if way == "own_run":
-            return there == 0
-        if way == "write_all":
-            return not any(self._world.is_done(row, visible) for row in query.source.all_rows())
-        if way == "accept_as_same" and query.said.kind.endswith(".may-combine"):
-            return not query.combines  # he knows his function
-        if way == "accept_as_same" and query.said.kind in _IS_IT_ANOTHER and not self._is_all_of_its_own(query, visible):
-            return not self._fits(query, "accept_as_new")
-        if way == "second_sink":
-            return SECOND in str(query.said)
-        return True
-
-    def _is_all_of_its_own(self, query: Query, visible: Counter) -> bool:
-        """Whether nothing is missing of batches that another program has written with a copy of the checkpoint: he knows which rows are his."""
-        return all(self._world.is_done(row, visible) for row in query.taken)
 
 
 class Operator(Judge):
@@ -131,14 +75,14 @@ class Operator(Judge):
         visible = self._world.visible()
         if query.source is not None:
             self._world.model.given_up(missing_before(self._world, query))
-        done = [self._world.is_done(row, visible) for row in _rows(self._world, query, text)]
+        done = [self._world.is_done(row, visible) for row in rows_of(self._world, query, text)]
         if all(done) or query.source is None or not query.source.set_aside(lambda row: self._world.is_done(row, visible)):
             query.options["accept_as_seen"] = token
         else:
             self._begin_anew(query)
 
     def _first_ones(self, query: Query, _: str, text: str) -> None:
-        word = _last_that_is_there(self._world, query, text)
+        word = last_that_is_there(self._world, query, text)
         if "streamsink.give_up again" in text:
             self._give_up_seen(query, word, text)
         else:
@@ -165,7 +109,10 @@ class Operator(Judge):
         elif any(self._world.is_done(row, visible) for row in query.source.all_rows()):
             if query.halves:  # what is there of a batch has no end behind which to begin
                 self._world.model.unsure(query.source.all_rows(), most=2)
-            self._begin_anew(query, query.source.behind(lambda row: self._world.is_done(row, visible)))
+            if query.source.numeric:
+                self._begin_anew(query, query.source.behind(lambda row: self._world.is_done(row, visible)))
+            else:
+                self._move_away(query)
 
     def _republish(self, query: Query, _: str, text: str) -> None:
         query.options["on_rollback"] = "republish"
@@ -221,10 +168,16 @@ class Operator(Judge):
             said = next((json.loads(offsets) for name, offsets in given if name[0] == query.name[0]), None)
             self._begin_anew(query, said or _behind_the_last(self._world, query))
             before = query.source.before(query.checkpoint.given)
+            self._world.model.unsure(row for row in before if not visible[row])
         else:
-            before = [row for rows in query.source.files.values() if any(visible[row] for row in rows) for row in rows]
-            query.source.behind(lambda row: row in before)
-            self._begin_anew(query)
+            self._move_away(query)
+
+    def _move_away(self, query: Query) -> None:
+        """Files of which rows are here; what is not here of them is left out. Then a new checkpoint."""
+        visible = self._world.visible()
+        before = [row for rows in query.source.files.values() if any(visible[row] for row in rows) for row in rows]
+        query.source.behind(lambda row: row in before)
+        self._begin_anew(query)
         self._world.model.unsure(row for row in before if not visible[row])
 
     def _new_checkpoint(self, query: Query, _: str, text: str) -> None:
@@ -235,6 +188,9 @@ class Operator(Judge):
 
     def _give_up_seen(self, query: Query, token: str, text: str) -> None:
         self._give_up(query, "", self._command, accept_as_seen=token)
+
+    def _give_up_new(self, query: Query, _: str, text: str) -> None:
+        self._give_up(query, "", text)
 
     def _give_up(self, query: Query, _: str, text: str, **more: str) -> None:
         """What it returns says how to go on, should the query then be refused."""
@@ -277,7 +233,7 @@ class Operator(Judge):
         """The second part is written by a sink of its own, which may ask for a token; from the next batch on there is one call again."""
         self._one_call(query, "", text)
         visible = self._world.visible()
-        if all(self._world.is_done(row, visible) for row in halves(_rows(self._world, query, text))[1]):
+        if all(self._world.is_done(row, visible) for row in halves(rows_of(self._world, query, text))[1]):
             return  # an earlier run has written the whole batch
         options = {name: value for name, value in query.options.items() if name != "adopt_from_batch"}  # it has no earlier name
         second = replace(query, name=f"{query.name}{SECOND}{self._world.serial}", options=options, live=None, halves=False, causes=Causes())
@@ -287,7 +243,7 @@ class Operator(Judge):
                 return
             said = str(second.said)
             if getattr(second.said, "kind", "").startswith("positions.newest-below"):  # the topic is another one: so is the query told then
-                self._world.model.unsure(_rows(self._world, query, text))
+                self._world.model.unsure(rows_of(self._world, query, text))
                 return
             token = re.search(WORDS["second_sink"], said)
             if token:
@@ -320,45 +276,6 @@ class Operator(Judge):
         """A new checkpoint, at the beginning of the source or where the offsets say."""
         if query.name != JOBS:
             self._world.new_checkpoint(query, given)
-
-
-def _rows(world: World, query: Query, said: str) -> list[int]:
-    """Of the batch that was under way, or of those that the message asks for."""
-    return world.of_message(_rows_of_batches(world, query, said), said, bool(query.letters))
-
-
-def _rows_of_batches(world: World, query: Query, said: str) -> list[int]:
-    if query.source is None:
-        named = re.search(r"(?:rows|overwrite) of run '([^']+)'(?: to run '([^']+)')?", said)
-        jobs = [job for job in world.jobs if named and job.name in named.groups()]
-        jobs = jobs if jobs and "whether run" not in said else [query.rows_of_job]
-        return [row for job in jobs for row in job.rows]
-    checkpoint, asked = query.checkpoint, re.search(r"Look whether the rows of checkpoint (\d+)(?: to checkpoint (\d+))?", said)
-    if asked and (named := rows_that_are_named(said, world.others.rows_in)):
-        return [row for rows in named.values() for row in rows]
-    if asked:
-        batches = checkpoint.planned[int(asked[1]):int(asked[2] or asked[1]) + 1]
-        return [row for batch in range(len(batches)) for row in query.rows(int(asked[1]) + batch)]
-    return query.rows(checkpoint.committed) if len(checkpoint.planned) > checkpoint.committed else []
-
-
-def _is_here(world: World, query: Query) -> bool:
-    """Whether any of the rows that the checkpoint has behind it, or none at all."""
-    before, visible = query.source.rows_before(query.checkpoint), world.visible()
-    return not before or any(world.is_done(row, visible) for row in before)
-
-
-def _last_that_is_there(world: World, query: Query, text: str) -> str | None:
-    """Of several records: the word of the last one that is there whole, as all before it are."""
-    visible, last, named = world.visible(), None, rows_that_are_named(text, world.others.rows_in)
-    for word, batch, run in re.findall(r"'(\w+)' for (?:checkpoint (\d+)|run '([^']+)')", text):
-        if batch and batch not in named and int(batch) >= len(query.checkpoint.planned):
-            return None  # of another checkpoint
-        rows = named[batch] if batch in named else query.rows(int(batch)) if batch else [row for job in world.jobs if job.name == run for row in job.rows]
-        if not all(world.is_done(row, visible) for row in rows):
-            break
-        last = word
-    return last
 
 
 def _behind_the_last(world: World, query: Query) -> dict:

@@ -140,6 +140,7 @@ def foreign_rename(walk):
     if replaced is not None:
         world.model.foreign_came([row for row in before - world.visible() if row in world.model.foreign], raced=True)
         world.seconds_end(world.visible())
+        world.replaced(snapshot.id, before)
         world.accident("raced")
         world.hides = True
     world.accident("others")

@@ -151,7 +151,7 @@ class SeveralTables(World):
         self.went_back_times += 1
         visible = Counter({row: count for row, count in self.visible().items() if self.table_of(row) != self.table}) + to.visible
         fate = {row: counts for row, counts in self.model.fate.items() if self.table_of(row) != self.table}
-        return Version(visible, fate | {row: counts for row, counts in to.fate.items() if self.table_of(row) == self.table})
+        return Version(visible, fate | {row: counts for row, counts in to.fate.items() if self.table_of(row) == self.table}, to.earlier)
 
     def of_message(self, rows, said, letters):
         named = next((name for name in self.tables if said.startswith(f"{self.root}/{name}:")), None)

@@ -127,7 +127,7 @@ def copy(walk, what, which, table):
     versions = {}
     for name in world.tables:
         world.focus(name)
-        versions[name] = world.model.version(world.in_table())
+        versions[name] = world.backup()
     world.focus(world.tables[table % len(world.tables)])
     checkpoints = {each.name: each.checkpoint.copy() for each in world.queries.values()}
     walk.copies.append((kind, query, query.name, world.table, (path, world.store.copy_of(path) if path else {}), checkpoints, versions))

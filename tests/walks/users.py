@@ -66,7 +66,11 @@ def copied_job(walk, which, most, older, other):
         pass
     is_published = world.stop(job)
     if is_other:
-        _account(world, query, job, range(first, checkpoint.committed), is_published)
+        visible, written = world.visible(), range(first, checkpoint.committed)
+        _account(world, query, job, written, is_published)
+        # What the first one has lost of batches that stand under their ids now is not asked for any more: it goes on behind them.
+        lost = [row for batch in written if batch < query.checkpoint.committed for row in query.rows(batch) if not visible[row]]
+        world.model.unsure(lost)
 
 
 def _account(world, query: Query, job: Query, batches: range, is_published: bool) -> None:

@@ -32,6 +32,7 @@ WORDS = {
     "under_first": r"before set application='([^']+)' and leave adopt_from_batch out",
     "write_all": r"to write all that the source has, (leave adopt_from_batch out)",
     "give_up": r"call (streamsink\.give_up)\(",
+    "give_up_new": r"call streamsink\.give_up\([^()]*accept_as_new='([^']+)'\)",
     "give_up_again": r"call streamsink\.give_up again with accept_as_new='([^']+)'",
     "give_up_seen": r"call streamsink\.give_up again with accept_as_seen='([^']+)'",
     "truncate": r"the files numbered (\d+) and higher",
@@ -53,6 +54,9 @@ def ways_in(query: Query, text: str, words: dict[str, str]) -> dict[str, str]:
     named = {way: found[1] for way, said in words.items() if (found := re.search(said, text))}
     if query.afterwards and len(named) > 1:
         named.pop("restart", None)  # he has restarted it, as the command's words said first
+    if "give_up_new" in named:  # the word is given to the command
+        for way in ("give_up", "accept_as_new"):
+            named.pop(way)
     if "give_up_seen" in named:
         named.pop("accept_as_seen")
     if "file_column" in named:

@@ -172,7 +172,9 @@ class World(Looking):
         visible = self.visible()
         self.model.unsure(row for query in self.queries.values() for row in query.rows_adopted() if not visible[row])
         self.others.changes += 1
-        self.versions = {number: version for number, version in self.versions.items() if number in self.others.snapshot_ids()}
+        newest = max(self.others.snapshot_ids(), default=0)
+        versions = self.versions if to.earlier is None else to.earlier
+        self.versions = {number: version for number, version in versions.items() if number <= newest}
 
     def of_message(self, rows: list[int], said: str, letters: bool) -> list[int]:
         """Those of the table of which a message speaks. letters: whether those that do not fit are beside it."""
@@ -190,10 +192,30 @@ class World(Looking):
         checkpoint, letters = query.checkpoint, self.others.letters()
         if query.source is not None and len(checkpoint.planned) > checkpoint.committed:
             self.model.may_come_again(row for row in query.rows(checkpoint.committed) if row in letters)
-        if query.source is not None and query.causes.knows("raced"):  # a snapshot of its own was replaced, and another one is built on that
-            visible = self.visible()
-            self.model.may_come_again(row for row in query.source.all_rows() if visible[row])
+        if query.causes.knows("raced"):  # a snapshot of its own was replaced, and another one is built on that
+            self._may_come_again(query)
         self.accident("journal", "journal-ever", query=query)
+
+    def older_journal(self, query: Query) -> None:
+        """It may be older than the table is now."""
+        self.lost_journal(query)
+        query.causes.add("older-journal")
+        self.forget_journals()
+
+    def forget_journals(self) -> None:
+        """Of records that an older journal does not know, and that no snapshot names any more, nobody knows."""
+        if self.others.is_table():
+            known = {name.partition("@")[0] for name in self.others.applications()}
+            for query in self.queries.values():
+                if query.causes.knows("older-journal") and query.name not in known:
+                    self._may_come_again(query)
+
+    def _may_come_again(self, query: Query) -> None:
+        visible = self.visible()
+        self.model.may_come_again(row for row in self._rows_of(query) if visible[row])
+
+    def _rows_of(self, query: Query) -> list[int]:
+        return query.source.all_rows() if query.source is not None else [row for job in self.jobs for row in job.rows]
 
     def seconds_end(self, visible: Counter) -> None:
         """Nobody starts those sinks again, to be told that what they wrote is gone."""
@@ -205,8 +227,13 @@ class World(Looking):
         starts, by what stands behind that snapshot."""
         lost = before - self.in_table()
         for query in self.queries.values():
-            mine = query.source.all_rows() if query.source is not None else [row for job in self.jobs for row in job.rows]
-            query.causes.rollbacks.append((self.others.root, snapshot_id, [row for row in mine if lost[row]]))
+            query.causes.rollbacks.append((self.others.root, snapshot_id, [row for row in self._rows_of(query) if lost[row]]))
+        if self.has_lost_power:
+            self.forget_rollbacks()
+
+    def replaced(self, snapshot_id: int, before: Counter) -> None:
+        """Another writer's rename has replaced this snapshot, which an application finds out by what stands in its place."""
+        self.rolled_back(snapshot_id - 1, before)
 
     def go_back_to(self, snapshot_id: int, clean: bool = True) -> None:
         """The table is rolled back."""
@@ -217,7 +244,10 @@ class World(Looking):
         self.accident("table")
 
     def forget_rollbacks(self) -> None:
-        """Snapshots have expired. Of a rollback of which nothing is left an application that has not written since finds nothing."""
+        """Snapshots have expired. Of a rollback of which nothing is left an application that has not written since finds nothing. A mark that a
+        power failure tore does not say where its snapshot was: then any that has expired may be one that would tell."""
         first = self.others.snapshot_ids()[0]
         rollbacks = [each for query in self.queries.values() for each in query.causes.rollbacks]
-        self.model.unsure(row for root, at, lost in rollbacks if root == self.others.root and first > at + 1 for row in lost)
+        is_torn = self.has_lost_power and first > 1
+        self.model.unsure(row for root, at, lost in rollbacks if root == self.others.root and (is_torn or first > at + 1) for row in lost)
+        self.forget_journals()

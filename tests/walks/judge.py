@@ -1,0 +1,105 @@
+"""The judgement of the operator: which of the ways on that a message names is the right one, as somebody sees who looks into the table."""
+
+import re
+from collections import Counter
+
+from tests.walks.queries import Query
+from tests.walks.words import SECOND, rows_that_are_named
+from tests.walks.world import World
+
+# Errors that ask whether rows which are recorded are those of another program.
+_IS_IT_ANOTHER = ("query.other", "query.not-comparable", "checkpoint.copied")
+
+
+class Judge:
+    """Says whether a way that a message names is the right one, as somebody does who looks into the table."""
+
+    def __init__(self, world: World):
+        self._world = world
+
+    def _fits(self, query: Query, way: str) -> bool:
+        """Whether the batch's rows are in the table decides most of them."""
+        rows, visible = rows_of(self._world, query, str(query.said)), self._world.visible()
+        there = sum(1 for row in rows if self._world.is_done(row, visible))
+        is_stream = query.source is not None
+        if way in ("give_up_again", "give_up_new"):
+            return there == 0
+        if way == "give_up_seen":
+            return self._fits(query, "accept_as_seen")
+        if way == "accept_as_new" and query.stateful and "state" in str(query.said):
+            return True  # with what is lost and doubled, as the message says
+        if way == "accept_as_new":
+            later = set(query.source.all_rows()) - set(query.source.rows_before(query.checkpoint)) if "batches after it" in str(query.said) else ()
+            # What is there of a batch that was written in two calls is nowhere one batch's rows: whoever goes on must take some twice.
+            is_free = there == 0 and (query.halves or not any(self._world.is_done(row, visible) for row in later))
+            return is_free and "streamsink.give_up again" not in str(query.said)
+        if way == "first_ones":
+            return 0 < there < len(rows) and last_that_is_there(self._world, query, str(query.said)) is not None
+        if way == "accept_as_seen" and "only those of the first ones" in str(query.said) and there < len(rows):
+            return not self._fits(query, "first_ones") and there > 0 and not (is_stream and query.source.numeric)
+        if way == "accept_as_seen":  # a bounded run is there whole; what is missing of it was replaced since
+            return there == len(rows) or there > 0 and not (is_stream and query.source.numeric)
+        if way == "starting_offsets" and "may have left out rows of this one" in str(query.said):
+            return is_stream and query.source.numeric and self._is_all_of_its_own(query, visible)
+        if way in ("starting_offsets", "position_columns", "reset"):
+            return is_stream and query.source.numeric
+        if way == "adopt":  # rows of which some are here would be doubled by a new checkpoint: those that are not are given up
+            return is_stream and _is_here(self._world, query)
+        if way == "new_checkpoint" and "if rows are missing here" in str(query.said):
+            return is_stream and not _is_here(self._world, query)
+        if way in ("new_checkpoint", "truncate"):
+            return is_stream
+        if way == "own_run":
+            return there == 0
+        if way == "write_all":
+            return not any(self._world.is_done(row, visible) for row in query.source.all_rows())
+        if way == "accept_as_same" and query.said.kind.endswith(".may-combine"):
+            return not query.combines  # he knows his function
+        if way == "accept_as_same" and query.said.kind in _IS_IT_ANOTHER and not self._is_all_of_its_own(query, visible):
+            return not self._fits(query, "accept_as_new")
+        if way == "second_sink":
+            return SECOND in str(query.said)
+        return True
+
+    def _is_all_of_its_own(self, query: Query, visible: Counter) -> bool:
+        """Whether nothing is missing of batches that another program has written with a copy of the checkpoint: he knows which rows are his."""
+        return all(self._world.is_done(row, visible) for row in query.taken)
+
+
+def rows_of(world: World, query: Query, said: str) -> list[int]:
+    """Of the batch that was under way, or of those that the message asks for."""
+    if query.source is not None and "Look whether the rows of checkpoint" in said and (named := rows_that_are_named(said, world.others.rows_in)):
+        return [row for rows in named.values() for row in rows]  # whatever the query does with such rows by now
+    return world.of_message(_rows_of_batches(world, query, said), said, bool(query.letters))
+
+
+def _rows_of_batches(world: World, query: Query, said: str) -> list[int]:
+    if query.source is None:
+        named = re.search(r"(?:rows|overwrite) of run '([^']+)'(?: to run '([^']+)')?", said)
+        jobs = [job for job in world.jobs if named and job.name in named.groups()]
+        jobs = jobs if jobs and "whether run" not in said else [query.rows_of_job]
+        return [row for job in jobs for row in job.rows]
+    checkpoint, asked = query.checkpoint, re.search(r"Look whether the rows of checkpoint (\d+)(?: to checkpoint (\d+))?", said)
+    if asked:
+        batches = checkpoint.planned[int(asked[1]):int(asked[2] or asked[1]) + 1]
+        return [row for batch in range(len(batches)) for row in query.rows(int(asked[1]) + batch)]
+    return query.rows(checkpoint.committed) if len(checkpoint.planned) > checkpoint.committed else []
+
+
+def _is_here(world: World, query: Query) -> bool:
+    """Whether any of the rows that the checkpoint has behind it, or none at all."""
+    before, visible = query.source.rows_before(query.checkpoint), world.visible()
+    return not before or any(world.is_done(row, visible) for row in before)
+
+
+def last_that_is_there(world: World, query: Query, text: str) -> str | None:
+    """Of several records: the word of the last one that is there whole, as all before it are."""
+    visible, last, named = world.visible(), None, rows_that_are_named(text, world.others.rows_in)
+    for word, batch, run in re.findall(r"'(\w+)' for (?:checkpoint (\d+)|run '([^']+)')", text):
+        if batch and batch not in named and int(batch) >= len(query.checkpoint.planned):
+            return None  # of another checkpoint
+        rows = named[batch] if batch in named else query.rows(int(batch)) if batch else [row for job in world.jobs if job.name == run for row in job.rows]
+        if not all(world.is_done(row, visible) for row in rows):
+            break
+        last = word
+    return last
