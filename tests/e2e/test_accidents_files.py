@@ -66,6 +66,35 @@ def test_s4_an_older_checkpoint_with_other_batches_goes_on_by_itself(spark, grou
     assert_each_once(ground.table, ids_of(0, 7))
 
 
+@follows("checkpoint.other-past")
+def test_a_checkpoint_that_read_other_files_in_the_batch_before(spark, ground):
+    """Table and checkpoint were restored and went on; then the checkpoint from before that came back. Found by a walk: a file was read twice."""
+    ground.add_files(0, 1)
+    job = with_file(ground)
+    assert run_here(spark, job).code == 0
+    for folder in (job.checkpoint, job.table):
+        shutil.copytree(folder, folder + "-copy")
+    ground.add_files(1, 1)
+    assert run_here(spark, job).code == 0
+    shutil.move(job.checkpoint, job.checkpoint + "-later")
+    for folder in (job.checkpoint, job.table):
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.move(folder + "-copy", folder)
+    ground.add_files(2, 1)
+    assert run_here(spark, job.but(per_batch=2)).code == 0
+    shutil.rmtree(job.checkpoint)
+    shutil.move(job.checkpoint + "-later", job.checkpoint)
+    ground.add_files(3, 1)
+    outcome = run_here(spark, job.but(per_batch=2))
+    assert_refused(outcome, "checkpoint.other-past", ground.table)
+    assert_each_once(ground.table, ids_of(0, 3))
+    said = Advice(outcome)
+    said.says("start a new checkpoint: files whose rows are here are known, and the others are written")
+    shutil.rmtree(job.checkpoint)
+    assert run_here(spark, job.but(per_batch=ALL_IN_ONE)).code == 0
+    assert_each_once(ground.table, ids_of(0, 4))
+
+
 def test_files_that_were_restored_without_their_times_are_asked_for(spark, ground):
     """``cp -r`` and a lost checkpoint: 20 rows became 40 without a word."""
     ground.add_files(0, 2)
