@@ -183,6 +183,7 @@ CAUSES: dict[str, set[str]] = {
     "batch.twice": {"twice-ever"},
     "checkpoint.begins-anew": {"checkpoint-ever", "journal-ever"},
     "checkpoint.copied": {"moved-ever"},
+    "checkpoint.other-past": {"checkpoint-ever"},
     "checkpoint.replaced": {"copied-ever", "checkpoint", "journal", "given-up"},
     "dead-letters.changed": {"letters-ever"},
     "dead-letters.gone": {"letters-ever"},

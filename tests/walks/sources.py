@@ -344,4 +344,5 @@ class Another:
 
 def batch_of(source, checkpoint: Checkpoint, batch_id: int, run: str, fingerprint) -> Batch:
     """The micro-batch as Spark would describe it."""
-    return Batch(batch_id, checkpoint.query, run, source.ranges(checkpoint, batch_id), fingerprint=fingerprint)
+    before = lambda: source.ranges(checkpoint, batch_id - 1) if batch_id else None  # noqa: E731
+    return Batch(batch_id, checkpoint.query, run, source.ranges(checkpoint, batch_id), fingerprint=fingerprint, before=before)
