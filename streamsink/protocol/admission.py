@@ -249,9 +249,7 @@ def _accepted(batch: Batch, past: Past, options: SinkOptions, generation: int) -
     return None
 
 
-def _settled(
-    batch: Batch, past: Past, options: SinkOptions, changed: tuple[Change, ...]
-) -> tuple[Past, bool]:
+def _settled(batch: Batch, past: Past, options: SinkOptions, changed: tuple[Change, ...]) -> tuple[Past, bool]:
     """(the past without what does not hold any more, whether the batch is accepted as seen).
 
     Raises Misuse when a topic of the batch is not the one that is recorded, or has lost messages, and no token accepts it.
@@ -336,6 +334,9 @@ def _begin(batch: Batch, past: Past, options: SinkOptions) -> str:
 def _admit_opaque(batch: Batch, past: Past, options: SinkOptions, generation: int) -> Decision:
     last = past.last
     is_next = _follows(batch, last)
+    if is_next and past.begins and last.journal_id and (others := opaque_errors.of_another_past(last.sources, batch.before())):
+        by_files = files.can_tell(batch) and past.known_files() is not None
+        raise opaque_errors.other_past(batch, others, _ways_on(batch, past), table=past.table, by_files=by_files)
     if is_next and not last.replaying:
         return Decision(Verdict.NEW, "the next batch", generation, _recorded(batch, past))
     if is_next or not _is_gap(batch, past):

@@ -2,7 +2,7 @@
 
 import base64
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from streamsink.errors import Misuse
@@ -16,6 +16,10 @@ from streamsink.protocol.same_query import Comparison, QueryFingerprint
 DEAD_LETTERS = "letters"
 
 
+def _not_told() -> None:
+    """Nobody says it."""
+
+
 @dataclass(frozen=True)
 class Batch:
     """One micro-batch as Spark describes it, before anything is written.
@@ -27,6 +31,7 @@ class Batch:
     place: digest of where its checkpoint is; empty where that is not known. other_sinks: names under which this run of the query has called other sinks of the same place.
     has_one_count: of a bounded run: whether the same run has as many rows whenever it is repeated. rows: how many, once they are counted.
     inputs: of a bounded run: the files that it reads; None where it reads anything else. compared: its rows with the published ones.
+    before(): the sources of the batch before it in its checkpoint; None where that does not tell them any more.
     """
 
     batch_id: int
@@ -45,6 +50,7 @@ class Batch:
     rows: int | None = None
     inputs: frozenset[str] | None = None
     compared: Comparison | None = None
+    before: Callable[[], tuple[SourceRange, ...] | None] = field(default=_not_told, compare=False, repr=False)
 
 
 @dataclass(frozen=True)

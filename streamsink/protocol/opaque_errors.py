@@ -3,7 +3,34 @@
 from streamsink.errors import Misuse
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import AppState, Batch
+from streamsink.protocol.positions import SourceRange
 from streamsink.protocol.ways import CALLED_FOR_EVERY_BATCH
+
+_BY_FILES = " start a new checkpoint: files whose rows are here are known, and the others are written."
+
+
+def of_another_past(recorded: tuple[SourceRange, ...], told: tuple[SourceRange, ...] | None) -> list[str]:
+    """The sources that read something else in the batch before than was recorded. told: by the checkpoint.
+
+    Their positions are numbers that count the source's own steps, so they agree in two checkpoints that went on in different ways.
+    """
+    read = {source.key(place): source.fingerprint for place, source in enumerate(recorded) if not source.numeric}
+    return [
+        source.key(place) for place, source in enumerate(told or ())
+        if not source.numeric and source.fingerprint and read.get(source.key(place), "") not in ("", source.fingerprint)
+    ]
+
+
+def other_past(batch: Batch, others: list[str], ways: str, *, table: str, by_files: bool) -> Misuse:
+    """The batch follows one of its checkpoint that is not the recorded one. others: the sources that read something else there. ways: the ways on."""
+    before, anew = batch.batch_id - 1, f" Or{_BY_FILES}" if by_files else ""
+    return Misuse(
+        f"{table}: batch {batch.batch_id} follows batch {before} of checkpoint {batch.query}, in which source {' and '.join(map(repr, others))} read "
+        f"something else than in the batch {before} that is published here: table and checkpoint have one past and went on in different ways, as "
+        "when one of them was restored from a backup. Rows that only this checkpoint has read are not here, and it may read rows again "
+        f"that are. Nothing was written. Restore the checkpoint that has written this table.{anew} To go on without the rows that are not here,{ways}",
+        kind="checkpoint.other-past",
+    )
 
 
 def not_told(
@@ -37,7 +64,7 @@ def not_told(
             f"compare, so whether its rows are here already cannot be told. Nothing was written. To go on,{ways}",
             kind="batch.in-replay",
         )
-    anew = " To have their rows written, start a new checkpoint: files whose rows are here are known, and the others are written." if by_files else ""
+    anew = f" To have their rows written,{_BY_FILES}" if by_files else ""
     return Misuse(
         f"{table}: batch {batch.batch_id} does not follow batch {last.checkpoint_id}, the last one published here "
         f"(expected batch {last.checkpoint_id + 1} starting at the positions where that one ended): batches are "

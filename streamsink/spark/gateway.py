@@ -21,6 +21,7 @@ from pyspark.util import local_connect_and_auth
 from streamsink.clock import Clock
 from streamsink.errors import Misuse
 from streamsink.protocol.committable import Batch
+from streamsink.protocol.positions import SourceRange
 from streamsink.protocol.same_query import digest
 from streamsink.spark import gateway_checkpoint
 from streamsink.spark.gateway_kafka import KafkaSources
@@ -79,12 +80,17 @@ def describe(df: DataFrame, batch_id: int, table: str, run: str, is_first: Calla
     else:
         before = gateway_checkpoint.logged(spark, root, batch_id - 1, table) if batch_id > 0 else None
     running.last_batch, running.last = batch_id, after
-    found = ranges(before, after, running.names, running.kafka.numbers)
-    sources = tuple(
-        gateway_checkpoint.told_by_source(spark, root, running.kafka.number(place), source) for place, source in enumerate(found)
-    )
-    identified = running.kafka.identified(sources, batch_id, is_first(running.run))
-    return Batch(batch_id, running.query, running.run, identified, after.watermark_ms, place=running.place)
+
+    def told(start: Logged | None, end: Logged) -> tuple[SourceRange, ...]:
+        found = ranges(start, end, running.names, running.kafka.numbers)
+        return tuple(gateway_checkpoint.told_by_source(spark, root, running.kafka.number(place), source) for place, source in enumerate(found))
+
+    def told_before() -> tuple[SourceRange, ...] | None:
+        start = gateway_checkpoint.find_logged(spark, root, batch_id - 2) if batch_id > 1 else None
+        return None if before is None or batch_id > 1 and start is None else told(start, before)
+
+    identified = running.kafka.identified(told(before, after), batch_id, is_first(running.run))
+    return Batch(batch_id, running.query, running.run, identified, after.watermark_ms, place=running.place, before=told_before)
 
 
 def looked_at_again(batch: Batch) -> Batch:

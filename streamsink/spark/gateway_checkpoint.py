@@ -29,6 +29,15 @@ def logged(spark: SparkSession, root: str, batch_id: int, table: str) -> Logged:
         raise Misuse(f"{table}: {path} is in an unknown format: {unknown}. Nothing was written", kind="checkpoint.format") from None
 
 
+def find_logged(spark: SparkSession, root: str, batch_id: int) -> Logged | None:
+    """The entry of the offset log for an earlier batch; None when Spark has deleted it, or it is in a format that is not known here."""
+    text = read_text(spark, f"{root}/offsets/{batch_id}")
+    try:
+        return None if text is None else parse(text)
+    except UnknownFormat:
+        return None
+
+
 def told_by_source(spark: SparkSession, root: str, number: int, given: SourceRange) -> SourceRange:
     """With what the source itself logged: where it began, if Spark does not say it, a digest of what the batch holds, and
     its files.

@@ -135,10 +135,10 @@ def create_table(file_io: FileIO, root: str, schema: TableSchema) -> Table:
 
 
 def _way_on(file_io: FileIO, root: str, found: Sequence[str]) -> str:
-    """For a folder in which a driver that was still at work has left its journal, manifests, data files or a hint after the table was dropped."""
+    """For a folder in which a driver that was still at work has left its journal, manifests, data files or hints after the table was dropped."""
     layout = Layout(root)
     ours = {JOURNAL_DIR, os.path.basename(layout.manifest_dir)}
-    if file_io.names(layout.snapshot_dir) == [os.path.basename(layout.latest_hint)]:
+    if set(file_io.names(layout.snapshot_dir)) <= {os.path.basename(hint) for hint in (layout.latest_hint, layout.earliest_hint)}:
         ours.add(os.path.basename(layout.snapshot_dir))
     if not all(name in ours or _DATA_FOLDER.fullmatch(name) for name in found):
         return ""

@@ -88,7 +88,7 @@ OF_TABLES = (
     Defect("a table that another one makes between two looks is a strange folder", "table/table.py:create_table",
            " and not is_table(file_io, root):", ":", ("tests/table/test_creation.py",)),
     Defect("a hint that a sleeper left is a table's", "table/table.py:_way_on",
-           "file_io.names(layout.snapshot_dir) == [os.path.basename(layout.latest_hint)]", "False", ("tests/protocol/test_what_is_known.py",)),
+           "(layout.latest_hint, layout.earliest_hint)", "()", ("tests/protocol/test_what_is_known.py",)),
     Defect("a journal says that it knows runs whose records it pruned", "storage/journal_identity.py:go_back",
            "    if pruned:", "    if False:", (_RUNS,)),
     Defect("a journal of which all was given up is taken for an older copy", "storage/journal_identity.py:identify",

@@ -97,6 +97,7 @@ class Machine:
         if query.live is run:
             query.live = None
         armed, self._armed = self._armed, None
+        self.may_have_written(query)  # before it fell asleep
         try:
             meanwhile()
         finally:

@@ -109,10 +109,13 @@ class Operator(Judge):
         elif any(self._world.is_done(row, visible) for row in query.source.all_rows()):
             if query.halves:  # what is there of a batch has no end behind which to begin
                 self._world.model.unsure(query.source.all_rows(), most=2)
-            if query.source.numeric:
-                self._begin_anew(query, query.source.behind(lambda row: self._world.is_done(row, visible)))
-            else:
+            if not query.source.numeric:
                 self._move_away(query)
+            elif query.causes.knows("letters-ever"):  # some of its rows were in a table that was dropped
+                self._begin_anew(query, _behind_the_last(self._world, query))
+                self._world.model.unsure(row for row in query.source.before(query.checkpoint.given) if not visible[row])
+            else:
+                self._begin_anew(query, query.source.behind(lambda row: self._world.is_done(row, visible)))
 
     def _republish(self, query: Query, _: str, text: str) -> None:
         query.options["on_rollback"] = "republish"

@@ -34,7 +34,8 @@ def rename_at_once(walk, which):
     """The query comes back under another name, and its user has said which batch is the next one before he is asked."""
     world, query = walk.world, query_of(walk.world, which)
     name = query.name
-    is_known = any(world.store.copy_of(f"{world.root}/streamsink/{each}") for each in (name, name.removesuffix(RENAMED)))
+    names = (name, name.removesuffix(RENAMED))
+    is_known = any("/record-" in path for each in names for path in world.store.copy_of(f"{world.root}/streamsink/{each}"))
     rename(walk, which)
     if query.name != name:
         query.options["adopt_from_batch"] = query.checkpoint.committed
