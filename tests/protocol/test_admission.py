@@ -102,6 +102,26 @@ def test_the_same_file_positions_with_other_files_are_no_replay():
     assert "accept_as_new=" in message and "accept_as_seen=" in message
 
 
+@pytest.mark.parametrize("told, begins, journal_id, same", [
+    ("other", True, "j", False), ("d5", True, "j", True), ("", True, "j", True), (None, True, "j", True), ("other", False, "j", True),
+    ("other", True, "", True),
+], ids=["other files", "the same files", "a source that says nothing", "deleted by Spark", "later in a run", "recorded by earlier code"])
+def test_the_batch_before_in_the_checkpoint_must_be_the_recorded_one(told, begins, journal_id, same):
+    """A log's position counts the source's own steps: two checkpoints that went on in different ways after a restore have the same numbers."""
+    last = dataclasses.replace(state(files(4, 5, "d5")), journal_id=journal_id)
+    batch = Batch(6, "q", "r", files(5, 6, "d6"), fingerprint=SAME_QUERY, before=lambda: None if told is None else files(4, 5, told))
+    past = Past("lake/t", "t", last, lambda query, checkpoint: None, lambda run: KnownRun(False), begins=begins)
+    if same:
+        assert admit(batch, past, SinkOptions.of("lake/t", {})).verdict is Verdict.NEW
+        return
+    with pytest.raises(Misuse) as caught:
+        admit(batch, past, SinkOptions.of("lake/t", {}))
+    assert caught.value.kind == "checkpoint.other-past" and "Nothing was written" in str(caught.value)
+    word = token(batch, past)
+    assert admit(batch, past, SinkOptions.of("lake/t", {"accept_as_new": word})).verdict is Verdict.NEW
+    assert admit(batch, past, SinkOptions.of("lake/t", {"accept_as_seen": word})).verdict is Verdict.SEEN
+
+
 def test_an_earlier_batch_with_the_same_positions_is_a_replay():
     last = state(files(5, 6), checkpoint=6)
     assert decide(Batch(4, "q", "r", files(3, 4)), last, earlier=state(files(3, 4), checkpoint=4)).verdict is Verdict.SKIP

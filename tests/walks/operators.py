@@ -98,6 +98,7 @@ class Operator(Judge):
 
     def _reset(self, query: Query, token: str, text: str) -> None:
         self._starting_offsets(query, "", text)
+        self._world.model.unsure(query.taken)  # of topics beside it that another program with a copy of the checkpoint has read first
         query.options["accept_as_new"] = token
 
     def _new_application(self, query: Query, word: str, text: str) -> None:
@@ -186,14 +187,10 @@ class Operator(Judge):
     def _new_checkpoint(self, query: Query, _: str, text: str) -> None:
         self._begin_anew(query)
 
-    def _give_up_again(self, query: Query, token: str, text: str) -> None:
+    def _give_up_again(self, query: Query, token: str, _: str) -> None:
         self._give_up(query, "", self._command, accept_as_new=token)
-
     def _give_up_seen(self, query: Query, token: str, text: str) -> None:
         self._give_up(query, "", self._command, accept_as_seen=token)
-
-    def _give_up_new(self, query: Query, _: str, text: str) -> None:
-        self._give_up(query, "", text)
 
     def _give_up(self, query: Query, _: str, text: str, **more: str) -> None:
         """What it returns says how to go on, should the query then be refused."""
@@ -207,6 +204,8 @@ class Operator(Judge):
         if "without adopt_from_batch" in said:
             query.options.pop("adopt_from_batch", None)
         self._world.accident("given-up", "given-up-ever", query=query)
+
+    _give_up_new = _give_up
 
     def _roll_back(self, query: Query, path: str, text: str) -> None:
         """The dead letters of a record that can never be published whole: their table goes back, or is dropped; then the command again."""
