@@ -153,6 +153,19 @@ def test_a_topic_whose_id_stayed_and_whose_end_moved_back_is_refused(given, kind
     assert (kept.verdict, recorded(kept)[0][-1]) == (Verdict.SEEN, {"0": 60})
 
 
+def test_a_start_behind_the_record_is_of_a_checkpoint_that_is_older_than_the_topic():
+    """Found by a walk: the checkpoint from before the topic was created again came back, and its end took the new topic's record back."""
+    last, given = state(source(30, 40)), batch(source(60, 30, newest={"t": {"0": 45}}))
+    with pytest.raises(Misuse) as caught:
+        decide(given, last, **COLUMNS)
+    message = str(caught.value)
+    assert caught.value.kind == "positions.end-below-start" and "Nothing was written" in message and "accept_as_new" not in message
+    assert "start a new checkpoint with startingOffsets=streamsink.starting_offsets('lake/t', partitions={'t': 1})" in message
+    word = message.partition("accept_as_seen='")[2].partition("'")[0]
+    for option in ("accept_as_new", "accept_as_seen"):
+        assert recorded(decide(given, last, **COLUMNS, **{option: word}))[0][-1] == {"0": 40}
+
+
 def test_without_ids_an_end_that_moved_back_drops_the_record():
     """Then it is most likely another topic."""
     last, given = state(source(50, 60, "")), batch(source(0, 30, "", newest={"t": {"0": 30}}))
