@@ -20,6 +20,7 @@ class Change:
     """A topic of which the recorded positions no longer hold. kind: of the error. records: those that are concerned.
 
     lowered: the positions that are still true, when it is known to be the same topic; else none of its positions are.
+    is_older: it is the checkpoint that does not hold, which is of the topic that was there before; all recorded positions are true.
     """
 
     kind: str
@@ -27,6 +28,7 @@ class Change:
     found: str
     records: tuple[TopicRecord, ...] = ()
     lowered: Mapping[str, int] = field(default_factory=dict)
+    is_older: bool = False
 
     @property
     def other_topic(self) -> bool:
@@ -88,10 +90,14 @@ def _shrunk(source: SourceRange, topic: str, known: tuple[TopicRecord, ...]) -> 
         return None
     same = bool(known) and all(record.topic_id and record.topic_id == source.topic_id(topic) for record in known)
     lowered = {**backwards, **behind} if same else {}
+    # Whoever goes on from the record, or from before it, has seen the topic shrink. One who starts behind it has never read this topic.
+    is_older = same and not behind and all(start[part] > record.next.get(part, start[part]) for part in backwards for record in known)
+    if is_older:
+        lowered = {part: record.next[part] for part in backwards for record in known}
     if backwards:
         part, at = min(backwards.items(), key=lambda item: int(item[0]))
         says = f"the batch ends at offset {at} of partition {part}, before its start at {source.first(topic, part)}"
-        return Change(END_BELOW_START, topic, says, known, lowered)
+        return Change(END_BELOW_START, topic, says, known, lowered, is_older)
     part, at = min(behind.items(), key=lambda item: int(item[0]))
     recorded = max(record.next.get(part, 0) for record in known)
     says = f"the broker's next offset of partition {part} is {at}, and the table records {recorded}"

@@ -31,6 +31,12 @@ def changed(table: str, batch: Batch, found: Sequence[Change], options: SinkOpti
             f"a new checkpoint with startingOffsets={begin} and set accept_as_new='{word}', which drops the table's record "
             f"of that topic and of no other; accept_as_seen='{word}' records this batch without writing any of its rows."
         )
+    elif all(change.is_older for change in found):
+        why = "the table records less of this topic than that start, so the checkpoint is one from before the topic was created again"
+        ways = (
+            f"Restore the checkpoint that wrote last, or start a new checkpoint with startingOffsets={starting_offsets(table, batch, options, recorded)}. "
+            f"accept_as_seen='{word}' leaves the record as it is and writes none of this batch's rows."
+        )
     else:
         why = "its id is the same, so the cluster has lost messages at the topic's end, or a broker that is behind answered"
         ways = (

@@ -191,6 +191,8 @@ OF_BATCHES = (
            "if not any(change.other_topic for change in changed):", "if True:", (_IDENTITY,)),
     Defect("A2: an end below its start is passed over", "protocol/continuity.py:_shrunk",
            "if not backwards and not behind:", "if not behind:", (_IDENTITY,)),
+    Defect("A2: a checkpoint older than the topic takes its record back", "protocol/continuity.py:_shrunk",
+           "if is_older:", "if False:", ("tests/protocol/test_identity.py",)),
     Defect("A2: a newest offset below the record is passed over", "protocol/continuity.py:_shrunk",
            "if not backwards and not behind:", "if not backwards:", (_IDENTITY,)),
     Defect("A2: a topic recreated within a run is recorded", "protocol/micro_batch.py:QueryRun._settle",

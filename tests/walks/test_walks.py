@@ -45,7 +45,7 @@ _JUDGED = {
 
 @pytest.mark.parametrize("judged", _JUDGED)
 def test_a_walk_that_once_went_wrong(judged):
-    """The first one was excused after a rollback alone; for the second one the error named no way on."""
+    """Rows were lost or doubled, or an error named no way on; of the first one the model was wrong."""
     assert outcome(_JUDGED[judged]) == ("", "")
 
 
