@@ -40,6 +40,20 @@ _JUDGED = {
         ("several", 0, 0, 0, 0, 1, 0), ("half_published", 0, 0, 0), ("lose_journal", 0), ("foreign_append", 0, 0), ("foreign_append", 0, 0),
         ("expiry", 0, 0),
     ],
+    "a bounded run sleeps before it is marked, while its table is dropped and written by another run": [
+        ("setup", 4, 0, 0, 0, 0, 0), ("job_pause", 0, 0, 167), ("run", 0, 1), ("drop", 0), ("run", 1, 0),
+    ],
+    "a checkpoint comes back from before table and checkpoint were restored": [
+        ("setup", 0, 0, 0, 0, 0, 0), ("produce", 0, 0, 0), ("batch", 0, 0), ("copy", 4, 0), ("produce", 0, 0, 0), ("batch", 0, 0), ("copy", 0, 0),
+        ("restore", 0, 0), ("produce", 0, 0, 0), ("batch", 0, 1), ("restore", 1, 0),
+    ],
+    "a checkpoint comes back from before its topic was created again": [
+        ("setup", 0, 1, 0, 0, 0, 0), ("produce", 0, 3, 0), ("batch", 0, 3), ("recreate", 0, 0, 0), ("batch", 0, 0), ("copy", 0, 0), ("heal", 0, 0),
+        ("produce", 0, 0, 0), ("batch", 0, 0), ("restore", 0, 0), ("batch", 0, 0), ("heal", 0, 0),
+    ],
+    "a driver sleeps before the first hint, while its table is dropped": [
+        ("setup", 0, 0, 0, 0, 0, 0), ("produce", 0, 0, 0), ("pause_at", 0, 0, 456, 0), ("drop", 0),
+    ],
 }
 
 
