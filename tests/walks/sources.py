@@ -245,7 +245,8 @@ def drawn(number: int, new_id: Callable[[], str]) -> "Topic | Folder":
 
 
 class Folder:
-    """Files of rows. Spark reads those that its checkpoint has not seen. hidden: set aside by the operator.
+    """Files of rows. Spark reads those that its checkpoint has not seen. hidden: set aside by the operator. moved: rows of files that he has moved
+    away for good.
 
     tells: whether the source's log names its files; else it is any source whose position means nothing outside of its checkpoint.
     """
@@ -261,6 +262,7 @@ class Folder:
 
     def __init__(self, tells: bool):
         self.files: dict[str, list[int]] = {}
+        self.moved: list[int] = []
         self.hidden: set[str] = set()
         self.tells = tells
 
@@ -273,7 +275,9 @@ class Folder:
 
     def behind(self, is_done: Callable[[int], bool]) -> dict:
         """What is done is moved away for good."""
-        self.files = {name: rows for name, rows in self.files.items() if not all(map(is_done, rows))}
+        gone = {name: rows for name, rows in self.files.items() if all(map(is_done, rows))}
+        self.moved += [row for rows in gone.values() for row in rows]
+        self.files = {name: rows for name, rows in self.files.items() if name not in gone}
         return {}
 
     def all_rows(self) -> list[int]:

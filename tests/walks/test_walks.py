@@ -51,6 +51,14 @@ _JUDGED = {
         ("setup", 0, 1, 0, 0, 0, 0), ("produce", 0, 3, 0), ("batch", 0, 3), ("recreate", 0, 0, 0), ("batch", 0, 0), ("copy", 0, 0), ("heal", 0, 0),
         ("produce", 0, 0, 0), ("batch", 0, 0), ("restore", 0, 0), ("batch", 0, 0), ("heal", 0, 0),
     ],
+    "a restart has found its rows behind a replaced snapshot, and the table goes back before it says so": [
+        ("setup", 1, 0, 0, 0, 0, 0), ("produce", 0, 4, 0), ("batch", 0, 0), ("produce", 0, 2, 0), ("lost_race", 0, 0, 0, 2), ("foreign_append", 0),
+        ("foreign_append", 0), ("pause", 0, 0, 92), ("rollback", 1, 0), ("wake",),
+    ],
+    "the same, of a record that has its mark": [
+        ("setup", 4, 0, 0, 0, 0, 0), ("produce", 0, 4, 0), ("batch", 0, 0), ("produce", 0, 2, 0), ("foreign_prepare", 0), ("batch", 0, 0),
+        ("compaction",), ("foreign_rename",), ("foreign_append", 0), ("produce", 0, 2, 0), ("kill", 0), ("pause", 0, 0, 80), ("rollback", 0, 0), ("wake",),
+    ],
     "a driver sleeps before the first hint, while its table is dropped": [
         ("setup", 0, 0, 0, 0, 0, 0), ("produce", 0, 0, 0), ("pause_at", 0, 0, 456, 0), ("drop", 0),
     ],

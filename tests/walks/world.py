@@ -169,6 +169,8 @@ class World(Looking):
             if query.source is not None and query.source.numeric and query.checkpoint.given and not query.checkpoint.committed:
                 # It begins behind what the table had when its user asked, and its first batch is nobody's second one.
                 self.model.unsure(row for row in query.source.before(query.checkpoint.given) if not to.visible[row])
+            if query.source is not None and not query.source.numeric:
+                self.model.unsure(row for row in query.source.moved if not to.visible[row])
         visible = self.visible()
         self.model.unsure(row for query in self.queries.values() for row in query.rows_adopted() if not visible[row])
         self.others.changes += 1
