@@ -126,7 +126,7 @@ def _to_publish(store: PendingStore, sequence: int, replaced: Mapping[int, int],
     """The record; without its files when another writer had built on its snapshot before that was replaced."""
     committable = _load(store, sequence)
     if sequence in replaced and committer.holds(committable, replaced[sequence]):
-        return committable.without_files()
+        return committable.without_files(held=True)
     return committable
 
 

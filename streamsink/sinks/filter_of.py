@@ -46,6 +46,16 @@ def is_published(table: Table, committable: Committable, expect: int, states: St
     return False
 
 
+def rows_gone(root: str, committable: Committable) -> Retryable:
+    """Of a record whose rows were in the table by another writer's snapshot, so that only its state was to be published."""
+    return Retryable(
+        f"{root}: the table was rolled back while {committable.state.checkpoint_name} was being committed: its rows were there, behind a snapshot that "
+        "another writer's had replaced, and are not any more. Nothing was published; its record is safe in the journal, and the restart of the query "
+        "finds out what became of it",
+        kind="table.history-changed",
+    )
+
+
 def state_of(states: States, application: str) -> AppState | None:
     found = states.by_application.get(application)
     return AppState.from_json(found) if found is not None else None

@@ -84,7 +84,10 @@ class Restoring:
             return committable
         published = {f.final for name, mine in self._in_the_table.items() for f in mine}
         files = tuple(f for f in committable.files if f.final not in published)
-        return replace(committable, files=files, payload={"kind": APPEND, "joined": kept}) if kept else committable.without_files()
+        if not kept:
+            return committable.without_files(held=True)
+        held = [file.final for file in committable.files if file.final in published]
+        return replace(committable, files=files, payload={"kind": APPEND, "joined": kept, "held": held})
 
     @functools.cached_property
     def _in_the_table(self) -> Mapping[str, Sequence[StagedFile]]:
