@@ -16,11 +16,12 @@ from tests.walks.queries import Query
 @dataclass
 class Looking(Machine):
     """versions: by the number of a snapshot, what a rollback to it would mean. hides: a rename has hidden a commit of another writer, which
-    ``verify`` tells as long as both snapshots are there."""
+    ``verify`` tells as long as both snapshots are there. raced_at: the table of which it replaced a snapshot last, and its number."""
 
     model: Model = field(default_factory=Model)
     versions: dict[int, Version] = field(default_factory=dict)
     hides: bool = False
+    raced_at: tuple[str, int] = ("", 0)
 
     def __post_init__(self):
         super().__post_init__()

@@ -59,6 +59,10 @@ _JUDGED = {
         ("setup", 4, 0, 0, 0, 0, 0), ("produce", 0, 4, 0), ("batch", 0, 0), ("produce", 0, 2, 0), ("foreign_prepare", 0), ("batch", 0, 0),
         ("compaction",), ("foreign_rename",), ("foreign_append", 0), ("produce", 0, 2, 0), ("kill", 0), ("pause", 0, 0, 80), ("rollback", 0, 0), ("wake",),
     ],
+    "a snapshot behind that of a published record was replaced, and the record's mark is in no journal": [
+        ("setup", 0, 1, 0, 0, 0, 0), ("produce", 0, 4, 0), ("batch", 0, 0), ("pause_at", 0, 0, 15, 0), ("copy", 1, 0), ("foreign_prepare", 0),
+        ("batch", 0, 0), ("foreign_append", 0), ("restore", 0, 0), ("foreign_rename",), ("power",),
+    ],
     "a driver sleeps before the first hint, while its table is dropped": [
         ("setup", 0, 0, 0, 0, 0, 0), ("produce", 0, 0, 0), ("pause_at", 0, 0, 456, 0), ("drop", 0),
     ],

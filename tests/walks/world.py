@@ -202,6 +202,8 @@ class World(Looking):
         """It may be older than the table is now."""
         self.lost_journal(query)
         query.causes.add("older-journal")
+        if query.causes.asleep:  # its driver goes on with a journal that its successor's records are not in
+            self._may_come_again(query)
         self.forget_journals()
 
     def forget_journals(self) -> None:
@@ -235,7 +237,9 @@ class World(Looking):
 
     def replaced(self, snapshot_id: int, before: Counter) -> None:
         """Another writer's rename has replaced this snapshot, which an application finds out by what stands in its place."""
+        self.versions.pop(snapshot_id, None)
         self.rolled_back(snapshot_id - 1, before)
+        self.raced_at = (self.others.root, snapshot_id)
 
     def go_back_to(self, snapshot_id: int, clean: bool = True) -> None:
         """The table is rolled back."""
@@ -252,4 +256,8 @@ class World(Looking):
         rollbacks = [each for query in self.queries.values() for each in query.causes.rollbacks]
         is_torn = self.has_lost_power and first > 1
         self.model.unsure(row for root, at, lost in rollbacks if root == self.others.root and (is_torn or first > at + 1) for row in lost)
+        if self.raced_at[0] == self.others.root and first > self.raced_at[1]:  # rows that a third writer had built on before
+            for query in self.queries.values():
+                if query.causes.knows("raced"):
+                    self._may_come_again(query)
         self.forget_journals()
