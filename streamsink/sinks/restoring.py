@@ -96,8 +96,8 @@ class Restoring:
         bases = [c.payload["base"] for c in self._records if c.payload.get("base") is not None]
         newest = self._table.snapshots.latest()
         seen = self.presence.live(wanted, newest) if wanted else set()
-        if wanted and bases and newest is not None and newest.id > min(bases):
-            seen |= named_since(self._table, min(bases), wanted)
+        if wanted - seen and bases and newest is not None and newest.id > min(bases):
+            seen |= named_since(self._table, min(bases), wanted - seen)
         files = {os.path.basename(m["final"]): c.files for c in self._records for m in staged_manifests(c)}
         found = {name: files[name] for name, added in self._added.items() if seen.issuperset(added)}
         found |= {name: files[name] for name in files.keys() - self._added.keys() if self._outlived(files[name])}
