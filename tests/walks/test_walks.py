@@ -63,6 +63,14 @@ _JUDGED = {
         ("setup", 0, 1, 0, 0, 0, 0), ("produce", 0, 4, 0), ("batch", 0, 0), ("pause_at", 0, 0, 15, 0), ("copy", 1, 0), ("foreign_prepare", 0),
         ("batch", 0, 0), ("foreign_append", 0), ("restore", 0, 0), ("foreign_rename",), ("power",),
     ],
+    "under a new name an older checkpoint came back, and then the query its first name": [
+        ("setup", 0, 1, 0, 1, 0, 0), ("produce", 0, 2, 0), ("batch", 0, 0), ("rename", 0), ("copy", 0, 0), ("rename", 0), ("batch", 0, 0), ("rename", 0),
+        ("batch", 0, 0), ("heal", 0, 1), ("batch", 0, 0), ("restore", 0, 0), ("batch", 0, 0), ("rename", 0),
+    ],
+    "under a new name an older checkpoint came back, and the query was stopped": [
+        ("setup", 0, 1, 0, 1, 0, 0), ("produce", 0, 3, 0), ("batch", 0, 0), ("rename", 0), ("copy", 0, 0), ("rename", 0), ("batch", 0, 0), ("batch", 0, 0),
+        ("rename", 0), ("batch", 0, 0), ("heal", 0, 1), ("batch", 0, 0), ("restore", 0, 0), ("batch", 0, 0), ("stop", 0),
+    ],
     "a driver sleeps before the first hint, while its table is dropped": [
         ("setup", 0, 0, 0, 0, 0, 0), ("produce", 0, 0, 0), ("pause_at", 0, 0, 456, 0), ("drop", 0),
     ],
