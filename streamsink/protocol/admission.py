@@ -215,7 +215,7 @@ def _under_another_name(batch: Batch, past: Past, options: SinkOptions) -> tuple
     Raises Misuse when nobody has said so: what is there under that name would be written a second time.
     """
     word = token(batch, past)
-    found = renamed.ahead(batch, past.last, past.others()) if past.begins and options.accept_as_new != word else []
+    found = renamed.ahead(batch, past.last, past.others(), options.application) if past.begins and options.accept_as_new != word else []
     if not found:
         return "", None
     last = renamed.as_said(found[0][1], options)

@@ -86,6 +86,7 @@ class AppState:
     rows: how many rows a bounded run was given; None for a micro-batch, and where an older streamsink wrote the run.
     inputs: what is kept of the files that a bounded run has read (``run_inputs.py``).
     leads_on: of the first record under a new name: the name before, and the number of the last record under it; else empty.
+    behind: the same, in each record of the query under that name.
     """
 
     query: str
@@ -106,6 +107,7 @@ class AppState:
     rows: int | None = None
     inputs: tuple[str, ...] = ()
     leads_on: tuple[str, int] | tuple[()] = ()
+    behind: tuple[str, int] | tuple[()] = ()
 
     @property
     def checkpoint_name(self) -> str:
@@ -138,7 +140,7 @@ class AppState:
         plain["query"] = value["query"] if version == 1 else value["query_id"]
         plain["journal_id"] = value.get("journal_id", "")
         plain |= {name: value[name] for name in _STATE_FIELDS_WHEN_SET if name in value}
-        plain |= {name: tuple(value.get(name, ())) for name in ("inputs", "leads_on")}
+        plain |= {name: tuple(value.get(name, ())) for name in ("inputs", "leads_on", "behind")}
         sources = tuple(SourceRange.from_json(s) for s in value["sources"])
         known = value.get("fingerprint")
         fingerprint = QueryFingerprint.from_json(known) if known is not None else None
@@ -148,7 +150,7 @@ class AppState:
 
 _STATE_VERSION = 2
 _STATE_FIELDS = ("generation", "epoch", "checkpoint_id", "sequence", "record_id", "table_id")
-_STATE_FIELDS_WHEN_SET = ("replaying", "files_from", "carried", "place", "inputs", "leads_on")
+_STATE_FIELDS_WHEN_SET = ("replaying", "files_from", "carried", "place", "inputs", "leads_on", "behind")
 
 
 @dataclass(frozen=True)

@@ -23,19 +23,32 @@ BEHIND_THE_OTHERS = (
 )
 
 
-def ahead(batch: Batch, last: AppState | None, others: Mapping[str, LastOfOther]) -> list[tuple[str, LastOfOther]]:
+def ahead(batch: Batch, last: AppState | None, others: Mapping[str, LastOfOther], application: str) -> list[tuple[str, LastOfOther]]:
     """The names under which this query has come further than under its own one, with its last record there; the newest one first.
 
-    last: under its own name. Sinks that this run of the query has called beside this one are no earlier names, as long as all of them
-    begin with batch 0 or have a past: one that joins later is a second sink only if its user says so.
+    last: under its own name, ``application``. Sinks that this run of the query has called beside this one are no earlier names, as long as all of
+    them begin with batch 0 or have a past: one that joins later is a second sink only if its user says so.
     """
     joins = last is None and batch.batch_id != 0
-    own = last.checkpoint_id if last is not None and last.query == batch.query else -1
+    own = last if last is not None and last.query == batch.query else None
     found = [
         (name not in batch.other_sinks, other.state.checkpoint_id, not other.is_published, name) for name, other in others.items()
-        if other.state.query == batch.query and other.state.checkpoint_id > own and (joins or name not in batch.other_sinks)
+        if other.state.query == batch.query and _is_further(name, other.state, application, own) and (joins or name not in batch.other_sinks)
     ]
     return [(name, others[name]) for *_, name in sorted(found, reverse=True)]
+
+
+def _is_further(name: str, state: AppState, application: str, own: AppState | None) -> bool:
+    """Whether the query has come further under another name, as the records say that led on from one name to the other; batch ids tell only where none
+    did, for they go back with a checkpoint. state: its last one under that name. own: under its own one.
+    """
+    if own is None:
+        return True
+    if own.behind and own.behind[0] == name and state.sequence <= own.behind[1]:
+        return False
+    if state.behind and state.behind[0].partition("@")[0] == application and own.sequence <= state.behind[1]:
+        return True
+    return state.checkpoint_id > own.checkpoint_id
 
 
 def may_lead_on(batch: Batch, other: LastOfOther) -> bool:

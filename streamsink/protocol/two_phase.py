@@ -194,6 +194,7 @@ class TwoPhaseCommit:
             files_from=checkpoint.sequence if decision.forgets_files else self._last.files_from if self._last else 0,
             carried=payload.get("carried", self._last.carried if self._last else {}), rows=_rows_of_run(batch, files, decision),
             inputs=run_inputs.kept(batch.inputs), leads_on=decision.leads_on or (),
+            behind=decision.leads_on or (self._last.behind if self._last and self._last.query == batch.query else ()),
         )
         read = recorded_files(batch, self._last if not decision.leads_on else None)
         committable = Committable(state, self._options.application, batch.watermark_ms, files, payload, read)

@@ -1,9 +1,11 @@
 """The filter and the fence of a commit: is the record published already, and may this writer publish it now? Driver only."""
 
+import os
 from collections.abc import Callable
 
 from streamsink.errors import Fenced, Retryable
 from streamsink.protocol.committable import AppState, Committable
+from streamsink.table.lineage import were_named
 from streamsink.table.states import States
 from streamsink.table.table import Table
 
@@ -14,6 +16,9 @@ def is_published(table: Table, committable: Committable, expect: int, states: St
     is_undone: whether the record of this number, which was published, is certainly not in the table any more.
     """
     table.check_identity()
+    held = {os.path.basename(final) for final in committable.payload.get("held", ())}
+    if held and not were_named(table, held):
+        raise _rows_gone(table.root, committable)
     mine = committable.state
     found = state_of(states, committable.application)
     if found is None:
@@ -46,7 +51,7 @@ def is_published(table: Table, committable: Committable, expect: int, states: St
     return False
 
 
-def rows_gone(root: str, committable: Committable) -> Retryable:
+def _rows_gone(root: str, committable: Committable) -> Retryable:
     """Of a record whose rows were in the table by another writer's snapshot, so that only its state was to be published."""
     return Retryable(
         f"{root}: the table was rolled back while {committable.state.checkpoint_name} was being committed: its rows were there, behind a snapshot that "

@@ -218,12 +218,8 @@ class PaimonCommitter(Committer):
             name=commit_name(committable),
         )
 
-        held = frozenset(map(os.path.basename, committable.payload.get("held", ())))
-
         def is_published(states: States) -> bool:
             fence()
-            if held and not were_named(self._table, held):
-                raise filter_of.rows_gone(self._table.root, committable)
             return filter_of.is_published(self._table, committable, expect, states, self._is_undone)
 
         done = self._commit.commit(request, is_published)

@@ -87,7 +87,7 @@ OF_TABLES = (
            "delete_hint(self._table)", "pass", (_LATE,)),
     Defect("a table that another one makes between two looks is a strange folder", "table/table.py:create_table",
            " and not is_table(file_io, root):", ":", ("tests/table/test_creation.py",)),
-    Defect("rows that went with a rollback are said to be there", "sinks/paimon.py:PaimonCommitter._publish",
+    Defect("rows that went with a rollback are said to be there", "sinks/filter_of.py:is_published",
            "if held and not", "if False and not", ("tests/walks/test_walks.py",)),
     Defect("a hint that a sleeper left is a table's", "table/table.py:_way_on",
            "(layout.latest_hint, layout.earliest_hint)", "()", ("tests/protocol/test_what_is_known.py",)),
