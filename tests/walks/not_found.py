@@ -24,7 +24,8 @@ REASONS: dict[str, tuple[str, ...]] = {
     "A guard behind it: the table for dead letters refuses the next ones, since it has some of a record that the table does not know.": (
         "letters: their table is looked at when some come", "letters: give_up does not see them",
     ),
-    "A guard behind it: the query, which comes under its second name with nothing recorded there, is told first where the first name ends.": (
+    "A guard behind it: the query, which comes under its second name with nothing recorded there, is told first where the first name "
+    "ends.": (
         "the first name does not tell where to begin after records were given up",
     ),
     "It gives up more than it must, and says so: those rows are read again.": (
@@ -56,29 +57,33 @@ REASONS: dict[str, tuple[str, ...]] = {
         "a failed batch leaves its files", "C1: branches are not looked at", "B3: what no record can name any more stays",
         "what another epoch staged for a record's number stays",
     ),
-    "It makes an error of what is well, or a question of one that has an answer, where rows stay right: it is about a program that a walk does "
-    "not have: results that change, several counts, conditions with dates, folders that grow.": (
+    "It makes an error of what is well, or a question of one that has an answer, where rows stay right: it is about a program that a "
+    "walk does not have: results that change, several counts, conditions with dates, folders that grow.": (
         "A13: results that change are appended", "a run without one count is counted", "a run is asked for because its folder has grown",
         "dates of a run's conditions do not count", "runs that are never repeated are asked for one by one",
         "an overwrite replaces what its partitions do not say", "a batch of old messages alone is asked for its rows",
         "the word for rows takes the one for the query away",
     ),
-    "It takes a part out of a word, so that it answers another question as well: an operator gives the word of his last message, and takes it "
-    "away.": (
+    "It takes a part out of a word, so that it answers another question as well: an operator gives the word of his last message, and "
+    "takes it away.": (
         "A3: any token takes a query for the same", "one word for all that comes under a run's id",
-        "one word for every query of a copied checkpoint", "the word for rows outlives its replay", "the word for all runs outlives its journal",
-        "the word for a new application outlives its journal", "a lost table is left out by any word",
+        "one word for every query of a copied checkpoint", "the word for rows outlives its replay",
+        "the word for all runs outlives its journal", "the word for a new application outlives its journal",
+        "a lost table is left out by any word",
     ),
     "Columns of a walk are always the same.": (
-        "a column that is NOT NULL needs an option alone", "an option changes the type of a partition column", "an option changes the key of a map",
+        "a column that is NOT NULL needs an option alone", "an option changes the type of a partition column",
+        "an option changes the key of a map",
     ),
     "A walk spells each place in one way.": (
-        "a second sink by another spelling is a restart", "a path that was cut is a local folder", "a start that failed is in the way of its retry",
+        "a second sink by another spelling is a restart", "a path that was cut is a local folder",
+        "a start that failed is in the way of its retry",
     ),
     "Files of a walk keep their times and stay in their folder, and its records are of one version.": (
-        "a file without its time is new", "files that are asked for are left out", "what is said of some files is said of the whole batch",
-        "what is said of some files is said of all that come later", "one answer about files takes the other one away",
-        "a file that was moved is new data", "moved files beside known ones are new data", "shorter entries of files are taken for longer ones",
+        "a file without its time is new", "files that are asked for are left out",
+        "what is said of some files is said of the whole batch", "what is said of some files is said of all that come later",
+        "one answer about files takes the other one away", "a file that was moved is new data",
+        "moved files beside known ones are new data", "shorter entries of files are taken for longer ones",
     ),
     "A function of a walk does the same with each batch.": (
         "what was done with a run's first batch is done with all",
@@ -97,10 +102,10 @@ REASONS: dict[str, tuple[str, ...]] = {
     "Nothing is damaged in a walk but by a power failure.": (
         "another application's damage stops all of a table", "the last record must be readable for its mark",
         "runs of damaged records stay published", "a journal knows the runs of damaged records",
-        "a journal of files forgets them with a damaged record", "a hole in the files goes unnoticed", "A14: sizes of lists are not compared",
-        "A14: what expires meanwhile is an alarm", "what another writer has added is not read", "the newest manifest is not read at a start",
-        "a column that a file lacks is null", "A14: a running query looks for no manifest", "C1: what cannot be read names nothing",
-        "a late snapshot goes although others have built on it",
+        "a journal of files forgets them with a damaged record", "a hole in the files goes unnoticed",
+        "A14: sizes of lists are not compared", "A14: what expires meanwhile is an alarm", "what another writer has added is not read",
+        "the newest manifest is not read at a start", "a column that a file lacks is null", "A14: a running query looks for no manifest",
+        "C1: what cannot be read names nothing", "a late snapshot goes although others have built on it",
     ),
     "An operator's words and paths are right, and he reads what a command says of one run.": (
         "a mistyped path has nothing to give up", "only the first run that is given up is named",
@@ -121,15 +126,16 @@ REASONS: dict[str, tuple[str, ...]] = {
         "C4: files are published without their schema", "B1: options of a commit are read after the record",
     ),
     "A driver of a walk writes its rows itself: no task hands files over, and no position stands in a row.": (
-        "B4: what tasks say is taken for true", "B4: sizes of what tasks hand over are not compared", "A7: rows are not compared with their batch",
-        "A7: nulls are overlooked beside other rows", "A7: the end of a batch belongs to it",
-        "A7: a topic's partitions reach into the next topic's", "A7: sources without positions are asked for them",
-        "A7: rows outside are counted and go on",
+        "B4: what tasks say is taken for true", "B4: sizes of what tasks hand over are not compared",
+        "A7: rows are not compared with their batch", "A7: nulls are overlooked beside other rows",
+        "A7: the end of a batch belongs to it", "A7: a topic's partitions reach into the next topic's",
+        "A7: sources without positions are asked for them", "A7: rows outside are counted and go on",
     ),
     "The store of a walk takes every name, has one device, and never runs out of room.": (
         "B1: names may be as long as they like", "B1: rows without a folder are no dead letters",
         "B1: the writer asks for no folder before it writes", "B1: files grow beyond what the store copies",
-        "B1: a file that is too large is recorded", "B1: without room publishing fails for good", "B1: a new folder is durable some time later",
+        "B1: a file that is too large is recorded", "B1: without room publishing fails for good",
+        "B1: a new folder is durable some time later",
     ),
     "Files as positions are put together when there are many more of them than a walk has.": (
         "files of pruned records are forgotten", "files of records before those that are given up are forgotten",
@@ -137,19 +143,21 @@ REASONS: dict[str, tuple[str, ...]] = {
     ),
     "Rows of a walk have three plain columns, of which each is there once.": (
         "a column may be there twice", "a table of several may take a name twice", "B7: nested arrays keep missing offsets",
-        "nulls inside of columns are not looked for", "what a null row has below it counts as null", "marks of nulls stay where the type has none",
-        "a column that is left out has marks of nulls inside", "hexadecimal text is the bits of a number",
-        "a decimal comes round when it gets a larger scale", "a text of too many digits comes round to another decimal",
-        "a bound that is not UTF-8 ends with Python's own error", "a partition value that is not UTF-8 ends with Python's own error",
-        "a row with such a partition value is no dead letter", "a name of a table that is not UTF-8 is any name",
+        "nulls inside of columns are not looked for", "what a null row has below it counts as null",
+        "marks of nulls stay where the type has none", "a column that is left out has marks of nulls inside",
+        "hexadecimal text is the bits of a number", "a decimal comes round when it gets a larger scale",
+        "a text of too many digits comes round to another decimal", "a bound that is not UTF-8 ends with Python's own error",
+        "a partition value that is not UTF-8 ends with Python's own error", "a row with such a partition value is no dead letter",
+        "a name of a table that is not UTF-8 is any name",
     ),
-    "Another guard asks the same: a writer that slept looks whether all is there that its snapshot names, and one that did not has met no other"
-    " table; what the table for dead letters has of a number is looked at before the number is recorded; the fence is asked after the newest "
-    "state was read.": (
-        "a higher epoch in the table fences nobody", "a snapshot on one of another table stays", "letters: a number that was given up is there",
+    "Another guard asks the same: a writer that slept looks whether all is there that its snapshot names, and one that did not has "
+    "met no other table; what the table for dead letters has of a number is looked at before the number is recorded; the fence is asked after the newest state was read.": (
+        "a higher epoch in the table fences nobody", "a snapshot on one of another table stays",
+        "letters: a number that was given up is there",
     ),
     "It asks what has an answer, or takes back what others hold as well: rows stay right, and the accident is a cause of the question.": (
         "C5: what is built on a snapshot does not count", "letters: what is retained whole cannot be told",
+        "what others built on before it was replaced is gone",
     ),
     "No function of a walk calls sinks of two names.": (
         "sinks of one function are earlier names",
@@ -157,8 +165,16 @@ REASONS: dict[str, tuple[str, ...]] = {
     "The store of a walk is like a disk: a successor's sweep takes what a sleeper has prepared, so that its record cannot come.": (
         "B3: an earlier driver's record stops its successor",
     ),
-    "What it doubles may be doubled: of a table that went back alone the dead letters come again, under another name as the error says.": (
+    "What it doubles may be doubled: of a table that went back alone the dead letters come again, under another name as the error "
+    "says.": (
         "letters: their table may know more",
+    ),
+    "A driver of a walk is paused, or one of its calls fails, and never both in one batch: so no snapshot that others have built on "
+    "gave its writer no answer.": (
+        "C1: a lost try's manifests go though others built on them",
+    ),
+    "A rollback of a walk leaves nothing standing above the snapshot that it goes back to.": (
+        "what stands above the newest snapshot is the table's",
     ),
 }
 
@@ -167,35 +183,33 @@ SELDOM: dict[str, tuple[str, ...]] = {
     "Walks come to its place, and those that were tried end as they should.": (
         "batches may be left out", "a token accepts every accident", "a topic that lost messages goes on from an earlier name",
         "a checkpoint that begins anew is the one that is adopted", "positions of an earlier name are forgotten",
-        "behind what is written means behind the end of the topic before", "a batch of another checkpoint is told to adopt its own number",
-        "a name that is taken back is not asked for", "a sink that joins later begins where it likes",
-        "a journal's mark outlives a rollback for another name", "a mark counts although all of history is there",
-        "A2: a newest offset below the record is passed over", "A2: a topic recreated within a run is recorded",
-        "A2: a cluster's id is not compared", "A2: sources that have changed places are told each other's topics",
-        "A2: topics beside a folder are not recorded", "a batch beside a folder may end behind the broker's offsets",
+        "behind what is written means behind the end of the topic before",
+        "a batch of another checkpoint is told to adopt its own number", "a name that is taken back is not asked for",
+        "a sink that joins later begins where it likes", "a journal's mark outlives a rollback for another name",
+        "a mark counts although all of history is there", "A2: a newest offset below the record is passed over",
+        "A2: a topic recreated within a run is recorded", "A2: a cluster's id is not compared",
+        "A2: sources that have changed places are told each other's topics", "A2: topics beside a folder are not recorded",
+        "a batch beside a folder may end behind the broker's offsets",
         "A2: who says that a topic beside a folder is another one goes on in its middle",
         "A2: an answer that comes when the topic has grown is forgotten", "A2b: an unknown partition may begin anywhere",
-        "an epoch that a new journal gives again is ownership", "A2: a topic beside a folder tells where to begin after records were given up",
-        "a taken record number is overwritten", "C3: records of another table are published",
-        "A9: files that are there prove that a record is pending", "a rollback is not noticed", "A9: the base of a record is not looked at",
-        "a lost table of several is told as one table's", "A3: what cannot be compared is the same",
-        "a run that has no rows any more is another one", "a snapshot says the id alone", "one word accepts each file that comes later",
-        "C1: a sweep does not look whether a file is named",
-        "C1: a lost try's manifests go though others built on them",
-        "C5: what others build on a snapshot while its writer looks does not count", "C5: another writer's snapshot is taken back",
+        "an epoch that a new journal gives again is ownership",
+        "A2: a topic beside a folder tells where to begin after records were given up", "a taken record number is overwritten",
+        "C3: records of another table are published", "A9: files that are there prove that a record is pending",
+        "a rollback is not noticed", "A9: the base of a record is not looked at", "a lost table of several is told as one table's",
+        "A3: what cannot be compared is the same", "a run that has no rows any more is another one", "a snapshot says the id alone",
+        "one word accepts each file that comes later", "C5: what others build on a snapshot while its writer looks does not count",
         "C2: a taken name is not read back", "a table that cannot get its part of a record any more is not left out",
         "a table that was restored is left out", "another name goes on behind the journal, not behind the tables",
-        "messages of which rows may have been made together are filtered", "files of which rows may have been made together are filtered",
+        "messages of which rows may have been made together are filtered",
+        "files of which rows may have been made together are filtered",
     ),
     "Drawn walks come to its place seldom or never: it takes three accidents in one order. Most have a story in walking.py.": (
         "files that an earlier name has read are new", "a mark counts for another table",
         "A2: who says that a topic is another one begins behind it", "A2: an answer takes a record back to where the topic ends now",
         "A6: a journal without its identity knows all", "one of several tables speaks for all of them where the journal is lost",
         "a word for the first of several records is one for all", "a run that is accepted as seen had no rows",
-        "a running query takes every table for its journal's", "C1: tags are not looked at",
-        "a mark before a rollback proves that its record is there", "a torn mark is not given up", "letters: a group hides the number of a record",
-        "letters: a table that goes under the query is taken for its own", "letters: what nobody can tell is published",
-        "letters: a retired application stays there", "letters: what is there under a later number is not",
+        "a running query takes every table for its journal's", "a mark before a rollback proves that its record is there",
+        "a torn mark is not given up", "letters: a retired application stays there",
         "what can never be published behind the first name is not given up", "starting_offsets counts what a rollback has taken",
         "files without their record's manifest are not in the table", "a rollback past the first name under a running query is not seen",
         "the first start is asked for where another table says how far it was",
@@ -204,22 +218,17 @@ SELDOM: dict[str, tuple[str, ...]] = {
     "A walk finds it, as ``shown.py`` shows; drawn ones come there seldom.": tuple(SHOWN),
     "They are new, and no walk has been tried on them.": (
         "another name goes on from a batch before the last one", "another name goes on over files of which batches are missing",
-        "a batch without rows stops another name",
-        "a hint that a sleeper left is a table's",
-        "a new name has a part in the tables with rows alone", "a new name goes on whatever a table has lost of the first one",
-        "a new name goes on whatever was dropped and created again", "a pending part is published in a table that lost what was before it",
-        "a table that is gone is created for a new name", "without the first name's journal its tables have had nothing",
-        "a table that got another name with the query has two parts", "a table whose path was changed with the name is missed",
-        "a query of one table goes by what this one has of several", "a query of one table leaves parts for the others behind",
-        "a table of several whose journal is lost is whole", "another number is looked for than this table has of several",
-        "one table of several retires alone", "a name retires while the next one has to look for it",
-        "files that others built on are added again after a lost reply", "a name that was replaced before it was read back is lost",
-        "what cannot be told after a lost reply is published", "a snapshot that is gone names nothing", "rows made of old messages alone are refused",
+        "a batch without rows stops another name", "a pending part is published in a table that lost what was before it",
+        "a table that is gone is created for a new name", "a table that got another name with the query has two parts",
+        "a table whose path was changed with the name is missed", "a query of one table goes by what this one has of several",
+        "a query of one table leaves parts for the others behind", "a table of several whose journal is lost is whole",
+        "another number is looked for than this table has of several", "one table of several retires alone",
+        "a name retires while the next one has to look for it", "a name that was replaced before it was read back is lost",
+        "a snapshot that is gone names nothing", "rows made of old messages alone are refused",
         "a new checkpoint begins behind what the first name has not published", "a name that ends elsewhere than was said is not told",
         "the first name of another kind is asked where to begin after records were given up",
         "what a table has lost of the first name is left out without a word", "sources that begin apart begin at one place",
         "the first name's mark counts whatever has become of its snapshot",
-        "what the first name had may be anywhere behind another writer's snapshot",
         "dead letters: what the first name had may be anywhere behind another writer's snapshot",
         "without the first name's mark nothing says how far a table may go back",
         "a table may not go back behind what the first name's mark says",
@@ -227,15 +236,11 @@ SELDOM: dict[str, tuple[str, ...]] = {
         "starting_offsets counts what is before a rollback and nothing names",
         "a query of one table knows nothing of several that it says nothing of",
         "a query of one table goes on whatever has become of its part of several",
-        "a folder above that may not be looked into stops the query", "a new name goes on whatever went behind another writer's snapshot",
+        "a folder above that may not be looked into stops the query",
+        "a new name goes on whatever went behind another writer's snapshot",
         "a new name does not say where its tables had what was before", "without a mark a new name does not say where its tables were",
         "a mark proves that one of several tables has its part", "a table that went back under the query is written",
-        "the mark of several tables does not say where", "a mark of several tables that was torn stays so",
-        "a record repeats the last one's marks alone", "a record repeats no marks",
-        "the mark of any record of a table is that of another one", "a snapshot that lost its line proves that a pending record is there",
-        "a snapshot that lost its line proves that a record was published", "what stands above the newest snapshot is the table's",
-        "a snapshot that lost its line cannot be told from one of the line", "a line that was replaced twice goes on",
-        "without a mark everything is there", "what others built on before it was replaced is gone",
-        "an older snapshot in the marked one's place is no loss", "a table that ends before the marked snapshot has it",
+        "a snapshot that lost its line proves that a pending record is there",
+        "a snapshot that lost its line proves that a record was published", "a line that was replaced twice goes on",
     ),
 }

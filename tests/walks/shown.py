@@ -3,6 +3,7 @@
 They are no part of what is drawn: that a walk finds these defects is shown here, how soon drawn ones do is told by the soak.
 """
 
+from tests.walks.shown_written import WRITTEN
 from tests.walks.walker import Walk
 
 _TOPIC, _REPUBLISH, _FOLDER = ("setup", 1, 1, 1, 1, 0, 1), ("setup", 1, 1, 1, 1, 0, 3), ("setup", 1, 6, 1, 1, 0, 1)
@@ -26,6 +27,7 @@ _TWO_TAKEN = [
 ]
 # The name of a defect, and the walk that goes wrong with it.
 SHOWN: dict[str, Walk] = {
+    **WRITTEN,
     "a batch with other positions is the published one of an earlier name": [
         _TOPIC, *_BATCH, ("copy", 0, 0), ("produce", 0, 3, 0), ("batch", 0, 1), ("restore", 0, 1), ("produce", 0, 4, 0), ("rename", 0),
         ("batch", 0, 3), ("heal", 0, 1), ("batch", 0, 3), ("heal", 0, 1), ("batch", 0, 3),
