@@ -106,6 +106,14 @@ def is_last_undone(table: Table, application: str, sequence: int) -> bool:
     return is_undone(table, journal.load(sequence), mark if isinstance(mark, Mark) else None)
 
 
+def record_of(table: Table, application: str, sequence: int) -> Committable | None:
+    """As the journal of a query of one table has it; None where it is lost or damaged."""
+    try:
+        return PendingLog(table.file_io, table.root, application, 2).load(sequence)
+    except Corrupt:
+        return None
+
+
 def names_of(record: Committable) -> set[str]:
     """Of its data files."""
     return {os.path.basename(file.final) for file in record.files}

@@ -135,7 +135,7 @@ class PaimonCommitter(Committer):
         state = filter_of.state_of(states, application)
         if state is not None or states.complete:
             return state is not None and state.sequence >= sequence
-        return where is None or not (self.was_replaced(where) or self.was_rolled_back(where))
+        return where is None or not history_of.is_undone(self._table, history_of.record_of(self._table, application, sequence), where)
 
     def has_what_was_before(self, committable: Committable) -> bool:
         led_at = committable.payload.get(_LED_AT)

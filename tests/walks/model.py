@@ -223,7 +223,7 @@ CAUSES: dict[str, set[str]] = {
     "table.not-empty": {"table", "letters-ever"},
     "table.recreated": {"table", "journal"},
     "table.rolled-back": {"table", "raced"},
-    "table.rolled-back-too-far": {"table"},
+    "table.rolled-back-too-far": {"table", "raced"},
     "tables.journal-behind": {"journal-ever"},
     "tables.unknown-record": {"journal-ever", "table"},
     "writer.fenced": {"asleep", "journal"},
