@@ -73,7 +73,7 @@ OF_BATCHES = (
     Defect("a rollback past the first name is mended by the second one", "protocol/restore.py:is_cut_off",
            "bool(record.state.leads_on) and", "False and", (_RENAMED,)),
     Defect("what others built on the first name's snapshot does not count", "sinks/paimon.py:PaimonCommitter.has_reached",
-           "history_of.record_of(self._table, application, sequence)", "None", ("tests/walks/test_walks.py",)),
+           "history_of.record_of(self._table, application, sequence)", "None", (_RENAMED,)),
     Defect("another name's record is there wherever the table is", "sinks/paimon.py:PaimonCommitter.has_reached",
            "return state is not None and state.sequence >= sequence", "return True", (_RENAMED,)),
     Defect("a new checkpoint begins behind what the first name has not published", "protocol/renamed.py:begins_anew",
