@@ -75,6 +75,10 @@ _JUDGED = {
         ("setup", 0, 1, 0, 0, 0, 0), ("produce", 0, 1, 0), ("batch", 0, 0), ("foreign_prepare", 0), ("batch", 0, 0), ("rename_at_once", 0),
         ("produce", 0, 0, 0), ("crash", 0, 0, 12, 0), ("foreign_append", 0), ("foreign_rename",), ("expiry", 1),
     ],
+    "the journal of several tables comes back from before all of them were restored": [
+        ("several", 0, 0, 0, 0, 0, 0), ("produce", 0, 0, 0), ("batch", 0, 0), ("copy", 3, 0, 0), ("produce", 0, 0, 0), ("batch", 0, 0),
+        ("copy", 1, 0, 0), ("restore", 0, 0), ("produce", 0, 1, 0), ("batch", 0, 1), ("restore", 1, 0),
+    ],
     "a driver sleeps before the first hint, while its table is dropped": [
         ("setup", 0, 0, 0, 0, 0, 0), ("produce", 0, 0, 0), ("pause_at", 0, 0, 456, 0), ("drop", 0),
     ],
