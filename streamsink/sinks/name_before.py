@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from streamsink.errors import Misuse
+from streamsink.errors import Corrupt, Misuse
 from streamsink.options import SinkOptions, with_word, words_of
 from streamsink.protocol.committable import AppState, LastOfOther
 from streamsink.protocol.pending import Mark
@@ -67,8 +67,10 @@ class NameBefore:
             if entry.is_dir and other != self._place.key:
                 # The journal is the authority: a table that has less than it is not one that was rolled back, and one that has its part
                 # of a record does not say that the others have theirs.
-                last = newest_in(PendingLog(self._place.file_io, self._place.root, entry.name, 2), None, lambda record: True)
-                if last is not None and (other not in found or found[other].state.sequence <= last.state.sequence):
+                journal = PendingLog(self._place.file_io, self._place.root, entry.name, 2)
+                last = newest_in(journal, None, lambda record: True)
+                known = found.get(other)
+                if last is not None and (known is None or known.state.sequence <= last.state.sequence and _knows(journal, known.state)):
                     found[other] = last
         return {other: last if last.is_whole else replace(last, forgotten_by=forgotten_by(members, other)) for other, last in found.items()}
 
@@ -78,8 +80,9 @@ class NameBefore:
         Raises Misuse: one of them has not, and no word in ``accept_as_seen`` says that the query is to go on without it.
         """
         journal = PendingLog(self._place.file_io, self._place.root, key.removesuffix(SUFFIX), 2)
-        newest = journal.newest() if key.endswith(SUFFIX) else None
         names = {path: name for name, path in self._existing()}  # a table may get another name with the query
+        said = (self._member(name, path).committer.history(key).state for path, name in names.items())
+        newest = journal.newest() if key.endswith(SUFFIX) and all(state is None or _knows(journal, state) for state in said) else None
         had = {
             head["path"]: Had(
                 names.get(head["path"], name), head["path"], head["table_id"], key, head["sequence"], mark_of_table(journal, head["sequence"], name),
@@ -118,6 +121,15 @@ class NameBefore:
         if member.table.table_id != had.table_id:
             return "table.recreated"
         return None if member.committer.has_reached(had.key, had.sequence, had.where) else "table.rolled-back"
+
+
+def _knows(journal: PendingLog, state: AppState) -> bool:
+    """Whether the journal has this record of a table, as far as it remembers: it may have been put back, and be of another past."""
+    try:
+        record = journal.load(state.sequence)
+    except Corrupt:
+        return True  # what is damaged is told where it is read
+    return record is None or record.state.record_id == state.record_id
 
 
 def forgotten_by(members: Iterable, key: str) -> tuple[str, ...]:

@@ -72,6 +72,8 @@ OF_BATCHES = (
            "self._to.path, group, self._committer", "self._to.path, (), self._committer", (_RENAMED,)),
     Defect("a rollback past the first name is mended by the second one", "protocol/restore.py:is_cut_off",
            "bool(record.state.leads_on) and", "False and", (_RENAMED,)),
+    Defect("a journal of another past tells how far several tables are", "sinks/name_before.py:_knows",
+           "record is None or record.state.record_id == state.record_id", "True", ("tests/walks/test_walks.py",)),
     Defect("what others built on the first name's snapshot does not count", "sinks/paimon.py:PaimonCommitter.has_reached",
            "history_of.record_of(self._table, application, sequence)", "None", (_RENAMED,)),
     Defect("another name's record is there wherever the table is", "sinks/paimon.py:PaimonCommitter.has_reached",
