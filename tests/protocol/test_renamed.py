@@ -242,21 +242,6 @@ def test_a_rollback_past_the_first_name_is_not_mended_by_the_second_one(pending)
     assert refused.value.kind == "table.rolled-back-too-far" and world.ids() == list(range(6))
 
 
-def test_what_others_had_built_on_a_replaced_snapshot_of_the_first_name_is_there():
-    """Found by a walk: the query was refused, and told to restore a table that has all of its rows."""
-    world = memory_world(restore="restore-and-continue")
-    world.run(boundaries=(6,))
-    replacing = Prepared(world)
-    world.run(boundaries=(6, 9))
-    other = _renamed(world, "new-name", adopt_from_batch=2)
-    assert die_at_step("precommit.saved", 1, other, boundaries=(6, 9, 14))
-    Prepared(world, 1).rename()
-    replacing.rename()
-    expire(world, 1, 1)
-    other.run(boundaries=(6, 9, 14))
-    assert mine_of(world) == list(range(14))
-
-
 @pytest.mark.parametrize("every", [1, 3])
 def test_a_rollback_past_the_first_name_under_a_running_query(every):
     """Found by a walk: pending records were published in a table that had lost what was written under the first name, in silence."""

@@ -14,7 +14,7 @@ from streamsink.storage.file_io import FileIO
 from streamsink.table.changes import Changes
 from streamsink.testing.crashing import CrashingCalls
 from streamsink.testing.faults import InjectedCrash, arm, crash
-from tests.crash.world import BOUNDARIES, expected, memory_world
+from tests.crash.world import BOUNDARIES, World, die_at_step, expected, memory_world
 from tests.protocol.history import expire, mine_of, other_application
 from tests.table.entries import commit
 from tests.table.foreign import Prepared, compact, files_of_record, opened, record_of
@@ -310,3 +310,19 @@ def test_a_file_of_ours_that_is_in_the_table_alone_is_a_conflict():
     for _ in range(2):
         with pytest.raises(Conflict, match="already in the map"):
             world.run()
+
+
+def test_what_others_had_built_on_a_replaced_snapshot_of_the_first_name_is_there():
+    """Found by a walk: the query was refused, and told to restore a table that has all of its rows."""
+    world = memory_world(restore="restore-and-continue")
+    world.run(boundaries=(6,))
+    replacing = Prepared(world)
+    world.run(boundaries=(6, 9))
+    other = World(world.calls, world.driver.root, application="new-name", restore="restore-and-continue", adopt_from_batch=2)
+    other.checkpoint = world.checkpoint
+    assert die_at_step("precommit.saved", 1, other, boundaries=(6, 9, 14))
+    Prepared(world, 1).rename()
+    replacing.rename()
+    expire(world, 1, 1)
+    other.run(boundaries=(6, 9, 14))
+    assert mine_of(world) == list(range(14))
