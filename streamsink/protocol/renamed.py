@@ -14,6 +14,7 @@ from streamsink.protocol.recorded import Recorded
 
 # As Kafka's source has it in startingOffsets: from the first message that is there.
 EARLIEST = -2
+_MOST_NAMED = 10
 # Through which a query may write: one table, several.
 _FORMS = ("streamsink.to_table", "streamsink.to_tables")
 # The way on with several tables of which some may have more than is known.
@@ -165,7 +166,8 @@ def begins_anew(batch: Batch, found: Mapping[str, LastOfOther], *, table: str, o
     comes = "batch 0 of a new checkpoint comes" if batch.batch_id == 0 else (
         f"batch {batch.batch_id} that comes is of another checkpoint ({batch.query}) than the one that wrote them")
     ways_on = [f"Start the query with its own checkpoint, whose next batch is {adopted}"]
-    lost = [_behind(batch, name, found[name]) if found[name].is_published else _under_first(name, found[name]) for name in sorted(found)]
+    lost = [_begun_behind(batch, name, found[name]) or (
+        _behind(batch, name, found[name]) if found[name].is_published else _under_first(name, found[name])) for name in sorted(found)]
     ways_on += dict.fromkeys(f"where that is lost, {way}" for way in lost or [_behind_what_nobody_knows(batch)])
     ways_on += ["to write all that the source has, leave adopt_from_batch out"] if batch.batch_id == 0 else []
     return Misuse(
@@ -173,6 +175,18 @@ def begins_anew(batch: Batch, found: Mapping[str, LastOfOther], *, table: str, o
         f"time. Nothing was written. {'; or, '.join(ways_on)}; or, to write all rows of this batch and of what comes after it, set accept_as_new='{word}'",
         kind="checkpoint.begins-anew",
     )
+
+
+def _begun_behind(batch: Batch, name: str, other: LastOfOther) -> str:
+    """The way on where the new checkpoint reads nothing that is recorded under that name; '' where it may."""
+    recorded = other.state.recorded
+    if batch.batch_id or not (other.is_published and other.is_whole and all_numeric(batch.sources)) or changes(recorded, batch.sources):
+        return ""
+    relation = relate(recorded, batch.sources)
+    if relation.overlap or not of_its_topics(batch, {name: other}):
+        return ""
+    between = f" (what lies between them in {', '.join(relation.gap[:_MOST_NAMED])} is left out)" if relation.gap else ""
+    return f"leave adopt_from_batch out: this checkpoint begins behind what was '{name}' before{between}"
 
 
 def _under_first(name: str, other: LastOfOther) -> str:

@@ -86,6 +86,22 @@ def test_a_table_that_was_rolled_back_to_before_the_query_had_its_name(way, pend
     assert world.ids() == expected((15,))
 
 
+@follows("checkpoint.begins-anew")
+def test_a_new_checkpoint_that_begins_behind_the_first_name_is_not_told_to_begin_there():
+    """Found by a walk: where a journal was lost, what lay between was written a second time as the error said."""
+    world = _query()
+    accept(world, application="new", adopt_from_batch=2)
+    lose_checkpoint(world)
+    world.checkpoint.ends = []
+    world.driver.first_file = 10
+    said = refused(world, "checkpoint.begins-anew", (12,))
+    said.says("leave adopt_from_batch out: this checkpoint begins behind what was 'streamsink' before (what lies between them in t:0 is left out)")
+    assert "startingOffsets" not in said.message
+    accept(world, adopt_from_batch=None)
+    world.run(boundaries=(12,))
+    assert world.ids() == [*range(9), *range(10, 12)]
+
+
 @follows("table.rolled-back")
 def test_nothing_is_left_under_a_name_that_was_taken_back_with_the_batch_that_another_name_was_to_adopt():
     """Found by a walk: the number was left in the job, and the batch after what was given up was taken for the one to adopt: rows were lost."""

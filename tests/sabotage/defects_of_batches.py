@@ -78,6 +78,8 @@ OF_BATCHES = (
            "history_of.record_of(self._table, application, sequence)", "None", ("tests/table/test_replaced_snapshots.py",)),
     Defect("another name's record is there wherever the table is", "sinks/paimon.py:PaimonCommitter.has_reached",
            "return state is not None and state.sequence >= sequence", "return True", (_RENAMED,)),
+    Defect("a new checkpoint that begins behind the first name is told to begin there", "protocol/renamed.py:_begun_behind",
+           "if relation.overlap or not", "if True or not", ("tests/advice/test_names.py",)),
     Defect("a new checkpoint begins behind what the first name has not published", "protocol/renamed.py:begins_anew",
            "if found[name].is_published else", "if True else", ("tests/advice/test_names.py",)),
     Defect("a name that ends elsewhere than was said is not told", "protocol/admission.py:_admit_first",

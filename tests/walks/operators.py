@@ -26,6 +26,8 @@ _MOST_ANSWERS = 5
 _MOST_TIMES = 20
 # Options that answer one question.
 _OF_WORDS = ("accept_as_new", "accept_as_seen", "accept_as_same", "new_application", "adopt_from_batch")
+# Ways that are gone alike; when each is right is another matter.
+_ALIKE = {"give_up_new": "give_up", "without_adopting": "write_all"}
 
 
 class Operator(Judge):
@@ -56,7 +58,7 @@ class Operator(Judge):
         self.used[way] += 1
         query.said = None
         before = dict(query.options)
-        getattr(self, f"_{way}")(query, named[way], text)
+        getattr(self, f"_{_ALIKE.get(way, way)}")(query, named[way], text)
         query.given += [(name, value) for name, value in query.options.items() if name in _OF_WORDS and value != before.get(name)]
 
     # -- the ways ----------------------------------------------------------------------------------------------------
@@ -204,8 +206,6 @@ class Operator(Judge):
         if "without adopt_from_batch" in said:
             query.options.pop("adopt_from_batch", None)
         self._world.accident("given-up", "given-up-ever", query=query)
-
-    _give_up_new = _give_up
 
     def _roll_back(self, query: Query, path: str, text: str) -> None:
         """The dead letters of a record that can never be published whole: their table goes back, or is dropped; then the command again."""

@@ -29,6 +29,7 @@ WORDS = {
     "starting_offsets": r"[Ss]tart a new checkpoint (?:at |with startingOffsets=)(streamsink\.starting_offsets|'earliest')",
     "new_checkpoint": r"start a (new checkpoint)(?! at| with startingOffsets=s|, for what was| whose (?:source|batches))",
     "leave_out": r"(leave adopt_from_batch out) and start a new checkpoint",
+    "without_adopting": r"(leave adopt_from_batch out): this checkpoint begins behind",
     "under_first": r"before set application='([^']+)' and leave adopt_from_batch out",
     "write_all": r"to write all that the source has, (leave adopt_from_batch out)",
     "give_up": r"call (streamsink\.give_up)\(",
@@ -72,7 +73,7 @@ def ways_in(query: Query, text: str, words: dict[str, str]) -> dict[str, str]:
     if "reset" in named:
         named = {"reset": named["reset"]}  # all that the new topic holds shall be written
     if {"write_all", "under_first"} & named.keys() or "leave_out" in named and ("first_name" not in named or query.went_back):
-        return {way: words for way, words in named.items() if way in ("leave_out", "under_first", "write_all", "behind")}
+        return {way: words for way, words in named.items() if way in ("leave_out", "under_first", "write_all", "without_adopting")}
     named.pop("leave_out", None)
     return named
 

@@ -252,7 +252,7 @@ class World(Looking):
     def forget_rollbacks(self) -> None:
         """Snapshots have expired. Of a rollback of which nothing is left an application that has not written since finds nothing. A mark that a
         power failure tore does not say where its snapshot was: then any that has expired may be one that would tell."""
-        first = self.others.snapshot_ids()[0]
+        first = min(self.others.snapshot_ids(), default=1)
         rollbacks = [each for query in self.queries.values() for each in query.causes.rollbacks]
         is_torn = self.has_lost_power and first > 1
         self.model.unsure(row for root, at, lost in rollbacks if root == self.others.root and (is_torn or first > at + 1) for row in lost)
