@@ -39,8 +39,7 @@ class Judge:
         if way == "accept_as_seen" and "only those of the first ones" in str(query.said) and there < len(rows):
             return not self._fits(query, "first_ones") and there > 0 and not (is_stream and query.source.numeric)
         if way == "accept_as_seen":  # a bounded run is there whole; what is missing of it was replaced since
-            owed = [row for row in rows if not self._world.is_done(row, visible) and 0 not in self._world.model.lasting.get(row, ONCE)]
-            return not owed or there > 0 and not (is_stream and query.source.numeric)
+            return not self._owed(rows, visible) or there > 0 and not (is_stream and query.source.numeric)
         if way == "starting_offsets" and "may have left out rows of this one" in str(query.said):
             return is_stream and query.source.numeric and self._is_all_of_its_own(query, visible)
         if way in ("starting_offsets", "position_columns", "reset"):
@@ -62,6 +61,10 @@ class Judge:
         if way == "second_sink":
             return SECOND in str(query.said)
         return True
+
+    def _owed(self, rows: list[int], visible: Counter) -> list[int]:
+        """Those of them that he misses: not what he has dropped himself, or does not look for any more."""
+        return [row for row in rows if not self._world.is_done(row, visible) and 0 not in self._world.model.lasting.get(row, ONCE)]
 
     def _is_all_of_its_own(self, query: Query, visible: Counter) -> bool:
         """Whether nothing is missing of batches that another program has written with a copy of the checkpoint: he knows which rows are his."""

@@ -77,8 +77,8 @@ class Operator(Judge):
         visible = self._world.visible()
         if query.source is not None:
             self._world.model.given_up(missing_before(self._world, query))
-        done = [self._world.is_done(row, visible) for row in rows_of(self._world, query, text)]
-        if all(done) or query.source is None or not query.source.set_aside(lambda row: self._world.is_done(row, visible)):
+        owed = self._owed(rows_of(self._world, query, text), visible)
+        if not owed or query.source is None or not query.source.set_aside(lambda row: self._world.is_done(row, visible)):
             query.options["accept_as_seen"] = token
         else:
             self._begin_anew(query)
