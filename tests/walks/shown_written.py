@@ -106,4 +106,57 @@ WRITTEN: dict[str, Walk] = {
     "a hint that a sleeper left is a table's": [
         ("setup", 0, 0, 0, 0, 0, 0), ("produce", 0, 0, 0), ("pause_at", 0, 0, 16, 0), ("drop", 0),
     ],
+    "a token accepts every accident": [
+        ("setup", 0, 0, 0, 0, 2, 0), ("produce", 0, 0, 0), ("batch", 0, 0), ("night", 1, 0), ("lose_checkpoint_behind", 0),
+    ],
+    "A6: a journal without its identity knows all": [
+        ("setup", 0, 0, 0, 0, 0, 0), ("run", 0, 1), ("lose_journal", 4), ("run", 0, 1), ("foreign_append", 0), ("foreign_append", 0),
+        ("expiry", 0), ("lose_identity", 4),
+    ],
+    "letters: a retired application stays there": [
+        ("setup", 4, 1, 1, 1, 0, 1), ("heal", 22, 804), ("letters", 0, 1), ("produce", 0, 4, 0), ("batch", 0, 3), ("rename", 0),
+        ("batch", 0, 3), ("heal", 0, 949), ("batch", 0, 3), ("produce", 0, 3, 0), ("batch", 0, 3), ("retire", 0), ("rename", 0),
+        ("batch", 0, 3), ("produce", 961, 635, 883), ("heal", 0, 0), ("batch", 0, 3), ("heal", 0, 1), ("batch", 0, 3),
+    ],
+    "A2: who says that a topic is another one begins behind it": [
+        ("setup", 1, 7, 1, 1, 1, 1), ("produce", 0, 0, 0), ("batch", 0, 0), ("recreate", 0, 2, 2), ("batch", 0, 0), ("heal", 0, 0),
+        ("begin_at_latest", 0),
+    ],
+    "a rollback past the first name under a running query is not seen": [
+        ("setup", 0, 0, 0, 0, 2, 0), ("run", 0, 0), ("produce", 0, 0, 0), ("batch", 0, 0), ("rename", 0), ("produce", 0, 0, 0),
+        ("batch", 0, 0), ("heal", 0, 1), ("batch", 0, 0), ("rollback", 0, 0),
+    ],
+    "a topic that lost messages goes on from an earlier name": [
+        ("setup", 1, 11, 1, 4, 0, 1), ("produce", 0, 4, 0), ("batch", 0, 3), ("batch", 0, 3), ("rename_at_once", 0),
+        ("recreate", 0, 1, 3), ("batch", 0, 3), ("produce", 0, 4, 0), ("batch", 0, 3),
+    ],
+    "behind what is written means behind the end of the topic before": [
+        ("setup", 0, 1, 0, 0, 0, 0), ("produce", 0, 4, 0), ("batch", 0, 1), ("rename", 0), ("batch", 0, 0), ("heal", 0, 0),
+        ("recreate", 0, 0, 0), ("rename", 0), ("batch", 0, 0), ("heal", 0, 0), ("produce", 0, 0, 0),
+    ],
+    "a name that is taken back is not asked for": [
+        ("setup", 0, 1, 0, 0, 0, 0), ("produce", 0, 4, 0), ("batch", 0, 0), ("rename", 0), ("batch", 0, 0), ("heal", 0, 1),
+        ("batch", 0, 0), ("rename", 0),
+    ],
+    "one of several tables speaks for all of them where the journal is lost": [
+        ("several", 0, 1, 0, 0, 0, 0), ("produce", 0, 4, 0), ("produce", 0, 4, 0), ("batch", 0, 0), ("rename", 0), ("batch", 0, 0),
+        ("heal", 0, 1), ("batch", 0, 0), ("batch", 0, 1), ("lose_journal", 0), ("rollback", 0, 0, 0), ("rename_at_once", 0),
+    ],
+    "a batch without rows stops another name": [
+        ("setup", 1, 1, 1, 1, 0, 1), ("copy", 0, 0), ("produce", 0, 1, 0), ("batch", 0, 0), ("batch", 0, 0), ("rename", 0),
+        ("copy", 0, 0), ("rename", 0), ("restore", 0, 1), ("crash", 0, 3, 20, 0), ("rename", 0), ("batch", 0, 3), ("heal", 0, 1),
+        ("batch", 0, 3), ("restore", 1, 1), ("produce", 0, 0, 0), ("batch", 0, 0),
+    ],
+    "a new checkpoint begins behind what the first name has not published": [
+        ("setup", 0, 0, 0, 1, 0, 3), ("produce", 0, 0, 0), ("crash", 0, 0, 0, 0), ("copy", 0, 0), ("rename", 0), ("batch", 0, 0),
+        ("lose_checkpoint", 0), ("produce", 0, 0, 0), ("batch", 0, 1), ("rollback", 0, 0), ("rename_at_once", 0), ("restore", 0, 0),
+        ("batch", 0, 0), ("heal", 0, 0), ("batch", 0, 0), ("rename", 0),
+    ],
+    "C3: records of another table are published": [
+        ("setup", 0, 0, 0, 0, 0, 0), ("run", 0, 0), ("drop", 1), ("foreign_append", 0), ("foreign_append", 0), ("expiry", 0),
+    ],
+    "A9: files that are there prove that a record is pending": [
+        ("setup", 4, 0, 0, 0, 0, 0), ("produce", 0, 0, 0), ("crash", 0, 0, 20, 0), ("tag", 0), ("foreign_append", 0), ("compaction",),
+        ("foreign_append", 0), ("expiry", 0),
+    ],
 }
