@@ -103,13 +103,15 @@ def test_the_same_file_positions_with_other_files_are_no_replay():
 
 
 @pytest.mark.parametrize("told, begins, journal_id, same", [
-    ("other", True, "j", False), ("d5", True, "j", True), ("", True, "j", True), (None, True, "j", True), ("other", False, "j", True),
-    ("other", True, "", True),
-], ids=["other files", "the same files", "a source that says nothing", "deleted by Spark", "later in a run", "recorded by earlier code"])
+    (("other", ()), True, "j", False), (("d5", ()), True, "j", True), (("", None), True, "j", True), (("digest of nothing", None), True, "j", True),
+    (None, True, "j", True), (("other", ()), False, "j", True), (("other", ()), True, "", True),
+], ids=["other files", "the same files", "a source that says nothing", "a log that Spark has deleted", "positions that Spark has deleted", "later in a run",
+        "recorded by earlier code"])
 def test_the_batch_before_in_the_checkpoint_must_be_the_recorded_one(told, begins, journal_id, same):
     """A log's position counts the source's own steps: two checkpoints that went on in different ways after a restore have the same numbers."""
     last = dataclasses.replace(state(files(4, 5, "d5")), journal_id=journal_id)
-    batch = Batch(6, "q", "r", files(5, 6, "d6"), fingerprint=SAME_QUERY, before=lambda: None if told is None else files(4, 5, told))
+    before = told and tuple(dataclasses.replace(source, files=told[1]) for source in files(4, 5, told[0]))
+    batch = Batch(6, "q", "r", files(5, 6, "d6"), fingerprint=SAME_QUERY, before=lambda: before)
     past = Past("lake/t", "t", last, lambda query, checkpoint: None, lambda run: KnownRun(False), begins=begins)
     if same:
         assert admit(batch, past, SinkOptions.of("lake/t", {})).verdict is Verdict.NEW
