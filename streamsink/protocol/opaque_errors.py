@@ -10,14 +10,14 @@ _BY_FILES = " start a new checkpoint: files whose rows are here are known, and t
 
 
 def of_another_past(recorded: tuple[SourceRange, ...], told: tuple[SourceRange, ...] | None) -> list[str]:
-    """The sources that read something else in the batch before than was recorded. told: by the checkpoint.
+    """The sources that read something else in the batch before than was recorded. told: by the checkpoint, whose log of files may be deleted.
 
     Their positions are numbers that count the source's own steps, so they agree in two checkpoints that went on in different ways.
     """
     read = {source.key(place): source.fingerprint for place, source in enumerate(recorded) if not source.numeric}
     return [
         source.key(place) for place, source in enumerate(told or ())
-        if not source.numeric and source.fingerprint and read.get(source.key(place), "") not in ("", source.fingerprint)
+        if source.files is not None and source.fingerprint and read.get(source.key(place), "") not in ("", source.fingerprint)
     ]
 
 

@@ -87,6 +87,8 @@ OF_QUERIES = (
            "said = os.path.join(self._folder, run), known.to_json()", "said = os.path.join(self._folder, run), b''", (_RUNS,)),
     Defect("a checkpoint of another past goes on", "protocol/admission.py:_admit_opaque",
            "is_next and past.begins and last.journal_id and (", "False and (", ("tests/protocol/test_admission.py",)),
+    Defect("a log that Spark has deleted is another one", "protocol/opaque_errors.py:of_another_past",
+           "source.files is not None and ", "", ("tests/protocol/test_admission.py",)),
     Defect("the batch before is not described", "spark/gateway.py:describe",
            ", before=told_before)", ")", ("tests/e2e/test_accidents_files.py",)),
     Defect("a mark of another table counts for this one", "protocol/two_phase.py:TwoPhaseCommit._known_run",
