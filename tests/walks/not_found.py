@@ -159,7 +159,7 @@ REASONS: dict[str, tuple[str, ...]] = {
     ),
     "It asks what has an answer, or takes back what others hold as well: rows stay right, and the accident is a cause of the question.": (
         "C5: what is built on a snapshot does not count", "letters: what is retained whole cannot be told",
-        "what others built on before it was replaced is gone",
+        "what others built on before it was replaced is gone", "what others built on the first name's snapshot does not count",
     ),
     "No function of a walk calls sinks of two names.": (
         "sinks of one function are earlier names",
@@ -180,6 +180,9 @@ REASONS: dict[str, tuple[str, ...]] = {
     ),
     "Tables of a walk keep their names and their paths.": (
         "a table that got another name with the query has two parts", "a table whose path was changed with the name is missed",
+    ),
+    "Spark's logs of a walk are whole.": (
+        "a log that Spark has deleted is another one",
     ),
 }
 
@@ -215,7 +218,8 @@ SELDOM: dict[str, tuple[str, ...]] = {
         "replays of a copied checkpoint are not asked for under another name",
     ),
     "A walk finds it, as ``shown.py`` shows; drawn ones come there seldom.": tuple(SHOWN),
-    "They are new, and no walk has been tried on them.": (
+    "No walk has been tried on them, or none that was is enough.": (
+        "a mark of another table stays", "A2: a checkpoint older than the topic takes its record back",
         "another name goes on from a batch before the last one", "another name goes on over files of which batches are missing",
         "a pending part is published in a table that lost what was before it", "a table that is gone is created for a new name",
         "a query of one table goes by what this one has of several", "a query of one table leaves parts for the others behind",

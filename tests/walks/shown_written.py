@@ -159,4 +159,33 @@ WRITTEN: dict[str, Walk] = {
         ("setup", 4, 0, 0, 0, 0, 0), ("produce", 0, 0, 0), ("crash", 0, 0, 20, 0), ("tag", 0), ("foreign_append", 0), ("compaction",),
         ("foreign_append", 0), ("expiry", 0),
     ],
+    "a mark of another table counts for this one": [
+        ("setup", 4, 0, 0, 0, 0, 0), ("job_pause", 0, 0, 167), ("run", 0, 1), ("drop", 0), ("run", 1, 0),
+    ],
+    "a checkpoint of another past goes on": [
+        ("setup", 0, 0, 0, 0, 0, 0), ("produce", 0, 0, 0), ("batch", 0, 0), ("copy", 4, 0), ("produce", 0, 0, 0), ("batch", 0, 0),
+        ("copy", 0, 0), ("restore", 0, 0), ("produce", 0, 0, 0), ("batch", 0, 1), ("restore", 1, 0),
+    ],
+    "rows that went with a rollback are said to be there": [
+        ("setup", 1, 0, 0, 0, 0, 0), ("produce", 0, 4, 0), ("batch", 0, 0), ("produce", 0, 2, 0), ("lost_race", 0, 0, 0, 2),
+        ("foreign_append", 0), ("foreign_append", 0), ("pause", 0, 0, 92), ("rollback", 1, 0), ("wake",),
+    ],
+    "a name that led on is ahead when batch ids go back": [
+        ("setup", 0, 1, 0, 1, 0, 0), ("produce", 0, 3, 0), ("batch", 0, 0), ("rename", 0), ("copy", 0, 0), ("rename", 0),
+        ("batch", 0, 0), ("batch", 0, 0), ("rename", 0), ("batch", 0, 0), ("heal", 0, 1), ("batch", 0, 0), ("restore", 0, 0),
+        ("batch", 0, 0), ("stop", 0),
+    ],
+    "a name that was led on to is not ahead when its batch ids went back": [
+        ("setup", 0, 1, 0, 1, 0, 0), ("produce", 0, 2, 0), ("batch", 0, 0), ("rename", 0), ("copy", 0, 0), ("rename", 0),
+        ("batch", 0, 0), ("rename", 0), ("batch", 0, 0), ("heal", 0, 1), ("batch", 0, 0), ("restore", 0, 0), ("batch", 0, 0),
+        ("rename", 0),
+    ],
+    "a journal of another past tells how far several tables are": [
+        ("several", 0, 0, 0, 0, 0, 0), ("produce", 0, 0, 0), ("batch", 0, 0), ("copy", 3, 0, 0), ("produce", 0, 0, 0), ("batch", 0, 0),
+        ("copy", 1, 0, 0), ("restore", 0, 0), ("produce", 0, 1, 0), ("batch", 0, 1), ("restore", 1, 0),
+    ],
+    "a new checkpoint that begins behind the first name is told to begin there": [
+        ("setup", 0, 1, 0, 0, 0, 0), ("produce", 0, 1, 0), ("batch", 0, 0), ("letters", 0, 0), ("rename_at_once", 0), ("batch", 0, 0),
+        ("foreign_overwrite", 0, 0), ("lose_journal", 0), ("foreign_append", 0), ("foreign_append", 0), ("expiry", 0),
+    ],
 }
