@@ -166,6 +166,19 @@ def test_a_start_behind_the_record_is_of_a_checkpoint_that_is_older_than_the_top
         assert recorded(decide(given, last, **COLUMNS, **{option: word}))[0][-1] == {"0": 40}
 
 
+@pytest.mark.parametrize("begin", [40, 35])
+def test_an_end_below_its_start_may_be_of_a_checkpoint_that_is_older_than_the_topic(begin):
+    """Found by a bred walk: the new topic had grown to where the old checkpoint began, so that its end took the new topic's record back."""
+    last, given = state(source(30, 40)), source(begin, 30, newest={"t": {"0": 45}})
+    for query, is_said in (("q", False), ("q2", True)):
+        with pytest.raises(Misuse) as caught:
+            decide(batch(given, query=query, number=6), last, **COLUMNS)
+        message = str(caught.value)
+        assert caught.value.kind == "positions.end-below-start" and "If messages were lost, accept_as_new" in message
+        assert ("another one than wrote last: if it is an older one, from before the topic was created again, restore the one that wrote last, or start a "
+                "new checkpoint with startingOffsets=streamsink.starting_offsets('lake/t')" in message) is is_said
+
+
 def test_without_ids_an_end_that_moved_back_drops_the_record():
     """Then it is most likely another topic."""
     last, given = state(source(50, 60, "")), batch(source(0, 30, "", newest={"t": {"0": 30}}))

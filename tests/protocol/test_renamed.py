@@ -389,3 +389,10 @@ def test_files_that_another_checkpoint_has_read_are_filtered_under_the_first_nam
         _led_on(batch(given, query="q", number=6), dataclasses.replace(last, replaying=True), adopt=6)
     assert refused.value.kind == "application.renamed" and "set adopt_from_batch" not in str(refused.value)
     assert "start a new checkpoint whose source has only what is not written yet" in str(refused.value)  # or nobody gets on when a table is lost
+
+
+def test_files_of_another_past_are_for_the_first_name_to_judge():
+    """Positions of a file source count its own steps: those of a checkpoint that went on in another way agree."""
+    (recorded, told), given = (dataclasses.replace(_FILES[0], fingerprint=digest, files=()) for digest in "ab"), batch(_FILES[1], query="q", number=6)
+    with pytest.raises(Misuse, match="first start the query once more under the first one"):
+        _led_on(dataclasses.replace(given, before=lambda: (told,)), dataclasses.replace(state(recorded), journal_id="j"), adopt=6)
