@@ -6,6 +6,8 @@ import re
 import pytest
 
 from streamsink.errors import Misuse, StreamsinkError
+from streamsink.protocol.committable import KnownRun
+from streamsink.storage.runs import Runs
 from streamsink.table.table import open_table
 from tests.crash.giving_up import follow
 from tests.crash.world import memory_world
@@ -274,6 +276,20 @@ def test_a_mark_that_a_sleeper_makes_in_the_journal_of_another_table_says_nothin
         run_job(world, "monday", (0, 3))
     assert world.ids() == list(range(6))
     assert io.read(mark) != said
+
+
+def test_a_sleeper_takes_no_mark_of_the_table_that_is_there_away():
+    """Found by a bred walk: the same run had been repeated in the new table, and a late mark of the dropped one let it come a second time."""
+    world = memory_world(application="batch", restore="restore-and-continue")
+    run_job(world, "monday", (0, 3))
+    io, runs = io_of(world), Runs(io_of(world), f"{world.driver.root}/streamsink/batch/runs")
+    late = KnownRun.from_json(io.read(f"{world.driver.root}/streamsink/batch/runs/monday"))
+    io.delete_tree(world.driver.root)
+    for run, rows in (("monday", (0, 3)), ("tuesday", (3, 6))):
+        run_job(world, run, rows)
+    runs.mark("monday", late)
+    run_job(world, "monday", (0, 3))
+    assert world.ids() == list(range(6))
 
 
 @pytest.mark.parametrize("mark", [b"", b'{"fingerprint": {"sour', b"null", b'{"fingerprint": null, "rows": null}'], ids=repr)
