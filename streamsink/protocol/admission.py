@@ -265,7 +265,7 @@ def _settled(batch: Batch, past: Past, options: SinkOptions, changed: tuple[Chan
     if options.accept_as_seen in (word, token(batch, past)):
         dropped = tuple(change for change in changed if change.other_topic)
         return _with_recorded(past, reset(recorded, dropped)), True
-    raise position_errors.changed(past.table, batch, changed, options, recorded=recorded, word=word)
+    raise position_errors.changed(past.table, batch, changed, options, recorded=recorded, word=word, is_other=_is_other(batch, past))
 
 
 def recreated_meanwhile(batch: Batch, now: Batch, past: Past, options: SinkOptions) -> Misuse | None:
@@ -334,7 +334,7 @@ def _begin(batch: Batch, past: Past, options: SinkOptions) -> str:
 def _admit_opaque(batch: Batch, past: Past, options: SinkOptions, generation: int) -> Decision:
     last = past.last
     is_next = _follows(batch, last)
-    if is_next and past.begins and last.journal_id and (others := opaque_errors.of_another_past(last.sources, batch.before())):
+    if is_next and past.begins and (others := opaque_errors.of_another_past(last, batch)):
         by_files = files.can_tell(batch) and past.known_files() is not None
         raise opaque_errors.other_past(batch, others, _ways_on(batch, past), table=past.table, by_files=by_files)
     if is_next and not last.replaying:

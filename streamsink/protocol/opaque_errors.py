@@ -3,20 +3,20 @@
 from streamsink.errors import Misuse
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import AppState, Batch
-from streamsink.protocol.positions import SourceRange
 from streamsink.protocol.ways import CALLED_FOR_EVERY_BATCH
 
 _BY_FILES = " start a new checkpoint: files whose rows are here are known, and the others are written."
 
 
-def of_another_past(recorded: tuple[SourceRange, ...], told: tuple[SourceRange, ...] | None) -> list[str]:
-    """The sources that read something else in the batch before than was recorded. told: by the checkpoint, whose log of files may be deleted.
+def of_another_past(last: AppState, batch: Batch) -> list[str]:
+    """The sources that read something else in the batch before this one, as the checkpoint says, whose log of files may be deleted, than is recorded
+    of it in ``last``. A record of earlier code does not tell.
 
     Their positions are numbers that count the source's own steps, so they agree in two checkpoints that went on in different ways.
     """
-    read = {source.key(place): source.fingerprint for place, source in enumerate(recorded) if not source.numeric}
+    read = {source.key(place): source.fingerprint for place, source in enumerate(last.sources) if not source.numeric}
     return [
-        source.key(place) for place, source in enumerate(told or ())
+        source.key(place) for place, source in enumerate(last.journal_id and batch.before() or ())
         if source.files is not None and source.fingerprint and read.get(source.key(place), "") not in ("", source.fingerprint)
     ]
 

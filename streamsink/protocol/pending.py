@@ -163,8 +163,8 @@ class PendingStore(ABC):
         """
 
     @abstractmethod
-    def known_run(self, run: str) -> KnownRun:
-        """Whether a bounded job's run was marked published, however long ago, and what it was made of."""
+    def known_run(self, run: str, table_id: str) -> KnownRun:
+        """Whether a bounded job's run was marked published in this table, however long ago, and what it was made of."""
 
     def known_files(self, since: int) -> KnownFiles | None:
         """The files of which the records from number ``since`` on were made, also of those that are not retained any more.

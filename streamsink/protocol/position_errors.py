@@ -18,8 +18,10 @@ _WHY = {
 _MOST_NAMED = 10
 
 
-def changed(table: str, batch: Batch, found: Sequence[Change], options: SinkOptions, *, recorded: Recorded, word: str) -> Misuse:
-    """Topics of which the recorded positions do not hold any more."""
+def changed(
+    table: str, batch: Batch, found: Sequence[Change], options: SinkOptions, *, recorded: Recorded, word: str, is_other: bool,
+) -> Misuse:
+    """Topics of which the recorded positions do not hold any more. is_other: the batch is of another checkpoint than the record."""
     says = "; ".join(f"topic '{change.topic}': {change.found}" for change in found[:_MOST_NAMED])
     more = f"; and {len(found) - _MOST_NAMED} more topics" if len(found) > _MOST_NAMED else ""
     first = found[0]
@@ -44,6 +46,11 @@ def changed(table: str, batch: Batch, found: Sequence[Change], options: SinkOpti
             f"what comes after is written; if a broker was behind, accept_as_seen='{word}' leaves the record as it is and "
             "writes none of this batch's rows."
         )
+        if is_other and first.kind == continuity.END_BELOW_START:
+            ways += (
+                " The checkpoint is another one than wrote last: if it is an older one, from before the topic was created again, restore the one that "
+                f"wrote last, or start a new checkpoint with startingOffsets={starting_offsets(table, batch, options, recorded)}."
+            )
     return Misuse(f"{table}: batch {batch.batch_id}: {says}{more}: {why}. Nothing was written. {ways}", kind=first.kind)
 
 

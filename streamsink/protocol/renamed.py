@@ -9,6 +9,7 @@ from streamsink.options import SinkOptions, words_of
 from streamsink.protocol import ways
 from streamsink.protocol.committable import AppState, Batch, LastOfOther
 from streamsink.protocol.continuity import changes, relate
+from streamsink.protocol.opaque_errors import of_another_past
 from streamsink.protocol.positions import SourceRange, all_numeric, follows, numeric_ones, same_ranges
 from streamsink.protocol.recorded import Recorded
 
@@ -68,7 +69,8 @@ def may_lead_on(batch: Batch, other: LastOfOther) -> bool:
     if all_numeric(batch.sources) and state.recorded:
         relation = relate(state.recorded, batch.sources)
         return not (relation.overlap or relation.gap or relation.unread)
-    return batch.batch_id == state.checkpoint_id + 1 and not state.replaying and follows(state.sources, batch.sources)
+    is_next = batch.batch_id == state.checkpoint_id + 1 and not state.replaying and follows(state.sources, batch.sources)
+    return is_next and not of_another_past(state, batch)
 
 
 def word_without_journal(state: AppState) -> str:

@@ -21,7 +21,6 @@ from streamsink.protocol.committing import Beside, Committing, Step
 from streamsink.protocol.files import KnownFiles, recorded_files
 from streamsink.protocol.ids import END_OF_INPUT, Writer
 from streamsink.protocol.pending import Group, JournalIdentity, PendingStore
-from streamsink.protocol.positions import same_id
 from streamsink.protocol.publisher import Publisher, Reconciled, Recorded
 from streamsink.protocol.sink import Committer, Destination, Published
 from streamsink.protocol.states import CheckpointState
@@ -268,9 +267,7 @@ class TwoPhaseCommit:
 
     def _known_run(self, run: str) -> KnownRun:
         """Whether a bounded job's run is published, as the journal says, or the destination where the journal does not know every run."""
-        known = self._store.known_run(run)
-        if not same_id(known.table_id, self._to.table_id):
-            known = KnownRun(False)
+        known = self._store.known_run(run, self._to.table_id)
         return known if known.is_published or self._store.identity().began == 0 else self._committer.known_run(self._options.application, run)
 
     def _known_files(self) -> KnownFiles | None:

@@ -86,6 +86,17 @@ def ahead(place, name: str, head: Mapping, known: int, last: LastOfOther) -> Mis
     )
 
 
+def other_past(place, head: Mapping, found: AppState, own: str, last: LastOfOther) -> Misuse:
+    """found: the last record that the table says. own: the id of the record of this number in the journal. last: the newest one of all tables."""
+    return Misuse(
+        f"{place.absolute(head['path'])}: the last record of application '{place.application}' here, number {found.sequence}, has the id "
+        f"{found.record_id}, but in the journal of {place.root} the record of this number has the id {own}: tables and journal have one past and went "
+        "on in different ways, as when one of them was restored from a backup. Nothing was written. Restore the tables or the journal, so that both "
+        f"are of one time; or, where that is lost, {without_journal(last)}: what was pending in the journal is then left out",
+        kind="journal.other",
+    )
+
+
 def without_journal(last: LastOfOther) -> str:
     """last: the newest record that the tables say, which only the journal could say that each of them has."""
     way = _another_name(last.state.checkpoint_id, f" and accept_as_seen='{word_without_journal(last.state)}'")

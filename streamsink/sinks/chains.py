@@ -1,5 +1,6 @@
 """How far each of several tables is along the coordinating journal, and whether that can be true. Changes nothing."""
 
+import contextlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from streamsink.errors import Corrupt, Misuse
@@ -31,6 +32,7 @@ class Chains:
         self._own_parts = own_parts
         self._options = options
         self._expected: Callable[[], Sequence[tuple[str, str]]] = list
+        self._ids: dict[int, str] = {}  # many tables have one record as their last one
 
     def is_at(self, settled: Committable) -> bool:
         """Whether each table of that record has it as its last one: nothing happened since it was published."""
@@ -195,7 +197,18 @@ class Chains:
             if known > head["sequence"]:
                 raise chain_errors.ahead(self._place, name, head, known, self._newest_of_all(history.state))
             raise chain_errors.rolled_back(self._place, name, head, head["sequence"], journal=self._journal)
+        if known and self._record_id(at) not in ("", history.state.record_id):
+            raise chain_errors.other_past(self._place, head, history.state, self._record_id(at), self._newest_of_all(history.state))
         return at, behind
+
+    def _record_id(self, sequence: int) -> str:
+        """Of the journal's record of that number; '' where it is damaged, or not there any more: it is published."""
+        if sequence not in self._ids:
+            record = None
+            with contextlib.suppress(Corrupt):
+                record = self._journal.load(sequence)
+            self._ids[sequence] = record.state.record_id if record is not None else ""
+        return self._ids[sequence]
 
     def _has(self, sequence: int, known: int | None, name: str, member) -> bool:
         """Whether the table has the record. known: the last one it says; None when its history has expired."""

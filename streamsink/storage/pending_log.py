@@ -159,8 +159,8 @@ class PendingLog(PendingStore):
         elif where is not None:  # published again, because a snapshot was lost
             self._io.replace(self._done(state.sequence), said, IdSource().new_id())
 
-    def known_run(self, run: str) -> KnownRun:
-        return self._runs.known(run)
+    def known_run(self, run: str, table_id: str) -> KnownRun:
+        return self._runs.known(run, table_id)
 
     def forget(self, sequences: Sequence[int]) -> None:
         kept = set(self.retained()) if self._keep_staging else set()

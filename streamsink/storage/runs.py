@@ -1,13 +1,13 @@
-"""Which bounded runs are published: a file for each, whose name is the run's id, kept longer than the run's record.
+"""Which bounded runs are published: a file for each run and table, whose name is the run's id, kept longer than the run's record.
 
 In it, in JSON, what the run was made of, the fingerprint of its plan and the number of its rows, and the id of the table that has them. An
 older streamsink left it empty.
 """
 
+import contextlib
 import os
 from collections.abc import Sequence
 
-from streamsink.clock import IdSource
 from streamsink.protocol.committable import KnownRun
 from streamsink.protocol.positions import same_id
 from streamsink.storage.file_io import FileIO
@@ -23,30 +23,45 @@ class Runs:
     def mark(self, run: str, known: KnownRun) -> None:
         """Durable when this returns. Idempotent. After a crash its name may be there without what is in it.
 
-        One of another table may be there: a driver made it that slept while its table was dropped, with its journal, and created anew.
+        One of another table may be there: a driver made it that slept while its table was dropped, with its journal, and created anew. Or this
+        driver is the one that slept. So each table has marks of its own.
         """
-        path, said = os.path.join(self._folder, run), known.to_json()
+        folder, said = self._folder, known.to_json()
         try:
-            self._io.write(path, said)
+            self._io.write(os.path.join(folder, run), said)
         except FileExistsError:
-            if not same_id(self.known(run).table_id, known.table_id):
-                self._io.replace(path, said, IdSource().new_id())
-        self._io.sync_dir(self._folder)
+            if not same_id(self._read(folder, run).table_id, known.table_id):
+                folder = self._folder_of(known.table_id)
+                with contextlib.suppress(FileExistsError):
+                    self._io.write(os.path.join(folder, run), said)
+        self._io.sync_dir(folder)
 
-    def known(self, run: str) -> KnownRun:
-        """is_published says whether it is marked."""
+    def known(self, run: str, table_id: str) -> KnownRun:
+        """is_published says whether it is marked for this table."""
+        found = self._read(self._folder, run)
+        return found if same_id(found.table_id, table_id) else self._read(self._folder_of(table_id), run)
+
+    def names(self) -> list[str]:
+        """All of them, of every table."""
+        return sorted({name for folder in self._folders() for name in self._io.names(folder)})
+
+    def forget(self, runs: Sequence[str]) -> None:
+        """They do not count as published any more, in any table. Durable when this returns. Idempotent."""
+        for folder in self._folders() if runs else ():
+            for run in runs:
+                self._io.delete(os.path.join(folder, run))
+            self._io.sync_dir(folder)
+
+    def _read(self, folder: str, run: str) -> KnownRun:
         try:
-            return KnownRun.from_json(self._io.read(os.path.join(self._folder, run)))
+            return KnownRun.from_json(self._io.read(os.path.join(folder, run)))
         except FileNotFoundError:
             return KnownRun(False)
 
-    def names(self) -> list[str]:
-        """All of them."""
-        return self._io.names(self._folder)
+    def _folder_of(self, table_id: str) -> str:
+        """Of a table whose mark came second."""
+        return f"{self._folder}-{table_id}"
 
-    def forget(self, runs: Sequence[str]) -> None:
-        """They do not count as published any more. Durable when this returns. Idempotent."""
-        for run in runs:
-            self._io.delete(os.path.join(self._folder, run))
-        if runs:
-            self._io.sync_dir(self._folder)
+    def _folders(self) -> list[str]:
+        journal, name = os.path.split(self._folder)
+        return [self._folder, *(os.path.join(journal, each) for each in self._io.names(journal) if each.startswith(f"{name}-"))]

@@ -121,7 +121,7 @@ class Model:
         self.left |= rows
 
     def may_be_read(self, rows: Iterable[int]) -> None:
-        """A new checkpoint reads all files: those that somebody went on without are in no record, and so come after all."""
+        """A new checkpoint does: what somebody went on without is in no record, and so comes after all."""
         self.fate.update(dict.fromkeys((row for row in self.left.intersection(rows) if self.fate.get(row) == GONE), EITHER))
 
     def unsure(self, rows: Iterable[int], most: int = 1) -> None:

@@ -219,7 +219,7 @@ SELDOM: dict[str, tuple[str, ...]] = {
     ),
     "A walk finds it, as ``shown.py`` shows; drawn ones come there seldom.": tuple(SHOWN),
     "No walk has been tried on them, or none that was is enough.": (
-        "a mark of another table stays", "A2: a checkpoint older than the topic takes its record back",
+        "where another table has a mark there is none for this one", "A2: a checkpoint older than the topic takes its record back",
         "another name goes on from a batch before the last one", "another name goes on over files of which batches are missing",
         "a pending part is published in a table that lost what was before it", "a table that is gone is created for a new name",
         "a query of one table goes by what this one has of several", "a query of one table leaves parts for the others behind",

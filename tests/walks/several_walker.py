@@ -206,8 +206,7 @@ class SeveralOperator(Operator):
             self._delete_what_only_some_have(query)
 
     def _delete_what_only_some_have(self, query):
-        before = query.source.before(query.checkpoint.given) if query.source.numeric and query.checkpoint.given else ()
-        self._world.delete(set(query.source.all_rows()).difference(before))
+        self._world.delete(set(query.source.all_rows()).difference(_never_read(query)))
 
     def _has_later(self, query, batches: int) -> bool:
         """Whether rows of the query are there that are of none of its first batches."""
@@ -243,7 +242,7 @@ class SeveralOperator(Operator):
 
     def _stay_away(self, query, batches: int) -> None:
         visible = self._world.visible()
-        rows = [row for batch in range(min(batches, len(query.checkpoint.planned))) for row in query.rows(batch)]
+        rows = [row for batch in range(min(batches, len(query.checkpoint.planned))) for row in query.rows(batch)] + _never_read(query)
         self._world.model.unsure(row for row in rows if not visible[row])
 
     def _roll_back(self, query, path, text):
@@ -263,6 +262,11 @@ class SeveralOperator(Operator):
                 world.rolled_back(mine[-1] - 1, before)
             world.accident("table", _ONE_OF_SEVERAL)
         self._give_up(query, "", self._command)
+
+
+def _never_read(query) -> list[int]:
+    """Rows that are before the startingOffsets of its checkpoint."""
+    return query.source.before(query.checkpoint.given) if query.source.numeric and query.checkpoint.given else []
 
 
 class SeveralWalker(Walker):

@@ -144,8 +144,8 @@ class World(Looking):
         """Another one is in the place of the query's."""
         if query.halves:  # what of a batch was not written is behind the recorded positions, as the error has said
             self.model.unsure(row for row in query.source.all_rows() if not self.visible()[row])
-        if query.source.reads_again:
-            self.model.may_be_read(query.source.all_rows())
+        behind = () if query.source.reads_again else query.source.rows_before(checkpoint)
+        self.model.may_be_read(set(query.source.all_rows()).difference(behind))
         query.checkpoint, query.said = checkpoint, None
         self.accident("checkpoint", "checkpoint-ever", query=query)
 
