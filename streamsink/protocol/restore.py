@@ -47,6 +47,7 @@ def plan_restore(
     ahead = [s for s in retained if s > base]
     lost = tuple(s for s in ahead if store.is_marked(s))
     replaced = _replaced(_marks(lost, store), committer)
+    _check_gone_on(table, [readable(store, s) for s in lost if s not in replaced], committer, options)
     if len(replaced) < len(lost) and options.on_rollback != ON_ROLLBACK_REPUBLISH:
         raise _rolled_back(table, f"the newest snapshot carries record {base} of application '{options.application}'", lost[-1], options)
     missing = next((number for number, sequence in enumerate(ahead, base + 1) if sequence != number), None)
@@ -95,6 +96,21 @@ def check_name_before(table: str, publish: Sequence[Committable], committer: Com
                 f"'{options.application}' remembers. Nothing was written. Restore the table. {ways.give_up(table, options.application)}",
                 kind="table.rolled-back-too-far",
             )
+
+
+def _check_gone_on(table: str, lost: Sequence[Committable | None], committer: Committer, options: SinkOptions) -> None:
+    """Raises Misuse: the name that the query had before has records behind the one from which these, which a rollback took, go on."""
+    first = next((record.state for record in lost if record is not None and record.state.leads_on), None)
+    other = committer.others(options.application).get(first.leads_on[0]) if first is not None else None
+    if other is not None and other.state.query == first.query and other.state.sequence > first.leads_on[1]:
+        name = first.leads_on[0]
+        raise Misuse(
+            f"{table}: record {first.sequence} of application '{options.application}', which a rollback has taken, goes on from record "
+            f"{first.leads_on[1]} of '{name}', which was the query's name before, and the query has gone on under that name since, up to record "
+            f"{other.state.sequence}: published again, rows would be there a second time. Nothing was written. Set application='{name}' to go on; "
+            f"or, to go on under '{options.application}', {ways.give_up_at_once(table, options.application)}",
+            kind="table.rolled-back-too-far",
+        )
 
 
 def _check_identity(to: Destination, found: AppState | None, store: PendingStore, options: SinkOptions) -> None:
@@ -299,3 +315,11 @@ def _load(store: PendingStore, sequence: int) -> Committable:
     if committable is None:
         raise Corrupt(f"record {sequence} of the journal vanished while it was read", kind="journal.missing-record")
     return committable
+
+
+def readable(store: PendingStore, sequence: int) -> Committable | None:
+    """A record that need not be there any more: it is published."""
+    try:
+        return store.load(sequence)
+    except Corrupt:
+        return None

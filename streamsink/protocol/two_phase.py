@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from streamsink import events
 from streamsink.clock import Clock
-from streamsink.errors import Corrupt, Fenced, Misuse, RestoredThenFailed, Retryable
+from streamsink.errors import Fenced, Misuse, RestoredThenFailed, Retryable
 from streamsink.faults import fault_point
 from streamsink.options import RESTORE_AND_FAIL, SinkOptions
 from streamsink.protocol import run_inputs
@@ -22,6 +22,7 @@ from streamsink.protocol.files import KnownFiles, recorded_files
 from streamsink.protocol.ids import END_OF_INPUT, Writer
 from streamsink.protocol.pending import Group, JournalIdentity, PendingStore
 from streamsink.protocol.publisher import Publisher, Reconciled, Recorded
+from streamsink.protocol.restore import readable
 from streamsink.protocol.sink import Committer, Destination, Published
 from streamsink.protocol.states import CheckpointState
 
@@ -103,7 +104,7 @@ class TwoPhaseCommit:
         journal, last = self._store.identity(), self._store.last_sequence()
         if published is not None:
             self._check_journal(published)
-        elif journal.began < last and (own := _readable(self._store, last)) and own.state.journal_id not in ("", journal.id):
+        elif journal.began < last and (own := readable(self._store, last)) and own.state.journal_id not in ("", journal.id):
             self._store.identify(last, self._new_id, anew=True)  # its identity was lost, as in ``_check_journal``
 
     def _check_journal(self, published: AppState) -> None:
@@ -112,7 +113,7 @@ class TwoPhaseCommit:
         is_named = published.journal_id in ("", journal.id)
         if not is_named and journal.began >= published.sequence:
             return
-        own = _readable(self._store, published.sequence) if is_named else self._store.load(published.sequence)
+        own = readable(self._store, published.sequence) if is_named else self._store.load(published.sequence)
         if own is not None and own.state.record_id == published.record_id:
             if not is_named:
                 # The right journal, whose identity was lost or deleted: what that said of its completeness is not known any more.
@@ -295,14 +296,6 @@ def _rows_of_run(batch: Batch, files: tuple[StagedFile, ...], decision: Decision
     if batch.batch_id != END_OF_INPUT or batch.rows is not None:
         return batch.rows
     return None if decision.verdict is Verdict.SEEN else sum(file.rows for file in files)
-
-
-def _readable(store: PendingStore, sequence: int) -> Committable | None:
-    """A record that need not be there any more: it is published."""
-    try:
-        return store.load(sequence)
-    except Corrupt:
-        return None
 
 
 def _other_journal(published: AppState, own: Committable | None, there: JournalIdentity, last: int) -> str:

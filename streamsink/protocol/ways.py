@@ -21,9 +21,14 @@ def second_part(batch: str) -> str:
 
 def give_up(path: str, application: str) -> str:
     """Of records that can never be published. The sentence ends without a full stop."""
+    return f"If that cannot be mended, {give_up_at_once(path, application)}"
+
+
+def give_up_at_once(path: str, application: str) -> str:
+    """The same where nothing can be mended."""
     return (
-        f"If that cannot be mended, stop the query and call streamsink.give_up({path!r}, application={application!r}): it forgets what can "
-        "never be published, with what was recorded after it, and says from where the source is read again"
+        f"stop the query and call streamsink.give_up({path!r}, application={application!r}): it forgets what can never be published, with what was "
+        "recorded after it, and says from where the source is read again"
     )
 
 

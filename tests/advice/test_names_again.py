@@ -13,7 +13,7 @@ from tests.protocol.history import roll_back
 ENDS = (6, 9, 12, 15, 18)
 
 
-@follows("table.rolled-back-too-far", "application.renamed")
+@follows("table.rolled-back-too-far")
 @pytest.mark.parametrize("on_rollback", ["fail", "republish"])
 @pytest.mark.parametrize("way", ["first-name", "given-up"])
 def test_a_query_has_gone_on_under_its_first_name_since_the_table_was_rolled_back(way, on_rollback):

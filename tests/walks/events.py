@@ -397,4 +397,4 @@ def rename(walk, which):
     if query.checkpoint.planned and is_known and not query.causes.asleep:
         walk.world.stop(query)
         query.name = query.name.removesuffix(RENAMED) if query.name.endswith(RENAMED) else query.name + RENAMED
-        walk.world.accident("renamed", query=query)
+        walk.world.accident("renamed", "renamed-ever", query=query)

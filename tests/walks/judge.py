@@ -4,7 +4,7 @@ import re
 from collections import Counter
 
 from tests.walks.model import ONCE
-from tests.walks.queries import Query
+from tests.walks.queries import Query, is_bad
 from tests.walks.words import SECOND, rows_that_are_named
 from tests.walks.world import World
 
@@ -77,7 +77,8 @@ def rows_of(world: World, query: Query, said: str) -> list[int]:
     """Of the batch that was under way, or of those that the message asks for."""
     if query.source is not None and "Look whether the rows of checkpoint" in said and (named := rows_that_are_named(said, world.others.rows_in)):
         return [row for rows in named.values() for row in rows]  # whatever the query does with such rows by now
-    return world.of_message(_rows_of_batches(world, query, said), said, bool(query.letters))
+    rows = world.of_message(_rows_of_batches(world, query, said), said, bool(query.letters))
+    return [row for row in rows if is_bad(row)] if "Look whether they are there" in said and "dead letters of record" in said else rows
 
 
 def _rows_of_batches(world: World, query: Query, said: str) -> list[int]:

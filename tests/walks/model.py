@@ -5,7 +5,7 @@ unless something happened to it. What an accident changes is said here once, for
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 ONCE, GONE, EITHER = frozenset({1}), frozenset({0}), frozenset({0, 1})
@@ -201,7 +201,7 @@ CAUSES: dict[str, set[str]] = {
     "journal.undecidable": {"expiry-ever", "table"},
     "manifest.missing": {"table"},
     "overwrite.changed-since": {"others", "table"},
-    "pending.files-gone": {"table", "journal-ever"},
+    "pending.files-gone": {"table", "journal-ever", "raced"},
     "positions.combined": {"checkpoint-ever"},
     "positions.end-below-start": {"topic-ever"},
     "positions.gap": {"table", "journal", "retention", "checkpoint", "given-up"},
@@ -212,6 +212,7 @@ CAUSES: dict[str, set[str]] = {
     "positions.overlap": {"checkpoint-ever"},
     "positions.recreated-meanwhile": {"topic"},
     "positions.topic-recreated": {"topic-ever"},
+    "publish.unknown": {"asleep", "table"},
     "query.not-comparable": {"copied-ever", "checkpoint"},
     "query.other": {"copied-ever", "checkpoint"},
     "query.state-lost": {"copied-ever", "checkpoint", "table", "journal", "given-up", "topic"},
@@ -250,9 +251,9 @@ class Causes:
         """Whether it has happened, and not been settled since."""
         return accident in self._happened
 
-    def settled(self) -> None:
+    def settled(self, keep: Sequence[str] = ()) -> None:
         self.rollbacks.clear()
-        self._happened = {accident for accident in self._happened if accident.endswith(LASTING)}
+        self._happened = {accident for accident in self._happened if accident.endswith(LASTING) or accident in keep}
 
     def check(self, kind: str, message: str) -> None:
         """Raises Wrong: nothing of what happened is a reason for this error."""

@@ -220,6 +220,10 @@ class Operator(Judge):
         self._world.accident("letters-ever")
         self._give_up(query, "", self._command)
 
+    def _right_snapshot(self, query: Query, number: str, text: str) -> None:
+        """The last one before that which was replaced."""
+        self._world.go_back_to(max(each for each in self._world.others.snapshot_ids() if each < int(number)))
+
     def _truncate(self, query: Query, number: str, text: str) -> None:
         """Of the checkpoint's offsets and commits. Spark plans the rest anew."""
         query.checkpoint.truncate(int(number))

@@ -84,7 +84,10 @@ class World(Looking):
         checkpoint.committed += 1
         query.live, query.said, query.afterwards = run, None, ""
         if not run.slept and self._is_there(query, batch_id):
-            query.causes.settled()
+            # A batch that its first name has written is skipped, and nothing of this one is recorded.
+            is_recorded = self.others.is_table() and any(name.partition("@")[0] == query.name for name in self.others.applications())
+            # And what happened to the table while it had one name it finds out under the other.
+            query.causes.settled(keep=(*(() if is_recorded else ("renamed",)), *(("table",) if query.causes.knows("renamed-ever") else ())))
         query.source.put_back()
         return True
 
@@ -240,6 +243,9 @@ class World(Looking):
         self.versions.pop(snapshot_id, None)
         self.rolled_back(snapshot_id - 1, before)
         self.raced_at = (self.others.root, snapshot_id)
+        for query in self.queries.values():  # and a third writer may have built on what its journal does not know
+            if query.causes.knows("older-journal"):
+                self._may_come_again(query)
 
     def go_back_to(self, snapshot_id: int, clean: bool = True) -> None:
         """The table is rolled back."""
@@ -254,9 +260,10 @@ class World(Looking):
         power failure tore does not say where its snapshot was: then any that has expired may be one that would tell."""
         first = min(self.others.snapshot_ids(), default=1)
         rollbacks = [each for query in self.queries.values() for each in query.causes.rollbacks]
-        is_torn = self.has_lost_power and first > 1
-        self.model.unsure(row for root, at, lost in rollbacks if root == self.others.root and (is_torn or first > at + 1) for row in lost)
-        if self.raced_at[0] == self.others.root and first > self.raced_at[1]:  # rows that a third writer had built on before
+        is_torn, is_hidden = self.has_lost_power and first > 1, self.raced_at[0] == self.others.root and first > self.raced_at[1]
+        unseen = [each for each in rollbacks if each[0] == self.others.root and (is_torn or is_hidden or first > each[1] + 1)]
+        self.model.unsure(row for _, _, lost in unseen for row in lost)
+        if is_hidden:  # rows that a third writer had built on before
             for query in self.queries.values():
                 if query.causes.knows("raced"):
                     self._may_come_again(query)
