@@ -1,6 +1,6 @@
 """How far each of several tables is along the coordinating journal, and whether that can be true. Changes nothing."""
 
-import contextlib
+import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from streamsink.errors import Corrupt, Misuse
@@ -8,7 +8,7 @@ from streamsink.options import SinkOptions, with_word, words_of
 from streamsink.protocol.committable import AppState, Committable, LastOfOther
 from streamsink.protocol.pending import Mark
 from streamsink.protocol.renamed import same_program
-from streamsink.protocol.restore import places_of_rows, token_of, word_of_new_application
+from streamsink.protocol.restore import places_of_rows, readable, token_of, word_of_new_application
 from streamsink.protocol.sink import History
 from streamsink.sinks import chain_errors
 from streamsink.sinks.history_of import is_undone
@@ -32,7 +32,7 @@ class Chains:
         self._own_parts = own_parts
         self._options = options
         self._expected: Callable[[], Sequence[tuple[str, str]]] = list
-        self._ids: dict[int, str] = {}  # many tables have one record as their last one
+        self._record_id = functools.cache(lambda sequence: _record_id(journal, sequence))  # many tables have one record as their last one
 
     def is_at(self, settled: Committable) -> bool:
         """Whether each table of that record has it as its last one: nothing happened since it was published."""
@@ -75,7 +75,7 @@ class Chains:
         for name, sequence in at.items():
             if sequence > first:  # later records are published only after earlier ones
                 raise chain_errors.rolled_back(self._place, missing[first], heads[missing[first]], first, journal=self._journal)
-        return self._load(first - 1) if first > 1 else None
+        return _load(self._place, self._journal, first - 1) if first > 1 else None
 
     def check_head(self, name: str, member, head: Mapping | None) -> None:
         """The table must have exactly the record that the journal says (``head``; None: no record yet)."""
@@ -201,15 +201,6 @@ class Chains:
             raise chain_errors.other_past(self._place, head, history.state, self._record_id(at), self._newest_of_all(history.state))
         return at, behind
 
-    def _record_id(self, sequence: int) -> str:
-        """Of the journal's record of that number; '' where it is damaged, or not there any more: it is published."""
-        if sequence not in self._ids:
-            record = None
-            with contextlib.suppress(Corrupt):
-                record = self._journal.load(sequence)
-            self._ids[sequence] = record.state.record_id if record is not None else ""
-        return self._ids[sequence]
-
     def _has(self, sequence: int, known: int | None, name: str, member) -> bool:
         """Whether the table has the record. known: the last one it says; None when its history has expired."""
         if known is not None:
@@ -247,16 +238,6 @@ class Chains:
 
     def _is_accepted_as_seen(self, member, mine: Committable) -> bool:
         return _word(member.table.root, mine) in words_of(self._options.accept_as_seen)
-
-    def _load(self, sequence: int) -> Committable:
-        record = self._journal.load(sequence)
-        if record is None:
-            raise Corrupt(
-                f"{self._place.root}: record {sequence}, the last one that is published everywhere, is missing in the journal "
-                "of the application. Nothing was written. Restore the journal's folder from a backup",
-                kind="journal.missing-record",
-            )
-        return record
 
     def _check_identity(self, member, head: Mapping) -> None:
         self.check_there(member)
@@ -296,3 +277,20 @@ def _word_without(newest: Committable, name: str) -> str:
 def _word(root: str, mine: Committable) -> str:
     """The token that answers whether this table has its part of a record."""
     return token_of(mine, f"published in {root}")
+
+
+def _load(place, journal: PendingLog, sequence: int) -> Committable:
+    record = journal.load(sequence)
+    if record is None:
+        raise Corrupt(
+            f"{place.root}: record {sequence}, the last one that is published everywhere, is missing in the journal "
+            "of the application. Nothing was written. Restore the journal's folder from a backup",
+            kind="journal.missing-record",
+        )
+    return record
+
+
+def _record_id(journal: PendingLog, sequence: int) -> str:
+    """Of the journal's record of that number; '' where it is damaged, or not there any more: it is published."""
+    record = readable(journal, sequence)
+    return record.state.record_id if record is not None else ""

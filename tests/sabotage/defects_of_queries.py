@@ -84,7 +84,7 @@ OF_QUERIES = (
     Defect("a run that is accepted as seen had no rows", "protocol/admission.py:_admit_job",
            "accepted.verdict is Verdict.SEEN and _can_be_counted(batch)", "False", (_RUNS,)),
     Defect("a mark says the id alone", "storage/runs.py:Runs.mark",
-           "said = os.path.join(self._folder, run), known.to_json()", "said = os.path.join(self._folder, run), b''", (_RUNS,)),
+           "self._folder, known.to_json()", "self._folder, b''", (_RUNS,)),
     Defect("a checkpoint of another past goes on", "protocol/admission.py:_admit_opaque",
            "is_next and past.begins and (", "False and (", ("tests/protocol/test_admission.py",)),
     Defect("a log that Spark has deleted is another one", "protocol/opaque_errors.py:of_another_past",

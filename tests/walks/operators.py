@@ -14,7 +14,8 @@ from streamsink.errors import Misuse, StreamsinkError
 from streamsink.options import SinkOptions
 from streamsink.sinks.give_up import give_up
 from streamsink.sinks.offsets import Wanted, offsets_of
-from tests.walks.judge import Judge, last_that_is_there, rows_of
+from tests.walks.answers import Answers
+from tests.walks.judge import last_that_is_there, rows_of
 from tests.walks.model import Causes, Wrong
 from tests.walks.queries import Query, halves
 from tests.walks.sources import flat
@@ -30,7 +31,7 @@ _OF_WORDS = ("accept_as_new", "accept_as_seen", "accept_as_same", "new_applicati
 _ALIKE = {"give_up_new": "give_up", "without_adopting": "write_all"}
 
 
-class Operator(Judge):
+class Operator(Answers):
     """used: how often each way was taken."""
 
     words = WORDS
@@ -92,9 +93,6 @@ class Operator(Judge):
         else:
             query.options["accept_as_seen"] = word
 
-    def _file_column(self, query: Query, token: str, text: str) -> None:
-        query.options |= {"file_column": "file", "accept_as_same": token}
-
     def _accept_as_same(self, query: Query, token: str, text: str) -> None:
         if re.search(r"was given a copy|left out would be filtered", text):  # what the other program has left out is skipped, as the message says
             self._world.model.unsure(query.taken)
@@ -121,12 +119,6 @@ class Operator(Judge):
                 self._world.model.unsure(row for row in query.source.before(query.checkpoint.given) if not visible[row])
             else:
                 self._begin_anew(query, query.source.behind(lambda row: self._world.is_done(row, visible)))
-
-    def _republish(self, query: Query, _: str, text: str) -> None:
-        query.options["on_rollback"] = "republish"
-
-    def _position_columns(self, query: Query, _: str, text: str) -> None:
-        query.options["position_columns"] = ("topic", "partition", "offset")
 
     def _first_name(self, query: Query, name: str, text: str) -> None:
         query.name, query.went_back = name, True
@@ -228,11 +220,6 @@ class Operator(Judge):
         """Of the checkpoint's offsets and commits. Spark plans the rest anew."""
         query.checkpoint.truncate(int(number))
 
-    def _restart(self, query: Query, _: str, text: str) -> None:
-        """Nothing else is to be done."""
-
-    _stop = _restart
-
     def _stop_other(self, query: Query, _: str, text: str) -> None:
         """The other driver is an earlier one of this same query, which the operator knows: he ends it."""
         self._world.end_sleepers()
@@ -263,12 +250,6 @@ class Operator(Judge):
     def _second_sink(self, query: Query, token: str, text: str) -> None:
         self._world.model.given_up(missing_before(self._world, query))
         query.options["accept_as_new"] = token
-
-    def _own_run(self, query: Query, _: str, text: str) -> None:
-        query.rows_of_job.name = f"run-{self._world.new_id()}"
-
-    def _one_call(self, query: Query, _: str, text: str) -> None:
-        query.halves, query.at_once = False, 0
 
     def _letters_name(self, query: Query, _: str, text: str) -> None:
         """The message says which rows may come again."""

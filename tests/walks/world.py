@@ -84,9 +84,8 @@ class World(Looking):
         checkpoint.committed += 1
         query.live, query.said, query.afterwards = run, None, ""
         if not run.slept and self._is_there(query, batch_id):
-            # A batch that its first name has written is skipped, and nothing of this one is recorded.
+            # A batch that its first name has written is skipped, and nothing is recorded. What befell the table it may find out under the other one.
             is_recorded = self.others.is_table() and any(name.partition("@")[0] == query.name for name in self.others.applications())
-            # And what happened to the table while it had one name it finds out under the other.
             query.causes.settled(keep=(*(() if is_recorded else ("renamed",)), *(("table",) if query.causes.knows("renamed-ever") else ())))
         query.source.put_back()
         return True
