@@ -46,6 +46,8 @@ class Judge:
             return is_stream and query.source.numeric and self._is_all_of_its_own(query, visible)
         if way in ("starting_offsets", "position_columns", "reset"):
             return is_stream and query.source.numeric
+        if way == "adopt" and query.said.kind == "application.renamed":
+            return True  # what the first name has written is known
         if way == "adopt":  # rows of which some are here would be doubled by a new checkpoint: those that are not are given up
             return is_stream and _is_here(self._world, query)
         if way == "new_checkpoint" and "if rows are missing here" in str(query.said):

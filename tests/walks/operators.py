@@ -137,7 +137,8 @@ class Operator(Answers):
         query.name = next(name for name in re.findall(r"'([^']+)', up to batch", text) if SECOND not in name)
 
     def _adopt(self, query: Query, batch_id: str, text: str) -> None:
-        self._world.model.given_up(missing_before(self._world, query))
+        if "has written here under the name" not in text:
+            self._world.model.given_up(missing_before(self._world, query))
         query.options["adopt_from_batch"] = int(batch_id)
 
     def _remove_journal(self, query: Query, path: str | None, text: str) -> None:
