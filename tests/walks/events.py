@@ -244,8 +244,8 @@ def restore(walk, number, in_order):
     world.store.put_back(world.root, tree, keep=f"{world.root}/streamsink" if kind == "table" else "")
     world.went_back(version)
     job = world.queries[JOBS]
-    if kind != "table" and job.causes.asleep:  # it has published, and says so in the journal that was put back
-        world.model.unsure(job.rows_of_job.rows)
+    if kind != "table" and job.causes.asleep:  # it has published, also what earlier runs left, and says so in the journal that was put back
+        world.model.unsure(row for each in world.jobs for row in each.rows)
     if kind == "table":  # nothing else has gone back
         world.rolled_back(max(world.others.snapshot_ids(), default=0), before)
         for each in filter(lambda each: each.causes.knows("raced"), world.queries.values()):

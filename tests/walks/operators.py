@@ -176,7 +176,7 @@ class Operator(Answers):
     def _move_away(self, query: Query) -> None:
         """Files of which rows are here; what is not here of them is left out. Then a new checkpoint."""
         visible = self._world.visible()
-        before = [row for rows in query.source.files.values() if any(visible[row] for row in rows) for row in rows]
+        before = [row for rows in query.source.files.values() if any(self._world.is_done(row, visible) for row in rows) for row in rows]
         query.source.behind(lambda row: row in before)
         self._begin_anew(query)
         self._world.model.unsure(row for row in before if not visible[row])

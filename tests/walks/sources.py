@@ -62,8 +62,8 @@ class Topic:
     """Numbered rows in the partitions of a topic, or of two that one query reads; "orders/0" is a partition. earliest: what retention has left.
 
     apart: each topic is a source of its own. tells: whether the broker says ids of clusters and topics, tells_cluster: of its cluster alone;
-    was_silent: at some time it did not say all.
-    former: how far each partition went of topics that were deleted.
+    was_silent: at some time it did not say all. always_tells_cluster: but its cluster's id at all times.
+    former: how far each partition went of topics that were deleted, of which perhaps nobody can tell that they were others.
     """
 
     numeric = True
@@ -72,6 +72,7 @@ class Topic:
     def __init__(self, new_id: Callable[[], str], names: Sequence[str] = TOPICS[:1], apart: bool = False, tells: bool = True, tells_cluster: bool = False):
         self.cluster, self.ids = new_id(), {name: new_id() for name in names}
         self.apart, self.tells, self.tells_cluster, self.was_silent = apart, tells, tells_cluster, not tells
+        self.always_tells_cluster = tells_cluster
         self.parts: dict[str, list[int]] = {f"{name}/0": [] for name in self.ids}
         self.earliest: dict[str, int] = dict.fromkeys(self.parts, 0)
         self.former: dict[str, int] = {}
@@ -92,6 +93,7 @@ class Topic:
         self.former |= {name: max(len(rows), self.former.get(name, 0)) for name, rows in self.parts.items() if name.split("/")[0] in anew}
         if elsewhere:
             self.cluster = new_id()
+            self.former = {} if self.always_tells_cluster else self.former
         self.ids |= {topic: new_id() for topic in anew}
         gone = []
         for name in self.parts:
@@ -113,7 +115,7 @@ class Topic:
     def tell(self, ids: bool, cluster: bool) -> list[int]:
         """The broker says them from now on, or does not, or its cluster's alone. Rows of which some may have been read of another topic than was
         known then."""
-        self.tells_cluster = cluster
+        self.tells_cluster, self.always_tells_cluster = cluster, False
         speaks, self.tells, self.was_silent = ids and not self.tells, ids, self.was_silent or not ids
         return [row for name in self.former for row in self.parts[name]] if speaks else []
 

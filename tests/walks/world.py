@@ -1,14 +1,13 @@
 """The world of a walk: one table, the queries and jobs that write it, and their users. Its methods are what happens; they know no order."""
 
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from tests.walks.looking import Looking
+from tests.walks.gone_back import GoneBack
 from tests.walks.machine import Fault
-from tests.walks.model import GONE, Causes, Version, Wrong
+from tests.walks.model import GONE, Causes, Wrong
 from tests.walks.queries import SCHEMA, Job, Query, Run, check_kept, halves, is_bad, part_of
 from tests.walks.sources import Checkpoint, Folder, Topic
 from tests.walks.store import Process
@@ -17,12 +16,10 @@ JOBS = "batch"
 
 
 @dataclass
-class World(Looking):
-    """seconds: sinks that have written the second part of one batch, and will not come again. schema: of what the queries write."""
+class World(GoneBack):
+    """rows: how many numbers have been given. schema: of what the queries write."""
 
-    jobs: list[Job] = field(default_factory=list)
     rows: int = 0
-    seconds: list[Query] = field(default_factory=list)
     schema: pa.Schema = SCHEMA
 
     def add_query(self, name: str, source: Topic | Folder | None, **options) -> None:
@@ -85,8 +82,7 @@ class World(Looking):
         query.live, query.said, query.afterwards = run, None, ""
         if not run.slept and self._is_there(query, batch_id):
             # A batch that its first name has written is skipped, and nothing is recorded. What befell the table it may find out under the other one.
-            is_recorded = self.others.is_table() and any(name.partition("@")[0] == query.name for name in self.others.applications())
-            query.causes.settled(keep=(*(() if is_recorded else ("renamed",)), *(("table",) if query.causes.knows("renamed-ever") else ())))
+            query.causes.settled(keep=(*(() if query.name in self._known_by_name() else ("renamed",)), *(("table",) if query.causes.knows("renamed-ever") else ())))
         query.source.put_back()
         return True
 
@@ -158,112 +154,9 @@ class World(Looking):
     def checkpoint_of(self, query: Query, given: dict | None) -> Checkpoint:
         return Checkpoint(self.new_id(), given)
 
-    def went_back(self, to: Version) -> None:
-        """The table is another one than a moment ago."""
-        self.model.went_back(to := self.whole(to))
-        self.seconds_end(to.visible)
-        self.model.may_come_again(self.others.letters())
-        for query in self.queries.values():
-            if query.letters and query.causes.asleep and len(query.checkpoint.planned) > query.checkpoint.committed:
-                # What a paused driver is about to put there.
-                self.model.may_come_again(filter(is_bad, query.rows(query.checkpoint.committed)))
-        for query in self.queries.values():
-            if query.source is not None and query.source.numeric and query.checkpoint.given and not query.checkpoint.committed:
-                # It begins behind what the table had when its user asked, and its first batch is nobody's second one.
-                self.model.unsure(row for row in query.source.before(query.checkpoint.given) if not to.visible[row])
-            if query.source is not None and not query.source.numeric:
-                self.model.unsure(row for row in query.source.moved if not to.visible[row])
-        visible = self.visible()
-        self.model.unsure(row for query in self.queries.values() for row in query.rows_adopted() if not visible[row])
-        self.others.changes += 1
-        newest = max(self.others.snapshot_ids(), default=0)
-        versions = self.versions if to.earlier is None else to.earlier
-        self.versions = {number: version for number, version in versions.items() if number <= newest}
-
     def of_message(self, rows: list[int], said: str, letters: bool) -> list[int]:
         """Those of the table of which a message speaks. letters: whether those that do not fit are beside it."""
         if "are in the table" not in said:
             return rows
         beside = self.others.letters()
         return [row for row in rows if row not in beside and not (letters and is_bad(row))]
-
-    def whole(self, to: Version) -> Version:
-        """Of all tables that there are, when this one is at that version."""
-        return to
-
-    def lost_journal(self, query: Query) -> None:
-        """Or it is an older one: dead letters of a record that it does not know come again, beside their rows."""
-        checkpoint, letters = query.checkpoint, self.others.letters()
-        if query.source is not None and len(checkpoint.planned) > checkpoint.committed:
-            self.model.may_come_again(row for row in query.rows(checkpoint.committed) if row in letters)
-        if query.causes.knows("raced"):  # a snapshot of its own was replaced, and another one is built on that
-            self._may_come_again(query)
-        self.accident("journal", "journal-ever", query=query)
-
-    def older_journal(self, query: Query) -> None:
-        """It may be older than the table is now."""
-        self.lost_journal(query)
-        query.causes.add("older-journal")
-        if query.causes.asleep:  # its driver goes on with a journal that its successor's records are not in
-            self._may_come_again(query)
-        self.forget_journals()
-
-    def forget_journals(self) -> None:
-        """Of records that an older journal does not know, and that no snapshot names any more, nobody knows."""
-        if self.others.is_table():
-            known = {name.partition("@")[0] for name in self.others.applications()}
-            for query in self.queries.values():
-                if query.causes.knows("older-journal") and query.name not in known:
-                    self._may_come_again(query)
-
-    def _may_come_again(self, query: Query) -> None:
-        visible = self.visible()
-        self.model.may_come_again(row for row in self._rows_of(query) if visible[row])
-
-    def _rows_of(self, query: Query) -> list[int]:
-        return query.source.all_rows() if query.source is not None else [row for job in self.jobs for row in job.rows]
-
-    def seconds_end(self, visible: Counter) -> None:
-        """Nobody starts those sinks again, to be told that what they wrote is gone."""
-        for second in self.seconds:
-            self.model.unsure(row for row in second.rows_of_job if not visible[row])
-
-    def rolled_back(self, snapshot_id: int, before: Counter) -> None:
-        """The table has gone back to this snapshot, also by a copy that ends with it; its journals have not. An application finds out when it
-        starts, by what stands behind that snapshot."""
-        lost = before - self.in_table()
-        for query in self.queries.values():
-            query.causes.rollbacks.append((self.others.root, snapshot_id, [row for row in self._rows_of(query) if lost[row]]))
-        if self.has_lost_power:
-            self.forget_rollbacks()
-
-    def replaced(self, snapshot_id: int, before: Counter) -> None:
-        """Another writer's rename has replaced this snapshot, which an application finds out by what stands in its place."""
-        self.versions.pop(snapshot_id, None)
-        self.rolled_back(snapshot_id - 1, before)
-        self.raced_at = (self.others.root, snapshot_id)
-        for query in self.queries.values():  # and a third writer may have built on what its journal does not know
-            if query.causes.knows("older-journal"):
-                self._may_come_again(query)
-
-    def go_back_to(self, snapshot_id: int, clean: bool = True) -> None:
-        """The table is rolled back."""
-        version, before = self.version_at(snapshot_id), self.in_table()
-        self.others.roll_back(snapshot_id, clean=clean)
-        self.went_back(version)
-        self.rolled_back(snapshot_id, before)
-        self.accident("table")
-
-    def forget_rollbacks(self) -> None:
-        """Snapshots have expired. Of a rollback of which nothing is left an application that has not written since finds nothing. A mark that a
-        power failure tore does not say where its snapshot was: then any that has expired may be one that would tell."""
-        first = min(self.others.snapshot_ids(), default=1)
-        rollbacks = [each for query in self.queries.values() for each in query.causes.rollbacks]
-        is_torn, is_hidden = self.has_lost_power and first > 1, self.raced_at[0] == self.others.root and first > self.raced_at[1]
-        unseen = [each for each in rollbacks if each[0] == self.others.root and (is_torn or is_hidden or first > each[1] + 1)]
-        self.model.unsure(row for _, _, lost in unseen for row in lost)
-        if is_hidden:  # rows that a third writer had built on before
-            for query in self.queries.values():
-                if query.causes.knows("raced"):
-                    self._may_come_again(query)
-        self.forget_journals()
