@@ -17,8 +17,9 @@ from tests.advice.accidents import (
 )
 from tests.advice.following import follows, told
 from tests.crash.giving_up import ENDS, clean, follow, left, record
-from tests.table.foreign import Prepared
 from tests.crash.world import World, die_at_step, expected, memory_world
+from tests.protocol.history import expire, roll_back
+from tests.table.foreign import Prepared
 
 PLAIN = {"restore": "restore-and-continue"}
 JOURNAL = "/lake/shop.db/orders/streamsink/streamsink"
@@ -152,6 +153,26 @@ def test_a_record_that_a_snapshot_names_is_not_given_up_before_what_the_error_sa
     for name in ("snapshot/snapshot-3", "snapshot/LATEST"):
         take(world, f"{root}/{name}")
     assert settle().records == (2,)
+    world.run(boundaries=ENDS)
+    assert [i for i in world.ids() if i < 1000] == expected(ENDS)
+
+
+@follows("give-up.published")
+def test_a_record_that_every_snapshot_names_is_not_given_up():
+    """Found by a bred walk: the state alone was rolled back, and all snapshots before had expired, so that nobody could roll back to one of them."""
+    world = memory_world(**PLAIN)
+    world.run(boundaries=ENDS[:1])
+    replacing = Prepared(world)
+    assert die_at_step("commit.published", 1, world, boundaries=ENDS[:2])
+    third = Prepared(world, 1)
+    replacing.rename()
+    third.rename()
+    world.run(boundaries=ENDS[:2])  # publishes the state alone
+    roll_back(world, 3)
+    expire(world, 1, 2)
+    said = refused(world, "table.rolled-back", ENDS)
+    said = told("give-up.published", lambda: follow(world, said)).says("or, where no snapshot before that is left")
+    accept(world, on_rollback=said.option("on_rollback"))
     world.run(boundaries=ENDS)
     assert [i for i in world.ids() if i < 1000] == expected(ENDS)
 
