@@ -30,6 +30,11 @@ from streamsink.table.table import is_table, open_table
 # In the record of who owns the application, beside ids of checkpoints.
 _CLAIMED_BY = "give-up"
 
+# No snapshot is left then to which the table could go back.
+_WHERE_ALL_NAME_THEM = (
+    "; or, where no snapshot before that is left, start the query with on_rollback='republish', which writes no row again that the table has"
+)
+
 
 @dataclass(frozen=True)
 class GivenUp:
@@ -236,7 +241,7 @@ def _check_unpublished(path: str, committer: TableCommitter | ManyTables, record
             f"{path}: record {record.state.sequence} ({record.state.checkpoint_name}) is in {', '.join(places)}: reading its rows "
             "again would double them there. Nothing was given up. Restore the files that are gone; or roll back "
             f"{' and '.join(places)} to the snapshot before the one that names them{drop}, and call this again"
-            + (_without_the_lost(committer) if isinstance(committer, ManyTables) else ""),
+            + (_without_the_lost(committer) if isinstance(committer, ManyTables) else _WHERE_ALL_NAME_THEM if places == [path] else ""),
             kind="give-up.published",
         )
 

@@ -225,7 +225,7 @@ CAUSES: dict[str, set[str]] = {
     "table.recreated": {"table", "journal"},
     "table.rolled-back": {"table", "raced"},
     "table.rolled-back-too-far": {"table", "raced"},
-    "tables.journal-behind": {"journal-ever"},
+    "tables.journal-behind": {"journal-ever", "given-up-ever"},
     "tables.unknown-record": {"journal-ever", "table"},
     "writer.fenced": {"asleep", "journal"},
     "writer.fenced-expired": {"asleep", "table"},

@@ -206,7 +206,10 @@ class Operator(Answers):
         """The dead letters of a record that can never be published whole: their table goes back, or is dropped; then the command again."""
         before, batch_id = set(self._world.others.letters()), int(re.search(r"\(checkpoint (\d+)\)", text)[1])
         if path == self._world.others.root:  # another writer has put it there
-            self._world.go_back_to(self._world.others.before(query.rows(batch_id)))
+            to = self._world.others.before(query.rows(batch_id))
+            if to is None:
+                return self._republish(query, "", text)
+            self._world.go_back_to(to)
         else:
             self._world.others.take_out(path, query.name, batch_id)
         self._world.model.dropped(before - set(self._world.others.letters()))
