@@ -137,7 +137,8 @@ class Operator(Answers):
         query.name = next(name for name in re.findall(r"'([^']+)', up to batch", text) if SECOND not in name)
 
     def _adopt(self, query: Query, batch_id: str, text: str) -> None:
-        if "has written here under the name" not in text:
+        query.adopts_blindly = "has written here under the name" not in text
+        if query.adopts_blindly:
             self._world.model.given_up(missing_before(self._world, query))
         query.options["adopt_from_batch"] = int(batch_id)
 

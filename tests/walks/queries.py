@@ -102,7 +102,8 @@ class Query:
     hides: what does not show whether it does, if anything.
     one_each: its batches read one file each. begun_before: the checkpoint that was planned for the topic before, and wrote nothing of it.
     went_back: to the name that it had first, as an error said. given: options with words that its user has given. taken: rows of batches that
-    another program has written with a copy of the checkpoint.
+    another program has written with a copy of the checkpoint. adopts_blindly: of batches before the first one nothing but its user's word is
+    known.
     """
 
     name: str
@@ -129,6 +130,7 @@ class Query:
     went_back: bool = False
     given: list[tuple[str, object]] = field(default_factory=list)
     taken: set[int] = field(default_factory=set)
+    adopts_blindly: bool = False
 
     def __post_init__(self):
         self.first = self.checkpoint.query
@@ -148,7 +150,7 @@ class Query:
 
     def rows_adopted(self) -> list[int]:
         """Of batches that it has adopted, while it has written none under its name since: it does not know whether they are in the table."""
-        checkpoint, adopted = self.checkpoint, self.options.get("adopt_from_batch", 0)
+        checkpoint, adopted = self.checkpoint, self.options.get("adopt_from_batch", 0) if self.adopts_blindly else 0
         batches = range(len(checkpoint.planned[:adopted])) if adopted and checkpoint.committed <= adopted else ()
         return [row for batch in batches for row in self.rows(batch)]
 

@@ -39,6 +39,7 @@ def rename_at_once(walk, which):
     rename(walk, which)
     if query.name != name:
         query.options["adopt_from_batch"] = query.checkpoint.committed
+        query.adopts_blindly = not is_known
         if not is_known:  # nobody can tell him better
             world.model.unsure(missing_before(world, query))
 
