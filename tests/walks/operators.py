@@ -219,7 +219,10 @@ class Operator(Answers):
 
     def _right_snapshot(self, query: Query, number: str, text: str) -> None:
         """The last one before that which was replaced."""
-        self._world.go_back_to(max(each for each in self._world.others.snapshot_ids() if each < int(number)))
+        before = [each for each in self._world.others.snapshot_ids() if each < int(number)]
+        if not before:
+            raise Wrong("no way on snapshot.replaced-undecidable", text)
+        self._world.go_back_to(before[-1])
 
     def _truncate(self, query: Query, number: str, text: str) -> None:
         """Of the checkpoint's offsets and commits. Spark plans the rest anew."""
