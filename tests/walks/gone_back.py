@@ -83,7 +83,7 @@ class GoneBack(Looking):
         known = self._known_by_name()  # what others wrote since says how far these are
         rollbacks = [each for query in self.queries.values() if query.name not in known for each in query.causes.rollbacks]
         is_torn, is_hidden = self.has_lost_power and first > 1, self.raced_at[0] == self.others.root and first > self.raced_at[1]
-        unseen = [each for each in rollbacks if each[0] == self.others.root and (is_torn or is_hidden or first > each[1] + 1)]
+        unseen = [each for each in rollbacks if each[0] == self.others.root and (is_torn or is_hidden and each[1] == self.raced_at[1] or first > each[1] + 1)]
         self.model.unsure(row for _, _, lost in unseen for row in lost)
         if is_hidden:  # rows that a third writer had built on before
             for query in self.queries.values():

@@ -28,10 +28,6 @@ _TWO_TAKEN = [
 # The name of a defect, and the walk that goes wrong with it.
 SHOWN: dict[str, Walk] = {
     **WRITTEN,
-    "a batch with other positions is the published one of an earlier name": [
-        _TOPIC, *_BATCH, ("copy", 0, 0), ("produce", 0, 3, 0), ("batch", 0, 1), ("restore", 0, 1), ("produce", 0, 4, 0), ("rename", 0),
-        ("batch", 0, 3), ("heal", 0, 1), ("batch", 0, 3), ("heal", 0, 1), ("batch", 0, 3),
-    ],
     "A2: topics that are read no longer stay in startingOffsets": [
         ("setup", 1, 35, 1, 4, 0, 1), *_BATCH, ("leave_topic", 0), ("batch", 0, 3), ("heal", 0, 1), ("batch", 0, 3),
     ],
@@ -43,9 +39,6 @@ SHOWN: dict[str, Walk] = {
     ],
     "a snapshot on one that was rolled back meanwhile stays": _asleep(_BEFORE_PUBLISH, 0, ("rollback", 1, 0), ("foreign_append", 0)),
     "a rollback while a commit is prepared is not seen": _asleep(_BEFORE_FILTER, 4, ("rollback", 1, 0), ("foreign_append", 0)),
-    "a snapshot behind a hole that a rollback made stays": _asleep(
-        _BEFORE_PUBLISH, 0, ("rollback", 0, 1), before=[*_BATCH, ("foreign_append", 0)],
-    ),
     "a late snapshot that nobody can read stays": _asleep(_BEFORE_PUBLISH, 0, *_EXPIRY, before=[("foreign_append", 0)]),
     "C5: a snapshot that came too late stays": _asleep(
         _BEFORE_PUBLISH, 0, ("foreign_append", 0), ("compaction",), ("foreign_append", 0), ("expiry", 1),
@@ -73,17 +66,9 @@ SHOWN: dict[str, Walk] = {
         ("setup", 0, 1, 0, 0, 0, 0), ("produce", 0, 2, 0), ("produce", 0, 0, 0), ("batch", 0, 0), ("batch", 0, 0),
         ("copy", 2, 0), ("pause", 0, 1, 917), ("restore", 0, 0),
     ],
-    "a first snapshot whose data files went meanwhile stays": [
-        ("setup", 0, 0, 0, 0, 0, 0), ("produce", 0, 0, 0), ("crash", 0, 0, 3, 0), ("copy", 2, 0), ("pause", 0, 0, 609),
-        ("restore", 0, 0),
-    ],
     "a hint of a snapshot that was rolled back stays": [
         ("setup", 1, 1, 0, 0, 0, 0), ("produce", 0, 2, 0), ("produce", 0, 1, 0), ("batch", 0, 0), ("batch", 0, 0),
         ("batch", 0, 0), ("pause", 0, 1, 433), ("rollback", 0, 0),
-    ],
-    "a hint stays in a table that was created anew": [
-        ("setup", 615, 6, 696, 622, 330, 155), ("produce", 0, 781, 714), ("batch", 0, 3), ("lose_checkpoint", 0),
-        ("pause", 0, 875, 110), ("drop", 1), ("wake",),
     ],
     "a journal says that it knows runs whose records it pruned": [
         ("setup", 0, 0, 0, 0, 0, 0), ("run", 0, 0), ("run", 0, 1), ("run", 0, 1), ("run", 0, 1), ("run", 0, 1),
@@ -139,11 +124,6 @@ SHOWN: dict[str, Walk] = {
     "B5: what is in the table is published again": [
         ("setup", 4, 1, 1, 1, 0, 1), ("produce", 0, 0, 0), ("batch", 0, 0), ("produce", 0, 2, 0),
         ("lost_race", 0, 3, 0, 1), ("batch", 0, 3),
-    ],
-    "B8: giving up claims nothing": [
-        ("several", 94, 1, 37, 435, 672, 903), ("produce", 0, 4, 984), ("produce", 0, 4, 444), ("produce", 0, 4, 241),
-        ("batch", 0, 3), ("batch", 0, 3), ("pause", 0, 346, 124), ("rollback", 286, 832, 494), ("batch", 0, 476),
-        ("heal", 0, 775), ("heal", 0, 501), ("wake",), ("batch", 0, 827), ("heal", 0, 433),
     ],
     "B8: a mark outlives its record": [
         ("setup", 0, 1, 0, 0, 0, 0), ("produce", 0, 0, 0), ("produce", 0, 3, 0), ("batch", 0, 0), ("batch", 0, 0),
