@@ -9,14 +9,15 @@ _BY_FILES = " start a new checkpoint: files whose rows are here are known, and t
 
 
 def of_another_past(last: AppState, batch: Batch) -> list[str]:
-    """The sources that read something else in the batch before this one, as the checkpoint says, whose log of files may be deleted, than is recorded
-    of it in ``last``. A record of earlier code does not tell.
+    """The sources that have read something else in the batch before this one than ``last`` says of it. Nothing where the record is of earlier
+    code, which does not tell, or the checkpoint does not, whose log of files may be deleted.
 
     Their positions are numbers that count the source's own steps, so they agree in two checkpoints that went on in different ways.
     """
+    before = batch.before() if last.journal_id else None
     read = {source.key(place): source.fingerprint for place, source in enumerate(last.sources) if not source.numeric}
     return [
-        source.key(place) for place, source in enumerate(last.journal_id and batch.before() or ())
+        source.key(place) for place, source in enumerate(before or ())
         if source.files is not None and source.fingerprint and read.get(source.key(place), "") not in ("", source.fingerprint)
     ]
 

@@ -47,7 +47,7 @@ def plan_restore(
     ahead = [s for s in retained if s > base]
     lost = tuple(s for s in ahead if store.is_marked(s))
     replaced = _replaced(_marks(lost, store), committer)
-    _check_gone_on(table, [readable(store, s) for s in lost if s not in replaced], committer, options)
+    _check_gone_on(to, [s for s in lost if s not in replaced], store, committer, options)
     if len(replaced) < len(lost) and options.on_rollback != ON_ROLLBACK_REPUBLISH:
         raise _rolled_back(table, f"the newest snapshot carries record {base} of application '{options.application}'", lost[-1], options)
     missing = next((number for number, sequence in enumerate(ahead, base + 1) if sequence != number), None)
@@ -98,17 +98,18 @@ def check_name_before(table: str, publish: Sequence[Committable], committer: Com
             )
 
 
-def _check_gone_on(table: str, lost: Sequence[Committable | None], committer: Committer, options: SinkOptions) -> None:
+def _check_gone_on(to: Destination, lost: Sequence[int], store: PendingStore, committer: Committer, options: SinkOptions) -> None:
     """Raises Misuse: the name that the query had before has records behind the one from which these, which a rollback took, go on."""
-    first = next((record.state for record in lost if record is not None and record.state.leads_on), None)
+    records = (readable(store, sequence) for sequence in lost)
+    first = next((record.state for record in records if record is not None and record.state.leads_on), None)
     other = committer.others(options.application).get(first.leads_on[0]) if first is not None else None
     if other is not None and other.state.query == first.query and other.state.sequence > first.leads_on[1]:
         name = first.leads_on[0]
         raise Misuse(
-            f"{table}: record {first.sequence} of application '{options.application}', which a rollback has taken, goes on from record "
+            f"{to.path}: record {first.sequence} of application '{options.application}', which a rollback has taken, goes on from record "
             f"{first.leads_on[1]} of '{name}', which was the query's name before, and the query has gone on under that name since, up to record "
             f"{other.state.sequence}: published again, rows would be there a second time. Nothing was written. Set application='{name}' to go on; "
-            f"or, to go on under '{options.application}', {ways.give_up_at_once(table, options.application)}",
+            f"or, to go on under '{options.application}', {ways.give_up_at_once(to.path, options.application)}",
             kind="table.rolled-back-too-far",
         )
 
@@ -177,6 +178,7 @@ def _from_journal(
     replaced = _replaced(marks, committer)
     back = min((s for s in marked if _is_undone(s, marks, store, committer)), default=None)
     lost = tuple(sequence for sequence in marked if back is not None and sequence >= back)
+    _check_gone_on(to, [s for s in lost if s not in replaced], store, committer, options)
     if lost and options.on_rollback != ON_ROLLBACK_REPUBLISH:
         raise _rolled_back(table, f"no snapshot names application '{options.application}', snapshots have expired", lost[-1], options)
     records = [_to_publish(store, sequence, replaced, committer) for sequence in retained]

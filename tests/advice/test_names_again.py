@@ -45,6 +45,8 @@ def test_a_query_has_gone_on_under_its_first_name_since_the_table_was_rolled_bac
         accept(world, application=said.find(r"Set application='([^']*)' to go on"))
     else:
         follow(world, said)
+        if not is_whole:
+            accept(world, new_application=refused(world, "history.incomplete", ENDS).option("new_application"))
         said = refused(world, "application.renamed", ENDS)
         accept(world, adopt_from_batch=said.option("adopt_from_batch"))
     world.run(boundaries=ENDS)

@@ -81,10 +81,15 @@ class World(GoneBack):
         checkpoint.committed += 1
         query.live, query.said, query.afterwards = run, None, ""
         if not run.slept and self._is_there(query, batch_id):
-            # A batch that its first name has written is skipped, and nothing is recorded. What befell the table it may find out under the other one.
-            query.causes.settled(keep=(*(() if query.name in self._known_by_name() else ("renamed",)), *(("table",) if query.causes.knows("renamed-ever") else ())))
+            query.causes.settled(keep=self._kept(query))
         query.source.put_back()
         return True
+
+    def _kept(self, query: Query) -> list[str]:
+        """Accidents that a batch does not settle: one that its first name has written is skipped, and nothing of this name is recorded; and what
+        befell the table under one name may be found out under the other."""
+        kept = [] if query.name in self._known_by_name() else ["renamed"]
+        return [*kept, "table"] if query.causes.knows("renamed-ever") else kept
 
     def _is_there(self, query: Query, batch_id: int) -> bool:
         """One that is pending has not met what has happened to the table."""
