@@ -11,7 +11,7 @@ from streamsink.errors import Misuse
 from streamsink.format.snapshot import Snapshot
 from streamsink.storage.file_io import FileIO
 from streamsink.table.table import Table, open_table
-from tests.crash.world import World
+from tests.crash.world import BOUNDARIES, World, die_at_step, memory_world
 from tests.table.foreign import FIRST_ID, Prepared, _shifted
 
 OTHERS = range(FIRST_ID, FIRST_ID + 10_000)
@@ -25,6 +25,18 @@ def expire(world, first: int, last: int) -> None:
     """Snapshots are gone, as Paimon's expiry leaves it. Their data files stay: the newest snapshot has them."""
     for number in range(first, last + 1):
         io_of(world).delete(f"{world.driver.root}/snapshot/snapshot-{number}")
+
+
+def published_not_marked(step: str = "commit.published", **settings) -> tuple[World, Prepared]:
+    """Ours is at 2, not marked, when the driver dies; another's 2 replaces it, and a third writer's 3, which is returned, was built on ours."""
+    world = memory_world(restore="restore-and-continue", **settings)
+    world.run(boundaries=BOUNDARIES[:1])
+    replacing = Prepared(world)
+    assert die_at_step(step, 1, world, boundaries=BOUNDARIES[:2])
+    third = Prepared(world, 1)
+    replacing.rename()
+    third.rename()
+    return world, third
 
 
 def newest_of(world) -> int:

@@ -83,10 +83,10 @@ def files_of_record(world, sequence):
     return [f"{world.driver.root}/{file.final}" for file in record_of(world, sequence).files]
 
 
-def compact(world) -> None:
-    """Another writer rewrites the files of our record: the same rows, under other names."""
+def compact(world, count: int | None = None) -> None:
+    """Another writer rewrites files of our record, so many of them or all: the same rows, under other names."""
     table = opened(world)
-    mine = {file.final.rsplit("/", 1)[-1] for file in record_of(world, 2).files}
+    mine = {file.final.rsplit("/", 1)[-1] for file in record_of(world, 2).files[:count]}
     old = [e for e in table.manifests.entries_of(table.snapshots.latest()) if e.file.file_name in mine]
     assert old
     commit(table, Changes((*(e.deleting for e in old), *rewritten(table, old))), user="compactor", kind="COMPACT")

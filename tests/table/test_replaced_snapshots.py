@@ -15,7 +15,7 @@ from streamsink.table.changes import Changes
 from streamsink.testing.crashing import CrashingCalls
 from streamsink.testing.faults import InjectedCrash, arm, crash
 from tests.crash.world import BOUNDARIES, World, die_at_step, expected, memory_world
-from tests.protocol.history import expire, mine_of, other_application
+from tests.protocol.history import expire, mine_of, other_application, published_not_marked
 from tests.table.entries import commit
 from tests.table.foreign import Prepared, compact, files_of_record, opened, record_of
 
@@ -243,26 +243,10 @@ def test_replaced_before_it_was_known_whether_ours_was_there(is_built_on, blind,
 # -- killed before the mark --------------------------------------------------------------------------------------------
 
 
-def _published_not_marked(step="commit.published", **settings):
-    """Ours is at 2, not marked, when the driver dies; another's 2 replaces it, and a third writer's 3 was built on ours."""
-    world = memory_world(restore="restore-and-continue", **settings)
-    world.run(boundaries=BOUNDARIES[:1])
-    replacing = Prepared(world)
-    arm(step, 1, crash)
-    with pytest.raises(InjectedCrash):
-        world.run(boundaries=BOUNDARIES[:2])
-    faults.arm(None)
-    world.die()
-    third = Prepared(world, 1)
-    replacing.rename()
-    third.rename()
-    return world, third
-
-
 @pytest.mark.parametrize("settings", [{}, {"publish_as": "one-snapshot", "publish_every_batches": 2}, {"on_rollback": "republish"}], ids=str)
 def test_a_third_writer_built_on_ours_and_the_mark_is_missing(settings):
     """Our rows are in the table although no state says so: only the state is published, not a Conflict at every start."""
-    world, third = _published_not_marked()
+    world, third = published_not_marked()
     world.driver.options = dataclasses.replace(world.driver.options, **settings)
     world.run()
     assert world.ids() == expected() + third.ids
@@ -270,7 +254,7 @@ def test_a_third_writer_built_on_ours_and_the_mark_is_missing(settings):
 
 def test_and_its_compaction_rewrote_our_files():
     """They are no longer live, but a snapshot since the record was made says that they were."""
-    world, third = _published_not_marked()
+    world, third = published_not_marked()
     compact(world)
     for name in files_of_record(world, 2):  # and they have been removed since
         FileIO(world.calls, IdSource().new_id).delete(name)
@@ -280,7 +264,7 @@ def test_and_its_compaction_rewrote_our_files():
 
 def test_and_our_manifest_was_merged_and_has_expired():
     """Found by a walk: its files were said to be gone, with a command by which rows that are in the table were to be read again."""
-    world, third = _published_not_marked()
+    world, third = published_not_marked()
     merging = other_application(world, "merging")
     table = opened(world)
     newest = table.snapshots.latest()

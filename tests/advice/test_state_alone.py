@@ -1,0 +1,87 @@
+"""Advice for a record whose rows are behind a snapshot that another writer's has replaced, so that its state was published alone: and went."""
+
+import pytest
+
+from tests.advice.accidents import accept, copy_of, refused
+from tests.advice.following import follows, told
+from tests.crash.giving_up import follow
+from tests.crash.world import BOUNDARIES, expected
+from tests.protocol.history import drop_states, expire, io_of, mine_of, newest_of, other_application, published_not_marked
+from tests.table.foreign import compact, record_of
+
+ENDS = BOUNDARIES[:3]
+# A commit leaves no manifest that adds a file and another one that deletes it.
+MERGES = {"manifest.full-compaction-threshold-size": "1 b"}
+
+
+def _rolled_back(to: int, *, compacted: int | None = None, is_carried: bool = False, **settings):
+    """The record is at 2, a third writer's snapshot at 3, a compaction of the record's files at 4, its state alone at 5: and the table goes back.
+
+    Another application's snapshot follows, and all before it expires. compacted: how many of the record's files;
+    None for all. is_carried: the newest snapshot says how far the application was.
+    """
+    world, _ = published_not_marked(table_options=MERGES, **settings)
+    compact(world, compacted)
+    world.run(boundaries=ENDS[:2])
+    assert newest_of(world) == 5 and mine_of(world) == expected(ENDS[:2])
+    for number in range(5, to, -1):
+        io_of(world).delete(f"{world.driver.root}/snapshot/snapshot-{number}")
+    other_application(world, "merging")
+    if not is_carried:
+        drop_states(world)
+    expire(world, 1, to)
+    return world
+
+
+def _asked(world):
+    """What the start asks: by then the journal may publish again."""
+    accept(world, on_rollback="republish")
+    return refused(world, "journal.undecidable", ENDS)
+
+
+@follows("journal.undecidable")
+@pytest.mark.parametrize("settings", [{}, {"on_rollback": "republish"}], ids=str)
+@pytest.mark.parametrize("is_carried", [True, False])
+def test_its_rows_were_compacted_and_are_there(is_carried, settings):
+    """Found by variants of a walk: with on_rollback='republish' they were published again without a question."""
+    world = _rolled_back(4, is_carried=is_carried, **settings)
+    accept(world, accept_as_seen=_asked(world).option("accept_as_seen"))
+    world.run(boundaries=ENDS)
+    assert mine_of(world) == expected(ENDS)
+
+
+@follows("journal.undecidable")
+@pytest.mark.parametrize("is_carried", [True, False])
+def test_its_rows_went_too(is_carried):
+    """The table looks the same to the journal; its user has looked at the rows."""
+    world = _rolled_back(2, is_carried=is_carried)
+    accept(world, accept_as_new=_asked(world).option("accept_as_new"))
+    world.run(boundaries=ENDS)
+    assert mine_of(world) == expected(ENDS)
+
+
+def test_one_of_its_files_is_there_still():
+    """Its manifest has expired, and one of its files was compacted: restoring them and giving up led to each other for ever."""
+    world = _rolled_back(4, compacted=1)
+    manifest = record_of(world, 2).payload["manifest"]["final"]
+    io_of(world).delete(f"{world.driver.root}/{manifest}")
+    accept(world, on_rollback="republish")
+    world.run(boundaries=ENDS)
+    assert mine_of(world) == expected(ENDS)
+
+
+@follows("give-up.undecidable")
+@pytest.mark.parametrize("is_carried", [True, False])
+@pytest.mark.parametrize("are_there", [True, False])
+def test_it_is_given_up(are_there, is_carried):
+    """Nothing that is there is read again: whether it is, is asked."""
+    world = _rolled_back(4 if are_there else 2, is_carried=is_carried)
+    said = refused(world, "table.rolled-back", ENDS)
+    asked = told("give-up.undecidable", lambda: follow(world, said))
+    if are_there:
+        accept(world, **asked.options("on_rollback", "accept_as_seen"))
+    else:
+        assert follow(world, said, **asked.options("accept_as_new")).records == (2,)
+        world.checkpoint.committed = 1
+    world.run(boundaries=ENDS)
+    assert mine_of(world) == expected(ENDS)
