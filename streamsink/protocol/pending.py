@@ -13,18 +13,22 @@ from streamsink.protocol.ids import Writer
 
 @dataclass(frozen=True)
 class Mark:
-    """Where a record was published. at_ms: a moment, by our clock, at which that snapshot was in its place with this uuid."""
+    """Where a record was published. at_ms: a moment, by our clock, at which that snapshot was in its place with this uuid.
+
+    alone: the snapshot says its state alone, or may. Its rows are in an earlier one, and need not go when this one does.
+    """
 
     snapshot_id: int
     uuid: str
     at_ms: int
+    alone: bool = False
 
     def to_json(self) -> dict:
-        return {"snapshot": self.snapshot_id, "uuid": self.uuid, "at_ms": self.at_ms}
+        return {"snapshot": self.snapshot_id, "uuid": self.uuid, "at_ms": self.at_ms} | ({"alone": True} if self.alone else {})
 
     @classmethod
     def from_json(cls, value: Mapping) -> "Mark":
-        return cls(int(value["snapshot"]), str(value["uuid"]), int(value["at_ms"]))
+        return cls(int(value["snapshot"]), str(value["uuid"]), int(value["at_ms"]), bool(value.get("alone")))
 
 
 @dataclass(frozen=True)

@@ -46,14 +46,17 @@ def plan_restore(
     base = history.state.sequence if history.state else 0
     ahead = [s for s in retained if s > base]
     lost = tuple(s for s in ahead if store.is_marked(s))
-    replaced = _replaced(_marks(lost, store), committer)
+    marks = _marks(lost, store)
+    replaced = _replaced(marks, committer)
     _check_gone_on(to, [s for s in lost if s not in replaced], store, committer, options)
     if len(replaced) < len(lost) and options.on_rollback != ON_ROLLBACK_REPUBLISH:
         raise _rolled_back(table, f"the newest snapshot carries record {base} of application '{options.application}'", lost[-1], options)
     missing = next((number for number, sequence in enumerate(ahead, base + 1) if sequence != number), None)
     if missing is not None:
         raise _cannot_follow(table, (base, missing, ahead[-1]), lost, options)
-    publish = tuple(_to_publish(store, s, replaced, committer) for s in ahead)
+    alone, unsure = _without_their_state(lost, marks, store, committer)
+    alone |= _states_of(unsure[:_decide(table, unsure, committer, options, rolled_back=True)] if unsure else ())
+    publish = tuple(alone.get(s) or _to_publish(store, s, replaced, committer) for s in ahead)
     check_name_before(table, publish, committer, options)
     behind = tuple(_load(store, s) for s in retained if s <= base and not store.is_marked(s))
     return RestorePlan(publish, behind, history.state, lost, tuple(sorted(set(replaced.values()))))
@@ -147,6 +150,23 @@ def _to_publish(store: PendingStore, sequence: int, replaced: Mapping[int, int],
     return committable
 
 
+def _without_their_state(
+    lost: Sequence[int], marks: Mapping[int, Mark], store: PendingStore, committer: Committer
+) -> tuple[dict[int, Committable], list[Committable]]:
+    """Of the records whose state was published alone, and has gone: what of those is to be published whose rows are there, and those of which
+    that cannot be told. They were published in order.
+    """
+    alone = [_load(store, sequence) for sequence in lost if sequence in marks and marks[sequence].alone]
+    there = next((number for number in range(len(alone), 0, -1) if committer.mentions(alone[number - 1])), 0)
+    unsure = [committable for committable in alone[there:] if not committer.sees_all_since(committable)]
+    return {c.state.sequence: c.without_files(held=True) for c in alone[:there]}, unsure
+
+
+def _states_of(seen: Sequence[Committable]) -> dict[int, Committable]:
+    """What is to be published of records whose rows are there as their user says: no snapshot needs to name them any more."""
+    return {committable.state.sequence: committable.without_files() for committable in seen}
+
+
 def _rolled_back(table: str, found: str, newest: int, options: SinkOptions) -> Misuse:
     return Misuse(
         f"{table}: {found}, but record {newest} was published: the table was rolled back, restored, recreated or lost its metadata. "
@@ -183,16 +203,20 @@ def _from_journal(
         raise _rolled_back(table, f"no snapshot names application '{options.application}', snapshots have expired", lost[-1], options)
     records = [_to_publish(store, sequence, replaced, committer) for sequence in retained]
     kept = [c for c in records if c.state.sequence < min((*replaced, *lost), default=retained[-1] + 1)]
+    alone, unsure_alone = _without_their_state(lost, marks, store, committer)
     # A rollback may have gone further back than the first record that shows it: then a mark proves nothing.
-    published = _published_ones(kept, committer, () if lost else marked)
-    # What was recorded behind one that was rolled back cannot have outlived it.
+    published = len(kept) if alone else _published_ones(kept, committer, () if lost else marked)
+    # What was recorded behind one that was rolled back cannot have outlived it, but for rows that had come before their state.
     may_be = [c for c in records if (back is None or c.state.sequence < back) and c.state.sequence not in untried]
     unsure = [c for c in may_be[published:] if c.files and c.state.sequence not in replaced]
-    known = _decide(table, unsure, committer, options, rolled_back=bool(lost)) if unsure else 0
+    asked = [*unsure, *unsure_alone]
+    known = _decide(table, asked, committer, options, rolled_back=bool(lost)) if asked else 0
     if known:
-        is_all = known == len(unsure)
+        is_all = known >= len(unsure)
         published = len(may_be) if is_all else records.index(unsure[known - 1]) + 1
-    if lost and not published and retained[0] > 1:
+        alone |= _states_of(asked[len(unsure):known])
+    records = [alone.get(c.state.sequence, c) for c in records]
+    if lost and not published and not alone and retained[0] > 1:
         raise _rolled_back_past_the_journal(table, retained[0], lost[-1], options)
     check_name_before(table, records[published:], committer, options)
     mark = tuple(c for c in records[:published] if not store.is_marked(c.state.sequence))

@@ -14,6 +14,7 @@ from streamsink.locks.creation import lock_creations
 from streamsink.options import ON_ROLLBACK_REPUBLISH, SinkOptions, words_of
 from streamsink.protocol.committable import AppState, Committable
 from streamsink.protocol.ids import END_OF_INPUT, check_application
+from streamsink.protocol.pending import Mark
 from streamsink.protocol.positions import all_numeric
 from streamsink.protocol.renamed import starting_at
 from streamsink.protocol.restore import IS_PUBLISHED, from_to, is_cut_off, is_gone, of_the_first_ones, token_of
@@ -124,13 +125,16 @@ class _Look:
         history, retained = self.history(), self._journal.retained()
         if history.state is not None or history.complete:
             base = history.state.sequence if history.state else 0
-            return history.state, self._from(base, retained)
+            found = self._from(base, retained)
+            unsure = self._alone(found)
+            seen = self._decided(unsure, base, is_rolled_back=True) if unsure else base
+            return (history.state, found) if seen == base else (self._journal.load(seen).state, self._from(seen, retained))
         lost = next((s for s in retained if self._is_undone(s)), None)
         kept = [s for s in retained if lost is None or s < lost]
         # A rollback may have gone further back than the first record that shows it: then a mark proves nothing.
         base = next((s for s in reversed(kept) if self._was_published(s, by_mark=lost is None)), retained[0] - 1 if retained else 0)
         found = self._from(base, retained)
-        undecided = [sequence for sequence in kept if sequence > base]
+        undecided = [sequence for sequence in kept if sequence > base] + self._alone(found)
         if found and undecided:
             base = self._decided(undecided, base, is_rolled_back=lost is not None)
             found = self._from(base, retained)
@@ -146,6 +150,15 @@ class _Look:
         while good < len(ahead) and ahead[good] == base + 1 + good and self._can_be_published(ahead[good]):
             good += 1
         return ahead[good:]
+
+    def _alone(self, sequences: Sequence[int]) -> list[int]:
+        """Of these records those whose state was published alone, and went: of which it cannot be told whether their rows are there."""
+        marks = ((sequence, self._journal.mark_of(sequence)) for sequence in sequences if self._journal.is_marked(sequence))
+        records = (_load_of(self._journal)(sequence) for sequence, mark in marks if isinstance(mark, Mark) and mark.alone)
+        return [
+            record.state.sequence for record in records
+            if record is not None and not self._committer.mentions(record) and not self._committer.sees_all_since(record)
+        ]
 
     def _can_be_published(self, sequence: int) -> bool:
         record = _load_of(self._journal)(sequence)
@@ -190,7 +203,12 @@ class _Look:
         word = token_of(first, IS_PUBLISHED) if first is not None else f"record-{sequences[0]}"
         if self._options.accept_as_new != word:
             name, rows = self._options.application, f"the rows of {from_to(records[0].state, records[-1].state)}" if records else "their rows"
-            if is_rolled_back and records:  # a start would say first that the table was rolled back
+            if records and self._alone(sequences[-1:]):
+                published = (
+                    f"if they are, start the query with on_rollback='republish' and accept_as_seen='{words[-1]}', which writes none of them again"
+                    f"{of_the_first_ones(records, words)}"
+                )
+            elif is_rolled_back and records:  # a start would say first that the table was rolled back
                 published = f"if they are, call streamsink.give_up again with accept_as_seen='{words[-1]}'{of_the_first_ones(records, words)}"
             else:
                 published = (

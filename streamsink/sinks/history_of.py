@@ -95,8 +95,8 @@ def is_undone(table: Table, record: Committable | None, mark: Mark | None) -> bo
         return bool(names) and is_retained_since(table, record.payload.get("base")) and not were_named(table, names)
     at = (mark.snapshot_id, mark.uuid, mark.at_ms)
     if replaced.was_replaced(table, *at):
-        return not were_named(table, names, mark.snapshot_id)
-    return replaced.was_rolled_back(table, *at)
+        return not were_named(table, names, 0 if mark.alone else mark.snapshot_id)
+    return replaced.was_rolled_back(table, *at) and not (mark.alone and were_named(table, names))
 
 
 def is_last_undone(table: Table, application: str, sequence: int) -> bool:
@@ -137,9 +137,21 @@ def newest_now(table: Table) -> Mark | None:
     return mark_of(newest, Clock().now_ms()) if newest is not None else None
 
 
-def mark_of(snapshot: Snapshot, at_ms: int) -> Mark | None:
-    """at_ms: a moment at which it was in its place."""
-    return Mark(snapshot.id, snapshot.uuid, at_ms) if snapshot.uuid else None
+def mark_of(snapshot: Snapshot, at_ms: int, *, alone: bool = False) -> Mark | None:
+    """at_ms: a moment at which it was in its place. alone: as of ``Mark``."""
+    return Mark(snapshot.id, snapshot.uuid, at_ms, alone) if snapshot.uuid else None
+
+
+def where_is(table: Table, committable: Committable) -> Mark | None:
+    """The mark of a record that is published; None when no retained snapshot says where."""
+    now_ms, found = Clock().now_ms(), publishing_of(table, committable)
+    return mark_of(found, now_ms, alone=_says_state_alone(table, found, committable)) if found is not None else None
+
+
+def _says_state_alone(table: Table, snapshot: Snapshot, record: Committable) -> bool:
+    """Whether the snapshot that published this record adds none of its files."""
+    added = (entry.file.file_name for meta in table.manifests.delta_of(snapshot) for entry in table.manifests.read(meta.file_name))
+    return bool(record.files) and names_of(record).isdisjoint(added)
 
 
 @contextmanager

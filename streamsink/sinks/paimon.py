@@ -152,9 +152,7 @@ class PaimonCommitter(Committer):
         return history_of.is_retained_since(self._table, committable.payload.get("base"))
 
     def where_is(self, committable: Committable) -> Mark | None:
-        now_ms = Clock().now_ms()
-        found = history_of.publishing_of(self._table, committable)
-        return mark_of(found, now_ms) if found is not None else None
+        return history_of.where_is(self._table, committable)
 
     def was_replaced(self, mark: Mark) -> bool:
         return replaced.was_replaced(self._table, mark.snapshot_id, mark.uuid, mark.at_ms)
@@ -223,7 +221,8 @@ class PaimonCommitter(Committer):
             return filter_of.is_published(self._table, committable, expect, states, self._is_undone)
 
         done = self._commit.commit(request, is_published)
-        return Published(state.checkpoint_id, done.snapshot_id, done.attempts, mark_of(done.snapshot, done.at_ms), done.base_replaced)
+        mark = mark_of(done.snapshot, done.at_ms, alone="held" in committable.payload)
+        return Published(state.checkpoint_id, done.snapshot_id, done.attempts, mark, done.base_replaced)
 
     def join(self, records: Sequence[Committable]) -> list[Committable]:
         """One committable for each run of appends of one commit user."""
@@ -255,7 +254,7 @@ class PaimonCommitter(Committer):
         newest = self._table.snapshots.latest()
         found = filter_of.state_of(self._table.states.read(newest), committable.application)
         if newest is not None and found is not None and found.record_id == committable.state.record_id:
-            return Published(committable.state.checkpoint_id, newest.id, 0, mark_of(newest, Clock().now_ms()))
+            return Published(committable.state.checkpoint_id, newest.id, 0, mark_of(newest, Clock().now_ms(), alone=True))
         return None
 
     def _if_still_meant(self, committable: Committable) -> Committable:
