@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.advice.accidents import accept, copy_of, refused
+from tests.advice.accidents import accept, damage, refused
 from tests.advice.following import follows, told
 from tests.crash.giving_up import follow
 from tests.crash.world import BOUNDARIES, expected
@@ -14,16 +14,20 @@ ENDS = BOUNDARIES[:3]
 MERGES = {"manifest.full-compaction-threshold-size": "1 b"}
 
 
-def _rolled_back(to: int, *, compacted: int | None = None, is_carried: bool = False, **settings):
+def _rolled_back(to: int, *, compacted: int | None = None, is_carried: bool = False, is_torn: bool = False, **settings):
     """The record is at 2, a third writer's snapshot at 3, a compaction of the record's files at 4, its state alone at 5: and the table goes back.
 
     Another application's snapshot follows, and all before it expires. compacted: how many of the record's files;
-    None for all. is_carried: the newest snapshot says how far the application was.
+    None for all. is_carried: the newest snapshot says how far the application was. is_torn: a power failure has torn the mark of the record, and a
+    start has found out where it is.
     """
     world, _ = published_not_marked(table_options=MERGES, **settings)
     compact(world, compacted)
     world.run(boundaries=ENDS[:2])
     assert newest_of(world) == 5 and mine_of(world) == expected(ENDS[:2])
+    if is_torn:
+        damage(world, f"{world.driver.root}/streamsink/streamsink/done-2", b"")
+        world.run(boundaries=ENDS[:2])
     for number in range(5, to, -1):
         io_of(world).delete(f"{world.driver.root}/snapshot/snapshot-{number}")
     other_application(world, "merging")
@@ -40,7 +44,7 @@ def _asked(world):
 
 
 @follows("journal.undecidable")
-@pytest.mark.parametrize("settings", [{}, {"on_rollback": "republish"}], ids=str)
+@pytest.mark.parametrize("settings", [{}, {"on_rollback": "republish"}, {"is_torn": True}], ids=str)
 @pytest.mark.parametrize("is_carried", [True, False])
 def test_its_rows_were_compacted_and_are_there(is_carried, settings):
     """Found by variants of a walk: with on_rollback='republish' they were published again without a question."""

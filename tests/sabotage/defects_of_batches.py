@@ -1,4 +1,4 @@
-"""Defects of the order of a batch, of admission, identity, fences and restore."""
+"""Defects of the order of a batch, of admission, identity and fences."""
 
 from tests.sabotage.defect import Defect
 
@@ -14,8 +14,6 @@ _POSITIONS = "tests/protocol/test_positions.py"
 _OFFSETS = "tests/table/test_starting_offsets.py"
 _RENAMED = "tests/protocol/test_renamed.py"
 _NAMES, _GONE_BACK = "tests/advice/test_names.py", "tests/advice/test_tables_gone_back.py"
-_RETIRE = "tests/protocol/test_retire.py"
-_COPIES = "tests/protocol/test_copies.py"
 _RUNS = "tests/protocol/test_runs.py"
 _NAMES_APART = "tests/e2e/test_names_apart.py"
 _PROMISE = "tests/e2e/test_promise.py"
@@ -277,56 +275,6 @@ OF_BATCHES = (
     Defect("files of a restored record may be in the table", "sinks/paimon.py:PaimonCommitter._publish",
            "check = self._restoring.presence if self._restoring else Presence(self._table.manifests)", "check = None",
            ("tests/protocol/test_restart_cost.py", "tests/table/test_presence.py")),
-    # -- restore
-    Defect("pending records are left alone", "protocol/restore.py:plan_restore",
-           "ahead = [s for s in retained if s > base]", "ahead = []", (_STEPS,)),
-    Defect("a rollback is not noticed", "protocol/restore.py:plan_restore",
-           "len(replaced) < len(lost) and options.on_rollback != ON_ROLLBACK_REPUBLISH", "False",
-           (_PUBLISHING, "tests/table/test_replaced_snapshots.py")),
-    Defect("C3: records of another table are published", "protocol/restore.py:_check_identity",
-           "state.table_id != to.table_id", "False", (_KNOWN, _RUNS)),
-    Defect("A9: files that are there prove that a record is pending", "protocol/restore.py:_decide",
-           "committer.sees_all_since(unsure[0])", "True", (_KNOWN, _RUNS)),
-    Defect("A9: the base of a record is not looked at", "sinks/history_of.py:is_retained_since",
-           "base is not None and _are_whole(table.snapshots.ids(), base)", "True", (_KNOWN, _RUNS)),
-    Defect("A10: an overwrite deletes what others wrote since", "sinks/history_of.py:still_meant",
-           "        _check_unchanged(table, committable, covers, word)\n", "        pass\n", (_KNOWN, _RUNS)),
-    Defect("A10: our own commits are taken for others'", "sinks/history_of.py:_is_of",
-           "if said is None:", "if said is not None:", (_KNOWN, _RUNS)),
-    Defect("A5: what expired unread is complete", "table/states.py:StatesReader._was_complete",
-           "return said == _COMPLETE", "return True", (_KNOWN, _RUNS)),
-    Defect("A5: the next commit forgets that it is incomplete", "table/states.py:States.properties",
-           "_COMPLETE if self.complete else _INCOMPLETE", "_COMPLETE", (_KNOWN, _RUNS)),
-    Defect("states of others are not carried forward", "table/states.py:States.properties",
-           "if name != application", "if False", ("tests/table/test_many_writers.py", _RETIRE)),
-    Defect("A6: a journal without its identity knows all", "storage/journal_identity.py:identify", "published if behind or anew else 0", "published if behind else 0", (_RUNS,)),
-    Defect("A6: an older copy of the journal keeps its identity", "storage/journal_identity.py:identify",
-           "behind and known.began < published", "False", (_KNOWN, _COPIES)),
-    Defect("the journal of another table is taken", "protocol/two_phase.py:TwoPhaseCommit._check_journal",
-           "elif own is not None or not is_named:", "elif own is not None and is_named:", (_COPIES,)),
-    Defect("a lost table of several is told as one table's", "sinks/chains.py:Chains.check_there",
-           'if lost.kind not in ("table.gone", "table.recreated"):', "if True:", ("tests/advice/test_lost_tables.py",)),
-    Defect("the warehouse's journals are not asked for other names", "sinks/name_before.py:NameBefore.others",
-           "if last is not None and (", "if False and (", ("tests/advice/test_lost_tables.py",)),
-    Defect("one of several tables speaks for all of them", "sinks/name_before.py:NameBefore.others",
-           "known.state.sequence <= last.state.sequence and", "known.state.sequence < last.state.sequence and", ("tests/crash/test_many_accidents.py",)),
-    Defect("one of several tables speaks for all of them where the journal is lost", "protocol/renamed.py:may_lead_on",
-           "not other.is_whole or ", "", ("tests/crash/test_many_accidents.py",)),
-    Defect("a journal that went on in another way than the table is taken", "protocol/two_phase.py:TwoPhaseCommit._check_journal",
-           "elif own is not None or not is_named:", "elif not is_named:", (_COPIES,)),
-    Defect("an application with pending rows is retired", "sinks/retire.py:retire",
-           "        _check_settled(root, journal, last)\n", "", (_RETIRE,)),
-    Defect("a query into several tables with pending rows is retired", "sinks/retire.py:_of_several_tables",
-           "        _check_settled(folder, journal, None)\n", "", (_RETIRE,)),
-    Defect("a word for the first of several records is one for all", "protocol/restore.py:_from_journal",
-           "is_all = known == len(unsure)", "is_all = True", ("tests/advice/test_history.py",)),
-    Defect("a running query does not know what it has not published", "protocol/restore.py:_from_journal",
-           " and c.state.sequence not in untried", "", ("tests/protocol/test_what_is_known.py",)),
-    Defect("where the rows of a record are is not told", "protocol/restore.py:places_of_rows",
-           "record.files and not gone", "False", ("tests/advice/test_history.py",)),
-    Defect("two words of one record take turns", "protocol/restore.py:_decide",
-           "{token_of(record, MAY_OVERWRITE) for record in unsure}", "set()",
-           ("tests/advice/test_history.py::test_an_overwrite_of_which_nobody_knows_whether_it_was_published_and_others_have_written",)),
     # -- several calls and sinks of one process
     Defect("sinks with other rules are one", "spark/many_tables.py:TablesSink._is_like",
            " and known.table.routing == self._routing", "", ("tests/e2e/test_many_tables.py",)),

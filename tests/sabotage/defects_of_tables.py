@@ -27,7 +27,6 @@ _WAITS = "tests/protocol/test_waits.py"
 _TABLE_OPTIONS = "tests/protocol/test_table_options.py"
 _REPLACED = "tests/table/test_replaced_snapshots.py"
 _WHOLE = "tests/table/test_whole.py"
-_UNANSWERED = "tests/table/test_unanswered.py"
 _FOREIGN_DAMAGE = "tests/table/test_foreign_damage.py"
 _NESTED = "tests/table/test_nested_nulls.py"
 _NOT_UTF8 = "tests/table/test_not_utf8.py"
@@ -387,13 +386,4 @@ OF_TABLES = (
            "elif path in plan.fixed:", "elif False:", ("tests/format/test_schema.py",)),
     Defect("an option changes the key of a map", "format/evolution.py:_check_key",
            "raise never from refused", "raise", ("tests/format/test_schema.py",)),
-    # -- no reply to publishing, and another writer's rename over it
-    Defect("files that others built on are added again after a lost reply", "table/commit.py:TableCommit._try_once",
-           "tries.unanswered and is_built_on(", "False and is_built_on(", (_UNANSWERED, _REPLACED)),
-    Defect("a name that was replaced before it was read back is lost", "storage/file_io.py:is_there",
-           "found != data and replaceable and", "False and", (_LOST_NAMES, _REPLACED)),
-    Defect("what cannot be told after a lost reply is published", "table/unanswered.py:is_built_on",
-           "if seen or not _is_unknown_since(table, wanted, first, newest.id):", "if False:", (_UNANSWERED,)),
-    Defect("a snapshot that is gone names nothing", "table/unanswered.py:_is_unknown_since",
-           "snapshot is None or", "snapshot is not None and", (_UNANSWERED,)),
 )

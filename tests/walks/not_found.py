@@ -34,6 +34,7 @@ REASONS: dict[str, tuple[str, ...]] = {
     ),
     "It asks what it could know, after a table was dropped or records were given up; a walk lets it ask then, and answers.": (
         "letters: two tables are one", "a journal of which all was given up is taken for an older copy",
+        "one file that is there is not a proof for all of its record",
     ),
     "Rows of a walk are numbers, which every version of a program makes alike; so it does not see which version's are there.": (
         "files of another query are taken as seen",
@@ -237,6 +238,16 @@ REASONS: dict[str, tuple[str, ...]] = {
     "names.": (
         "A2: an answer takes a record back to where the topic ends now", "A2: a checkpoint older than the topic takes its record back",
     ),
+    "The snapshots of a walk that replace another one add rows of their own, and change none of ours.": (
+        "a snapshot that lost its line proves that a pending record is there",
+        "a snapshot that lost its line proves that a record was published",
+    ),
+    "Drivers of a walk end before a backup takes the place of their table; one that sleeps meanwhile is told when it publishes.": (
+        "a running query takes every table for its journal's",
+    ),
+    "A walk does not ask for rows that went with a rollback of which no snapshot tells any more.": (
+        "a mark before a rollback proves that its record is there",
+    ),
 }
 
 # After 1,500 drawn walks and 5,600 bred ones, 6,000 drawn ones of seed 47, and for each that is named here some thousand that were bred from walks which come to its place.
@@ -247,11 +258,6 @@ SELDOM: dict[str, tuple[str, ...]] = {
         "a journal's mark outlives a rollback for another name",
         "without the first name's mark nothing says how far a table may go back",
         "without a mark a new name does not say where its tables were",
-        "a snapshot that lost its line proves that a pending record is there",
-        "a snapshot that lost its line proves that a record was published",
-    ),
-    "Drawn walks come to its place seldom or never: it takes three accidents in one order. Most have a story in walking.py.": (
-        "a running query takes every table for its journal's", "a mark before a rollback proves that its record is there",
     ),
     "A walk finds it, as ``shown.py`` shows; drawn ones come there seldom.": tuple(SHOWN),
 }

@@ -15,6 +15,7 @@ from streamsink.options import SinkOptions
 from streamsink.sinks.give_up import give_up
 from streamsink.sinks.offsets import Wanted, offsets_of
 from tests.walks.answers import Answers
+from tests.walks.events import RENAMED
 from tests.walks.judge import last_that_is_there, rows_of
 from tests.walks.model import Causes, Wrong
 from tests.walks.queries import Query, halves
@@ -104,9 +105,12 @@ class Operator(Answers):
         query.options["accept_as_new"] = token
 
     def _new_application(self, query: Query, word: str, text: str) -> None:
-        """It begins behind its rows that are here, if there are any."""
+        """It begins behind its rows that are here, if there are any. One that was renamed keeps its checkpoint, by which its first name's journal
+        knows it."""
         visible = self._world.visible()
         query.options["new_application"] = word
+        if self._is_known_under_its_first_name(query):
+            return
         if query.source is None:
             self._world.jobs = [job for job in self._world.jobs if not any(self._world.is_done(row, visible) for row in job.rows)]
         elif any(self._world.is_done(row, visible) for row in query.source.all_rows()):
@@ -119,6 +123,10 @@ class Operator(Answers):
                 self._world.model.unsure(row for row in query.source.before(query.checkpoint.given) if not visible[row])
             else:
                 self._begin_anew(query, query.source.behind(lambda row: self._world.is_done(row, visible)))
+
+    def _is_known_under_its_first_name(self, query: Query) -> bool:
+        first = f"{self._world.root}/streamsink/{query.name.removesuffix(RENAMED)}"
+        return query.causes.knows("renamed") and bool(self._world.store.copy_of(first))
 
     def _first_name(self, query: Query, name: str, text: str) -> None:
         query.name, query.went_back = name, True

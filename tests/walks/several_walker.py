@@ -5,7 +5,7 @@ import re
 from streamsink.faults import STEPS
 from streamsink.table.creation import to_fields
 from tests.walks.events import KINDS as OF_ONE_TABLE
-from tests.walks.events import RENAMED, Kind, query_of
+from tests.walks.events import Kind, query_of
 from tests.walks.machine import Fault
 from tests.walks.model import Version
 from tests.walks.operators import Operator
@@ -197,12 +197,9 @@ class SeveralOperator(Operator):
         query.options["accept_as_seen"] = token
 
     def _new_application(self, query, word, text):
-        """A query that was renamed keeps its checkpoint, by which the journal of its first name knows it. Else it begins behind what is in
-        the tables; what only some of them have of a batch is deleted there, and comes again."""
-        if query.causes.knows("renamed") and self._world.store.copy_of(f"{self._world.root}/streamsink/{query.name.removesuffix(RENAMED)}"):
-            query.options["new_application"] = word
-        else:
-            super()._new_application(query, word, text)
+        """What only some of the tables have of a batch is deleted there, and comes again."""
+        super()._new_application(query, word, text)
+        if not self._is_known_under_its_first_name(query):
             self._delete_what_only_some_have(query)
 
     def _delete_what_only_some_have(self, query):

@@ -350,4 +350,25 @@ WRITTEN: dict[str, Walk] = {
         ("setup", 1, 1, 0, 0, 0, 0), ("produce", 0, 4, 0), ("batch", 0, 0), ("copy", 0, 0), ("batch", 0, 0), ("restore", 0, 0),
         ("produce", 0, 0, 0), ("rename", 0), ("retention", 0, 0), ("batch", 0, 1),
     ],
+    "a state that was published alone is one with its rows": [
+        ("setup", 1, 0, 0, 0, 0, 0), ("produce", 0, 2, 0), ("batch", 0, 0), ("produce", 0, 1, 0), ("lost_race", 0, 0, 1, 2),
+        ("batch", 0, 0), ("rollback", 2, 0), ("foreign_append", 0), ("expiry", 0),
+    ],
+    "rows went with the state that had been published alone": [
+        ("setup", 1, 0, 2, 0, 0, 0), ("produce", 0, 1, 0), ("batch", 0, 0), ("produce", 0, 0, 0), ("lost_race", 0, 0, 0, 2),
+        ("batch", 0, 0), ("rollback", 2, 0), ("foreign_append", 0), ("expiry", 0),
+    ],
+    "what a user has seen is asked for in the snapshots": [
+        ("setup", 1, 0, 2, 0, 0, 0), ("produce", 0, 1, 0), ("batch", 0, 0), ("produce", 0, 0, 0), ("lost_race", 0, 0, 0, 2),
+        ("batch", 0, 0), ("rollback", 2, 0), ("foreign_append", 0), ("expiry", 0),
+    ],
+    "a state that is found where the mark was torn is one with its rows": [
+        ("setup", 1, 1, 1, 1, 0, 0), ("produce", 0, 2, 0), ("batch", 0, 0), ("produce", 0, 0, 0), ("lost_race", 0, 1, 2, 2),
+        ("batch", 0, 0), ("power",), ("batch", 0, 0), ("rollback", 2, 0), ("foreign_append", 0), ("expiry", 0),
+    ],
+    "what is there without its state is given up unasked": [
+        ("setup", 1, 0, 2, 1, 0, 0), ("produce", 0, 1, 0), ("batch", 0, 0), ("produce", 0, 0, 0), ("lost_race", 0, 0, 0, 2),
+        ("batch", 0, 0), ("rollback", 2, 0), ("foreign_append", 0), ("expiry", 0), ("produce", 0, 0, 0), ("batch", 0, 0), ("heal", 0, 1),
+        ("heal", 0, 1),
+    ],
 }
