@@ -6,7 +6,7 @@ from tests.advice.accidents import accept, damage, refused
 from tests.advice.following import follows, told
 from tests.crash.giving_up import follow
 from tests.crash.world import BOUNDARIES, expected
-from tests.protocol.history import drop_states, expire, io_of, mine_of, newest_of, other_application, published_not_marked
+from tests.protocol.history import drop_states, expire, io_of, mine_of, newest_of, other_application, published_not_marked, say_new
 from tests.table.foreign import compact, record_of
 
 ENDS = BOUNDARIES[:3]
@@ -88,4 +88,12 @@ def test_it_is_given_up(are_there, is_carried):
         assert follow(world, said, **asked.options("accept_as_new")).records == (2,)
         world.checkpoint.committed = 1
     world.run(boundaries=ENDS)
+    assert mine_of(world) == expected(ENDS)
+
+
+def test_the_query_comes_under_another_name():
+    """Its rows are there, as one of its files shows: nothing is lost."""
+    world = _rolled_back(4, compacted=1)
+    accept(world, application="new", adopt_from_batch=2)
+    say_new(world, lambda: world.run(boundaries=ENDS))
     assert mine_of(world) == expected(ENDS)

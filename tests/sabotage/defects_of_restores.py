@@ -84,6 +84,8 @@ OF_RESTORES = (
            "if committer.mentions(alone[number - 1])", "if False", (_ALONE,)),
     Defect("what is there without its state is given up unasked", "sinks/give_up.py:_Look._alone",
            "not self._committer.mentions(record) and not self._committer.sees_all_since(record)", "False", (_ALONE,)),
+    Defect("another name takes rows for lost whose state has gone", "sinks/history_of.py:is_undone",
+           " and not (mark.alone and were_named(table, names))", "", (_ALONE,)),
     Defect("what a user has seen is asked for in the snapshots", "protocol/restore.py:_states_of",
            "committable.without_files()", "committable.without_files(held=True)", (_ALONE,)),
 )

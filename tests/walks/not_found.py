@@ -32,9 +32,9 @@ REASONS: dict[str, tuple[str, ...]] = {
     "It gives up more than it must, and says so: those rows are read again.": (
         "B8: records before the bad one are given up too",
     ),
-    "It asks what it could know, after a table was dropped or records were given up; a walk lets it ask then, and answers.": (
+    "It asks what it could know, after a table was dropped or rolled back, or records were given up; a walk lets it ask, and answers.": (
         "letters: two tables are one", "a journal of which all was given up is taken for an older copy",
-        "one file that is there is not a proof for all of its record",
+        "one file that is there is not a proof for all of its record", "another name takes rows for lost whose state has gone",
     ),
     "Rows of a walk are numbers, which every version of a program makes alike; so it does not see which version's are there.": (
         "files of another query are taken as seen",
