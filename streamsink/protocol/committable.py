@@ -115,11 +115,14 @@ class AppState:
         return f"run '{self.query}'" if self.checkpoint_id == END_OF_INPUT else f"checkpoint {self.checkpoint_id}"
 
     def to_json(self) -> dict:
-        """Version 2. Code that knows version 1 only does not find ``query``, and stops before it writes."""
+        """Version 2. Code that knows version 1 only does not find ``query``, and stops before it writes. Ids of very many topics are shortened."""
         value = {name: getattr(self, name) for name in _STATE_FIELDS}
         value |= {"version": _STATE_VERSION, "query_id": self.query, "journal_id": self.journal_id}
-        value["sources"] = [s.to_json() for s in self.sources]
-        value["recorded"] = self.recorded.to_json(self.sources)
+        sources, recorded = self.sources, self.recorded
+        if len(recorded.topics) > _MOST_WHOLE_IDS:
+            sources, recorded = tuple(source.with_shortened_ids() for source in sources), recorded.with_shortened_ids()
+        value["sources"] = [source.to_json() for source in sources]
+        value["recorded"] = recorded.to_json(sources)
         if self.fingerprint is not None:
             value["fingerprint"] = self.fingerprint.to_json()
         if self.rows is not None:
@@ -149,6 +152,8 @@ class AppState:
 
 
 _STATE_VERSION = 2
+# A state of more topics says the beginnings of their ids: whole ones, which do not compress, would be most of what it takes in a snapshot.
+_MOST_WHOLE_IDS = 1_000
 _STATE_FIELDS = ("generation", "epoch", "checkpoint_id", "sequence", "record_id", "table_id")
 _STATE_FIELDS_WHEN_SET = ("replaying", "files_from", "carried", "place", "inputs", "leads_on", "behind")
 

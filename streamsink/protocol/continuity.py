@@ -88,7 +88,7 @@ def _shrunk(source: SourceRange, topic: str, known: tuple[TopicRecord, ...]) -> 
     behind = {part: at for part, at in newest.items() if any(at < record.next.get(part, 0) for record in known)}
     if not backwards and not behind:
         return None
-    same = bool(known) and all(record.topic_id and record.topic_id == source.topic_id(topic) for record in known)
+    same = bool(known and source.topic_id(topic)) and all(record.topic_id for record in known)
     lowered = {**backwards, **behind} if same else {}
     # Whoever goes on from the record, or from before it, has seen the topic shrink. One who starts behind it has never read this topic.
     is_older = same and not behind and all(start[part] > record.next.get(part, start[part]) for part in backwards for record in known)

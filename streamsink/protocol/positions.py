@@ -6,18 +6,22 @@ opaque: it means something only inside its own checkpoint, and is compared for e
 ``fingerprint``, a digest of what the source itself logged for the batch (the names of its files, for instance).
 
 A topic's name is no identity. A Kafka position is a position in one partition of the topic with one id in the cluster
-with one id, read by one source of the query. An id that the broker does not tell is '', which agrees with every id.
+with one id, read by one source of the query. An id that the broker does not tell is '', which agrees with every id. A state of
+very many topics keeps the beginnings of their ids.
 """
 
 import json
 import functools
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from streamsink.protocol.packed import pack, unpack
 
 # {"topic": {"0": next offset}}
 Offsets = Mapping[str, Mapping[str, int]]
+
+# Characters of Kafka's base64 that stay of a topic's id, and the sign behind them, which no id has.
+_SHORT_ID, _SHORT = 11, "~"
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,9 @@ class SourceRange:
         """Where the batch begins in this partition; None when Spark does not say: then at the partition's beginning."""
         return (self.start or {}).get(topic, {}).get(part)
 
+    def with_shortened_ids(self) -> "SourceRange":
+        return replace(self, topic_ids={topic: shortened(topic_id) for topic, topic_id in self.topic_ids.items()})
+
     def to_json(self) -> dict:
         if not self.numeric:
             named = {"name": self.name} if self.name else {}
@@ -114,8 +121,15 @@ class SourceRange:
 
 
 def same_id(one: str, other: str) -> bool:
-    """Whether two ids may be the same: they are, or one of them is not known."""
+    """Whether two ids may be the same: they are, or one of them is not known. Of a shortened one its beginning counts."""
+    if one.endswith(_SHORT) or other.endswith(_SHORT):
+        one, other = shortened(one), shortened(other)
     return not one or not other or one == other
+
+
+def shortened(topic_id: str) -> str:
+    """The first 66 of the 128 bits of a topic's id, and a sign that there were more. One that is short already stays as it is."""
+    return topic_id if len(topic_id) <= _SHORT_ID + len(_SHORT) else topic_id[:_SHORT_ID] + _SHORT
 
 
 def same_ranges(one: tuple[SourceRange, ...], other: tuple[SourceRange, ...]) -> bool:

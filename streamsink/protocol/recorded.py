@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from streamsink.protocol.packed import pack, unpack
-from streamsink.protocol.positions import Offsets, SourceRange, all_numeric, numeric_ones, same_id
+from streamsink.protocol.positions import Offsets, SourceRange, all_numeric, numeric_ones, same_id, shortened
 
 # The source of a record that an earlier version wrote, which did not say whose it is.
 UNKNOWN = ""
@@ -73,7 +73,7 @@ class Recorded:
         None for a topic that is new. Several when other sources read it and none of them has this one's name or place.
         """
         found = [record for record in self.of_topic(topic) if record.agrees(source)]
-        exact = [record for record in found if record.topic_id and record.topic_id == source.topic_id(topic)]
+        exact = [record for record in found if record.topic_id and source.topic_id(topic)]
         found = exact or found
         for key in dict.fromkeys((source.key(place), str(place))):
             own = [record for record in found if record.source == key]
@@ -103,6 +103,9 @@ class Recorded:
                 replaced += known
                 made.append(_moved(source.key(place), source, topic, known, choose))
         return Recorded.of((*self.without(replaced).topics, *made))
+
+    def with_shortened_ids(self) -> "Recorded":
+        return Recorded.of(replace(record, topic_id=shortened(record.topic_id)) for record in self.topics)
 
     # -- in the table's state ----------------------------------------------------------------------------------------
 

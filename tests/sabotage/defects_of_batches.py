@@ -11,6 +11,7 @@ _ADMISSION, _LOST_CHECKPOINTS = "tests/protocol/test_admission.py", "tests/advic
 _IDENTITY = "tests/protocol/test_identity.py"
 _MIXED = "tests/protocol/test_mixed_sources.py"
 _POSITIONS = "tests/protocol/test_positions.py"
+_SHORTENED = "tests/protocol/test_shortened_ids.py"
 _OFFSETS = "tests/table/test_starting_offsets.py"
 _RENAMED = "tests/protocol/test_renamed.py"
 _NAMES, _GONE_BACK = "tests/advice/test_names.py", "tests/advice/test_tables_gone_back.py"
@@ -248,6 +249,14 @@ OF_BATCHES = (
            "if known.setdefault(part, at) != at:", "if known.setdefault(part, at) is None:", (_OFFSETS,)),
     Defect("recorded positions go back", "protocol/recorded.py:Recorded.advanced",
            "self._with_ends(sources, max)", "self.ending_with(sources)", (_ADMISSION,)),
+    Defect("the beginning of a topic's id is any id", "protocol/positions.py:same_id",
+           "one, other = shortened(one), shortened(other)", "return True", (_SHORTENED,)),
+    Defect("the beginning of a topic's id is another id", "protocol/positions.py:same_id",
+           "if one.endswith(_SHORT) or other.endswith(_SHORT):", "if False:", (_SHORTENED,)),
+    Defect("a state of very many topics takes more than a snapshot has room for", "protocol/committable.py:AppState.to_json",
+           "len(recorded.topics) > _MOST_WHOLE_IDS", "False", (_SHORTENED,)),
+    Defect("a compressed state that was altered is taken", "table/states.py:_from_text",
+           "zlib.crc32(data) != int(crc)", "False", ("tests/table/test_state_size.py",)),
     # -- owners and fences
     Defect("no look at the owner before a batch", "protocol/two_phase.py:TwoPhaseCommit.admit",
            "        self._store.check_owner(self._writer)\n", "", (_TWO_PHASE, "tests/storage/test_accidents.py")),

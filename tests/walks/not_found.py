@@ -209,6 +209,10 @@ REASONS: dict[str, tuple[str, ...]] = {
         "starting_offsets counts what a rollback has taken", "starting_offsets counts what went behind another writer's snapshot",
         "starting_offsets counts what is before a rollback and nothing names",
     ),
+    "No query of a walk reads a thousand topics.": (
+        "the beginning of a topic's id is any id", "the beginning of a topic's id is another id",
+        "a state of very many topics takes more than a snapshot has room for", "a compressed state that was altered is taken",
+    ),
     "No query of a walk reads a topic beside a folder.": (
         "A2: topics beside a folder are not recorded", "a batch beside a folder may end behind the broker's offsets",
         "A2: who says that a topic beside a folder is another one goes on in its middle",
