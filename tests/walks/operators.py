@@ -126,7 +126,7 @@ class Operator(Answers):
 
     def _is_known_under_its_first_name(self, query: Query) -> bool:
         first = f"{self._world.root}/streamsink/{query.name.removesuffix(RENAMED)}"
-        return query.causes.knows("renamed") and bool(self._world.store.copy_of(first))
+        return query.name.endswith(RENAMED) and query.causes.knows("renamed") and bool(self._world.store.copy_of(first))
 
     def _first_name(self, query: Query, name: str, text: str) -> None:
         query.name, query.went_back = name, True
