@@ -259,7 +259,7 @@ class Start:
     def _input_of(self, job: Job) -> Path:
         """One folder for each run id, whose file is replaced where other rows come under it, or the same ones are made anew."""
         folder = self.world.folder / "runs" / job.name
-        file = folder / f"{job.files}-{job.rows[0]}.json"
+        file = folder / f"{job.files}-{job.rows[0] if job.rows else 'none'}.json"
         if not file.exists():
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(parents=True)
