@@ -14,7 +14,6 @@ from pathlib import Path
 import pyarrow as pa
 
 from streamsink.errors import StreamsinkError
-from streamsink.storage.calls import PosixCalls
 from tests.e2e import kafka_data
 from tests.e2e.walk_driver import Died, Drivers
 from tests.walks.machine import Fault
@@ -31,38 +30,7 @@ class SparkFailed(OSError):
     """Spark's own words: whoever reads them starts the query again."""
 
 
-# -- the store, sources and checkpoints ----------------------------------------------------------------------------
-
-
-class Disk(PosixCalls):
-    """The local disk, with an operator's commands."""
-
-    def __init__(self, copies: Path):
-        super().__init__()
-        self._copies = copies
-        self._number = itertools.count()
-
-    def copy_of(self, folder: str) -> str:
-        """cp -r. Where the copy is; nothing when there is nothing to copy."""
-        if not os.path.isdir(folder):
-            return ""
-        return shutil.copytree(folder, self._copies / str(next(self._number)))
-
-    def remove(self, folder: str, keep: str = "") -> None:
-        """rm -r. keep: a folder in it that stays."""
-        if not keep:
-            shutil.rmtree(folder, ignore_errors=True)
-        elif os.path.isdir(folder):
-            for name in os.listdir(folder):
-                path = os.path.join(folder, name)
-                if path != keep:
-                    shutil.rmtree(path) if os.path.isdir(path) else os.remove(path)
-
-    def put_back(self, folder: str, copy: str, keep: str = "") -> None:
-        """The copy takes the folder's place. keep: as ``remove``; of the copy, what is below it is left out."""
-        self.remove(folder, keep)
-        left_out = {os.path.basename(keep)} if keep else set()
-        shutil.copytree(copy, folder, dirs_exist_ok=True, ignore=lambda at, names: left_out if Path(at) == Path(copy) else set())
+# -- sources and checkpoints ----------------------------------------------------------------------------
 
 
 class RealTopic(Topic):

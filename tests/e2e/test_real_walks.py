@@ -11,7 +11,8 @@ from dataclasses import replace
 import pytest
 
 from streamsink.faults import STEPS
-from tests.e2e.real_world import MOST_PARTS, Disk, RealFolder, RealSeveral, RealTopic, RealWorld
+from tests.e2e.disk import Disk
+from tests.e2e.real_world import MOST_PARTS, RealFolder, RealSeveral, RealTopic, RealWorld
 from tests.e2e.walk_driver import Drivers
 from tests.walks import events, others, runs, several_walker
 from tests.walks.events import Kind

@@ -12,7 +12,7 @@ from streamsink.table.creation import to_fields
 from streamsink.testing.crashing import Mode
 from tests.walks.machine import Fault
 from tests.walks.model import Version
-from tests.walks.queries import Query, partitioned
+from tests.walks.queries import RENAMED, Query, partitioned
 from tests.walks.world import JOBS, World
 
 NOT_YET: dict[str, str] = {}
@@ -25,7 +25,6 @@ MODES = [Mode.BEFORE, Mode.TORN, Mode.ERROR, Mode.REPLY_LOST, Mode.REPEATED]
 MOST_CALLS = 170
 # Calls behind a step, at one of which a driver is paused.
 _NEAR = 6
-RENAMED = "-renamed"
 # (option, values), for streams.
 _OPTIONS = (
     {"restore": "restore-and-continue"}, {"restore": "restore-and-fail"}, {"on_rollback": "republish"}, {"on_rollback": "fail"},
@@ -248,8 +247,7 @@ def restore(walk, number, in_order):
         world.model.unsure(row for each in world.jobs for row in each.rows)
     if kind == "table":  # nothing else has gone back
         world.rolled_back(max(world.others.snapshot_ids(), default=0), before)
-        for each in filter(lambda each: each.causes.knows("raced"), world.queries.values()):
-            world.older_journal(each)
+        world.journals_stayed(tree)
     if kind == "all":
         for each in world.queries.values():
             if each.name in checkpoints and each.source is not None:

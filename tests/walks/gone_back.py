@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from tests.walks.looking import Looking
 from tests.walks.model import Version
-from tests.walks.queries import Job, Query, is_bad
+from tests.walks.queries import RENAMED, Job, Query, is_bad
 
 
 @dataclass
@@ -23,6 +23,19 @@ class GoneBack(Looking):
         if query.causes.knows("raced"):  # a snapshot of its own was replaced, and another one is built on that
             self._may_come_again(query)
         self.accident("journal", "journal-ever", query=query)
+
+    def journals_stayed(self, copy: object) -> None:
+        """A backup of the table has come, and its journals have not: one may be older than the table, or have gone on in another way since."""
+        now = self.store.copy_of(self.root)
+        for query in self.queries.values():
+            had, has = self.store.records_in(copy, query.name), self.store.records_in(now, query.name)
+            if query.causes.knows("raced") or any(has.get(number, record) != record or number > max(has, default=0) for number, record in had.items()):
+                self.older_journal(query)
+
+    def is_known(self, query: Query) -> bool:
+        """Whether there is a record of this query, under its name or under the one that it had first."""
+        names = (query.name, query.name.removesuffix(RENAMED))
+        return any("/record-" in path for name in names for path in self.store.copy_of(f"{self.root}/streamsink/{name}"))
 
     def older_journal(self, query: Query) -> None:
         """It may be older than the table is now."""
@@ -94,6 +107,9 @@ class GoneBack(Looking):
     def went_back(self, to: Version) -> None:
         """The table is another one than a moment ago."""
         self.model.went_back(to := self.whole(to))
+        for query in self.queries.values():
+            # Its user has said where it begins, and no journal knows any more what is before that.
+            query.adopts_blindly |= query.source is not None and not self.is_known(query)
         self.seconds_end(to.visible)
         self.model.may_come_again(self.others.letters())
         for query in self.queries.values():

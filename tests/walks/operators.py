@@ -15,10 +15,9 @@ from streamsink.options import SinkOptions
 from streamsink.sinks.give_up import give_up
 from streamsink.sinks.offsets import Wanted, offsets_of
 from tests.walks.answers import Answers
-from tests.walks.events import RENAMED
 from tests.walks.judge import last_that_is_there, rows_of
 from tests.walks.model import Causes, Wrong
-from tests.walks.queries import Query, halves
+from tests.walks.queries import RENAMED, Query, halves
 from tests.walks.sources import flat
 from tests.walks.words import SECOND, WORDS, begins_in, call_in, ways_in
 from tests.walks.world import JOBS, World

@@ -6,11 +6,11 @@ from streamsink.errors import Misuse, StreamsinkError
 from streamsink.format.snapshot import APPEND, COMPACT, OVERWRITE
 from streamsink.options import SinkOptions
 from streamsink.sinks.retire import retire as retire_application
-from tests.walks.events import RENAMED, event, query_of
+from tests.walks.events import event, query_of
 from tests.walks.foreign import Others
 from tests.walks.machine import Fault
 from tests.walks.model import Wrong
-from tests.walks.queries import Job, Run, arrow, part_of
+from tests.walks.queries import RENAMED, Job, Run, arrow, part_of
 from tests.walks.store import Process
 
 

@@ -33,6 +33,8 @@ TABLE = "orders"
 _WITH_LETTERS = {"publish": "sync", "publish_every_batches": 1, "publish_as": "snapshot-per-checkpoint"}
 _EARLIER_NAME = f"streamsink-{TABLE}"
 PARTS = ("a", "b", None, "", "c/d=e", "%41 é", "__DEFAULT_PARTITION__", "x" * 80, "\n", "..")
+# What a query that gets another name has behind its first one.
+RENAMED = "-renamed"
 SETTINGS = {"commit_min_wait_ms": 0, "commit_max_wait_ms": 0, "table_options": {"manifest.merge-min-count": "3"}}
 
 

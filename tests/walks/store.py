@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import itertools
+import re
 from collections.abc import Callable, Iterator
 
 from streamsink.clock import Clock, IdSource
@@ -46,6 +47,11 @@ class Store(MemoryCalls):
         found: Copy = {path: None for path in self._dirs if self._is_below(path, folder)}
         files = {path: file for path, file in self._names.items() if self._is_below(path, folder) and "/." not in path}
         return found | {path: file.data for path, file in files.items() if file.durable == file.data}
+
+    def records_in(self, copy: Copy, application: str) -> dict[int, bytes]:
+        """Of a copy of a table's folder: by number, the records of this application's journal."""
+        found = {path: re.search(rf"/streamsink/{re.escape(application)}/record-(\d+)\.json$", path) for path in copy}
+        return {int(match[1]): copy[path] for path, match in found.items() if match}
 
     def remove(self, folder: str, keep: str = "") -> None:
         """keep: a folder below that stays, with what is in it and what it is in."""

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from tests.walks.events import RENAMED, event, query_of, rename
+from tests.walks.events import event, query_of, rename
 from tests.walks.model import Causes, Wrong
 from tests.walks.operators import missing_before
 from tests.walks.queries import Query
@@ -33,9 +33,7 @@ def old_words(walk, which, number):
 def rename_at_once(walk, which):
     """The query comes back under another name, and its user has said which batch is the next one before he is asked."""
     world, query = walk.world, query_of(walk.world, which)
-    name = query.name
-    names = (name, name.removesuffix(RENAMED))
-    is_known = any("/record-" in path for each in names for path in world.store.copy_of(f"{world.root}/streamsink/{each}"))
+    name, is_known = query.name, world.is_known(query)
     rename(walk, which)
     if query.name != name:
         query.options["adopt_from_batch"] = query.checkpoint.committed

@@ -1,0 +1,44 @@
+"""The store of a real walk: the local disk, and what an operator copies, removes and puts back there."""
+
+import itertools
+import os
+import shutil
+from pathlib import Path
+
+from streamsink.storage.calls import PosixCalls
+
+
+class Disk(PosixCalls):
+    """The local disk, with an operator's commands."""
+
+    def __init__(self, copies: Path):
+        super().__init__()
+        self._copies = copies
+        self._number = itertools.count()
+
+    def copy_of(self, folder: str) -> str:
+        """cp -r. Where the copy is; nothing when there is nothing to copy."""
+        if not os.path.isdir(folder):
+            return ""
+        return shutil.copytree(folder, self._copies / str(next(self._number)))
+
+    def records_in(self, copy: str, application: str) -> dict[int, bytes]:
+        """Of a copy of a table's folder: by number, the records of this application's journal."""
+        found = Path(copy, "streamsink", application).glob("record-*.json") if copy else ()
+        return {int(path.stem.removeprefix("record-")): path.read_bytes() for path in found}
+
+    def remove(self, folder: str, keep: str = "") -> None:
+        """rm -r. keep: a folder in it that stays."""
+        if not keep:
+            shutil.rmtree(folder, ignore_errors=True)
+        elif os.path.isdir(folder):
+            for name in os.listdir(folder):
+                path = os.path.join(folder, name)
+                if path != keep:
+                    shutil.rmtree(path) if os.path.isdir(path) else os.remove(path)
+
+    def put_back(self, folder: str, copy: str, keep: str = "") -> None:
+        """The copy takes the folder's place. keep: as ``remove``; of the copy, what is below it is left out."""
+        self.remove(folder, keep)
+        left_out = {os.path.basename(keep)} if keep else set()
+        shutil.copytree(copy, folder, dirs_exist_ok=True, ignore=lambda at, names: left_out if Path(at) == Path(copy) else set())
