@@ -34,8 +34,8 @@ class GoneBack(Looking):
 
     def is_known(self, query: Query) -> bool:
         """Whether there is a record of this query, under its name or under the one that it had first."""
-        names = (query.name, query.name.removesuffix(RENAMED))
-        return any("/record-" in path for name in names for path in self.store.copy_of(f"{self.root}/streamsink/{name}"))
+        now = self.store.copy_of(self.root)
+        return any(self.store.records_in(now, name) for name in (query.name, query.name.removesuffix(RENAMED)))
 
     def older_journal(self, query: Query) -> None:
         """It may be older than the table is now."""
