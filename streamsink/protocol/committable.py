@@ -152,7 +152,7 @@ class AppState:
 
 
 _STATE_VERSION = 2
-# A state of more topics says the beginnings of their ids: whole ones, which do not compress, would be most of what it takes in a snapshot.
+# A state of more topics has their ids shortened: whole ones, which do not compress, would be most of what it takes in a snapshot.
 _MOST_WHOLE_IDS = 1_000
 _STATE_FIELDS = ("generation", "epoch", "checkpoint_id", "sequence", "record_id", "table_id")
 _STATE_FIELDS_WHEN_SET = ("replaying", "files_from", "carried", "place", "inputs", "leads_on", "behind")
@@ -236,9 +236,11 @@ class Committable:
         return replace(self, state=replace(self.state, epoch=epoch))
 
     def without_files(self, *, held: bool = False) -> "Committable":
-        """Only what the snapshot is to say. held: the rows are in the table, as these files; so they must be when it is said."""
-        said = {"held": [file.final for file in self.files]} if held else {}
-        return replace(self, files=(), payload={"kind": "APPEND", "manifest": None} | said)
+        """Only what the snapshot is to say. held: the rows are in the table, as these files; so they must be when it is said. Its dead letters
+        have a table of their own, which may lack them."""
+        said = {"alone": bool(self.files)} | ({"held": [file.final for file in self.files]} if held else {})
+        letters = {DEAD_LETTERS: self.payload[DEAD_LETTERS]} if DEAD_LETTERS in self.payload else {}
+        return replace(self, files=(), payload={"kind": "APPEND", "manifest": None} | said | letters)
 
     def to_json(self) -> dict:
         read = {} if self.source_files is None else {"read_files": base64.b64encode(self.source_files).decode()}

@@ -7,11 +7,13 @@ opaque: it means something only inside its own checkpoint, and is compared for e
 
 A topic's name is no identity. A Kafka position is a position in one partition of the topic with one id in the cluster
 with one id, read by one source of the query. An id that the broker does not tell is '', which agrees with every id. A state of
-very many topics keeps the beginnings of their ids.
+very many topics keeps them shortened.
 """
 
-import json
+import base64
 import functools
+import hashlib
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -20,8 +22,8 @@ from streamsink.protocol.packed import pack, unpack
 # {"topic": {"0": next offset}}
 Offsets = Mapping[str, Mapping[str, int]]
 
-# Characters of Kafka's base64 that stay of a topic's id, and the sign behind them, which no id has.
-_SHORT_ID, _SHORT = 11, "~"
+# Of a shortened id: characters of the id itself, a sign that no id has, and characters of its digest.
+_BEGINNING, _SHORT, _DIGEST = 3, "~", 7
 
 
 @dataclass(frozen=True)
@@ -121,15 +123,18 @@ class SourceRange:
 
 
 def same_id(one: str, other: str) -> bool:
-    """Whether two ids may be the same: they are, or one of them is not known. Of a shortened one its beginning counts."""
-    if one.endswith(_SHORT) or other.endswith(_SHORT):
+    """Whether two ids may be the same: they are, or one of them is not known, or one is the other one shortened."""
+    if _SHORT in one or _SHORT in other:
         one, other = shortened(one), shortened(other)
     return not one or not other or one == other
 
 
 def shortened(topic_id: str) -> str:
-    """The first 66 of the 128 bits of a topic's id, and a sign that there were more. One that is short already stays as it is."""
-    return topic_id if len(topic_id) <= _SHORT_ID + len(_SHORT) else topic_id[:_SHORT_ID] + _SHORT
+    """The beginning of a topic's id, by which a reader knows it, and 42 bits of its digest. One that is short already stays as it is."""
+    if len(topic_id) <= _BEGINNING + len(_SHORT) + _DIGEST:
+        return topic_id
+    digest = base64.urlsafe_b64encode(hashlib.sha256(topic_id.encode()).digest()).decode()
+    return topic_id[:_BEGINNING] + _SHORT + digest[:_DIGEST]
 
 
 def same_ranges(one: tuple[SourceRange, ...], other: tuple[SourceRange, ...]) -> bool:

@@ -11,7 +11,7 @@ the one that stops the query) makes them visible. What each may touch:
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from streamsink import events
 from streamsink.clock import Clock
@@ -20,7 +20,7 @@ from streamsink.faults import fault_point
 from streamsink.options import ONE_SNAPSHOT, SinkOptions
 from streamsink.protocol.committable import AppState, Committable
 from streamsink.protocol.ids import Writer
-from streamsink.protocol.pending import PendingStore
+from streamsink.protocol.pending import Mark, PendingStore
 from streamsink.protocol.restore import RestorePlan, check_name_before, plan_restore
 from streamsink.protocol.sink import Committer, Destination, Published
 from streamsink.protocol.states import CheckpointState
@@ -142,6 +142,7 @@ class Publisher:
             self._published = plan.last
         for unit, group in self._units([c.published_by(self._writer.epoch) for c in plan.publish]):
             fault_point("restore.before_publish")
+            self._doubt_marks(group)
             outcome = self._publish(unit, group, restored=True)
             # The first publishing of one that was rolled back may still be held by a tag.
             leftovers += self._committer.sweep([c for c in group if c.state.sequence not in plan.rolled_back])
@@ -150,6 +151,13 @@ class Publisher:
         if plan.publish:
             self._store.forget([committable.state.sequence for committable in plan.publish])
         return leftovers
+
+    def _doubt_marks(self, group: Sequence[Committable]) -> None:
+        """Marks of an earlier publishing say nothing of this one, which a crash may keep from being marked."""
+        for committable in group:
+            known = self._store.mark_of(committable.state.sequence) if self._store.is_marked(committable.state.sequence) else None
+            if isinstance(known, Mark) and not known.alone:
+                self._store.mark_published(committable, replace(known, alone=True))
 
     def _say_where(self, last: AppState | None) -> None:
         """The mark of the last published record was torn, or made without knowing: by what the table says now it is a proof for later."""

@@ -153,10 +153,11 @@ def _to_publish(store: PendingStore, sequence: int, replaced: Mapping[int, int],
 def _without_their_state(
     lost: Sequence[int], marks: Mapping[int, Mark], store: PendingStore, committer: Committer
 ) -> tuple[dict[int, Committable], list[Committable]]:
-    """Of the records whose state was published alone, and has gone: what of those is to be published whose rows are there, and those of which
-    that cannot be told. They were published in order.
+    """Of the records whose state was published alone, or may have been, and has gone: what of those is to be published whose rows are there,
+    and those of which that cannot be told. They were published in order. lost: those whose marked snapshot went, or was replaced.
     """
-    alone = [_load(store, sequence) for sequence in lost if sequence in marks and marks[sequence].alone]
+    may_be_alone = (_load(store, sequence) for sequence in lost if sequence not in marks or marks[sequence].alone)
+    alone = [committable for committable in may_be_alone if committable.files]
     there = next((number for number in range(len(alone), 0, -1) if committer.mentions(alone[number - 1])), 0)
     unsure = [committable for committable in alone[there:] if not committer.sees_all_since(committable)]
     return {c.state.sequence: c.without_files(held=True) for c in alone[:there]}, unsure
@@ -203,7 +204,7 @@ def _from_journal(
         raise _rolled_back(table, f"no snapshot names application '{options.application}', snapshots have expired", lost[-1], options)
     records = [_to_publish(store, sequence, replaced, committer) for sequence in retained]
     kept = [c for c in records if c.state.sequence < min((*replaced, *lost), default=retained[-1] + 1)]
-    alone, unsure_alone = _without_their_state(lost, marks, store, committer)
+    alone, unsure_alone = _without_their_state(sorted({*lost, *replaced}), marks, store, committer)
     # A rollback may have gone further back than the first record that shows it: then a mark proves nothing.
     published = len(kept) if alone else _published_ones(kept, committer, () if lost else marked)
     # What was recorded behind one that was rolled back cannot have outlived it, but for rows that had come before their state.

@@ -152,12 +152,12 @@ class _Look:
         return ahead[good:]
 
     def _alone(self, sequences: Sequence[int]) -> list[int]:
-        """Of these records those whose state was published alone, and went: of which it cannot be told whether their rows are there."""
+        """Of these records those whose state was published alone, or may have been, and went: of which it cannot be told whether their rows are there."""
         marks = ((sequence, self._journal.mark_of(sequence)) for sequence in sequences if self._journal.is_marked(sequence))
-        records = (_load_of(self._journal)(sequence) for sequence, mark in marks if isinstance(mark, Mark) and mark.alone)
+        records = (_load_of(self._journal)(sequence) for sequence, mark in marks if mark is None or isinstance(mark, Mark) and mark.alone)
         return [
             record.state.sequence for record in records
-            if record is not None and not self._committer.mentions(record) and not self._committer.sees_all_since(record)
+            if record is not None and record.files and not self._committer.mentions(record) and not self._committer.sees_all_since(record)
         ]
 
     def _can_be_published(self, sequence: int) -> bool:

@@ -149,8 +149,11 @@ def where_is(table: Table, committable: Committable) -> Mark | None:
 
 
 def _says_state_alone(table: Table, snapshot: Snapshot, record: Committable) -> bool:
-    """Whether the snapshot that published this record adds none of its files."""
-    added = (entry.file.file_name for meta in table.manifests.delta_of(snapshot) for entry in table.manifests.read(meta.file_name))
+    """Whether the snapshot that published this record adds none of its files, as far as it can be read: it may expire meanwhile."""
+    try:
+        added = {entry.file.file_name for meta in table.manifests.delta_of(snapshot) for entry in table.manifests.read(meta.file_name)}
+    except Corrupt:
+        return True
     return bool(record.files) and names_of(record).isdisjoint(added)
 
 

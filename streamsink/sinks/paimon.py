@@ -221,7 +221,7 @@ class PaimonCommitter(Committer):
             return filter_of.is_published(self._table, committable, expect, states, self._is_undone)
 
         done = self._commit.commit(request, is_published)
-        mark = mark_of(done.snapshot, done.at_ms, alone="held" in committable.payload)
+        mark = mark_of(done.snapshot, done.at_ms, alone=done.may_be_alone or committable.payload.get("alone", False))
         return Published(state.checkpoint_id, done.snapshot_id, done.attempts, mark, done.base_replaced)
 
     def join(self, records: Sequence[Committable]) -> list[Committable]:

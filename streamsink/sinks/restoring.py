@@ -86,8 +86,8 @@ class Restoring:
         files = tuple(f for f in committable.files if f.final not in published)
         if not kept:
             return committable.without_files(held=True)
-        held = [file.final for file in committable.files if file.final in published]
-        return replace(committable, files=files, payload={"kind": APPEND, "joined": kept, "held": held})
+        held = [*committable.payload.get("held", ()), *(file.final for file in committable.files if file.final in published)]
+        return replace(committable, files=files, payload={"kind": APPEND, "joined": kept, "held": held, "alone": True})
 
     @functools.cached_property
     def _in_the_table(self) -> Mapping[str, Sequence[StagedFile]]:

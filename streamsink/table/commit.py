@@ -39,12 +39,14 @@ class Committed:
     """snapshot: one that holds the commit, in its place at ``at_ms``. attempts: tries it took; 0 when it was there before.
 
     base_replaced: while it was being published, another writer's snapshot took the place of the one it is built on.
+    may_be_alone: what the request adds may be in an earlier snapshot.
     """
 
     snapshot: Snapshot
     attempts: int
     at_ms: int
     base_replaced: bool = False
+    may_be_alone: bool = False
 
     @property
     def snapshot_id(self) -> int:
@@ -122,11 +124,12 @@ class TableCommit:
         states = self._table.states.read(newest)
         if is_published(states):
             self._io.sync_dir(self._at.snapshot_dir)  # whoever published it may have died before
-            return Committed(newest, attempt - 1, self._clock.now_ms())
+            return Committed(newest, attempt - 1, self._clock.now_ms(), may_be_alone=True)
+        is_alone = False
         if tries.unanswered and is_built_on(self._table, request, tries.unanswered, newest):
             if request.application is None:
                 return Committed(newest, attempt - 1, self._clock.now_ms())  # there is no state to publish
-            request = without_files(request)
+            request, is_alone = without_files(request), True
         delta = self._deltas.of(request, newest)  # 2 base, 3 delta and conflicts
         if attempt == 1:
             self._table.schemas.check_there({self._table.known_schema.id, *request.changes.schema_ids})
@@ -160,7 +163,7 @@ class TableCommit:
             if has_slept(seen_ms):
                 self._take_back_hint(snapshot)
         fault_point("commit.hinted")
-        return Committed(snapshot, attempt, published_ms, outcome is Outcome.WON_OVER_REPLACED)
+        return Committed(snapshot, attempt, published_ms, outcome is Outcome.WON_OVER_REPLACED, is_alone)
 
     # -- outcomes --------------------------------------------------------------------------------------------------
 

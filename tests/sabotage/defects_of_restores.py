@@ -12,6 +12,7 @@ _LOST_NAMES = "tests/storage/test_lost_replies.py"
 _REPLACED = "tests/table/test_replaced_snapshots.py"
 _UNANSWERED = "tests/table/test_unanswered.py"
 _ALONE = "tests/advice/test_state_alone.py"
+_MARKS = "tests/table/test_alone_marks.py"
 
 OF_RESTORES = (
     # -- restore
@@ -75,15 +76,31 @@ OF_RESTORES = (
            "snapshot is None or", "snapshot is not None and", (_UNANSWERED,)),
     # -- a state that was published alone, and went
     Defect("a state that was published alone is one with its rows", "sinks/paimon.py:PaimonCommitter._publish",
-           'alone="held" in committable.payload', "alone=False", (_ALONE,)),
+           'alone=done.may_be_alone or committable.payload.get("alone", False)', "alone=False", (_ALONE,)),
     Defect("a state that is found where the mark was torn is one with its rows", "sinks/history_of.py:where_is",
            "alone=_says_state_alone(table, found, committable)", "alone=False", (_ALONE,)),
     Defect("rows went with the state that had been published alone", "protocol/restore.py:_without_their_state",
-           "if sequence in marks and marks[sequence].alone", "if False", (_ALONE,)),
+           "if sequence not in marks or marks[sequence].alone", "if False", (_ALONE,)),
     Defect("one file that is there is not a proof for all of its record", "protocol/restore.py:_without_their_state",
            "if committer.mentions(alone[number - 1])", "if False", (_ALONE,)),
     Defect("what is there without its state is given up unasked", "sinks/give_up.py:_Look._alone",
            "not self._committer.mentions(record) and not self._committer.sees_all_since(record)", "False", (_ALONE,)),
+    Defect("a state alone among those of a group is one with its rows", "sinks/records.py:_as_one",
+           'any(c.payload.get("alone") for c in run)', "False", (_MARKS,)),
+    Defect("rows that were there are not looked for when a group is published", "sinks/records.py:_as_one",
+           '({"held": held} if held else {})', "{}", (_MARKS,)),
+    Defect("a state alone after a reply that was lost is one with its rows", "table/commit.py:TableCommit._try_once",
+           "request, is_alone = without_files(request), True", "request = without_files(request)", (_MARKS,)),
+    Defect("a state alone whose snapshot was replaced is published with its rows", "protocol/restore.py:_from_journal",
+           "_without_their_state(sorted({*lost, *replaced}),", "_without_their_state(lost,", (_MARKS,)),
+    Defect("a mark of an earlier publishing is one of this", "protocol/publisher.py:Publisher._filter_and_commit",
+           "            self._doubt_marks(group)\n", "", (_MARKS,)),
+    Defect("a mark that does not say where is one with the rows", "protocol/restore.py:_without_their_state",
+           "sequence not in marks or marks[sequence].alone", "sequence in marks and marks[sequence].alone", (_MARKS,)),
+    Defect("what a user has seen has its rows in that snapshot", "protocol/committable.py:Committable.without_files",
+           '"alone": bool(self.files)', '"alone": held', (_MARKS,)),
+    Defect("dead letters do not come again with a state alone", "protocol/committable.py:Committable.without_files",
+           "if DEAD_LETTERS in self.payload", "if False", (_MARKS,)),
     Defect("another name takes rows for lost whose state has gone", "sinks/history_of.py:is_undone",
            " and not (mark.alone and were_named(table, names))", "", (_ALONE,)),
     Defect("what a user has seen is asked for in the snapshots", "protocol/restore.py:_states_of",

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import zlib
 
 import pytest
 
@@ -71,6 +72,13 @@ def test_a_short_state_can_be_read_in_the_snapshot(rng):
     """An operator who opens the file sees it."""
     state = _state(_sources(rng, 1), Recorded())
     assert json.loads(States({}, True).properties("shop", state)["streamsink.app.shop"]) == state
+
+
+def test_a_deflated_state_is_read(rng):
+    """As code before wrote it."""
+    state = _state(_sources(rng, 500), Recorded())
+    text = "deflate:" + base64.b64encode(zlib.compress(json.dumps(state).encode())).decode()
+    assert states_in(_snapshot({"streamsink.app.shop": text}), "snapshot-7") == {"shop": state}
 
 
 @pytest.mark.parametrize("damage", [

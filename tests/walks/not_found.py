@@ -210,7 +210,7 @@ REASONS: dict[str, tuple[str, ...]] = {
         "starting_offsets counts what is before a rollback and nothing names",
     ),
     "No query of a walk reads a thousand topics.": (
-        "the beginning of a topic's id is any id", "the beginning of a topic's id is another id",
+        "a shortened id is any id", "a shortened id is another id",
         "a state of very many topics takes more than a snapshot has room for", "a compressed state that was altered is taken",
     ),
     "No query of a walk reads a topic beside a folder.": (
@@ -262,6 +262,13 @@ SELDOM: dict[str, tuple[str, ...]] = {
         "a journal's mark outlives a rollback for another name",
         "without the first name's mark nothing says how far a table may go back",
         "without a mark a new name does not say where its tables were",
+    ),
+    "Drawn walks come to its place seldom or never: it takes a replaced snapshot, a compaction, a rollback and expiry in one order, and more.": (
+        "a state alone among those of a group is one with its rows", "rows that were there are not looked for when a group is published",
+        "a state alone after a reply that was lost is one with its rows",
+        "a state alone whose snapshot was replaced is published with its rows", "a mark of an earlier publishing is one of this",
+        "a mark that does not say where is one with the rows", "what a user has seen has its rows in that snapshot",
+        "dead letters do not come again with a state alone",
     ),
     "A walk finds it, as ``shown.py`` shows; drawn ones come there seldom.": tuple(SHOWN),
 }
