@@ -52,8 +52,9 @@ def _of_a_table(name: str, weight: int) -> Kind:
         world.focus(world.tables[table % len(world.tables)])
         if world.table == LETTERS and name.startswith("foreign_"):
             return  # others write no dead letters
+        prepared = walk.prepared
         kind.does(walk, *numbers)
-        if name == "foreign_prepare":
+        if walk.prepared is not prepared:
             walk.prepared_in = world.table
         if name == "rollback":
             world.accident(_ONE_OF_SEVERAL)
