@@ -262,8 +262,8 @@ def _settled(batch: Batch, past: Past, options: SinkOptions, changed: tuple[Chan
     word = asked.word(past.table_id, past.last)
     if answer is not None and asked.topics <= answer.topics or options.accept_as_new == token(batch, past):
         return _with_recorded(past, answered(recorded, changed, answer or asked)), False
-    if options.accept_as_seen in (word, token(batch, past)):
-        dropped = tuple(change for change in changed if change.other_topic)
+    dropped = tuple(change for change in changed if change.other_topic)
+    if options.accept_as_seen == word or not dropped and options.accept_as_seen == token(batch, past):  # which was said of the topic before
         return _with_recorded(past, reset(recorded, dropped)), True
     raise position_errors.changed(past.table, batch, changed, options, recorded=recorded, word=word, is_other=_is_other(batch, past))
 

@@ -371,4 +371,8 @@ WRITTEN: dict[str, Walk] = {
         ("batch", 0, 0), ("rollback", 2, 0), ("foreign_append", 0), ("expiry", 0), ("produce", 0, 0, 0), ("batch", 0, 0), ("heal", 0, 1),
         ("heal", 0, 1),
     ],
+    "a word for a batch of one topic is one for the same batch of another": [
+        ("setup", 0, 1, 0, 0, 0, 0), ("produce", 0, 0, 0), ("batch", 0, 0), ("stop", 0), ("lose_checkpoint_behind", 0), ("batch", 0, 0),
+        ("heal", 0, 0), ("recreate", 0, 0, 0),
+    ],
 }
