@@ -153,9 +153,9 @@ class Publisher:
         return leftovers
 
     def _doubt_marks(self, group: Sequence[Committable]) -> None:
-        """Marks of an earlier publishing say nothing of this one, which a crash may keep from being marked."""
-        for committable in group:
-            known = self._store.mark_of(committable.state.sequence) if self._store.is_marked(committable.state.sequence) else None
+        """A mark of an earlier publishing says nothing of a state that is published alone now, which a crash may keep from being marked."""
+        for committable in (c for c in group if c.payload.get("alone") and self._store.is_marked(c.state.sequence)):
+            known = self._store.mark_of(committable.state.sequence)
             if isinstance(known, Mark) and not known.alone:
                 self._store.mark_published(committable, replace(known, alone=True))
 
