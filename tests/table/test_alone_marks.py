@@ -106,6 +106,24 @@ def test_its_snapshot_was_replaced_too():
     _is_asked(world, ENDS)
 
 
+def test_its_snapshot_was_replaced_and_so_was_the_next_one():
+    """Found by reading: what its user had said of the first record was taken for the next one too, whose rows were lost."""
+    world, _ = published_not_marked(table_options=MERGES)
+    compact(world)
+    late = Prepared(world, 3)
+    world.run(boundaries=ENDS[:2])
+    later = Prepared(world, 4)
+    ends = (*ENDS[:2], 14)
+    world.run(boundaries=ends)
+    assert later.snapshot.id == newest_of(world) == 6
+    later.rename()
+    late.rename()
+    other_application(world, "merging")
+    drop_states(world)
+    expire(world, 1, 4)
+    _is_asked(world, ends)
+
+
 @CARRIED
 def test_of_what_its_user_has_seen(is_carried):
     """The table goes back a second time."""
