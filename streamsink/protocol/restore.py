@@ -214,8 +214,9 @@ def _from_journal(
     known = _decide(table, asked, committer, options, rolled_back=bool(lost)) if asked else 0
     if known:
         is_all = known >= len(unsure)
-        published = len(may_be) if is_all else records.index(unsure[known - 1]) + 1
-        alone |= _states_of(asked[len(unsure):known])
+        # What was replaced, or went, is published again, and what is seen behind it without its rows.
+        published = min(len(kept), len(may_be) if is_all else records.index(unsure[known - 1]) + 1)
+        alone |= _states_of([c for c in asked[:known] if c not in records[:published]])
     records = [alone.get(c.state.sequence, c) for c in records]
     if lost and not published and not alone and retained[0] > 1:
         raise _rolled_back_past_the_journal(table, retained[0], lost[-1], options)

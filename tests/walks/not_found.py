@@ -268,7 +268,7 @@ SELDOM: dict[str, tuple[str, ...]] = {
         "a state alone after a reply that was lost is one with its rows",
         "a state alone whose snapshot was replaced is published with its rows", "a mark of an earlier publishing is one of this",
         "a mark that does not say where is one with the rows", "what a user has seen has its rows in that snapshot",
-        "dead letters do not come again with a state alone",
+        "dead letters do not come again with a state alone", "what is seen is the end of what was replaced",
     ),
     "A walk finds it, as ``shown.py`` shows; drawn ones come there seldom.": tuple(SHOWN),
 }
