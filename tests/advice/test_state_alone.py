@@ -1,9 +1,12 @@
 """Advice for a record whose rows are behind a snapshot that another writer's has replaced, so that its state was published alone: and went."""
 
+from types import SimpleNamespace
+
 import pytest
 
-from tests.advice.accidents import accept, damage, refused
-from tests.advice.following import follows, told
+from streamsink.errors import StreamsinkError
+from tests.advice.accidents import accept, damage, lose_checkpoint, refused, start_over, starting_offset
+from tests.advice.following import Advice, follows, told
 from tests.crash.giving_up import follow
 from tests.crash.world import BOUNDARIES, expected
 from tests.protocol.history import drop_states, expire, io_of, mine_of, newest_of, other_application, published_not_marked, say_new
@@ -96,4 +99,64 @@ def test_the_query_comes_under_another_name():
     world = _rolled_back(4, compacted=1)
     accept(world, application="new", adopt_from_batch=2)
     say_new(world, lambda: world.run(boundaries=ENDS))
+    assert mine_of(world) == expected(ENDS)
+
+
+def _renamed_and_rolled_back(*, is_there: bool):
+    """The query has another name since, whose first record went too. is_there: the rows of the first name's last record."""
+    world, _ = published_not_marked(table_options=MERGES)
+    compact(world, None)
+    world.run(boundaries=ENDS[:2])
+    accept(world, application="new", adopt_from_batch=2)
+    world.run(boundaries=ENDS)
+    assert newest_of(world) == 6 and mine_of(world) == expected(ENDS)
+    to = 4 if is_there else 2
+    for number in range(6, to, -1):
+        io_of(world).delete(f"{world.driver.root}/snapshot/snapshot-{number}")
+    other_application(world, "merging")
+    expire(world, 1, to)
+    return world
+
+
+def _asked_under_its_first_name(world, said: Advice, ends, *, is_there: bool) -> Advice:
+    """Do what the error says, and answer what the start then asks; the error that ends it, which writes nothing."""
+    accept(world, **said.options("application", "on_rollback"), adopt_from_batch=None)
+    asked = refused(world, "journal.undecidable", ends)
+    way = "accept_as_seen" if is_there else "accept_as_new"
+    accept(world, **asked.options(way))
+    before = mine_of(world)
+    with pytest.raises(StreamsinkError) as refusal:
+        world.run(boundaries=ends)
+    assert mine_of(world) == (before if is_there else sorted({*before, *expected(ENDS[:2])}))
+    return Advice(refusal.value)
+
+
+@follows("table.rolled-back-too-far")
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_query_with_another_name_is_sent_to_its_first_one_which_asks(is_there):
+    """That the rows had gone was said, and where they are they were read once more."""
+    world = _renamed_and_rolled_back(is_there=is_there)
+    accept(world, on_rollback="republish")
+    said = refused(world, "table.rolled-back-too-far", ENDS)
+    told_so = _asked_under_its_first_name(world, said, ENDS, is_there=is_there)
+    assert told_so.kind == "application.renamed"
+    accept(world, application=told_so.find(r"Set application='([^']*)' to go on"))
+    world.run(boundaries=ENDS)
+    assert mine_of(world) == expected(ENDS)
+
+
+@follows("positions.unsettled")
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_query_with_another_name_is_given_up_and_its_checkpoint_is_lost(is_there):
+    """The new checkpoint began in front of rows that are there."""
+    world = _renamed_and_rolled_back(is_there=is_there)
+    accept(world, on_rollback="republish")
+    given_up = follow(world, refused(world, "table.rolled-back-too-far", ENDS))
+    says_where = Advice(SimpleNamespace(kind="", message=str(given_up)))
+    said = told("positions.unsettled", lambda: starting_offset(world, says_where))
+    lose_checkpoint(world)
+    _asked_under_its_first_name(world, said, ENDS, is_there=is_there)
+    start = starting_offset(world, says_where)
+    accept(world, application="new", adopt_from_batch=None, accept_as_seen=None, accept_as_new=None)
+    say_new(world, lambda: start_over(world, start, ENDS))
     assert mine_of(world) == expected(ENDS)
