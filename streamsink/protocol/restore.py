@@ -95,10 +95,20 @@ def check_name_before(table: str, publish: Sequence[Committable], committer: Com
             name, sequence = record.state.leads_on
             raise Misuse(
                 f"{table}: record {record.state.sequence} of application '{options.application}' goes on from record {sequence} of '{name}', which "
-                f"was the query's name before, and the table does not have that any more: it was rolled back further than the journal of "
-                f"'{options.application}' remembers. Nothing was written. Restore the table. {ways.give_up(table, options.application)}",
+                "was the query's name before, and the table does not say any more that it has that: it was rolled back further than the journal of "
+                f"'{options.application}' remembers. Nothing was written. Restore the table{_from_the_first_name(name, options)}. "
+                f"{ways.give_up(table, options.application)}",
                 kind="table.rolled-back-too-far",
             )
+
+
+def _from_the_first_name(name: str, options: SinkOptions) -> str:
+    """The way on by the journal of the name before. What is of several tables is not to be had by a start of them."""
+    return "" if "@" in name else (
+        f"; or start the query once under application='{name}' with on_rollback='republish', which publishes what its journal has and the table has "
+        f"not, or asks, and which the error application.renamed ends, and then under application='{options.application}' again, with on_rollback="
+        "'republish' too"
+    )
 
 
 def _check_gone_on(to: Destination, lost: Sequence[int], store: PendingStore, committer: Committer, options: SinkOptions) -> None:

@@ -99,6 +99,25 @@ def is_undone(table: Table, record: Committable | None, mark: Mark | None) -> bo
     return replaced.was_rolled_back(table, *at) and not (mark.alone and were_named(table, names))
 
 
+def was_undone(table: Table, record: Committable | None, mark: Mark | None) -> bool:
+    """Whether the snapshot that published a record has certainly gone, by a rollback or another writer's rename: rows may have stayed."""
+    if mark is None:
+        return record is not None and is_undone(table, record, None)
+    at = (mark.snapshot_id, mark.uuid, mark.at_ms)
+    return replaced.was_replaced(table, *at) or replaced.was_rolled_back(table, *at)
+
+
+def needs_a_start(table: Table, record: Committable | None, mark: Mark | None) -> bool:
+    """Whether only a start of its query settles what has become of a record whose snapshot has gone: it was replaced, and the start publishes it
+    again, or had the state alone, and the start looks for the rows, or asks. record: None where it cannot be read. mark: None where nobody knows.
+    """
+    if mark is not None and replaced.was_replaced(table, mark.snapshot_id, mark.uuid, mark.at_ms):
+        return True
+    if mark is not None and not mark.alone:
+        return False
+    return record is None or bool(record.files) and not is_undone(table, record, None)
+
+
 def is_last_undone(table: Table, application: str, sequence: int) -> bool:
     """As ``is_undone``, of the last published record of a query of one table."""
     journal = PendingLog(table.file_io, table.root, application, 2)

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 
 from streamsink.errors import Misuse
 from streamsink.protocol.committable import AppState, Committable
+from streamsink.protocol.pending import Mark
 from streamsink.protocol.recorded import Recorded, TopicRecord
-from streamsink.sinks.history_of import is_undone_in, names_of
+from streamsink.sinks.history_of import names_of, needs_a_start, record_of, was_undone
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.pending_log import PendingLog, journal_dir
 from streamsink.storage.stores import Store
@@ -35,8 +36,8 @@ def starting_offsets(store: Store, application: str, wanted: Wanted) -> str:
     """JSON for ``startingOffsets``. Counts what is pending in the journal too: the next start publishes that first. Of a table that was rolled
     back, what it has counts.
 
-    Raises Misuse when the table records no Kafka positions of that application, or several sources have read a topic up
-    to different positions and none of them is named.
+    Raises Misuse when the table records no Kafka positions of that application, or only a start of the query settles which of its rows are
+    there, or several sources have read a topic up to different positions and none of them is named.
     """
     return offsets_of(store.open(), store.root, application, wanted)
 
@@ -50,8 +51,8 @@ def offsets_of(file_io: FileIO, root: str, application: str, wanted: Wanted) -> 
     found = states.by_application.get(application)
     state = AppState.from_json(found) if found is not None else None
     journal = PendingLog(file_io, table.root, application, 2)
-    newest = _newest_there(table, journal) if state is None and not states.complete else journal.newest()
-    if newest is not None and (state is None or newest.state.sequence > state.sequence) and not _went_back(journal, state, states.complete):
+    newest = _Journal(table, journal, application).newest_there(state, states.complete)
+    if newest is not None and (state is None or newest.state.sequence > state.sequence):
         state = newest.state
     if state is None or not state.recorded:
         known = ", ".join(sorted(states.by_application)) or "none"
@@ -63,23 +64,51 @@ def offsets_of(file_io: FileIO, root: str, application: str, wanted: Wanted) -> 
     return _text(root, state.recorded, wanted)
 
 
-def _went_back(journal: PendingLog, state: AppState | None, complete: bool) -> bool:
-    """Whether the table has lost what was published behind ``state``, its last one: the journal's positions are not the table's then."""
-    journal.read_listing()
-    base = state.sequence if state is not None else 0
-    return (state is not None or complete) and any(journal.is_marked(sequence) for sequence in journal.retained() if sequence > base)
+class _Journal:
+    """What the journal of a query of one table says that the table does not say, or does not say any more."""
 
+    def __init__(self, table: Table, journal: PendingLog, application: str):
+        journal.read_listing()
+        self._table = table
+        self._journal = journal
+        self._application = application
 
-def _newest_there(table: Table, journal: PendingLog) -> Committable | None:
-    """The newest record, published or pending, of an application of which no snapshot says anything any more. Of those before one that a
-    rollback has taken, the last one of which a snapshot names files."""
-    journal.read_listing()
-    records = [record for record in map(journal.load, journal.retained()) if record is not None]
-    lost = [record for record in records if journal.is_marked(record.state.sequence) and is_undone_in(table, journal, record)]
-    if not lost:
-        return journal.newest()
-    before = [record for record in records[:records.index(lost[0])] if were_named(table, names_of(record))]
-    return before[-1] if before else None
+    def newest_there(self, state: AppState | None, complete: bool) -> Committable | None:
+        """The newest record behind ``state``, the table's last one, that is pending, or is published where no snapshot says it any more. None where a
+        rollback took what was behind it. Raises Misuse: only a start of the query settles whether rows of a record are there.
+        """
+        base = state.sequence if state is not None else 0
+        marked = [sequence for sequence in self._journal.retained() if sequence > base and self._journal.is_marked(sequence)]
+        if state is not None or complete:
+            gone = marked
+        else:
+            gone = [s for s in marked if s >= next((s for s in marked if was_undone(self._table, self._record(s), self._mark(s))), s + 1)]
+        if not gone:
+            return self._journal.newest()
+        self._check_settled([s for s in gone if needs_a_start(self._table, self._record(s), self._mark(s))])
+        if state is not None or complete:
+            return None
+        before = {s: self._record(s) for s in self._journal.retained() if s < gone[0]}
+        named = max((s for s, record in before.items() if record is not None and were_named(self._table, names_of(record))), default=0)
+        self._check_settled([s for s, record in before.items() if s > named and needs_a_start(self._table, record, None)])
+        return before.get(named)
+
+    def _record(self, sequence: int) -> Committable | None:
+        return record_of(self._table, self._application, sequence)
+
+    def _mark(self, sequence: int) -> Mark | None:
+        mark = self._journal.mark_of(sequence)
+        return mark if isinstance(mark, Mark) else None
+
+    def _check_settled(self, unsettled: Sequence[int]) -> None:
+        if unsettled:
+            raise Misuse(
+                f"{self._table.root}: the snapshot that published record {unsettled[0]} of application '{self._application}' was rolled back, or "
+                "another writer's has replaced it, and whether its rows are in the table, or will be, only a start of the query settles: so where a new "
+                f"checkpoint begins cannot be told. Start the query once under application='{self._application}' with on_rollback='republish': it "
+                "publishes what the table has not, or asks. Then call this again",
+                kind="positions.unsettled",
+            )
 
 
 def _of_several_tables(file_io: FileIO, root: str, application: str, wanted: Wanted) -> str:

@@ -370,15 +370,21 @@ def test_a_name_that_begins_behind_another_writers_snapshots_knows_how_far_the_t
     assert world.ids() == list(range(16))
 
 
-def test_a_new_checkpoint_begins_behind_what_a_table_has_that_went_back():
-    """Of one record nobody knows whether it is there, of another one that it is not: what is before them counts."""
+@follows("positions.unsettled")
+def test_where_a_new_checkpoint_begins_is_not_told_of_a_table_that_went_back_before_a_start_has_asked():
+    """Of one record nobody knows whether it is there, of another one that it is not."""
     world, others = _another_writer_came()
     roll_back_to(_table(world), others)
     for uuid in ("first", "second"):
-        latest = snapshot_of_another(_table(world), uuid=uuid)
+        latest = snapshot_of_another(_table(world), uuid=uuid, later_ms=3_600_000)
     expire_before(_table(world), latest)
     tear_mark(world, 2)
-    assert json.loads(offsets_of(io_of(world), world.driver.root, "streamsink", Wanted())) == {"t": {"0": 4}}
+    said = told("positions.unsettled", lambda: offsets_of(io_of(world), world.driver.root, "streamsink", Wanted()))
+    accept(world, **said.options("application", "on_rollback"))
+    accept(world, **refused(world, "journal.undecidable", (4, 8, 12)).options("accept_as_new"))
+    world.run(boundaries=(4, 8, 12))
+    assert world.ids() == list(range(12))
+    assert json.loads(offsets_of(io_of(world), world.driver.root, "streamsink", Wanted())) == {"t": {"0": 12}}
 
 
 def test_expiry_alone_takes_nothing_from_a_query_that_gets_another_name():

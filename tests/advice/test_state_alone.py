@@ -13,6 +13,8 @@ from tests.protocol.history import drop_states, expire, io_of, mine_of, newest_o
 from tests.table.foreign import compact, record_of
 
 ENDS = BOUNDARIES[:3]
+# Of a query that has another name from its third batch on, and the one behind it.
+RENAMED, NEXT = (*ENDS[:2], 14), (*ENDS[:2], 14, 17)
 # A commit leaves no manifest that adds a file and another one that deletes it.
 MERGES = {"manifest.full-compaction-threshold-size": "1 b"}
 
@@ -108,8 +110,8 @@ def _renamed_and_rolled_back(*, is_there: bool):
     compact(world, None)
     world.run(boundaries=ENDS[:2])
     accept(world, application="new", adopt_from_batch=2)
-    world.run(boundaries=ENDS)
-    assert newest_of(world) == 6 and mine_of(world) == expected(ENDS)
+    world.run(boundaries=RENAMED)
+    assert newest_of(world) == 6 and mine_of(world) == expected(RENAMED)
     to = 4 if is_there else 2
     for number in range(6, to, -1):
         io_of(world).delete(f"{world.driver.root}/snapshot/snapshot-{number}")
@@ -137,12 +139,12 @@ def test_a_query_with_another_name_is_sent_to_its_first_one_which_asks(is_there)
     """That the rows had gone was said, and where they are they were read once more."""
     world = _renamed_and_rolled_back(is_there=is_there)
     accept(world, on_rollback="republish")
-    said = refused(world, "table.rolled-back-too-far", ENDS)
-    told_so = _asked_under_its_first_name(world, said, ENDS, is_there=is_there)
+    said = refused(world, "table.rolled-back-too-far", NEXT)
+    told_so = _asked_under_its_first_name(world, said, NEXT, is_there=is_there)
     assert told_so.kind == "application.renamed"
     accept(world, application=told_so.find(r"Set application='([^']*)' to go on"))
-    world.run(boundaries=ENDS)
-    assert mine_of(world) == expected(ENDS)
+    world.run(boundaries=NEXT)
+    assert mine_of(world) == expected(NEXT)
 
 
 @follows("positions.unsettled")
@@ -151,12 +153,12 @@ def test_a_query_with_another_name_is_given_up_and_its_checkpoint_is_lost(is_the
     """The new checkpoint began in front of rows that are there."""
     world = _renamed_and_rolled_back(is_there=is_there)
     accept(world, on_rollback="republish")
-    given_up = follow(world, refused(world, "table.rolled-back-too-far", ENDS))
+    given_up = follow(world, refused(world, "table.rolled-back-too-far", NEXT))
     says_where = Advice(SimpleNamespace(kind="", message=str(given_up)))
     said = told("positions.unsettled", lambda: starting_offset(world, says_where))
     lose_checkpoint(world)
-    _asked_under_its_first_name(world, said, ENDS, is_there=is_there)
+    _asked_under_its_first_name(world, said, NEXT, is_there=is_there)
     start = starting_offset(world, says_where)
     accept(world, application="new", adopt_from_batch=None, accept_as_seen=None, accept_as_new=None)
-    say_new(world, lambda: start_over(world, start, ENDS))
-    assert mine_of(world) == expected(ENDS)
+    say_new(world, lambda: start_over(world, start, NEXT[-1:]))
+    assert mine_of(world) == expected(NEXT)

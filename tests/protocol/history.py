@@ -118,10 +118,11 @@ def drop_from_newest(world) -> None:
 # -- by table, without the world it is in ---------------------------------------------------------------------------
 
 
-def snapshot_of_another(table: Table, *, uuid: str = "of-another") -> int:
-    """A writer that carries no properties forward commits, and changes no row: its number."""
+def snapshot_of_another(table: Table, *, uuid: str = "of-another", later_ms: int = 0) -> int:
+    """A writer that carries no properties forward commits, and changes no row: its number. later_ms: than the newest one, as its clock says."""
     newest = table.snapshots.latest()
-    other = dataclasses.replace(newest, id=newest.id + 1, properties=None, commit_user="another", uuid=uuid)
+    at_ms = newest.time_millis + later_ms
+    other = dataclasses.replace(newest, id=newest.id + 1, properties=None, commit_user="another", uuid=uuid, time_millis=at_ms)
     table.file_io.write(table.snapshots.path(other.id), other.to_json())
     table.snapshots.move_hint(other.id, IdSource().new_id())
     return other.id

@@ -1,7 +1,10 @@
-"""The ways on that are gone by an option alone, or by nothing but a start."""
+"""The ways on that are gone by an option or a name alone, or by nothing but a start."""
+
+import re
 
 from tests.walks.judge import Judge
 from tests.walks.queries import Query
+from tests.walks.words import SECOND
 
 
 class Answers(Judge):
@@ -12,6 +15,19 @@ class Answers(Judge):
 
     def _republish(self, query: Query, _: str, text: str) -> None:
         query.options["on_rollback"] = "republish"
+
+    def _first_name(self, query: Query, name: str, text: str) -> None:
+        query.name, query.went_back = name, True
+
+    def _own_first_name(self, query: Query, _: str, text: str) -> None:
+        """He knows which of them it was: the second sinks' names have something behind it."""
+        query.name = next(name for name in re.findall(r"'([^']+)', up to batch", text) if SECOND not in name)
+
+    def _once_under_first(self, query: Query, name: str, text: str) -> None:
+        """The journal of that name has what the table has not; then an error sends the query back."""
+        query.options.pop("adopt_from_batch", None)
+        query.options["on_rollback"] = "republish"
+        self._first_name(query, name, text)
 
     def _position_columns(self, query: Query, _: str, text: str) -> None:
         query.options["position_columns"] = ("topic", "partition", "offset")

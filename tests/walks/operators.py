@@ -4,7 +4,6 @@ He knows no code of the library: only the words of the message, the rows that a 
 message prints is made as it is printed.
 """
 
-import contextlib
 import json
 import re
 from collections import Counter
@@ -127,9 +126,6 @@ class Operator(Answers):
         first = f"{self._world.root}/streamsink/{query.name.removesuffix(RENAMED)}"
         return query.name.endswith(RENAMED) and query.causes.knows("renamed") and bool(self._world.store.copy_of(first))
 
-    def _first_name(self, query: Query, name: str, text: str) -> None:
-        query.name, query.went_back = name, True
-
     def _under_first(self, query: Query, _: str, text: str) -> None:
         """He knows which of them it was; where it is none of them, he looks into the table."""
         own = next((name for name in re.findall(WORDS["under_first"], text) if name[0] == query.name[0]), None)
@@ -138,10 +134,6 @@ class Operator(Answers):
         else:
             query.options.pop("adopt_from_batch")
             self._first_name(query, own, text)
-
-    def _own_first_name(self, query: Query, _: str, text: str) -> None:
-        """He knows which of them it was: the second sinks' names have something behind it."""
-        query.name = next(name for name in re.findall(r"'([^']+)', up to batch", text) if SECOND not in name)
 
     def _adopt(self, query: Query, batch_id: str, text: str) -> None:
         query.adopts_blindly = "has written here under the name" not in text
@@ -163,7 +155,12 @@ class Operator(Answers):
         self._world.accident("journal", "journal-ever")
 
     def _starting_offsets(self, query: Query, _: str, text: str) -> None:
-        self._begin_anew(query, _said_offsets(self._world, query, text))
+        try:
+            begin = _said_offsets(self._world, query, text)
+        except Misuse as refused:
+            query.said = refused
+            return
+        self._begin_anew(query, begin)
 
     def _write_all(self, query: Query, _: str, text: str) -> None:
         query.options.pop("adopt_from_batch")
@@ -296,19 +293,24 @@ def missing_before(world: World, query: Query) -> list[int]:
 
 
 def _said_offsets(world: World, query: Query, text: str) -> dict | None:
-    """startingOffsets of each source as the text says it; from the beginning where it says so, or the table has no record of it."""
+    """startingOffsets of each source as the text says it; from the beginning where it says so, or the table has no record of it. Raises Misuse: the
+    query is to be started before."""
     begins, wanted = begins_in(text), query.source.by_source()
     if len(begins) not in (1, len(wanted)):
         raise Wrong("wrong advice", f"not one call for each of {len(wanted)} sources: {text}")
     given: dict = {}
     for begin, partitions in zip(begins, wanted if len(begins) > 1 else [query.source.parts]):
         if "streamsink.starting_offsets(" in begin:
-            with contextlib.suppress(Misuse):
-                application, asked = _offsets_call(begin, query)
+            application, asked = _offsets_call(begin, query)
+            try:
                 said = json.loads(offsets_of(world.others.io, world.root, application, asked))
-                if set(flat(said)) != set(partitions):
-                    raise Wrong("wrong advice", f"startingOffsets {said}, but Spark wants exactly the partitions {sorted(partitions)}: {text}")
-                given |= said
+            except Misuse as refused:
+                if refused.kind == "positions.unsettled":
+                    raise
+                continue
+            if set(flat(said)) != set(partitions):
+                raise Wrong("wrong advice", f"startingOffsets {said}, but Spark wants exactly the partitions {sorted(partitions)}: {text}")
+            given |= said
     return given or None
 
 

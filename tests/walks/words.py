@@ -19,6 +19,7 @@ WORDS = {
     "first_ones": r"(only those of the first ones are there)",
     "accept_as_same": r"accept_as_same='([^']+)'",
     "new_application": r"set new_application='(\w+)'",
+    "once_under_first": r"[Ss]tart the query once under application='([^']+)' with on_rollback='republish'",
     "republish": r"(on_rollback='republish')",
     "position_columns": r"option (position_columns)",
     "second_sink": r"as a second sink in the same batch function, set accept_as_new='([^']+)'",
@@ -61,6 +62,8 @@ def ways_in(query: Query, text: str, words: dict[str, str]) -> dict[str, str]:
             named.pop(way)
     if "give_up_seen" in named:
         named.pop("accept_as_seen")
+    if "once_under_first" in named:
+        named.pop("republish")  # they belong together
     if "file_column" in named:
         named.pop("accept_as_same")
     if "remove_journal" in named:
