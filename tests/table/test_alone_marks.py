@@ -157,6 +157,29 @@ def test_where_the_driver_died_before_it_marked_that():
     _is_asked(world, ENDS)
 
 
+@pytest.mark.parametrize("is_started_again", [True, False])
+def test_where_the_driver_died_before_it_marked_that_and_the_rows_went_too(is_started_again):
+    """The mark of the snapshot that was replaced said nothing of a table that went back behind it and is longer than that again."""
+    world = memory_world(**SETTINGS)
+    world.run(boundaries=BOUNDARIES[:1])
+    replacing = Prepared(world)
+    world.run(boundaries=BOUNDARIES[:2])
+    _replace(world, replacing)
+    assert die_at_step("commit.published", 1, world, boundaries=ENDS[:2])
+    if is_started_again:
+        world.run(boundaries=ENDS[:2])
+    for number in range(5, 1, -1):
+        io_of(world).delete(f"{world.driver.root}/snapshot/snapshot-{number}")
+    for name in ("merging", "writing"):
+        other_application(world, name)
+    drop_states(world)
+    expire(world, 1, 2)
+    accept(world, on_rollback="republish")
+    accept(world, accept_as_new=refused(world, "journal.undecidable", ENDS).option("accept_as_new"))
+    world.run(boundaries=ENDS)
+    assert mine_of(world) == expected(ENDS)
+
+
 @CARRIED
 def test_where_marks_were_torn(is_carried):
     """A start finds out where the last one is, and no other."""
