@@ -1,4 +1,4 @@
-"""Marks that do not say where a record was published: torn by a power failure, or made by a start that found it published."""
+"""Marks that do not say where a record was published, or not any more: torn by a power failure, made by a start that found it published, or older."""
 
 import copy
 import dataclasses
@@ -13,7 +13,9 @@ from streamsink.testing.driver import Checkpoint
 from streamsink.testing.faults import InjectedCrash
 from tests.crash.giving_up import follow, run_from
 from tests.crash.world import die_at_step, memory_world
-from tests.protocol.history import assert_republished_when_told, drop_from_newest, expire, io_of, mine_of, newest_of, of_others, roll_back, tear_mark
+from tests.protocol.history import (
+    assert_republished_when_told, drop_from_newest, drop_states, expire, io_of, mine_of, newest_of, of_others, other_application, roll_back, tear_mark,
+)
 from tests.table.foreign import Prepared
 
 
@@ -137,3 +139,25 @@ def test_a_mark_that_is_mended_by_a_driver_that_dies_is_mended_by_the_next():
         world.run(boundaries=(6, 9))
         assert mine_of(world) == list(range(9))
     assert number > 10
+
+
+@pytest.mark.parametrize("is_started_again", [True, False])
+def test_a_record_that_is_published_again_and_not_marked_and_goes_once_more(is_started_again):
+    """Its first mark said nothing of a table that went back behind it and is longer than that again: the rows were lost in silence."""
+    world = memory_world(restore="restore-and-continue", on_rollback="republish", journal_retain=5)
+    world.run(boundaries=(6, 9))
+    roll_back(world, 1)
+    for name in ("a", "b", "c"):
+        other_application(world, name)
+    assert die_at_step("commit.published", 1, world, boundaries=(6, 9))
+    assert newest_of(world) == 5 and mine_of(world) == list(range(9))
+    if is_started_again:
+        world.run(boundaries=(6, 9))
+    for number in range(5, 1, -1):
+        io_of(world).delete(f"{world.driver.root}/snapshot/snapshot-{number}")
+    for name in ("d", "e"):
+        other_application(world, name)
+    drop_states(world)
+    expire(world, 1, 2)
+    world.run(boundaries=(6, 9, 14))
+    assert mine_of(world) == list(range(14))
