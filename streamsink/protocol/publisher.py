@@ -20,7 +20,7 @@ from streamsink.faults import fault_point
 from streamsink.options import ONE_SNAPSHOT, SinkOptions
 from streamsink.protocol.committable import AppState, Committable
 from streamsink.protocol.ids import Writer
-from streamsink.protocol.pending import Mark, PendingStore
+from streamsink.protocol.pending import Mark, PendingStore, Where
 from streamsink.protocol.restore import RestorePlan, check_name_before, plan_restore
 from streamsink.protocol.sink import Committer, Destination, Published
 from streamsink.protocol.states import CheckpointState
@@ -153,15 +153,16 @@ class Publisher:
         return leftovers
 
     def _doubt_marks(self, group: Sequence[Committable]) -> None:
-        """A mark of an earlier publishing says nothing of a state that is published alone now, which a crash may keep from being marked."""
-        for committable in (c for c in group if c.payload.get("alone") and self._store.is_marked(c.state.sequence)):
+        """A mark of an earlier publishing says nothing of the one that comes now, which a crash may keep from being marked."""
+        for committable in (c for c in group if self._store.is_marked(c.state.sequence)):
             known = self._store.mark_of(committable.state.sequence)
-            if isinstance(known, Mark) and not known.alone:
-                self._store.mark_published(committable, replace(known, alone=True))
+            if isinstance(known, Mark):
+                alone = known.alone or bool(committable.payload.get("alone"))
+                self._store.mark_published(committable, replace(known, alone=alone, again=self._committer.next_number()))
 
     def _say_where(self, last: AppState | None) -> None:
         """The mark of the last published record was torn, or made without knowing: by what the table says now it is a proof for later."""
-        if last is None or not self._store.is_marked(last.sequence) or self._store.mark_of(last.sequence) is not None:
+        if last is None or not self._store.is_marked(last.sequence) or not self._is_vague(self._store.mark_of(last.sequence)):
             return
         try:
             record = self._store.load(last.sequence)
@@ -170,6 +171,10 @@ class Publisher:
         where = self._committer.where_is(record) if record is not None else None
         if where is not None:
             self._store.mark_published(record, where)
+
+    @staticmethod
+    def _is_vague(mark: Where | None) -> bool:
+        return mark is None or isinstance(mark, Mark) and bool(mark.again)
 
     def _up_to(self, checkpoint_id: int | None) -> list[Recorded]:
         entries = self.pending()

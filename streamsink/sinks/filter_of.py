@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable
 
 from streamsink.errors import Fenced, Retryable
+from streamsink.format.snapshot import Snapshot
 from streamsink.protocol.committable import AppState, Committable
 from streamsink.table.lineage import were_named
 from streamsink.table.states import States
@@ -49,6 +50,13 @@ def is_published(table: Table, committable: Committable, expect: int, states: St
     if found.sequence != expect:
         raise _changed(table.root, committable, expect, found.sequence)
     return False
+
+
+def newest_with(table: Table, committable: Committable) -> Snapshot | None:
+    """The newest snapshot, if it says that this very record is the last one that was published."""
+    newest = table.snapshots.latest()
+    found = state_of(table.states.read(newest), committable.application)
+    return newest if found is not None and found.record_id == committable.state.record_id else None
 
 
 def _rows_gone(root: str, committable: Committable) -> Retryable:

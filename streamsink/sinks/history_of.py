@@ -96,7 +96,7 @@ def is_undone(table: Table, record: Committable | None, mark: Mark | None) -> bo
     at = (mark.snapshot_id, mark.uuid, mark.at_ms)
     if replaced.was_replaced(table, *at):
         return not were_named(table, names, 0 if mark.alone else mark.snapshot_id)
-    return replaced.was_rolled_back(table, *at) and not (mark.alone and were_named(table, names))
+    return replaced.was_rolled_back(table, *at, again=mark.again) and not (mark.alone and were_named(table, names))
 
 
 def was_undone(table: Table, record: Committable | None, mark: Mark | None) -> bool:
@@ -104,7 +104,7 @@ def was_undone(table: Table, record: Committable | None, mark: Mark | None) -> b
     if mark is None:
         return record is not None and is_undone(table, record, None)
     at = (mark.snapshot_id, mark.uuid, mark.at_ms)
-    return replaced.was_replaced(table, *at) or replaced.was_rolled_back(table, *at)
+    return replaced.was_replaced(table, *at) or replaced.was_rolled_back(table, *at, again=mark.again)
 
 
 def needs_a_start(table: Table, record: Committable | None, mark: Mark | None) -> bool:

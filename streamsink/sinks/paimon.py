@@ -158,7 +158,10 @@ class PaimonCommitter(Committer):
         return replaced.was_replaced(self._table, mark.snapshot_id, mark.uuid, mark.at_ms)
 
     def was_rolled_back(self, mark: Mark) -> bool:
-        return replaced.was_rolled_back(self._table, mark.snapshot_id, mark.uuid, mark.at_ms)
+        return replaced.was_rolled_back(self._table, mark.snapshot_id, mark.uuid, mark.at_ms, again=mark.again)
+
+    def next_number(self) -> int:
+        return self._table.snapshots.known_id() + 1
 
     def holds(self, committable: Committable, since: int) -> bool:
         return were_named(self._table, names_of(committable), since)
@@ -185,10 +188,10 @@ class PaimonCommitter(Committer):
         if restored:
             _, _, gone = self.files_adopted(committable)
             if gone:
-                done = self._already_published(committable)
-                if done is None:
+                newest = filter_of.newest_with(self._table, committable)
+                if newest is None:
                     raise _files_gone(self._table.root, committable, gone, self._way_on)
-                return done
+                return Published(state.checkpoint_id, newest.id, 0, mark_of(newest, Clock().now_ms(), alone=True))
         if restored and committable.payload["kind"] == OVERWRITE:
             committable = self._if_still_meant(committable)
         check = None
@@ -249,13 +252,6 @@ class PaimonCommitter(Committer):
         return removed
 
     # -- parts -----------------------------------------------------------------------------------------------------
-
-    def _already_published(self, committable: Committable) -> Published | None:
-        newest = self._table.snapshots.latest()
-        found = filter_of.state_of(self._table.states.read(newest), committable.application)
-        if newest is not None and found is not None and found.record_id == committable.state.record_id:
-            return Published(committable.state.checkpoint_id, newest.id, 0, mark_of(newest, Clock().now_ms(), alone=True))
-        return None
 
     def _if_still_meant(self, committable: Committable) -> Committable:
         """An overwrite of an earlier run, which others' commits since its record may have made wrong."""

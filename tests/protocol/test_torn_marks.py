@@ -161,3 +161,19 @@ def test_a_record_that_is_published_again_and_not_marked_and_goes_once_more(is_s
     expire(world, 1, 2)
     world.run(boundaries=(6, 9, 14))
     assert mine_of(world) == list(range(14))
+
+
+def test_a_start_finds_out_where_a_record_is_that_was_published_again_and_not_marked():
+    """Its mark still said that another writer had replaced it, and what its user then rolled back was published again unasked."""
+    world = memory_world(restore="restore-and-continue")
+    world.run(boundaries=(6,))
+    replacing = Prepared(world)
+    world.run(boundaries=(6, 9))
+    replacing.rename()
+    assert die_at_step("commit.published", 1, world, boundaries=(6, 9))
+    world.run(boundaries=(6, 9))
+    assert newest_of(world) == 3 and mine_of(world) == list(range(9))
+    roll_back(world, 2)
+    with pytest.raises(Misuse) as refused:
+        world.run(boundaries=(6, 9, 14))
+    assert refused.value.kind == "table.rolled-back" and mine_of(world) == list(range(6))

@@ -12,6 +12,7 @@ _LOST_NAMES = "tests/storage/test_lost_replies.py"
 _REPLACED = "tests/table/test_replaced_snapshots.py"
 _UNANSWERED = "tests/table/test_unanswered.py"
 _ALONE = "tests/advice/test_state_alone.py"
+_TORN = "tests/protocol/test_torn_marks.py"
 _MARKS = "tests/table/test_alone_marks.py"
 
 OF_RESTORES = (
@@ -98,6 +99,10 @@ OF_RESTORES = (
            "len(may_be) if is_all else records.index(unsure[known - 1]) + 1", (_MARKS,)),
     Defect("a mark of an earlier publishing is one of this", "protocol/publisher.py:Publisher._filter_and_commit",
            "            self._doubt_marks(group)\n", "", (_MARKS,)),
+    Defect("a mark of an earlier publishing says where this one is", "table/replaced.py:was_rolled_back", "if again and (", "if False and (",
+           (_TORN,)),
+    Defect("a start does not find out where what was published again is", "protocol/publisher.py:Publisher._is_vague",
+           " or isinstance(mark, Mark) and bool(mark.again)", "", (_TORN,)),
     Defect("a mark that does not say where is one with the rows", "protocol/restore.py:_without_their_state",
            "sequence not in marks or marks[sequence].alone", "sequence in marks and marks[sequence].alone", (_MARKS,)),
     Defect("what a user has seen has its rows in that snapshot", "protocol/committable.py:Committable.without_files",

@@ -278,7 +278,7 @@ OF_TABLES = (
     Defect("an older snapshot in the marked one's place is no loss", "sinks/history_of.py:is_undone",
            "if replaced.was_replaced(table, *at):", "if False:", (_GONE_BACK,)),
     Defect("a table that ends before the marked snapshot has it", "sinks/history_of.py:is_undone",
-           "return replaced.was_rolled_back(table, *at)", "return False", (_GONE_BACK,)),
+           "return replaced.was_rolled_back(table, *at, again=mark.again)", "return False", (_GONE_BACK,)),
     Defect("a new name goes on whatever was dropped and created again", "sinks/name_before.py:NameBefore._loss",
            "member.table.table_id != had.table_id", "False", (_RENAMED_TABLES,)),
     Defect("a pending part is published in a table that lost what was before it", "sinks/chains.py:Chains.check_name_before",

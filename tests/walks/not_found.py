@@ -207,7 +207,7 @@ REASONS: dict[str, tuple[str, ...]] = {
     ),
     "Whoever calls starting_offsets in a walk has started the query before: what a rollback took is told, or is there again, by then.": (
         "starting_offsets counts what a rollback has taken", "starting_offsets counts what went behind another writer's snapshot",
-        "starting_offsets counts what is before a rollback and nothing names",
+        "starting_offsets takes what is before a rollback and nothing names for gone",
     ),
     "No query of a walk reads a thousand topics.": (
         "a shortened id is any id", "a shortened id is another id",
@@ -269,6 +269,8 @@ SELDOM: dict[str, tuple[str, ...]] = {
         "a state alone whose snapshot was replaced is published with its rows", "a mark of an earlier publishing is one of this",
         "a mark that does not say where is one with the rows", "what a user has seen has its rows in that snapshot",
         "dead letters do not come again with a state alone", "what is seen is the end of what was replaced",
+        "starting_offsets takes what went with a state that was published alone for gone", "a query with another name is not sent to its first one",
+        "a mark of an earlier publishing says where this one is", "a start does not find out where what was published again is",
     ),
     "A walk finds it, as ``shown.py`` shows; drawn ones come there seldom.": tuple(SHOWN),
 }
