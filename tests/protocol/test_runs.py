@@ -291,6 +291,22 @@ def test_a_sleeper_takes_no_mark_of_the_table_that_is_there_away():
     assert world.ids() == list(range(6))
 
 
+def test_a_run_has_a_mark_of_this_table_beside_that_of_a_sleeper():
+    """Its record was pruned and its snapshot has expired, so that nothing else says that the run is published."""
+    world = memory_world(application="batch", restore="restore-and-continue", journal_retain=2)
+    run_job(world, "monday", (0, 3))
+    io, mark = io_of(world), f"{world.driver.root}/streamsink/batch/runs/monday"
+    said = io.read(mark)
+    io.delete_tree(world.driver.root)
+    run_job(world, "tuesday", (3, 6))
+    io.write(mark, said)
+    for run, rows in (("monday", (0, 3)), ("wednesday", (6, 9)), ("thursday", (9, 12)), ("friday", (12, 15))):
+        run_job(world, run, rows)
+    expire(world, 1, newest_of(world) - 1)
+    run_job(world, "monday", (0, 3))
+    assert world.ids() == list(range(15))
+
+
 @pytest.mark.parametrize("mark", [b"", b'{"fingerprint": {"sour', b"null", b'{"fingerprint": null, "rows": null}'], ids=repr)
 def test_a_mark_of_earlier_code_or_torn_by_a_power_failure_says_that_the_run_is_published(jobs, mark):
     world, ends = jobs
