@@ -27,6 +27,8 @@ class Answers(Judge):
         """The journal of that name has what the table has not; then an error sends the query back."""
         query.options.pop("adopt_from_batch", None)
         query.options["on_rollback"] = "republish"
+        if name != query.name:
+            query.causes.add("renamed")
         self._first_name(query, name, text)
 
     def _position_columns(self, query: Query, _: str, text: str) -> None:
