@@ -2,14 +2,15 @@
 
 import copy
 import dataclasses
+from types import SimpleNamespace
 
 import pytest
 
 from streamsink.format.snapshot import Snapshot
 from streamsink.table.states import HISTORY
-from tests.advice.accidents import POSITIONS, accept, lose_checkpoint, refused
-from tests.advice.following import follows
-from tests.crash.giving_up import follow
+from tests.advice.accidents import POSITIONS, accept, lose_checkpoint, refused, start_over, starting_offset
+from tests.advice.following import Advice, follows
+from tests.crash.giving_up import follow, run_from
 from tests.crash.world import expected, memory_world
 from tests.protocol.history import io_of, newest_of, roll_back
 
@@ -58,3 +59,91 @@ def _says_that_history_is_incomplete(world) -> None:
     path = f"{world.driver.root}/snapshot/snapshot-{newest_of(world)}"
     newest = Snapshot.from_json(io_of(world).read(path), path)
     io_of(world).replace(path, dataclasses.replace(newest, properties={**newest.properties, HISTORY: "incomplete"}).to_json(), "incomplete")
+
+
+def _went_back(first, ends, *, retain: int = 10, **options):
+    """The query has another name behind the batches ``first``, and the table goes back to its first snapshot."""
+    world = memory_world(restore="restore-and-continue", journal_retain=retain, **options)
+    world.run(boundaries=first)
+    accept(world, application="new", adopt_from_batch=len(first))
+    world.run(boundaries=ends)
+    for newest in range(newest_of(world) - 1, 0, -1):
+        roll_back(world, newest)
+    accept(world, on_rollback="republish", adopt_from_batch=None)
+    return world
+
+
+def _to_the_first_name(world, ends) -> Advice:
+    said = refused(world, "table.rolled-back-too-far", ends)
+    accept(world, **said.options("application", "on_rollback"))
+    return said
+
+
+@follows("table.rolled-back-too-far")
+@pytest.mark.parametrize("start", [0, 9])
+def test_the_checkpoint_is_lost_too_and_the_query_goes_on_under_its_first_name(start):
+    """It has another checkpoint then: what the other name had lost was published again beside what the first one had read again."""
+    world = _went_back(ENDS[:2], ENDS[:3], position_columns=POSITIONS)
+    lose_checkpoint(world)
+    said = _to_the_first_name(world, (15,))
+    run_from(world, start, (15,))
+    assert world.ids() == list(range(15))
+    accept(world, application=said.find(r"under application='([^']*)' again"))
+    said = refused(world, "table.rolled-back-too-far", (15, 18), lambda: run_from(world, start, (15, 18)))
+    accept(world, application=said.find(r"Set application='([^']*)' to go on"))
+    run_from(world, start, (15, 18))
+    assert world.ids() == list(range(18))
+
+
+@follows("table.rolled-back-too-far")
+def test_the_first_name_has_given_up_and_read_again_what_the_other_one_went_on_from():
+    """Its records have the numbers of those before: the other name took them for what it had gone on from."""
+    world = _went_back((3, 6, 9, 12), (3, 6, 9, 12, 15), retain=2)
+    first = _to_the_first_name(world, (3, 6, 9, 12, 15, 18))
+    given_up = follow(world, refused(world, "table.rolled-back-too-far", (3, 6, 9, 12, 15, 18)))
+    start = starting_offset(world, Advice(SimpleNamespace(kind="", message=str(given_up))))
+    start_over(world, start, (6, 9, 12, 15, 18))
+    assert world.ids() == list(range(18))
+    accept(world, application=first.find(r"under application='([^']*)' again"))
+    said = refused(world, "table.rolled-back-too-far", (6,), lambda: run_from(world, start, (6, 9, 12, 15, 18, 20)))
+    accept(world, application=said.find(r"Set application='([^']*)' to go on"))
+    run_from(world, start, (6, 9, 12, 15, 18, 20))
+    assert world.ids() == list(range(20))
+
+
+@follows("table.rolled-back-too-far")
+def test_another_query_has_the_first_name_by_now():
+    """It reads other positions, so what was lost may come again."""
+    world = _went_back(ENDS[:2], ENDS[:3])
+    mine = world.checkpoint
+    _to_the_first_name(world, ENDS)
+    world.run(boundaries=ENDS[:2])
+    assert world.ids() == list(range(9))
+    lose_checkpoint(world)
+    run_from(world, 100, (103,))
+    world.checkpoint = mine
+    accept(world, application="new")
+    world.run(boundaries=ENDS)
+    assert world.ids() == [*range(18), 100, 101, 102]
+
+
+def test_a_query_is_not_sent_to_a_first_name_whose_journal_is_lost():
+    """It was sent to and fro for ever."""
+    world = _went_back(ENDS[:2], ENDS[:3])
+    io_of(world).delete_tree(f"{world.driver.root}/streamsink/streamsink")
+    said = refused(world, "table.rolled-back-too-far", ENDS).says("Restore the table")
+    assert "start the query once" not in said.message
+    given_up = follow(world, said)
+    start = starting_offset(world, Advice(SimpleNamespace(kind="", message=str(given_up))))
+    start_over(world, start, (9, 12, 15))
+    assert world.ids() == list(range(15))
+
+
+@follows("table.rolled-back-too-far")
+def test_the_other_name_has_pruned_the_record_that_says_what_it_went_on_from():
+    """The command named the other name, of which the table says nothing."""
+    world = _went_back(ENDS[:2], (*ENDS, 21), retain=2)
+    given_up = follow(world, refused(world, "table.rolled-back-too-far", (*ENDS, 21, 24)))
+    start = starting_offset(world, Advice(SimpleNamespace(kind="", message=str(given_up))))
+    start_over(world, start, (9, 12, 24))
+    assert world.ids() == list(range(24))
