@@ -16,22 +16,22 @@ class Mark:
     """Where a record was published. at_ms: a moment, by our clock, at which that snapshot was in its place with this uuid.
 
     alone: the snapshot says its state alone, or may. Its rows are in an earlier one, and need not go when this one does.
-    again: it was about to be published once more, in a snapshot of this number or a later one. 0: it was not.
+    again: that was before; by now it was about to be published once more, and nobody knows whether it was.
     """
 
     snapshot_id: int
     uuid: str
     at_ms: int
     alone: bool = False
-    again: int = 0
+    again: bool = False
 
     def to_json(self) -> dict:
-        more = ({"alone": True} if self.alone else {}) | ({"again": self.again} if self.again else {})
+        more = ({"alone": True} if self.alone else {}) | ({"again": True} if self.again else {})
         return {"snapshot": self.snapshot_id, "uuid": self.uuid, "at_ms": self.at_ms} | more
 
     @classmethod
     def from_json(cls, value: Mapping) -> "Mark":
-        return cls(int(value["snapshot"]), str(value["uuid"]), int(value["at_ms"]), bool(value.get("alone")), int(value.get("again", 0)))
+        return cls(int(value["snapshot"]), str(value["uuid"]), int(value["at_ms"]), bool(value.get("alone")), bool(value.get("again")))
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,11 @@ def decode_mark(data: bytes) -> Where | None:
         return (MarkOfTables if "tables" in value else Mark).from_json(value)
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
+
+
+def is_vague(where: Where | None) -> bool:
+    """Whether a mark does not say where the record is."""
+    return where is None or isinstance(where, Mark) and where.again
 
 
 @dataclass(frozen=True)

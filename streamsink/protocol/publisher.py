@@ -20,7 +20,7 @@ from streamsink.faults import fault_point
 from streamsink.options import ONE_SNAPSHOT, SinkOptions
 from streamsink.protocol.committable import AppState, Committable
 from streamsink.protocol.ids import Writer
-from streamsink.protocol.pending import Mark, PendingStore, Where
+from streamsink.protocol.pending import Mark, PendingStore, is_vague
 from streamsink.protocol.restore import RestorePlan, check_name_before, plan_restore
 from streamsink.protocol.sink import Committer, Destination, Published
 from streamsink.protocol.states import CheckpointState
@@ -156,25 +156,24 @@ class Publisher:
         """A mark of an earlier publishing says nothing of the one that comes now, which a crash may keep from being marked."""
         for committable in (c for c in group if self._store.is_marked(c.state.sequence)):
             known = self._store.mark_of(committable.state.sequence)
-            if isinstance(known, Mark):
+            if known is None or isinstance(known, Mark):
+                known = known or Mark(0, "", 0)
                 alone = known.alone or bool(committable.payload.get("alone"))
-                self._store.mark_published(committable, replace(known, alone=alone, again=self._committer.next_number()))
+                self._store.mark_published(committable, replace(known, alone=alone, again=True))
 
     def _say_where(self, last: AppState | None) -> None:
-        """The mark of the last published record was torn, or made without knowing: by what the table says now it is a proof for later."""
-        if last is None or not self._store.is_marked(last.sequence) or not self._is_vague(self._store.mark_of(last.sequence)):
-            return
-        try:
-            record = self._store.load(last.sequence)
-        except Corrupt:
-            return  # it is published, so nobody needs to read it
-        where = self._committer.where_is(record) if record is not None else None
-        if where is not None:
-            self._store.mark_published(record, where)
-
-    @staticmethod
-    def _is_vague(mark: Where | None) -> bool:
-        return mark is None or isinstance(mark, Mark) and bool(mark.again)
+        """The mark of the last published record was torn, made without knowing, or before it came again: by what the table says now it is a proof
+        for later. So are those of records that came again with it."""
+        sequence = last.sequence if last is not None else 0
+        while sequence and self._store.is_marked(sequence) and is_vague(mark := self._store.mark_of(sequence)):
+            try:
+                record = self._store.load(sequence)
+            except Corrupt:
+                return  # it is published, so nobody needs to read it
+            where = self._committer.where_is(record) if record is not None else None
+            if where is not None:
+                self._store.mark_published(record, where)
+            sequence = sequence - 1 if mark is not None else 0
 
     def _up_to(self, checkpoint_id: int | None) -> list[Recorded]:
         entries = self.pending()

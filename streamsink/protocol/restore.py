@@ -45,21 +45,22 @@ def plan_restore(
         return _from_journal(to, retained, store, committer, options, untried=untried)
     base = history.state.sequence if history.state else 0
     ahead = [s for s in retained if s > base]
-    lost = tuple(s for s in ahead if store.is_marked(s))
-    marks = _marks(lost, store)
+    marked = tuple(s for s in ahead if store.is_marked(s))
+    marks = _marks(marked, store)
     replaced = _replaced(marks, committer)
-    _check_gone_on(to, [s for s in lost if s not in replaced], store, committer, options)
-    if len(replaced) < len(lost) and options.on_rollback != ON_ROLLBACK_REPUBLISH:
+    _check_gone_on(to, [s for s in ahead if s not in replaced], store, committer, options)
+    lost = [s for s in _of_which_marks_tell(marked, marks) if s not in replaced]
+    if lost and options.on_rollback != ON_ROLLBACK_REPUBLISH:
         raise _rolled_back(table, f"the newest snapshot carries record {base} of application '{options.application}'", lost[-1], options)
     missing = next((number for number, sequence in enumerate(ahead, base + 1) if sequence != number), None)
     if missing is not None:
-        raise _cannot_follow(table, (base, missing, ahead[-1]), lost, options)
-    alone, unsure = _without_their_state(lost, marks, store, committer)
+        raise _cannot_follow(table, (base, missing, ahead[-1]), marked, options)
+    alone, unsure = _without_their_state(marked, marks, store, committer)
     alone |= _states_of(unsure[:_decide(table, unsure, committer, options, rolled_back=True)] if unsure else ())
     publish = tuple(alone.get(s) or _to_publish(store, s, replaced, committer) for s in ahead)
     check_name_before(table, publish, committer, options)
     behind = tuple(_load(store, s) for s in retained if s <= base and not store.is_marked(s))
-    return RestorePlan(publish, behind, history.state, lost, tuple(sorted(set(replaced.values()))))
+    return RestorePlan(publish, behind, history.state, marked, tuple(sorted(set(replaced.values()))))
 
 
 def _cannot_follow(table: str, numbers: tuple[int, int, int], lost: Sequence[int], options: SinkOptions) -> StreamsinkError:
@@ -147,6 +148,13 @@ def _marks(marked: Sequence[int], store: PendingStore) -> dict[int, Mark]:
     return {sequence: mark for sequence, mark in marks if isinstance(mark, Mark)}
 
 
+def _of_which_marks_tell(marked: Sequence[int], marks: Mapping[int, Mark]) -> list[int]:
+    """Of these records, in order, those of which a mark tells that they were published: not one that was about to be published once more, and those
+    behind it were then too."""
+    first = next((sequence for sequence in marked if sequence in marks and marks[sequence].again), None)
+    return [sequence for sequence in marked if first is None or sequence < first]
+
+
 def _replaced(marks: Mapping[int, Mark], committer: Committer) -> dict[int, int]:
     """Of these records those whose snapshot another writer replaced in a race: with that snapshot's number."""
     return {s: mark.snapshot_id for s, mark in marks.items() if committer.was_replaced(mark)}
@@ -207,16 +215,17 @@ def _from_journal(
     marked = [sequence for sequence in retained if store.is_marked(sequence)]
     marks = _marks(marked, store)
     replaced = _replaced(marks, committer)
-    back = min((s for s in marked if _is_undone(s, marks, store, committer)), default=None)
+    telling = _of_which_marks_tell(marked, marks)
+    back = min((s for s in telling if _is_undone(s, marks, store, committer)), default=None)
     lost = tuple(sequence for sequence in marked if back is not None and sequence >= back)
-    _check_gone_on(to, [s for s in lost if s not in replaced], store, committer, options)
+    _check_gone_on(to, [s for s in retained if s not in replaced and (s in lost or s not in marked)], store, committer, options)
     if lost and options.on_rollback != ON_ROLLBACK_REPUBLISH:
         raise _rolled_back(table, f"no snapshot names application '{options.application}', snapshots have expired", lost[-1], options)
     records = [_to_publish(store, sequence, replaced, committer) for sequence in retained]
     kept = [c for c in records if c.state.sequence < min((*replaced, *lost), default=retained[-1] + 1)]
     alone, unsure_alone = _without_their_state(sorted({*lost, *replaced}), marks, store, committer)
     # A rollback may have gone further back than the first record that shows it: then a mark proves nothing.
-    published = len(kept) if alone else _published_ones(kept, committer, () if lost else marked)
+    published = len(kept) if alone else _published_ones(kept, committer, () if lost else telling)
     # What was recorded behind one that was rolled back cannot have outlived it, but for rows that had come before their state.
     may_be = [c for c in records if (back is None or c.state.sequence < back) and c.state.sequence not in untried]
     unsure = [c for c in may_be[published:] if c.files and c.state.sequence not in replaced]
@@ -231,7 +240,7 @@ def _from_journal(
     if lost and not published and not alone and retained[0] > 1:
         raise _rolled_back_past_the_journal(table, retained[0], lost[-1], options)
     check_name_before(table, records[published:], committer, options)
-    mark = tuple(c for c in records[:published] if not store.is_marked(c.state.sequence))
+    mark = tuple(c for c in records[:published] if c.state.sequence not in telling)
     last = records[published - 1].state if published else None
     again = tuple(sorted({*replaced, *(c.state.sequence for c in records[published:] if store.is_marked(c.state.sequence))}))
     return RestorePlan(tuple(records[published:]), mark, last, again, tuple(sorted(set(replaced.values()))))

@@ -84,10 +84,6 @@ class Committer(ABC):
         number."""
         return False
 
-    def next_number(self) -> int:
-        """The number of the snapshot in which the next record is published is this one or a later one. 0: destinations of this kind have none."""
-        return 0
-
     def holds(self, committable: Committable, since: int) -> bool:
         """Whether the newest snapshot holds the record's files, although snapshot ``since`` that published it was replaced:
         another writer has built on it before. Raises Conflict when that cannot be told.

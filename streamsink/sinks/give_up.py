@@ -4,6 +4,8 @@ It refuses what might be published, claims the application (so that every earlie
 journal: files of theirs that have final names stay, for orphan cleaning.
 """
 
+import functools
+import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -164,7 +166,7 @@ class _Look:
         record = _load_of(self._journal)(sequence)
         if record is None:
             return False
-        if self._journal.is_marked(sequence) and self._options.on_rollback != ON_ROLLBACK_REPUBLISH:
+        if self._does_a_mark_tell(sequence) and self._options.on_rollback != ON_ROLLBACK_REPUBLISH:
             mark = self._journal.mark_of(sequence)
             if mark is None or not self._committer.was_replaced(mark):
                 return False  # it was rolled back
@@ -173,9 +175,18 @@ class _Look:
         is_there = not self._committer.files_adopted(record)[2] and self._committer.is_readable(record)
         return is_there and not is_cut_off(record, self._committer)
 
+    def _does_a_mark_tell(self, sequence: int) -> bool:
+        """Whether a mark says that the record was published; not one that was about to come again, and those behind it were then too."""
+        return self._journal.is_marked(sequence) and sequence < self._first_to_come_again
+
+    @functools.cached_property
+    def _first_to_come_again(self) -> float:
+        marks = ((sequence, self._journal.mark_of(sequence)) for sequence in self._journal.retained() if self._journal.is_marked(sequence))
+        return next((sequence for sequence, mark in marks if isinstance(mark, Mark) and mark.again), math.inf)
+
     def _is_undone(self, sequence: int) -> bool:
         """Whether the snapshot that published it went with a rollback, or was replaced."""
-        if not self._journal.is_marked(sequence):
+        if not self._does_a_mark_tell(sequence):
             return False
         mark = self._journal.mark_of(sequence)
         if mark is not None:
@@ -184,7 +195,7 @@ class _Look:
         return record is not None and is_gone(record, self._committer)
 
     def _was_published(self, sequence: int, *, by_mark: bool) -> bool:
-        if by_mark and self._journal.is_marked(sequence):
+        if by_mark and self._does_a_mark_tell(sequence):
             return True
         record = _load_of(self._journal)(sequence)
         return record is not None and self._committer.mentions(record)

@@ -82,7 +82,13 @@ def newest_in(journal: PendingLog, said: LastOfOther | None, may_be_forgotten: C
     if newest is None or said is not None and said.state.sequence >= newest.state.sequence:
         return said
     journal.read_listing()
-    return LastOfOther(newest.state, said is None and journal.is_marked(newest.state.sequence) and may_be_forgotten(newest))
+    return LastOfOther(newest.state, said is None and _is_certain(journal, newest.state.sequence) and may_be_forgotten(newest))
+
+
+def _is_certain(journal: PendingLog, sequence: int) -> bool:
+    """Whether a mark says that the record is published, and not that it was to come again."""
+    mark = journal.mark_of(sequence) if journal.is_marked(sequence) else None
+    return journal.is_marked(sequence) and not (isinstance(mark, Mark) and mark.again)
 
 
 def is_undone(table: Table, record: Committable | None, mark: Mark | None) -> bool:
@@ -91,27 +97,28 @@ def is_undone(table: Table, record: Committable | None, mark: Mark | None) -> bo
     mark: where it was published; None where nobody knows. record: None where it was pruned. Raises Conflict: it cannot be told.
     """
     names = names_of(record) if record is not None else set()
-    if mark is None:
+    if mark is None or mark.again:
         return bool(names) and is_retained_since(table, record.payload.get("base")) and not were_named(table, names)
     at = (mark.snapshot_id, mark.uuid, mark.at_ms)
     if replaced.was_replaced(table, *at):
         return not were_named(table, names, 0 if mark.alone else mark.snapshot_id)
-    return replaced.was_rolled_back(table, *at, again=mark.again) and not (mark.alone and were_named(table, names))
+    return replaced.was_rolled_back(table, *at) and not (mark.alone and were_named(table, names))
 
 
 def was_undone(table: Table, record: Committable | None, mark: Mark | None) -> bool:
-    """Whether the snapshot that published a record has certainly gone, by a rollback or another writer's rename: rows may have stayed."""
-    if mark is None:
-        return record is not None and is_undone(table, record, None)
+    """Whether the snapshot that published a record has certainly gone, by a rollback or another writer's rename: rows may have stayed. A start may
+    have been about to publish it again."""
+    if mark is None or mark.again:
+        return mark is not None or record is not None and is_undone(table, record, None)
     at = (mark.snapshot_id, mark.uuid, mark.at_ms)
-    return replaced.was_replaced(table, *at) or replaced.was_rolled_back(table, *at, again=mark.again)
+    return replaced.was_replaced(table, *at) or replaced.was_rolled_back(table, *at)
 
 
 def needs_a_start(table: Table, record: Committable | None, mark: Mark | None) -> bool:
     """Whether only a start of its query settles what has become of a record whose snapshot has gone: it was replaced, and the start publishes it
-    again, or had the state alone, and the start looks for the rows, or asks. record: None where it cannot be read. mark: None where nobody knows.
+    again, or had the state alone, and the start looks for the rows, or asks; or a start was about to publish it again. record: None where it cannot be read. mark: None where nobody knows.
     """
-    if mark is not None and replaced.was_replaced(table, mark.snapshot_id, mark.uuid, mark.at_ms):
+    if mark is not None and (mark.again or replaced.was_replaced(table, mark.snapshot_id, mark.uuid, mark.at_ms)):
         return True
     if mark is not None and not mark.alone:
         return False

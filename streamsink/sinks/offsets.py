@@ -79,10 +79,9 @@ class _Journal:
         """
         base = state.sequence if state is not None else 0
         marked = [sequence for sequence in self._journal.retained() if sequence > base and self._journal.is_marked(sequence)]
-        if state is not None or complete:
-            gone = marked
-        else:
-            gone = [s for s in marked if s >= next((s for s in marked if was_undone(self._table, self._record(s), self._mark(s))), s + 1)]
+        is_first = state is not None or complete
+        first = next((s for s in marked if is_first or was_undone(self._table, self._record(s), self._mark(s))), None)
+        gone = [s for s in marked if first is not None and s >= first]
         if not gone:
             return self._journal.newest()
         self._check_settled([s for s in gone if needs_a_start(self._table, self._record(s), self._mark(s))])

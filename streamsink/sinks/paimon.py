@@ -158,10 +158,7 @@ class PaimonCommitter(Committer):
         return replaced.was_replaced(self._table, mark.snapshot_id, mark.uuid, mark.at_ms)
 
     def was_rolled_back(self, mark: Mark) -> bool:
-        return replaced.was_rolled_back(self._table, mark.snapshot_id, mark.uuid, mark.at_ms, again=mark.again)
-
-    def next_number(self) -> int:
-        return self._table.snapshots.known_id() + 1
+        return replaced.was_rolled_back(self._table, mark.snapshot_id, mark.uuid, mark.at_ms)
 
     def holds(self, committable: Committable, since: int) -> bool:
         return were_named(self._table, names_of(committable), since)

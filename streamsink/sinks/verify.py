@@ -90,11 +90,11 @@ class _Journal:
         return found is not None and AppState.from_json(found).sequence >= committable.state.sequence
 
     def _record(self, sequence: int, committable: Committable) -> None:
-        if not self._log.is_marked(sequence):
+        mark = self._log.mark_of(sequence) if self._log.is_marked(sequence) else None
+        if not self._log.is_marked(sequence) or mark is not None and mark.again:
             if sequence > self._published:
                 self._pending(committable)
             return
-        mark = self._log.mark_of(sequence)
         try:
             replaced = mark is not None and was_replaced(self._table, mark.snapshot_id, mark.uuid, mark.at_ms)
             in_place = self._table.snapshots.load(mark.snapshot_id) if replaced else None

@@ -14,15 +14,12 @@ def was_replaced(table: Table, snapshot_id: int, uuid: str, at_ms: int) -> bool:
     return found is not None and found.uuid != uuid and found.time_millis <= at_ms
 
 
-def was_rolled_back(table: Table, snapshot_id: int, uuid: str, at_ms: int, *, again: int = 0) -> bool:
+def was_rolled_back(table: Table, snapshot_id: int, uuid: str, at_ms: int) -> bool:
     """Whether the retained snapshots show that the one with this uuid, which was there at ``at_ms``, went with a rollback.
 
-    The table ends before it, or a later one has its number. What has expired shows nothing. again: if it is not 0, what went was to come
-    again in a snapshot of this number or a later one: of which the caller knows that none that is retained has it.
+    The table ends before it, or a later one has its number. What has expired shows nothing.
     """
     newest, found = table.snapshots.latest(), table.snapshots.load(snapshot_id)
-    if again and (newest is None or newest.id < again or table.snapshots.load(again) is not None):
-        return True
     if found is not None:
         return found.uuid != uuid and found.time_millis > at_ms
     return newest is None or newest.id < snapshot_id

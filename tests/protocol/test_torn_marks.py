@@ -163,6 +163,8 @@ def test_a_record_that_is_published_again_and_not_marked_and_goes_once_more(is_s
         other_application(world, name)
     drop_states(world)
     expire(world, 1, 2)
+    if not is_started_again:
+        _answer(world, "accept_as_new")
     world.run(boundaries=(6, 9, 14))
     assert mine_of(world) == list(range(14))
 
