@@ -14,6 +14,8 @@ from streamsink.protocol.same_query import Comparison, QueryFingerprint
 
 # In the payload of a record of one table: its rows that did not fit, for the table beside it.
 DEAD_LETTERS = "letters"
+# In the payload of the first record under a new name: the id of the record of the name before from which it goes on.
+LED_ID = "led_id"
 
 
 def _not_told() -> None:

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from streamsink.errors import Corrupt, Misuse, StreamsinkError
 from streamsink.options import ON_ROLLBACK_REPUBLISH, SinkOptions, words_of
 from streamsink.protocol import ways
-from streamsink.protocol.committable import AppState, Committable
+from streamsink.protocol.committable import LED_ID, AppState, Committable
+from streamsink.protocol.continuity import relate
 from streamsink.protocol.pending import Mark, PendingStore
+from streamsink.protocol.positions import all_numeric
 from streamsink.protocol.sink import Committer, Destination, History
 
 # What can be asked about a record: whether it is published, and whether an overwrite may replace what others wrote since.
@@ -97,35 +99,56 @@ def check_name_before(table: str, publish: Sequence[Committable], committer: Com
             raise Misuse(
                 f"{table}: record {record.state.sequence} of application '{options.application}' goes on from record {sequence} of '{name}', which "
                 "was the query's name before, and the table does not say any more that it has that: it was rolled back further than the journal of "
-                f"'{options.application}' remembers. Nothing was written. Restore the table{_from_the_first_name(name, options)}. "
+                f"'{options.application}' remembers. Nothing was written. Restore the table{_from_the_first_name(record, committer, options)}. "
                 f"{ways.give_up(table, options.application)}",
                 kind="table.rolled-back-too-far",
             )
 
 
-def _from_the_first_name(name: str, options: SinkOptions) -> str:
-    """The way on by the journal of the name before. What is of several tables is not to be had by a start of them."""
-    return "" if "@" in name else (
-        f"; or start the query once under application='{name}' with on_rollback='republish', which publishes what its journal has and the table has "
-        f"not, or asks, and which the error application.renamed ends, and then under application='{options.application}' again, with on_rollback="
-        "'republish' too"
+def _from_the_first_name(record: Committable, committer: Committer, options: SinkOptions) -> str:
+    """The way on by the journal of the name before, where that has what it takes. What is of several tables is not to be had by a start of them."""
+    name, sequence = record.state.leads_on
+    other = committer.others(options.application).get(name)
+    if "@" in name or other is None or other.state.sequence < sequence:
+        return ""
+    return (
+        f"; or start the query once under application='{name}' with on_rollback='republish', which publishes what that journal has and the table has "
+        f"not, or asks, and then under application='{options.application}' again, with on_rollback='republish' too. Where it goes on under '{name}' "
+        "instead of being told that it was renamed, as with a new checkpoint, leave it there"
     )
 
 
-def _check_gone_on(to: Destination, lost: Sequence[int], store: PendingStore, committer: Committer, options: SinkOptions) -> None:
-    """Raises Misuse: the name that the query had before has records behind the one from which these, which a rollback took, go on."""
-    records = (readable(store, sequence) for sequence in lost)
-    first = next((record.state for record in records if record is not None and record.state.leads_on), None)
-    other = committer.others(options.application).get(first.leads_on[0]) if first is not None else None
-    if other is not None and other.state.query == first.query and other.state.sequence > first.leads_on[1]:
-        name = first.leads_on[0]
+def _check_gone_on(to: Destination, ahead: Sequence[int], store: PendingStore, committer: Committer, options: SinkOptions) -> None:
+    """Raises Misuse: the name that the query had before has records behind the one from which these go on, which are to be published, and may have
+    their rows."""
+    records = [record for record in (readable(store, sequence) for sequence in ahead) if record is not None]
+    first = next((record for record in records if record.state.leads_on), None)
+    if first is None:
+        return
+    name, sequence = first.state.leads_on
+    other = committer.others(options.application).get(name)
+    if other is not None and _is_behind(other.state, sequence, first.payload.get(LED_ID)) and _may_have_the_rows(other.state, records):
         raise Misuse(
-            f"{to.path}: record {first.sequence} of application '{options.application}', which a rollback has taken, goes on from record "
-            f"{first.leads_on[1]} of '{name}', which was the query's name before, and the query has gone on under that name since, up to record "
-            f"{other.state.sequence}: published again, rows would be there a second time. Nothing was written. Set application='{name}' to go on; "
+            f"{to.path}: record {first.state.sequence} of application '{options.application}', which the table has not, goes on from record "
+            f"{sequence} of '{name}', which was the query's name before, and the query has gone on under that name since, up to record "
+            f"{other.state.sequence}: published now, rows would be there a second time. Nothing was written. Set application='{name}' to go on; "
             f"or, to go on under '{options.application}', {ways.give_up_at_once(to.path, options.application)}",
             kind="table.rolled-back-too-far",
         )
+
+
+def _is_behind(state: AppState, sequence: int, record_id: str | None) -> bool:
+    """Whether this state is of a record behind the one of that number and id; numbers that are given up come again. record_id: None where nobody
+    knows it."""
+    return state.sequence > sequence or state.sequence == sequence and record_id is not None and state.record_id != record_id
+
+
+def _may_have_the_rows(state: AppState, records: Sequence[Committable]) -> bool:
+    """Whether the query that this state is of may have written rows of the records: it is theirs, or positions do not show that it has not."""
+    return any(
+        record.state.query == state.query or not all_numeric(record.state.sources) or relate(state.recorded, record.state.sources).overlap
+        for record in records
+    )
 
 
 def _check_identity(to: Destination, found: AppState | None, store: PendingStore, options: SinkOptions) -> None:

@@ -80,7 +80,7 @@ def give_up(file_io: FileIO, path: str, options: SinkOptions) -> GivenUp:
         journal.release()
     checkpoints = tuple(record.state.checkpoint_id for record in known if record.state.checkpoint_id != END_OF_INPUT)
     runs = tuple(record.state.query for record in known if record.state.checkpoint_id == END_OF_INPUT)
-    begins = _where_it_begins(path, committer, options, records, known)
+    begins = _where_it_begins(path, committer, options, records, known=known, state=state)
     return GivenUp(tuple(records), checkpoints, _text(path, options, state, records, known=known, runs=runs, begins=begins), runs)
 
 
@@ -285,10 +285,12 @@ def _without_the_lost(committer: ManyTables) -> str:
 
 
 def _where_it_begins(
-    path: str, committer: TableCommitter | ManyTables, options: SinkOptions, records: Sequence[int], known: Sequence[Committable]
+    path: str, committer: TableCommitter | ManyTables, options: SinkOptions, records: Sequence[int], *, known: Sequence[Committable],
+    state: AppState | None,
 ) -> str:
-    """Where a new checkpoint of a source with positions reads it again."""
-    before, _ = known[0].state.leads_on or ("", 0) if known else ("", 0)
+    """Where a new checkpoint of a source with positions reads it again. state: what is published under this name."""
+    of_first = known[0].state if known else None
+    before, _ = (of_first.leads_on or (of_first.behind if state is None else ()) if of_first else ()) or ("", 0)
     if before and before.endswith(SUFFIX) != isinstance(committer, ManyTables):
         # What is written under that name is in another folder, or in several tables. The record goes on where that ends.
         return f"with {starting_at(known[0].state.sources)}{_without_its_loss(known[0], before, committer)}"

@@ -9,7 +9,7 @@ from streamsink.clock import Clock
 from streamsink.errors import Conflict, Corrupt, Misuse
 from streamsink.format.snapshot import COMPACT, Snapshot
 from streamsink.options import SinkOptions, words_of
-from streamsink.protocol.committable import AppState, Committable, KnownRun, LastOfOther
+from streamsink.protocol.committable import LED_ID, AppState, Committable, KnownRun, LastOfOther
 from streamsink.protocol.ids import END_OF_INPUT, Writer
 from streamsink.protocol.pending import Mark
 from streamsink.protocol.restore import MAY_OVERWRITE, token_of
@@ -20,6 +20,8 @@ from streamsink.table.states import states_in
 from streamsink.table.table import Table
 
 log = logging.getLogger(__name__)
+# In the payload of the first record under a new name: where the table had what the query has published under the name before.
+_LED_AT = "led_at"
 
 
 def is_retained_since(table: Table, base: int | None) -> bool:
@@ -151,10 +153,33 @@ def is_undone_in(table: Table, journal: PendingLog, record: Committable) -> bool
     return is_undone(table, record, mark if isinstance(mark, Mark) else None)
 
 
-def where_is_last_of(table: Table, application: str, sequence: int) -> Mark | None:
-    """Where the last record of another application is, or behind it, of which is known that the table has it. None where no snapshot has an id."""
+def last_of(table: Table, application: str, sequence: int) -> dict:
+    """What the first record under a new name says of the last one under the name before, which the table has: where it is, or behind it, where
+    a snapshot has an id, and its own id."""
     mark = PendingLog(table.file_io, table.root, application, 2).mark_of(sequence)
-    return mark if isinstance(mark, Mark) else newest_now(table)
+    where, record_id = mark if isinstance(mark, Mark) else newest_now(table), _id_of(table, application, sequence)
+    return ({_LED_AT: where.to_json()} if where is not None else {}) | ({LED_ID: record_id} if record_id else {})
+
+
+def led_at(record: Committable) -> Mark | None:
+    """Where the table had what the first record under a new name goes on from; None where the record does not say it."""
+    said = record.payload.get(_LED_AT)
+    return Mark.from_json(said) if said is not None else None
+
+
+def is_of_the_past_that_it_leads_on(table: Table, record: Committable) -> bool:
+    """Whether the record from which this first one under a new name goes on is the one that has its number: numbers that are given up come again."""
+    known, said = record.payload.get(LED_ID), _id_of(table, *record.state.leads_on)
+    return not known or not said or known == said
+
+
+def _id_of(table: Table, application: str, sequence: int) -> str:
+    """Of a record of another application, as the table or its journal has it; '' where neither does."""
+    said = table.states.read(table.snapshots.latest()).by_application.get(application)
+    if said is not None and AppState.from_json(said).sequence == sequence:
+        return AppState.from_json(said).record_id
+    record = record_of(table, application, sequence)
+    return record.state.record_id if record is not None else ""
 
 
 def newest_now(table: Table) -> Mark | None:

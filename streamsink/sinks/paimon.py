@@ -41,8 +41,6 @@ from streamsink.table.whole import Whole
 from streamsink.table.write import WrittenFile
 
 UNAWARE_TOTAL_BUCKETS = -1
-# In the payload of the first record under a new name: where the table had what the query has published under the name before.
-_LED_AT = "led_at"
 
 
 class PaimonCommitter(Committer):
@@ -91,8 +89,7 @@ class PaimonCommitter(Committer):
         relative = self._table.layout.relative
         files = tuple(StagedFile(relative(w.staged), w.final, w.meta.file_size, w.meta.row_count) for w in written)
         payload: dict = {"kind": APPEND, "manifest": None, "base": self._table.snapshots.known_id()}
-        where = history_of.where_is_last_of(self._table, *leads_on) if leads_on else None
-        payload |= {_LED_AT: where.to_json()} if where is not None else {}
+        payload |= history_of.last_of(self._table, *leads_on) if leads_on else {}
         entries = [
             ManifestEntry(FileKind.ADD, w.partition, UNAWARE_BUCKET, UNAWARE_TOTAL_BUCKETS, w.meta) for w in written
         ]
@@ -138,8 +135,8 @@ class PaimonCommitter(Committer):
         return where is None or not history_of.is_undone(self._table, history_of.record_of(self._table, application, sequence), where)
 
     def has_what_was_before(self, committable: Committable) -> bool:
-        led_at = committable.payload.get(_LED_AT)
-        return self.has_reached(*committable.state.leads_on, Mark.from_json(led_at) if led_at is not None else None)
+        where = history_of.led_at(committable)
+        return self.has_reached(*committable.state.leads_on, where) and history_of.is_of_the_past_that_it_leads_on(self._table, committable)
 
     def known_run(self, application: str, run: str) -> KnownRun:
         return history_of.known_run(self._table, application, run)

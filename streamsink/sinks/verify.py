@@ -89,12 +89,16 @@ class _Journal:
         found = self._table.states.read(self._table.snapshots.latest()).by_application.get(self._name)
         return found is not None and AppState.from_json(found).sequence >= committable.state.sequence
 
+    def _is_pending(self, sequence: int) -> bool:
+        """Without a mark, or with one that says that it was to come again."""
+        return not self._log.is_marked(sequence) or bool(mark := self._log.mark_of(sequence)) and mark.again
+
     def _record(self, sequence: int, committable: Committable) -> None:
-        mark = self._log.mark_of(sequence) if self._log.is_marked(sequence) else None
-        if not self._log.is_marked(sequence) or mark is not None and mark.again:
+        if self._is_pending(sequence):
             if sequence > self._published:
                 self._pending(committable)
             return
+        mark = self._log.mark_of(sequence)
         try:
             replaced = mark is not None and was_replaced(self._table, mark.snapshot_id, mark.uuid, mark.at_ms)
             in_place = self._table.snapshots.load(mark.snapshot_id) if replaced else None
@@ -118,7 +122,7 @@ class _Journal:
             self._check.note("snapshot.replaced", f"{what}. Nothing of the application is lost")
 
     def _staging(self) -> None:
-        pending = {s for s in self._log.retained() if not self._log.is_marked(s)}
+        pending = set(filter(self._is_pending, self._log.retained()))
         folder = self._table.layout.within(f"{JOURNAL_DIR}/{self._name}/staging")
         for entry in self._table.file_io.entries(folder):
             number = entry.name.rpartition("-")[2]

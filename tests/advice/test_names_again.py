@@ -8,7 +8,7 @@ import pytest
 
 from streamsink.format.snapshot import Snapshot
 from streamsink.table.states import HISTORY
-from tests.advice.accidents import POSITIONS, accept, lose_checkpoint, refused, start_over, starting_offset
+from tests.advice.accidents import POSITIONS, accept, lose_checkpoint, refused, renew_topic, start_over, starting_offset
 from tests.advice.following import Advice, follows
 from tests.crash.giving_up import follow, run_from
 from tests.crash.world import expected, memory_world
@@ -113,18 +113,35 @@ def test_the_first_name_has_given_up_and_read_again_what_the_other_one_went_on_f
 
 @follows("table.rolled-back-too-far")
 def test_another_query_has_the_first_name_by_now():
-    """It reads other positions, so what was lost may come again."""
+    """It reads other things, so what was lost may come again."""
     world = _went_back(ENDS[:2], ENDS[:3])
-    mine = world.checkpoint
     _to_the_first_name(world, ENDS)
     world.run(boundaries=ENDS[:2])
     assert world.ids() == list(range(9))
+    mine, rows = world.checkpoint, world.driver.rows
+    renew_topic(world, numeric=False)
     lose_checkpoint(world)
-    run_from(world, 100, (103,))
-    world.checkpoint = mine
+    accept(world, accept_as_new=refused(world, "checkpoint.replaced", (3,)).option("accept_as_new"))
+    world.run(boundaries=(3,))
+    world.checkpoint, world.driver.rows, world.driver.numeric = mine, rows, True
     accept(world, application="new")
     world.run(boundaries=ENDS)
-    assert world.ids() == [*range(18), 100, 101, 102]
+    assert world.ids() == [*range(18), 1000, 1001, 1002]
+
+
+def test_another_query_has_the_first_name_and_the_number_of_the_record_that_was_given_up():
+    """What the other name went on from is not in the table: a record of the same number is."""
+    world = _went_back(ENDS[:2], ENDS[:3])
+    accept(world, application="streamsink", on_rollback="fail")
+    assert follow(world, refused(world, "table.rolled-back", ENDS)).records == (2,)
+    mine, rows = world.checkpoint, world.driver.rows
+    renew_topic(world, numeric=False)
+    lose_checkpoint(world)
+    accept(world, accept_as_new=refused(world, "checkpoint.replaced", (3,)).option("accept_as_new"))
+    world.run(boundaries=(3,))
+    world.checkpoint, world.driver.rows, world.driver.numeric = mine, rows, True
+    accept(world, application="new", on_rollback="republish")
+    refused(world, "table.rolled-back-too-far", ENDS)
 
 
 def test_a_query_is_not_sent_to_a_first_name_whose_journal_is_lost():

@@ -12,7 +12,8 @@ _LOST_NAMES = "tests/storage/test_lost_replies.py"
 _REPLACED = "tests/table/test_replaced_snapshots.py"
 _UNANSWERED = "tests/table/test_unanswered.py"
 _ALONE = "tests/advice/test_state_alone.py"
-_TORN = "tests/protocol/test_torn_marks.py"
+_AGAIN = "tests/protocol/test_published_again.py"
+_NAMES_AGAIN = "tests/advice/test_names_again.py"
 _MARKS = "tests/table/test_alone_marks.py"
 
 OF_RESTORES = (
@@ -20,7 +21,7 @@ OF_RESTORES = (
     Defect("pending records are left alone", "protocol/restore.py:plan_restore",
            "ahead = [s for s in retained if s > base]", "ahead = []", (_STEPS,)),
     Defect("a rollback is not noticed", "protocol/restore.py:plan_restore",
-           "len(replaced) < len(lost) and options.on_rollback != ON_ROLLBACK_REPUBLISH", "False",
+           "lost and options.on_rollback != ON_ROLLBACK_REPUBLISH", "False",
            (_PUBLISHING, "tests/table/test_replaced_snapshots.py")),
     Defect("C3: records of another table are published", "protocol/restore.py:_check_identity",
            "state.table_id != to.table_id", "False", (_KNOWN, _RUNS)),
@@ -99,10 +100,27 @@ OF_RESTORES = (
            "len(may_be) if is_all else records.index(unsure[known - 1]) + 1", (_MARKS,)),
     Defect("a mark of an earlier publishing is one of this", "protocol/publisher.py:Publisher._filter_and_commit",
            "            self._doubt_marks(group)\n", "", (_MARKS,)),
-    Defect("a mark of an earlier publishing says where this one is", "table/replaced.py:was_rolled_back", "if again and (", "if False and (",
-           (_TORN,)),
-    Defect("a start does not find out where what was published again is", "protocol/publisher.py:Publisher._is_vague",
-           " or isinstance(mark, Mark) and bool(mark.again)", "", (_TORN,)),
+    Defect("a mark of an earlier publishing tells of this one", "protocol/restore.py:_of_which_marks_tell", "if first is None or sequence < first",
+           "", (_AGAIN,)),
+    Defect("a start does not find out where what was published again is", "protocol/pending.py:is_vague",
+           " or isinstance(where, Mark) and where.again", "", (_AGAIN,)),
+    Defect("another name goes on from what was to come again", "sinks/history_of.py:_is_certain",
+           " and not (isinstance(mark, Mark) and mark.again)", "", (_AGAIN,)),
+    Defect("what was to come again is not given up", "sinks/give_up.py:_Look._does_a_mark_tell", " and sequence < self._first_to_come_again", "",
+           (_AGAIN,)),
+    Defect("starting_offsets counts what was to come again", "sinks/history_of.py:was_undone", "return mark is not None or", "return", (_AGAIN,)),
+    Defect("a query with another name is not sent to its first one", "protocol/restore.py:_from_the_first_name", 'if "@" in name or', "if True or",
+           (_ALONE,)),
+    Defect("a query is sent to a first name whose journal is lost", "protocol/restore.py:_from_the_first_name",
+           "other is None or other.state.sequence < sequence", "other is None", (_NAMES_AGAIN,)),
+    Defect("what a new checkpoint has written under the first name comes again", "protocol/restore.py:_may_have_the_rows",
+           " or not all_numeric(record.state.sources) or relate(state.recorded, record.state.sources).overlap", "", (_NAMES_AGAIN,)),
+    Defect("whoever has the first name by now has the query's rows", "protocol/restore.py:_may_have_the_rows",
+           "record.state.query == state.query or", "True or", (_NAMES_AGAIN,)),
+    Defect("a number that was given up is the record that another name goes on from", "sinks/history_of.py:is_of_the_past_that_it_leads_on",
+           "return not known or not said or known == said", "return True", (_NAMES_AGAIN,)),
+    Defect("the first name of a later record is not known when it is given up", "sinks/give_up.py:_where_it_begins",
+           "(of_first.behind if state is None else ())", "()", (_NAMES_AGAIN,)),
     Defect("a mark that does not say where is one with the rows", "protocol/restore.py:_without_their_state",
            "sequence not in marks or marks[sequence].alone", "sequence in marks and marks[sequence].alone", (_MARKS,)),
     Defect("what a user has seen has its rows in that snapshot", "protocol/committable.py:Committable.without_files",

@@ -202,6 +202,15 @@ REASONS: dict[str, tuple[str, ...]] = {
     "It says less than is known; the operator of a walk looks into the table then, or goes the other way that the message names.": (
         "a name that ends elsewhere than was said is not told",
     ),
+    "A guard behind it: what is given up is read again, from where its first name says once that was started.": (
+        "a query with another name is not sent to its first one",
+    ),
+    "The operator of a walk goes the other way that the message names when one leads back to where he was.": (
+        "a query is sent to a first name whose journal is lost",
+    ),
+    "No other program takes a name of a walk that a query has had before.": (
+        "whoever has the first name by now has the query's rows",
+    ),
     "What was rolled back is owed again, and its operator would let it come again: done without a question it ends alike.": (
         "a rollback is not noticed",
     ),
@@ -269,8 +278,11 @@ SELDOM: dict[str, tuple[str, ...]] = {
         "a state alone whose snapshot was replaced is published with its rows", "a mark of an earlier publishing is one of this",
         "a mark that does not say where is one with the rows", "what a user has seen has its rows in that snapshot",
         "dead letters do not come again with a state alone", "what is seen is the end of what was replaced",
-        "starting_offsets takes what went with a state that was published alone for gone", "a query with another name is not sent to its first one",
-        "a mark of an earlier publishing says where this one is", "a start does not find out where what was published again is",
+        "starting_offsets takes what went with a state that was published alone for gone",
+        "a mark of an earlier publishing tells of this one", "a start does not find out where what was published again is",
+        "another name goes on from what was to come again", "what was to come again is not given up", "starting_offsets counts what was to come again",
+        "what a new checkpoint has written under the first name comes again", "the first name of a later record is not known when it is given up",
+        "a number that was given up is the record that another name goes on from",
     ),
     "A walk finds it, as ``shown.py`` shows; drawn ones come there seldom.": tuple(SHOWN),
 }
