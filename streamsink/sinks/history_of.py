@@ -174,7 +174,9 @@ def is_of_the_past_that_it_leads_on(table: Table, record: Committable) -> bool:
 
 
 def _id_of(table: Table, application: str, sequence: int) -> str:
-    """Of a record of another application, as the table or its journal has it; '' where neither does."""
+    """Of a record of another application, as the table or its journal has it; '' where neither does. Of several tables each has an id of its own."""
+    if "@" in application:
+        return ""
     said = table.states.read(table.snapshots.latest()).by_application.get(application)
     if said is not None and AppState.from_json(said).sequence == sequence:
         return AppState.from_json(said).record_id
