@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import json
 from types import SimpleNamespace
 
 import pytest
@@ -163,4 +164,34 @@ def test_the_other_name_has_pruned_the_record_that_says_what_it_went_on_from():
     given_up = follow(world, refused(world, "table.rolled-back-too-far", (*ENDS, 21, 24)))
     start = starting_offset(world, Advice(SimpleNamespace(kind="", message=str(given_up))))
     start_over(world, start, (9, 12, 24))
+    assert world.ids() == list(range(24))
+
+
+@follows("table.rolled-back-too-far")
+def test_names_there_and_back_and_the_table_goes_back_behind_both():
+    """Each name was sent to the other one: what the first one has behind the second is not in the table, and comes after it."""
+    world = memory_world(restore="restore-and-continue", journal_retain=10)
+    for application, ends, adopted in (("streamsink", ENDS[:2], None), ("new", ENDS[:3], 2), ("streamsink", ENDS[:4], 3)):
+        accept(world, application=application, adopt_from_batch=adopted)
+        world.run(boundaries=ends)
+    for newest in (3, 2):
+        roll_back(world, newest)
+    accept(world, on_rollback="republish", adopt_from_batch=None)
+    _to_the_first_name(world, ENDS)
+    said = refused(world, "application.renamed", ENDS, lambda: world.run(boundaries=ENDS))
+    accept(world, application=said.find(r"Set application='([^']*)' to go on"))
+    world.run(boundaries=ENDS)
+    assert world.ids() == list(range(18))
+
+
+@pytest.mark.parametrize("retain", [2, 10])
+def test_records_are_given_up_that_went_on_from_another_name_and_the_checkpoint_is_lost(retain):
+    """The table says nothing of the name any more, and all that the source has was written, beside what the first name has."""
+    world = _went_back(ENDS[:2], (*ENDS, 21), retain=retain)
+    given_up = follow(world, refused(world, "table.rolled-back-too-far", (*ENDS, 21, 24)))
+    lose_checkpoint(world)
+    said = refused(world, "checkpoint.begins-anew", (24,))
+    at = json.loads(said.find(r"startingOffsets='([^']*)'"))["t"]["0"]
+    assert at == starting_offset(world, Advice(SimpleNamespace(kind="", message=str(given_up))))
+    start_over(world, at, (24,))
     assert world.ids() == list(range(24))

@@ -7,15 +7,17 @@ import pytest
 
 from streamsink import faults
 from streamsink.errors import Corrupt, Misuse
+from streamsink.options import SinkOptions
 from streamsink.sinks.offsets import Wanted, offsets_of
+from streamsink.sinks.retire import retire
 from streamsink.sinks.verify import verify
 from streamsink.table.table import open_table
 from streamsink.testing.crashing import CrashingCalls
 from streamsink.testing.faults import InjectedCrash, arm, crash
-from tests.advice.accidents import accept, put_back, refused, take
+from tests.advice.accidents import accept, put_back, refused, stopped_by, take
 from tests.crash.giving_up import clean, follow
 from tests.crash.world import die_at_step, memory_world
-from tests.protocol.history import drop_states, expire, io_of, mine_of, newest_of, other_application, roll_back, roll_back_to
+from tests.protocol.history import drop_from_newest, drop_states, expire, io_of, mine_of, newest_of, other_application, roll_back, roll_back_to
 from tests.table.foreign import Prepared, compact, record_of
 
 
@@ -206,3 +208,109 @@ def test_it_is_pending_for_verify():
     assert die_at_step("commit.before_publish", 1, world, boundaries=(6, 9))
     found = verify(io_of(world), world.driver.root).findings
     assert [(each.severity, each.kind) for each in found] == [("note", "checkpoint.pending"), ("note", "staging.files")], "the latter of record 1"
+
+
+# -- which a start finds in the table, and from then on its mark says where it is ---------------------------------------
+
+
+def _found_in_the_table(how: str):
+    """expired: the snapshot that published it has expired by then. group: two records came in one."""
+    if how == "expired":
+        world, _ = _again()
+        ends = (6, 9, 12, 14)
+        assert die_at_step("commit.published", 1, world, boundaries=(6, 9))
+        published = newest_of(world)
+        other_application(world, "a")
+        expire(world, 1, published)
+    else:
+        ends = (3, 6, 9, 12)
+        world = memory_world(
+            restore="restore-and-continue", on_rollback="republish", journal_retain=20, publish_every_batches=2, publish_as="one-snapshot")
+        world.run(boundaries=ends)
+        roll_back(world, 1)
+        assert die_at_step("commit.published", 1, world, boundaries=ends)
+    world.run(boundaries=ends)
+    world.run(boundaries=(*ends, 16, 18))
+    assert mine_of(world) == list(range(18))
+    accept(world, on_rollback="fail")
+    return world, (*ends, 16, 18)
+
+
+FOUND = pytest.mark.parametrize("how", ["expired", "group"])
+
+
+@FOUND
+def test_what_is_rolled_back_behind_it_is_given_up(how):
+    """Nothing was given up, and the error that had named the command came again, for ever."""
+    world, ends = _found_in_the_table(how)
+    roll_back(world, newest_of(world) - 1)
+    assert follow(world, refused(world, "table.rolled-back", ends)).records
+    assert "rolled back" not in (stopped_by(world, ends) or "")
+
+
+@FOUND
+def test_what_is_rolled_back_behind_it_does_not_come_unasked(how):
+    world, ends = _found_in_the_table(how)
+    roll_back(world, newest_of(world) - 1)
+    drop_states(world)
+    for number in range(1, newest_of(world)):
+        if io_of(world).exists(f"{world.driver.root}/snapshot/snapshot-{number}"):
+            expire(world, number, number)
+    refused(world, "table.rolled-back", ends)
+
+
+@FOUND
+def test_its_history_expires_and_nothing_is_asked(how):
+    """Nothing was wrong."""
+    world, ends = _found_in_the_table(how)
+    other_application(world, "z")
+    drop_states(world)
+    drop_from_newest(world)
+    for number in range(1, newest_of(world)):
+        if io_of(world).exists(f"{world.driver.root}/snapshot/snapshot-{number}"):
+            expire(world, number, number)
+    world.run(boundaries=(*ends, 20))
+
+
+def test_what_its_user_has_seen_is_not_asked_for_again():
+    """The word said that it was recorded as published."""
+    world, _ = _again(others=5, table_options={"manifest.full-compaction-threshold-size": "1 b"})
+    assert die_at_step("commit.published", 1, world, boundaries=(6, 9))
+    compact(world)
+    Prepared(world, 7).rename()
+    expire(world, 1, newest_of(world) - 1)
+    accept(world, accept_as_seen=refused(world, "journal.undecidable", (6, 9)).option("accept_as_seen"))
+    world.run(boundaries=(6, 9))
+    accept(world, accept_as_seen=None)
+    world.run(boundaries=(6, 9))
+    world.run(boundaries=(6, 9, 14))
+    assert mine_of(world) == list(range(14))
+
+
+def test_another_name_goes_on_from_it_and_the_table_goes_back_behind_it():
+    """The record of the other name told where it had been before: what went was lost in silence."""
+    world, _ = _again(others=5)
+    assert die_at_step("commit.published", 1, world, boundaries=(6, 9))
+    accept(world, application="new", adopt_from_batch=2)
+    world.run(boundaries=(6, 9, 14))
+    for newest in (7, 6):
+        roll_back(world, newest)
+    other_application(world, "z")
+    drop_states(world)
+    expire(world, 1, newest_of(world) - 1)
+    accept(world, adopt_from_batch=None)
+    refused(world, "table.rolled-back-too-far", (6, 9, 14, 16))
+
+
+@pytest.mark.parametrize("application", ["streamsink", "new"])
+def test_it_is_not_retired(application):
+    """It is pending."""
+    world = memory_world(restore="restore-and-continue", on_rollback="republish", journal_retain=10)
+    world.run(boundaries=(6, 9))
+    accept(world, application=application, adopt_from_batch=2)
+    world.run(boundaries=(6, 9, 12))
+    roll_back(world, 2)
+    assert die_at_step("commit.before_publish", 1, world, boundaries=(6, 9, 12))
+    with pytest.raises(Misuse) as refusal:
+        retire(io_of(world), world.driver.root, SinkOptions.of(world.driver.root, {"application": "streamsink"}))
+    assert refusal.value.kind == "retire.pending"
