@@ -62,7 +62,7 @@ class Past:
     others(): the last record of each other application that has written here. begins: nothing of this run is recorded yet.
     known_run(run id): what is known of a bounded job's run.
     known_files(): the files that the records were made of; None when the journal does not know them all.
-    journal_id: of the journal that is asked.
+    journal_id: of the journal that is asked. behind: the name before, where all that was recorded under this one was given up.
     """
 
     table: str
@@ -73,6 +73,7 @@ class Past:
     others: Callable[[], Mapping[str, LastOfOther]] = dict
     known_files: Callable[[], files.KnownFiles | None] = lambda: None
     journal_id: str = ""
+    behind: str = ""
     begins: bool = True
 
 
@@ -192,11 +193,8 @@ def _admit_first(batch: Batch, past: Past, options: SinkOptions) -> Decision:
         return Decision(Verdict.NEW, "accepted as new", 0, _recorded(batch, past))
     if not options.adopt_from_batch and (form := renamed.of_the_other_form(options.application, past.others())):
         raise renamed.other_form(batch, *form, table=past.table, word=token(batch, past))
-    if options.adopt_from_batch:
-        found = renamed.of_another_checkpoint(batch, past.others(), options.adopt_from_batch)
-        if batch.batch_id == 0 or found:
-            found = found or renamed.of_its_topics(batch, past.others())
-            raise renamed.begins_anew(batch, found, table=past.table, options=options, word=token(batch, past))
+    if anew := renamed.begins_anew(batch, past.others, past.behind, table=past.table, options=options, word=token(batch, past)):
+        raise anew
     if batch.batch_id == 0 or options.adopt_from_batch == batch.batch_id:
         return Decision(Verdict.NEW, "first batch of this application", 0, _recorded(batch, past))
     raise Misuse(

@@ -166,12 +166,14 @@ class LastOfOther:
 
     is_whole: False where one of several tables has its part, and the journal is lost that could say whether the others have theirs.
     forgotten_by: then, the paths of tables that may have later records: snapshots that could say so have expired.
+    said: what the table itself says of it; None where it says nothing.
     """
 
     state: AppState
     is_published: bool
     is_whole: bool = True
     forgotten_by: tuple[str, ...] = ()
+    said: AppState | None = None
 
 
 @dataclass(frozen=True)

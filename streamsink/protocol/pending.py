@@ -77,11 +77,13 @@ class JournalIdentity:
 
     A journal that began at 0 knows every bounded run of its application; a later one has replaced a journal that was removed, or
     went on from an older copy. ended: what was recorded behind this number was given up; a journal without records has it from here.
+    behind: of what was given up, where nothing of it is left: the name that the query had before; else ''.
     """
 
     id: str
     began: int
     ended: int = 0
+    behind: str = ""
 
 
 class Group(Protocol):

@@ -9,6 +9,7 @@ the one that stops the query) makes them visible. What each may touch:
 - What is handed over is the record: frozen, and durable in the journal before it is handed over. The journal keeps its own lists.
 """
 
+import itertools
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -140,9 +141,8 @@ class Publisher:
         self._say_where(plan.last)
         with self.changed:
             self._published = plan.last
-        for unit, group in self._units([c.published_by(self._writer.epoch) for c in plan.publish]):
+        for unit, group in self._units_of([c.published_by(self._writer.epoch) for c in plan.publish]):
             fault_point("restore.before_publish")
-            self._doubt_marks(group)
             outcome = self._publish(unit, group, restored=True)
             # The first publishing of one that was rolled back may still be held by a tag.
             leftovers += self._committer.sweep([c for c in group if c.state.sequence not in plan.rolled_back])
@@ -153,10 +153,10 @@ class Publisher:
         return leftovers
 
     def _doubt_marks(self, group: Sequence[Committable]) -> None:
-        """A mark of an earlier publishing says nothing of the one that comes now, which a crash may keep from being marked."""
+        """A mark of an earlier publishing says nothing of the one that comes now, which a crash may keep from being marked. Idempotent."""
         for committable in (c for c in group if self._store.is_marked(c.state.sequence)):
             known = self._store.mark_of(committable.state.sequence)
-            if known is None or isinstance(known, Mark):
+            if known is None or isinstance(known, Mark) and not (known.again and (known.alone or not committable.payload.get("alone"))):
                 known = known or Mark(0, "", 0)
                 alone = known.alone or bool(committable.payload.get("alone"))
                 self._store.mark_published(committable, replace(known, alone=alone, again=True))
@@ -171,7 +171,9 @@ class Publisher:
             except Corrupt:
                 return  # it is published, so nobody needs to read it
             where = self._committer.where_is(record) if record is not None else None
-            if where is not None:
+            if where is None and mark is not None:
+                where = self._committer.where_now()
+            if record is not None and where is not None:
                 self._store.mark_published(record, where)
             sequence = sequence - 1 if mark is not None else 0
 
@@ -200,6 +202,12 @@ class Publisher:
             outcomes.append(outcome)
         return outcomes
 
+    def _units_of(self, records: Sequence[Committable]) -> Iterator[tuple[Committable, list[Committable]]]:
+        """As ``_units``; a record that goes on from another name's, and may have to wait for that, begins one."""
+        begins = [0, *(at for at, record in enumerate(records) if at and record.state.leads_on), len(records)]
+        for first, end in itertools.pairwise(begins):
+            yield from self._units(records[first:end])
+
     def _units(self, records: Sequence[Committable]) -> Iterator[tuple[Committable, list[Committable]]]:
         """(what is published at one instant, the records that it stands for), in order."""
         joined = self._committer.join(records) if self._options.publish_as == ONE_SNAPSHOT else records
@@ -213,6 +221,8 @@ class Publisher:
         def fence() -> None:
             self._store.check_owner(self._writer)
             check_name_before(self._to.path, group, self._committer, self._options)  # the table may have gone back since the records were made
+            if restored:
+                self._doubt_marks(group)
 
         return self._committer.publish(unit, expect=group[0].state.sequence - 1, restored=restored, fence=fence)
 

@@ -1,7 +1,7 @@
 """A query that comes under another name than the one under which it has written here. A name is not an identity; the query's id is. Pure."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from streamsink.errors import Misuse
@@ -161,22 +161,44 @@ def same_program(form: str) -> str:
     )
 
 
-def begins_anew(batch: Batch, found: Mapping[str, LastOfOther], *, table: str, options: SinkOptions, word: str) -> Misuse:
-    """Of a first batch of another checkpoint than the one that ``adopt_from_batch`` means. found: the names that may have
-    written what was before it. word: takes the batch for new."""
+def begins_anew(
+    batch: Batch, others: Callable[[], Mapping[str, LastOfOther]], behind: str, *, table: str, options: SinkOptions, word: str
+) -> Misuse | None:
+    """Of a first batch of another checkpoint than the one that ``adopt_from_batch`` means, or than the one whose records were given up; None for any
+    other one. behind: the name that the query had before those records. word: takes the batch for new."""
     adopted = options.adopt_from_batch
+    if adopted:
+        found = of_another_checkpoint(batch, others(), adopted)
+        if batch.batch_id != 0 and not found:
+            return None
+        found = found or of_its_topics(batch, others())
+        why, own = f"adopt_from_batch={adopted} says that the rows before batch {adopted} are written", f", whose next batch is {adopted}"
+    else:
+        found = {behind: others()[behind]} if behind and batch.batch_id == 0 and behind in others() else {}
+        if not any(_has_read(other, batch) for other in found.values()):
+            return None
+        why, own = f"what this query had recorded here, behind what it had written as '{behind}', was given up", ""
     comes = "batch 0 of a new checkpoint comes" if batch.batch_id == 0 else (
         f"batch {batch.batch_id} that comes is of another checkpoint ({batch.query}) than the one that wrote them")
-    ways_on = [f"Start the query with its own checkpoint, whose next batch is {adopted}"]
+    ways_on = [f"Start the query with its own checkpoint{own}"]
     lost = [_begun_behind(batch, name, found[name]) or (
         _behind(batch, name, found[name]) if found[name].is_published else _under_first(name, found[name])) for name in sorted(found)]
-    ways_on += dict.fromkeys(f"where that is lost, {way}" for way in lost or [_behind_what_nobody_knows(batch)])
-    ways_on += ["to write all that the source has, leave adopt_from_batch out"] if batch.batch_id == 0 else []
+    once_more = "" if adopted or all_numeric(batch.sources) else (
+        ", and set accept_as_new as this error says when it comes once more, since nothing shows which rows the source has then")
+    ways_on += dict.fromkeys(f"where that is lost, {way}{once_more}" for way in lost or [_behind_what_nobody_knows(batch)])
+    ways_on += ["to write all that the source has, leave adopt_from_batch out"] if adopted and batch.batch_id == 0 else []
     return Misuse(
-        f"{table}: adopt_from_batch={adopted} says that the rows before batch {adopted} are written, and {comes}: rows would be written a second "
+        f"{table}: {why}, and {comes}: rows would be written a second "
         f"time. Nothing was written. {'; or, '.join(ways_on)}; or, to write all rows of this batch and of what comes after it, set accept_as_new='{word}'",
         kind="checkpoint.begins-anew",
     )
+
+
+def _has_read(other: LastOfOther, batch: Batch) -> bool:
+    """Whether something that the batch holds is written under that name, as far as the table says it; or positions do not tell."""
+    there = other.state if other.is_published else other.said
+    return there is not None and (
+        not all_numeric(batch.sources) or not there.recorded or bool(relate(there.recorded, batch.sources).overlap))
 
 
 def _begun_behind(batch: Batch, name: str, other: LastOfOther) -> str:

@@ -60,7 +60,7 @@ def plan_restore(
     alone, unsure = _without_their_state(marked, marks, store, committer)
     alone |= _states_of(unsure[:_decide(table, unsure, committer, options, rolled_back=True)] if unsure else ())
     publish = tuple(alone.get(s) or _to_publish(store, s, replaced, committer) for s in ahead)
-    check_name_before(table, publish, committer, options)
+    check_name_before(table, publish[:1], committer, options)
     behind = tuple(_load(store, s) for s in retained if s <= base and not store.is_marked(s))
     return RestorePlan(publish, behind, history.state, marked, tuple(sorted(set(replaced.values()))))
 
@@ -92,14 +92,15 @@ def is_cut_off(record: Committable, committer: Committer) -> bool:
 
 
 def check_name_before(table: str, publish: Sequence[Committable], committer: Committer, options: SinkOptions) -> None:
-    """Raises Misuse: the table was rolled back past the change of the query's name."""
+    """Raises Misuse: the table was rolled back past the change of the query's name. publish: the next records to be published; those before one that
+    cannot be are published, for another name may have gone on from them."""
     for record in publish:
         if is_cut_off(record, committer):
             name, sequence = record.state.leads_on
             raise Misuse(
                 f"{table}: record {record.state.sequence} of application '{options.application}' goes on from record {sequence} of '{name}', which "
                 "was the query's name before, and the table does not say any more that it has that: it was rolled back further than the journal of "
-                f"'{options.application}' remembers. Nothing was written. Restore the table{_from_the_first_name(record, committer, options)}. "
+                f"'{options.application}' remembers. Nothing of it was written. Restore the table{_from_the_first_name(record, committer, options)}. "
                 f"{ways.give_up(table, options.application)}",
                 kind="table.rolled-back-too-far",
             )
@@ -127,7 +128,10 @@ def _check_gone_on(to: Destination, ahead: Sequence[int], store: PendingStore, c
         return
     name, sequence = first.state.leads_on
     other = committer.others(options.application).get(name)
-    if other is not None and _is_behind(other.state, sequence, first.payload.get(LED_ID)) and _may_have_the_rows(other.state, records):
+    if other is None or not _is_behind(other.state, sequence, first.payload.get(LED_ID)):
+        return
+    goes_on_from_these = other.state.behind[:1] == (options.application,) and other.state.behind[1] in ahead
+    if not (goes_on_from_these and not committer.has_reached(name, sequence + 1)) and _may_have_the_rows(other.state, records):
         raise Misuse(
             f"{to.path}: record {first.state.sequence} of application '{options.application}', which the table has not, goes on from record "
             f"{sequence} of '{name}', which was the query's name before, and the query has gone on under that name since, up to record "
@@ -262,7 +266,7 @@ def _from_journal(
     records = [alone.get(c.state.sequence, c) for c in records]
     if lost and not published and not alone and retained[0] > 1:
         raise _rolled_back_past_the_journal(table, retained[0], lost[-1], options)
-    check_name_before(table, records[published:], committer, options)
+    check_name_before(table, records[published:published + 1], committer, options)
     mark = tuple(c for c in records[:published] if c.state.sequence not in telling)
     last = records[published - 1].state if published else None
     again = tuple(sorted({*replaced, *(c.state.sequence for c in records[published:] if store.is_marked(c.state.sequence))}))

@@ -72,6 +72,10 @@ class Committer(ABC):
         """Where a record that is published was; None when what is retained does not say. Called at a restart, of the last one that was."""
         return None
 
+    def where_now(self) -> Where | None:
+        """The newest of what is published, which has all that was published before; None when it has no name."""
+        return None
+
     def was_replaced(self, mark: Mark) -> bool:
         """Whether another writer's snapshot stands in the marked one's place, prepared before ours was complete.
 

@@ -75,12 +75,13 @@ def give_up(file_io: FileIO, path: str, options: SinkOptions) -> GivenUp:
         journal.check_owner(writer)
         base, is_whole = state.sequence if state else 0, len(known) == len(records) or not journal.runs()
         runs = _unknown_runs(committer, journal, options, known=known, base=base if is_whole else None)
-        journal.give_up(records, runs, base, knows_runs=is_whole)
+        before = _name_before(known, state)
+        journal.give_up(records, runs, base, knows_runs=is_whole, behind=before if state is None else "")
     finally:
         journal.release()
     checkpoints = tuple(record.state.checkpoint_id for record in known if record.state.checkpoint_id != END_OF_INPUT)
     runs = tuple(record.state.query for record in known if record.state.checkpoint_id == END_OF_INPUT)
-    begins = _where_it_begins(path, committer, options, records, known=known, state=state)
+    begins = _where_it_begins(path, committer, options, records, known=known, before=before)
     return GivenUp(tuple(records), checkpoints, _text(path, options, state, records, known=known, runs=runs, begins=begins), runs)
 
 
@@ -284,18 +285,28 @@ def _without_the_lost(committer: ManyTables) -> str:
     ) if lost else ""
 
 
+def _name_before(known: Sequence[Committable], state: AppState | None) -> str:
+    """The name that the query had before the records that are given up, if that has all that is published before them; else ''.
+
+    state: what is published under this name.
+    """
+    first = known[0].state if known else None
+    before = first.leads_on or (first.behind if state is None else ()) if first else ()
+    return before[0] if before else ""
+
+
 def _where_it_begins(
-    path: str, committer: TableCommitter | ManyTables, options: SinkOptions, records: Sequence[int], *, known: Sequence[Committable],
-    state: AppState | None,
+    path: str, committer: TableCommitter | ManyTables, options: SinkOptions, records: Sequence[int], *, known: Sequence[Committable], before: str,
 ) -> str:
-    """Where a new checkpoint of a source with positions reads it again. state: what is published under this name."""
-    of_first = known[0].state if known else None
-    before, _ = (of_first.leads_on or (of_first.behind if state is None else ()) if of_first else ()) or ("", 0)
+    """Where a new checkpoint of a source with positions reads it again. before: as ``_name_before``."""
     if before and before.endswith(SUFFIX) != isinstance(committer, ManyTables):
         # What is written under that name is in another folder, or in several tables. The record goes on where that ends.
         return f"with {starting_at(known[0].state.sources)}{_without_its_loss(known[0], before, committer)}"
     if before and committer.has_reached(before, 1):
-        return f"at streamsink.starting_offsets({path!r}, application={before.partition('@')[0]!r})"
+        of_before = committer.others(options.application).get(before)
+        first = "" if of_before is None or of_before.is_published else (
+            f"; before that start the query once under application='{before}' with on_rollback='republish', whose journal has what the table has not")
+        return f"at streamsink.starting_offsets({path!r}, application={before.partition('@')[0]!r}){first}"
     return f"at streamsink.starting_offsets({path!r}, application={options.application!r})" if records and records[0] > 1 else "at the beginning of the source"
 
 

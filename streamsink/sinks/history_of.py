@@ -62,7 +62,7 @@ def last_of_others(table: Table, application: str) -> dict[str, LastOfOther]:
     for name, said in states.by_application.items():
         if name != application:
             with _of_no_matter(table.root, name):
-                found[name] = LastOfOther(AppState.from_json(said), True)
+                found[name] = LastOfOther(state := AppState.from_json(said), True, said=state)
     for entry in table.file_io.entries(table.layout.within(JOURNAL_DIR)):
         if entry.is_dir and entry.name != application:
             journal = PendingLog(table.file_io, table.root, entry.name, 2)
@@ -84,10 +84,11 @@ def newest_in(journal: PendingLog, said: LastOfOther | None, may_be_forgotten: C
     if newest is None or said is not None and said.state.sequence >= newest.state.sequence:
         return said
     journal.read_listing()
-    return LastOfOther(newest.state, said is None and _is_certain(journal, newest.state.sequence) and may_be_forgotten(newest))
+    is_published = said is None and is_certain(journal, newest.state.sequence) and may_be_forgotten(newest)
+    return LastOfOther(newest.state, is_published, said=said.said if said is not None else None)
 
 
-def _is_certain(journal: PendingLog, sequence: int) -> bool:
+def is_certain(journal: PendingLog, sequence: int) -> bool:
     """Whether a mark says that the record is published, and not that it was to come again."""
     mark = journal.mark_of(sequence) if journal.is_marked(sequence) else None
     return journal.is_marked(sequence) and not (isinstance(mark, Mark) and mark.again)
@@ -157,7 +158,8 @@ def last_of(table: Table, application: str, sequence: int) -> dict:
     """What the first record under a new name says of the last one under the name before, which the table has: where it is, or behind it, where
     a snapshot has an id, and its own id."""
     mark = PendingLog(table.file_io, table.root, application, 2).mark_of(sequence)
-    where, record_id = mark if isinstance(mark, Mark) else newest_now(table), _id_of(table, application, sequence)
+    is_known = isinstance(mark, Mark) and not mark.again
+    where, record_id = mark if is_known else newest_now(table), _id_of(table, application, sequence)
     return ({_LED_AT: where.to_json()} if where is not None else {}) | ({LED_ID: record_id} if record_id else {})
 
 
@@ -184,10 +186,10 @@ def _id_of(table: Table, application: str, sequence: int) -> str:
     return record.state.record_id if record is not None else ""
 
 
-def newest_now(table: Table) -> Mark | None:
-    """The newest snapshot, which has all that was published before."""
+def newest_now(table: Table, *, alone: bool = False) -> Mark | None:
+    """The newest snapshot, which has all that was published before. alone: as of ``Mark``."""
     newest = table.snapshots.latest()
-    return mark_of(newest, Clock().now_ms()) if newest is not None else None
+    return mark_of(newest, Clock().now_ms(), alone=alone) if newest is not None else None
 
 
 def mark_of(snapshot: Snapshot, at_ms: int, *, alone: bool = False) -> Mark | None:

@@ -151,6 +151,9 @@ class PaimonCommitter(Committer):
     def where_is(self, committable: Committable) -> Mark | None:
         return history_of.where_is(self._table, committable)
 
+    def where_now(self) -> Mark | None:
+        return history_of.newest_now(self._table, alone=True)
+
     def was_replaced(self, mark: Mark) -> bool:
         return replaced.was_replaced(self._table, mark.snapshot_id, mark.uuid, mark.at_ms)
 

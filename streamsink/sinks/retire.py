@@ -12,6 +12,7 @@ from streamsink.options import SinkOptions
 from streamsink.protocol.committable import AppState
 from streamsink.protocol.ids import check_application
 from streamsink.sinks.above import folder_of
+from streamsink.sinks.history_of import is_certain
 from streamsink.sinks.letters import heads_of
 from streamsink.sinks.name_before import SUFFIX
 from streamsink.storage.file_io import FileIO
@@ -117,7 +118,7 @@ def _check_not_followed(file_io: FileIO, place: str, application: str, key: str)
         journal = PendingLog(file_io, place, entry.name, 2)
         journal.read_listing()
         for sequence in journal.retained():
-            record = journal.load(sequence) if not journal.is_marked(sequence) else None
+            record = journal.load(sequence) if not is_certain(journal, sequence) else None
             if record is not None and record.state.leads_on[:1] == (key,):
                 raise Misuse(
                     f"{place}: record {sequence} of application '{entry.name}', which goes on from '{application}', is pending in {journal.place}: it could not "
@@ -128,7 +129,7 @@ def _check_not_followed(file_io: FileIO, place: str, application: str, key: str)
 
 
 def _check_settled(root: str, journal: PendingLog, last: AppState | None) -> None:
-    pending = [s for s in journal.retained() if s > (last.sequence if last else 0) and not journal.is_marked(s)]
+    pending = [s for s in journal.retained() if s > (last.sequence if last else 0) and not is_certain(journal, s)]
     if pending:
         raise Misuse(
             f"{root}: record {pending[0]} of the application in {journal.place} is pending: retiring the application would lose its rows. "

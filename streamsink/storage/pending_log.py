@@ -179,18 +179,18 @@ class PendingLog(PendingStore):
         """Bounded runs that were marked published."""
         return self._runs.names()
 
-    def give_up(self, sequences: Sequence[int], runs: Sequence[str] = (), base: int = 0, *, knows_runs: bool = True) -> None:
+    def give_up(self, sequences: Sequence[int], runs: Sequence[str] = (), base: int = 0, *, knows_runs: bool = True, behind: str = "") -> None:
         """Forget records that are not published, durably, the newest first; their numbers are given again. Idempotent.
 
         runs: bounded runs that do not count as published any more. base: the last record that the destination has; when records
         between are not there either, the journal does not know every run any more, and its identity says so. knows_runs: whether
-        ``runs`` has all that were given up, which damaged records do not tell.
+        ``runs`` has all that were given up, which damaged records do not tell. behind: as of ``JournalIdentity``.
         """
         self._runs.forget(runs)
         if sequences:
             kept = max([base, *(sequence for sequence in self.retained() if sequence < min(sequences))])
             pruned = min(sequences) - 1 if min(sequences) > kept + 1 or not knows_runs else 0
-            journal_identity.go_back(self._io, self._dir, kept, pruned, IdSource().new_id)
+            journal_identity.go_back(self._io, self._dir, kept, pruned, IdSource().new_id, behind=behind)
             self._files.cut(kept)
         for sequence in sequences:
             # First: a mark that outlived its record would make the next one of that number look published.

@@ -10,7 +10,7 @@ import pytest
 from streamsink.format.snapshot import Snapshot
 from streamsink.table.states import HISTORY
 from tests.advice.accidents import POSITIONS, accept, lose_checkpoint, refused, renew_topic, start_over, starting_offset
-from tests.advice.following import Advice, follows
+from tests.advice.following import Advice, follows, told
 from tests.crash.giving_up import follow, run_from
 from tests.crash.world import expected, memory_world
 from tests.protocol.history import io_of, newest_of, roll_back
@@ -62,13 +62,13 @@ def _says_that_history_is_incomplete(world) -> None:
     io_of(world).replace(path, dataclasses.replace(newest, properties={**newest.properties, HISTORY: "incomplete"}).to_json(), "incomplete")
 
 
-def _went_back(first, ends, *, retain: int = 10, **options):
-    """The query has another name behind the batches ``first``, and the table goes back to its first snapshot."""
+def _went_back(first, ends, *, to: int = 1, retain: int = 10, **options):
+    """The query has another name behind the batches ``first``, and the table goes back to this snapshot."""
     world = memory_world(restore="restore-and-continue", journal_retain=retain, **options)
     world.run(boundaries=first)
     accept(world, application="new", adopt_from_batch=len(first))
     world.run(boundaries=ends)
-    for newest in range(newest_of(world) - 1, 0, -1):
+    for newest in range(newest_of(world) - 1, to - 1, -1):
         roll_back(world, newest)
     accept(world, on_rollback="republish", adopt_from_batch=None)
     return world
@@ -160,10 +160,10 @@ def test_a_query_is_not_sent_to_a_first_name_whose_journal_is_lost():
 @follows("table.rolled-back-too-far")
 def test_the_other_name_has_pruned_the_record_that_says_what_it_went_on_from():
     """The command named the other name, of which the table says nothing."""
-    world = _went_back(ENDS[:2], (*ENDS, 21), retain=2)
+    world = _went_back(ENDS[:2], (*ENDS, 21), to=2, retain=2)
     given_up = follow(world, refused(world, "table.rolled-back-too-far", (*ENDS, 21, 24)))
     start = starting_offset(world, Advice(SimpleNamespace(kind="", message=str(given_up))))
-    start_over(world, start, (9, 12, 24))
+    start_over(world, start, (12, 24))
     assert world.ids() == list(range(24))
 
 
@@ -178,20 +178,59 @@ def test_names_there_and_back_and_the_table_goes_back_behind_both():
         roll_back(world, newest)
     accept(world, on_rollback="republish", adopt_from_batch=None)
     _to_the_first_name(world, ENDS)
-    said = refused(world, "application.renamed", ENDS, lambda: world.run(boundaries=ENDS))
+    said = told("application.renamed", lambda: world.run(boundaries=ENDS))
     accept(world, application=said.find(r"Set application='([^']*)' to go on"))
     world.run(boundaries=ENDS)
     assert world.ids() == list(range(18))
 
 
+@follows("checkpoint.begins-anew")
+@pytest.mark.parametrize("way", ["behind it", "all of it is to be written"])
 @pytest.mark.parametrize("retain", [2, 10])
-def test_records_are_given_up_that_went_on_from_another_name_and_the_checkpoint_is_lost(retain):
+def test_records_are_given_up_that_went_on_from_another_name_and_the_checkpoint_is_lost(retain, way):
     """The table says nothing of the name any more, and all that the source has was written, beside what the first name has."""
-    world = _went_back(ENDS[:2], (*ENDS, 21), retain=retain)
-    given_up = follow(world, refused(world, "table.rolled-back-too-far", (*ENDS, 21, 24)))
+    world = _went_back(ENDS[:2], (*ENDS, 21), to=2, retain=retain)
+    accept(world, on_rollback="fail")
+    given_up = follow(world, refused(world, "table.rolled-back", (*ENDS, 21, 24)))
     lose_checkpoint(world)
     said = refused(world, "checkpoint.begins-anew", (24,))
     at = json.loads(said.find(r"startingOffsets='([^']*)'"))["t"]["0"]
     assert at == starting_offset(world, Advice(SimpleNamespace(kind="", message=str(given_up))))
-    start_over(world, at, (24,))
-    assert world.ids() == list(range(24))
+    if way == "behind it":
+        start_over(world, at, (24,))
+        assert world.ids() == list(range(24))
+        return
+    accept(world, **said.options("accept_as_new"))
+    world.run(boundaries=(24,))
+    assert world.ids() == sorted([*range(9), *range(24)])
+
+
+@follows("checkpoint.begins-anew")
+def test_the_first_name_went_back_too_and_is_to_be_started_first():
+    """Its journal has what the table has lost."""
+    world = _went_back(ENDS[:2], ENDS[:3], position_columns=POSITIONS)
+    follow(world, refused(world, "table.rolled-back-too-far", ENDS))
+    lose_checkpoint(world)
+    said = refused(world, "checkpoint.begins-anew", (15,))
+    accept(world, application=said.find(r"before set application='([^']*)' and leave adopt_from_batch out"))
+    world.run(boundaries=(15,))
+    assert world.ids() == list(range(15))
+
+
+@follows("table.rolled-back-too-far")
+@pytest.mark.parametrize("way", [{}, {"publish_as": "one-snapshot"}], ids=str)
+def test_names_there_and_back_and_the_table_goes_back_behind_all_three(way):
+    """Each name was sent to the other one, for what the first name had before the second was not published for what it has behind that."""
+    world = memory_world(restore="restore-and-continue", journal_retain=10, **way)
+    for application, ends, adopted in (("streamsink", ENDS[:2], None), ("new", ENDS[:3], 2), ("streamsink", ENDS[:4], 3)):
+        accept(world, application=application, adopt_from_batch=adopted)
+        world.run(boundaries=ends)
+    for newest in (3, 2, 1):
+        roll_back(world, newest)
+    accept(world, on_rollback="republish", adopt_from_batch=None)
+    said = told("table.rolled-back-too-far", lambda: world.run(boundaries=ENDS))
+    accept(world, application=said.find(r"start the query once under application='([^']*)'"))
+    said = told("application.renamed", lambda: world.run(boundaries=ENDS))
+    accept(world, application=said.find(r"Set application='([^']*)' to go on"))
+    world.run(boundaries=ENDS)
+    assert world.ids() == list(range(18))

@@ -54,6 +54,8 @@ class Judge:
             return is_stream and not _is_here(self._world, query)
         if way in ("new_checkpoint", "truncate"):
             return is_stream
+        if way == "leave_out" and "when it comes once more" in str(query.said):
+            return not self._fits(query, "accept_as_new")
         if way == "own_run":
             return there == 0
         if way == "write_all":

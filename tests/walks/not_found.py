@@ -116,7 +116,8 @@ REASONS: dict[str, tuple[str, ...]] = {
     "A retired name is one that nobody uses any more, of one table.": (
         "an application is retired without a lock", "a query into several tables with pending rows is retired",
         "an application with pending rows is retired", "one table of several retires alone",
-        "a name retires while the next one has to look for it",
+        "a name retires while the next one has to look for it", "what was to come again is retired",
+        "what another name goes on from is retired while that is to come again",
     ),
     "All drivers of a walk are of one version, and nothing was there before.": (
         "version 2 looks like version 1 to earlier code", "letters: earlier code publishes a part of the record",
@@ -206,10 +207,13 @@ REASONS: dict[str, tuple[str, ...]] = {
         "a query with another name is not sent to its first one",
     ),
     "The operator of a walk goes the other way that the message names when one leads back to where he was.": (
-        "a query is sent to a first name whose journal is lost",
+        "a query is sent to a first name whose journal is lost", "what comes behind another name's records keeps them out",
+        "what comes before a record that waits for another name waits too",
+        "a group waits for what another name has to publish before its last record",
     ),
     "No other program takes a name of a walk that a query has had before.": (
         "whoever has the first name by now has the query's rows",
+        "a number that was given up is the record that another name goes on from",
     ),
     "What was rolled back is owed again, and its operator would let it come again: done without a question it ends alike.": (
         "a rollback is not noticed",
@@ -259,6 +263,8 @@ REASONS: dict[str, tuple[str, ...]] = {
         "a running query takes every table for its journal's",
     ),
     "A walk does not ask for rows that went with a rollback of which no snapshot tells any more.": (
+        "a mark of an earlier publishing tells of this one", "another name goes on from what was to come again",
+        "starting_offsets counts what was to come again", "another name begins where the first one's record was before it came again",
         "a mark before a rollback proves that its record is there",
     ),
 }
@@ -272,17 +278,16 @@ SELDOM: dict[str, tuple[str, ...]] = {
         "without the first name's mark nothing says how far a table may go back",
         "without a mark a new name does not say where its tables were",
     ),
-    "Drawn walks come to its place seldom or never: it takes a replaced snapshot, a compaction, a rollback and expiry in one order, and more.": (
+    "Drawn walks come to its place seldom or never: it takes a replaced snapshot, a compaction, a rollback and expiry in one order, "
+    "and more.": (
         "a state alone among those of a group is one with its rows", "rows that were there are not looked for when a group is published",
         "a state alone after a reply that was lost is one with its rows",
         "a state alone whose snapshot was replaced is published with its rows", "a mark of an earlier publishing is one of this",
         "a mark that does not say where is one with the rows", "what a user has seen has its rows in that snapshot",
         "dead letters do not come again with a state alone", "what is seen is the end of what was replaced",
         "starting_offsets takes what went with a state that was published alone for gone",
-        "a mark of an earlier publishing tells of this one", "a start does not find out where what was published again is",
-        "another name goes on from what was to come again", "what was to come again is not given up", "starting_offsets counts what was to come again",
-        "what a new checkpoint has written under the first name comes again", "the first name of a later record is not known when it is given up",
-        "a number that was given up is the record that another name goes on from",
+        "a start does not find out where what was published again is", "what was to come again is not given up",
+        "a mark that was to be replaced stays where no snapshot tells",
     ),
     "A walk finds it, as ``shown.py`` shows; drawn ones come there seldom.": tuple(SHOWN),
 }

@@ -132,7 +132,7 @@ class Operator(Answers):
         if own is None:
             self._leave_out(query, "", text)
         else:
-            query.options.pop("adopt_from_batch")
+            query.options.pop("adopt_from_batch", None)
             self._first_name(query, own, text)
 
     def _adopt(self, query: Query, batch_id: str, text: str) -> None:
@@ -163,7 +163,7 @@ class Operator(Answers):
         self._begin_anew(query, begin)
 
     def _write_all(self, query: Query, _: str, text: str) -> None:
-        query.options.pop("adopt_from_batch")
+        query.options.pop("adopt_from_batch", None)
 
     def _leave_out(self, query: Query, _: str, text: str) -> None:
         """What is not written yet is what lies behind the first name's end; of what lies before, a table may have lost some."""

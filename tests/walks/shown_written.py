@@ -375,4 +375,22 @@ WRITTEN: dict[str, Walk] = {
         ("setup", 0, 1, 0, 0, 0, 0), ("produce", 0, 0, 0), ("batch", 0, 0), ("stop", 0), ("lose_checkpoint_behind", 0), ("batch", 0, 0),
         ("heal", 0, 0), ("recreate", 0, 0, 0),
     ],
+    "what a new checkpoint has written under the first name comes again": [
+        ("setup", 4, 0, 0, 1, 0, 3), ("produce", 0, 3, 0), ("batch", 0, 0), ("produce", 0, 2, 0), ("batch", 0, 0), ("rename_at_once", 0),
+        ("produce", 0, 2, 0), ("batch", 0, 0), ("stop", 0), ("rollback", 0, 0), ("lose_checkpoint", 0), ("produce", 0, 2, 0),
+        ("batch", 0, 0), ("heal", 0, 0), ("batch", 0, 0), ("heal", 0, 0), ("batch", 0, 3), ("batch", 0, 3), ("rename", 0),
+        ("produce", 0, 1, 0), ("batch", 0, 0),
+    ],
+    "the first name of a later record is not known when it is given up": [
+        ("setup", 4, 0, 0, 0, 0, 3), ("produce", 0, 3, 0), ("batch", 0, 0), ("produce", 0, 2, 0), ("batch", 0, 0), ("rename_at_once", 0),
+        ("produce", 0, 2, 0), ("batch", 0, 3), ("produce", 0, 2, 0), ("batch", 0, 3), ("produce", 0, 2, 0), ("batch", 0, 3),
+        ("produce", 0, 2, 0), ("batch", 0, 3), ("stop", 0), ("rollback", 0, 0), ("lose_checkpoint", 0), ("produce", 0, 2, 0),
+        ("batch", 0, 0), ("heal", 0, 0), ("batch", 0, 0), ("heal", 0, 0), ("batch", 0, 3),
+    ],
+    "where all was given up under a later name a new checkpoint writes everything": [
+        ("setup", 4, 0, 0, 0, 0, 3), ("produce", 0, 3, 0), ("batch", 0, 0), ("produce", 0, 2, 0), ("batch", 0, 0), ("rename_at_once", 0),
+        ("produce", 0, 2, 0), ("batch", 0, 3), ("produce", 0, 2, 0), ("batch", 0, 3), ("produce", 0, 2, 0), ("batch", 0, 3),
+        ("produce", 0, 2, 0), ("batch", 0, 3), ("stop", 0), ("rollback", 0, 0), ("lose_checkpoint", 0), ("produce", 0, 2, 0),
+        ("batch", 0, 0), ("heal", 0, 0), ("batch", 0, 0), ("heal", 0, 0), ("batch", 0, 3),
+    ],
 }

@@ -77,7 +77,8 @@ def ways_in(query: Query, text: str, words: dict[str, str]) -> dict[str, str]:
     if "reset" in named:
         named = {"reset": named["reset"]}  # all that the new topic holds shall be written
     if {"write_all", "under_first"} & named.keys() or "leave_out" in named and ("first_name" not in named or query.went_back):
-        return {way: words for way, words in named.items() if way in ("leave_out", "under_first", "write_all", "without_adopting", "behind")}
+        more = ("accept_as_new",) if "when it comes once more" in text else ()
+        return {way: words for way, words in named.items() if way in ("leave_out", "under_first", "write_all", "without_adopting", "behind", *more)}
     named.pop("leave_out", None)
     return named
 
