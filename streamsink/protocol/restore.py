@@ -351,8 +351,8 @@ def places_of_rows(root: str, unsure: Sequence[Committable], committer: Committe
     shown = []
     for record in unsure[:_MOST_SHOWN]:
         adopted, _, gone = committer.files_adopted(record)
-        if record.files and not gone:
-            path = os.path.join(root, record.files[0].final if adopted else record.files[0].staged)
+        path = os.path.join(root, record.files[0].final if adopted else record.files[0].staged) if record.files else ""
+        if path and path not in gone:
             more = f" and {len(record.files) - 1} more files" if len(record.files) > 1 else ""
             shown.append(f"those of {record.state.checkpoint_name} are in {path}{more}")
     return f" ({', '.join(shown)})" if shown else ""

@@ -59,6 +59,14 @@ def test_its_rows_were_compacted_and_are_there(is_carried, settings):
     assert mine_of(world) == expected(ENDS)
 
 
+def test_what_is_asked_names_a_file_with_its_rows_although_the_manifest_has_gone():
+    """Found by a walk: whoever has lost the checkpoint does not know otherwise which rows they are."""
+    world = _rolled_back(4)
+    io_of(world).delete(f"{world.driver.root}/{record_of(world, 2).payload['manifest']['final']}")
+    path = _asked(world).find(r"\(those of checkpoint 1 are in (\S+\.parquet)")
+    assert io_of(world).exists(path)
+
+
 @follows("journal.undecidable")
 @pytest.mark.parametrize("is_carried", [True, False])
 def test_its_rows_went_too(is_carried):

@@ -215,7 +215,7 @@ CAUSES: dict[str, set[str]] = {
     "publish.unknown": {"asleep", "table"},
     "query.not-comparable": {"copied-ever", "checkpoint"},
     "query.other": {"copied-ever", "checkpoint"},
-    "query.state-lost": {"copied-ever", "checkpoint", "table", "journal", "given-up", "topic"},
+    "query.state-lost": {"copied-ever", "checkpoint-ever", "table", "journal", "given-up", "topic"},
     "run.other": {"same-run-ever"},
     "run.undecidable": {"journal-ever", "given-up-ever", "table"},
     "snapshot.replaced-undecidable": {"raced"},
