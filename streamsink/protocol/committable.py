@@ -88,7 +88,7 @@ class AppState:
     rows: how many rows a bounded run was given; None for a micro-batch, and where an older streamsink wrote the run.
     inputs: what is kept of the files that a bounded run has read (``run_inputs.py``).
     leads_on: of the first record under a new name: the name before, and the number of the last record under it; else empty.
-    behind: the same, in each record of the query under that name.
+    behind: the same, in each record under that name from there on, whatever is given up meanwhile.
     """
 
     query: str

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from streamsink.errors import Corrupt
 from streamsink.protocol.committable import Committable, KnownRun
 from streamsink.protocol.files import KnownFiles
 from streamsink.protocol.ids import Writer
@@ -77,13 +78,13 @@ class JournalIdentity:
 
     A journal that began at 0 knows every bounded run of its application; a later one has replaced a journal that was removed, or
     went on from an older copy. ended: what was recorded behind this number was given up; a journal without records has it from here.
-    behind: of what was given up, where nothing of it is left: the name that the query had before; else ''.
+    behind: as of ``AppState``, of what was given up, where nothing of it is left; else empty.
     """
 
     id: str
     began: int
     ended: int = 0
-    behind: str = ""
+    behind: tuple[str, int] | tuple[()] = ()
 
 
 class Group(Protocol):
@@ -210,3 +211,11 @@ class PendingStore(ABC):
         Those of a number that is taken, and those that were not ready for their record when this writer had claimed: their writer
         looks who owns the application once they are. Others wait until this writer's record takes the number (``forget``).
         """
+
+
+def readable(store: PendingStore, sequence: int) -> Committable | None:
+    """A record that need not be there any more: it is published."""
+    try:
+        return store.load(sequence)
+    except Corrupt:
+        return None

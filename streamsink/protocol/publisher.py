@@ -20,9 +20,10 @@ from streamsink.errors import Corrupt
 from streamsink.faults import fault_point
 from streamsink.options import ONE_SNAPSHOT, SinkOptions
 from streamsink.protocol.committable import AppState, Committable
+from streamsink.protocol.first_name import check_name_before
 from streamsink.protocol.ids import Writer
 from streamsink.protocol.pending import Mark, PendingStore, is_vague
-from streamsink.protocol.restore import RestorePlan, check_name_before, plan_restore
+from streamsink.protocol.restore import RestorePlan, plan_restore
 from streamsink.protocol.sink import Committer, Destination, Published
 from streamsink.protocol.states import CheckpointState
 

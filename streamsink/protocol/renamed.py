@@ -174,7 +174,8 @@ def begins_anew(
         found = found or of_its_topics(batch, others())
         why, own = f"adopt_from_batch={adopted} says that the rows before batch {adopted} are written", f", whose next batch is {adopted}"
     else:
-        found = {behind: others()[behind]} if behind and batch.batch_id == 0 and behind in others() else {}
+        behind = first_that_is_there(behind, others()) if behind and batch.batch_id == 0 else ""
+        found = {behind: others()[behind]} if behind else {}
         if not any(_has_read(other, batch) for other in found.values()):
             return None
         why, own = f"what this query had recorded here, behind what it had written as '{behind}', was given up", ""
@@ -192,6 +193,18 @@ def begins_anew(
         f"time. Nothing was written. {'; or, '.join(ways_on)}; or, to write all rows of this batch and of what comes after it, set accept_as_new='{word}'",
         kind="checkpoint.begins-anew",
     )
+
+
+def first_that_is_there(name: str, others: Mapping[str, LastOfOther]) -> str:
+    """That name, or the one that the query had before it, of which the table says something, or a mark; '' where there is none."""
+    seen = set()
+    while name in others and name not in seen:
+        other = others[name]
+        if other.is_published or other.said is not None:
+            return name
+        seen.add(name)
+        name = other.state.behind[0] if other.state.behind else ""
+    return ""
 
 
 def _has_read(other: LastOfOther, batch: Batch) -> bool:

@@ -20,9 +20,8 @@ from streamsink.protocol.committer_thread import CommitterThread
 from streamsink.protocol.committing import Beside, Committing, Step
 from streamsink.protocol.files import KnownFiles, recorded_files
 from streamsink.protocol.ids import END_OF_INPUT, Writer
-from streamsink.protocol.pending import Group, JournalIdentity, PendingStore
+from streamsink.protocol.pending import Group, JournalIdentity, PendingStore, readable
 from streamsink.protocol.publisher import Publisher, Reconciled, Recorded
-from streamsink.protocol.restore import readable
 from streamsink.protocol.sink import Committer, Destination, Published
 from streamsink.protocol.states import CheckpointState
 
@@ -194,7 +193,7 @@ class TwoPhaseCommit:
             files_from=checkpoint.sequence if decision.forgets_files else self._last.files_from if self._last else 0,
             carried=payload.get("carried", self._last.carried if self._last else {}), rows=_rows_of_run(batch, files, decision),
             inputs=run_inputs.kept(batch.inputs), leads_on=decision.leads_on or (),
-            behind=decision.leads_on or (self._last.behind if self._last and self._last.query == batch.query else ()),
+            behind=decision.leads_on or (self._last.behind if self._last else self._store.identity().behind),
         )
         read = recorded_files(batch, self._last if not decision.leads_on else None)
         committable = Committable(state, self._options.application, batch.watermark_ms, files, payload, read)
@@ -260,7 +259,7 @@ class TwoPhaseCommit:
     def _past(self) -> Past:
         return Past(
             self._to.path, self._to.table_id, self._last, self._earlier, self._known_run, functools.cache(self._others), self._known_files,
-            self._store.identity().id, self._store.identity().behind, begins=self._begins,
+            self._store.identity().id, "".join(self._store.identity().behind[:1]), begins=self._begins,
         )
 
     def _others(self) -> Mapping[str, LastOfOther]:

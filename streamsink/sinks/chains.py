@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from streamsink.errors import Corrupt, Misuse
 from streamsink.options import SinkOptions, with_word, words_of
 from streamsink.protocol.committable import AppState, Committable, LastOfOther
-from streamsink.protocol.pending import Mark
+from streamsink.protocol.pending import Mark, readable
 from streamsink.protocol.renamed import same_program
-from streamsink.protocol.restore import places_of_rows, readable, token_of, word_of_new_application
+from streamsink.protocol.restore import places_of_rows, token_of, word_of_new_application
 from streamsink.protocol.sink import History
 from streamsink.sinks import chain_errors
 from streamsink.sinks.history_of import is_undone

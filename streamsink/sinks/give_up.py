@@ -15,11 +15,12 @@ from streamsink.errors import Corrupt, Misuse
 from streamsink.locks.creation import lock_creations
 from streamsink.options import ON_ROLLBACK_REPUBLISH, SinkOptions, words_of
 from streamsink.protocol.committable import AppState, Committable
+from streamsink.protocol.first_name import is_cut_off
 from streamsink.protocol.ids import END_OF_INPUT, check_application
 from streamsink.protocol.pending import Mark
 from streamsink.protocol.positions import all_numeric
-from streamsink.protocol.renamed import starting_at
-from streamsink.protocol.restore import IS_PUBLISHED, from_to, is_cut_off, is_gone, of_the_first_ones, token_of
+from streamsink.protocol.renamed import first_that_is_there, starting_at
+from streamsink.protocol.restore import IS_PUBLISHED, from_to, is_gone, of_the_first_ones, token_of
 from streamsink.protocol.sink import History
 from streamsink.sinks.chains import LOST
 from streamsink.sinks.letters import TableCommitter
@@ -59,7 +60,8 @@ def give_up(file_io: FileIO, path: str, options: SinkOptions) -> GivenUp:
     """Forget the first pending record that the next start cannot publish, and all behind it; those before it stay pending.
 
     options: the query's. Idempotent. After a crash: some are forgotten, the last ones first or none; calling it again forgets the
-    rest. Raises: Fenced while the query runs; Misuse when a record might be published; what a restore raises of a damaged table.
+    rest, but for what the next start can publish by then. Raises: Fenced while the query runs; Misuse when a record might be published;
+    what a restore raises of a damaged table.
     """
     check_application(path, options.application)
     lock_creations(file_io, path, options)
@@ -75,13 +77,13 @@ def give_up(file_io: FileIO, path: str, options: SinkOptions) -> GivenUp:
         journal.check_owner(writer)
         base, is_whole = state.sequence if state else 0, len(known) == len(records) or not journal.runs()
         runs = _unknown_runs(committer, journal, options, known=known, base=base if is_whole else None)
-        before = _name_before(known, state)
-        journal.give_up(records, runs, base, knows_runs=is_whole, behind=before if state is None else "")
+        behind = _behind(known, state)
+        journal.give_up(records, runs, base, knows_runs=is_whole, behind=behind if state is None else ())
     finally:
         journal.release()
     checkpoints = tuple(record.state.checkpoint_id for record in known if record.state.checkpoint_id != END_OF_INPUT)
     runs = tuple(record.state.query for record in known if record.state.checkpoint_id == END_OF_INPUT)
-    begins = _where_it_begins(path, committer, options, records, known=known, before=before)
+    begins = _where_it_begins(path, committer, options, records, known=known, before=_name_before(behind, committer, options))
     return GivenUp(tuple(records), checkpoints, _text(path, options, state, records, known=known, runs=runs, begins=begins), runs)
 
 
@@ -285,14 +287,19 @@ def _without_the_lost(committer: ManyTables) -> str:
     ) if lost else ""
 
 
-def _name_before(known: Sequence[Committable], state: AppState | None) -> str:
-    """The name that the query had before the records that are given up, if that has all that is published before them; else ''.
+def _behind(known: Sequence[Committable], state: AppState | None) -> tuple[str, int] | tuple[()]:
+    """The name that the query had before the records that are given up, and its last record, if that has all that is published before them.
 
     state: what is published under this name.
     """
     first = known[0].state if known else None
-    before = first.leads_on or (first.behind if state is None else ()) if first else ()
-    return before[0] if before else ""
+    return first.leads_on or (first.behind if state is None else ()) if first else ()
+
+
+def _name_before(behind: tuple[str, int] | tuple[()], committer: TableCommitter | ManyTables, options: SinkOptions) -> str:
+    """That name, or the one before it of which the table says something; '' where there is none. behind: as ``_behind``."""
+    others = committer.others(options.application) if behind else {}
+    return first_that_is_there(behind[0], others) or behind[0] if behind else ""
 
 
 def _where_it_begins(

@@ -16,6 +16,7 @@ from streamsink.sinks.history_of import is_certain
 from streamsink.sinks.letters import heads_of
 from streamsink.sinks.name_before import SUFFIX
 from streamsink.storage.file_io import FileIO
+from streamsink.storage.journal_identity import behind_of
 from streamsink.storage.pending_log import PendingLog, journal_dir
 from streamsink.table.changes import Changes
 from streamsink.table.commit import TableCommit
@@ -117,6 +118,13 @@ def _check_not_followed(file_io: FileIO, place: str, application: str, key: str)
             continue
         journal = PendingLog(file_io, place, entry.name, 2)
         journal.read_listing()
+        if not journal.retained() and behind_of(file_io, journal_dir(place, entry.name))[:1] == (key,):
+            raise Misuse(
+                f"{place}: all that application '{entry.name}' had recorded behind '{application}' was given up, and nothing was written under that name "
+                f"since: what is here of '{application}' would not be known any more. Nothing was changed. Start that query once more, and retire "
+                f"'{application}' then",
+                kind="retire.pending",
+            )
         for sequence in journal.retained():
             record = journal.load(sequence) if not is_certain(journal, sequence) else None
             if record is not None and record.state.leads_on[:1] == (key,):

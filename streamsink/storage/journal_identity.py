@@ -26,7 +26,7 @@ def identify(file_io: FileIO, folder: str, last: int, published: int, new_id: Ca
     return _create(file_io, folder, numbers, JournalIdentity(new_id(), published if behind or anew else 0))
 
 
-def go_back(file_io: FileIO, folder: str, to: int, pruned: int, new_id: Callable[[], str], *, behind: str = "") -> None:
+def go_back(file_io: FileIO, folder: str, to: int, pruned: int, new_id: Callable[[], str], *, behind: tuple = ()) -> None:
     """All records behind number ``to`` are about to be given up. pruned: the last of those that the journal does not know any more, or 0. behind: as
     of ``JournalIdentity``."""
     numbers = _numbers(file_io, folder)
@@ -35,6 +35,12 @@ def go_back(file_io: FileIO, folder: str, to: int, pruned: int, new_id: Callable
         _create(file_io, folder, numbers, JournalIdentity(new_id(), to or pruned, to, behind))
     elif known is not None and (known.ended, known.behind) != (to, behind):
         _create(file_io, folder, numbers, JournalIdentity(known.id, known.began, to, behind))
+
+
+def behind_of(file_io: FileIO, folder: str) -> tuple[str, int] | tuple[()]:
+    """What the journal's identity says as ``JournalIdentity.behind``."""
+    numbers = _numbers(file_io, folder)
+    return _load(file_io, _path(folder, numbers[-1])).behind if numbers else ()
 
 
 def _numbers(file_io: FileIO, folder: str) -> list[int]:
@@ -55,7 +61,7 @@ def _path(folder: str, number: int) -> str:
 def _load(file_io: FileIO, path: str) -> JournalIdentity:
     try:
         found = json.loads(file_io.read(path))
-        return JournalIdentity(str(found["id"]), int(found["began"]), int(found.get("ended", 0)), str(found.get("behind", "")))
+        return JournalIdentity(str(found["id"]), int(found["began"]), int(found.get("ended", 0)), tuple(found.get("behind", ())))
     except (ValueError, TypeError, KeyError) as broken:
         raise Corrupt(
             f"{path}: not a valid identity of a journal ({type(broken).__name__}). Nothing was written. It holds no data: restore it from a "

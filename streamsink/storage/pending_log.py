@@ -179,7 +179,7 @@ class PendingLog(PendingStore):
         """Bounded runs that were marked published."""
         return self._runs.names()
 
-    def give_up(self, sequences: Sequence[int], runs: Sequence[str] = (), base: int = 0, *, knows_runs: bool = True, behind: str = "") -> None:
+    def give_up(self, sequences: Sequence[int], runs: Sequence[str] = (), base: int = 0, *, knows_runs: bool = True, behind: tuple = ()) -> None:
         """Forget records that are not published, durably, the newest first; their numbers are given again. Idempotent.
 
         runs: bounded runs that do not count as published any more. base: the last record that the destination has; when records

@@ -20,7 +20,7 @@ def _named(*names, retain: int = 10):
     """A query with two batches under the first name and one under each other, whose user has said each time from which batch on."""
     world = memory_world(restore="restore-and-continue", journal_retain=retain)
     for number, application in enumerate(names, 2):
-        accept(world, application=application, adopt_from_batch=number if number > 2 else None)
+        accept(world, application=application, adopt_from_batch=number - 1 if number > 2 else None)
         world.run(boundaries=ENDS[:number])
     accept(world, adopt_from_batch=None)
     return world

@@ -13,7 +13,7 @@ _REPLACED = "tests/table/test_replaced_snapshots.py"
 _UNANSWERED = "tests/table/test_unanswered.py"
 _ALONE = "tests/advice/test_state_alone.py"
 _AGAIN = "tests/protocol/test_published_again.py"
-_NAMES_AGAIN = "tests/advice/test_names_again.py"
+_NAMES_AGAIN, _IN_A_ROW = "tests/advice/test_names_again.py", "tests/advice/test_names_in_a_row.py"
 _MARKS = "tests/table/test_alone_marks.py"
 
 OF_RESTORES = (
@@ -63,7 +63,7 @@ OF_RESTORES = (
     Defect("a running query does not know what it has not published", "protocol/restore.py:_from_journal",
            " and c.state.sequence not in untried", "", ("tests/protocol/test_what_is_known.py",)),
     Defect("where the rows of a record are is not told", "protocol/restore.py:places_of_rows",
-           "record.files and not gone", "False", ("tests/advice/test_history.py",)),
+           "path and path not in gone", "False", ("tests/advice/test_history.py",)),
     Defect("two words of one record take turns", "protocol/restore.py:_decide",
            "{token_of(record, MAY_OVERWRITE) for record in unsure}", "set()",
            ("tests/advice/test_history.py::test_an_overwrite_of_which_nobody_knows_whether_it_was_published_and_others_have_written",)),
@@ -107,8 +107,18 @@ OF_RESTORES = (
     Defect("what was to come again is retired", "sinks/retire.py:_check_settled", "not is_certain(journal, s)", "not journal.is_marked(s)", (_AGAIN,)),
     Defect("what another name goes on from is retired while that is to come again", "sinks/retire.py:_check_not_followed",
            "not is_certain(journal, sequence)", "not journal.is_marked(sequence)", (_AGAIN,)),
-    Defect("what comes behind another name's records keeps them out", "protocol/restore.py:_check_gone_on",
-           "other.state.behind[:1] == (options.application,) and", "False and", (_NAMES_AGAIN,)),
+    Defect("what comes behind another name's records keeps them out", "protocol/first_name.py:check_gone_on",
+           "_goes_on_from(other.state, options.application, ahead, others) and", "False and", (_NAMES_AGAIN,)),
+    Defect("names in a ring are sent to each other", "protocol/first_name.py:_goes_on_from", "while behind and", "while False and", (_IN_A_ROW,)),
+    Defect("a new checkpoint forgets the name before", "protocol/two_phase.py:TwoPhaseCommit.pre_commit",
+           "(self._last.behind if self._last else self._store.identity().behind)", "(self._last.behind if self._last and self._last.query == batch.query else ())",
+           (_IN_A_ROW,)),
+    Defect("after a give_up the next record forgets the name before", "protocol/two_phase.py:TwoPhaseCommit.pre_commit",
+           "if self._last else self._store.identity().behind", "if self._last else ()", (_IN_A_ROW,)),
+    Defect("a name of which the table says nothing is asked where to begin", "protocol/renamed.py:first_that_is_there",
+           "other.is_published or other.said is not None", "True", (_IN_A_ROW,)),
+    Defect("the first name is retired although nothing is behind it", "sinks/retire.py:_check_not_followed",
+           "if not journal.retained() and", "if False and", (_IN_A_ROW,)),
     Defect("what comes before a record that waits for another name waits too", "protocol/restore.py:plan_restore", "publish[:1]", "publish",
            (_NAMES_AGAIN,)),
     Defect("a group waits for what another name has to publish before its last record", "protocol/publisher.py:Publisher._units_of",
@@ -124,17 +134,17 @@ OF_RESTORES = (
     Defect("what was to come again is not given up", "sinks/give_up.py:_Look._does_a_mark_tell", " and sequence < self._first_to_come_again", "",
            (_AGAIN,)),
     Defect("starting_offsets counts what was to come again", "sinks/history_of.py:was_undone", "return mark is not None or", "return", (_AGAIN,)),
-    Defect("a query with another name is not sent to its first one", "protocol/restore.py:_from_the_first_name", 'if "@" in name or', "if True or",
+    Defect("a query with another name is not sent to its first one", "protocol/first_name.py:_from_the_first_name", 'if "@" in name or', "if True or",
            (_ALONE,)),
-    Defect("a query is sent to a first name whose journal is lost", "protocol/restore.py:_from_the_first_name",
+    Defect("a query is sent to a first name whose journal is lost", "protocol/first_name.py:_from_the_first_name",
            "other is None or other.state.sequence < sequence", "other is None", (_NAMES_AGAIN,)),
-    Defect("what a new checkpoint has written under the first name comes again", "protocol/restore.py:_may_have_the_rows",
+    Defect("what a new checkpoint has written under the first name comes again", "protocol/first_name.py:_may_have_the_rows",
            " or not all_numeric(record.state.sources) or relate(state.recorded, record.state.sources).overlap", "", (_NAMES_AGAIN,)),
-    Defect("whoever has the first name by now has the query's rows", "protocol/restore.py:_may_have_the_rows",
+    Defect("whoever has the first name by now has the query's rows", "protocol/first_name.py:_may_have_the_rows",
            "record.state.query == state.query or", "True or", (_NAMES_AGAIN,)),
     Defect("a number that was given up is the record that another name goes on from", "sinks/history_of.py:is_of_the_past_that_it_leads_on",
            "return not known or not said or known == said", "return True", (_NAMES_AGAIN,)),
-    Defect("the first name of a later record is not known when it is given up", "sinks/give_up.py:_name_before",
+    Defect("the first name of a later record is not known when it is given up", "sinks/give_up.py:_behind",
            "(first.behind if state is None else ())", "()", (_NAMES_AGAIN,)),
     Defect("a mark that does not say where is one with the rows", "protocol/restore.py:_without_their_state",
            "sequence not in marks or marks[sequence].alone", "sequence in marks and marks[sequence].alone", (_MARKS,)),
