@@ -211,8 +211,7 @@ REASONS: dict[str, tuple[str, ...]] = {
         "what comes before a record that waits for another name waits too", "names in a ring are sent to each other",
         "a group waits for what another name has to publish before its last record",
     ),
-    "A query of a walk has two names, which take turns, and no row is asked for that the second give_up of one of them leaves.": (
-        "a new checkpoint forgets the name before", "after a give_up the next record forgets the name before",
+    "A query of a walk has two names, which take turns, and a name that has gone on is retired by nobody.": (
         "a name of which the table says nothing is asked where to begin", "the first name is retired although nothing is behind it",
     ),
     "No other program takes a name of a walk that a query has had before.": (
