@@ -356,3 +356,37 @@ def test_a_run_that_was_accepted_as_seen_is_counted(jobs):
         run_job(world, "monday", (0, 4))
     assert "rows (found 4, recorded 3)" in str(refused.value)
     assert world.ids() == list(range(9))
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_a_journal_of_another_past_does_not_say_that_a_run_is_published(is_whole):
+    """Found by a walk: its mark was believed although the table had gone back behind the run, and been written again. is_whole: all of history."""
+    world = memory_world(application="batch", restore="restore-and-continue", journal_retain=2)
+    journal = f"{world.driver.root}/streamsink/batch"
+    run_job(world, "monday", (0, 3))
+    of_all = _tree(world, world.driver.root)
+    run_job(world, "tuesday", (3, 6))
+    of_journal = _tree(world, journal)
+    _put_back(world, world.driver.root, of_all)
+    for run, rows in (("wednesday", (6, 9)), ("thursday", (9, 12))):
+        run_job(world, run, rows)
+    _put_back(world, journal, of_journal)
+    if not is_whole:
+        expire(world, 1, newest_of(world) - 1)
+        with pytest.raises(Misuse) as asked:
+            run_job(world, "tuesday", (3, 6))
+        assert asked.value.kind == "run.undecidable"
+        return
+    run_job(world, "tuesday", (3, 6))
+    run_job(world, "monday", (0, 3))
+    assert world.ids() == list(range(12))
+
+
+def _tree(world, folder: str) -> dict[str, bytes]:
+    return {path: file.data for path, file in world.calls._names.items() if path.startswith(f"{folder}/")}
+
+
+def _put_back(world, folder: str, tree: dict[str, bytes]) -> None:
+    io_of(world).delete_tree(folder)
+    for path, data in tree.items():
+        io_of(world).write(path, data)
