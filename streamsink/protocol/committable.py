@@ -181,7 +181,7 @@ class KnownRun:
     """What is known of the bounded run of an id.
 
     is_published: None when that cannot be told. fingerprint, rows, inputs: what was published was made of these; None, or none, where
-    nobody says so. table_id: of the table that has its rows; '' where nobody says so.
+    nobody says so. table_id, journal_id: of the table that has its rows, of the journal that knew it; '' where nobody says so.
     """
 
     is_published: bool | None
@@ -189,16 +189,18 @@ class KnownRun:
     rows: int | None = None
     inputs: tuple[str, ...] = ()
     table_id: str = ""
+    journal_id: str = ""
 
     @classmethod
     def of(cls, state: AppState) -> "KnownRun":
         """state: of its record."""
-        return cls(True, state.fingerprint, state.rows, state.inputs, state.table_id)
+        return cls(True, state.fingerprint, state.rows, state.inputs, state.table_id, state.journal_id)
 
     def to_json(self) -> bytes:
         """What it was made of, and where it is."""
         said = {"fingerprint": self.fingerprint.to_json() if self.fingerprint is not None else None, "rows": self.rows, "table": self.table_id}
-        return json.dumps(said | ({"inputs": self.inputs} if self.inputs else {})).encode()
+        more = ({"journal": self.journal_id} if self.journal_id else {}) | ({"inputs": self.inputs} if self.inputs else {})
+        return json.dumps(said | more).encode()
 
     @classmethod
     def from_json(cls, data: bytes) -> "KnownRun":
@@ -207,7 +209,7 @@ class KnownRun:
             value = json.loads(data)
             known, rows = value["fingerprint"], value["rows"]
             made_of = QueryFingerprint.from_json(known) if known is not None else None
-            return cls(True, made_of, rows, tuple(value.get("inputs", ())), str(value.get("table", "")))
+            return cls(True, made_of, rows, tuple(value.get("inputs", ())), str(value.get("table", "")), str(value.get("journal", "")))
         except (ValueError, KeyError, TypeError):
             return cls(True)
 

@@ -266,9 +266,12 @@ class TwoPhaseCommit:
         return self._committer.others(self._options.application)
 
     def _known_run(self, run: str) -> KnownRun:
-        """Whether a bounded job's run is published, as the journal says, or the destination where the journal does not know every run."""
-        known = self._store.known_run(run, self._to.table_id)
-        return known if known.is_published or self._store.identity().began == 0 else self._committer.known_run(self._options.application, run)
+        """Whether a bounded job's run is published: as the journal says, or the destination where that does not know every run, or knew it as an older
+        copy, which may be of another past."""
+        known, journal = self._store.known_run(run, self._to.table_id), self._store.identity()
+        if journal.began == 0 or known.is_published and (journal.ended or known.journal_id in ("", journal.id)):
+            return known
+        return self._committer.known_run(self._options.application, run)
 
     def _known_files(self) -> KnownFiles | None:
         """Looked up once in a run: Spark does not list a file twice in one, so what the run itself records is not asked for."""

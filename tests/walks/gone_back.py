@@ -22,6 +22,9 @@ class GoneBack(Looking):
             self.model.may_come_again(row for row in query.rows(checkpoint.committed) if row in letters)
         if query.causes.knows("raced"):  # a snapshot of its own was replaced, and another one is built on that
             self._may_come_again(query)
+        if query.source is not None and not self.is_known(query):  # its user's word alone says what is before its first batch under this name
+            query.adopts_blindly, visible = True, self.visible()
+            self.model.unsure(row for row in query.rows_adopted() if not visible[row])
         self.accident("journal", "journal-ever", query=query)
 
     def journals_stayed(self, copy: object) -> None:
