@@ -158,9 +158,19 @@ def last_of(table: Table, application: str, sequence: int) -> dict:
     """What the first record under a new name says of the last one under the name before, which the table has: where it is, or behind it, where
     a snapshot has an id, and its own id."""
     mark = PendingLog(table.file_io, table.root, application, 2).mark_of(sequence)
-    is_known = isinstance(mark, Mark) and not mark.again
-    where, record_id = mark if is_known else newest_now(table), _id_of(table, application, sequence)
+    if not isinstance(mark, Mark) or mark.again:
+        record = record_of(table, application, sequence)
+        mark = where_is(table, record) if record is not None else None
+    where, record_id = mark or newest_now(table), _id_of(table, application, sequence)
     return ({_LED_AT: where.to_json()} if where is not None else {}) | ({LED_ID: record_id} if record_id else {})
+
+
+def is_found_since(table: Table, application: str, sequence: int, where: Mark) -> bool:
+    """Whether a start of another application has found its record in the table after it was said to be at ``where`` or behind that, and nothing
+    shows that it went since."""
+    mark = PendingLog(table.file_io, table.root, application, 2).mark_of(sequence)
+    is_later = isinstance(mark, Mark) and not mark.again and mark.at_ms > where.at_ms
+    return is_later and not is_undone(table, record_of(table, application, sequence), mark)
 
 
 def led_at(record: Committable) -> Mark | None:

@@ -352,16 +352,17 @@ def test_a_table_with_dead_letters_goes_back_to_another_writers_snapshot_to_befo
 
 @pytest.mark.parametrize("is_torn", [False, True])
 def test_a_name_that_begins_behind_another_writers_snapshots_knows_how_far_the_table_may_go_back(is_torn):
-    """To behind what the first name's mark says. One that was torn does not, and then it is to the newest snapshot that there was."""
+    """To behind what the first name's mark says. One that was torn does not, and where its snapshot has expired it is to the newest one that there
+    was."""
     world, _ = _another_writer_came()
     ours = _table(world).snapshots.latest().id
     for _ in range(2):
         snapshot_of_another(_table(world))
     if is_torn:
         tear_mark(world, 3)
+    expire_before(_table(world), ours + 1)
     _gets_another_name(world)
     assert die_at_step("precommit.saved", 1, world, boundaries=(4, 8, 12, 16))
-    expire_before(_table(world), ours + 1)
     roll_back_to(_table(world), ours + 1)
     if is_torn:
         refused(world, "table.rolled-back-too-far", (4, 8, 12, 16))

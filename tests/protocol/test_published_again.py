@@ -318,3 +318,25 @@ def test_it_is_not_retired(application):
     with pytest.raises(Misuse) as refusal:
         retire(io_of(world), world.driver.root, SinkOptions.of(world.driver.root, {"application": "streamsink"}))
     assert refusal.value.kind == "retire.pending"
+
+
+@pytest.mark.parametrize("is_expired", [True, False])
+def test_another_name_believes_the_first_one_that_has_found_it_since(is_expired):
+    """Found by a walk: where it had been was not known any more, the table went back behind what was, and the names were sent to each other.
+    is_expired: the snapshot that tells where it is, when the query gets its name."""
+    world, _ = _again()
+    assert die_at_step("commit.published", 1, world, boundaries=(6, 9))
+    for name in "ab":
+        other_application(world, name)
+    if is_expired:
+        expire(world, 1, 2)
+    accept(world, application="new", adopt_from_batch=2)
+    assert die_at_step("precommit.saved", 1, world, boundaries=(6, 9, 14))
+    roll_back(world, 3)
+    Prepared(world, 5).rename()
+    expire(world, 3 if is_expired else 1, 3)
+    if is_expired:
+        accept(world, application="streamsink", adopt_from_batch=None)
+        accept(world, application=refused(world, "application.renamed", (6, 9, 14)).find(r"Set application='([^']*)' to go on"))
+    world.run(boundaries=(6, 9, 14))
+    assert mine_of(world) == list(range(14))

@@ -181,7 +181,7 @@ OF_BATCHES = (
     Defect("without the first name's mark nothing says how far a table may go back", "sinks/history_of.py:last_of",
            "newest_now(table)", "None", (_NAMES,)),
     Defect("a table may not go back behind what the first name's mark says", "sinks/history_of.py:last_of",
-           "isinstance(mark, Mark)", "False", (_NAMES,)),
+           "if not isinstance(mark, Mark) or mark.again:", "if True:", (_NAMES,)),
     Defect("starting_offsets counts what went behind another writer's snapshot", "sinks/offsets.py:_Journal.newest_there",
            "was_undone(self._table, self._record(s), self._mark(s))", "False", (_NAMES,)),
     Defect("starting_offsets takes what is before a rollback and nothing names for gone", "sinks/offsets.py:_Journal.newest_there",

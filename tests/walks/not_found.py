@@ -209,6 +209,7 @@ REASONS: dict[str, tuple[str, ...]] = {
     "The operator of a walk goes the other way that the message names when one leads back to where he was.": (
         "a query is sent to a first name whose journal is lost", "what comes behind another name's records keeps them out",
         "what comes before a record that waits for another name waits too", "names in a ring are sent to each other",
+        "another name does not believe the first one that has found its record", "another name begins behind more than the first one's record",
         "a group waits for what another name has to publish before its last record",
     ),
     "A query of a walk has two names, which take turns, and a name that has gone on is retired by nobody.": (

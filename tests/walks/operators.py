@@ -211,7 +211,8 @@ class Operator(Answers):
         """The dead letters of a record that can never be published whole: their table goes back, or is dropped; then the command again."""
         before, batch_id = set(self._world.others.letters()), int(re.search(r"\(checkpoint (\d+)\)", text)[1])
         if path == self._world.others.root:  # another writer has put it there
-            to = self._world.others.before(query.rows(batch_id))
+            is_of_now = batch_id < len(query.checkpoint.planned)  # else it is of a checkpoint that is lost
+            to = self._world.others.before(query.rows(batch_id)) if is_of_now else None
             if to is None:
                 return self._republish(query, "", text)
             self._world.go_back_to(to)
