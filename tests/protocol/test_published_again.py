@@ -340,3 +340,17 @@ def test_another_name_believes_the_first_one_that_has_found_it_since(is_expired)
         accept(world, application=refused(world, "application.renamed", (6, 9, 14)).find(r"Set application='([^']*)' to go on"))
     world.run(boundaries=(6, 9, 14))
     assert mine_of(world) == list(range(14))
+
+
+def test_what_its_user_has_seen_behind_it_is_not_denied_by_an_older_mark():
+    """Found by a walk: the query was restarted for ever, since the mark of the record behind the one that had come again said that it had gone."""
+    world = memory_world(restore="restore-and-continue", on_rollback="republish", journal_retain=5)
+    world.run(boundaries=(6, 9, 14))
+    for newest in (2, 1):
+        roll_back(world, newest)
+    assert die_at_step("commit.published", 1, world, boundaries=(6, 9, 14))
+    Prepared(world, 5).rename()
+    expire(world, 1, newest_of(world) - 1)
+    accept(world, accept_as_seen=refused(world, "journal.undecidable", (6, 9, 14)).option("accept_as_seen"))
+    world.run(boundaries=(6, 9, 14, 17))
+    assert mine_of(world) == [*range(9), *range(14, 17)]
