@@ -22,7 +22,7 @@ from streamsink.options import ONE_SNAPSHOT, SinkOptions
 from streamsink.protocol.committable import AppState, Committable
 from streamsink.protocol.first_name import check_name_before
 from streamsink.protocol.ids import Writer
-from streamsink.protocol.pending import Mark, PendingStore, is_vague
+from streamsink.protocol.pending import Mark, PendingStore, Where, is_vague
 from streamsink.protocol.restore import RestorePlan, plan_restore
 from streamsink.protocol.sink import Committer, Destination, Published
 from streamsink.protocol.states import CheckpointState
@@ -138,7 +138,8 @@ class Publisher:
         """
         leftovers = self._committer.sweep(plan.mark)
         for committable in plan.mark:
-            self._store.mark_published(committable)
+            is_older = self._store.is_marked(committable.state.sequence)
+            self._store.mark_published(committable, self._where(committable) if is_older else None)
         self._say_where(plan.last)
         with self.changed:
             self._published = plan.last
@@ -171,12 +172,15 @@ class Publisher:
                 record = self._store.load(sequence)
             except Corrupt:
                 return  # it is published, so nobody needs to read it
-            where = self._committer.where_is(record) if record is not None else None
-            if where is None and mark is not None:
-                where = self._committer.where_now()
-            if record is not None and where is not None:
+            look = self._committer.where_is if mark is None else self._where
+            where = look(record) if record is not None else None
+            if where is not None:
                 self._store.mark_published(record, where)
             sequence = sequence - 1 if mark is not None else 0
+
+    def _where(self, committable: Committable) -> Where | None:
+        """Where a record is that is published; or the newest of all that is."""
+        return self._committer.where_is(committable) or self._committer.where_now()
 
     def _up_to(self, checkpoint_id: int | None) -> list[Recorded]:
         entries = self.pending()

@@ -345,11 +345,16 @@ def test_another_name_believes_the_first_one_that_has_found_it_since(is_expired)
 def test_what_its_user_has_seen_behind_it_is_not_denied_by_an_older_mark():
     """Found by a walk: the query was restarted for ever, since the mark of the record behind the one that had come again said that it had gone."""
     world = memory_world(restore="restore-and-continue", on_rollback="republish", journal_retain=5)
+    world.run(boundaries=(6, 9))
+    assert die_at_step("precommit.saved", 1, world, boundaries=(6, 9, 14))
+    for name in "ab":
+        other_application(world, name)
     world.run(boundaries=(6, 9, 14))
-    for newest in (2, 1):
+    for newest in (4, 3, 2, 1):
         roll_back(world, newest)
     assert die_at_step("commit.published", 1, world, boundaries=(6, 9, 14))
-    Prepared(world, 5).rename()
+    for number in (5, 6):
+        Prepared(world, number).rename()
     expire(world, 1, newest_of(world) - 1)
     accept(world, accept_as_seen=refused(world, "journal.undecidable", (6, 9, 14)).option("accept_as_seen"))
     world.run(boundaries=(6, 9, 14, 17))

@@ -105,7 +105,7 @@ OF_TABLES = (
     Defect("a torn mark is doubted when nothing speaks against it", "protocol/restore.py:is_gone",
            " and committer.sees_all_since(published)", "", (_TORN,)),
     Defect("a mark that does not say where stays so", "protocol/publisher.py:Publisher._say_where",
-           "if record is not None and where is not None:", "if False:", (_TORN,)),
+           "if where is not None:", "if False:", (_TORN,)),
     Defect("the last record must be readable for its mark", "protocol/publisher.py:Publisher._say_where",
            "except Corrupt:", "except KeyError:", (_TORN,)),
     Defect("a record that is found published is marked without a place", "sinks/history_of.py:publishing_of",

@@ -28,6 +28,12 @@ _TWO_TAKEN = [
 # The name of a defect, and the walk that goes wrong with it.
 SHOWN: dict[str, Walk] = {
     **WRITTEN,
+    "an older mark denies what is published behind a record that came again": [
+        ("setup", 4, 0, 0, 1, 0, 3), ("produce", 0, 3, 0), ("batch", 0, 1), ("produce", 0, 3, 0), ("batch", 0, 1), ("produce", 0, 3, 0),
+        ("lost_race", 0, 2, 1, 1), ("compaction",), ("batch", 0, 0), ("stop", 0), ("rollback", 5, 0), ("produce", 0, 0, 0),
+        ("crash", 0, 0, 20, 0), ("foreign_append", 0), ("foreign_append", 0), ("expiry", 0), ("produce", 0, 1, 0), ("batch", 0, 0),
+        ("heal", 0, 1), ("batch", 0, 0), ("rollback", 1, 0), ("foreign_append", 0), ("expiry", 0), ("produce", 0, 0, 0), ("batch", 0, 1),
+    ],
     "a new checkpoint forgets the name before": [
         ("setup", 4, 1, 0, 1, 0, 3), ("produce", 0, 3, 0), ("batch", 0, 0), ("produce", 0, 2, 0), ("batch", 0, 0), ("rename_at_once", 0),
         ("produce", 0, 2, 0), ("batch", 0, 3), ("lose_checkpoint_behind", 0), ("produce", 0, 2, 0), ("batch", 0, 3),
