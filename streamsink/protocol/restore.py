@@ -1,6 +1,5 @@
 """What a restart must do, as a pure plan over what the table and the journal say."""
 
-import os
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -266,7 +265,7 @@ def _decide(table: str, unsure: Sequence[Committable], committer: Committer, opt
     raise Corrupt(
         f"{table}: record {(gone[0].state if gone else first).sequence} {pending}; {found}; and snapshots since it was "
         f"recorded have expired, so whether records {first.sequence} to {last.sequence} were published cannot be told. Nothing was written. "
-        f"Look whether the rows of {from_to(first, last)} are in the table{places_of_rows(table, unsure, committer)}. If they are, set "
+        f"Look whether the rows of {from_to(first, last)} are in the table{places_of_rows(unsure, committer)}. If they are, set "
         f"accept_as_seen='{of_each[-1]}', which records them as published. If they are not, "
         + (f"set accept_as_new='{of_each[0]}', which publishes them" if gone is None else
            f"stop the query and call streamsink.give_up({table!r}, application={options.application!r}, accept_as_new='{of_each[0]}'), which "
@@ -276,13 +275,12 @@ def _decide(table: str, unsure: Sequence[Committable], committer: Committer, opt
     )
 
 
-def places_of_rows(root: str, unsure: Sequence[Committable], committer: Committer) -> str:
-    """Where the rows of each of these records can be read: without its checkpoint nobody knows which they are. root: what their files are below."""
+def places_of_rows(unsure: Sequence[Committable], committer: Committer) -> str:
+    """Where the rows of each of these records can be read: without its checkpoint nobody knows which they are."""
     shown = []
     for record in unsure[:_MOST_SHOWN]:
-        adopted, _, gone = committer.files_adopted(record)
-        path = os.path.join(root, record.files[0].final if adopted else record.files[0].staged) if record.files else ""
-        if path and path not in gone:
+        path = committer.path_of_rows(record)
+        if path:
             more = f" and {len(record.files) - 1} more files" if len(record.files) > 1 else ""
             shown.append(f"those of {record.state.checkpoint_name} are in {path}{more}")
     return f" ({', '.join(shown)})" if shown else ""

@@ -125,6 +125,10 @@ class Committer(ABC):
     def files_adopted(self, committable: Committable) -> tuple[int, int, tuple[str, ...]]:
         """(files under their final name, files only staged, paths of files that are gone)."""
 
+    def path_of_rows(self, committable: Committable) -> str:
+        """Path of a data file of the record, under the name that it has now; '' where there is none."""
+        return ""
+
     def restoring(self, records: Sequence[Committable]) -> AbstractContextManager:
         """Within it these records, all of earlier runs, are published or swept for, in order: what is asked for each of them may
         be looked up once for all. By default nothing is remembered.

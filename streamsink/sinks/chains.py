@@ -223,7 +223,7 @@ class Chains:
         raise Corrupt(
             f"{member.table.root}: record {sequence} is pending in the journal; {found}; and snapshots since it was recorded have expired, so "
             f"whether it was published there cannot be told. Nothing was written. Look whether the rows of checkpoint "
-            f"{mine.state.checkpoint_id} are in this table{places_of_rows(member.table.root, [mine], member.committer)}. If they are, set "
+            f"{mine.state.checkpoint_id} are in this table{places_of_rows([mine], member.committer)}. If they are, set "
             f"accept_as_seen='{as_seen}', which leaves the table as it is. If they "
             + ("are not, restore the files, or go on without these rows by the same option" if gone
                else f"are not, set accept_as_new='{as_new}', which publishes them"),

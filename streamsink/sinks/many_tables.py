@@ -248,6 +248,9 @@ class ManyTables(Committer):
         found = [member.committer.files_adopted(mine) for _, member, mine in self._parts(committable)]
         return sum(f[0] for f in found), sum(f[1] for f in found), tuple(path for f in found for path in f[2])
 
+    def path_of_rows(self, committable: Committable) -> str:
+        return next(filter(None, (member.committer.path_of_rows(mine) for _, member, mine in self._parts(committable))), "")
+
     def publish(
         self, committable: Committable, *, expect: int, restored: bool, fence: Callable[[], None]
     ) -> Published:

@@ -22,7 +22,7 @@ from streamsink.sinks import filter_of, history_of, promise
 from streamsink.sinks.above import as_journals_say
 from streamsink.sinks.history_of import mark_of, names_of
 from streamsink.sinks.records import (
-    adopt, commit_name, files_adopted, is_older_than, is_readable, joined, manifest_meta, read_staged, staged_manifests,
+    adopt, commit_name, files_adopted, is_older_than, is_readable, joined, manifest_meta, path_of_rows, read_staged, staged_manifests,
 )
 from streamsink.sinks.restoring import Restoring
 from streamsink.sinks.trouble import explained
@@ -167,6 +167,9 @@ class PaimonCommitter(Committer):
 
     def files_adopted(self, committable: Committable) -> tuple[int, int, tuple[str, ...]]:
         return files_adopted(self._table, committable)
+
+    def path_of_rows(self, committable: Committable) -> str:
+        return path_of_rows(self._table, committable)
 
     def is_readable(self, committable: Committable) -> bool:
         """Whether the record's manifests are as they were recorded."""

@@ -84,6 +84,12 @@ def files_adopted(table: Table, committable: Committable) -> tuple[int, int, tup
     return final, staged, tuple(gone)
 
 
+def path_of_rows(table: Table, committable: Committable) -> str:
+    """Of a data file of the record that is there, under its final name or staged; '' where none is."""
+    names = ((table.layout.within(name), file.size) for file in committable.files for name in (file.final, file.staged))
+    return next((path for path, size in names if table.file_io.size(path) == size), "")
+
+
 def is_readable(table: Table, committable: Committable) -> bool:
     """Whether its staged manifests are there as they were recorded."""
     try:

@@ -59,10 +59,13 @@ def test_its_rows_were_compacted_and_are_there(is_carried, settings):
     assert mine_of(world) == expected(ENDS)
 
 
-def test_what_is_asked_names_a_file_with_its_rows_although_the_manifest_has_gone():
-    """Found by a walk: whoever has lost the checkpoint does not know otherwise which rows they are."""
-    world = _rolled_back(4)
-    io_of(world).delete(f"{world.driver.root}/{record_of(world, 2).payload['manifest']['final']}")
+@pytest.mark.parametrize("gone", ["its manifest", "its data files, which are staged still"])
+def test_what_is_asked_names_a_file_with_its_rows(gone):
+    """Found by walks: whoever has lost the checkpoint does not know otherwise which rows they are."""
+    world = _rolled_back(4, on_rollback="republish")
+    record = record_of(world, 2)
+    for name in [record.payload["manifest"]["final"]] if gone == "its manifest" else [file.final for file in record.files]:
+        io_of(world).delete(f"{world.driver.root}/{name}")
     path = _asked(world).find(r"\(those of checkpoint 1 are in (\S+\.parquet)")
     assert io_of(world).exists(path)
 
