@@ -7,7 +7,6 @@ from streamsink.options import SinkOptions
 from streamsink.protocol import ways
 from streamsink.protocol.committable import LED_ID, AppState, Committable, LastOfOther
 from streamsink.protocol.continuity import relate
-from streamsink.protocol.pending import PendingStore, readable
 from streamsink.protocol.positions import all_numeric
 from streamsink.protocol.sink import Committer, Destination
 
@@ -45,10 +44,9 @@ def _from_the_first_name(record: Committable, committer: Committer, options: Sin
     )
 
 
-def check_gone_on(to: Destination, ahead: Sequence[int], store: PendingStore, committer: Committer, options: SinkOptions) -> None:
+def check_gone_on(to: Destination, records: Sequence[Committable], committer: Committer, options: SinkOptions) -> None:
     """Raises Misuse: the name that the query had before has records behind the one from which these go on, which are to be published, and may have
     their rows."""
-    records = [record for record in (readable(store, sequence) for sequence in ahead) if record is not None]
     first = next((record for record in records if record.state.leads_on), None)
     if first is None:
         return
@@ -57,6 +55,7 @@ def check_gone_on(to: Destination, ahead: Sequence[int], store: PendingStore, co
     other = others.get(name)
     if other is None or not _is_behind(other.state, sequence, first.payload.get(LED_ID)):
         return
+    ahead = {record.state.sequence for record in records}
     comes_behind = _goes_on_from(other.state, options.application, ahead, others) and not committer.has_reached(name, sequence + 1)
     if not comes_behind and _may_have_the_rows(other.state, records):
         raise Misuse(

@@ -8,7 +8,7 @@ from streamsink.options import ON_ROLLBACK_REPUBLISH, SinkOptions, words_of
 from streamsink.protocol import ways
 from streamsink.protocol.committable import AppState, Committable
 from streamsink.protocol.first_name import check_gone_on, check_name_before
-from streamsink.protocol.pending import Mark, PendingStore
+from streamsink.protocol.pending import Mark, PendingStore, readable
 from streamsink.protocol.sink import Committer, Destination, History
 
 # What can be asked about a record: whether it is published, and whether an overwrite may replace what others wrote since.
@@ -48,7 +48,8 @@ def plan_restore(
     marked = tuple(s for s in ahead if store.is_marked(s))
     marks = _marks(marked, store)
     replaced = _replaced(marks, committer)
-    check_gone_on(to, [s for s in ahead if s not in replaced], store, committer, options)
+    loaded = {sequence: readable(store, sequence) for sequence in ahead}
+    check_gone_on(to, [record for s, record in loaded.items() if record is not None and s not in replaced], committer, options)
     lost = [s for s in _of_which_marks_tell(marked, marks) if s not in replaced]
     if lost and options.on_rollback != ON_ROLLBACK_REPUBLISH:
         raise _rolled_back(table, f"the newest snapshot carries record {base} of application '{options.application}'", lost[-1], options)
@@ -57,7 +58,7 @@ def plan_restore(
         raise _cannot_follow(table, (base, missing, ahead[-1]), marked, options)
     alone, unsure = _without_their_state(marked, marks, store, committer)
     alone |= _states_of(unsure[:_decide(table, unsure, committer, options, rolled_back=True)] if unsure else ())
-    publish = tuple(alone.get(s) or _to_publish(store, s, replaced, committer) for s in ahead)
+    publish = tuple(alone.get(s) or _to_publish(loaded[s] or _load(store, s), replaced, committer) for s in ahead)
     check_name_before(table, publish[:1], committer, options)
     behind = tuple(_load(store, s) for s in retained if s <= base and not store.is_marked(s))
     return RestorePlan(publish, behind, history.state, marked, tuple(sorted(set(replaced.values()))))
@@ -116,9 +117,9 @@ def _replaced(marks: Mapping[int, Mark], committer: Committer) -> dict[int, int]
     return {s: mark.snapshot_id for s, mark in marks.items() if committer.was_replaced(mark)}
 
 
-def _to_publish(store: PendingStore, sequence: int, replaced: Mapping[int, int], committer: Committer) -> Committable:
+def _to_publish(committable: Committable, replaced: Mapping[int, int], committer: Committer) -> Committable:
     """The record; without its files when another writer had built on its snapshot before that was replaced."""
-    committable = _load(store, sequence)
+    sequence = committable.state.sequence
     if sequence in replaced and committer.holds(committable, replaced[sequence]):
         return committable.without_files(held=True)
     return committable
@@ -174,10 +175,12 @@ def _from_journal(
     telling = _of_which_marks_tell(marked, marks)
     back = min((s for s in telling if _is_undone(s, marks, store, committer)), default=None)
     lost = tuple(sequence for sequence in marked if back is not None and sequence >= back)
-    check_gone_on(to, [s for s in retained if s not in replaced and (s in lost or s not in marked)], store, committer, options)
+    loaded = {sequence: readable(store, sequence) for sequence in retained}
+    waiting = [s for s in retained if s not in replaced and (s in lost or s not in marked)]
+    check_gone_on(to, [loaded[s] for s in waiting if loaded[s] is not None], committer, options)
     if lost and options.on_rollback != ON_ROLLBACK_REPUBLISH:
         raise _rolled_back(table, f"no snapshot names application '{options.application}', snapshots have expired", lost[-1], options)
-    records = [_to_publish(store, sequence, replaced, committer) for sequence in retained]
+    records = [_to_publish(loaded[s] or _load(store, s), replaced, committer) for s in retained]
     kept = [c for c in records if c.state.sequence < min((*replaced, *lost), default=retained[-1] + 1)]
     alone, unsure_alone = _without_their_state(sorted({*lost, *replaced}), marks, store, committer)
     # A rollback may have gone further back than the first record that shows it: then a mark proves nothing.

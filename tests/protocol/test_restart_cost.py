@@ -14,7 +14,7 @@ from streamsink.table.changes import Changes
 from streamsink.table.table import open_table
 from streamsink.testing.crashing import CrashingCalls
 from streamsink.testing.driver import Checkpoint
-from tests.crash.world import memory_world
+from tests.crash.world import die_at_step, memory_world
 from tests.protocol.query import QUERY
 from tests.table.entries import commit
 
@@ -22,17 +22,19 @@ _NO_MERGE = {"manifest.merge-min-count": "1000"}
 
 
 class _Counting(CrashingCalls):
-    """Remembers which manifests were read and which folders were listed."""
+    """Remembers which manifests and records were read and which folders were listed."""
 
     def __init__(self, inner):
         super().__init__(inner)
         self.manifests: collections.Counter[str] = collections.Counter()
+        self.records: collections.Counter[str] = collections.Counter()
         self.listed: collections.Counter[str] = collections.Counter()
 
     def read(self, path):
         name = os.path.basename(path)
         if name.startswith("manifest-") and not name.startswith("manifest-list-"):
             self.manifests[name] += 1
+        self.records[name] += name.startswith("record-")
         return super().read(path)
 
     def names(self, path):
@@ -111,3 +113,12 @@ def test_a_file_that_another_writer_adds_in_the_middle_of_a_restart_is_refused()
     with pytest.raises(Conflict, match="already in the map"):
         _restart(world, calls)
     assert table.snapshots.latest().id == 7 and len(table.states.read(table.snapshots.latest()).by_application) == 1
+
+
+def test_a_pending_record_is_read_once():
+    """But for the newest one, by which the journal tells whose it is."""
+    world, ends = memory_world(restore="restore-and-continue", publish_every_batches=100), tuple(range(3, 33, 3))
+    assert die_at_step("precommit.saved", len(ends), world, boundaries=ends)
+    calls = _Counting(world.calls)
+    world.run(calls, boundaries=ends)
+    assert {calls.records[f"record-{number}.json"] for number in range(1, len(ends))} == {1}
