@@ -62,7 +62,7 @@ class Past:
     others(): the last record of each other application that has written here. begins: nothing of this run is recorded yet.
     known_run(run id): what is known of a bounded job's run.
     known_files(): the files that the records were made of; None when the journal does not know them all.
-    journal_id: of the journal that is asked. behind: the name before, where all that was recorded under this one was given up.
+    journal_id: of the journal that is asked. behind: as of ``JournalIdentity``.
     """
 
     table: str
@@ -73,7 +73,7 @@ class Past:
     others: Callable[[], Mapping[str, LastOfOther]] = dict
     known_files: Callable[[], files.KnownFiles | None] = lambda: None
     journal_id: str = ""
-    behind: str = ""
+    behind: tuple[str, int] | tuple[()] = ()
     begins: bool = True
 
 

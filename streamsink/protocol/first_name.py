@@ -8,6 +8,7 @@ from streamsink.protocol import ways
 from streamsink.protocol.committable import LED_ID, AppState, Committable, LastOfOther
 from streamsink.protocol.continuity import relate
 from streamsink.protocol.positions import all_numeric
+from streamsink.protocol.renamed import names_before
 from streamsink.protocol.sink import Committer, Destination
 
 
@@ -69,11 +70,7 @@ def check_gone_on(to: Destination, records: Sequence[Committable], committer: Co
 
 def _goes_on_from(state: AppState, application: str, ahead: Container[int], others: Mapping[str, LastOfOther]) -> bool:
     """Whether the last record under another name goes on from one of these of the application, if need be by further names."""
-    seen, behind = set(), state.behind
-    while behind and behind[0] not in seen and behind[0] != application:
-        seen.add(behind[0])
-        behind = others[behind[0]].state.behind if behind[0] in others else ()
-    return bool(behind) and behind[0] == application and behind[1] in ahead
+    return next((sequence for name, sequence in names_before(state.behind, others) if name == application), None) in ahead
 
 
 def _is_behind(state: AppState, sequence: int, record_id: str | None) -> bool:

@@ -67,9 +67,9 @@ def decode_mark(data: bytes) -> Where | None:
         return None
 
 
-def is_vague(where: Where | None) -> bool:
-    """Whether a mark does not say where the record is."""
-    return where is None or isinstance(where, Mark) and where.again
+def comes_again(where: Where | None) -> bool:
+    """Whether a mark says that its record was about to be published once more."""
+    return isinstance(where, Mark) and where.again
 
 
 @dataclass(frozen=True)
@@ -214,7 +214,7 @@ class PendingStore(ABC):
 
 
 def readable(store: PendingStore, sequence: int) -> Committable | None:
-    """A record that need not be there any more: it is published."""
+    """A record; None where it is lost or damaged, as one that is published may be."""
     try:
         return store.load(sequence)
     except Corrupt:

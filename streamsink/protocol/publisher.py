@@ -16,13 +16,12 @@ from dataclasses import dataclass, replace
 
 from streamsink import events
 from streamsink.clock import Clock
-from streamsink.errors import Corrupt
 from streamsink.faults import fault_point
 from streamsink.options import ONE_SNAPSHOT, SinkOptions
 from streamsink.protocol.committable import AppState, Committable
 from streamsink.protocol.first_name import check_name_before
 from streamsink.protocol.ids import Writer
-from streamsink.protocol.pending import Mark, PendingStore, Where, is_vague
+from streamsink.protocol.pending import Mark, PendingStore, Where, comes_again, readable
 from streamsink.protocol.restore import RestorePlan, plan_restore
 from streamsink.protocol.sink import Committer, Destination, Published
 from streamsink.protocol.states import CheckpointState
@@ -157,21 +156,21 @@ class Publisher:
     def _doubt_marks(self, group: Sequence[Committable]) -> None:
         """A mark of an earlier publishing says nothing of the one that comes now, which a crash may keep from being marked. Idempotent."""
         for committable in (c for c in group if self._store.is_marked(c.state.sequence)):
-            known = self._store.mark_of(committable.state.sequence)
-            if known is None or isinstance(known, Mark) and not (known.again and (known.alone or not committable.payload.get("alone"))):
-                known = known or Mark(0, "", 0)
-                alone = known.alone or bool(committable.payload.get("alone"))
-                self._store.mark_published(committable, replace(known, alone=alone, again=True))
+            known = self._store.mark_of(committable.state.sequence) or Mark(0, "", 0)
+            if isinstance(known, Mark):
+                doubted = replace(known, alone=known.alone or bool(committable.payload.get("alone")), again=True)
+                if doubted != known:
+                    self._store.mark_published(committable, doubted)
 
     def _say_where(self, last: AppState | None) -> None:
         """The mark of the last published record was torn, made without knowing, or before it came again: by what the table says now it is a proof
         for later. So are those of records that came again with it."""
         sequence = last.sequence if last is not None else 0
-        while sequence and self._store.is_marked(sequence) and is_vague(mark := self._store.mark_of(sequence)):
-            try:
-                record = self._store.load(sequence)
-            except Corrupt:
-                return  # it is published, so nobody needs to read it
+        while sequence and self._store.is_marked(sequence):
+            mark = self._store.mark_of(sequence)
+            if mark is not None and not comes_again(mark):
+                return
+            record = readable(self._store, sequence)  # it is published, so nobody else needs to read it
             look = self._committer.where_is if mark is None else self._where
             where = look(record) if record is not None else None
             if where is not None:

@@ -1,7 +1,7 @@
 """A query that comes under another name than the one under which it has written here. A name is not an identity; the query's id is. Pure."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from streamsink.errors import Misuse
@@ -162,10 +162,10 @@ def same_program(form: str) -> str:
 
 
 def begins_anew(
-    batch: Batch, others: Callable[[], Mapping[str, LastOfOther]], behind: str, *, table: str, options: SinkOptions, word: str
+    batch: Batch, others: Callable[[], Mapping[str, LastOfOther]], behind: tuple[str, int] | tuple[()], *, table: str, options: SinkOptions, word: str
 ) -> Misuse | None:
     """Of a first batch of another checkpoint than the one that ``adopt_from_batch`` means, or than the one whose records were given up; None for any
-    other one. behind: the name that the query had before those records. word: takes the batch for new."""
+    other one. behind: as of ``AppState``, of those records. word: takes the batch for new."""
     adopted = options.adopt_from_batch
     if adopted:
         found = of_another_checkpoint(batch, others(), adopted)
@@ -174,11 +174,11 @@ def begins_anew(
         found = found or of_its_topics(batch, others())
         why, own = f"adopt_from_batch={adopted} says that the rows before batch {adopted} are written", f", whose next batch is {adopted}"
     else:
-        behind = first_that_is_there(behind, others()) if behind and batch.batch_id == 0 else ""
-        found = {behind: others()[behind]} if behind else {}
+        before = first_that_is_there(behind, others()) if behind and batch.batch_id == 0 else ""
+        found = {before: others()[before]} if before else {}
         if not any(_has_read(other, batch) for other in found.values()):
             return None
-        why, own = f"what this query had recorded here, behind what it had written as '{behind}', was given up", ""
+        why, own = f"what this query had recorded here, behind what it had written as '{before}', was given up", ""
     comes = "batch 0 of a new checkpoint comes" if batch.batch_id == 0 else (
         f"batch {batch.batch_id} that comes is of another checkpoint ({batch.query}) than the one that wrote them")
     ways_on = [f"Start the query with its own checkpoint{own}"]
@@ -195,16 +195,19 @@ def begins_anew(
     )
 
 
-def first_that_is_there(name: str, others: Mapping[str, LastOfOther]) -> str:
-    """That name, or the one that the query had before it, of which the table says something, or a mark; '' where there is none."""
+def names_before(behind: tuple[str, int] | tuple[()], others: Mapping[str, LastOfOther]) -> Iterator[tuple[str, int]]:
+    """The names that a query had one before another, each with the record from which the later one goes on. behind: as of ``AppState``."""
     seen = set()
-    while name in others and name not in seen:
-        other = others[name]
-        if other.is_published or other.said is not None:
-            return name
-        seen.add(name)
-        name = other.state.behind[0] if other.state.behind else ""
-    return ""
+    while behind and behind[0] not in seen:
+        yield behind
+        seen.add(behind[0])
+        behind = others[behind[0]].state.behind if behind[0] in others else ()
+
+
+def first_that_is_there(behind: tuple[str, int] | tuple[()], others: Mapping[str, LastOfOther]) -> str:
+    """The last of the names before of which the table says something, or a mark; '' where there is none."""
+    known = ((name, others[name]) for name, _ in names_before(behind, others) if name in others)
+    return next((name for name, other in known if other.is_published or other.said is not None), "")
 
 
 def _has_read(other: LastOfOther, batch: Batch) -> bool:

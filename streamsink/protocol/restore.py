@@ -8,7 +8,7 @@ from streamsink.options import ON_ROLLBACK_REPUBLISH, SinkOptions, words_of
 from streamsink.protocol import ways
 from streamsink.protocol.committable import AppState, Committable
 from streamsink.protocol.first_name import check_gone_on, check_name_before
-from streamsink.protocol.pending import Mark, PendingStore, readable
+from streamsink.protocol.pending import Mark, PendingStore, comes_again, readable
 from streamsink.protocol.sink import Committer, Destination, History
 
 # What can be asked about a record: whether it is published, and whether an overwrite may replace what others wrote since.
@@ -46,11 +46,11 @@ def plan_restore(
     base = history.state.sequence if history.state else 0
     ahead = [s for s in retained if s > base]
     marked = tuple(s for s in ahead if store.is_marked(s))
-    marks = _marks(marked, store)
+    marks = marks_of(marked, store)
     replaced = _replaced(marks, committer)
     loaded = {sequence: readable(store, sequence) for sequence in ahead}
     check_gone_on(to, [record for s, record in loaded.items() if record is not None and s not in replaced], committer, options)
-    lost = [s for s in _of_which_marks_tell(marked, marks) if s not in replaced]
+    lost = [s for s in of_which_marks_tell(marked, marks) if s not in replaced]
     if lost and options.on_rollback != ON_ROLLBACK_REPUBLISH:
         raise _rolled_back(table, f"the newest snapshot carries record {base} of application '{options.application}'", lost[-1], options)
     missing = next((number for number, sequence in enumerate(ahead, base + 1) if sequence != number), None)
@@ -99,16 +99,16 @@ def _check_identity(to: Destination, found: AppState | None, store: PendingStore
             )
 
 
-def _marks(marked: Sequence[int], store: PendingStore) -> dict[int, Mark]:
+def marks_of(marked: Sequence[int], store: PendingStore) -> dict[int, Mark]:
     """Where these records were published, of those whose marks say it, in order. Of several tables the committer has looked by then."""
     marks = ((sequence, store.mark_of(sequence)) for sequence in marked)
     return {sequence: mark for sequence, mark in marks if isinstance(mark, Mark)}
 
 
-def _of_which_marks_tell(marked: Sequence[int], marks: Mapping[int, Mark]) -> list[int]:
+def of_which_marks_tell(marked: Sequence[int], marks: Mapping[int, Mark]) -> list[int]:
     """Of these records, in order, those of which a mark tells that they were published: not one that was about to be published once more, and those
     behind it were then too."""
-    first = next((sequence for sequence in marked if sequence in marks and marks[sequence].again), None)
+    first = next((sequence for sequence in marked if comes_again(marks.get(sequence))), None)
     return [sequence for sequence in marked if first is None or sequence < first]
 
 
@@ -170,9 +170,9 @@ def _from_journal(
             kind="history.incomplete",
         )
     marked = [sequence for sequence in retained if store.is_marked(sequence)]
-    marks = _marks(marked, store)
+    marks = marks_of(marked, store)
     replaced = _replaced(marks, committer)
-    telling = _of_which_marks_tell(marked, marks)
+    telling = of_which_marks_tell(marked, marks)
     back = min((s for s in telling if _is_undone(s, marks, store, committer)), default=None)
     lost = tuple(sequence for sequence in marked if back is not None and sequence >= back)
     loaded = {sequence: readable(store, sequence) for sequence in retained}

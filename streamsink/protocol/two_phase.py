@@ -259,7 +259,7 @@ class TwoPhaseCommit:
     def _past(self) -> Past:
         return Past(
             self._to.path, self._to.table_id, self._last, self._earlier, self._known_run, functools.cache(self._others), self._known_files,
-            self._store.identity().id, "".join(self._store.identity().behind[:1]), begins=self._begins,
+            self._store.identity().id, self._store.identity().behind, begins=self._begins,
         )
 
     def _others(self) -> Mapping[str, LastOfOther]:

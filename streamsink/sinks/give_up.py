@@ -5,9 +5,8 @@ journal: files of theirs that have final names stay, for orphan cleaning.
 """
 
 import functools
-import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from streamsink.clock import IdSource
@@ -17,10 +16,10 @@ from streamsink.options import ON_ROLLBACK_REPUBLISH, SinkOptions, words_of
 from streamsink.protocol.committable import AppState, Committable
 from streamsink.protocol.first_name import is_cut_off
 from streamsink.protocol.ids import END_OF_INPUT, check_application
-from streamsink.protocol.pending import Mark
+from streamsink.protocol.pending import Mark, readable
 from streamsink.protocol.positions import all_numeric
 from streamsink.protocol.renamed import first_that_is_there, starting_at
-from streamsink.protocol.restore import IS_PUBLISHED, from_to, is_gone, of_the_first_ones, token_of
+from streamsink.protocol.restore import IS_PUBLISHED, from_to, is_gone, marks_of, of_the_first_ones, of_which_marks_tell, token_of
 from streamsink.protocol.sink import History
 from streamsink.sinks.chains import LOST
 from streamsink.sinks.letters import TableCommitter
@@ -71,7 +70,7 @@ def give_up(file_io: FileIO, path: str, options: SinkOptions) -> GivenUp:
     writer = journal.claim(_CLAIMED_BY, state.epoch if state else 0)
     try:
         state, records = look.doomed()
-        known = [record for record in map(_load_of(journal), records) if record is not None]
+        known = [record for record in (readable(journal, sequence) for sequence in records) if record is not None]
         for record in known:
             _check_unpublished(path, committer, record)
         journal.check_owner(writer)
@@ -83,7 +82,7 @@ def give_up(file_io: FileIO, path: str, options: SinkOptions) -> GivenUp:
         journal.release()
     checkpoints = tuple(record.state.checkpoint_id for record in known if record.state.checkpoint_id != END_OF_INPUT)
     runs = tuple(record.state.query for record in known if record.state.checkpoint_id == END_OF_INPUT)
-    begins = _where_it_begins(path, committer, options, records, known=known, before=_name_before(behind, committer, options))
+    begins = _where_it_begins(path, committer, options, records, known=known, behind=behind)
     return GivenUp(tuple(records), checkpoints, _text(path, options, state, records, known=known, runs=runs, begins=begins), runs)
 
 
@@ -159,14 +158,14 @@ class _Look:
     def _alone(self, sequences: Sequence[int]) -> list[int]:
         """Of these records those whose state was published alone, or may have been, and went: of which it cannot be told whether their rows are there."""
         marks = ((sequence, self._journal.mark_of(sequence)) for sequence in sequences if self._journal.is_marked(sequence))
-        records = (_load_of(self._journal)(sequence) for sequence, mark in marks if mark is None or isinstance(mark, Mark) and mark.alone)
+        records = (readable(self._journal, sequence) for sequence, mark in marks if mark is None or isinstance(mark, Mark) and mark.alone)
         return [
             record.state.sequence for record in records
             if record is not None and record.files and not self._committer.mentions(record) and not self._committer.sees_all_since(record)
         ]
 
     def _can_be_published(self, sequence: int) -> bool:
-        record = _load_of(self._journal)(sequence)
+        record = readable(self._journal, sequence)
         if record is None:
             return False
         if self._does_a_mark_tell(sequence) and self._options.on_rollback != ON_ROLLBACK_REPUBLISH:
@@ -180,12 +179,12 @@ class _Look:
 
     def _does_a_mark_tell(self, sequence: int) -> bool:
         """Whether a mark says that the record was published; not one that was about to come again, and those behind it were then too."""
-        return self._journal.is_marked(sequence) and sequence < self._first_to_come_again
+        return sequence in self._telling
 
     @functools.cached_property
-    def _first_to_come_again(self) -> float:
-        marks = ((sequence, self._journal.mark_of(sequence)) for sequence in self._journal.retained() if self._journal.is_marked(sequence))
-        return next((sequence for sequence, mark in marks if isinstance(mark, Mark) and mark.again), math.inf)
+    def _telling(self) -> frozenset[int]:
+        marked = [sequence for sequence in self._journal.retained() if self._journal.is_marked(sequence)]
+        return frozenset(of_which_marks_tell(marked, marks_of(marked, self._journal)))
 
     def _is_undone(self, sequence: int) -> bool:
         """Whether the snapshot that published it went with a rollback, or was replaced."""
@@ -194,18 +193,18 @@ class _Look:
         mark = self._journal.mark_of(sequence)
         if mark is not None:
             return self._committer.was_replaced(mark) or self._committer.was_rolled_back(mark)
-        record = _load_of(self._journal)(sequence)
+        record = readable(self._journal, sequence)
         return record is not None and is_gone(record, self._committer)
 
     def _was_published(self, sequence: int, *, by_mark: bool) -> bool:
         if by_mark and self._does_a_mark_tell(sequence):
             return True
-        record = _load_of(self._journal)(sequence)
+        record = readable(self._journal, sequence)
         return record is not None and self._committer.mentions(record)
 
     def _decided(self, sequences: Sequence[int], base: int, *, is_rolled_back: bool) -> int:
         """The last of these records, or ``base``, that is published. Raises Corrupt when no history tells, and neither does the user by a token."""
-        records = [record for record in map(_load_of(self._journal), sequences) if record is not None]
+        records = [record for record in (readable(self._journal, sequence) for sequence in sequences) if record is not None]
         first = next((record for record in records if record.files), None)
         if first is not None and self._committer.sees_all_since(first):
             return base
@@ -236,17 +235,6 @@ class _Look:
                 kind="give-up.undecidable",
             )
         return base
-
-
-def _load_of(journal: PendingLog) -> Callable[[int], Committable | None]:
-    """Loads a record; None for one that is damaged or gone, which says nothing."""
-    def load(sequence: int) -> Committable | None:
-        try:
-            return journal.load(sequence)
-        except Corrupt:
-            return None
-
-    return load
 
 
 def _unknown_runs(
@@ -296,22 +284,19 @@ def _behind(known: Sequence[Committable], state: AppState | None) -> tuple[str, 
     return first.leads_on or (first.behind if state is None else ()) if first else ()
 
 
-def _name_before(behind: tuple[str, int] | tuple[()], committer: TableCommitter | ManyTables, options: SinkOptions) -> str:
-    """That name, or the one before it of which the table says something; '' where there is none. behind: as ``_behind``."""
-    others = committer.others(options.application) if behind else {}
-    return first_that_is_there(behind[0], others) or behind[0] if behind else ""
-
-
 def _where_it_begins(
-    path: str, committer: TableCommitter | ManyTables, options: SinkOptions, records: Sequence[int], *, known: Sequence[Committable], before: str,
+    path: str, committer: TableCommitter | ManyTables, options: SinkOptions, records: Sequence[int], *, known: Sequence[Committable],
+    behind: tuple[str, int] | tuple[()],
 ) -> str:
-    """Where a new checkpoint of a source with positions reads it again. before: as ``_name_before``."""
+    """Where a new checkpoint of a source with positions reads it again. behind: as ``_behind``."""
+    others = committer.others(options.application) if behind else {}
+    before = first_that_is_there(behind, others) or behind[0] if behind else ""
     if before and before.endswith(SUFFIX) != isinstance(committer, ManyTables):
         # What is written under that name is in another folder, or in several tables. The record goes on where that ends.
         return f"with {starting_at(known[0].state.sources)}{_without_its_loss(known[0], before, committer)}"
     if before and committer.has_reached(before, 1):
-        of_before = committer.others(options.application).get(before)
-        first = "" if of_before is None or of_before.is_published else (
+        is_settled = before.endswith(SUFFIX) or before not in others or others[before].is_published
+        first = "" if is_settled else (
             f"; before that start the query once under application='{before}' with on_rollback='republish', whose journal has what the table has not")
         return f"at streamsink.starting_offsets({path!r}, application={before.partition('@')[0]!r}){first}"
     return f"at streamsink.starting_offsets({path!r}, application={options.application!r})" if records and records[0] > 1 else "at the beginning of the source"

@@ -11,7 +11,7 @@ from streamsink.format.snapshot import COMPACT, Snapshot
 from streamsink.options import SinkOptions, words_of
 from streamsink.protocol.committable import LED_ID, AppState, Committable, KnownRun, LastOfOther
 from streamsink.protocol.ids import END_OF_INPUT, Writer
-from streamsink.protocol.pending import Mark
+from streamsink.protocol.pending import Mark, comes_again, readable
 from streamsink.protocol.restore import MAY_OVERWRITE, token_of
 from streamsink.storage.pending_log import JOURNAL_DIR, PendingLog
 from streamsink.table import replaced
@@ -90,8 +90,7 @@ def newest_in(journal: PendingLog, said: LastOfOther | None, may_be_forgotten: C
 
 def is_certain(journal: PendingLog, sequence: int) -> bool:
     """Whether a mark says that the record is published, and not that it was to come again."""
-    mark = journal.mark_of(sequence) if journal.is_marked(sequence) else None
-    return journal.is_marked(sequence) and not (isinstance(mark, Mark) and mark.again)
+    return journal.is_marked(sequence) and not comes_again(journal.mark_of(sequence))
 
 
 def is_undone(table: Table, record: Committable | None, mark: Mark | None) -> bool:
@@ -119,7 +118,8 @@ def was_undone(table: Table, record: Committable | None, mark: Mark | None) -> b
 
 def needs_a_start(table: Table, record: Committable | None, mark: Mark | None) -> bool:
     """Whether only a start of its query settles what has become of a record whose snapshot has gone: it was replaced, and the start publishes it
-    again, or had the state alone, and the start looks for the rows, or asks; or a start was about to publish it again. record: None where it cannot be read. mark: None where nobody knows.
+    again, or had the state alone, and the start looks for the rows, or asks; or a start was about to publish it again. record: None where it cannot
+    be read. mark: None where nobody knows.
     """
     if mark is not None and (mark.again or replaced.was_replaced(table, mark.snapshot_id, mark.uuid, mark.at_ms)):
         return True
@@ -130,17 +130,24 @@ def needs_a_start(table: Table, record: Committable | None, mark: Mark | None) -
 
 def is_last_undone(table: Table, application: str, sequence: int) -> bool:
     """As ``is_undone``, of the last published record of a query of one table."""
-    journal = PendingLog(table.file_io, table.root, application, 2)
-    mark = journal.mark_of(sequence)
-    return is_undone(table, journal.load(sequence), mark if isinstance(mark, Mark) else None)
+    journal = journal_of(table, application)
+    return is_undone(table, journal.load(sequence), where_marked(journal, sequence))
 
 
 def record_of(table: Table, application: str, sequence: int) -> Committable | None:
     """As the journal of a query of one table has it; None where it is lost or damaged."""
-    try:
-        return PendingLog(table.file_io, table.root, application, 2).load(sequence)
-    except Corrupt:
-        return None
+    return readable(journal_of(table, application), sequence)
+
+
+def journal_of(table: Table, application: str) -> PendingLog:
+    """Of a query of one table; to be read, not written."""
+    return PendingLog(table.file_io, table.root, application, 2)
+
+
+def where_marked(journal: PendingLog, sequence: int) -> Mark | None:
+    """The mark of a record of a query of one table; None where it does not say where that is."""
+    mark = journal.mark_of(sequence)
+    return mark if isinstance(mark, Mark) else None
 
 
 def names_of(record: Committable) -> set[str]:
@@ -150,27 +157,29 @@ def names_of(record: Committable) -> set[str]:
 
 def is_undone_in(table: Table, journal: PendingLog, record: Committable) -> bool:
     """As ``is_undone``, by the mark in the journal of a query of one table."""
-    mark = journal.mark_of(record.state.sequence)
-    return is_undone(table, record, mark if isinstance(mark, Mark) else None)
+    return is_undone(table, record, where_marked(journal, record.state.sequence))
 
 
 def last_of(table: Table, application: str, sequence: int) -> dict:
     """What the first record under a new name says of the last one under the name before, which the table has: where it is, or behind it, where
     a snapshot has an id, and its own id."""
-    mark = PendingLog(table.file_io, table.root, application, 2).mark_of(sequence)
-    if not isinstance(mark, Mark) or mark.again:
+    mark = where_marked(journal_of(table, application), sequence)
+    if mark is None or mark.again:
         record = record_of(table, application, sequence)
         mark = where_is(table, record) if record is not None else None
     where, record_id = mark or newest_now(table), _id_of(table, application, sequence)
     return ({_LED_AT: where.to_json()} if where is not None else {}) | ({LED_ID: record_id} if record_id else {})
 
 
-def is_found_since(table: Table, application: str, sequence: int, where: Mark) -> bool:
-    """Whether a start of another application has found its record in the table after it was said to be at ``where`` or behind that, and nothing
-    shows that it went since."""
-    mark = PendingLog(table.file_io, table.root, application, 2).mark_of(sequence)
-    is_later = isinstance(mark, Mark) and not mark.again and mark.at_ms > where.at_ms
-    return is_later and not is_undone(table, record_of(table, application, sequence), mark)
+def has_record(table: Table, application: str, sequence: int, where: Mark) -> bool:
+    """Whether nothing shows that the table has lost this record of another application, which was at ``where``, or before that; or a start of that
+    application has found it since, and nothing shows that it went after that."""
+    journal = journal_of(table, application)
+    record = readable(journal, sequence)
+    if not is_undone(table, record, where):
+        return True
+    mark = where_marked(journal, sequence)
+    return mark is not None and not mark.again and mark.at_ms > where.at_ms and not is_undone(table, record, mark)
 
 
 def led_at(record: Committable) -> Mark | None:

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 from streamsink.errors import Misuse
 from streamsink.protocol.committable import AppState, Committable
-from streamsink.protocol.pending import Mark
+from streamsink.protocol.pending import readable
 from streamsink.protocol.recorded import Recorded, TopicRecord
-from streamsink.sinks.history_of import names_of, needs_a_start, record_of, was_undone
+from streamsink.sinks.history_of import journal_of, names_of, needs_a_start, was_undone, where_marked
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.pending_log import PendingLog, journal_dir
 from streamsink.storage.stores import Store
@@ -50,8 +50,7 @@ def offsets_of(file_io: FileIO, root: str, application: str, wanted: Wanted) -> 
     states = table.states.read(table.snapshots.latest())
     found = states.by_application.get(application)
     state = AppState.from_json(found) if found is not None else None
-    journal = PendingLog(file_io, table.root, application, 2)
-    newest = _Journal(table, journal, application).newest_there(state, states.complete)
+    newest = _Journal(table, journal_of(table, application), application).newest_there(state, states.complete)
     if newest is not None and (state is None or newest.state.sequence > state.sequence):
         state = newest.state
     if state is None or not state.recorded:
@@ -79,25 +78,18 @@ class _Journal:
         """
         base = state.sequence if state is not None else 0
         marked = [sequence for sequence in self._journal.retained() if sequence > base and self._journal.is_marked(sequence)]
-        is_first = state is not None or complete
-        first = next((s for s in marked if is_first or was_undone(self._table, self._record(s), self._mark(s))), None)
-        gone = [s for s in marked if first is not None and s >= first]
-        if not gone:
+        is_told = state is not None or complete
+        found = {s: (readable(self._journal, s), where_marked(self._journal, s)) for s in marked}
+        first = next((s for s in marked if is_told or was_undone(self._table, *found[s])), None)
+        if first is None:
             return self._journal.newest()
-        self._check_settled([s for s in gone if needs_a_start(self._table, self._record(s), self._mark(s))])
-        if state is not None or complete:
+        self._check_settled([s for s in marked if s >= first and needs_a_start(self._table, *found[s])])
+        if is_told:
             return None
-        before = {s: self._record(s) for s in self._journal.retained() if s < gone[0]}
+        before = {s: readable(self._journal, s) for s in self._journal.retained() if s < first}
         named = max((s for s, record in before.items() if record is not None and were_named(self._table, names_of(record))), default=0)
         self._check_settled([s for s, record in before.items() if s > named and needs_a_start(self._table, record, None)])
         return before.get(named)
-
-    def _record(self, sequence: int) -> Committable | None:
-        return record_of(self._table, self._application, sequence)
-
-    def _mark(self, sequence: int) -> Mark | None:
-        mark = self._journal.mark_of(sequence)
-        return mark if isinstance(mark, Mark) else None
 
     def _check_settled(self, unsettled: Sequence[int]) -> None:
         if unsettled:

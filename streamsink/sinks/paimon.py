@@ -132,9 +132,7 @@ class PaimonCommitter(Committer):
         state = filter_of.state_of(states, application)
         if state is not None or states.complete:
             return state is not None and state.sequence >= sequence
-        record = history_of.record_of(self._table, application, sequence)
-        return where is None or not history_of.is_undone(self._table, record, where) or history_of.is_found_since(
-            self._table, application, sequence, where)
+        return where is None or history_of.has_record(self._table, application, sequence, where)
 
     def has_what_was_before(self, committable: Committable) -> bool:
         where = history_of.led_at(committable)

@@ -4,6 +4,7 @@ from streamsink.errors import Corrupt
 from streamsink.format.snapshot import Snapshot
 from streamsink.protocol import ways
 from streamsink.protocol.committable import AppState, Committable
+from streamsink.sinks.history_of import is_certain
 from streamsink.sinks.records import files_adopted
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.pending_log import JOURNAL_DIR, PendingLog
@@ -89,12 +90,8 @@ class _Journal:
         found = self._table.states.read(self._table.snapshots.latest()).by_application.get(self._name)
         return found is not None and AppState.from_json(found).sequence >= committable.state.sequence
 
-    def _is_pending(self, sequence: int) -> bool:
-        """Without a mark, or with one that says that it was to come again."""
-        return not self._log.is_marked(sequence) or bool(mark := self._log.mark_of(sequence)) and mark.again
-
     def _record(self, sequence: int, committable: Committable) -> None:
-        if self._is_pending(sequence):
+        if not is_certain(self._log, sequence):
             if sequence > self._published:
                 self._pending(committable)
             return
@@ -122,7 +119,7 @@ class _Journal:
             self._check.note("snapshot.replaced", f"{what}. Nothing of the application is lost")
 
     def _staging(self) -> None:
-        pending = set(filter(self._is_pending, self._log.retained()))
+        pending = {s for s in self._log.retained() if not is_certain(self._log, s)}
         folder = self._table.layout.within(f"{JOURNAL_DIR}/{self._name}/staging")
         for entry in self._table.file_io.entries(folder):
             number = entry.name.rpartition("-")[2]

@@ -265,13 +265,7 @@ def test_what_cannot_be_compared_is_the_run_that_its_id_says(jobs, changed):
 @pytest.mark.parametrize("again", [1, 2])
 def test_a_mark_that_a_sleeper_makes_in_the_journal_of_another_table_says_nothing(again):
     """Found by a walk: a driver had published its run, and slept while the table was dropped with its journal, and written by another run."""
-    world = memory_world(application="batch", restore="restore-and-continue")
-    run_job(world, "monday", (0, 3))
-    io, mark = io_of(world), f"{world.driver.root}/streamsink/batch/runs/monday"
-    said = io.read(mark)
-    io.delete_tree(world.driver.root)
-    run_job(world, "tuesday", (3, 6))
-    io.write(mark, said)
+    world = _of_a_sleeper()
     for _ in range(again):
         run_job(world, "monday", (0, 3))
     assert world.ids() == list(range(6))
@@ -293,18 +287,24 @@ def test_a_sleeper_takes_no_mark_of_the_table_that_is_there_away():
 
 def test_a_run_has_a_mark_of_this_table_beside_that_of_a_sleeper():
     """Its record was pruned and its snapshot has expired, so that nothing else says that the run is published."""
-    world = memory_world(application="batch", restore="restore-and-continue", journal_retain=2)
+    world = _of_a_sleeper(journal_retain=2)
+    for run, rows in (("monday", (0, 3)), ("wednesday", (6, 9)), ("thursday", (9, 12)), ("friday", (12, 15))):
+        run_job(world, run, rows)
+    expire(world, 1, newest_of(world) - 1)
+    run_job(world, "monday", (0, 3))
+    assert world.ids() == list(range(15))
+
+
+def _of_a_sleeper(**settings):
+    """A driver slept that had published monday, its table was dropped and written by tuesday, and then it made its mark."""
+    world = memory_world(application="batch", restore="restore-and-continue", **settings)
     run_job(world, "monday", (0, 3))
     io, mark = io_of(world), f"{world.driver.root}/streamsink/batch/runs/monday"
     said = io.read(mark)
     io.delete_tree(world.driver.root)
     run_job(world, "tuesday", (3, 6))
     io.write(mark, said)
-    for run, rows in (("monday", (0, 3)), ("wednesday", (6, 9)), ("thursday", (9, 12)), ("friday", (12, 15))):
-        run_job(world, run, rows)
-    expire(world, 1, newest_of(world) - 1)
-    run_job(world, "monday", (0, 3))
-    assert world.ids() == list(range(15))
+    return world
 
 
 @pytest.mark.parametrize("mark", [b"", b'{"fingerprint": {"sour', b"null", b'{"fingerprint": null, "rows": null}'], ids=repr)

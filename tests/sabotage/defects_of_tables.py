@@ -107,7 +107,7 @@ OF_TABLES = (
     Defect("a mark that does not say where stays so", "protocol/publisher.py:Publisher._say_where",
            "if where is not None:", "if False:", (_TORN,)),
     Defect("the last record must be readable for its mark", "protocol/publisher.py:Publisher._say_where",
-           "except Corrupt:", "except KeyError:", (_TORN,)),
+           "readable(self._store, sequence)", "self._store.load(sequence)", (_TORN,)),
     Defect("a record that is found published is marked without a place", "sinks/history_of.py:publishing_of",
            "return snapshot if is_it else None", "return None", (_TORN,)),
     Defect("what is pending is published whatever the table lost before it", "sinks/filter_of.py:is_published",

@@ -143,14 +143,20 @@ def test_of_what_its_user_has_seen(is_carried):
     _is_asked(world, ENDS)
 
 
-def test_where_the_driver_died_before_it_marked_that():
-    """The record had a mark, of the snapshot that was replaced."""
+def _marked_and_alone():
+    """The record was marked where its snapshot was replaced, and the driver died before it marked its state, which it had published alone."""
     world = memory_world(**SETTINGS)
     world.run(boundaries=BOUNDARIES[:1])
     replacing = Prepared(world)
     world.run(boundaries=BOUNDARIES[:2])
     _replace(world, replacing)
     assert die_at_step("commit.published", 1, world, boundaries=ENDS[:2])
+    return world
+
+
+def test_where_the_driver_died_before_it_marked_that():
+    """The record had a mark, of the snapshot that was replaced."""
+    world = _marked_and_alone()
     world.run(boundaries=ENDS[:2])
     assert mine_of(world) == expected(ENDS[:2])
     _back(world, 4, is_carried=True)
@@ -160,12 +166,7 @@ def test_where_the_driver_died_before_it_marked_that():
 @pytest.mark.parametrize("is_started_again", [True, False])
 def test_where_the_driver_died_before_it_marked_that_and_the_rows_went_too(is_started_again):
     """The mark of the snapshot that was replaced said nothing of a table that went back behind it and is longer than that again."""
-    world = memory_world(**SETTINGS)
-    world.run(boundaries=BOUNDARIES[:1])
-    replacing = Prepared(world)
-    world.run(boundaries=BOUNDARIES[:2])
-    _replace(world, replacing)
-    assert die_at_step("commit.published", 1, world, boundaries=ENDS[:2])
+    world = _marked_and_alone()
     if is_started_again:
         world.run(boundaries=ENDS[:2])
     for number in range(5, 1, -1):
