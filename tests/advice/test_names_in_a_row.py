@@ -7,7 +7,7 @@ import pytest
 from streamsink.errors import Misuse
 from streamsink.options import SinkOptions
 from streamsink.sinks.retire import retire
-from tests.advice.accidents import SECOND, THIRD, accept, lose_checkpoint, refused, start_over, starting_offset
+from tests.advice.accidents import SECOND, THIRD, accept, damage, lose_checkpoint, refused, start_over, starting_offset
 from tests.advice.following import Advice, follows, told
 from tests.crash.giving_up import follow, run_from
 from tests.crash.world import memory_world
@@ -108,3 +108,18 @@ def test_names_in_a_ring_and_the_table_goes_back_behind_all(names):
             pattern = r"start the query once under application='([^']*)'" if to_first else r"Set application='([^']*)' to go on"
             accept(world, application=said.find(pattern))
     assert world.ids() == list(range(18))
+
+
+def test_records_are_given_up_a_second_time_and_cannot_be_read():
+    """Nothing of them told the name before, and the journal forgot what it had known of it."""
+    world = _named("first", "second")
+    _go_back(world, 2)
+    given_up = follow(world, refused(world, "table.rolled-back", ENDS))
+    start = starting_offset(world, Advice(SimpleNamespace(kind="", message=str(given_up))))
+    start_over(world, start, (12,))
+    _go_back(world, 2)
+    damage(world, f"{world.driver.root}/streamsink/second/record-1.json")
+    follow(world, told("journal.corrupt", lambda: run_from(world, start, (12, 15))))
+    lose_checkpoint(world, THIRD)
+    world.checkpoint.ends = []
+    refused(world, "checkpoint.begins-anew", (18,))
