@@ -26,6 +26,7 @@ from streamsink.sinks.letters import TableCommitter
 from streamsink.sinks.many_tables import ManyTables, open_place
 from streamsink.sinks.name_before import SUFFIX
 from streamsink.storage.file_io import FileIO
+from streamsink.storage.journal_identity import behind_of
 from streamsink.storage.names import NameLimits
 from streamsink.storage.pending_log import PendingLog, journal_dir
 from streamsink.table.table import is_table, open_table
@@ -76,7 +77,7 @@ def give_up(file_io: FileIO, path: str, options: SinkOptions) -> GivenUp:
         journal.check_owner(writer)
         base, is_whole = state.sequence if state else 0, len(known) == len(records) or not journal.runs()
         runs = _unknown_runs(committer, journal, options, known=known, base=base if is_whole else None)
-        behind = _behind(known, state)
+        behind = _behind(known, state) or (behind_of(file_io, journal_dir(path, options.application)) if state is None else ())
         journal.give_up(records, runs, base, knows_runs=is_whole, behind=behind if state is None else ())
     finally:
         journal.release()
@@ -288,13 +289,14 @@ def _where_it_begins(
     path: str, committer: TableCommitter | ManyTables, options: SinkOptions, records: Sequence[int], *, known: Sequence[Committable],
     behind: tuple[str, int] | tuple[()],
 ) -> str:
-    """Where a new checkpoint of a source with positions reads it again. behind: as ``_behind``."""
+    """Where a new checkpoint of a source with positions reads it again. behind: as ``_behind``, or as an earlier call of the command left it."""
     others = committer.others(options.application) if behind else {}
     before = first_that_is_there(behind, others) or behind[0] if behind else ""
-    if before and before.endswith(SUFFIX) != isinstance(committer, ManyTables):
+    is_of_other_form = before.endswith(SUFFIX) != isinstance(committer, ManyTables)
+    if before and is_of_other_form and known:
         # What is written under that name is in another folder, or in several tables. The record goes on where that ends.
         return f"with {starting_at(known[0].state.sources)}{_without_its_loss(known[0], before, committer)}"
-    if before and committer.has_reached(before, 1):
+    if before and not is_of_other_form and committer.has_reached(before, 1):
         is_settled = before.endswith(SUFFIX) or before not in others or others[before].is_published
         first = "" if is_settled else (
             f"; before that start the query once under application='{before}' with on_rollback='republish', whose journal has what the table has not")

@@ -1,5 +1,6 @@
 """Advice for a query that has had several names one after another, or checkpoints under them, and whose table goes back."""
 
+import json
 from types import SimpleNamespace
 
 import pytest
@@ -122,4 +123,6 @@ def test_records_are_given_up_a_second_time_and_cannot_be_read():
     follow(world, told("journal.corrupt", lambda: run_from(world, start, (12, 15))))
     lose_checkpoint(world, THIRD)
     world.checkpoint.ends = []
-    refused(world, "checkpoint.begins-anew", (18,))
+    begin = refused(world, "checkpoint.begins-anew", (18,)).find(r"startingOffsets='([^']*)'")
+    start_over(world, json.loads(begin)["t"]["0"], (18,), THIRD)
+    assert world.ids() == list(range(18))

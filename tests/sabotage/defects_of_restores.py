@@ -120,6 +120,8 @@ OF_RESTORES = (
     Defect("a new checkpoint forgets the name before", "protocol/two_phase.py:TwoPhaseCommit.pre_commit",
            "(self._last.behind if self._last else self._store.identity().behind)", "(self._last.behind if self._last and self._last.query == batch.query else ())",
            (_IN_A_ROW,)),
+    Defect("a give_up of what cannot be read forgets the name before", "sinks/give_up.py:give_up",
+           "(behind_of(file_io, journal_dir(path, options.application)) if state is None else ())", "()", (_IN_A_ROW,)),
     Defect("after a give_up the next record forgets the name before", "protocol/two_phase.py:TwoPhaseCommit.pre_commit",
            "if self._last else self._store.identity().behind", "if self._last else ()", (_IN_A_ROW,)),
     Defect("a name of which the table says nothing is asked where to begin", "protocol/renamed.py:first_that_is_there",

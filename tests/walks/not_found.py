@@ -212,6 +212,9 @@ REASONS: dict[str, tuple[str, ...]] = {
         "another name does not believe the first one that has found its record", "another name begins behind more than the first one's record",
         "a group waits for what another name has to publish before its last record",
     ),
+    "Records of a walk are lost whole, or torn while they are written; none is damaged later.": (
+        "a give_up of what cannot be read forgets the name before",
+    ),
     "A query of a walk has two names, which take turns, and a name that has gone on is retired by nobody.": (
         "a name of which the table says nothing is asked where to begin", "the first name is retired although nothing is behind it",
     ),
