@@ -62,7 +62,7 @@ def check_gone_on(to: Destination, records: Sequence[Committable], committer: Co
         raise Misuse(
             f"{to.path}: record {first.state.sequence} of application '{options.application}', which the table has not, goes on from record "
             f"{sequence} of '{name}', which was the query's name before, and the query has gone on under that name since, up to record "
-            f"{other.state.sequence}: published now, rows would be there a second time. Nothing was written. Set application='{name}' to go on; "
+            f"{other.state.sequence}: published now, rows would be there a second time. Nothing was written. {ways.go_on_under(name)}; "
             f"or, to go on under '{options.application}', {ways.give_up_at_once(to.path, options.application)}",
             kind="table.rolled-back-too-far",
         )

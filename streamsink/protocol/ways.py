@@ -32,6 +32,13 @@ def give_up_at_once(path: str, application: str) -> str:
     )
 
 
+def go_on_under(name: str) -> str:
+    """Of the name that a query had before. name: as the table knows it. The sentence ends without a full stop."""
+    plain, _, of_tables = name.partition("@")
+    through = " and write through streamsink.to_tables, or with dead_letters, as before" if of_tables else ""
+    return f"Set application='{plain}'{through} to go on"
+
+
 def word(question: str) -> str:
     """The word by which an option answers exactly this question. question: all that makes it this one and no other."""
     return hashlib.sha256(question.encode()).hexdigest()[:12]

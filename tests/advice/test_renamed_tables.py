@@ -1,5 +1,6 @@
 """Advice of errors about one of several tables that lost what the query had written under the name that it had before."""
 
+import copy
 import dataclasses
 import itertools
 import json
@@ -286,6 +287,29 @@ def test_a_query_of_a_single_table_dies_before_its_first_batch_is_published():
     alone = _alone(world, 3)
     assert die_at_step("precommit.saved", 1, alone, boundaries=BOUNDARIES)
     alone.run(boundaries=BOUNDARIES)
+    assert sorted(number for _, number, _ in world.rows()) == list(range(BOUNDARIES[-1]))
+
+
+@follows("table.rolled-back-too-far")
+def test_a_query_of_several_tables_has_gone_on_since_the_single_table_went_back():
+    """It was told to set a name with a suffix of ours, which no sink of its own has."""
+    world = ManyWorld(restore="restore-and-continue")
+    world.run(boundaries=BOUNDARIES[:2])
+    before = max(world.table("a").snapshots.ids())
+    alone = _alone(world, 2)
+    alone.run(boundaries=BOUNDARIES[:3])
+    checkpoint = copy.deepcopy(alone.checkpoint)
+    start_over(alone, BOUNDARIES[2], BOUNDARIES[3:4])  # so that the several are not told of the other name
+    for newest in range(max(world.table("a").snapshots.ids()), before, -1):
+        for name in (f"snapshot-{newest}", "LATEST"):
+            world.file_io().delete(f"{ROOT}/a/snapshot/{name}")
+    world.checkpoint = alone.checkpoint = checkpoint
+    checkpoint.committed = 2
+    world.run(boundaries=BOUNDARIES[:4])
+    alone.driver.options = dataclasses.replace(alone.driver.options, on_rollback="republish")
+    said = told("table.rolled-back-too-far", lambda: alone.run(boundaries=BOUNDARIES)).says("write through streamsink.to_tables")
+    assert said.find(r"Set application='([^']*)' and write") == world.driver.options.application
+    world.run(boundaries=BOUNDARIES)
     assert sorted(number for _, number, _ in world.rows()) == list(range(BOUNDARIES[-1]))
 
 

@@ -71,7 +71,9 @@ def test_a_topic_recreated_while_the_checkpoint_is_lost_is_refused_and_then_writ
     ends_with_each_once(spark, accepted, old | new)
 
 
-@pytest.mark.skipif(pyspark.__version__.startswith("4.0."), reason="Spark 4.0 itself refuses to go on with such a batch, before it calls the sink")
+@pytest.mark.xfail(
+    pyspark.__version__.startswith("4.0."), run=False, reason="Spark 4.0 itself refuses to go on with such a batch, before it calls the sink"
+)
 def test_advice_on_a_planned_batch_names_partitions_that_came_after_it(spark, job, topic, kafka_broker):
     """Found by a real walk: the batch was refused, the topic got a partition, and Spark refused startingOffsets without it."""
     old = send(kafka_broker.bootstrap, topic, range(20), PARTITIONS)
