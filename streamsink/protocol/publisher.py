@@ -142,9 +142,10 @@ class Publisher:
         self._say_where(plan.last)
         with self.changed:
             self._published = plan.last
+        over = plan.over
         for unit, group in self._units_of([c.published_by(self._writer.epoch) for c in plan.publish]):
             fault_point("restore.before_publish")
-            outcome = self._publish(unit, group, restored=True)
+            outcome, over = self._publish(unit, group, restored=True, over=over), None
             # The first publishing of one that was rolled back may still be held by a tag.
             leftovers += self._committer.sweep([c for c in group if c.state.sequence not in plan.rolled_back])
             self._mark(unit, group, outcome, 0.0)
@@ -221,14 +222,15 @@ class Publisher:
             rest = rest[len(group):]
             yield unit, group
 
-    def _publish(self, unit: Committable, group: Sequence[Committable], restored: bool) -> Published:
+    def _publish(self, unit: Committable, group: Sequence[Committable], restored: bool, over: int | None = None) -> Published:
+        """over: the number of the last published record where that is not the one before."""
         def fence() -> None:
             self._store.check_owner(self._writer)
             check_name_before(self._to.path, group, self._committer, self._options)  # the table may have gone back since the records were made
             if restored:
                 self._doubt_marks(group)
 
-        return self._committer.publish(unit, expect=group[0].state.sequence - 1, restored=restored, fence=fence)
+        return self._committer.publish(unit, expect=group[0].state.sequence - 1 if over is None else over, restored=restored, fence=fence)
 
     def _mark(self, unit: Committable, group: Sequence[Committable], outcome: Published, elapsed_ms: float) -> None:
         """The journal learns of it, and so does the batch function."""

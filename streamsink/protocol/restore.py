@@ -22,7 +22,8 @@ _MOST_SHOWN = 10
 class RestorePlan:
     """publish: records to publish, in order. mark: published ones whose mark is missing. last: the last published state.
 
-    rolled_back: numbers of those that had been published. replaced: snapshots of theirs that another writer replaced.
+    rolled_back: numbers of those that had been published. replaced: snapshots of theirs that another writer replaced. over: the number over which
+    the first one is published, where the journal has lost those between; else None.
     """
 
     publish: tuple[Committable, ...]
@@ -30,6 +31,7 @@ class RestorePlan:
     last: AppState | None
     rolled_back: tuple[int, ...] = ()
     replaced: tuple[int, ...] = ()
+    over: int | None = None
 
 
 def plan_restore(
@@ -54,14 +56,25 @@ def plan_restore(
     if lost and options.on_rollback != ON_ROLLBACK_REPUBLISH:
         raise _rolled_back(table, f"the newest snapshot carries record {base} of application '{options.application}'", lost[-1], options)
     missing = next((number for number, sequence in enumerate(ahead, base + 1) if sequence != number), None)
-    if missing is not None:
+    there = _there_behind(loaded, committer) if missing is not None else {}
+    if missing is not None and not there:
         raise _cannot_follow(table, (base, missing, ahead[-1]), marked, options)
-    alone, unsure = _without_their_state(marked, marks, store, committer)
+    alone, unsure = _without_their_state([s for s in marked if s not in there], marks, store, committer)
+    alone |= there
     alone |= _states_of(unsure[:_decide(table, unsure, committer, options, rolled_back=True)] if unsure else ())
     publish = tuple(alone.get(s) or _to_publish(loaded[s] or _load(store, s), replaced, committer) for s in ahead)
     check_name_before(table, publish[:1], committer, options)
     behind = tuple(_load(store, s) for s in retained if s <= base and not store.is_marked(s))
-    return RestorePlan(publish, behind, history.state, marked, tuple(sorted(set(replaced.values()))))
+    return RestorePlan(publish, behind, history.state, marked, tuple(sorted(set(replaced.values()))), base if there else None)
+
+
+def _there_behind(loaded: Mapping[int, Committable | None], committer: Committer) -> dict[int, Committable]:
+    """What is to be published of records whose rows are in the table, where it says nothing of them and the journal has lost the ones before.
+    Records are published in order, so the rows of those are there as well. Nothing where one between these is lost."""
+    if len(loaded) <= max(loaded) - min(loaded):
+        return {}
+    proof = next((s for s in sorted(loaded, reverse=True) if (record := loaded[s]) is not None and record.files and committer.mentions(record)), 0)
+    return {s: record.without_files(held=True) for s, record in loaded.items() if s <= proof and record is not None}
 
 
 def _cannot_follow(table: str, numbers: tuple[int, int, int], lost: Sequence[int], options: SinkOptions) -> StreamsinkError:

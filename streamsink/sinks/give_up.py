@@ -19,7 +19,7 @@ from streamsink.protocol.ids import END_OF_INPUT, check_application
 from streamsink.protocol.pending import Mark, readable
 from streamsink.protocol.positions import all_numeric
 from streamsink.protocol.renamed import first_that_is_there, starting_at
-from streamsink.protocol.restore import IS_PUBLISHED, from_to, is_gone, marks_of, of_the_first_ones, of_which_marks_tell, token_of
+from streamsink.protocol.restore import IS_PUBLISHED, from_to, is_gone, marks_of, of_the_first_ones, of_which_marks_tell, places_of_rows, token_of
 from streamsink.protocol.sink import History
 from streamsink.sinks.chains import LOST
 from streamsink.sinks.letters import TableCommitter
@@ -231,8 +231,9 @@ class _Look:
                 )
             raise Corrupt(
                 f"{self._path}: whether records {sequences[0]} to {sequences[-1]} of application '{name}' were published cannot be told: snapshots "
-                f"since they were recorded have expired. Nothing was given up. Look whether {rows} are in the table; if they are not, call "
-                f"streamsink.give_up again with accept_as_new='{word}'; {published}",
+                "since they were recorded have expired. Nothing was given up. Look whether "
+                f"{rows} are in the table{places_of_rows(records, self._committer)}; if they are not, call streamsink.give_up again with "
+                f"accept_as_new='{word}'; {published}",
                 kind="give-up.undecidable",
             )
         return base

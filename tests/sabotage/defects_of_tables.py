@@ -214,7 +214,7 @@ OF_TABLES = (
     Defect("B4: sizes of what tasks hand over are not compared", "sinks/promise.py:see",
            "!= file.meta.file_size]", "is None]", (_HANDED,)),
     Defect("B5: a missing number is not noticed", "protocol/restore.py:plan_restore",
-           "if missing is not None:", "if False:", (_GIVE_UP,)),
+           "if missing is not None and not there:", "if False:", (_GIVE_UP,)),
     Defect("B5: what is in the table is published again", "sinks/restoring.py:Restoring._in_the_table",
            "if seen.issuperset(added)", "if False", (_REPLACED,)),
     Defect("B5: what a compaction rewrote is published again", "sinks/restoring.py:Restoring._in_the_table",
