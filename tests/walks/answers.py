@@ -40,6 +40,10 @@ class Answers(Judge):
     def _one_call(self, query: Query, _: str, text: str) -> None:
         query.halves, query.at_once = False, 0
 
+    def _stop_other(self, query: Query, _: str, text: str) -> None:
+        """The other driver is an earlier one of this same query, which the operator knows: he ends it."""
+        self._world.end_sleepers()
+
     def _restart(self, query: Query, _: str, text: str) -> None:
         """Nothing else is to be done."""
 

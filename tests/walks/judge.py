@@ -25,8 +25,6 @@ class Judge:
         is_stream = query.source is not None
         if way in ("give_up_again", "give_up_new"):
             return there == 0
-        if way == "republish" and "streamsink.give_up again" in str(query.said):
-            return self._fits(query, "accept_as_seen")
         if way == "give_up_seen":
             return self._fits(query, "accept_as_seen")
         if way == "accept_as_new" and query.stateful and "state" in str(query.said):

@@ -18,7 +18,7 @@ from tests.walks.judge import last_that_is_there, rows_of
 from tests.walks.model import Causes, Wrong
 from tests.walks.queries import RENAMED, Query, halves
 from tests.walks.sources import flat
-from tests.walks.words import SECOND, WORDS, begins_in, call_in, ways_in
+from tests.walks.words import SECOND, WORDS, begins_in, call_in, rows_that_are_named, ways_in
 from tests.walks.world import JOBS, World
 
 _MOST_ANSWERS = 5
@@ -76,12 +76,16 @@ class Operator(Answers):
         """Rows of a batch that are not in the table are set aside first, as README says, and put back after it."""
         visible = self._world.visible()
         if query.source is not None and "Look whether the rows of checkpoint" in text:  # records behind those that are asked for are published
-            self._world.model.given_up(row for row in rows_of(self._world, query, text) if not visible[row])
+            missing = [row for row in rows_of(self._world, query, text) if not visible[row]]
+            is_another = not rows_that_are_named(text, self._world.others.rows_in) and query.causes.knows("checkpoint-ever")
+            (self._world.model.unsure if is_another else self._world.model.given_up)(missing)  # the checkpoint that is asked for may be lost
         elif query.source is not None:
             self._world.model.given_up(missing_before(self._world, query))
         owed = self._owed(rows_of(self._world, query, text), visible)
         if not owed or query.source is None or not query.source.set_aside(lambda row: self._world.is_done(row, visible)):
             query.options["accept_as_seen"] = token
+            if "on_rollback='republish' and accept_as_seen=" in text:
+                query.options["on_rollback"] = "republish"
         else:
             self._begin_anew(query)
 
@@ -116,11 +120,10 @@ class Operator(Answers):
                 self._world.model.unsure(query.source.all_rows(), most=2)
             if not query.source.numeric:
                 self._move_away(query)
-            elif query.causes.knows("letters-ever"):  # some of its rows were in a table that was dropped
-                self._begin_anew(query, _behind_the_last(self._world, query))
-                self._world.model.unsure(row for row in query.source.before(query.checkpoint.given) if not visible[row])
             else:
-                self._begin_anew(query, query.source.behind(lambda row: self._world.is_done(row, visible)))
+                self._begin_anew(query, _behind_the_last(self._world, query))
+                if query.causes.knows("letters-ever"):  # some of its rows were in a table that was dropped
+                    self._world.model.unsure(row for row in query.source.before(query.checkpoint.given) if not visible[row])
 
     def _is_known_under_its_first_name(self, query: Query) -> bool:
         first = f"{self._world.root}/streamsink/{query.name.removesuffix(RENAMED)}"
@@ -232,10 +235,6 @@ class Operator(Answers):
     def _truncate(self, query: Query, number: str, text: str) -> None:
         """Of the checkpoint's offsets and commits. Spark plans the rest anew."""
         query.checkpoint.truncate(int(number))
-
-    def _stop_other(self, query: Query, _: str, text: str) -> None:
-        """The other driver is an earlier one of this same query, which the operator knows: he ends it."""
-        self._world.end_sleepers()
 
     def _own_name(self, query: Query, _: str, text: str) -> None:
         """The second part is written by a sink of its own, which may ask for a token; from the next batch on there is one call again."""

@@ -16,8 +16,8 @@ from tests.walks.world import JOBS, World
 
 # Between falling asleep and the first thing that happens meanwhile.
 _SLEEP_MS = 60_000
-# How often one after another the operator may do what a query says, before it must have come to rest.
-_MOST_ADVICE = 12
+# How often one after another the operator may do what a query says, before it must have come to rest: dead letters are asked for record by record.
+_MOST_ADVICE = 30
 SETUP = 6
 
 # ("setup", numbers...) or (kind, numbers...)

@@ -62,7 +62,7 @@ def ways_in(query: Query, text: str, words: dict[str, str]) -> dict[str, str]:
             named.pop(way)
     if "give_up_seen" in named:
         named.pop("accept_as_seen")
-    if "once_under_first" in named:
+    if "once_under_first" in named or "on_rollback='republish' and accept_as_seen=" in text:
         named.pop("republish")  # they belong together
     if "file_column" in named:
         named.pop("accept_as_same")
