@@ -287,7 +287,7 @@ SELDOM: dict[str, tuple[str, ...]] = {
     ),
     "Drawn walks come to its place seldom or never: it takes a replaced snapshot, a compaction, a rollback and expiry in one order, "
     "and more.": (
-        "a state alone among those of a group is one with its rows", "rows that were there are not looked for when a group is published",
+        "rows that were there are not looked for when a group is published",
         "a state alone after a reply that was lost is one with its rows",
         "a state alone whose snapshot was replaced is published with its rows", "a mark of an earlier publishing is one of this",
         "a mark that does not say where is one with the rows", "what a user has seen has its rows in that snapshot",

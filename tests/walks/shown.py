@@ -174,4 +174,9 @@ SHOWN: dict[str, Walk] = {
     "where the rows of a record are is not told": [
         ("setup", 1, 0, 0, 1, 292, 0), ("produce", 0, 2, 1), ("batch", 0, 0), ("batch", 0, 0), ("night", 1, 0), ("lose_checkpoint_behind", 0),
     ],
+    "a state alone among those of a group is one with its rows": [
+        ("setup", 4, 1, 0, 0, 3, 7), ("produce", 0, 3, 0), ("batch", 0, 1), ("produce", 0, 2, 0), ("lost_race", 0, 2, 0, 2),
+        ("foreign_prepare", 0), ("batch", 0, 0), ("foreign_rename",), ("produce", 0, 0, 0), ("lost_race", 0, 3, 2, 2), ("stop", 0),
+        ("rollback", 2, 0), ("foreign_append", 0), ("expiry", 0), ("produce", 0, 2, 0), ("batch", 0, 0),
+    ],
 }
