@@ -9,7 +9,8 @@ from pathlib import Path
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.positions import SourceRange
-from streamsink.spark.foreach_batch import TableSink
+from streamsink.spark.foreach_batch import BatchFunction
+from streamsink.spark.table_sink import TableSink
 from streamsink.spark.position_check import PositionCheck
 from streamsink.spark.position_columns import recorded
 
@@ -36,9 +37,9 @@ def _positions_of(partitions: int) -> tuple[str, ...]:
     return ("'orders' AS topic", f"CAST(id % {partitions} AS INT) AS partition", f"id DIV {partitions} AS offset")
 
 
-def _sink(table: str, way: str, **options) -> TableSink:
+def _sink(table: str, way: str, **options) -> BatchFunction:
     given = {**options, **({"position_columns": _COLUMNS} if way == _WITH else {})}
-    return TableSink(table, SinkOptions.of(table, given), lambda event: None)
+    return BatchFunction(TableSink(table, SinkOptions.of(table, given)), lambda event: None)
 
 
 def _batch(number: int, start: int, end: int) -> Batch:

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from streamsink.format.stats import StatsCollector
-from streamsink.spark.tasks import encode, forget_zip_importers
+from streamsink.sinks.writing import encode
+from streamsink.spark.tasks import forget_zip_importers
 from streamsink.storage.local import local_file_io
 from streamsink.table import write
 from streamsink.table.conform import Conform

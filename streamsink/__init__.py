@@ -23,19 +23,20 @@ def to_table(path, listener=None, dead_letters=None, **options):
     Raises Misuse for an option that does not exist or has a wrong value.
     """
     from streamsink.events import to_log
-    from streamsink.spark.foreach_batch import TableSink
+    from streamsink.spark.foreach_batch import BatchFunction
+    from streamsink.spark.table_sink import TableSink
     from streamsink.storage.stores import table_path
 
     root = table_path(path)
     given = SinkOptions.of(root, options)
     if dead_letters is None:
-        return TableSink(root, given, listener or to_log)
+        return BatchFunction(TableSink(root, given), listener or to_log)
     from streamsink.spark.many_tables import LettersSink
     from streamsink.table.routing import Routing
 
     warehouse, _, name = root.rpartition("/")
     routing = Routing.of(warehouse, {name: {}}, given, dead_letters=dead_letters, unrouted="fail")
-    return LettersSink(routing, given, listener or to_log, earlier_name=options.get("application", f"streamsink-{name}"))
+    return BatchFunction(LettersSink(routing, given, earlier_name=options.get("application", f"streamsink-{name}")), listener or to_log)
 
 
 def to_tables(warehouse, route, tables, listener=None, *, dead_letters=None, unrouted="fail", drop_route_column=True, **options):
@@ -47,6 +48,7 @@ def to_tables(warehouse, route, tables, listener=None, *, dead_letters=None, unr
     Raises Misuse for an option that does not exist or has a wrong value.
     """
     from streamsink.events import to_log
+    from streamsink.spark.foreach_batch import BatchFunction
     from streamsink.spark.many_tables import TablesSink
     from streamsink.storage.stores import table_path
     from streamsink.table.routing import Routing
@@ -54,7 +56,7 @@ def to_tables(warehouse, route, tables, listener=None, *, dead_letters=None, unr
     root = table_path(warehouse)
     given = SinkOptions.of(root, options)
     routing = Routing.of(root, tables, given, dead_letters=dead_letters, unrouted=unrouted)
-    return TablesSink(route, routing, given, listener or to_log, drop_route_column=drop_route_column)
+    return BatchFunction(TablesSink(route, routing, given, drop_route_column=drop_route_column), listener or to_log)
 
 
 def run(start, **settings):

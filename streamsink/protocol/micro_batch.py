@@ -6,21 +6,24 @@ files, which is a ``BatchRows``.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import replace
 
 from streamsink import events
 from streamsink.clock import Clock, IdSource
 from streamsink.errors import Misuse
 from streamsink.faults import fault_point
+from streamsink.options import SinkOptions
 from streamsink.protocol import position_errors, ways
 from streamsink.protocol.admission import Verdict
 from streamsink.protocol.committable import Batch, Committable, StagedFile
+from streamsink.protocol.committer_thread import CommitterThread
+from streamsink.protocol.committing import Beside, Step
 from streamsink.protocol.one_call import OneCall
 from streamsink.protocol.pending import Group
 from streamsink.protocol.same_query import Comparison
-from streamsink.protocol.sink import Published
-from streamsink.protocol.two_phase import Checkpoint, TwoPhaseCommit
+from streamsink.protocol.sink import OpenSink, Published
+from streamsink.protocol.states import Checkpoint
+from streamsink.protocol.two_phase import TwoPhaseCommit
 
 
 class BatchRows(ABC):
@@ -33,9 +36,9 @@ class BatchRows(ABC):
 
     @abstractmethod
     def write(self, checkpoint: Checkpoint, group: Group) -> Sequence:
-        """Write the rows that ``checkpoint.decision`` asks for into files of ``checkpoint.staging``.
+        """Write the rows that ``checkpoint.decision`` asks for into files of ``checkpoint.staging``, as ``OpenSink.writing`` says.
 
-        Returns what ``stage`` needs to know of them. The files are durable when ``group`` is flushed. Not called for a batch
+        Returns what ``OpenSink.stage`` needs to know of them. The files are durable when ``group`` is flushed. Not called for a batch
         that is recorded without rows (SEEN). Raises Misuse when a row does not fit; the checkpoint is then aborted.
         """
 
@@ -60,9 +63,8 @@ class BatchRows(ABC):
     def read_over(self) -> None:
         """Compute the rows and drop them. Called for a batch of a stateful query whose rows are not written."""
 
-    @abstractmethod
-    def stage(self, checkpoint: Checkpoint, written: Sequence, group: Group) -> tuple[tuple[StagedFile, ...], Mapping]:
-        """The files, and the sink's own payload, that the record will name; what this writes is durable with ``group``."""
+    def staged(self, files: Sequence[StagedFile]) -> None:
+        """Called with the files that the record will name. By default nothing is remembered of them."""
 
     def check_read(self, checkpoint: Checkpoint) -> None:
         """Raises Misuse when what is read for the batch is not what was planned for it. By default nothing is known of that."""
@@ -83,10 +85,9 @@ class QueryRun:
     part of the batch, or an id that is not Spark's, and skipping it would lose its rows.
     """
 
-    def __init__(self, protocol: TwoPhaseCommit, together: Callable[[], AbstractContextManager[Group]]):
-        """together: opens the group of files that become durable with a record, and lets go of it in the end."""
+    def __init__(self, sink: OpenSink, protocol: TwoPhaseCommit):
         self.protocol = protocol
-        self._together = together
+        self._sink = sink
         self._clock = Clock()
         self._one_call = OneCall()
         self._returned = -1  # the last batch for which a call has returned
@@ -94,18 +95,22 @@ class QueryRun:
 
     @classmethod
     def start(
-        cls, protocol: TwoPhaseCommit, query: str, together: Callable[[], AbstractContextManager[Group]], *, run: str = ""
+        cls, sink: OpenSink, query: str, options: SinkOptions, emit: Callable[[events.Event], None], *,
+        beside: Callable[[Step], Beside] = CommitterThread, run: str = "",
     ) -> "QueryRun":
         """Claim the application and settle what earlier starts left. Raises as ``TwoPhaseCommit.restore``; it is closed then.
 
-        run: Spark's id of this start of the query; empty for a bounded job, which is repeated under its id.
+        beside: makes what publishes beside the batches, when the options ask for it. run: Spark's id of this start of the query; empty for a
+        bounded job, which is repeated under its id.
         """
+        options = replace(options, application=sink.application)
+        protocol = TwoPhaseCommit(sink.to, sink.journal, sink.committer, options, emit, beside=beside)
         try:
             protocol.restore(query, IdSource().new_id, run)
         except BaseException:
             protocol.close(unused=True)
             raise
-        return cls(protocol, together)
+        return cls(sink, protocol)
 
     @property
     def has_returned(self) -> bool:
@@ -178,7 +183,7 @@ class QueryRun:
         if decision.verdict is Verdict.FILTER:
             self.protocol.emit(events.BatchFiltered, checkpoint_id=batch.batch_id)
         checkpoint = self.protocol.begin(batch, decision)
-        with self._together() as group:
+        with self._sink.group() as group:
             try:
                 files, payload = self._write(checkpoint, rows, group)
                 self._check_sources(batch, rows.looked_at_again(batch))
@@ -205,7 +210,8 @@ class QueryRun:
             rows.check_read(checkpoint)
             written = rows.write(checkpoint, group)
             fault_point("write.staged")
-        files, payload = rows.stage(checkpoint, written, group)
+        files, payload = self._sink.stage(checkpoint, written, group)
+        rows.staged(files)
         self.protocol.emit(
             events.BatchWritten, checkpoint_id=checkpoint.batch.batch_id, rows=sum(f.rows for f in files), files=len(files),
             bytes=sum(f.size for f in files), write_ms=self._clock.monotonic_ms() - begun_ms, way=rows.way,

@@ -1,13 +1,20 @@
-"""What an author of a sink implements: a committer that publishes records and tells what is published."""
+"""The sink contract: what an author of a destination implements, and when each method is called.
+
+- ``OpenSink``: the destination as one start of a query has opened it. ``stage`` says what the record of a batch is to name.
+- ``Writing``: how rows become staged files, on executors or on the driver.
+- ``Committer``: publishes records, and tells what is published.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 from streamsink.errors import Misuse
-from streamsink.protocol.committable import AppState, Committable, KnownRun, LastOfOther
-from streamsink.protocol.pending import Mark, Where
+from streamsink.protocol.committable import AppState, Committable, KnownRun, LastOfOther, StagedFile
+from streamsink.protocol.pending import Group, Mark, PendingStore, Where
+from streamsink.protocol.states import Checkpoint
 
 
 @dataclass(frozen=True)
@@ -156,4 +163,58 @@ class Committer(ABC):
         Idempotent: a record that is visible already is reported as published.
         Raises: Fenced, Conflict, OutcomeUnknown, Misuse (rolled back), Corrupt; Retryable when retries ran out.
         After a crash: the record is pending still; publishing it again is safe.
+        """
+
+
+class Writing(ABC):
+    """How rows become staged files; it travels to executors, pickled. What ``close`` of a writer hands back is a list, whose items travel as texts."""
+
+    @abstractmethod
+    def open(self, file_io: Any) -> Any:
+        """A writer for one task attempt, with ``write(rows)`` for each Arrow batch, ``close(group)`` and ``abort()``. file_io: of the store.
+
+        ``close`` returns the list; its files are durable when ``group`` is flushed. ``abort`` deletes what was written. Idempotent.
+        """
+
+    @abstractmethod
+    def encode(self, written: Any) -> str:
+        """One item of that list as text."""
+
+    @abstractmethod
+    def decode(self, text: str) -> Any:
+        """The inverse of ``encode``. What it says comes from a task: ``OpenSink.stage`` looks whether it is true."""
+
+
+class OpenSink(ABC):
+    """A destination as one start of a query has opened it. Driver only.
+
+    to: its path and identity. journal: of the application. committer: what publishes. application: the query's name as its journal has it.
+    known_as: the same as the destination has it.
+    """
+
+    to: Destination
+    journal: PendingStore
+    committer: Committer
+    application: str
+    known_as: str
+
+    @abstractmethod
+    def group(self) -> AbstractContextManager[Group]:
+        """Opens a group of files that become durable together with a record; it is let go of in the end."""
+
+    @abstractmethod
+    def writing(self, checkpoint: Checkpoint, fields: Sequence, positions: Sequence) -> Writing:
+        """How the rows of this checkpoint become files in ``checkpoint.staging``, which has no files yet.
+
+        fields: the columns of the rows, as ``format.types.DataField``; the same object as long as they do not change. positions: the position
+        columns among those that are not stored. Raises Misuse, which names the destination, when rows with these columns do not fit.
+        """
+
+    @abstractmethod
+    def stage(self, checkpoint: Checkpoint, written: Sequence, group: Group) -> tuple[tuple[StagedFile, ...], Mapping]:
+        """The files, and the sink's own payload (a JSON object), that the record will name. Called once for a checkpoint, before its record.
+
+        written: what all writers of the checkpoint handed back; empty when its rows are in the destination already (``Verdict.SEEN``). What this
+        writes into the staging folder is durable when ``group`` is flushed. Raises Misuse or Corrupt when the record could not be published: then
+        nothing is recorded, and the staging folder is deleted.
         """

@@ -6,7 +6,6 @@ Each method is one step of ``micro_batch.py``; none knows Spark or Paimon. After
 
 import functools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from streamsink import events
 from streamsink.clock import Clock
@@ -23,22 +22,7 @@ from streamsink.protocol.ids import END_OF_INPUT, Writer
 from streamsink.protocol.pending import Group, JournalIdentity, PendingStore, readable
 from streamsink.protocol.publisher import Publisher, Reconciled, Recorded
 from streamsink.protocol.sink import Committer, Destination, Published
-from streamsink.protocol.states import CheckpointState
-
-
-@dataclass(frozen=True)
-class Checkpoint:
-    """A checkpoint that is being written. ``staging``: absolute folder of its files; ``sequence``: its record's number.
-
-    begun_ms: on the monotonic clock.
-    """
-
-    batch: Batch
-    decision: Decision
-    sequence: int
-    staging: str
-    state: CheckpointState
-    begun_ms: float
+from streamsink.protocol.states import Checkpoint, CheckpointState
 
 
 class TwoPhaseCommit:

@@ -21,7 +21,7 @@ from streamsink.protocol.committable import DEAD_LETTERS, AppState, Committable,
 from streamsink.protocol.pending import Mark
 from streamsink.protocol.restore import IS_PUBLISHED, MAY_OVERWRITE, token_of
 from streamsink.protocol.sink import History, Published
-from streamsink.protocol.two_phase import Checkpoint
+from streamsink.protocol.states import Checkpoint
 from streamsink.sinks import promise
 from streamsink.sinks.many_tables import Member, Place
 from streamsink.sinks.paimon import PaimonCommitter

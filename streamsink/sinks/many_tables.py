@@ -18,7 +18,7 @@ from streamsink.options import MODE_APPEND, ON_ROLLBACK_FAIL, SYNC, SinkOptions
 from streamsink.protocol.committable import AppState, Committable, LastOfOther, StagedFile
 from streamsink.protocol.pending import MarkOfTables
 from streamsink.protocol.sink import Committer, History, Published
-from streamsink.protocol.two_phase import Checkpoint
+from streamsink.protocol.states import Checkpoint
 from streamsink.sinks import marks, promise
 from streamsink.sinks.above import identity_path
 from streamsink.sinks.chains import Chains

@@ -1,58 +1,107 @@
 """What one start of a query writes to: its destination, its journal and its committer, opened the same way by every caller."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
 
 from streamsink import events
 from streamsink.clock import IdSource
 from streamsink.errors import Misuse
+from streamsink.format.schema import TableSchema
 from streamsink.format.types import DataField
 from streamsink.locks.creation import lock_creations
 from streamsink.options import MODE_OVERWRITE, ON_ROLLBACK_REPUBLISH, SinkOptions
-from streamsink.protocol.committing import Beside, Step
+from streamsink.protocol.admission import Verdict
+from streamsink.protocol.committable import StagedFile
 from streamsink.protocol.ids import END_OF_INPUT
-from streamsink.protocol.sink import Destination
-from streamsink.protocol.two_phase import TwoPhaseCommit
+from streamsink.protocol.sink import Destination, OpenSink
+from streamsink.protocol.states import Checkpoint
 from streamsink.sinks.earlier_name import goes_on_under
 from streamsink.sinks.letters import TableAndLetters, TableCommitter
 from streamsink.sinks.many_tables import ManyTables, check_options, open_place
 from streamsink.sinks.routed import RoutedTables
+from streamsink.sinks.writing import RoutedWriting, TableWriting
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.pending_log import PendingLog
+from streamsink.storage.together import Together
+from streamsink.table.fit import fit
+from streamsink.table.routed_write import RoutedFiles
 from streamsink.table.routing import Routing
 from streamsink.table.table import Table, create_table, is_table, new_schema, open_table
+from streamsink.table.write import WriteSpec, WrittenFile
+
+
+@dataclass(eq=False)
+class Opened(OpenSink):
+    """What all have. dead_letters: the table for them, None without. options: as given, with the application's name as it is known here."""
+
+    committer: TableCommitter | ManyTables
+    journal: PendingLog
+    to: Destination
+    options: SinkOptions
+    file_io: FileIO
+    dead_letters: str | None = field(default=None, kw_only=True)
+
+    @property
+    def application(self) -> str:
+        return self.options.application
+
+    @property
+    def known_as(self) -> str:
+        return self.committer.place.key if isinstance(self.committer, ManyTables) else self.application
+
+    def group(self) -> AbstractContextManager[Together]:
+        return self.file_io.together()
 
 
 @dataclass(frozen=True)
-class Opened:
-    """tables: the open table, or the tables of a query that writes several, or one with dead letters.
+class Fitted:
+    """What these columns were found to be in the table: the same answer as long as neither changes."""
 
-    application: what the query is called here; None for the name in its options. dead_letters: the table for them, None without.
-    """
+    fields: Sequence[DataField]
+    schema: TableSchema
+    schema_json: bytes
 
-    tables: Table | RoutedTables
-    journal: PendingLog
-    committer: TableCommitter | ManyTables
-    to: Destination
-    application: str | None = None
-    dead_letters: str | None = None
 
-    def known_as(self, options: SinkOptions) -> str:
-        """The name under which tables know the query."""
-        return self.committer.place.key if isinstance(self.committer, ManyTables) else options.application
+@dataclass(eq=False)
+class OpenTable(Opened):
+    """One table."""
 
-    def protocol(
-        self, options: SinkOptions, emit: Callable[[events.Event], None], beside: Callable[[Step], Beside]
-    ) -> TwoPhaseCommit:
-        """The protocol of one start of a query over them."""
-        options = options if self.application is None else replace(options, application=self.application)
-        return TwoPhaseCommit(self.to, self.journal, self.committer, options, emit, beside=beside)
+    table: Table
+    _fitted: Fitted | None = None
+
+    def writing(self, checkpoint: Checkpoint, fields: Sequence[DataField], positions: Sequence[DataField]) -> TableWriting:
+        """The table's schema is looked at anew. Evolves it where the options say so."""
+        options, fitted = self.options, self._fitted
+        if fitted is None or fitted.fields is not fields or fitted.schema is not self.table.schema:
+            schema = fit(self.table, fields, options)
+            fitted = self._fitted = Fitted(fields, schema, schema.to_json())
+        return TableWriting(WriteSpec(
+            checkpoint.staging, fitted.schema_json, options.target_file_bytes, options.max_open_writers, options.writer_memory_bytes, self.to.path,
+        ))
+
+    def stage(self, checkpoint: Checkpoint, written: Sequence[WrittenFile], group: Together) -> tuple[tuple[StagedFile, ...], Mapping]:
+        decision = checkpoint.decision
+        return self.committer.stage(checkpoint.staging, written, group, seen=decision.verdict is Verdict.SEEN, leads_on=decision.leads_on)
+
+
+@dataclass(eq=False)
+class OpenTables(Opened):
+    """The tables of a query that writes several, or one with dead letters."""
+
+    tables: RoutedTables
+
+    def writing(self, checkpoint: Checkpoint, fields: Sequence[DataField], positions: Sequence[DataField]) -> RoutedWriting:
+        return RoutedWriting(self.tables.spec(checkpoint.staging, fields, positions, checkpoint.batch))
+
+    def stage(self, checkpoint: Checkpoint, written: Sequence[RoutedFiles], group: Together) -> tuple[tuple[StagedFile, ...], Mapping]:
+        return self.tables.stage(checkpoint, written, group)
 
 
 def open_one(
     file_io: FileIO, path: str, options: SinkOptions, batch_id: int, fields: Callable[[], Sequence[DataField]], *,
     emit: Callable[[events.Event], None] = lambda event: None,
-) -> Opened:
+) -> OpenTable:
     """The table at ``path``, which is created when there is none and the query is at its beginning.
 
     batch_id: of the batch that comes. fields: columns of a new table. Raises Misuse before anything is written.
@@ -62,7 +111,7 @@ def open_one(
     _check_partitions(table, options)
     keep = options.on_rollback == ON_ROLLBACK_REPUBLISH
     journal = PendingLog(file_io, path, options.application, options.journal_retain, keep)
-    return Opened(table, journal, TableCommitter(table, options, emit=emit), Destination(path, table.table_id))
+    return OpenTable(TableCommitter(table, options, emit=emit), journal, Destination(path, table.table_id), options, file_io, table)
 
 
 def open_with_letters(
@@ -80,14 +129,14 @@ def open_with_letters(
     application = goes_on_under(file_io, path, options.application, earlier_name, query=at[0], dead_letters=routing.dead_letters)
     if application is not None:
         opened = open_many(file_io, routing, replace(options, application=application), emit)
-        return replace(opened, application=application, dead_letters=routing.dead_letters)
-    opened = open_one(file_io, path, options, at[1], fields, emit=emit)
-    opened.committer.look_after(routing.dead_letters)
-    tables = RoutedTables(TableAndLetters(opened.tables, opened.committer, routing), routing, options)
-    return replace(opened, tables=tables, dead_letters=routing.dead_letters)
+        return replace(opened, dead_letters=routing.dead_letters)
+    one = open_one(file_io, path, options, at[1], fields, emit=emit)
+    one.committer.look_after(routing.dead_letters)
+    tables = RoutedTables(TableAndLetters(one.table, one.committer, routing), routing, options)
+    return OpenTables(one.committer, one.journal, one.to, options, file_io, tables, dead_letters=routing.dead_letters)
 
 
-def open_many(file_io: FileIO, routing: Routing, options: SinkOptions, emit: Callable[[events.Event], None]) -> Opened:
+def open_many(file_io: FileIO, routing: Routing, options: SinkOptions, emit: Callable[[events.Event], None]) -> OpenTables:
     """The tables below a warehouse, as the rules name them; each is created when its first rows come."""
     path = routing.root
     place = open_place(file_io, path, options.application, IdSource().new_id)
@@ -95,7 +144,7 @@ def open_many(file_io: FileIO, routing: Routing, options: SinkOptions, emit: Cal
     committer = ManyTables(place, reader, options, emit)
     tables = RoutedTables(committer, routing, options)
     committer.expect_tables(tables.existing)
-    return Opened(tables, journal, committer, Destination(path, place.journal_id))
+    return OpenTables(committer, journal, Destination(path, place.journal_id), options, file_io, tables)
 
 
 def _check_partitions(table: Table, options: SinkOptions) -> None:

@@ -1,7 +1,7 @@
 """How the DataFrame of one micro-batch becomes staged files of a table. DRIVER."""
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
@@ -13,19 +13,18 @@ from streamsink.protocol.admission import Verdict
 from streamsink.protocol.committable import Batch, Committable, StagedFile
 from streamsink.protocol.micro_batch import BatchRows
 from streamsink.protocol.same_query import Comparison
-from streamsink.protocol.two_phase import Checkpoint
+from streamsink.protocol.states import Checkpoint
+from streamsink.sinks.writing import TableWriting
 from streamsink.spark import file_rows, gateway, gateway_files, gateway_plan, run_rows, write_ways
 from streamsink.spark.names import check_one, without
 from streamsink.spark.position_check import PositionCheck
 from streamsink.spark.position_columns import recorded
-from streamsink.spark.runs import Fitted, Run
+from streamsink.spark.runs import Run
 from streamsink.spark.schema import to_fields
-from streamsink.spark.tasks import TableWriting
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.stores import Store
 from streamsink.storage.together import Together
-from streamsink.table.fit import check_once, fit
-from streamsink.table.write import WriteSpec
+from streamsink.table.fit import check_once
 
 _COUNT = "rows"
 _WIDTHS = {"byte": 1, "short": 2, "integer": 4, "long": 8}
@@ -50,11 +49,9 @@ class TableRows(BatchRows):
         written, self.way = explained() if decision.seen_files else write()
         return written
 
-    def stage(self, checkpoint: Checkpoint, written: Sequence, group: Together) -> tuple[tuple[StagedFile, ...], Mapping]:
-        seen = checkpoint.decision.verdict is Verdict.SEEN
-        staged = self._run.committer.stage(checkpoint.staging, written, group, seen=seen, leads_on=checkpoint.decision.leads_on)
-        self._learn(staged[0])
-        return staged
+    def staged(self, files: Sequence[StagedFile]) -> None:
+        """What the batch's rows were like helps to choose the way of the next one."""
+        self._run.sizes.add(self.way, sum(f.rows for f in files), sum(f.size for f in files))
 
     def described(self, batch: Batch) -> Batch:
         return gateway_plan.with_own_rows(batch, self._df)
@@ -87,10 +84,6 @@ class TableRows(BatchRows):
     def looked_at_again(self, batch: Batch) -> Batch:
         return gateway.looked_at_again(batch)
 
-    def _learn(self, files: Sequence[StagedFile]) -> None:
-        """What the batch's rows were like helps to choose the way of the next one."""
-        self._run.sizes.add(self.way, sum(f.rows for f in files), sum(f.size for f in files))
-
     def _write(self, checkpoint: Checkpoint, small: bool, group: Together) -> tuple[Sequence, str]:
         """What the writers hand back, and the way in which the rows were written."""
         rows, options = self._new_rows(checkpoint), self._options
@@ -99,10 +92,7 @@ class TableRows(BatchRows):
         check = PositionCheck(self._store.root, checkpoint.batch, options, rows, kept)
 
         def writing() -> TableWriting:
-            return TableWriting(WriteSpec(
-                checkpoint.staging, self._fitted(kept).schema_json, options.target_file_bytes, options.max_open_writers,
-                options.writer_memory_bytes, self._store.root,
-            ))
+            return self._run.to.writing(checkpoint, self._run.fields(kept.schema), ())
 
         if small:
             written = write_ways.write_small(check.carried(), lambda: check.comparing(writing()), self._io, group)
@@ -114,14 +104,6 @@ class TableRows(BatchRows):
             return large.job.write(told, self._io, check), write_ways.SPARK
         written, way = write_ways.write_large(told, check.being_told(fitted), self._io, self._store, large)
         return check.settle(written), way
-
-    def _fitted(self, rows: DataFrame) -> Fitted:
-        """What the rows are in the table, whose schema is looked at anew. Raises Misuse when they do not fit."""
-        given, known, table = rows.schema, self._run.fitted, self._run.table
-        if known is None or known.schema is not table.schema or known.given != given:
-            schema = fit(table, to_fields(given), self._options)
-            self._run.fitted = Fitted(given, schema, schema.to_json())
-        return self._run.fitted
 
     def _new_rows(self, checkpoint: Checkpoint) -> DataFrame:
         """Under an overlap: only rows of new files, or at or after the recorded position of their topic and partition. Those that do not

@@ -1,10 +1,11 @@
 """The function that ``foreachBatch`` calls: one micro-batch, one checkpoint. DRIVER.
 
-It asks Spark what the batch is and finds or starts the run; ``protocol/micro_batch.py`` has the order of the batch, and
-``batch_rows.py`` turns its rows into files.
+It asks Spark what the batch is and finds or starts the run; ``protocol/micro_batch.py`` has the order of the batch. What it writes to is a
+``SparkSink``.
 """
 
 import functools
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -19,28 +20,50 @@ from streamsink.protocol.committer_thread import CommitterThread
 from streamsink.protocol.ids import END_OF_INPUT, check_application
 from streamsink.protocol.micro_batch import BatchRows, QueryRun
 from streamsink.protocol.query_rules import check_query
-from streamsink.sinks.opening import Opened, open_one
+from streamsink.sinks.opening import Opened
 from streamsink.spark import gateway, runs
-from streamsink.spark.batch_rows import TableRows, check_positions, fields_of
+from streamsink.spark.batch_rows import check_positions
 from streamsink.spark.explain import explain
 from streamsink.spark.gateway_plan import QueryOfRun, described_job, is_of_a_batch
 from streamsink.spark.runs import Run
-from streamsink.storage.file_io import FileIO
 from streamsink.storage.stores import Store
 
 
-class TableSink:
-    """What ``streamsink.to_table`` returns: pass it to ``foreachBatch``. Not for two queries at once."""
+class SparkSink(ABC):
+    """What a batch function writes to. Used by one thread at a time.
 
-    dead_letters: str | None = None
+    path: what the query writes, for messages, and with the application's name what one query alone may hold.
+    """
 
-    def __init__(self, path: str, options: SinkOptions, listener: Callable[[events.Event], None]):
+    def __init__(self, path: str, options: SinkOptions):
+        """Opens the store. Raises Misuse for a name that an application cannot have."""
         check_application(path, options.application)
         self.path = path
         self.options = options
+        self.store = Store(path, options.store_options, options.flush)
+        self.io = self.store.open()
+
+    def identity(self) -> tuple:
+        """What it does with rows: two of one path and application for which this is the same are one sink."""
+        return type(self), self.options
+
+    @abstractmethod
+    def open(self, df: DataFrame, batch: Batch, emit: Callable[[events.Event], None]) -> Opened:
+        """What one start of a query writes to. Called with its first batch. Raises Misuse before anything is written."""
+
+    @abstractmethod
+    def rows(self, df: DataFrame, run: Run) -> BatchRows:
+        """How the batch becomes files."""
+
+
+class BatchFunction:
+    """What ``streamsink.to_table`` and ``streamsink.to_tables`` return: pass it to ``foreachBatch``. Not for two queries at once."""
+
+    def __init__(self, sink: SparkSink, listener: Callable[[events.Event], None]):
+        self.sink = sink
+        self.path = sink.path
+        self.options = sink.options
         self._listener = listener
-        self._store = Store(path, options.store_options, options.flush)
-        self._io: FileIO = self._store.open()
         self._run: Run | None = None
         self._query = QueryOfRun()
 
@@ -85,7 +108,7 @@ class TableSink:
     def _micro_batch(self, df: DataFrame, batch: Batch) -> int:
         """Rows written; 0 for a replay."""
         run = self._restored(df, batch)
-        return run.started.micro_batch(batch, self._rows(df, run))
+        return run.started.micro_batch(batch, self.sink.rows(df, run))
 
     def close(self) -> None:
         """Publish what is pending, and give the application back to other queries. The query must have ended.
@@ -122,17 +145,18 @@ class TableSink:
                 return self._run
             runs.close_ended(self.path, self.options.application, batch.query)
             check_positions(df, self.path, self.options)
-            opened = self._open(df, batch)
             has_ended = functools.partial(gateway.has_ended, df.sparkSession, batch.query)
-            protocol = opened.protocol(self.options, self._listener, functools.partial(CommitterThread, has_ended=has_ended))
-            run = batch.run if batch.batch_id != END_OF_INPUT else ""
-            started = QueryRun.start(protocol, batch.query, self._io.together, run=run)
-            self._run = Run(opened, started, self.options, batch, has_ended)
+            opened = self.sink.open(df, batch, self._listener)
+            started = QueryRun.start(
+                opened, batch.query, self.options, self._listener, beside=functools.partial(CommitterThread, has_ended=has_ended),
+                run=batch.run if batch.batch_id != END_OF_INPUT else "",
+            )
+            self._run = Run(self.sink.identity(), opened, started, batch, has_ended)
             runs.add(self.path, self.options.application, self._run)
         return self._run
 
     def _joined(self, known: Run) -> Run:
-        if not self._is_like(known):
+        if known.sink != self.sink.identity():
             raise Misuse(
                 f"{self.path}: another sink of this table and of application '{self.options.application}' is used in this run of the "
                 "query with other options. Nothing of this call was written. Leave the first sink as it is, and give each other one a name of its "
@@ -140,15 +164,3 @@ class TableSink:
                 kind="application.two-sinks",
             )
         return known
-
-    def _is_like(self, known: Run) -> bool:
-        """Whether this sink object does with rows what the one does that began the run."""
-        return (known.options, known.dead_letters) == (self.options, self.dead_letters)
-
-    def _open(self, df: DataFrame, batch: Batch) -> Opened:
-        """What this run writes to."""
-        return open_one(self._io, self.path, self.options, batch.batch_id, fields_of(df, self.path, self.options), emit=self._listener)
-
-    def _rows(self, df: DataFrame, run: Run) -> BatchRows:
-        """How the batch becomes files."""
-        return TableRows(df, run, self.options, self._store, self._io)

@@ -9,11 +9,11 @@ from pyspark.sql import functions as F
 
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import Batch
+from streamsink.protocol.sink import Writing
 from streamsink.sinks import position_check
 from streamsink.spark import position_columns
 from streamsink.spark.names import without
 from streamsink.spark.position_proof import OUTSIDE, Proven, ProvenWriting
-from streamsink.spark.tasks import Writing
 from streamsink.table.position_ranges import PositionRanges
 
 

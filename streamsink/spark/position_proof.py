@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamsink.spark.tasks import Writing
+from streamsink.protocol.sink import Writing
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.together import Together
 from streamsink.table.position_ranges import PositionRanges
@@ -30,7 +30,7 @@ class Proven:
 
 
 @dataclass(frozen=True)
-class ProvenWriting:
+class ProvenWriting(Writing):
     """Another ``Writing``, whose rows are looked at first. dropped: columns that are not for its writer.
 
     ranges: None where the rows have the column ``OUTSIDE`` instead.

@@ -4,20 +4,19 @@ import atexit
 import logging
 import os
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 
 from pyspark.sql.types import StructType
 
 from streamsink.errors import StreamsinkError
-from streamsink.format.schema import TableSchema
-from streamsink.options import SinkOptions
+from streamsink.format.types import DataField
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.ids import END_OF_INPUT
 from streamsink.protocol.micro_batch import QueryRun
 from streamsink.sinks.opening import Opened
 from streamsink.spark import write_ways
 from streamsink.spark.explain import explain
+from streamsink.spark.schema import to_fields
 from streamsink.storage.owners import in_use
 
 log = logging.getLogger("streamsink")
@@ -32,33 +31,28 @@ _FAILURES: dict[tuple[str, str, str], tuple[int, Exception]] = {}
 _MOST_FAILURES = 16
 
 
-@dataclass(frozen=True)
-class Fitted:
-    """What the data's schema was found to be in the table: the same answer as long as neither changes."""
-
-    given: StructType
-    schema: TableSchema
-    schema_json: bytes
-
-
 class Run:
     """One start of one query, and what Spark's side remembers of its batches. Replaced when the query restarts."""
 
-    def __init__(self, opened: Opened, started: QueryRun, options: SinkOptions, batch: Batch, has_ended: Callable[[], bool]):
-        """has_ended: whether its query has; not asked of a bounded job, which is over when its call returns."""
-        self.table = opened.tables
-        self.committer = opened.committer
+    def __init__(self, sink: tuple, to: Opened, started: QueryRun, batch: Batch, has_ended: Callable[[], bool]):
+        """sink: as ``SparkSink.identity``. has_ended: whether the query has; not asked of a bounded job, which is
+        over when its call returns."""
+        self.sink = sink
+        self.to = to
         self.started = started
-        self.options = options
-        self.dead_letters = opened.dead_letters
         self.id = batch.run
         self.query = batch.query
-        self.known_as = opened.known_as(options)
         self.sizes = write_ways.Sizes()
-        self.fitted: Fitted | None = None
+        self._columns: tuple[StructType, Sequence[DataField]] | None = None
         self._has_ended = has_ended
         self._is_bounded = batch.batch_id == END_OF_INPUT
         self._is_closed = False
+
+    def fields(self, given: StructType) -> Sequence[DataField]:
+        """The columns of a batch; the same object as long as they do not change."""
+        if self._columns is None or self._columns[0] != given:
+            self._columns = given, to_fields(given)
+        return self._columns[1]
 
     def close(self) -> None:
         """Publish what is pending, and give the application back. Raises as publishing does."""
@@ -89,7 +83,7 @@ def other_sinks(path: str, application: str, run_id: str) -> frozenset[str]:
     one thread, this one among them.
     """
     runs, path = list(_RUNS.items()), _place(path)
-    others = [(place, run.known_as) for (place, name), run in runs if run.id == run_id and (place, name) != (path, application)]
+    others = [(place, run.to.known_as) for (place, name), run in runs if run.id == run_id and (place, name) != (path, application)]
     return frozenset(name for place, name in others if _is_within(place, path) or _is_within(path, place))
 
 

@@ -4,36 +4,18 @@ A failed or killed attempt leaves no row behind: its files are in staging, which
 itself when it can. The results of a retried or speculative attempt that lost never reach the driver.
 """
 
-import json
 import sys
 import zipimport
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Protocol
 
 import pyarrow as pa
 
 from streamsink.errors import StreamsinkError
 from streamsink.faults import fault_point
-from streamsink.format.data_file import DataFileMeta
-from streamsink.storage.file_io import FileIO
+from streamsink.protocol.sink import Writing
 from streamsink.storage.stores import Store
-from streamsink.table.write import TableWriter, WriteSpec, WrittenFile
 
 COMMITTABLE_SCHEMA = "committable string"
-
-
-class Writing(Protocol):
-    """How rows become files; travels to executors. What ``close`` of a writer hands back is a list, travelling as texts."""
-
-    def open(self, file_io: FileIO):
-        """A writer with ``write(batch)``, ``close(group)`` and ``abort()``, for one task attempt."""
-
-    def encode(self, written) -> str:
-        """One item of that list as text."""
-
-    def decode(self, text: str):
-        """The inverse."""
 
 
 def write_task(
@@ -78,33 +60,3 @@ def forget_zip_importers() -> None:
     for path, importer in list(sys.path_importer_cache.items()):
         if isinstance(importer, zipimport.zipimporter):
             del sys.path_importer_cache[path]
-
-
-def encode(file: WrittenFile) -> str:
-    """A written file as text, for the way from the executor to the driver."""
-    return json.dumps(
-        {"partition": file.partition.hex(), "staged": file.staged, "final": file.final, "meta": file.meta.to_wire()}
-    )
-
-
-def decode(text: str) -> WrittenFile:
-    """The inverse of ``encode``; what it says is for the driver to see for itself."""
-    value = json.loads(text)
-    meta = DataFileMeta.from_wire(value["meta"])
-    return WrittenFile(bytes.fromhex(value["partition"]), value["staged"], value["final"], meta, handed_over=True)
-
-
-@dataclass(frozen=True)
-class TableWriting:
-    """Into one table: a list of files."""
-
-    spec: WriteSpec
-
-    def open(self, file_io: FileIO) -> TableWriter:
-        return TableWriter(file_io, self.spec)
-
-    def encode(self, written: WrittenFile) -> str:
-        return encode(written)
-
-    def decode(self, text: str) -> WrittenFile:
-        return decode(text)

@@ -17,13 +17,14 @@ from streamsink.format.schema import TableSchema
 from streamsink.options import LARGE_BATCHES_AUTO, LARGE_BATCHES_TASKS, SinkOptions
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.positions import all_numeric
+from streamsink.protocol.sink import Writing
 from streamsink.spark import gateway, worker_daemon
 from streamsink.spark.arrow_batches import rows_at_once, settings
 from streamsink.spark.names import are_alike
 from streamsink.spark.parquet_job import ParquetJob, can_write
 from streamsink.spark.schema import to_fields
 from streamsink.spark.session import with_settings
-from streamsink.spark.tasks import COMMITTABLE_SCHEMA, Writing, write_task
+from streamsink.spark.tasks import COMMITTABLE_SCHEMA, write_task
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.stores import Store
 from streamsink.storage.together import Together

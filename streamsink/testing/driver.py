@@ -1,5 +1,6 @@
 """Micro-batches without Spark: a numbered source and Spark's two logs, in one process; the batch itself is production's."""
 
+import functools
 import hashlib
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
@@ -12,6 +13,7 @@ from streamsink import events
 from streamsink.clock import IdSource
 from streamsink.errors import Fenced, Retryable
 from streamsink.faults import fault_point
+from streamsink.format.types import DataField
 from streamsink.options import SinkOptions
 from streamsink.protocol.admission import Verdict
 from streamsink.protocol.committable import Batch, Committable
@@ -20,16 +22,16 @@ from streamsink.protocol.committing import Beside, Step
 from streamsink.protocol.micro_batch import BatchRows, QueryRun
 from streamsink.protocol.positions import SourceFile, SourceRange
 from streamsink.protocol.same_query import Comparison, QueryFingerprint
-from streamsink.protocol.two_phase import Checkpoint as Opening
+from streamsink.protocol.sink import Writing
+from streamsink.protocol.states import Checkpoint as Opening
 from streamsink.protocol.two_phase import TwoPhaseCommit
 from streamsink.sinks.opening import Opened, open_one
-from streamsink.sinks.paimon import PaimonCommitter
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.together import Together
 from streamsink.table.adopted import adopt_files
 from streamsink.table.creation import to_fields
-from streamsink.table.table import Table
-from streamsink.table.write import TableWriter, WriteSpec, WrittenFile
+from streamsink.table.routing import ROUTE
+from streamsink.table.write import WrittenFile
 
 _MAX_RESTARTS = 20
 _ONE_QUERY = QueryFingerprint(sources="a numbered source", plan="all rows", dates="", schema="", spark="", comparable=True)
@@ -162,15 +164,13 @@ class DrivenRows(BatchRows):
 
 
 class Driven:
-    """A sink of one start of the query, restored, until its query ends. What ``TableSink`` is under Spark."""
+    """A sink of one start of the query, restored, until its query ends. What ``BatchFunction`` is under Spark."""
 
     def __init__(self, driver: MicroBatchDriver, file_io: FileIO, opened: Opened, query: str):
         self._driver = driver
         self._io = file_io
         self.opened = opened
-        self._committer = opened.committer
-        protocol = opened.protocol(driver.options, driver.events.append, driver.beside)
-        self.run = QueryRun.start(protocol, query, file_io.together, run=driver.run_id)
+        self.run = QueryRun.start(opened, query, driver.options, driver.events.append, beside=driver.beside, run=driver.run_id)
 
     @property
     def protocol(self) -> TwoPhaseCommit:
@@ -193,43 +193,22 @@ class Driven:
 class DrivenSink(Driven):
     """A sink of one table."""
 
-    def __init__(self, driver: MicroBatchDriver, file_io: FileIO, opened: Opened, query: str):
-        self._table = opened.tables
-        super().__init__(driver, file_io, opened, query)
-
     def rows(self) -> BatchRows:
-        return NumberedRows(self._driver, self._io, self._table, self._committer)
+        return NumberedRows(self._driver, self._io, self.opened)
 
 
 class NumberedRows(DrivenRows):
     """Rows of a numbered source, in files of one table."""
 
-    def __init__(self, driver: MicroBatchDriver, file_io: FileIO, table: Table, committer: PaimonCommitter):
+    def __init__(self, driver: MicroBatchDriver, file_io: FileIO, opened: Opened):
         super().__init__(driver, file_io)
-        self._table = table
-        self._committer = committer
+        self._opened = opened
 
     def write(self, checkpoint: Opening, group: Together) -> list[WrittenFile]:
         rows = self._rows(checkpoint.batch, checkpoint.decision)
-        return self._adopt(checkpoint.staging, rows) if self._driver.adopts else self._write(checkpoint.staging, rows, group)
-
-    def stage(self, checkpoint: Opening, written: Sequence, group: Together):
-        seen = checkpoint.decision.verdict is Verdict.SEEN
-        return self._committer.stage(checkpoint.staging, written, group, seen=seen, leads_on=checkpoint.decision.leads_on)
-
-    def _write(self, staging: str, rows: pa.RecordBatch, group: Together) -> list[WrittenFile]:
-        options = self._driver.options
-        spec = WriteSpec(
-            staging, self._table.schema.to_json(), options.target_file_bytes, options.max_open_writers, options.writer_memory_bytes,
-            self._driver.root,
-        )
-        writer = TableWriter(self._io, spec)
-        try:
-            writer.write(rows)
-            return writer.close(group)
-        except BaseException:
-            writer.abort()
-            raise
+        if self._driver.adopts:
+            return self._adopt(checkpoint.staging, rows)
+        return written(self._opened.writing(checkpoint, columns(self._driver.schema), ()), self._io, rows, group)
 
     def _adopt(self, staging: str, rows: pa.RecordBatch) -> list[WrittenFile]:
         """Two files in a folder of their own, beside what Spark leaves there; what is adopted is flushed at once."""
@@ -241,7 +220,7 @@ class NumberedRows(DrivenRows):
                 stream = self._io.open_output(f"{folder}/{name}")
                 pq.write_table(pa.Table.from_batches([part]), stream)
                 stream.close()
-        return adopt_files(self._io, folder, self._table.schema, rows.num_rows)
+        return adopt_files(self._io, folder, self._opened.table.schema, rows.num_rows)
 
     def _rows(self, batch: Batch, decision) -> pa.RecordBatch:
         if not batch.sources:
@@ -254,6 +233,23 @@ class NumberedRows(DrivenRows):
         if decision.verdict is Verdict.FILTER:
             start = max(start, decision.below["t"]["0"])
         return self._driver.rows(start, max(start, end))
+
+
+@functools.lru_cache(maxsize=16)
+def columns(schema: pa.Schema) -> tuple[DataField, ...]:
+    """The columns of rows without their route: the same object for one schema."""
+    return tuple(field for field in to_fields(schema) if field.name != ROUTE)
+
+
+def written(writing: Writing, file_io: FileIO, rows: pa.RecordBatch, group: Together) -> list:
+    """What one writer of all rows hands back."""
+    writer = writing.open(file_io)
+    try:
+        writer.write(rows)
+        return writer.close(group)
+    except BaseException:
+        writer.abort()
+        raise
 
 
 def _number(position) -> int:

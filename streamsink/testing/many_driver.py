@@ -1,20 +1,19 @@
 """Micro-batches into several tables without Spark: as ``driver.py``, with rules and dead letters."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import pyarrow as pa
 
 from streamsink.options import SinkOptions
 from streamsink.protocol.micro_batch import BatchRows
-from streamsink.protocol.two_phase import Checkpoint as Opening
-from streamsink.sinks.opening import Opened, open_many, open_with_letters
-from streamsink.sinks.routed import RoutedTables
+from streamsink.protocol.states import Checkpoint as Opening
+from streamsink.sinks.opening import OpenTables, open_many, open_with_letters
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.together import Together
 from streamsink.table.creation import to_fields
-from streamsink.table.routed_write import RoutedFiles, RoutedWriter
-from streamsink.table.routing import ROUTE, Routing
-from streamsink.testing.driver import Checkpoint, Driven, DrivenRows, MicroBatchDriver
+from streamsink.table.routed_write import RoutedFiles
+from streamsink.table.routing import Routing
+from streamsink.testing.driver import Checkpoint, Driven, DrivenRows, MicroBatchDriver, columns, written
 
 
 class ManyTablesDriver(MicroBatchDriver):
@@ -46,32 +45,18 @@ class LettersDriver(ManyTablesDriver):
 class DrivenTables(Driven):
     """A sink of several tables."""
 
-    def __init__(self, driver: ManyTablesDriver, file_io: FileIO, opened: Opened, query: str):
-        self._tables = opened.tables
-        super().__init__(driver, file_io, opened, query)
-
     def rows(self) -> BatchRows:
-        return NumberedRoutes(self._driver, self._io, self._tables)
+        return NumberedRoutes(self._driver, self._io, self.opened)
 
 
 class NumberedRoutes(DrivenRows):
     """Rows of a numbered source, each in the table that its route names."""
 
-    def __init__(self, driver: ManyTablesDriver, file_io: FileIO, tables: RoutedTables):
+    def __init__(self, driver: ManyTablesDriver, file_io: FileIO, opened: OpenTables):
         super().__init__(driver, file_io)
-        self._tables = tables
+        self._opened = opened
 
     def write(self, checkpoint: Opening, group: Together) -> list[RoutedFiles]:
-        fields = [field for field in to_fields(self._driver.schema) if field.name != ROUTE]
-        batch = checkpoint.batch
-        writer = RoutedWriter(self._io, self._tables.spec(checkpoint.staging, fields, (), batch))
-        try:
-            start, end = (side["t"]["0"] for side in (batch.sources[0].start, batch.sources[0].end))
-            writer.write(self._driver.rows(start, end))
-            return writer.close(group)
-        except BaseException:
-            writer.abort()
-            raise
-
-    def stage(self, checkpoint: Opening, written: Sequence, group: Together):
-        return self._tables.stage(checkpoint, written, group)
+        fields = columns(self._driver.schema)
+        start, end = (side["t"]["0"] for side in (checkpoint.batch.sources[0].start, checkpoint.batch.sources[0].end))
+        return written(self._opened.writing(checkpoint, fields, ()), self._io, self._driver.rows(start, end), group)

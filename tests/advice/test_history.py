@@ -220,7 +220,7 @@ def _alter(world, option: str, value: str) -> None:
 @follows("schema.gone")
 @pytest.mark.parametrize("way", ["put-back", "made-again"])
 def test_a_schema_file_that_is_gone_under_what_is_pending(way):
-    world = memory_world(**PLAIN)
+    world = memory_world(**PLAIN, add_columns=True)
     world.run(boundaries=ENDS[:1])
     _evolve(world)
     assert die_at_step("precommit.saved", 1, world, boundaries=ENDS[:2])
@@ -288,7 +288,7 @@ def test_another_user_s_overwrite_since_the_safe_snapshot():
 
 @follows("schema.missing")
 def test_a_schema_file_that_the_table_refers_to_is_restored():
-    world = memory_world(**PLAIN)
+    world = memory_world(**PLAIN, add_columns=True)
     world.run(boundaries=ENDS[:1])
     _evolve(world)
     world.run(boundaries=ENDS[:2])

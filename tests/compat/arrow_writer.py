@@ -7,14 +7,11 @@ from streamsink.events import to_log
 from streamsink.format.arrow_types import from_arrow_schema
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import AppState, Batch
-from streamsink.protocol.committer_thread import CommitterThread
 from streamsink.protocol.micro_batch import BatchRows, QueryRun
 from streamsink.protocol.positions import SourceRange
 from streamsink.sinks.opening import open_one
 from streamsink.storage.local import local_file_io
 from streamsink.storage.stores import table_path
-from streamsink.table.fit import fit
-from streamsink.table.write import TableWriter, WriteSpec
 
 _TOPIC = "arrow"
 
@@ -26,10 +23,10 @@ class ArrowSink:
         self.root = table_path(str(path))
         self.options = SinkOptions.of(self.root, {"create": False, **options})
         self.io = local_file_io(flush=False)
-        opened = open_one(self.io, self.root, self.options, 0, list)
-        self.table, self.committer = opened.tables, opened.committer
+        self.to = open_one(self.io, self.root, self.options, 0, list)
+        self.table = self.to.table
         self._query = IdSource().new_id()
-        self._run = QueryRun.start(opened.protocol(self.options, to_log, CommitterThread), self._query, self.io.together)
+        self._run = QueryRun.start(self.to, self._query, self.options, to_log)
         self._done = 0
         self._position = self._recorded()
 
@@ -62,12 +59,7 @@ class ArrowRows(BatchRows):
         return self._data.num_rows
 
     def write(self, checkpoint, group):
-        options = self._sink.options
-        schema = fit(self._sink.table, self._fields, options)
-        spec = WriteSpec(
-            checkpoint.staging, schema.to_json(), options.target_file_bytes, options.max_open_writers, options.writer_memory_bytes
-        )
-        writer = TableWriter(self._sink.io, spec)
+        writer = self._sink.to.writing(checkpoint, self._fields, ()).open(self._sink.io)
         try:
             for batch in self._data.to_batches():
                 writer.write(batch)
@@ -75,6 +67,3 @@ class ArrowRows(BatchRows):
         except BaseException:
             writer.abort()
             raise
-
-    def stage(self, checkpoint, written, group):
-        return self._sink.committer.stage(checkpoint.staging, written, group)

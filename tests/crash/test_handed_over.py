@@ -6,7 +6,7 @@ import pytest
 
 from streamsink.clock import IdSource
 from streamsink.errors import Corrupt, Misuse
-from streamsink.spark.tasks import TableWriting, decode, write_task
+from streamsink.spark.tasks import write_task
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.memory import MemoryCalls
 from streamsink.storage.s3 import MOST_COPIED_BYTES, S3FileIO
@@ -14,7 +14,7 @@ from streamsink.storage.stores import Store
 from streamsink.table.table import open_table
 from streamsink.table.write import TableWriter, WriteSpec
 from streamsink.testing.crashing import CrashingCalls
-from streamsink.testing.driver import MicroBatchDriver, NumberedRows
+from streamsink.testing.driver import MicroBatchDriver, NumberedRows, columns
 from tests.advice.following import advice, follows
 from tests.crash.test_names import _records
 from tests.crash.world import World, memory_world
@@ -31,7 +31,7 @@ class _ByTasks(MicroBatchDriver):
 
     def start(self, file_io, checkpoint):
         sink = super().start(file_io, checkpoint)
-        sink.rows = lambda: _TaskRows(self, file_io, sink._table, sink._committer)
+        sink.rows = lambda: _TaskRows(self, file_io, sink.opened)
         return sink
 
 
@@ -39,10 +39,10 @@ class _TaskRows(NumberedRows):
 
     def write(self, checkpoint, group):
         driver = self._driver
-        spec = WriteSpec(checkpoint.staging, self._table.schema.to_json(), 2**20, 10, 2**20, driver.root)
-        task = write_task(TableWriting(spec), driver.store)
+        writing = self._opened.writing(checkpoint, columns(driver.schema), ())
+        task = write_task(writing, driver.store)
         rows = self._rows(checkpoint.batch, checkpoint.decision)
-        files = [decode(text) for batch in task(iter([rows])) for text in batch.column(0).to_pylist()]
+        files = [writing.decode(text) for batch in task(iter([rows])) for text in batch.column(0).to_pylist()]
         driver.between(self._io, files)
         return files
 

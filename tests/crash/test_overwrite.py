@@ -109,13 +109,13 @@ def test_an_overwrite_never_deletes_rows_of_a_later_record():
     published = []
     world.run(boundaries=BOUNDARIES[:1])
     sink = world.driver.start(FileIO(world.calls, IdSource().new_id), world.checkpoint)
-    real = sink._committer.publish
+    real = sink.opened.committer.publish
 
     def spy(committable, **named):
         published.append(committable)
         return real(committable, **named)
 
-    sink._committer.publish = spy
+    sink.opened.committer.publish = spy
     world.checkpoint.ends = list(BOUNDARIES)
     for batch_id in (1, 2, 3):
         sink.batch(world.driver.describe(world.checkpoint, batch_id))

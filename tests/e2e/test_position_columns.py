@@ -13,8 +13,9 @@ from streamsink.options import SinkOptions
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.positions import SourceRange
 from streamsink.spark import position_columns
-from streamsink.spark.foreach_batch import TableSink
+from streamsink.spark.foreach_batch import BatchFunction
 from streamsink.spark.many_tables import TablesSink
+from streamsink.spark.table_sink import TableSink
 from streamsink.table.position_ranges import PositionRanges
 from streamsink.table.routing import Routing
 from tests.advice.following import advice, follows
@@ -59,9 +60,9 @@ def batch(batch_id: int = 0, start: dict | None = None, end: dict | None = None)
     return Batch(batch_id, "a query", IdSource().new_id(), (SourceRange(BEGIN if start is None else start, end or END),))
 
 
-def sink_of(table: str, way: str, **options) -> TableSink:
+def sink_of(table: str, way: str, **options) -> BatchFunction:
     given = {"position_columns": POSITIONS, "flush": False, **WAYS[way], **options}
-    return TableSink(table, SinkOptions.of(table, given), assert_way(way))
+    return BatchFunction(TableSink(table, SinkOptions.of(table, given)), assert_way(way))
 
 
 def assert_way(way: str):
@@ -72,11 +73,11 @@ def assert_way(way: str):
     return listen
 
 
-def tables_of(warehouse: str, way: str) -> TablesSink:
+def tables_of(warehouse: str, way: str) -> BatchFunction:
     """Two tables and dead letters."""
     options = SinkOptions.of(warehouse, {"position_columns": POSITIONS, "flush": False, **WAYS[way]})
     routing = Routing.of(warehouse, {"even": {"columns": ["id"]}}, options, dead_letters="rejected", unrouted="dead-letter")
-    return TablesSink("IF(id % 2 = 0, 'even', 'odd')", routing, options, assert_way(way))
+    return BatchFunction(TablesSink("IF(id % 2 = 0, 'even', 'odd')", routing, options), assert_way(way))
 
 
 def staged(folder: str) -> list[Path]:

@@ -36,7 +36,7 @@ def _restored_from_an_old_copy(world) -> bytes:
 
 def _republishing():
     """Two batches of the second schema are published, and the table is an older copy. The world, and the lost schema file."""
-    world = memory_world(on_rollback="republish", journal_retain=10)
+    world = memory_world(on_rollback="republish", journal_retain=10, add_columns=True)
     world.run(boundaries=ENDS[:1])
     _evolve(world)
     world.run(boundaries=ENDS[:3])
@@ -45,7 +45,7 @@ def _republishing():
 
 def _pending():
     """The same with a batch that is pending, in a table that was not rolled back but has lost the schema file."""
-    world = memory_world()
+    world = memory_world(add_columns=True)
     world.run(boundaries=ENDS[:1])
     _evolve(world)
     assert die_at_step("precommit.saved", 1, world, boundaries=ENDS[:3])
@@ -91,7 +91,7 @@ def test_both_ways_on_that_the_error_names(made, way):
 
 def test_a_running_query_notices_it_too():
     """The schema file vanishes between two batches of one run: the next one is not published."""
-    world = memory_world()
+    world = memory_world(add_columns=True)
     world.run(boundaries=ENDS[:1])
     _evolve(world)
     sink = world.driver.start(FileIO(world.calls, IdSource().new_id), world.checkpoint)
@@ -108,7 +108,7 @@ def test_the_look_costs_nothing_in_a_table_whose_schema_never_changed():
     """Its only schema file is read for its identity anyway; in another one a commit asks once more."""
     asked = []
     for evolved in (False, True):
-        world = memory_world()
+        world = memory_world(add_columns=True)
         world.run(boundaries=ENDS[:1])
         if evolved:
             _evolve(world)

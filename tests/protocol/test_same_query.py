@@ -150,7 +150,7 @@ def test_a_batch_is_looked_at_again_before_it_is_filtered():
         def count(self):
             raise AssertionError("a micro-batch is not counted")
 
-        write = stage = lambda self, checkpoint, *_: pytest.fail("rows of several are written")
+        write = lambda self, checkpoint, *_: pytest.fail("rows of several are written")
 
     world = memory_world(restore="restore-and-continue", **COLUMNS)
     world.run(boundaries=(6, 9))
@@ -314,9 +314,6 @@ def test_the_rows_of_a_replay_are_computed_for_their_state(stateful):
             raise AssertionError("a micro-batch is not counted")
 
         def write(self, checkpoint, group):
-            raise AssertionError("a replay is not written")
-
-        def stage(self, checkpoint, written, group):
             raise AssertionError("a replay is not written")
 
         def read_over(self):

@@ -12,8 +12,7 @@ from streamsink.errors import Fenced, Misuse, RestoredThenFailed
 from streamsink.faults import arm
 from streamsink.protocol.admission import Verdict
 from streamsink.storage.file_io import FileIO
-from streamsink.table.write import TableWriter, WriteSpec
-from streamsink.testing.driver import Checkpoint
+from streamsink.testing.driver import Checkpoint, columns, written
 from tests.crash.world import expected, memory_world
 
 
@@ -33,14 +32,11 @@ def _pre_commit(world, sink, start, end, batch_id):
 
 
 def _save(world, sink, batch, decision, rows):
-    opened = sink.protocol.begin(batch, decision)
-    options = world.driver.options
-    spec = WriteSpec(opened.staging, sink._table.schema.to_json(), options.target_file_bytes, 10, 1 << 20)
-    writer = TableWriter(sink._io, spec)
-    writer.write(world.driver.rows(*rows))
-    with sink._io.together() as group:
-        files, payload = sink._committer.stage(opened.staging, writer.close(group), group)
-        sink.protocol.pre_commit(opened, files, payload, group)
+    checkpoint = sink.protocol.begin(batch, decision)
+    with sink.opened.group() as group:
+        of_all = written(sink.opened.writing(checkpoint, columns(world.driver.schema), ()), sink._io, world.driver.rows(*rows), group)
+        files, payload = sink.opened.stage(checkpoint, of_all, group)
+        sink.protocol.pre_commit(checkpoint, files, payload, group)
     return batch, decision
 
 
@@ -216,7 +212,7 @@ def test_each_guard_against_a_zombie_holds_alone():
     _pre_commit(world, successor, 5, 8, 1)
     successor.protocol.commit_up_to_checkpoint(1)
     with pytest.raises(Fenced, match="epoch"):
-        zombie._committer.publish(committable, expect=0, restored=False, fence=lambda: None)
+        zombie.opened.committer.publish(committable, expect=0, restored=False, fence=lambda: None)
     assert world.ids() == list(range(8))
 
 
@@ -256,7 +252,7 @@ def test_publishing_a_record_twice_is_published_once():
     sink = _sink(world)
     committable = _committed(world, sink)
     for restored in (False, True):
-        outcome = sink._committer.publish(committable, expect=0, restored=restored, fence=lambda: None)
+        outcome = sink.opened.committer.publish(committable, expect=0, restored=restored, fence=lambda: None)
         assert (outcome.checkpoint_id, outcome.snapshot_id, outcome.attempts) == (0, 1, 0)
     assert world.ids() == list(range(5))
 
@@ -269,7 +265,7 @@ def test_a_record_is_not_published_over_a_later_one():
     first = sink.protocol._store.load(1)
     sink.protocol.commit_up_to_checkpoint(1)
     with pytest.raises(Fenced, match="record 1 .* is published") as refused:
-        sink._committer.publish(first, expect=0, restored=False, fence=lambda: None)
+        sink.opened.committer.publish(first, expect=0, restored=False, fence=lambda: None)
     assert refused.value.kind == "writer.fenced"
     assert world.ids() == list(range(9))
 

@@ -69,7 +69,7 @@ OF_QUERIES = (
            ("tests/e2e/test_rows_of_several.py::test_a_function_that_makes_rows_of_several_in_a_later_batch_only[itself-files.combined]",)),
     Defect("a run hides a query of its name", "protocol/admission.py:_admit_job",
            "last is not None and last.checkpoint_id != END_OF_INPUT", "False", ("tests/advice/test_runs.py",)),
-    Defect("a run writes a micro-batch", "spark/foreach_batch.py:TableSink.write_job",
+    Defect("a run writes a micro-batch", "spark/foreach_batch.py:BatchFunction.write_job",
            "if is_of_a_batch(df):", "if False:", ("tests/e2e/test_bounded_and_odd_batches.py",)),
     Defect("runs that are never repeated are asked for one by one", "protocol/admission.py:_admit_job",
            " and never_repeated not in words_of(options.accept_as_new)", "", ("tests/advice/test_runs.py",)),

@@ -19,9 +19,8 @@ from streamsink.protocol.ids import END_OF_INPUT
 from streamsink.protocol.same_query import Comparison, QueryFingerprint
 from streamsink.sinks.opening import open_one, open_with_letters
 from streamsink.table.creation import to_fields
-from streamsink.table.routed_write import RoutedWriter
 from streamsink.table.routing import ROUTE, Routing
-from streamsink.testing.driver import DrivenSink, MicroBatchDriver, NumberedRows
+from streamsink.testing.driver import DrivenSink, MicroBatchDriver, NumberedRows, columns, written
 from streamsink.testing.stepping import Stepping
 from tests.walks.model import Causes, Wrong
 from tests.walks.sources import Checkpoint, Folder, Topic, batch_of
@@ -182,7 +181,7 @@ class Rows(NumberedRows):
 
     def __init__(self, run: "Run", read: Callable[[], list[int]], query: Query | None = None, at: tuple[Checkpoint, int] | None = None):
         """read: which rows the source has for it by now. at: the batch that it is."""
-        super().__init__(run.driver, run.process.io, run.opened.tables, run.opened.committer)
+        super().__init__(run.driver, run.process.io, run.opened)
         self._run = run
         self._query, self._read, self._parts, self._root = query, read, run.parts, run.driver.root
         self._checkpoint, self._batch_id = at or (None, 0)
@@ -234,17 +233,8 @@ class RowsWithLetters(Rows):
     """The same, of a query that has dead letters."""
 
     def write(self, checkpoint, group):
-        fields = [field for field in to_fields(self._routed([]).schema) if field.name != ROUTE]
-        writer = RoutedWriter(self._io, self._table.spec(checkpoint.staging, fields, (), checkpoint.batch))
-        try:
-            writer.write(self._routed(self._chosen(checkpoint.decision)))
-            return writer.close(group)
-        except BaseException:
-            writer.abort()
-            raise
-
-    def stage(self, checkpoint, written, group):
-        return self._table.stage(checkpoint, written, group)
+        rows = self._routed(self._chosen(checkpoint.decision))
+        return written(self._opened.writing(checkpoint, columns(rows.schema), ()), self._io, rows, group)
 
     def _routed(self, ids: list[int]) -> pa.RecordBatch:
         return with_bad_ones(ids, self._parts)
