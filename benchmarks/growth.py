@@ -13,7 +13,7 @@ from streamsink.sinks.paimon import PaimonCommitter
 from streamsink.storage.local import local_file_io
 from streamsink.table.table import open_table
 from streamsink.table.write import TableWriter, WriteSpec
-from streamsink.testing.driver import Checkpoint, DrivenSink, MicroBatchDriver
+from streamsink.testing.driver import Checkpoint, Driven, MicroBatchDriver
 
 from benchmarks import data
 from benchmarks.machine import in_turns, load, spread
@@ -132,7 +132,7 @@ def _leave_pending(driver: MicroBatchDriver, checkpoint: Checkpoint, count: int)
     sink.close()
 
 
-def _pre_commit(driver: MicroBatchDriver, sink: DrivenSink, batch, decision) -> None:
+def _pre_commit(driver: MicroBatchDriver, sink: Driven, batch, decision) -> None:
     file_io, options = local_file_io(flush=False), driver.options
     table = open_table(file_io, driver.root, for_writing=True)
     table.snapshots.latest()  # as admitting the batch does: the record says on which snapshot it was made

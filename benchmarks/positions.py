@@ -9,8 +9,9 @@ from pathlib import Path
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.positions import SourceRange
+from streamsink.sinks.opening import PaimonTable
 from streamsink.spark.foreach_batch import BatchFunction
-from streamsink.spark.table_sink import TableSink
+from streamsink.spark.spark_sink import SparkSink
 from streamsink.spark.position_check import PositionCheck
 from streamsink.spark.position_columns import recorded
 
@@ -39,7 +40,7 @@ def _positions_of(partitions: int) -> tuple[str, ...]:
 
 def _sink(table: str, way: str, **options) -> BatchFunction:
     given = {**options, **({"position_columns": _COLUMNS} if way == _WITH else {})}
-    return BatchFunction(TableSink(table, SinkOptions.of(table, given)), lambda event: None)
+    return BatchFunction(SparkSink(PaimonTable(table), SinkOptions.of(table, given)), lambda event: None)
 
 
 def _batch(number: int, start: int, end: int) -> Batch:

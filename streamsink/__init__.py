@@ -23,20 +23,22 @@ def to_table(path, listener=None, dead_letters=None, **options):
     Raises Misuse for an option that does not exist or has a wrong value.
     """
     from streamsink.events import to_log
+    from streamsink.sinks.opening import PaimonTable
     from streamsink.spark.foreach_batch import BatchFunction
-    from streamsink.spark.table_sink import TableSink
+    from streamsink.spark.spark_sink import SparkSink
     from streamsink.storage.stores import table_path
 
     root = table_path(path)
     given = SinkOptions.of(root, options)
     if dead_letters is None:
-        return BatchFunction(TableSink(root, given), listener or to_log)
-    from streamsink.spark.many_tables import LettersSink
+        return BatchFunction(SparkSink(PaimonTable(root), given), listener or to_log)
+    from streamsink.spark.many_tables import letters_sink
     from streamsink.table.routing import Routing
 
     warehouse, _, name = root.rpartition("/")
     routing = Routing.of(warehouse, {name: {}}, given, dead_letters=dead_letters, unrouted="fail")
-    return BatchFunction(LettersSink(routing, given, earlier_name=options.get("application", f"streamsink-{name}")), listener or to_log)
+    sink = letters_sink(routing, given, options.get("application", f"streamsink-{name}"))
+    return BatchFunction(sink, listener or to_log)
 
 
 def to_tables(warehouse, route, tables, listener=None, *, dead_letters=None, unrouted="fail", drop_route_column=True, **options):
@@ -49,14 +51,14 @@ def to_tables(warehouse, route, tables, listener=None, *, dead_letters=None, unr
     """
     from streamsink.events import to_log
     from streamsink.spark.foreach_batch import BatchFunction
-    from streamsink.spark.many_tables import TablesSink
+    from streamsink.spark.many_tables import tables_sink
     from streamsink.storage.stores import table_path
     from streamsink.table.routing import Routing
 
     root = table_path(warehouse)
     given = SinkOptions.of(root, options)
     routing = Routing.of(root, tables, given, dead_letters=dead_letters, unrouted=unrouted)
-    return BatchFunction(TablesSink(route, routing, given, drop_route_column=drop_route_column), listener or to_log)
+    return BatchFunction(tables_sink(route, routing, given, drop_route_column), listener or to_log)
 
 
 def run(start, **settings):

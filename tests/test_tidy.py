@@ -22,7 +22,7 @@ MOST_FILE_LINES, MOST_FUNCTION_LINES, MOST_CLASS_LINES, MOST_POSITIONAL, MOST_PU
 # An import goes only to a smaller number; equal numbers do not see each other, but within one folder.
 LAYERS = {
     "errors": 0, "clock": 1, "faults": 1, "options": 1, "events": 1, "protocol": 2, "format": 2, "storage": 3, "locks": 4,
-    "table": 5, "sinks": 6, "spark": 7, "metrics": 7, "cli": 8, "testing": 8,
+    "table": 5, "sinks": 6, "spark": 7, "metrics": 7, "cli": 8, "sink": 8, "testing": 8,
 }
 # The outermost edges, where any error is turned into a report or handed on.
 BROAD_EXCEPTS = {"streamsink/spark/foreach_batch.py": 1}

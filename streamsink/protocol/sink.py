@@ -1,18 +1,21 @@
 """The sink contract: what an author of a destination implements, and when each method is called.
 
-- ``OpenSink``: the destination as one start of a query has opened it. ``stage`` says what the record of a batch is to name.
+- ``Sink``: a destination, whether or not a query writes to it.
+- ``OpenSink``: the same as one start of a query has opened it. ``stage`` says what the record of a batch is to name.
 - ``Writing``: how rows become staged files, on executors or on the driver.
 - ``Committer``: publishes records, and tells what is published.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 from streamsink.errors import Misuse
-from streamsink.protocol.committable import AppState, Committable, KnownRun, LastOfOther, StagedFile
+from streamsink.events import Event
+from streamsink.options import SinkOptions
+from streamsink.protocol.committable import AppState, Batch, Committable, KnownRun, LastOfOther, StagedFile
 from streamsink.protocol.pending import Group, Mark, PendingStore, Where
 from streamsink.protocol.states import Checkpoint
 
@@ -218,3 +221,44 @@ class OpenSink(ABC):
         writes into the staging folder is durable when ``group`` is flushed. Raises Misuse or Corrupt when the record could not be published: then
         nothing is recorded, and the staging folder is deleted.
         """
+
+
+class Sink(ABC):
+    """A destination. Two that are equal write the same rows to the same place, so let yours be a frozen dataclass.
+
+    path: absolute, or a URL of the store. The application's journal lies below it, and messages name it. supports: options that it takes of those
+    that only tables have otherwise.
+    """
+
+    path: str
+    supports: frozenset[str] = frozenset()
+
+    @abstractmethod
+    def open(
+        self, file_io: Any, options: SinkOptions, batch: Batch, fields: Callable[[], Sequence], emit: Callable[[Event], None]
+    ) -> OpenSink:
+        """Open it for one start of a query, and create it when there is none. Called once in a start, with its first batch, before the application
+        is claimed: another driver may still be writing.
+
+        file_io: of the store of ``path``. fields: the columns of the rows, as ``format.types.DataField``. emit: takes events of ``streamsink.events``.
+        Raises Misuse before anything is written, for an option that it does not support too.
+        """
+
+
+# They say how Paimon tables are made, written and committed.
+_OF_TABLES = frozenset({
+    "partition_by", "table_options", "create", "mode", "overwrite_partition", "add_columns", "widen_types", "target_file_bytes", "max_open_writers",
+    "writer_memory_bytes", "large_batches", "publish_as", "commit_max_retries", "commit_min_wait_ms", "commit_max_wait_ms", "commit_timeout_ms",
+    "lock", "lock_id", "lock_user", "lock_password_env", "lock_lease_ms", "lock_acquire_timeout_ms",
+})
+
+
+def check_supported(sink: Sink, given: Iterable[str]) -> None:
+    """Raises Misuse when one of these options means nothing to the sink. given: names of options."""
+    wrong = sorted(_OF_TABLES.intersection(given) - sink.supports)
+    if wrong:
+        raise Misuse(
+            f"{sink.path}: {type(sink).__name__} does not support the options {', '.join(wrong)}, which say how a Paimon table is written. Nothing was "
+            "written. Leave them out, or name them in 'supports' when the sink heeds them",
+            kind="option.of-tables",
+        )

@@ -12,9 +12,9 @@ from streamsink.format.types import DataField
 from streamsink.locks.creation import lock_creations
 from streamsink.options import MODE_OVERWRITE, ON_ROLLBACK_REPUBLISH, SinkOptions
 from streamsink.protocol.admission import Verdict
-from streamsink.protocol.committable import StagedFile
+from streamsink.protocol.committable import Batch, StagedFile
 from streamsink.protocol.ids import END_OF_INPUT
-from streamsink.protocol.sink import Destination, OpenSink
+from streamsink.protocol.sink import Destination, OpenSink, Sink
 from streamsink.protocol.states import Checkpoint
 from streamsink.sinks.earlier_name import goes_on_under
 from streamsink.sinks.letters import TableAndLetters, TableCommitter
@@ -96,6 +96,53 @@ class OpenTables(Opened):
 
     def stage(self, checkpoint: Checkpoint, written: Sequence[RoutedFiles], group: Together) -> tuple[tuple[StagedFile, ...], Mapping]:
         return self.tables.stage(checkpoint, written, group)
+
+
+@dataclass(frozen=True)
+class PaimonTable(Sink):
+    """One table."""
+
+    path: str
+
+    def open(
+        self, file_io: FileIO, options: SinkOptions, batch: Batch, fields: Callable[[], Sequence], emit: Callable[[events.Event], None]
+    ) -> OpenTable:
+        return open_one(file_io, self.path, options, batch.batch_id, fields, emit=emit)
+
+
+@dataclass(frozen=True)
+class PaimonTables(Sink):
+    """The tables below one folder, as the rules name them."""
+
+    routing: Routing
+
+    @property
+    def path(self) -> str:
+        return self.routing.root
+
+    def open(
+        self, file_io: FileIO, options: SinkOptions, batch: Batch, fields: Callable[[], Sequence], emit: Callable[[events.Event], None]
+    ) -> OpenTables:
+        return open_many(file_io, self.routing, options, emit)
+
+
+@dataclass(frozen=True)
+class PaimonTableWithLetters(Sink):
+    """The one table of these rules, with dead letters. earlier_name: the application that earlier code took for such a query."""
+
+    routing: Routing
+    earlier_name: str
+
+    @property
+    def path(self) -> str:
+        [name] = self.routing.listed()
+        return f"{self.routing.root}/{name}"
+
+    def open(
+        self, file_io: FileIO, options: SinkOptions, batch: Batch, fields: Callable[[], Sequence], emit: Callable[[events.Event], None]
+    ) -> OpenTables:
+        at = batch.query, batch.batch_id
+        return open_with_letters(file_io, self.routing, options, at, fields, earlier_name=self.earlier_name, emit=emit)
 
 
 def open_one(

@@ -1,4 +1,4 @@
-"""How the DataFrame of one micro-batch becomes staged files of a table. DRIVER."""
+"""How the DataFrame of one micro-batch becomes staged files. DRIVER."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -13,6 +13,7 @@ from streamsink.protocol.admission import Verdict
 from streamsink.protocol.committable import Batch, Committable, StagedFile
 from streamsink.protocol.micro_batch import BatchRows
 from streamsink.protocol.same_query import Comparison
+from streamsink.protocol.sink import Writing
 from streamsink.protocol.states import Checkpoint
 from streamsink.sinks.writing import TableWriting
 from streamsink.spark import file_rows, gateway, gateway_files, gateway_plan, run_rows, write_ways
@@ -30,8 +31,8 @@ _COUNT = "rows"
 _WIDTHS = {"byte": 1, "short": 2, "integer": 4, "long": 8}
 
 
-class TableRows(BatchRows):
-    """Rows of one table."""
+class FrameRows(BatchRows):
+    """Rows of one DataFrame."""
 
     def __init__(self, df: DataFrame, run: Run, options: SinkOptions, store: Store, file_io: FileIO):
         self._df = df
@@ -57,7 +58,7 @@ class TableRows(BatchRows):
         return gateway_plan.with_own_rows(batch, self._df)
 
     def same_as(self, other: BatchRows) -> bool:
-        return isinstance(other, TableRows) and gateway.same_rows(self._df, other._df)
+        return isinstance(other, FrameRows) and gateway.same_rows(self._df, other._df)
 
     def read_over(self) -> None:
         _read(self._df)
@@ -91,7 +92,7 @@ class TableRows(BatchRows):
         check_once(kept.columns, self._store.root)
         check = PositionCheck(self._store.root, checkpoint.batch, options, rows, kept)
 
-        def writing() -> TableWriting:
+        def writing() -> Writing:
             return self._run.to.writing(checkpoint, self._run.fields(kept.schema), ())
 
         if small:
@@ -99,11 +100,17 @@ class TableRows(BatchRows):
             if written is not None:
                 return check.settle(written), write_ways.DRIVER
         fitted, told = writing(), check.told()
-        large = write_ways.large(kept, fitted.spec, checkpoint.batch, options, self._io, sizes=self._run.sizes)
+        large = self._large(kept, fitted, checkpoint.batch)
         if large.job is not None:
             return large.job.write(told, self._io, check), write_ways.SPARK
         written, way = write_ways.write_large(told, check.being_told(fitted), self._io, self._store, large)
         return check.settle(written), way
+
+    def _large(self, rows: DataFrame, writing: Writing, batch: Batch) -> write_ways.Large:
+        """The way of a batch that is not small: Spark's own Parquet writer is one for the files of a table."""
+        if isinstance(writing, TableWriting):
+            return write_ways.large(rows, writing.spec, batch, self._options, self._io, sizes=self._run.sizes)
+        return write_ways.by_tasks(rows, batch, self._run.sizes)
 
     def _new_rows(self, checkpoint: Checkpoint) -> DataFrame:
         """Under an overlap: only rows of new files, or at or after the recorded position of their topic and partition. Those that do not

@@ -13,9 +13,10 @@ from streamsink.errors import Misuse, RestoredThenFailed, StreamsinkError
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.ids import END_OF_INPUT
+from streamsink.sinks.opening import PaimonTable
 from streamsink.spark.explain import explain
 from streamsink.spark.foreach_batch import BatchFunction
-from streamsink.spark.table_sink import TableSink
+from streamsink.spark.spark_sink import SparkSink
 from streamsink.storage.stores import table_path
 
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
@@ -35,7 +36,8 @@ def write_bounded(
             "same run is repeated, such as '2026-11-21'",
             kind="option.run-id",
         )
-    sink = BatchFunction(TableSink(root, SinkOptions.of(root, {"application": "batch", **options})), listener or events.to_log)
+    given = SinkOptions.of(root, {"application": "batch", **options})
+    sink = BatchFunction(SparkSink(PaimonTable(root), given), listener or events.to_log)
     try:
         try:
             return sink.write_job(df, Batch(END_OF_INPUT, run_id, run_id))

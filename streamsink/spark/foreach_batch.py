@@ -5,7 +5,6 @@ It asks Spark what the batch is and finds or starts the run; ``protocol/micro_ba
 """
 
 import functools
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -14,46 +13,17 @@ from pyspark.sql import DataFrame
 from streamsink import events
 from streamsink.errors import Misuse
 from streamsink.faults import fault_point
-from streamsink.options import SinkOptions
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.committer_thread import CommitterThread
-from streamsink.protocol.ids import END_OF_INPUT, check_application
-from streamsink.protocol.micro_batch import BatchRows, QueryRun
+from streamsink.protocol.ids import END_OF_INPUT
+from streamsink.protocol.micro_batch import QueryRun
 from streamsink.protocol.query_rules import check_query
-from streamsink.sinks.opening import Opened
 from streamsink.spark import gateway, runs
 from streamsink.spark.batch_rows import check_positions
 from streamsink.spark.explain import explain
 from streamsink.spark.gateway_plan import QueryOfRun, described_job, is_of_a_batch
 from streamsink.spark.runs import Run
-from streamsink.storage.stores import Store
-
-
-class SparkSink(ABC):
-    """What a batch function writes to. Used by one thread at a time.
-
-    path: what the query writes, for messages, and with the application's name what one query alone may hold.
-    """
-
-    def __init__(self, path: str, options: SinkOptions):
-        """Opens the store. Raises Misuse for a name that an application cannot have."""
-        check_application(path, options.application)
-        self.path = path
-        self.options = options
-        self.store = Store(path, options.store_options, options.flush)
-        self.io = self.store.open()
-
-    def identity(self) -> tuple:
-        """What it does with rows: two of one path and application for which this is the same are one sink."""
-        return type(self), self.options
-
-    @abstractmethod
-    def open(self, df: DataFrame, batch: Batch, emit: Callable[[events.Event], None]) -> Opened:
-        """What one start of a query writes to. Called with its first batch. Raises Misuse before anything is written."""
-
-    @abstractmethod
-    def rows(self, df: DataFrame, run: Run) -> BatchRows:
-        """How the batch becomes files."""
+from streamsink.spark.spark_sink import SparkSink
 
 
 class BatchFunction:
@@ -107,6 +77,7 @@ class BatchFunction:
 
     def _micro_batch(self, df: DataFrame, batch: Batch) -> int:
         """Rows written; 0 for a replay."""
+        self.sink.check(df)
         run = self._restored(df, batch)
         return run.started.micro_batch(batch, self.sink.rows(df, run))
 
@@ -151,12 +122,12 @@ class BatchFunction:
                 opened, batch.query, self.options, self._listener, beside=functools.partial(CommitterThread, has_ended=has_ended),
                 run=batch.run if batch.batch_id != END_OF_INPUT else "",
             )
-            self._run = Run(self.sink.identity(), opened, started, batch, has_ended)
+            self._run = Run(self.sink, opened, started, batch, has_ended)
             runs.add(self.path, self.options.application, self._run)
         return self._run
 
     def _joined(self, known: Run) -> Run:
-        if known.sink != self.sink.identity():
+        if not self.sink.does_as(known.sink):
             raise Misuse(
                 f"{self.path}: another sink of this table and of application '{self.options.application}' is used in this run of the "
                 "query with other options. Nothing of this call was written. Leave the first sink as it is, and give each other one a name of its "

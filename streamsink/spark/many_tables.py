@@ -1,79 +1,29 @@
 """Several tables, or one with dead letters, as a batch function writes to them. DRIVER."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from streamsink import events
 from streamsink.errors import Misuse
 from streamsink.options import SinkOptions
-from streamsink.protocol.committable import Batch
 from streamsink.protocol.sink import Writing
 from streamsink.protocol.states import Checkpoint
-from streamsink.sinks.opening import OpenTables, open_many, open_with_letters
+from streamsink.sinks.opening import PaimonTables, PaimonTableWithLetters
 from streamsink.spark import write_ways
-from streamsink.spark.batch_rows import TableRows, fields_of, stored
-from streamsink.spark.foreach_batch import SparkSink
+from streamsink.spark.batch_rows import FrameRows, stored
 from streamsink.spark.names import check_one, without
 from streamsink.spark.position_check import PositionCheck
 from streamsink.spark.runs import Run
 from streamsink.spark.schema import quoted, to_fields
+from streamsink.spark.spark_sink import SparkSink
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.stores import Store
 from streamsink.storage.together import Together
 from streamsink.table.fit import check_once
 from streamsink.table.routing import ROUTE, Routing
-
-
-class TablesSink(SparkSink):
-    """Tables below one folder, to which each row goes by its route."""
-
-    def __init__(self, route: str, routing: Routing, options: SinkOptions, *, drop_route_column: bool = True, path: str | None = None):
-        """route: name of a column, or an SQL expression, that names each row's table. path: what the query writes, when not all of the folder."""
-        super().__init__(path or routing.root, options)
-        if not isinstance(route, str) or not route.strip():
-            raise Misuse(
-                f"{routing.root}: option 'route' is {route!r}, expected a column or an SQL expression", kind="option.value"
-            )
-        self.routing = routing
-        self._route = Route(route, drop_route_column)
-
-    def identity(self) -> tuple:
-        return *super().identity(), self.routing
-
-    def open(self, df: DataFrame, batch: Batch, emit: Callable[[events.Event], None]) -> OpenTables:
-        self._check(df)
-        return open_many(self.io, self.routing, self.options, emit)
-
-    def rows(self, df: DataFrame, run: Run) -> "RoutedRows":
-        self._check(df)
-        return RoutedRows(df, run, self.options, self.store, self.io, route=self._route)
-
-    def _check(self, df: DataFrame) -> None:
-        """Raises Misuse when a column that names tables is not the only one of its name, or dead letters would have two of one name."""
-        if self._route.expression in df.columns:
-            check_one(df, self._route.expression, self.routing.root, "route", "option.route")
-        if self.routing.dead_letters is not None:
-            check_once(df.columns, self.routing.root)
-
-
-class LettersSink(TablesSink):
-    """One table with dead letters: rows are written as into several tables, of which one is the query's."""
-
-    def __init__(self, routing: Routing, options: SinkOptions, *, earlier_name: str):
-        """routing: of one table. earlier_name: the application that earlier code took for such a query."""
-        [name] = routing.listed()
-        super().__init__(f"'{name}'", routing, options, path=f"{routing.root}/{name}")
-        self._earlier_name = earlier_name
-
-    def open(self, df: DataFrame, batch: Batch, emit: Callable[[events.Event], None]) -> OpenTables:
-        return open_with_letters(
-            self.io, self.routing, self.options, (batch.query, batch.batch_id), fields_of(df, self.path, self.options),
-            earlier_name=self._earlier_name, emit=emit,
-        )
 
 
 @dataclass(frozen=True)
@@ -84,7 +34,42 @@ class Route:
     drop: bool
 
 
-class RoutedRows(TableRows):
+class RoutedSink(SparkSink):
+    """Several tables, or one with dead letters. A row goes to the table that its route names."""
+
+    def __init__(self, sink: PaimonTables | PaimonTableWithLetters, options: SinkOptions, route: Route):
+        """Raises Misuse for a route that is no text."""
+        super().__init__(sink, options)
+        if not isinstance(route.expression, str) or not route.expression.strip():
+            raise Misuse(
+                f"{sink.routing.root}: option 'route' is {route.expression!r}, expected a column or an SQL expression", kind="option.value"
+            )
+        self._routing = sink.routing
+        self._route = route
+
+    def check(self, df: DataFrame) -> None:
+        """Raises Misuse when a column that names tables is not the only one of its name, or dead letters would have two of one name."""
+        if self._route.expression in df.columns:
+            check_one(df, self._route.expression, self._routing.root, "route", "option.route")
+        if self._routing.dead_letters is not None:
+            check_once(df.columns, self._routing.root)
+
+    def rows(self, df: DataFrame, run: Run) -> "RoutedRows":
+        return RoutedRows(df, run, self.options, self._store, self.io, route=self._route)
+
+
+def tables_sink(route: str, routing: Routing, options: SinkOptions, drop_route_column: bool = True) -> RoutedSink:
+    """route: name of a column, or an SQL expression, that names each row's table."""
+    return RoutedSink(PaimonTables(routing), options, Route(route, drop_route_column))
+
+
+def letters_sink(routing: Routing, options: SinkOptions, earlier_name: str) -> RoutedSink:
+    """routing: of one table. earlier_name: the application that earlier code took for such a query."""
+    [name] = routing.listed()
+    return RoutedSink(PaimonTableWithLetters(routing, earlier_name), options, Route(f"'{name}'", drop=True))
+
+
+class RoutedRows(FrameRows):
     """Rows of several tables, told apart in one pass."""
 
     def __init__(self, df: DataFrame, run: Run, options: SinkOptions, store: Store, file_io: FileIO, *, route: Route):

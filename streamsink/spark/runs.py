@@ -5,6 +5,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from pyspark.sql.types import StructType
 
@@ -13,7 +14,7 @@ from streamsink.format.types import DataField
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.ids import END_OF_INPUT
 from streamsink.protocol.micro_batch import QueryRun
-from streamsink.sinks.opening import Opened
+from streamsink.protocol.sink import OpenSink
 from streamsink.spark import write_ways
 from streamsink.spark.explain import explain
 from streamsink.spark.schema import to_fields
@@ -34,8 +35,8 @@ _MOST_FAILURES = 16
 class Run:
     """One start of one query, and what Spark's side remembers of its batches. Replaced when the query restarts."""
 
-    def __init__(self, sink: tuple, to: Opened, started: QueryRun, batch: Batch, has_ended: Callable[[], bool]):
-        """sink: as ``SparkSink.identity``. has_ended: whether the query has; not asked of a bounded job, which is
+    def __init__(self, sink: Any, to: OpenSink, started: QueryRun, batch: Batch, has_ended: Callable[[], bool]):
+        """sink: the ``SparkSink`` that began it. has_ended: whether the query has; not asked of a bounded job, which is
         over when its call returns."""
         self.sink = sink
         self.to = to

@@ -2,7 +2,6 @@
 
 import functools
 import hashlib
-from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -22,10 +21,10 @@ from streamsink.protocol.committing import Beside, Step
 from streamsink.protocol.micro_batch import BatchRows, QueryRun
 from streamsink.protocol.positions import SourceFile, SourceRange
 from streamsink.protocol.same_query import Comparison, QueryFingerprint
-from streamsink.protocol.sink import Writing
+from streamsink.protocol.sink import OpenSink, Sink, Writing
 from streamsink.protocol.states import Checkpoint as Opening
 from streamsink.protocol.two_phase import TwoPhaseCommit
-from streamsink.sinks.opening import Opened, open_one
+from streamsink.sinks.opening import PaimonTable
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.together import Together
 from streamsink.table.adopted import adopt_files
@@ -111,10 +110,18 @@ class MicroBatchDriver:
         finally:
             sink.close()
 
+    def destination(self) -> Sink:
+        """What the query writes to."""
+        return PaimonTable(self.root)
+
     def start(self, file_io: FileIO, checkpoint: Checkpoint) -> "Driven":
         """The sink of one start of the query, restored."""
-        opened = open_one(file_io, self.root, self.options, checkpoint.committed, lambda: to_fields(self.schema), emit=self.events.append)
-        return DrivenSink(self, file_io, opened, checkpoint.query)
+        batch = Batch(checkpoint.committed, checkpoint.query, "")
+        return self.driven(file_io, self.destination().open(file_io, self.options, batch, lambda: columns(self.schema), self.events.append), batch.query)
+
+    def driven(self, file_io: FileIO, opened: OpenSink, query: str) -> "Driven":
+        """The query over what was opened."""
+        return Driven(self, file_io, opened, query)
 
     def describe(self, checkpoint: Checkpoint, batch_id: int) -> Batch:
         """The batch as Spark would describe it."""
@@ -166,7 +173,7 @@ class DrivenRows(BatchRows):
 class Driven:
     """A sink of one start of the query, restored, until its query ends. What ``BatchFunction`` is under Spark."""
 
-    def __init__(self, driver: MicroBatchDriver, file_io: FileIO, opened: Opened, query: str):
+    def __init__(self, driver: MicroBatchDriver, file_io: FileIO, opened: OpenSink, query: str):
         self._driver = driver
         self._io = file_io
         self.opened = opened
@@ -181,26 +188,19 @@ class Driven:
         """One micro-batch, exactly once."""
         self.run.micro_batch(batch, self.rows())
 
-    @abstractmethod
     def rows(self) -> BatchRows:
         """How rows become files."""
+        return NumberedRows(self._driver, self._io, self.opened)
 
     def close(self) -> None:
         """The query has ended."""
         self.run.close()
 
 
-class DrivenSink(Driven):
-    """A sink of one table."""
-
-    def rows(self) -> BatchRows:
-        return NumberedRows(self._driver, self._io, self.opened)
-
-
 class NumberedRows(DrivenRows):
-    """Rows of a numbered source, in files of one table."""
+    """Rows of a numbered source, all of one kind."""
 
-    def __init__(self, driver: MicroBatchDriver, file_io: FileIO, opened: Opened):
+    def __init__(self, driver: MicroBatchDriver, file_io: FileIO, opened: OpenSink):
         super().__init__(driver, file_io)
         self._opened = opened
 

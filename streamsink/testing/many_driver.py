@@ -6,14 +6,14 @@ import pyarrow as pa
 
 from streamsink.options import SinkOptions
 from streamsink.protocol.micro_batch import BatchRows
+from streamsink.protocol.sink import OpenSink, Sink
 from streamsink.protocol.states import Checkpoint as Opening
-from streamsink.sinks.opening import OpenTables, open_many, open_with_letters
+from streamsink.sinks.opening import PaimonTables, PaimonTableWithLetters
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.together import Together
-from streamsink.table.creation import to_fields
 from streamsink.table.routed_write import RoutedFiles
 from streamsink.table.routing import Routing
-from streamsink.testing.driver import Checkpoint, Driven, DrivenRows, MicroBatchDriver, columns, written
+from streamsink.testing.driver import Driven, DrivenRows, MicroBatchDriver, columns, written
 
 
 class ManyTablesDriver(MicroBatchDriver):
@@ -24,9 +24,11 @@ class ManyTablesDriver(MicroBatchDriver):
         super().__init__(root, schema, rows, options)
         self.routing = routing
 
-    def start(self, file_io: FileIO, checkpoint: Checkpoint) -> "DrivenTables":
-        opened = open_many(file_io, self.routing, self.options, self.events.append)
-        return DrivenTables(self, file_io, opened, checkpoint.query)
+    def destination(self) -> Sink:
+        return PaimonTables(self.routing)
+
+    def driven(self, file_io: FileIO, opened: OpenSink, query: str) -> "DrivenTables":
+        return DrivenTables(self, file_io, opened, query)
 
 
 class LettersDriver(ManyTablesDriver):
@@ -34,12 +36,8 @@ class LettersDriver(ManyTablesDriver):
 
     earlier_name = ""
 
-    def start(self, file_io: FileIO, checkpoint: Checkpoint) -> "DrivenTables":
-        at = checkpoint.query, checkpoint.committed
-        opened = open_with_letters(
-            file_io, self.routing, self.options, at, lambda: to_fields(self.schema), earlier_name=self.earlier_name, emit=self.events.append,
-        )
-        return DrivenTables(self, file_io, opened, checkpoint.query)
+    def destination(self) -> Sink:
+        return PaimonTableWithLetters(self.routing, self.earlier_name)
 
 
 class DrivenTables(Driven):
@@ -52,11 +50,10 @@ class DrivenTables(Driven):
 class NumberedRoutes(DrivenRows):
     """Rows of a numbered source, each in the table that its route names."""
 
-    def __init__(self, driver: ManyTablesDriver, file_io: FileIO, opened: OpenTables):
+    def __init__(self, driver: ManyTablesDriver, file_io: FileIO, opened: OpenSink):
         super().__init__(driver, file_io)
         self._opened = opened
 
     def write(self, checkpoint: Opening, group: Together) -> list[RoutedFiles]:
-        fields = columns(self._driver.schema)
         start, end = (side["t"]["0"] for side in (checkpoint.batch.sources[0].start, checkpoint.batch.sources[0].end))
-        return written(self._opened.writing(checkpoint, fields, ()), self._io, self._driver.rows(start, end), group)
+        return written(self._opened.writing(checkpoint, columns(self._driver.schema), ()), self._io, self._driver.rows(start, end), group)

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import streamsink
 from streamsink.events import Event
+from streamsink.sink import to_sink
+from tests.sinks.shown import plain_files
 
 ROWS_PER_FILE = 10
 POSITIONS = ("topic", "partition", "offset")
@@ -19,7 +21,7 @@ class Job:
     {"kind": "rate-micro-batch"}. per_batch: files, messages or rows a batch. column: SQL of an added column "extra".
     shuffle: repartition by id, which takes Spark's shuffle partitions. conf: Spark settings of a driver of its own.
     event_time: SQL of an event time with a watermark without delay. many: arguments of ``to_tables``; ``table`` is then the
-    warehouse.
+    warehouse. is_of_docs: into the sink that docs/WRITING_A_SINK.md shows.
     """
 
     table: str
@@ -35,6 +37,7 @@ class Job:
     conf: dict = field(default_factory=dict)
     processing_time: str | None = None
     many: dict = field(default_factory=dict)
+    is_of_docs: bool = False
 
     def but(self, **changes) -> "Job":
         """The same job with other values; options are added to the ones that are there."""
@@ -79,7 +82,9 @@ def start(spark, job: Job, listener: Callable[[Event], None]):
     options = dict(job.options)
     if job.source["kind"] == "kafka":
         options = {"position_columns": POSITIONS, **options}
-    if job.many:
+    if job.is_of_docs:
+        sink = to_sink(plain_files(job.table), listener=listener, **options)
+    elif job.many:
         sink = streamsink.to_tables(job.table, listener=listener, **job.many, **options)
     else:
         sink = streamsink.to_table(job.table, listener=listener, **options)

@@ -4,9 +4,10 @@ import pytest
 import streamsink
 from streamsink.errors import Misuse
 from streamsink.options import SinkOptions
+from streamsink.sinks.opening import PaimonTable
 from streamsink.spark.foreach_batch import BatchFunction
-from streamsink.spark.many_tables import TablesSink
-from streamsink.spark.table_sink import TableSink
+from streamsink.spark.many_tables import tables_sink
+from streamsink.spark.spark_sink import SparkSink
 from streamsink.table.routing import Routing
 from tests.advice.following import follows, told
 from tests.e2e.harness import files_under
@@ -25,13 +26,13 @@ def exact(spark):
 
 
 def one_of(table: str, **options) -> BatchFunction:
-    return BatchFunction(TableSink(table, SinkOptions.of(table, {**SILENT, **options})), lambda event: None)
+    return BatchFunction(SparkSink(PaimonTable(table), SinkOptions.of(table, {**SILENT, **options})), lambda event: None)
 
 
 def many_of(lake: str, route: str, dead_letters: str | None = None, columns=None, **options) -> BatchFunction:
     given = SinkOptions.of(lake, {**SILENT, **options})
     rules = {"t": {"columns": columns} if columns else {}}
-    return BatchFunction(TablesSink(route, Routing.of(lake, rules, given, dead_letters=dead_letters, unrouted="fail"), given), lambda event: None)
+    return BatchFunction(tables_sink(route, Routing.of(lake, rules, given, dead_letters=dead_letters, unrouted="fail"), given), lambda event: None)
 
 
 def refused(ground, sink, rows, kind: str, *words: str):

@@ -13,9 +13,10 @@ from streamsink.options import SinkOptions
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.positions import SourceRange
 from streamsink.spark import position_columns
+from streamsink.sinks.opening import PaimonTable
 from streamsink.spark.foreach_batch import BatchFunction
-from streamsink.spark.many_tables import TablesSink
-from streamsink.spark.table_sink import TableSink
+from streamsink.spark.many_tables import tables_sink
+from streamsink.spark.spark_sink import SparkSink
 from streamsink.table.position_ranges import PositionRanges
 from streamsink.table.routing import Routing
 from tests.advice.following import advice, follows
@@ -62,7 +63,7 @@ def batch(batch_id: int = 0, start: dict | None = None, end: dict | None = None)
 
 def sink_of(table: str, way: str, **options) -> BatchFunction:
     given = {"position_columns": POSITIONS, "flush": False, **WAYS[way], **options}
-    return BatchFunction(TableSink(table, SinkOptions.of(table, given)), assert_way(way))
+    return BatchFunction(SparkSink(PaimonTable(table), SinkOptions.of(table, given)), assert_way(way))
 
 
 def assert_way(way: str):
@@ -77,7 +78,7 @@ def tables_of(warehouse: str, way: str) -> BatchFunction:
     """Two tables and dead letters."""
     options = SinkOptions.of(warehouse, {"position_columns": POSITIONS, "flush": False, **WAYS[way]})
     routing = Routing.of(warehouse, {"even": {"columns": ["id"]}}, options, dead_letters="rejected", unrouted="dead-letter")
-    return BatchFunction(TablesSink("IF(id % 2 = 0, 'even', 'odd')", routing, options), assert_way(way))
+    return BatchFunction(tables_sink("IF(id % 2 = 0, 'even', 'odd')", routing, options), assert_way(way))
 
 
 def staged(folder: str) -> list[Path]:

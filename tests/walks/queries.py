@@ -20,7 +20,7 @@ from streamsink.protocol.same_query import Comparison, QueryFingerprint
 from streamsink.sinks.opening import open_one, open_with_letters
 from streamsink.table.creation import to_fields
 from streamsink.table.routing import ROUTE, Routing
-from streamsink.testing.driver import DrivenSink, MicroBatchDriver, NumberedRows, columns, written
+from streamsink.testing.driver import Driven, MicroBatchDriver, NumberedRows, columns, written
 from streamsink.testing.stepping import Stepping
 from tests.walks.model import Causes, Wrong
 from tests.walks.sources import Checkpoint, Folder, Topic, batch_of
@@ -249,7 +249,7 @@ class Run:
         self.driver = MicroBatchDriver(root, SCHEMA, lambda start, end: None, settings)
         self.driver.beside = lambda step: Waiting(step, process, delay)
         self.id = IdSource().new_id()
-        self.sink: DrivenSink | None = None
+        self.sink: Driven | None = None
         self.slept = False  # in the work that it did last
 
     def open(self, batch_id: int) -> None:
@@ -263,7 +263,7 @@ class Run:
             self.opened = open_with_letters(
                 self.process.io, routing, options, (self._query_id, batch_id), fields, earlier_name=_EARLIER_NAME, emit=lambda event: None,
             )
-        self.sink = DrivenSink(self.driver, self.process.io, self.opened, self._query_id)
+        self.sink = Driven(self.driver, self.process.io, self.opened, self._query_id)
 
     def _rows(self, *given) -> Rows:
         return (Rows if self._letters is None else RowsWithLetters)(self, *given)

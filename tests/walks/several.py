@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from streamsink.sinks.opening import open_many
 from streamsink.table.routing import ROUTE, Routing
 from streamsink.table.scan import data_file_path, read_arrow
-from streamsink.testing.driver import DrivenSink
+from streamsink.testing.driver import Driven
 from tests.walks.foreign import Others
 from tests.walks.model import Version
 from tests.walks.queries import SCHEMA, Query, RowsWithLetters, Run, arrow, is_bad, partitioned
@@ -82,7 +82,7 @@ class _Run(Run):
         letters = {"dead_letters": LETTERS, "unrouted": "dead-letter"} if self.has_letters else {"dead_letters": None, "unrouted": "fail"}
         routing = Routing.of(FOLDER, rules, self.driver.options, **letters)
         self.opened = open_many(self.process.io, routing, self.driver.options, emit=lambda event: None)
-        self.sink = DrivenSink(self.driver, self.process.io, self.opened, self._query_id)
+        self.sink = Driven(self.driver, self.process.io, self.opened, self._query_id)
 
     def _rows(self, *given):
         return _Rows(self, *given)

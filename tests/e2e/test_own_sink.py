@@ -1,0 +1,36 @@
+"""The sink that docs/WRITING_A_SINK.md shows, in real drivers: batches on the driver and by tasks, and kills between every two of its steps."""
+
+import signal
+
+import pytest
+
+from streamsink.storage.local import local_file_io
+from tests.e2e.harness import ids_of, run_driver
+from tests.sinks.shown import rows_of
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+# The steps that every sink has; each driver but the last one is killed at one, and the next one goes on from there. What the third one leaves
+# pending the fourth one is about to publish.
+STEPS = ("write.staged", "precommit.before_record", "precommit.saved", "restore.before_publish", "commit.marked")
+
+
+def _seen(ground) -> list[int]:
+    return sorted(rows_of(local_file_io(), ground.table))
+
+
+@pytest.mark.parametrize("way", [{}, {"driver_max_rows": 0}], ids=["driver", "tasks"])
+def test_drivers_that_are_killed_write_each_row_once(ground, way):
+    """A kill at each step, on one destination and one checkpoint."""
+    files = 0
+    for step in STEPS:
+        ground.add_files(files, 2)
+        files += 2
+        job = ground.job(options=way, is_of_docs=True, max_restarts=3)
+        outcome = run_driver(ground, job, fault=f"{step}@{1 if step.startswith('restore.') else 2}:kill")
+        assert outcome.code == -signal.SIGKILL, f"a driver does not reach {step}: {outcome}"
+        assert len(_seen(ground)) == len(set(_seen(ground)))
+    ground.add_files(files, 1)
+    outcome = run_driver(ground, ground.job(options=way, is_of_docs=True, max_restarts=3))
+    assert outcome.code == 0, outcome
+    assert _seen(ground) == sorted(ids_of(0, files + 1))

@@ -1,0 +1,1 @@
+"""Sinks of other authors, and what any sink must keep."""

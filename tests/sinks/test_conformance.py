@@ -1,0 +1,108 @@
+"""The suite for sinks: the one that the docs show passes it, Paimon tables do, and one that breaks a rule does not."""
+
+import json
+
+import pytest
+
+from streamsink.sink import History, Published, to_sink
+from streamsink.sinks.opening import PaimonTable
+from streamsink.table.scan import read_arrow
+from streamsink.table.table import is_table, open_table
+from streamsink.testing.conformance import Broken, check_sink
+from tests.advice.following import follows, told
+from tests.sinks.shown import code, plain_files, rows_of, shown
+
+MOST_LINES = 140
+
+
+def test_the_sink_of_the_docs_passes():
+    """Every call, in every way."""
+    assert check_sink(plain_files, rows_of) > 1_500
+
+
+def test_it_is_short():
+    """An author writes no more than this."""
+    assert len([line for line in code().splitlines() if line.strip()]) <= MOST_LINES
+
+
+def rows_of_table(file_io, root):
+    if not is_table(file_io, root):
+        return []
+    return read_arrow(open_table(file_io, root, for_writing=False)).column("id").to_pylist()
+
+
+@pytest.mark.parametrize("options", [{}, {"publish_every_batches": 3}, {"publish_every_batches": 3, "publish_as": "one-snapshot"}], ids=str)
+def test_a_paimon_table_passes(options):
+    """A few hundred calls; tests/crash tries all of them, and more."""
+    assert check_sink(PaimonTable, rows_of_table, every=23, **options) > 50
+
+
+def _broken(**methods):
+    """The sink of the docs, whose committer has these methods instead."""
+    module = shown()
+    committer = type("Broken", (module.PlainCommitter,), methods)
+
+    class BrokenFiles(module.PlainFiles):
+        def open(self, file_io, options, batch, fields, emit):
+            opened = super().open(file_io, options, batch, fields, emit)
+            opened.committer = committer(file_io, self.path)
+            return opened
+
+    return BrokenFiles
+
+
+def _manifest_of(committable) -> bytes:
+    return json.dumps({"files": [file.final for file in committable.files], "state": committable.state.to_json()}).encode()
+
+
+def _publishes_whatever_is_there(self, committable, *, expect, restored, fence):
+    """Neither the last record nor the name is looked at."""
+    for file in committable.files:
+        self._io.adopt(f"{self._path}/{file.staged}", f"{self._path}/{file.final}", True)
+    path = f"{self._path}/commits/{committable.application}/{committable.state.sequence:010}{committable.state.record_id}.json"
+    self._io.replace(path, _manifest_of(committable), committable.state.record_id)
+    return Published(committable.state.checkpoint_id, committable.state.sequence, 1)
+
+
+def _publishes_nothing(self, committable, *, expect, restored, fence):
+    return Published(committable.state.checkpoint_id, committable.state.sequence, 1)
+
+
+def _names_are_not_durable(self, committable, *, expect, restored, fence):
+    """Files get their final names, which a power failure takes back."""
+    io, self._io = self._io, _Unsynced(self._io)
+    try:
+        return shown().PlainCommitter.publish(self, committable, expect=expect, restored=restored, fence=fence)
+    finally:
+        self._io = io
+
+
+class _Unsynced:
+    def __init__(self, io):
+        self._io = io
+
+    def __getattr__(self, name):
+        return getattr(self._io, name)
+
+    def sync_dir(self, path):
+        pass
+
+
+@pytest.mark.parametrize("broken", [
+    _broken(publish=_publishes_nothing),
+    _broken(publish=_publishes_whatever_is_there),
+    _broken(publish=_names_are_not_durable),
+    _broken(history=lambda self, application: History(None, complete=True)),
+    _broken(others=lambda self, application: {}),
+], ids=["publishes nothing", "publishes whatever is there", "names are not durable", "remembers nothing", "knows no other name"])
+def test_a_sink_that_breaks_a_rule_does_not_pass(broken):
+    with pytest.raises(Broken):
+        check_sink(broken, rows_of)
+
+
+@follows("option.of-tables")
+def test_an_option_of_tables_is_refused(tmp_path):
+    """It would have been ignored."""
+    said = told("option.of-tables", lambda: to_sink(plain_files(str(tmp_path)), mode="overwrite"))
+    said.says("mode", "Leave them out")
+    to_sink(plain_files(str(tmp_path)))
