@@ -4,7 +4,7 @@ A kind is named by a test that is marked with ``follows`` (``tests/advice/follow
 """
 
 from streamsink.errors import Misuse
-from tests.advice import following, kinds
+from tests.advice import errors_page, following, kinds
 from tests.advice.following import Advice, follows
 from tests.advice.reasons import REASONS
 
@@ -29,6 +29,16 @@ def test_every_kind_is_found_by_the_enumeration():
     """Nothing is raised with a kind that is computed somewhere else; each kind has the shape of one."""
     assert kinds.untraced() == []
     assert [kind for kind in kinds.kinds() if not kinds.KIND.fullmatch(kind)] == []
+
+
+def test_no_kind_disappears():
+    """Programs ask for it. ``kinds.txt`` has each one that there ever was; a new one is added there."""
+    assert sorted(kinds.kinds()) == (kinds.ROOT / "tests" / "advice" / "kinds.txt").read_text().split()
+
+
+def test_the_page_of_errors_is_as_the_code_has_it():
+    """python -m tests.advice.errors_page writes it anew."""
+    assert errors_page.PAGE.read_text(encoding="utf-8") == errors_page.page()
 
 
 def test_each_reason_says_something():

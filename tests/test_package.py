@@ -1,0 +1,98 @@
+"""What is built is what is there: the wheel and the sdist, and README's lines run on the wheel without the checkout."""
+
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import textwrap
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.kafka_data import send
+from tools.venvs import pip_for
+
+ROOT = Path(__file__).resolve().parent.parent
+_ROWS = 20
+
+
+def _library() -> set[str]:
+    found = (path.relative_to(ROOT) for path in (ROOT / "streamsink").rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    return {path.as_posix() for path in found}
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory) -> Path:
+    """The folder with both, built from a copy: a build leaves folders beside what it builds."""
+    source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("dist")
+    for name in {"pyproject.toml", "README.md", "LICENSE"} | _library():
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        (source / name).write_bytes((ROOT / name).read_bytes())
+    subprocess.run([sys.executable, "-m", "build", "--outdir", out, source], check=True, capture_output=True, text=True)
+    return out
+
+
+def _only(built: Path, ending: str) -> Path:
+    [found] = built.glob(f"*{ending}")
+    return found
+
+
+def test_the_wheel_has_the_library_and_nothing_else(built):
+    """All modules, the marker for type checkers and the licence; no test, no job, no tool."""
+    with zipfile.ZipFile(_only(built, ".whl")) as wheel:
+        names = set(wheel.namelist())
+    assert {name for name in names if ".dist-info/" not in name} == _library()
+    assert any(name.endswith("/LICENSE") for name in names) and "streamsink/py.typed" in names
+
+
+def test_the_sdist_can_be_built_again(built):
+    with tarfile.open(_only(built, ".tar.gz")) as sdist:
+        names = {name.partition("/")[2] for name in sdist.getnames()}
+    assert {"pyproject.toml", "README.md", "LICENSE"} | _library() <= names
+    assert not {name for name in names if name.startswith(("tests", "jobs", "benchmarks", "tools"))}
+
+
+@pytest.fixture(scope="module")
+def installed(built, tmp_path_factory) -> Path:
+    """The interpreter of an environment that has the wheel, and beside it only the libraries that it needs."""
+    folder = tmp_path_factory.mktemp("installed")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+    python = folder / "bin" / "python"
+    site = subprocess.run([python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], check=True, capture_output=True, text=True)
+    subprocess.run([*pip_for(folder), "install", "-q", "--no-deps", "--no-index", _only(built, ".whl")], check=True)
+    # A path in a .pth file is searched, and .pth files there are not read: of the checkout, which is linked so, nothing is found.
+    Path(site.stdout.strip(), "libraries.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return python
+
+
+def test_it_is_imported_from_the_wheel(installed, tmp_path):
+    said = subprocess.run([installed, "-c", "import streamsink; print(streamsink.__file__)"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert Path(said.stdout.strip()).is_relative_to(installed.parent.parent)
+
+
+@pytest.mark.spark
+@pytest.mark.kafka
+@pytest.mark.slow
+def test_the_lines_of_the_readme_run_on_it(installed, tmp_path, kafka_broker, spark_settings):
+    """As they stand there, but for the broker's address, and to the end of what is there."""
+    lines = re.search(r"## Ten lines\n\n```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)[1]
+    for said, here in (("localhost:9092", kafka_broker.bootstrap), ('processingTime="1 second"', "availableNow=True"),
+                       (".load()", '.option("startingOffsets", "earliest").load()')):
+        assert said in lines
+        lines = lines.replace(said, here)
+    send(kafka_broker.bootstrap, "orders", range(_ROWS), 1)
+    program = tmp_path / "program.py"
+    program.write_text(textwrap.dedent('''\
+        import json, os
+        from pyspark.sql import SparkSession
+        builder = SparkSession.builder
+        for name, value in json.load(open(os.environ["STREAMSINK_TEST_SPARK_CONF"])).items():
+            builder = builder.config(name, value)
+        spark = builder.getOrCreate()
+    ''') + lines + '\nprint("ROWS", streamsink.read(spark, "lake/shop.db/orders").count())\nos._exit(0)\n')
+    env = {**os.environ, "PYTHONPATH": "", "PYSPARK_PYTHON": str(installed)}
+    done = subprocess.run([installed, program], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=300)
+    assert f"ROWS {_ROWS}" in done.stdout, done.stderr[-3000:]
