@@ -9,18 +9,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import streamsink
-from streamsink.sinks.paimon import PaimonCommitter
-from streamsink.storage.local import local_file_io
-from streamsink.table.table import open_table
-from streamsink.table.write import TableWriter, WriteSpec
-from streamsink.testing.driver import Checkpoint, Driven, MicroBatchDriver
-
 from benchmarks import data
 from benchmarks.machine import in_turns, load, spread
 from benchmarks.micro import WARM_UP
 from benchmarks.operations import QUERY, Commit, commits, numbers, root_of
 from benchmarks.report import Table, at_most
 from benchmarks.ways import ended
+from streamsink.sinks.paimon import PaimonCommitter
+from streamsink.storage.local import local_file_io
+from streamsink.table.table import open_table
+from streamsink.table.write import TableWriter, WriteSpec
+from streamsink.testing.driver import Checkpoint, Driven, MicroBatchDriver
 
 _ROWS = 10
 # A journal that is full before the first mark, so that every commit measured forgets an old record as well.

@@ -9,6 +9,10 @@ import sys
 from pathlib import Path
 
 import streamsink
+from benchmarks import data, stages
+from benchmarks.machine import own_peak, python_workers
+from benchmarks.operations import QUERY, numbers
+from benchmarks.report import Table, at_most
 from streamsink.format.manifest import write_manifest
 from streamsink.format.manifest_list import ManifestFileMeta
 from streamsink.storage.local import local_file_io
@@ -17,11 +21,6 @@ from streamsink.table.commit import CommitRequest, TableCommit
 from streamsink.table.scan import data_file_path
 from streamsink.table.table import open_table
 from streamsink.testing.driver import Checkpoint
-
-from benchmarks import data, stages
-from benchmarks.machine import own_peak, python_workers
-from benchmarks.operations import QUERY, numbers
-from benchmarks.report import Table, at_most
 
 _MIB = 1024  # KiB
 _MOST_TASK_MIB, _MOST_DRIVER_MIB = 256, 200

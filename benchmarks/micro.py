@@ -8,12 +8,11 @@ from collections import defaultdict
 from pathlib import Path
 
 import streamsink
-from streamsink.events import BatchSkipped
-
 from benchmarks import data, peers
 from benchmarks.machine import files_and_bytes, in_turns, load, measured, slug, spread
 from benchmarks.report import Bar, Goal, Table, at_most
 from benchmarks.ways import ASYNC, NAIVE, NOOP, NOTHING, OURS, RIVALS, SNAPPY, SPARK, TASKS, UNFLUSHED, Ways, ended
+from streamsink.events import BatchSkipped
 
 WAYS = (
     NOOP, NOTHING, SNAPPY, SPARK, NAIVE, peers.ICEBERG, peers.ICEBERG_EQUAL, peers.DELTA_EQUAL, OURS, ASYNC, UNFLUSHED,

@@ -8,16 +8,15 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from benchmarks.data import Sizes
+from benchmarks.machine import load, spread
+from benchmarks.report import Table
 from streamsink.clock import IdSource
 from streamsink.options import SinkOptions
 from streamsink.storage.calls import PosixCalls
 from streamsink.storage.file_io import FileIO
 from streamsink.testing.driver import Checkpoint, MicroBatchDriver
 from streamsink.testing.metering import MeteredCalls
-
-from benchmarks.data import Sizes
-from benchmarks.machine import load, spread
-from benchmarks.report import Table
 
 QUERY = "00000000-0000-0000-0000-000000000001"
 _SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])

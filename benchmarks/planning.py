@@ -11,6 +11,9 @@ from pathlib import Path
 
 import fastavro
 
+from benchmarks.data import Sizes
+from benchmarks.machine import in_turns, load, own_peak, spread
+from benchmarks.report import Table, at_most
 from streamsink import col
 from streamsink.format.binary_row import encode_row
 from streamsink.format.data_file import DataFileMeta
@@ -25,10 +28,6 @@ from streamsink.table.commit import CommitRequest, TableCommit
 from streamsink.table.scan import plan
 from streamsink.table.table import Table as PaimonTable
 from streamsink.table.table import create_table, new_schema, open_table
-
-from benchmarks.data import Sizes
-from benchmarks.machine import in_turns, load, own_peak, spread
-from benchmarks.report import Table, at_most
 
 _DDL = "day STRING, id BIGINT, customer BIGINT, price DOUBLE, at TIMESTAMP, city STRING"
 _FILES_A_COMMIT = 5_000

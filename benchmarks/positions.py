@@ -6,19 +6,18 @@ import time
 from collections import defaultdict
 from pathlib import Path
 
+from benchmarks import data
+from benchmarks.data import Sizes
+from benchmarks.machine import in_turns, load, measured, slug, spread
+from benchmarks.report import Table, at_most
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.positions import SourceRange
 from streamsink.sinks.opening import PaimonTable
 from streamsink.spark.foreach_batch import BatchFunction
-from streamsink.spark.spark_sink import SparkSink
 from streamsink.spark.position_check import PositionCheck
 from streamsink.spark.position_columns import recorded
-
-from benchmarks import data
-from benchmarks.data import Sizes
-from benchmarks.machine import in_turns, load, measured, slug, spread
-from benchmarks.report import Table, at_most
+from streamsink.spark.spark_sink import SparkSink
 
 _COLUMNS = ("topic", "partition", "offset")
 _WITH, _WITHOUT = "with position_columns", "without"

@@ -8,14 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import streamsink
-from streamsink.sinks.paimon import PaimonCommitter
-from streamsink.storage.local import local_file_io
-from streamsink.table.table import open_table
-
 from benchmarks import data
 from benchmarks.machine import in_turns, load, slug, spread
 from benchmarks.report import Table
 from benchmarks.ways import ended
+from streamsink.sinks.paimon import PaimonCommitter
+from streamsink.storage.local import local_file_io
+from streamsink.table.table import open_table
 
 _GROUP = 10
 PLAIN = "each batch, in the batch (default)"

@@ -4,10 +4,10 @@ import time
 from collections import defaultdict
 from pathlib import Path
 
-import streamsink
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+import streamsink
 from benchmarks import data
 from benchmarks.machine import in_turns, load, spread
 from benchmarks.report import Table

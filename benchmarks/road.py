@@ -7,6 +7,11 @@ import statistics
 from collections import defaultdict
 from pathlib import Path
 
+from benchmarks import data, stages
+from benchmarks.machine import in_turns, load, measured, spread
+from benchmarks.report import Table
+from benchmarks.stages import Variant
+from benchmarks.ways import ZSTD
 from streamsink.options import SinkOptions
 from streamsink.spark import worker_daemon
 from streamsink.spark.parquet_job import ParquetJob
@@ -14,12 +19,6 @@ from streamsink.spark.schema import to_fields
 from streamsink.storage.local import local_file_io
 from streamsink.table.table import new_schema
 from streamsink.table.write import WriteSpec
-
-from benchmarks import data, stages
-from benchmarks.machine import in_turns, load, measured, spread
-from benchmarks.report import Table
-from benchmarks.stages import Variant
-from benchmarks.ways import ZSTD
 
 _ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _NOOP, _SPARK, _ADOPT = "noop", "Spark's writer (zstd), df.write.parquet", "Spark's writer, its files adopted (the sink's way)"

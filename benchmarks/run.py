@@ -15,7 +15,24 @@ os.environ["PYTHONPATH"] = str(ROOT)  # the Python workers import `benchmarks` a
 
 from pyspark.sql import SparkSession  # noqa: E402
 
-from benchmarks import growth, large, machine, memory, micro, operations, peers, picture, planning, positions, publishing, reading, report, road, stores, writers  # noqa: E402
+from benchmarks import (  # noqa: E402
+    growth,
+    large,
+    machine,
+    memory,
+    micro,
+    operations,
+    peers,
+    picture,
+    planning,
+    positions,
+    publishing,
+    reading,
+    report,
+    road,
+    stores,
+    writers,
+)
 from benchmarks.data import Sizes  # noqa: E402
 from streamsink.spark import worker_daemon  # noqa: E402
 from tools.sparkconf import local_conf  # noqa: E402

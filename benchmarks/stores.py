@@ -11,6 +11,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from benchmarks.data import Sizes
+from benchmarks.machine import in_turns, load, spread
+from benchmarks.publishing import publishing_ms
+from benchmarks.report import Table
 from streamsink.clock import IdSource
 from streamsink.options import SinkOptions
 from streamsink.storage.calls import Calls, PosixCalls
@@ -24,11 +28,6 @@ from tests.services.s3 import S3Server
 from tests.services.server import ServerError
 from tests.storage.back_ends import BackEnd
 from tools.common import SetupError
-
-from benchmarks.data import Sizes
-from benchmarks.machine import in_turns, load, spread
-from benchmarks.publishing import publishing_ms
-from benchmarks.report import Table
 
 ROWS = 10
 _SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])

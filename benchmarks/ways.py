@@ -8,7 +8,6 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 import streamsink
-
 from benchmarks import peers
 from benchmarks.peers import Start
 

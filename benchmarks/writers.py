@@ -7,15 +7,14 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from benchmarks.data import Sizes
+from benchmarks.machine import in_turns, load, spread
+from benchmarks.report import Table
 from streamsink.events import CheckpointPublished
 from streamsink.options import SinkOptions
 from streamsink.storage.local import local_file_io
 from streamsink.table.table import open_table
 from streamsink.testing.driver import Checkpoint, MicroBatchDriver
-
-from benchmarks.data import Sizes
-from benchmarks.machine import in_turns, load, spread
-from benchmarks.report import Table
 
 WRITERS = (1, 2, 4, 8)
 _SCHEMA = pa.schema([("id", pa.int64()), ("writer", pa.int64())])

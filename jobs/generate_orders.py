@@ -5,7 +5,6 @@ import sys
 from pathlib import Path
 
 from pyspark.sql import functions as F
-
 from support import session
 from support.orders import orders
 from support.progress import say

@@ -2,8 +2,6 @@
 """Order events from Kafka, or generated ones, into a Paimon table: each exactly once, whatever is killed."""
 import sys
 
-import streamsink
-from streamsink.testing.faults import arm_from_env
 from support import chaos, session
 from support.arguments import of_main_job
 from support.ending import Ending
@@ -12,6 +10,9 @@ from support.places import Places
 from support.progress import Progress, say
 from support.report import closing_table
 from support.topic import KafkaOrders, Topic, TopicError
+
+import streamsink
+from streamsink.testing.faults import arm_from_env
 
 
 def main() -> int:

@@ -7,9 +7,18 @@ from streamsink.clock import IdSource
 from streamsink.events import Event, to_log
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import AppState, Batch, Committable, LastOfOther, StagedFile
+from streamsink.protocol.decision import Checkpoint
 from streamsink.protocol.pending import PendingStore
-from streamsink.protocol.sink import Committer, Destination, History, OpenSink, Published, Sink, Writing, check_supported
-from streamsink.protocol.states import Checkpoint
+from streamsink.protocol.sink import (
+    Committer,
+    Destination,
+    History,
+    OpenSink,
+    Published,
+    Sink,
+    Writing,
+    check_supported,
+)
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.pending_log import PendingLog
 from streamsink.storage.together import Together

@@ -17,7 +17,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-if sys.version_info < (3, 10):
+if sys.version_info < (3, 10):  # noqa: UP036  said before anything fails
     sys.exit("streamsink needs Python 3.10 or newer: run make with PYTHON=/path/to/python3")
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # the checkout, for `tools`; this folder's own entry is harmless
 

@@ -77,7 +77,7 @@ class NotPublished(SetupError):
     """The registry answered, and it does not have these coordinates."""
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def pyspark_of(python: str) -> tuple[str, Path]:
     """(version, folder of the jars it ships) of the PySpark that `python` has."""
     if os.path.samefile(python, sys.executable):

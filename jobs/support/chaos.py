@@ -6,7 +6,6 @@ import subprocess
 import sys
 
 from streamsink.testing.faults import VARIABLE
-
 from support.places import Places
 from support.progress import say
 

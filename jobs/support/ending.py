@@ -4,10 +4,11 @@ import signal
 import threading
 import time
 
-import streamsink
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+
+import streamsink
 
 log = logging.getLogger("streamsink")
 POLL_S = 0.01

@@ -2,11 +2,11 @@
 import argparse
 import json
 
-import streamsink
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+import streamsink
 from support.ending import Ending
 from support.orders import PAYLOAD, day
 from support.report import Outcome

@@ -1,12 +1,19 @@
 """Paimon types and Arrow types, both ways; and what the format stores for an Arrow value."""
 
-from typing import Any, List, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import pyarrow as pa
 
 from streamsink.errors import Misuse
 from streamsink.format.types import (
-    TIMESTAMP_ROOTS, ArrayType, AtomicType, DataField, DataType, MapType, RowType,
+    TIMESTAMP_ROOTS,
+    ArrayType,
+    AtomicType,
+    DataField,
+    DataType,
+    MapType,
+    RowType,
 )
 
 _PLAIN = {
@@ -64,7 +71,7 @@ def physical(scalar: pa.Scalar) -> Any:
     return scalar.as_py()
 
 
-def from_arrow_schema(schema: pa.Schema) -> List[DataField]:
+def from_arrow_schema(schema: pa.Schema) -> list[DataField]:
     """The columns, ids -1. Zoned timestamps of any zone are instants: LTZ.
 
     Raises: Misuse ``schema.unsupported-type`` naming the column.

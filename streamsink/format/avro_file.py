@@ -4,7 +4,8 @@ import io
 import itertools
 import struct
 import zlib
-from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import fastavro
 from fastavro.schema import SchemaParseException
@@ -41,7 +42,7 @@ def parsed(schema: Mapping[str, Any]) -> Any:
     return fastavro.parse_schema(dict(schema))
 
 
-def write_avro(schema: Mapping[str, Any], records: Sequence[Dict[str, Any]], *, codec: str, level: int) -> bytes:
+def write_avro(schema: Mapping[str, Any], records: Sequence[dict[str, Any]], *, codec: str, level: int) -> bytes:
     """The bytes of a container file. ``schema``: ``parsed``; ``codec`` is an Avro codec name, ``level`` its level."""
     stream = AvroStream(schema, codec=codec, level=level)
     for found in records:
@@ -64,7 +65,7 @@ class AvroStream:
         """Bytes so far, without the records of the open block."""
         return self._out.tell()
 
-    def add(self, found: Dict[str, Any]) -> None:
+    def add(self, found: dict[str, Any]) -> None:
         self._writer.write(found)
         self._count += 1
 
@@ -74,7 +75,7 @@ class AvroStream:
         header, _ = self._open(self._count)
         return header.getvalue() + self._out.getbuffer()[self._body:]
 
-    def _open(self, count: int) -> Tuple[io.BytesIO, Writer]:
+    def _open(self, count: int) -> tuple[io.BytesIO, Writer]:
         out = io.BytesIO()
         codec, level, block_bytes = self._settings
         return out, Writer(
@@ -83,7 +84,7 @@ class AvroStream:
         )
 
 
-def read_avro(data: bytes, name: str) -> Iterator[Dict[str, Any]]:
+def read_avro(data: bytes, name: str) -> Iterator[dict[str, Any]]:
     """The records of a container file, one by one; ``name`` is the file's name.
 
     Raises: Corrupt ``manifest.corrupt``, which for a file that was cut short may come after its last record.
@@ -99,7 +100,7 @@ def read_avro(data: bytes, name: str) -> Iterator[Dict[str, Any]]:
         raise unreadable(name, bad) from bad
 
 
-def read_blocks(data: bytes, name: str) -> Iterator[Tuple[int, Dict[str, Any], bytes]]:
+def read_blocks(data: bytes, name: str) -> Iterator[tuple[int, dict[str, Any], bytes]]:
     """(how many records, the first of them, all of them as they are encoded) of each block of a container file.
 
     Twenty times cheaper than decoding them. A text stands in the bytes as UTF-8. Raises as ``read_avro``.
@@ -117,7 +118,7 @@ def read_blocks(data: bytes, name: str) -> Iterator[Tuple[int, Dict[str, Any], b
         raise unreadable(name, bad) from bad
 
 
-def _checked(found: Any) -> Dict[str, Any]:
+def _checked(found: Any) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise ValueError("a record is not an Avro record")
     return found
@@ -135,17 +136,17 @@ def unreadable(name: str, why: object) -> Corrupt:
                    "the table back to a snapshot that does not use it", kind="manifest.corrupt")
 
 
-def nullable(schema: Any) -> List[Any]:
+def nullable(schema: Any) -> list[Any]:
     """The union Java writes for a nullable field."""
     return ["null", schema]
 
 
-def record(name: str, fields: Sequence[Dict[str, Any]]) -> Dict[str, Any]:
+def record(name: str, fields: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """A record schema in Paimon's namespace."""
     return {"type": "record", "name": name, "namespace": NAMESPACE, "fields": list(fields)}
 
 
-def stats_schema(name: str) -> Dict[str, Any]:
+def stats_schema(name: str) -> dict[str, Any]:
     """The schema of SimpleStats."""
     return record(name, [
         {"name": "_MIN_VALUES", "type": "bytes"},

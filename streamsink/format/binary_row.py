@@ -6,19 +6,27 @@ integers: days, milliseconds of the day, nanoseconds since the epoch.
 """
 
 import struct
-from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from streamsink.errors import Corrupt, Misuse
 from streamsink.format.simple_stats import EMPTY_ROW
 from streamsink.format.types import (
-    BINARY_ROOTS, CHARACTER_ROOTS, TIMESTAMP_ROOTS, ArrayType, AtomicType, DataType, MapType, RowType,
+    BINARY_ROOTS,
+    CHARACTER_ROOTS,
+    TIMESTAMP_ROOTS,
+    ArrayType,
+    AtomicType,
+    DataType,
+    MapType,
+    RowType,
 )
 from streamsink.format.values import from_physical, to_physical
 
 __all__ = ["EMPTY_ROW", "decode_physical", "decode_row", "encode_row", "field_reader"]
 
 #: root -> struct code of fixed-width values
-_FIXED: Dict[str, str] = {"BOOLEAN": "<?", "TINYINT": "<b", "SMALLINT": "<h", "INT": "<i", "DATE": "<i", "TIME": "<i",
+_FIXED: dict[str, str] = {"BOOLEAN": "<?", "TINYINT": "<b", "SMALLINT": "<h", "INT": "<i", "DATE": "<i", "TIME": "<i",
                           "BIGINT": "<q", "FLOAT": "<f", "DOUBLE": "<d"}
 _INLINE = 7
 _COMPACT_DECIMAL = 18
@@ -30,7 +38,7 @@ def encode_row(values: Sequence[Any], types: Sequence[DataType]) -> bytes:
     return struct.pack(">i", len(types)) + _encode_fields(values, types)
 
 
-def decode_row(data: bytes, types: Sequence[DataType]) -> Tuple[Any, ...]:
+def decode_row(data: bytes, types: Sequence[DataType]) -> tuple[Any, ...]:
     """The values of a row with arity prefix: date, time, datetime (aware for LTZ), Decimal, str, bytes, lists, dicts.
 
     Timestamps with precision above 6, and those Python's datetime cannot hold, come as int nanoseconds.
@@ -39,7 +47,7 @@ def decode_row(data: bytes, types: Sequence[DataType]) -> Tuple[Any, ...]:
     return tuple(_to_python(v, t) for v, t in zip(decode_physical(data, types), types))
 
 
-def decode_physical(data: bytes, types: Sequence[DataType]) -> Tuple[Any, ...]:
+def decode_physical(data: bytes, types: Sequence[DataType]) -> tuple[Any, ...]:
     """Like ``decode_row``, with DATE, TIME and timestamps as integers: comparable, and never out of range."""
     try:
         arity = struct.unpack_from(">i", data)[0]
@@ -193,7 +201,7 @@ def _element_size(t: DataType) -> int:
     return struct.calcsize(_FIXED[t.root]) if isinstance(t, AtomicType) and t.root in _FIXED else 8
 
 
-def _encode_array(values: List[Any], element: DataType) -> bytes:
+def _encode_array(values: list[Any], element: DataType) -> bytes:
     size, header = _element_size(element), 4 + (len(values) + 31) // 32 * 4
     area = _Area(_round_up(header + size * len(values)))
     area.put(0, "<i", len(values))
@@ -209,7 +217,7 @@ def _is_null(data: bytes, start: int, bit: int) -> bool:
     return bool(data[start + bit // 8] >> (bit % 8) & 1)
 
 
-def _decode_fields(data: bytes, types: Sequence[DataType]) -> Tuple[Any, ...]:
+def _decode_fields(data: bytes, types: Sequence[DataType]) -> tuple[Any, ...]:
     slots = (len(types) + 63 + 8) // 64 * 8
     if len(data) < slots + 8 * len(types):
         raise ValueError("the row is cut short")
@@ -217,7 +225,7 @@ def _decode_fields(data: bytes, types: Sequence[DataType]) -> Tuple[Any, ...]:
                  for i, t in enumerate(types))
 
 
-def _pointed(data: bytes, at: int) -> Tuple[int, int]:
+def _pointed(data: bytes, at: int) -> tuple[int, int]:
     word = struct.unpack_from("<Q", data, at)[0]
     return word >> 32, word & 0xFFFFFFFF
 
@@ -262,7 +270,7 @@ def _decode_nested(data: bytes, t: DataType) -> Any:
     raise ValueError(f"values of type {t} cannot be read here")
 
 
-def _decode_array(data: bytes, element: DataType) -> List[Any]:
+def _decode_array(data: bytes, element: DataType) -> list[Any]:
     count = struct.unpack_from("<i", data)[0]
     size, header = _element_size(element), 4 + (count + 31) // 32 * 4
     if count < 0 or header + size * count > len(data):

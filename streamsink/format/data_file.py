@@ -1,13 +1,19 @@
 """DataFileMeta: what a manifest says about one data file."""
 
 import datetime
-from dataclasses import dataclass, fields as dataclass_fields
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from dataclasses import fields as dataclass_fields
+from typing import Any
 
 from streamsink.errors import Corrupt
 from streamsink.format.avro_file import nullable, record, stats_schema
 from streamsink.format.simple_stats import (
-    EMPTY_ROW, EMPTY_STATS, SimpleStats, decode_bytes, encode_bytes,
+    EMPTY_ROW,
+    EMPTY_STATS,
+    SimpleStats,
+    decode_bytes,
+    encode_bytes,
 )
 
 FILE_SOURCE_APPEND = 0
@@ -33,21 +39,21 @@ class DataFileMeta:
     max_sequence_number: int
     schema_id: int
     level: int
-    extra_files: Tuple[str, ...] = ()
-    creation_time: Optional[int] = None
-    delete_row_count: Optional[int] = None
-    embedded_file_index: Optional[bytes] = None
-    file_source: Optional[int] = None
-    value_stats_cols: Optional[Tuple[str, ...]] = None
-    external_path: Optional[str] = None
-    first_row_id: Optional[int] = None
-    write_cols: Optional[Tuple[str, ...]] = None
-    write_cols_sequences: Optional[Tuple[int, ...]] = None
+    extra_files: tuple[str, ...] = ()
+    creation_time: int | None = None
+    delete_row_count: int | None = None
+    embedded_file_index: bytes | None = None
+    file_source: int | None = None
+    value_stats_cols: tuple[str, ...] | None = None
+    external_path: str | None = None
+    first_row_id: int | None = None
+    write_cols: tuple[str, ...] | None = None
+    write_cols_sequences: tuple[int, ...] | None = None
 
     @classmethod
     def for_append(cls, *, file_name: str, file_size: int, row_count: int, schema_id: int,
-                   value_stats: SimpleStats = EMPTY_STATS, value_stats_cols: Optional[Sequence[str]] = (),
-                   creation_time: Optional[int] = None) -> "DataFileMeta":
+                   value_stats: SimpleStats = EMPTY_STATS, value_stats_cols: Sequence[str] | None = (),
+                   creation_time: int | None = None) -> "DataFileMeta":
         """A new file of a bucket-unaware append table: sequence 0..rows-1, level 0, no keys.
 
         ``value_stats_cols`` None means that the stats cover every column; the default is no stats at all.
@@ -59,7 +65,7 @@ class DataFileMeta:
             value_stats_cols=None if value_stats_cols is None else tuple(value_stats_cols),
         )
 
-    def to_record(self) -> Dict[str, Any]:
+    def to_record(self) -> dict[str, Any]:
         """The Avro record ``_FILE``."""
         out = {_avro_name(name): getattr(self, name) for name in _NAMES}
         out["_KEY_STATS"], out["_VALUE_STATS"] = self.key_stats.to_record(), self.value_stats.to_record()
@@ -71,7 +77,7 @@ class DataFileMeta:
     @classmethod
     def from_record(cls, found: Mapping[str, Any]) -> "DataFileMeta":
         """From an Avro record; absent nullable fields are None. Raises: KeyError, TypeError, ValueError."""
-        values: Dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for name in _NAMES:
             key = _avro_name(name)
             value = found[key] if name in _REQUIRED else found.get(key)
@@ -83,9 +89,9 @@ class DataFileMeta:
         values["creation_time"] = _millis(values["creation_time"])
         return cls(**values)
 
-    def to_wire(self) -> Dict[str, Any]:
+    def to_wire(self) -> dict[str, Any]:
         """A JSON-safe dict with a version; what executors send to the driver and the pending store keeps."""
-        out: Dict[str, Any] = {"v": WIRE_VERSION}
+        out: dict[str, Any] = {"v": WIRE_VERSION}
         for name in _NAMES:
             value = getattr(self, name)
             if isinstance(value, SimpleStats):
@@ -116,7 +122,7 @@ class DataFileMeta:
                           kind="wire.corrupt") from bad
 
 
-_NAMES: Tuple[str, ...] = tuple(f.name for f in dataclass_fields(DataFileMeta))
+_NAMES: tuple[str, ...] = tuple(f.name for f in dataclass_fields(DataFileMeta))
 _REQUIRED = frozenset(_NAMES[:12])
 _LISTS = ("extra_files", "value_stats_cols", "write_cols", "write_cols_sequences")
 _BYTES = ("min_key", "max_key", "embedded_file_index")
@@ -126,17 +132,17 @@ def _avro_name(name: str) -> str:
     return "_" + name.upper()
 
 
-def _millis(value: Any) -> Optional[int]:
+def _millis(value: Any) -> int | None:
     # fastavro turns timestamp-millis into a datetime; integer arithmetic, because floats lose milliseconds.
     if isinstance(value, datetime.datetime):
         return (value - _EPOCH) // datetime.timedelta(milliseconds=1)
     return value
 
 
-def file_schema(with_sequences: bool) -> Dict[str, Any]:
+def file_schema(with_sequences: bool) -> dict[str, Any]:
     """The Avro schema of ``_FILE``: 20 fields as released Java writes them, 21 with ``_WRITE_COLS_SEQUENCES``."""
     texts = {"type": "array", "items": "string"}
-    required: List[Dict[str, Any]] = [
+    required: list[dict[str, Any]] = [
         {"name": "_FILE_NAME", "type": "string"}, {"name": "_FILE_SIZE", "type": "long"},
         {"name": "_ROW_COUNT", "type": "long"}, {"name": "_MIN_KEY", "type": "bytes"},
         {"name": "_MAX_KEY", "type": "bytes"}, {"name": "_KEY_STATS", "type": stats_schema("record__FILE__KEY_STATS")},

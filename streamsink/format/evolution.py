@@ -4,13 +4,21 @@ Readers cast a file from the schema it was written with to the newest one, so on
 are made. Partition columns keep their type: their values live in manifests, which carry no schema.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import List, Optional, Sequence
 
 from streamsink.errors import Misuse
 from streamsink.format.schema import IdCounter, TableSchema, check_names
 from streamsink.format.types import (
-    BINARY_ROOTS, CHARACTER_ROOTS, TIMESTAMP_ROOTS, ArrayType, AtomicType, DataField, DataType, MapType, RowType,
+    BINARY_ROOTS,
+    CHARACTER_ROOTS,
+    TIMESTAMP_ROOTS,
+    ArrayType,
+    AtomicType,
+    DataField,
+    DataType,
+    MapType,
+    RowType,
 )
 
 _INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
@@ -49,7 +57,7 @@ def evolve(current: TableSchema, wanted: Sequence[DataField], *, add_columns: bo
                    time_millis=time_millis)
 
 
-def _merge_fields(have: Sequence[DataField], wanted: Sequence[DataField], plan: _Plan, where: str) -> List[DataField]:
+def _merge_fields(have: Sequence[DataField], wanted: Sequence[DataField], plan: _Plan, where: str) -> list[DataField]:
     by_name = {f.name: f for f in wanted}
     merged = []
     for field in have:
@@ -102,7 +110,7 @@ def _merge(have: DataType, wanted: DataType, plan: _Plan, path: str) -> DataType
     return merged
 
 
-def _merge_nested(have: DataType, wanted: DataType, plan: _Plan, path: str) -> Optional[DataType]:
+def _merge_nested(have: DataType, wanted: DataType, plan: _Plan, path: str) -> DataType | None:
     """The merged type of two nested types of the same kind, else None."""
     if isinstance(have, RowType) and isinstance(wanted, RowType):
         return replace(have, fields=tuple(_merge_fields(have.fields, wanted.fields, plan, path + ".")))

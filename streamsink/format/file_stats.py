@@ -1,7 +1,8 @@
 """The statistics of one column, read out of a manifest's record without building the rest."""
 
 import struct
-from typing import Any, Callable, Mapping, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from streamsink.format.binary_row import field_reader
 from streamsink.format.types import DataField
@@ -18,7 +19,7 @@ class ColumnStats(NamedTuple):
 
     low: Any
     high: Any
-    nulls: Optional[int]
+    nulls: int | None
     rows: int
 
 
@@ -26,14 +27,14 @@ class ColumnStats(NamedTuple):
 StatsReader = Callable[[Mapping[str, Any]], ColumnStats]
 
 
-def covered_columns(file: Mapping[str, Any]) -> Optional[Tuple[str, ...]]:
+def covered_columns(file: Mapping[str, Any]) -> tuple[str, ...] | None:
     """``_VALUE_STATS_COLS``: the columns that a file's stats are of; None for all of its schema."""
     names = file.get("_VALUE_STATS_COLS")
     return None if names is None else tuple(names)
 
 
-def stats_reader(fields: Sequence[DataField], covered: Optional[Sequence[str]], name: str,
-                 bounded: bool) -> Optional[StatsReader]:
+def stats_reader(fields: Sequence[DataField], covered: Sequence[str] | None, name: str,
+                 bounded: bool) -> StatsReader | None:
     """Reads the stats of column ``name`` from files of a schema with these ``fields``; None when there are none.
 
     ``bounded`` False leaves the bounds out. Stats that cannot be read (other writers leave rows empty) are unknown.

@@ -1,7 +1,8 @@
 """What the Parquet footer of a file that Spark wrote says of its columns, as physical values. Flat columns only."""
 
 import re
-from typing import Any, Iterator, List, Optional, Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pyarrow.parquet as pq
 
@@ -16,7 +17,7 @@ _CREATED_BY = re.compile(r"parquet-mr version (\d+)\.(\d+)\.")
 _WITHOUT_NAN = (1, 18)
 
 
-def row_groups_of(footer: pq.FileMetaData, fields: Sequence[DataField]) -> Iterator[List[ColumnChunk]]:
+def row_groups_of(footer: pq.FileMetaData, fields: Sequence[DataField]) -> Iterator[list[ColumnChunk]]:
     """By row group, each column. The file has exactly these columns, in this order, timestamps in microseconds."""
     writer = _CREATED_BY.match(footer.created_by or "")
     sees_nan = writer is not None and (int(writer[1]), int(writer[2])) < _WITHOUT_NAN
@@ -29,7 +30,7 @@ def row_groups_of(footer: pq.FileMetaData, fields: Sequence[DataField]) -> Itera
         yield chunks
 
 
-def _chunk(column: pq.ColumnChunkMetaData, t: AtomicType, nulls: Optional[int], bounded: bool) -> ColumnChunk:
+def _chunk(column: pq.ColumnChunkMetaData, t: AtomicType, nulls: int | None, bounded: bool) -> ColumnChunk:
     """nulls: what is known of them without the statistics, which parquet-mr leaves out where values are kilobytes long."""
     found = column.statistics
     if found is None:
@@ -41,7 +42,7 @@ def _chunk(column: pq.ColumnChunkMetaData, t: AtomicType, nulls: Optional[int], 
     return ColumnChunk(column.num_values, nulls, _physical(found.min_raw, t), _physical(found.max_raw, t))
 
 
-def _physical(raw: Any, t: AtomicType) -> Optional[Any]:
+def _physical(raw: Any, t: AtomicType) -> Any | None:
     """None for a text that is not UTF-8, which has no bound in code points."""
     if t.root in CHARACTER_ROOTS:
         try:

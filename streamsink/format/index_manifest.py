@@ -1,7 +1,8 @@
 """Index manifests: the whole state of a snapshot's hash indexes and deletion vectors, rewritten when any of it changes."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
+from typing import Any
 
 from streamsink.errors import Conflict
 from streamsink.format.avro_file import DECODING_ERRORS, nullable, parsed, read_avro, record, unreadable, write_avro
@@ -19,7 +20,7 @@ class DeletionVectorRange:
     data_file: str
     offset: int
     length: int
-    cardinality: Optional[int] = None
+    cardinality: int | None = None
 
 
 @dataclass(frozen=True)
@@ -29,9 +30,9 @@ class GlobalIndexMeta:
     row_range_start: int
     row_range_end: int
     index_field_id: int
-    extra_field_ids: Optional[Tuple[int, ...]] = None
-    index_meta: Optional[bytes] = None
-    source_meta: Optional[bytes] = None
+    extra_field_ids: tuple[int, ...] | None = None
+    index_meta: bytes | None = None
+    source_meta: bytes | None = None
 
 
 @dataclass(frozen=True)
@@ -42,9 +43,9 @@ class IndexFileMeta:
     file_name: str
     file_size: int
     row_count: int
-    dv_ranges: Optional[Tuple[DeletionVectorRange, ...]] = None
-    external_path: Optional[str] = None
-    global_index: Optional[GlobalIndexMeta] = None
+    dv_ranges: tuple[DeletionVectorRange, ...] | None = None
+    external_path: str | None = None
+    global_index: GlobalIndexMeta | None = None
 
 
 @dataclass(frozen=True)
@@ -62,13 +63,13 @@ class IndexManifestEntry:
         return replace(self, kind=FileKind.DELETE)
 
     @property
-    def slot(self) -> Tuple[bytes, int, str]:
+    def slot(self) -> tuple[bytes, int, str]:
         """What has one index at a time where rows are in buckets."""
         return self.partition, self.bucket, self.file.index_type
 
 
 def combine(before: Sequence[IndexManifestEntry], changes: Sequence[IndexManifestEntry], *,
-            unaware_buckets: bool) -> List[IndexManifestEntry]:
+            unaware_buckets: bool) -> list[IndexManifestEntry]:
     """The state after these changes, by Paimon's rules: deletes first, then adds.
 
     A bucket has one index of a type, which an added one replaces; deletion vectors of a table without buckets and
@@ -91,7 +92,7 @@ def _by_name(entry: IndexManifestEntry, unaware_buckets: bool) -> bool:
     return kind not in (HASH_INDEX, DELETION_VECTORS_INDEX) or (kind == DELETION_VECTORS_INDEX and unaware_buckets)
 
 
-def _key(entry: IndexManifestEntry, unaware_buckets: bool) -> Tuple[Any, ...]:
+def _key(entry: IndexManifestEntry, unaware_buckets: bool) -> tuple[Any, ...]:
     return (entry.file.file_name,) if _by_name(entry, unaware_buckets) else entry.slot
 
 
@@ -105,7 +106,7 @@ def write_index_manifest(entries: Iterable[IndexManifestEntry], *, codec: str = 
     return write_avro(_SCHEMA, [_to_record(e) for e in entries], codec=codec, level=level)
 
 
-def read_index_manifest(data: bytes, name: str) -> List[IndexManifestEntry]:
+def read_index_manifest(data: bytes, name: str) -> list[IndexManifestEntry]:
     """The entries; ``name`` is the file's name. Raises: Corrupt ``manifest.corrupt`` or ``manifest.version``."""
     entries = []
     for found in read_avro(data, name):
@@ -139,7 +140,7 @@ _SCHEMA = parsed(record("record", [
 ]))
 
 
-def _to_record(entry: IndexManifestEntry) -> Dict[str, Any]:
+def _to_record(entry: IndexManifestEntry) -> dict[str, Any]:
     file, ranges, index = entry.file, None, None
     if file.dv_ranges is not None:
         ranges = [{"f0": r.data_file, "f1": r.offset, "f2": r.length, "_CARDINALITY": r.cardinality} for r in file.dv_ranges]
@@ -154,7 +155,7 @@ def _to_record(entry: IndexManifestEntry) -> Dict[str, Any]:
             "_EXTERNAL_PATH": file.external_path, "_GLOBAL_INDEX": index}
 
 
-def _from_record(found: Dict[str, Any]) -> IndexManifestEntry:
+def _from_record(found: dict[str, Any]) -> IndexManifestEntry:
     ranges, g = found.get("_DELETIONS_VECTORS_RANGES"), found.get("_GLOBAL_INDEX")
     if ranges is not None:
         ranges = tuple(DeletionVectorRange(r["f0"], r["f1"], r["f2"], r.get("_CARDINALITY")) for r in ranges if r)

@@ -2,21 +2,28 @@
 
 import functools
 import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import Any, Callable, Collection, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any
 
 from streamsink.errors import Corrupt
 from streamsink.format.avro_file import (
-    DECODING_ERRORS, parsed, read_avro, read_blocks, record, unreadable, write_avro,
+    DECODING_ERRORS,
+    parsed,
+    read_avro,
+    read_blocks,
+    record,
+    unreadable,
+    write_avro,
 )
 from streamsink.format.data_file import DataFileMeta, file_schema
 
 MANIFEST_VERSION = 2
 
-Identity = Tuple[Any, ...]
+Identity = tuple[Any, ...]
 #: How many files a manifest adds and deletes.
-Counts = Tuple[int, int]
+Counts = tuple[int, int]
 #: The beginning of a data file's name as our writers give it, which no other file's has. Two of them never overlap.
 _OWN_NAME = re.compile(rb"data-[0-9a-f-]{36}")
 
@@ -52,7 +59,7 @@ class ManifestEntry:
 
 
 @functools.lru_cache
-def manifest_schema(with_sequences: bool) -> Dict[str, Any]:
+def manifest_schema(with_sequences: bool) -> dict[str, Any]:
     """The Avro schema of a manifest's records: Java's fields in Java's order."""
     return parsed(record("record", [
         {"name": "_VERSION", "type": "int"}, {"name": "_KIND", "type": "int"}, {"name": "_PARTITION", "type": "bytes"},
@@ -67,13 +74,13 @@ def write_manifest(entries: Sequence[ManifestEntry], *, codec: str = "zstandard"
     return write_avro(manifest_schema(with_sequences), [_to_record(e) for e in entries], codec=codec, level=level)
 
 
-def _to_record(entry: ManifestEntry) -> Dict[str, Any]:
+def _to_record(entry: ManifestEntry) -> dict[str, Any]:
     return {"_VERSION": MANIFEST_VERSION, "_KIND": int(entry.kind), "_PARTITION": entry.partition,
             "_BUCKET": entry.bucket, "_TOTAL_BUCKETS": entry.total_buckets, "_FILE": entry.file.to_record()}
 
 
-def iter_manifest(data: bytes, name: str, partitions: Optional[Collection[bytes]] = None,
-                  counts: Optional[Counts] = None) -> Iterator[ManifestEntry]:
+def iter_manifest(data: bytes, name: str, partitions: Collection[bytes] | None = None,
+                  counts: Counts | None = None) -> Iterator[ManifestEntry]:
     """The entries of a manifest, only those of ``partitions`` when given; ``name`` is the file's name.
 
     Raises: Corrupt ``manifest.corrupt`` (unreadable, torn, or not the ``counts`` of its list: perhaps only after the
@@ -90,7 +97,7 @@ def iter_manifest(data: bytes, name: str, partitions: Optional[Collection[bytes]
         yield entry
 
 
-def checked_records(data: bytes, name: str, counts: Optional[Counts]) -> Iterator[Dict[str, Any]]:
+def checked_records(data: bytes, name: str, counts: Counts | None) -> Iterator[dict[str, Any]]:
     """The Avro records of a manifest. Raises as ``iter_manifest``."""
     seen = [0, 0]
     for found in read_avro(data, name):
@@ -139,19 +146,19 @@ def _checked_blocks(data: bytes, name: str, counts: Counts) -> Iterator[bytes]:
         raise unreadable(name, ValueError(f"{seen} entries, its manifest list says {sum(counts)}"))
 
 
-def read_manifest(data: bytes, name: str) -> List[ManifestEntry]:
+def read_manifest(data: bytes, name: str) -> list[ManifestEntry]:
     """All entries of a manifest; raises as ``iter_manifest``."""
     return list(iter_manifest(data, name))
 
 
 #: What a scan needs of a data file: partition, bucket, file name, size in bytes, rows, schema id. A plain tuple, because
 #: there may be very many.
-LiveFile = Tuple[bytes, int, str, int, int, int]
+LiveFile = tuple[bytes, int, str, int, int, int]
 #: (partition, the Avro record ``_FILE``) -> whether a scan wants the file.
 Keep = Callable[[bytes, Mapping[str, Any]], bool]
 
 
-def iter_files(data: bytes, name: str, counts: Counts, keep: Optional[Keep] = None,
+def iter_files(data: bytes, name: str, counts: Counts, keep: Keep | None = None,
                deleted: Collection[Identity] = ()) -> Iterator[LiveFile]:
     """The files that a manifest adds, that are not ``deleted``, and that ``keep`` wants. Raises as ``iter_manifest``."""
     for found in checked_records(data, name, counts):
@@ -168,7 +175,7 @@ def iter_files(data: bytes, name: str, counts: Counts, keep: Optional[Keep] = No
         yield item
 
 
-def iter_records(data: bytes, name: str, counts: Counts) -> Iterator[Tuple[FileKind, Identity, Dict[str, Any]]]:
+def iter_records(data: bytes, name: str, counts: Counts) -> Iterator[tuple[FileKind, Identity, dict[str, Any]]]:
     """The entries of a manifest as what they do, whose they are, and their Avro record; raises as ``iter_manifest``.
 
     For passing entries on as they are: much cheaper than building them.
@@ -181,13 +188,13 @@ def iter_records(data: bytes, name: str, counts: Counts) -> Iterator[Tuple[FileK
         yield item
 
 
-def _identity(found: Dict[str, Any]) -> Identity:
+def _identity(found: dict[str, Any]) -> Identity:
     file = found["_FILE"]
     return (found["_PARTITION"], found["_BUCKET"], file["_LEVEL"], file["_FILE_NAME"], tuple(file["_EXTRA_FILES"]),
             file.get("_EMBEDDED_FILE_INDEX"), file.get("_EXTERNAL_PATH"))
 
 
-def check_version(found: Dict[str, Any], expected: int, name: str) -> None:
+def check_version(found: dict[str, Any], expected: int, name: str) -> None:
     """Raises: Corrupt ``manifest.version`` when a record has another ``_VERSION``."""
     if found.get("_VERSION") != expected:
         raise Corrupt(f"{name} has records of version {found.get('_VERSION')!r}, known is {expected}; a newer Paimon "

@@ -1,12 +1,20 @@
 """Manifest lists: the manifests of a snapshot, with what is needed to skip them."""
 
 import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
+from typing import Any
 
 from streamsink.errors import Misuse
 from streamsink.format.avro_file import (
-    DECODING_ERRORS, nullable, parsed, read_avro, record, stats_schema, unreadable, write_avro,
+    DECODING_ERRORS,
+    nullable,
+    parsed,
+    read_avro,
+    record,
+    stats_schema,
+    unreadable,
+    write_avro,
 )
 from streamsink.format.manifest import Counts, ManifestEntry, check_version
 from streamsink.format.partition_stats import partition_stats
@@ -29,14 +37,14 @@ class ManifestFileMeta:
     num_deleted_files: int
     partition_stats: SimpleStats
     schema_id: int
-    min_bucket: Optional[int] = None
-    max_bucket: Optional[int] = None
-    min_level: Optional[int] = None
-    max_level: Optional[int] = None
-    min_row_id: Optional[int] = None
-    max_row_id: Optional[int] = None
-    total_buckets: Optional[int] = None
-    extra_files: Optional[Tuple[str, ...]] = None
+    min_bucket: int | None = None
+    max_bucket: int | None = None
+    min_level: int | None = None
+    max_level: int | None = None
+    min_row_id: int | None = None
+    max_row_id: int | None = None
+    total_buckets: int | None = None
+    extra_files: tuple[str, ...] | None = None
 
     @classmethod
     def of(cls, name: str, size: int, entries: Sequence[ManifestEntry],
@@ -54,7 +62,7 @@ class ManifestFileMeta:
         return self.num_added_files, self.num_deleted_files
 
     @functools.cached_property
-    def _record(self) -> Dict[str, Any]:
+    def _record(self) -> dict[str, Any]:
         """As Avro takes it. Kept: the same manifests are in list after list."""
         out = {"_VERSION": MANIFEST_LIST_VERSION, "_PARTITION_STATS": self.partition_stats.to_record(),
                "_EXTRA_FILES": None if self.extra_files is None else list(self.extra_files)}
@@ -68,14 +76,14 @@ class EntrySummary:
 
     def __init__(self) -> None:
         self._count = [0, 0]
-        self._partitions: Dict[bytes, int] = {}
+        self._partitions: dict[bytes, int] = {}
         self._schema_id = 0
-        self._buckets: Set[int] = set()
-        self._levels: Set[int] = set()
-        self._rows: Optional[Tuple[int, int]] = None
+        self._buckets: set[int] = set()
+        self._levels: set[int] = set()
+        self._rows: tuple[int, int] | None = None
         self._all_rows = True
 
-    def add(self, kind: int, partition: bytes, bucket: int, file: Tuple[int, int, Optional[int], int]) -> None:
+    def add(self, kind: int, partition: bytes, bucket: int, file: tuple[int, int, int | None, int]) -> None:
         """One entry; ``file`` is its schema id, level, first row id, and rows."""
         schema_id, level, first, rows = file
         self._count[kind] += 1
@@ -107,12 +115,12 @@ _OPTIONAL_LONGS = ("min_row_id", "max_row_id")
 
 
 @functools.lru_cache
-def _schema(with_extras: bool) -> Dict[str, Any]:
+def _schema(with_extras: bool) -> dict[str, Any]:
     fields = [{"name": "_VERSION", "type": "int"}, {"name": "_FILE_NAME", "type": "string"}]
     fields += [{"name": n, "type": "long"} for n in ("_FILE_SIZE", "_NUM_ADDED_FILES", "_NUM_DELETED_FILES")]
     fields += [{"name": "_PARTITION_STATS", "type": stats_schema("record__PARTITION_STATS")},
                {"name": "_SCHEMA_ID", "type": "long"}]
-    optional: List[Tuple[str, Any]] = [("_" + n.upper(), "int") for n in _OPTIONAL_INTS]
+    optional: list[tuple[str, Any]] = [("_" + n.upper(), "int") for n in _OPTIONAL_INTS]
     optional += [("_" + n.upper(), "long") for n in _OPTIONAL_LONGS]
     if with_extras:
         optional += [("_TOTAL_BUCKETS", "int"), ("_EXTRA_FILES", {"type": "array", "items": "string"})]
@@ -126,7 +134,7 @@ def write_manifest_list(metas: Sequence[ManifestFileMeta], *, codec: str = "zsta
     return write_avro(_schema(with_extras), [m._record for m in metas], codec=codec, level=level)
 
 
-def read_manifest_list(data: bytes, name: str) -> List[ManifestFileMeta]:
+def read_manifest_list(data: bytes, name: str) -> list[ManifestFileMeta]:
     """The manifests of a list; ``name`` is the file's name. Unknown columns are ignored.
 
     Raises: Corrupt ``manifest.corrupt`` (unreadable, torn) or ``manifest.version``.

@@ -6,7 +6,7 @@ how their values are stored anyway, and the footer's schema is told what they ar
 """
 
 import struct
-from typing import Dict, List, Mapping, Tuple
+from collections.abc import Mapping
 
 from streamsink.errors import Corrupt
 
@@ -22,8 +22,8 @@ _INT64 = 2
 _UNITS = {"ms": (1, 9), "us": (2, 10)}
 
 #: column -> (unit "ms" or "us", whether it is an instant in UTC)
-Timestamps = Mapping[str, Tuple[str, bool]]
-_Fields = Dict[int, Tuple[int, bytes]]
+Timestamps = Mapping[str, tuple[str, bool]]
+_Fields = dict[int, tuple[int, bytes]]
 
 
 def with_timestamps(end: bytes, columns: Timestamps) -> bytes:
@@ -62,7 +62,7 @@ def _annotated(footer: bytes, columns: Timestamps) -> bytes:
     return footer[:first] + b"".join(map(_write_struct, elements)) + footer[at:]
 
 
-def _top_level_leaves(elements: List[_Fields]) -> List[_Fields]:
+def _top_level_leaves(elements: list[_Fields]) -> list[_Fields]:
     """Columns directly below the root that have no children."""
     leaves, at = [], 1
     while at < len(elements):
@@ -92,7 +92,7 @@ def _number(element: _Fields, field: int) -> int:
     return (value >> 1) ^ -(value & 1)
 
 
-def _varint(data: bytes, at: int) -> Tuple[int, int]:
+def _varint(data: bytes, at: int) -> tuple[int, int]:
     value = 0
     for place in range(_MOST_VARINT_BYTES):
         byte = data[at + place]
@@ -102,12 +102,12 @@ def _varint(data: bytes, at: int) -> Tuple[int, int]:
     raise Corrupt("a Parquet footer holds a number of more than 64 bits", kind="parquet.footer")
 
 
-def _list_header(data: bytes, at: int) -> Tuple[int, int]:
+def _list_header(data: bytes, at: int) -> tuple[int, int]:
     size = data[at] >> 4
     return _varint(data, at + 1) if size == _LONG_LIST else (size, at + 1)
 
 
-def _read_struct(data: bytes, at: int) -> Tuple[_Fields, int]:
+def _read_struct(data: bytes, at: int) -> tuple[_Fields, int]:
     """Fields by id, each with its Thrift type and its bytes; and where the struct ends."""
     fields: _Fields = {}
     last = 0

@@ -1,7 +1,8 @@
 """Minima and maxima over the partitions of a manifest, for manifest lists."""
 
 import math
-from typing import Any, Iterable, List, Mapping, Optional, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from streamsink.errors import Corrupt
 from streamsink.format.binary_row import decode_physical, encode_row
@@ -17,9 +18,9 @@ def partition_stats(partitions: Mapping[bytes, int], types: Sequence[DataType]) 
     if not types:
         return EMPTY_STATS
     rows = [(decode_physical(partition, types), count) for partition, count in partitions.items()]
-    low: List[Any] = []
-    high: List[Any] = []
-    nulls: List[int] = []
+    low: list[Any] = []
+    high: list[Any] = []
+    nulls: list[int] = []
     for i, t in enumerate(types):
         present = [row[i] for row, _ in rows if row[i] is not None]
         nulls.append(sum(count for row, count in rows if row[i] is None))
@@ -48,7 +49,7 @@ def may_hold(stats: SimpleStats, partitions: Iterable[Sequence[Any]], types: Seq
     )
 
 
-def _within(value: Any, low: Any, high: Any, nulls: Optional[int]) -> bool:
+def _within(value: Any, low: Any, high: Any, nulls: int | None) -> bool:
     if value is None:
         return nulls is None or nulls > 0
     if low is None or high is None:

@@ -2,7 +2,8 @@
 
 import struct
 import unicodedata
-from typing import Any, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 from streamsink.errors import Misuse
 from streamsink.format.types import BINARY_ROOTS, CHARACTER_ROOTS, TIMESTAMP_ROOTS, AtomicType, DataField
@@ -82,7 +83,7 @@ def _text(value: Any, field: DataField, legacy: bool) -> str:
     if not legacy and (t.root == "DATE" or t.root in TIMESTAMP_ROOTS):
         _check_year(civil_date(physical if t.root == "DATE" else physical // _DAY_NANOS)[0], field)
     if t.root == "DATE" and not legacy:
-        return "%04d-%02d-%02d" % civil_date(physical)
+        return "{:04d}-{:02d}-{:02d}".format(*civil_date(physical))
     if t.root == "TIME" and not legacy:
         return _time_text(physical, t.precision or 0)
     if t.root in TIMESTAMP_ROOTS:

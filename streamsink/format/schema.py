@@ -1,12 +1,22 @@
 """Schema files: ``schema/schema-N``, one JSON object each, never rewritten."""
 
 import json
-from dataclasses import dataclass, field as dataclass_field, replace
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from dataclasses import field as dataclass_field
+from typing import Any
 
 from streamsink.errors import Corrupt, Misuse
 from streamsink.format.types import (
-    ArrayType, DataField, DataType, MapType, MultisetType, RowType, VectorType, field_from_json, field_to_json,
+    ArrayType,
+    DataField,
+    DataType,
+    MapType,
+    MultisetType,
+    RowType,
+    VectorType,
+    field_from_json,
+    field_to_json,
     is_primitive,
 )
 
@@ -23,17 +33,17 @@ class TableSchema:
 
     version: int
     id: int
-    fields: Tuple[DataField, ...]
+    fields: tuple[DataField, ...]
     highest_field_id: int
-    partition_keys: Tuple[str, ...] = ()
-    primary_keys: Tuple[str, ...] = ()
+    partition_keys: tuple[str, ...] = ()
+    primary_keys: tuple[str, ...] = ()
     options: Mapping[str, str] = dataclass_field(default_factory=dict)
-    comment: Optional[str] = None
+    comment: str | None = None
     time_millis: int = 0
 
     @classmethod
     def create(cls, fields: Sequence[DataField], partition_keys: Sequence[str] = (),
-               options: Optional[Mapping[str, str]] = None, comment: Optional[str] = None, time_millis: int = 0, *,
+               options: Mapping[str, str] | None = None, comment: str | None = None, time_millis: int = 0, *,
                primary_keys: Sequence[str] = ()) -> "TableSchema":
         """Schema 0 of a new table. Ids are assigned depth first, as Java does; ids of ``fields`` are ignored.
 
@@ -54,12 +64,12 @@ class TableSchema:
                    options, comment, time_millis)
 
     @property
-    def field_names(self) -> Tuple[str, ...]:
+    def field_names(self) -> tuple[str, ...]:
         """Names of the columns, in order."""
         return tuple(f.name for f in self.fields)
 
     @property
-    def partition_fields(self) -> Tuple[DataField, ...]:
+    def partition_fields(self) -> tuple[DataField, ...]:
         """The partition columns, in the order of ``partition_keys``."""
         return tuple(self.field(name) for name in self.partition_keys)
 
@@ -78,7 +88,7 @@ class TableSchema:
 
     def to_json(self) -> bytes:
         """The bytes of the schema file, UTF-8."""
-        out: Dict[str, Any] = {
+        out: dict[str, Any] = {
             "version": self.version, "id": self.id, "fields": [field_to_json(f) for f in self.fields],
             "highestFieldId": self.highest_field_id, "partitionKeys": list(self.partition_keys),
             "primaryKeys": list(self.primary_keys), "options": dict(self.options),
@@ -130,7 +140,7 @@ def check_names(fields: Sequence[DataField], where: str = "") -> None:
     """Raises: Misuse ``schema.bad-name`` for empty, reserved or repeated names, nested ones included."""
     if not fields:
         raise Misuse(f"{where or 'a table'} needs at least one column", kind="schema.bad-name")
-    seen: Dict[str, str] = {}
+    seen: dict[str, str] = {}
     for field in fields:
         path = f"{where}.{field.name}" if where else field.name
         if not field.name.strip():
@@ -145,7 +155,7 @@ def check_names(fields: Sequence[DataField], where: str = "") -> None:
                 check_names(part.fields, path)
 
 
-def nested_parts(t: DataType) -> List[DataType]:
+def nested_parts(t: DataType) -> list[DataType]:
     """The type itself and the types inside, down to (and including) the first ROW of each branch."""
     if isinstance(t, (ArrayType, MultisetType, VectorType)):
         return [t] + nested_parts(t.element)
@@ -233,13 +243,13 @@ def _integer(value: Any, what: str) -> int:
     return value
 
 
-def _list(value: Any, what: str) -> List[Any]:
+def _list(value: Any, what: str) -> list[Any]:
     if not isinstance(value, list):
         raise ValueError(f"{what} is not a list")
     return value
 
 
-def _names(value: Any, what: str) -> Tuple[str, ...]:
+def _names(value: Any, what: str) -> tuple[str, ...]:
     if not all(isinstance(name, str) for name in _list(value, what)):
         raise ValueError(f"{what} holds something that is not a name")
     return tuple(value)

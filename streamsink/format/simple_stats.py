@@ -1,8 +1,9 @@
 """Minima, maxima and null counts as manifests carry them."""
 
 import base64
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Dict, Mapping, Optional, Tuple
+from typing import Any
 
 #: A row without fields: arity 0, one null-bit word.
 EMPTY_ROW = bytes(12)
@@ -14,9 +15,9 @@ class SimpleStats:
 
     min_values: bytes
     max_values: bytes
-    null_counts: Tuple[Optional[int], ...]
+    null_counts: tuple[int | None, ...]
 
-    def to_record(self) -> Dict[str, Any]:
+    def to_record(self) -> dict[str, Any]:
         """The Avro record."""
         return {"_MIN_VALUES": self.min_values, "_MAX_VALUES": self.max_values,
                 "_NULL_COUNTS": list(self.null_counts)}
@@ -27,7 +28,7 @@ class SimpleStats:
         found = cls(bytes(record["_MIN_VALUES"]), bytes(record["_MAX_VALUES"]), tuple(record["_NULL_COUNTS"] or ()))
         return EMPTY_STATS if found == EMPTY_STATS else found
 
-    def to_wire(self) -> Dict[str, Any]:
+    def to_wire(self) -> dict[str, Any]:
         """A JSON-safe dict."""
         return {"min": encode_bytes(self.min_values), "max": encode_bytes(self.max_values),
                 "nulls": list(self.null_counts)}
@@ -41,11 +42,11 @@ class SimpleStats:
 EMPTY_STATS = SimpleStats(EMPTY_ROW, EMPTY_ROW, ())
 
 
-def encode_bytes(value: Optional[bytes]) -> Optional[str]:
+def encode_bytes(value: bytes | None) -> str | None:
     """Base64 text, or None."""
     return None if value is None else base64.b64encode(value).decode("ascii")
 
 
-def decode_bytes(value: Optional[str]) -> Any:
+def decode_bytes(value: str | None) -> Any:
     """The bytes of base64 text, or None. Raises: ValueError, TypeError."""
     return None if value is None else base64.b64decode(value, validate=True)

@@ -1,8 +1,9 @@
 """Snapshot files: ``snapshot/snapshot-N``, one JSON object each. Creating one is the act of publishing."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Dict, Mapping, Optional, Tuple
+from typing import Any
 
 from streamsink.errors import Corrupt
 
@@ -26,24 +27,24 @@ class Snapshot:
     time_millis: int
     total_record_count: int
     delta_record_count: int
-    base_manifest_list_size: Optional[int] = None
-    delta_manifest_list_size: Optional[int] = None
-    changelog_manifest_list: Optional[str] = None
-    changelog_manifest_list_size: Optional[int] = None
-    index_manifest: Optional[str] = None
-    writer_version: Optional[str] = None
-    changelog_record_count: Optional[int] = None
-    watermark: Optional[int] = None
-    statistics: Optional[str] = None
-    properties: Optional[Mapping[str, str]] = None
-    next_row_id: Optional[int] = None
-    operation: Optional[str] = None
-    uuid: Optional[str] = None
+    base_manifest_list_size: int | None = None
+    delta_manifest_list_size: int | None = None
+    changelog_manifest_list: str | None = None
+    changelog_manifest_list_size: int | None = None
+    index_manifest: str | None = None
+    writer_version: str | None = None
+    changelog_record_count: int | None = None
+    watermark: int | None = None
+    statistics: str | None = None
+    properties: Mapping[str, str] | None = None
+    next_row_id: int | None = None
+    operation: str | None = None
+    uuid: str | None = None
     version: int = NEWEST_VERSION
 
     def to_json(self) -> bytes:
         """The bytes of the snapshot file, UTF-8; keys without a value are left out, as Java does."""
-        out: Dict[str, Any] = {}
+        out: dict[str, Any] = {}
         for key, name, _, _ in _KEYS:
             value = getattr(self, name)
             if value is not None:
@@ -76,7 +77,7 @@ class Snapshot:
 
 
 #: key, attribute, type, required; in Java's order.
-_KEYS: Tuple[Tuple[str, str, type, bool], ...] = (
+_KEYS: tuple[tuple[str, str, type, bool], ...] = (
     ("version", "version", int, False), ("uuid", "uuid", str, False), ("id", "id", int, True),
     ("schemaId", "schema_id", int, True), ("baseManifestList", "base_manifest_list", str, True),
     ("baseManifestListSize", "base_manifest_list_size", int, False),
@@ -118,6 +119,6 @@ def _value(found: Mapping[str, Any], key: str, kind: type, needed: bool) -> Any:
     return value
 
 
-def _check_properties(properties: Optional[Mapping[str, Any]]) -> None:
+def _check_properties(properties: Mapping[str, Any] | None) -> None:
     if properties and not all(isinstance(v, str) for v in properties.values()):
         raise ValueError("a value of properties is not a string")

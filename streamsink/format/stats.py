@@ -5,7 +5,8 @@ a code point that cannot be incremented), there is none.
 """
 
 import re
-from typing import Any, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,7 +17,12 @@ from streamsink.format.binary_row import encode_row
 from streamsink.format.partition_stats import partition_stats
 from streamsink.format.simple_stats import EMPTY_STATS, SimpleStats
 from streamsink.format.types import (
-    BINARY_ROOTS, CHARACTER_ROOTS, FOREIGN_ROOTS, TIMESTAMP_ROOTS, AtomicType, DataField,
+    BINARY_ROOTS,
+    CHARACTER_ROOTS,
+    FOREIGN_ROOTS,
+    TIMESTAMP_ROOTS,
+    AtomicType,
+    DataField,
 )
 
 __all__ = ["EMPTY_STATS", "ColumnChunk", "SimpleStats", "StatsCollector", "partition_stats"]
@@ -31,7 +37,7 @@ class ColumnChunk(NamedTuple):
     """One column in one row group. nulls: None when unknown; low, high: physical bounds, None when there are none."""
 
     rows: int
-    nulls: Optional[int]
+    nulls: int | None
     low: Any
     high: Any
 
@@ -52,7 +58,7 @@ class StatsCollector:
             raise _bad_mode("metadata.stats-keep-first-n-columns", keep_text, "a number such as '16'") from bad
         default = mode_options.get("metadata.stats-mode", _DEFAULT_MODE)
         self._dense = mode_options.get("metadata.stats-dense-store", "true").strip().lower() == "true"
-        self._columns: List[_Column] = []
+        self._columns: list[_Column] = []
         for i, field in enumerate(fields):
             option = f"fields.{field.name}.stats-mode"
             mode = mode_options.get(option)
@@ -79,7 +85,7 @@ class StatsCollector:
         for column, chunk in zip(self._columns, chunks, strict=True):
             column.add(chunk)
 
-    def finish(self) -> Tuple[SimpleStats, Optional[Tuple[str, ...]]]:
+    def finish(self) -> tuple[SimpleStats, tuple[str, ...] | None]:
         """The stats and ``_VALUE_STATS_COLS``: None when the stats cover every column."""
         kept = [c for c in self._columns if c.collected or not self._dense]
         if not kept:
@@ -96,7 +102,7 @@ class _Column:
 
     def __init__(self, field: DataField, mode: str, option: str):
         self.field = field
-        self.nulls: Optional[int] = 0
+        self.nulls: int | None = 0
         self._low: Any = None
         self._high: Any = None
         self._spoiled = False
@@ -156,7 +162,7 @@ class _Column:
         self._low = low if self._low is None else min(self._low, low)
         self._high = high if self._high is None else max(self._high, high)
 
-    def bounds(self) -> Tuple[Any, Any]:
+    def bounds(self) -> tuple[Any, Any]:
         """Smallest and greatest value as written, or (None, None)."""
         low, high = self._low, self._high
         if self._spoiled or low is None:
@@ -170,7 +176,7 @@ class _Column:
         return low, high
 
 
-def _truncated_above(text: str, length: int) -> Optional[str]:
+def _truncated_above(text: str, length: int) -> str | None:
     """The shortest string of at most ``length`` code points that Java finds above ``text``; None if there is none."""
     if len(text) <= length:
         return text

@@ -4,7 +4,7 @@ A table with a feature that the writer does not honour must never be half-writte
 Options that change nothing for such a writer pass.
 """
 
-from typing import Callable, Dict, Mapping, Optional, Tuple
+from collections.abc import Callable, Mapping
 
 from streamsink.errors import Misuse
 from streamsink.format.paths import check_partition_field
@@ -27,7 +27,7 @@ def _never(_: str) -> bool:
 
 
 #: option -> (which values are fine, why others are not)
-_READ_CHECKS: Dict[str, Tuple[Check, str]] = {
+_READ_CHECKS: dict[str, tuple[Check, str]] = {
     "type": (_equals("table"), "only ordinary tables have this format"),
     "branch": (_equals("main"), "only the main branch is supported"),
     "file.format": (_equals("parquet"), "only parquet files are read and written"),
@@ -40,7 +40,7 @@ _READ_CHECKS: Dict[str, Tuple[Check, str]] = {
     "scan.primary-branch": (_never, "reads would have to look into another branch"),
     "chain-table.enabled": (_off, "reads would have to chain branches"),
 }
-_WRITE_CHECKS: Dict[str, Tuple[Check, str]] = {
+_WRITE_CHECKS: dict[str, tuple[Check, str]] = {
     **_READ_CHECKS,
     "bucket": (_equals("-1"), "only bucket-unaware tables (bucket=-1) are written"),
     "bucket-key": (_never, "only bucket-unaware tables are written"),
@@ -72,7 +72,7 @@ _WRITE_CHECKS: Dict[str, Tuple[Check, str]] = {
     "avro.codec": (_equals("zstandard", "null", "deflate"), "released Java readers fail on it"),
 }
 #: Every option that starts so and is not in the table above.
-_WRITE_PREFIXES: Tuple[Tuple[str, str], ...] = (
+_WRITE_PREFIXES: tuple[tuple[str, str], ...] = (
     ("blob-", "BLOB files are not written"), ("blob.", "BLOB files are not written"),
     ("global-index.", "global indexes are not maintained"), ("pk-", "primary-key tables are not written"),
     ("metastore.", "a metastore is not kept up to date"), ("sequence.", "rows are appended, not merged"),
@@ -119,7 +119,7 @@ def _check_columns(schema: TableSchema) -> None:
                          kind="table.unsupported-column")
 
 
-def _unsupported(t: DataType) -> Optional[DataType]:
+def _unsupported(t: DataType) -> DataType | None:
     for part in nested_parts(t):
         if isinstance(part, (MultisetType, VectorType)):
             return part
@@ -133,7 +133,7 @@ def _unsupported(t: DataType) -> Optional[DataType]:
     return None
 
 
-def _check_options(options: Mapping[str, str], checks: Mapping[str, Tuple[Check, str]], verb: str) -> None:
+def _check_options(options: Mapping[str, str], checks: Mapping[str, tuple[Check, str]], verb: str) -> None:
     for option, value in options.items():
         if option in checks and not checks[option][0](value):
             raise _refusal(option, value, checks[option][1], verb)

@@ -4,7 +4,6 @@
 """
 
 from dataclasses import dataclass, replace
-from typing import Optional, Tuple
 
 from streamsink.errors import Misuse
 
@@ -47,10 +46,10 @@ class AtomicType(DataType):
 
     root: str
     nullable: bool = True
-    length: Optional[int] = None
-    precision: Optional[int] = None
-    scale: Optional[int] = None
-    detail: Optional[str] = None
+    length: int | None = None
+    precision: int | None = None
+    scale: int | None = None
+    detail: str | None = None
 
     def __post_init__(self):
         root = self.root.upper()
@@ -153,8 +152,8 @@ class DataField:
     id: int
     name: str
     type: DataType
-    description: Optional[str] = None
-    default_value: Optional[str] = None
+    description: str | None = None
+    default_value: str | None = None
 
     def __str__(self) -> str:
         return f"`{self.name}` {self.type}"
@@ -164,7 +163,7 @@ class DataField:
 class RowType(DataType):
     """Named fields in order."""
 
-    fields: Tuple[DataField, ...]
+    fields: tuple[DataField, ...]
     nullable: bool = True
 
     def __post_init__(self):

@@ -5,11 +5,18 @@ as in a column list. The depth is bounded, so that no text can exhaust the stack
 """
 
 import re
-from typing import List, Optional, Tuple
 
 from streamsink.errors import Misuse
 from streamsink.format.type_model import (
-    FOREIGN_ROOTS, ArrayType, AtomicType, DataField, DataType, MapType, MultisetType, RowType, VectorType,
+    FOREIGN_ROOTS,
+    ArrayType,
+    AtomicType,
+    DataField,
+    DataType,
+    MapType,
+    MultisetType,
+    RowType,
+    VectorType,
 )
 
 MAX_DEPTH = 64
@@ -39,7 +46,7 @@ class TypeParser:
 
     def __init__(self, text: str):
         self._text = text
-        self._tokens: List[Tuple[str, str]] = []
+        self._tokens: list[tuple[str, str]] = []
         self._next = 0
         position = 0
         end = len(text.rstrip())
@@ -56,7 +63,7 @@ class TypeParser:
         self._end()
         return found
 
-    def columns(self) -> List[DataField]:
+    def columns(self) -> list[DataField]:
         """The text is a list of columns."""
         fields = self._fields(0, closing=None)
         self._end()
@@ -66,7 +73,7 @@ class TypeParser:
         if self._next < len(self._tokens):
             raise bad_type(f"unexpected {self._tokens[self._next][1]!r} in {self._text!r}")
 
-    def _peek(self, ahead: int = 0) -> Tuple[str, str]:
+    def _peek(self, ahead: int = 0) -> tuple[str, str]:
         at = self._next + ahead
         return self._tokens[at] if at < len(self._tokens) else ("end", "")
 
@@ -96,8 +103,8 @@ class TypeParser:
         self._next += 1
         return int(text)
 
-    def _fields(self, depth: int, closing: Optional[str]) -> List[DataField]:
-        fields: List[DataField] = []
+    def _fields(self, depth: int, closing: str | None) -> list[DataField]:
+        fields: list[DataField] = []
         if closing is not None and self._sign(closing):
             return fields
         fields.append(self._field(depth))
@@ -153,7 +160,7 @@ class TypeParser:
         self._word("NULL")
         return found
 
-    def _nested(self, root: str, depth: int) -> Optional[DataType]:
+    def _nested(self, root: str, depth: int) -> DataType | None:
         if root in ("ROW", "STRUCT"):
             closing = ">" if self._sign("<") else ")"
             if closing == ")":
@@ -175,7 +182,7 @@ class TypeParser:
         self._need(">")
         return found
 
-    def _arguments(self, most: int) -> List[int]:
+    def _arguments(self, most: int) -> list[int]:
         if not self._sign("("):
             return []
         numbers = [self._number()]
@@ -207,7 +214,7 @@ class TypeParser:
             raise bad_type(f"unknown type {text!r} in {self._text!r}; known are {', '.join(_NAMES)}")
         return AtomicType(root)
 
-    def _foreign_arguments(self) -> Optional[str]:
+    def _foreign_arguments(self) -> str | None:
         if not self._sign("("):
             return None
         parts = []

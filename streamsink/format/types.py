@@ -5,11 +5,25 @@
     type_to_json(...)                                    -> what Java Paimon writes into schema-N
 """
 
-from typing import Any, Dict, List, Mapping, Union
+from collections.abc import Mapping
+from typing import Any
 
 from streamsink.format.type_model import (
-    BINARY_ROOTS, CHARACTER_ROOTS, FOREIGN_ROOTS, MAX_LENGTH, TIMESTAMP_ROOTS, ArrayType, AtomicType, DataField,
-    DataType, MapType, MultisetType, RowType, VectorType, is_nested, is_primitive,
+    BINARY_ROOTS,
+    CHARACTER_ROOTS,
+    FOREIGN_ROOTS,
+    MAX_LENGTH,
+    TIMESTAMP_ROOTS,
+    ArrayType,
+    AtomicType,
+    DataField,
+    DataType,
+    MapType,
+    MultisetType,
+    RowType,
+    VectorType,
+    is_nested,
+    is_primitive,
 )
 from streamsink.format.type_parser import MAX_DEPTH, TypeParser, bad_type
 
@@ -20,7 +34,7 @@ __all__ = [
 ]
 
 
-def parse_ddl(text: str) -> List[DataField]:
+def parse_ddl(text: str) -> list[DataField]:
     """The columns of a list like ``id BIGINT NOT NULL, name STRING COMMENT 'x'``, ids -1.
 
     Paimon/Flink SQL and Spark DDL spellings; plain TIMESTAMP is Paimon's TIMESTAMP(6) without a zone.
@@ -29,7 +43,7 @@ def parse_ddl(text: str) -> List[DataField]:
     return TypeParser(text).columns()
 
 
-def parse_type(value: Union[str, Mapping[str, Any]], _depth: int = 0) -> DataType:
+def parse_type(value: str | Mapping[str, Any], _depth: int = 0) -> DataType:
     """A type as in a schema file: a string, or an object for nested types. Raises: Misuse ``schema.bad-type``."""
     if isinstance(value, str):
         return TypeParser(value).whole_type()
@@ -81,9 +95,9 @@ def _integer(value: Any, what: str) -> int:
     return value
 
 
-def field_to_json(field: DataField) -> Dict[str, Any]:
+def field_to_json(field: DataField) -> dict[str, Any]:
     """The object of a schema file, in Java's key order."""
-    out: Dict[str, Any] = {"id": field.id, "name": field.name, "type": type_to_json(field.type)}
+    out: dict[str, Any] = {"id": field.id, "name": field.name, "type": type_to_json(field.type)}
     if field.description is not None:
         out["description"] = field.description
     if field.default_value is not None:
@@ -91,7 +105,7 @@ def field_to_json(field: DataField) -> Dict[str, Any]:
     return out
 
 
-def type_to_json(t: DataType) -> Union[str, Dict[str, Any]]:
+def type_to_json(t: DataType) -> str | dict[str, Any]:
     """The type as Java Paimon writes it into a schema file."""
     if isinstance(t, AtomicType):
         return str(t)

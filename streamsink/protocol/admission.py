@@ -1,57 +1,29 @@
 """Admission of a micro-batch: is it new, a replay, an overlap, or a gap? A pure decision, taken before any byte is written."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from enum import Enum
+from dataclasses import dataclass, replace
 
 from streamsink.errors import Misuse
 from streamsink.options import MODE_OVERWRITE, SinkOptions, words_of
 from streamsink.protocol import files, opaque_errors, position_errors, renamed, run_errors, run_inputs, ways
 from streamsink.protocol.committable import AppState, Batch, KnownRun, LastOfOther
 from streamsink.protocol.continuity import Change, Relation, changes, relate, reset
+from streamsink.protocol.decision import Decision, Verdict
 from streamsink.protocol.ids import END_OF_INPUT
-from streamsink.protocol.positions import Offsets, all_numeric, follows, numeric_ones, same_ranges
+from streamsink.protocol.positions import all_numeric, follows, numeric_ones, same_ranges
 from streamsink.protocol.query_rules import (
-    check_copied, check_query, check_same, check_state, is_new_behind_a_copy, left_out, recorded_as_new, with_word_of_rows,
+    check_copied,
+    check_query,
+    check_same,
+    check_state,
+    is_new_behind_a_copy,
+    left_out,
+    recorded_as_new,
+    with_word_of_rows,
     word_of_rows,
 )
 from streamsink.protocol.recorded import Recorded
 from streamsink.protocol.resets import Answer, answer_in, answered, answered_late
-
-
-class Verdict(Enum):
-    """NEW: write all rows. FILTER: write the rows beyond ``below``. SEEN: record it without rows. SKIP: change nothing."""
-
-    NEW = "new"
-    FILTER = "filter"
-    SEEN = "seen"
-    SKIP = "skip"
-
-
-@dataclass(frozen=True)
-class Decision:
-    """What to do with a batch. recorded: positions once it is published.
-
-    below: the first new offset of each topic and partition, for every source that reads it (FILTER only).
-    seen_files: paths of the files whose rows are not to be written (FILTER over files only). replaying: for the state.
-    forgets_files: the files of earlier records do not count any more. same: the token for this query when it changes (FILTER over
-    files under another checkpoint). counts_rows: the rows of this bounded run are to be counted, and the run admitted again.
-    compares_rows: the rows of this bounded run are to be compared with the published ones, and the run admitted again.
-    leads_on: the earlier name of the query under which the batches before it are recorded, and its last record there.
-    """
-
-    verdict: Verdict
-    reason: str
-    generation: int = 0
-    recorded: Recorded = field(default_factory=Recorded)
-    below: Offsets = field(default_factory=dict)
-    seen_files: frozenset[str] = frozenset()
-    replaying: bool = False
-    forgets_files: bool = False
-    same: str | None = None
-    counts_rows: bool = False
-    compares_rows: bool = False
-    leads_on: tuple[str, int] | None = None
 
 
 @dataclass(frozen=True)

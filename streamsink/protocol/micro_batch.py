@@ -14,15 +14,14 @@ from streamsink.errors import Misuse
 from streamsink.faults import fault_point
 from streamsink.options import SinkOptions
 from streamsink.protocol import position_errors, ways
-from streamsink.protocol.admission import Verdict
 from streamsink.protocol.committable import Batch, Committable, StagedFile
 from streamsink.protocol.committer_thread import CommitterThread
 from streamsink.protocol.committing import Beside, Step
+from streamsink.protocol.decision import Checkpoint, Verdict
 from streamsink.protocol.one_call import OneCall
 from streamsink.protocol.pending import Group
 from streamsink.protocol.same_query import Comparison
 from streamsink.protocol.sink import OpenSink, Published
-from streamsink.protocol.states import Checkpoint
 from streamsink.protocol.two_phase import TwoPhaseCommit
 
 

@@ -16,8 +16,8 @@ from streamsink.errors import Misuse
 from streamsink.events import Event
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import AppState, Batch, Committable, KnownRun, LastOfOther, StagedFile
+from streamsink.protocol.decision import Checkpoint
 from streamsink.protocol.pending import Group, Mark, PendingStore, Where
-from streamsink.protocol.states import Checkpoint
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,11 @@
-"""A checkpoint that is being written, and its life as one table. An illegal step raises and changes nothing.
+"""The life of one checkpoint as one table. An illegal step raises and changes nothing.
 
 The step's name is the fault point, the event and the row in docs/PROTOCOL.md.
 """
 
-from dataclasses import dataclass
 from enum import Enum
 
 from streamsink.errors import Misuse
-from streamsink.protocol.admission import Decision
-from streamsink.protocol.committable import Batch
 
 
 class State(Enum):
@@ -54,18 +51,3 @@ class CheckpointState:
                 f"checkpoint {self.checkpoint_id} is {self.state.value}: it cannot '{name}'", kind="checkpoint.step"
             )
         self.state = target
-
-
-@dataclass(frozen=True)
-class Checkpoint:
-    """A checkpoint that is being written. ``staging``: absolute folder of its files; ``sequence``: its record's number.
-
-    begun_ms: on the monotonic clock.
-    """
-
-    batch: Batch
-    decision: Decision
-    sequence: int
-    staging: str
-    state: CheckpointState
-    begun_ms: float

@@ -13,16 +13,17 @@ from streamsink.errors import Fenced, Misuse, RestoredThenFailed, Retryable
 from streamsink.faults import fault_point
 from streamsink.options import RESTORE_AND_FAIL, SinkOptions
 from streamsink.protocol import run_inputs
-from streamsink.protocol.admission import Decision, Past, Verdict, admit, recreated_meanwhile
+from streamsink.protocol.admission import Past, admit, recreated_meanwhile
 from streamsink.protocol.committable import AppState, Batch, Committable, KnownRun, LastOfOther, StagedFile
 from streamsink.protocol.committer_thread import CommitterThread
 from streamsink.protocol.committing import Beside, Committing, Step
+from streamsink.protocol.decision import Checkpoint, Decision, Verdict
 from streamsink.protocol.files import KnownFiles, recorded_files
 from streamsink.protocol.ids import END_OF_INPUT, Writer
 from streamsink.protocol.pending import Group, JournalIdentity, PendingStore, readable
 from streamsink.protocol.publisher import Publisher, Reconciled, Recorded
 from streamsink.protocol.sink import Committer, Destination, Published
-from streamsink.protocol.states import Checkpoint, CheckpointState
+from streamsink.protocol.states import CheckpointState
 
 
 class TwoPhaseCommit:

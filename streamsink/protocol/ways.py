@@ -2,7 +2,6 @@
 
 import hashlib
 
-
 # Of batches that never came to the sink.
 CALLED_FOR_EVERY_BATCH = (
     "If your batch function does not call the sink for a batch without rows, change that first: call it for every batch, also for one "

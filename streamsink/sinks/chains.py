@@ -72,7 +72,7 @@ class Chains:
             for sequence in behind:
                 missing.setdefault(sequence, name)
         first = min(missing, default=newest.state.sequence + 1)
-        for name, sequence in at.items():
+        for sequence in at.values():
             if sequence > first:  # later records are published only after earlier ones
                 raise chain_errors.rolled_back(self._place, missing[first], heads[missing[first]], first, journal=self._journal)
         return _load(self._place, self._journal, first - 1) if first > 1 else None

@@ -19,7 +19,16 @@ from streamsink.protocol.ids import END_OF_INPUT, check_application
 from streamsink.protocol.pending import Mark, readable
 from streamsink.protocol.positions import all_numeric
 from streamsink.protocol.renamed import first_that_is_there, starting_at
-from streamsink.protocol.restore import IS_PUBLISHED, from_to, is_gone, marks_of, of_the_first_ones, of_which_marks_tell, places_of_rows, token_of
+from streamsink.protocol.restore import (
+    IS_PUBLISHED,
+    from_to,
+    is_gone,
+    marks_of,
+    of_the_first_ones,
+    of_which_marks_tell,
+    places_of_rows,
+    token_of,
+)
 from streamsink.protocol.sink import History
 from streamsink.sinks.chains import LOST
 from streamsink.sinks.letters import TableCommitter

@@ -15,13 +15,21 @@ from streamsink.errors import Corrupt, Misuse, Retryable
 from streamsink.faults import fault_point
 from streamsink.format.manifest import ManifestEntry
 from streamsink.format.snapshot import APPEND
-from streamsink.options import MODE_APPEND, ON_ROLLBACK_FAIL, SNAPSHOT_PER_CHECKPOINT, SYNC, SinkOptions, with_word, words_of
+from streamsink.options import (
+    MODE_APPEND,
+    ON_ROLLBACK_FAIL,
+    SNAPSHOT_PER_CHECKPOINT,
+    SYNC,
+    SinkOptions,
+    with_word,
+    words_of,
+)
 from streamsink.protocol import ways
 from streamsink.protocol.committable import DEAD_LETTERS, AppState, Committable, StagedFile
+from streamsink.protocol.decision import Checkpoint
 from streamsink.protocol.pending import Mark
 from streamsink.protocol.restore import IS_PUBLISHED, MAY_OVERWRITE, token_of
 from streamsink.protocol.sink import History, Published
-from streamsink.protocol.states import Checkpoint
 from streamsink.sinks import promise
 from streamsink.sinks.many_tables import Member, Place
 from streamsink.sinks.paimon import PaimonCommitter

@@ -15,17 +15,17 @@ from streamsink import events
 from streamsink.errors import Conflict, Misuse
 from streamsink.faults import fault_point
 from streamsink.options import MODE_APPEND, ON_ROLLBACK_FAIL, SYNC, SinkOptions
-from streamsink.protocol.committable import AppState, Committable, LastOfOther, StagedFile
+from streamsink.protocol.committable import Committable, LastOfOther, StagedFile
+from streamsink.protocol.decision import Checkpoint
 from streamsink.protocol.pending import MarkOfTables
 from streamsink.protocol.sink import Committer, History, Published
-from streamsink.protocol.states import Checkpoint
 from streamsink.sinks import marks, promise
 from streamsink.sinks.above import identity_path
 from streamsink.sinks.chains import Chains
 from streamsink.sinks.name_before import SUFFIX, Had, NameBefore, parts_of_all
 from streamsink.sinks.paimon import PaimonCommitter
 from streamsink.storage.file_io import FileIO
-from streamsink.storage.pending_log import PendingLog, journal_dir
+from streamsink.storage.pending_log import PendingLog
 from streamsink.storage.together import Together
 from streamsink.table.table import Table, is_table, open_table
 from streamsink.table.write import WrittenFile

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from streamsink.errors import Corrupt, Misuse
+from streamsink.errors import Corrupt
 from streamsink.options import SinkOptions, with_word, words_of
 from streamsink.protocol.committable import AppState, LastOfOther
 from streamsink.protocol.pending import Mark

@@ -11,11 +11,10 @@ from streamsink.format.schema import TableSchema
 from streamsink.format.types import DataField
 from streamsink.locks.creation import lock_creations
 from streamsink.options import MODE_OVERWRITE, ON_ROLLBACK_REPUBLISH, SinkOptions
-from streamsink.protocol.admission import Verdict
 from streamsink.protocol.committable import Batch, StagedFile
+from streamsink.protocol.decision import Checkpoint, Verdict
 from streamsink.protocol.ids import END_OF_INPUT
 from streamsink.protocol.sink import Destination, OpenSink, Sink
-from streamsink.protocol.states import Checkpoint
 from streamsink.sinks.earlier_name import goes_on_under
 from streamsink.sinks.letters import TableAndLetters, TableCommitter
 from streamsink.sinks.many_tables import ManyTables, check_options, open_place

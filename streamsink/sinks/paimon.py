@@ -10,11 +10,11 @@ from streamsink.errors import Corrupt
 from streamsink.faults import fault_point
 from streamsink.format.manifest import FileKind, ManifestEntry, write_manifest
 from streamsink.format.manifest_list import ManifestFileMeta
-from streamsink.format.snapshot import APPEND, OVERWRITE, Snapshot
+from streamsink.format.snapshot import APPEND, OVERWRITE
 from streamsink.format.supported import check_writable
 from streamsink.options import MODE_OVERWRITE, ON_ROLLBACK_REPUBLISH, ONE_SNAPSHOT, SinkOptions
 from streamsink.protocol import ways
-from streamsink.protocol.committable import AppState, Committable, KnownRun, LastOfOther, StagedFile
+from streamsink.protocol.committable import Committable, KnownRun, LastOfOther, StagedFile
 from streamsink.protocol.ids import Writer
 from streamsink.protocol.pending import Mark
 from streamsink.protocol.sink import Committer, History, Published
@@ -22,7 +22,16 @@ from streamsink.sinks import filter_of, history_of, promise
 from streamsink.sinks.above import as_journals_say
 from streamsink.sinks.history_of import mark_of, names_of
 from streamsink.sinks.records import (
-    adopt, commit_name, files_adopted, is_older_than, is_readable, joined, manifest_meta, path_of_rows, read_staged, staged_manifests,
+    adopt,
+    commit_name,
+    files_adopted,
+    is_older_than,
+    is_readable,
+    joined,
+    manifest_meta,
+    path_of_rows,
+    read_staged,
+    staged_manifests,
 )
 from streamsink.sinks.restoring import Restoring
 from streamsink.sinks.trouble import explained
@@ -31,12 +40,12 @@ from streamsink.table import leftovers, replaced
 from streamsink.table.changes import Changes
 from streamsink.table.commit import TableCommit
 from streamsink.table.delta import CommitRequest
+from streamsink.table.folders import UNAWARE_BUCKET
 from streamsink.table.lineage import were_named
 from streamsink.table.overwrite import Overwrite
 from streamsink.table.presence import Presence
 from streamsink.table.states import States
 from streamsink.table.table import Table
-from streamsink.table.folders import UNAWARE_BUCKET
 from streamsink.table.whole import Whole
 from streamsink.table.write import WrittenFile
 

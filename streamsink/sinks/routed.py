@@ -8,7 +8,7 @@ from streamsink.format.schema import TableSchema
 from streamsink.format.types import DataField
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import Batch
-from streamsink.protocol.states import Checkpoint
+from streamsink.protocol.decision import Checkpoint
 from streamsink.sinks.letters import TableAndLetters
 from streamsink.sinks.many_tables import ManyTables
 from streamsink.storage.together import Together

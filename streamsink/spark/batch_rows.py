@@ -9,12 +9,11 @@ from pyspark.sql.types import StringType
 
 from streamsink.errors import Misuse, Retryable
 from streamsink.options import SinkOptions
-from streamsink.protocol.admission import Verdict
 from streamsink.protocol.committable import Batch, Committable, StagedFile
+from streamsink.protocol.decision import Checkpoint, Verdict
 from streamsink.protocol.micro_batch import BatchRows
 from streamsink.protocol.same_query import Comparison
 from streamsink.protocol.sink import Writing
-from streamsink.protocol.states import Checkpoint
 from streamsink.sinks.writing import TableWriting
 from streamsink.spark import file_rows, gateway, gateway_files, gateway_plan, run_rows, write_ways
 from streamsink.spark.names import check_one, without

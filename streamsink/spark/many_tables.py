@@ -9,8 +9,8 @@ from pyspark.sql import functions as F
 
 from streamsink.errors import Misuse
 from streamsink.options import SinkOptions
+from streamsink.protocol.decision import Checkpoint
 from streamsink.protocol.sink import Writing
-from streamsink.protocol.states import Checkpoint
 from streamsink.sinks.opening import PaimonTables, PaimonTableWithLetters
 from streamsink.spark import write_ways
 from streamsink.spark.batch_rows import FrameRows, stored

@@ -17,7 +17,6 @@ from streamsink.storage.hold import Flock, Hold
 from streamsink.storage.reading import Reading
 from streamsink.storage.together import Together, Unflushed
 
-
 # (store, path, data, what creates it) -> whether it was created; see ``locks/creation.py``.
 CreateUnderLock = Callable[["FileIO", str, bytes, Callable[[], bool]], bool]
 

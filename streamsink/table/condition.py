@@ -13,8 +13,7 @@ from streamsink.format.file_stats import ColumnStats
 from streamsink.format.schema import TableSchema
 from streamsink.format.types import CHARACTER_ROOTS, AtomicType, DataField
 from streamsink.table.literals import FLOATS, literal
-from streamsink.table.predicate import And, Or, Predicate, Comparison
-
+from streamsink.table.predicate import And, Comparison, Or, Predicate
 
 # Name of a column -> its stats, or None when nothing is known.
 Stats = Callable[[str], ColumnStats | None]

@@ -12,8 +12,8 @@ from streamsink.options import SinkOptions
 from streamsink.table.conform import Conform
 from streamsink.table.fit import fit
 from streamsink.table.folders import Folders
-from streamsink.table.row_json import rows_to_json
 from streamsink.table.routing import ROUTE
+from streamsink.table.row_json import rows_to_json
 from streamsink.table.table import Table
 
 # `row`: the whole row as JSON text, see row_json.py. The columns of a source's positions follow, when the query names them.

@@ -9,7 +9,15 @@ from streamsink.errors import Corrupt
 from streamsink.format.binary_row import decode_physical
 from streamsink.format.index_manifest import IndexManifestEntry, read_index_manifest
 from streamsink.format.manifest import (
-    FileKind, Identity, LiveFile, ManifestEntry, NameSearch, check_blocks, iter_files, iter_manifest, iter_records,
+    FileKind,
+    Identity,
+    LiveFile,
+    ManifestEntry,
+    NameSearch,
+    check_blocks,
+    iter_files,
+    iter_manifest,
+    iter_records,
 )
 from streamsink.format.manifest_list import ManifestFileMeta, read_manifest_list
 from streamsink.format.manifest_stream import ManifestStream

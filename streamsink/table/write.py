@@ -84,7 +84,7 @@ class Limits:
     def __init__(self, max_open: int, memory_bytes: int):
         self.memory_bytes = memory_bytes
         self._max_open = max_open
-        self._writers: list["TableWriter"] = []
+        self._writers: list[TableWriter] = []
 
     def join(self, writer: "TableWriter") -> None:
         """From now on this writer counts."""

@@ -14,15 +14,15 @@ from streamsink.errors import Fenced, Retryable
 from streamsink.faults import fault_point
 from streamsink.format.types import DataField
 from streamsink.options import SinkOptions
-from streamsink.protocol.admission import Verdict
 from streamsink.protocol.committable import Batch, Committable
 from streamsink.protocol.committer_thread import CommitterThread
 from streamsink.protocol.committing import Beside, Step
+from streamsink.protocol.decision import Checkpoint as Opening
+from streamsink.protocol.decision import Verdict
 from streamsink.protocol.micro_batch import BatchRows, QueryRun
 from streamsink.protocol.positions import SourceFile, SourceRange
 from streamsink.protocol.same_query import Comparison, QueryFingerprint
 from streamsink.protocol.sink import OpenSink, Sink, Writing
-from streamsink.protocol.states import Checkpoint as Opening
 from streamsink.protocol.two_phase import TwoPhaseCommit
 from streamsink.sinks.opening import PaimonTable
 from streamsink.storage.file_io import FileIO

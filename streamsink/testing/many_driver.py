@@ -5,9 +5,9 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from streamsink.options import SinkOptions
+from streamsink.protocol.decision import Checkpoint as Opening
 from streamsink.protocol.micro_batch import BatchRows
 from streamsink.protocol.sink import OpenSink, Sink
-from streamsink.protocol.states import Checkpoint as Opening
 from streamsink.sinks.opening import PaimonTables, PaimonTableWithLetters
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.together import Together

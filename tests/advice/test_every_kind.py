@@ -3,12 +3,12 @@
 A kind is named by a test that is marked with ``follows`` (``tests/advice/following.py``), or by a reason (``tests/advice/reasons.py``).
 """
 
+import pytest
+
 from streamsink.errors import Misuse
 from tests.advice import errors_page, following, kinds
 from tests.advice.following import Advice, follows
 from tests.advice.reasons import REASONS
-
-import pytest
 
 
 def test_every_kind_is_followed_or_has_a_reason():

@@ -13,7 +13,16 @@ from streamsink.sinks.retire import retire
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.names import NameLimits
 from tests.advice.accidents import (
-    accept, copy_of, damage, lose_checkpoint, put_back, refused, start_over, starting_offset, stopped_by, take,
+    accept,
+    copy_of,
+    damage,
+    lose_checkpoint,
+    put_back,
+    refused,
+    start_over,
+    starting_offset,
+    stopped_by,
+    take,
 )
 from tests.advice.following import follows, told
 from tests.crash.giving_up import ENDS, clean, follow, left, record

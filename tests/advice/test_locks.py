@@ -58,7 +58,7 @@ def test_a_damaged_token_is_deleted(path, tmp_path):
     """It holds no data, as the error says."""
     checkpoint = Checkpoint("q")
     _write(path, checkpoint, [2], lock="file")
-    [token] = [p for p in tmp_path.rglob("*.lock.token")]
+    [token] = tmp_path.rglob("*.lock.token")
     token.write_text("torn")
     said = told("lock.token", lambda: _write(path, checkpoint, [2, 4], lock="file")).says("make sure that no writer runs, and delete it")
     assert said.find(r"(/\S+\.token)") == str(token)

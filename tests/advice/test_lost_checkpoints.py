@@ -9,7 +9,16 @@ from streamsink.errors import Misuse
 from streamsink.protocol.positions import SourceRange
 from streamsink.testing.driver import Checkpoint
 from tests.advice.accidents import (
-    POSITIONS, THIRD, accept, lose_checkpoint, other_rows, refused, renew_topic, start_over, starting_offset, stopped_by,
+    POSITIONS,
+    THIRD,
+    accept,
+    lose_checkpoint,
+    other_rows,
+    refused,
+    renew_topic,
+    start_over,
+    starting_offset,
+    stopped_by,
 )
 from tests.advice.following import Advice, advice, follows
 from tests.crash.world import World, expected, memory_world

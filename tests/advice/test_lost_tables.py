@@ -13,7 +13,16 @@ from streamsink.sinks.give_up import give_up
 from streamsink.storage.pending_log import decode_record
 from streamsink.table.table import create_table, new_schema
 from tests.advice.following import follows
-from tests.advice.many import JOURNAL, accept, commit_of_another, files_in, four_of_five_batches, once, put_back, refused
+from tests.advice.many import (
+    JOURNAL,
+    accept,
+    commit_of_another,
+    files_in,
+    four_of_five_batches,
+    once,
+    put_back,
+    refused,
+)
 from tests.crash.giving_up import follow
 from tests.crash.many_world import BOUNDARIES, ROOT, ManyWorld, check_complete
 from tests.crash.world import die_at_step

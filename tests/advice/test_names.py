@@ -10,7 +10,17 @@ from streamsink.sinks.retire import retire
 from streamsink.table.table import open_table
 from streamsink.testing.driver import Checkpoint
 from tests.advice.accidents import (
-    POSITIONS, SECOND, accept, copy_of, lose_checkpoint, put_back, refused, renew_topic, start_over, starting_offset, take,
+    POSITIONS,
+    SECOND,
+    accept,
+    copy_of,
+    lose_checkpoint,
+    put_back,
+    refused,
+    renew_topic,
+    start_over,
+    starting_offset,
+    take,
 )
 from tests.advice.following import Advice, follows, told
 from tests.crash.giving_up import follow
@@ -136,23 +146,6 @@ def test_a_query_that_comes_back_under_another_name_without_its_checkpoint(way):
     else:
         world.run(boundaries=(12,))
         assert world.ids() == sorted([*range(9), *range(12)])
-
-
-@follows("table.rolled-back")
-def test_nothing_is_left_under_a_name_that_was_taken_back_with_the_batch_that_another_name_was_to_adopt():
-    """Found by a walk: the number was left in the job, and the batch after what was given up was taken for the one to adopt: rows were lost."""
-    world = _query((6,))
-    accept(world, adopt_from_batch=1)
-    gone = [f"{world.driver.root}/snapshot/{name}" for name in ("snapshot-1", "LATEST")]
-    for path in gone:
-        take(world, path)
-    said = refused(world, "table.rolled-back", (6, 9))
-    given_up = Advice(SimpleNamespace(kind=said.kind, message=str(follow(world, said))))
-    given_up.says("Restart the query with its checkpoint and without adopt_from_batch", "start a new checkpoint at the beginning of the source")
-    accept(world, adopt_from_batch=None)
-    refused(world, given_up.find(r"the query stops with an error \(([\w.-]+)\)"), (6, 9))
-    start_over(world, 0, (9,))
-    assert world.ids() == expected((9,))
 
 
 @follows("checkpoint.begins-anew")

@@ -144,7 +144,7 @@ def test_files_that_were_restored_without_their_times(way):
     """With their times they are known; or the user says what they are; files beside them are decided as ever."""
     world = query(tells_files=True, file_column="file")
     lose_checkpoint(world)
-    world.driver.modified = {number: 1_700_000_000_000 for number in range(6)}
+    world.driver.modified = dict.fromkeys(range(6), 1700000000000)
     said = refused(world, "files.other-times", (7, 12))
     if way == "times":
         said.says("Give them their times back (cp -p), and start a new checkpoint")

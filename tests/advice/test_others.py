@@ -104,7 +104,7 @@ def test_rows_without_a_table(kind, numbers, way):
         world.driver.routing = Routing.of(WAREHOUSE, rules, world.driver.options, dead_letters="rejected", unrouted=unrouted)
 
     names = {"route.null": None, "route.unknown": "unknown"}
-    world.driver.rows = lambda start, end: _routed(rows(start, end), {n: names[kind] for n in numbers})
+    world.driver.rows = lambda start, end: _routed(rows(start, end), dict.fromkeys(numbers, names[kind]))
     route(rules, "fail")
     said = told(kind, world.run)
     assert world.rows() == [] and WAREHOUSE in said.message
@@ -115,7 +115,7 @@ def test_rows_without_a_table(kind, numbers, way):
         route({**rules, "unknown": {}}, "fail")
     else:
         said.says("filter them in the query")
-        world.driver.rows = lambda start, end: _routed(rows(start, end), {n: None for n in numbers}).filter(
+        world.driver.rows = lambda start, end: _routed(rows(start, end), dict.fromkeys(numbers)).filter(
             pa.array([n not in numbers for n in range(start, end)], pa.bool_())
         )
     world.run()

@@ -8,13 +8,13 @@ import pyarrow.compute as pc
 import pytest
 
 from streamsink import faults
+from streamsink.clock import IdSource
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.ids import END_OF_INPUT
 from streamsink.protocol.positions import SourceRange
 from streamsink.sinks.give_up import give_up
 from streamsink.sinks.offsets import Wanted, offsets_of
 from streamsink.storage.file_io import FileIO
-from streamsink.clock import IdSource
 from streamsink.testing.driver import Checkpoint
 from streamsink.testing.faults import arm
 from tests.advice.accidents import accept, refused, take
@@ -157,7 +157,7 @@ def test_runs_that_are_never_repeated_are_asked_for_once():
     world = _runs_that_nobody_knows()
     said = told("run.undecidable", lambda: _job(world, "thursday", 9, 12)).says("never repeated")
     accept(world, accept_as_new=said.find(r"accept_as_new='(\w+)' for all"))
-    for number, run_id in enumerate(("thursday", "friday", "friday", "saturday")):
+    for run_id in ("thursday", "friday", "friday", "saturday"):
         _job(world, run_id, *{"thursday": (9, 12), "friday": (12, 15), "saturday": (15, 18)}[run_id])
     assert world.ids() == list(range(18))
     world.file_io(world.calls).delete_tree(f"{ROOT}/streamsink/batch")

@@ -9,7 +9,16 @@ from tests.advice.accidents import accept, damage, lose_checkpoint, refused, sta
 from tests.advice.following import Advice, follows, told
 from tests.crash.giving_up import follow
 from tests.crash.world import BOUNDARIES, die_at_step, expected, memory_world
-from tests.protocol.history import drop_states, expire, io_of, mine_of, newest_of, other_application, published_not_marked, say_new
+from tests.protocol.history import (
+    drop_states,
+    expire,
+    io_of,
+    mine_of,
+    newest_of,
+    other_application,
+    published_not_marked,
+    say_new,
+)
 from tests.table.foreign import Prepared, compact, record_of
 
 ENDS = BOUNDARIES[:3]

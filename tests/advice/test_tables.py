@@ -12,7 +12,16 @@ from streamsink.sinks.drop_missing import drop_missing
 from streamsink.table.table import open_table
 from streamsink.testing.faults import arm
 from tests.advice.accidents import (
-    POSITIONS, accept, copy_of, damage, lose_checkpoint, put_back, refused, start_over, starting_offset, take,
+    POSITIONS,
+    accept,
+    copy_of,
+    damage,
+    lose_checkpoint,
+    put_back,
+    refused,
+    start_over,
+    starting_offset,
+    take,
 )
 from tests.advice.following import advice, follows
 from tests.crash.giving_up import ENDS, follow

@@ -18,7 +18,7 @@ from tests.advice.following import Advice, follows, told
 from tests.advice.many import JOURNAL, accept, put_back, refused
 from tests.crash.giving_up import follow
 from tests.crash.many_world import ROOT, SCHEMA
-from tests.crash.two_tables import ENDS, X, TwoTables
+from tests.crash.two_tables import ENDS, TwoTables, X
 from tests.crash.world import World, die_at_step
 from tests.protocol.history import expire_before, roll_back_to, say_new, snapshot_of_another
 

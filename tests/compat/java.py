@@ -5,8 +5,7 @@ import struct
 
 from streamsink.format.binary_row import decode_physical, encode_row
 from streamsink.format.schema import TableSchema
-from streamsink.format.types import type_to_json
-from streamsink.format.types import AtomicType
+from streamsink.format.types import AtomicType, type_to_json
 
 _BOXED = {
     "BOOLEAN": "Boolean", "TINYINT": "Byte", "SMALLINT": "Short", "INT": "Integer", "DATE": "Integer",

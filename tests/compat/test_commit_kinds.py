@@ -9,7 +9,12 @@ import pytest
 from streamsink.clock import IdSource
 from streamsink.events import SnapshotReplaced
 from streamsink.format.index_manifest import (
-    DELETION_VECTORS_INDEX, HASH_INDEX, DeletionVectorRange, IndexFileMeta, IndexManifestEntry, read_index_manifest,
+    DELETION_VECTORS_INDEX,
+    HASH_INDEX,
+    DeletionVectorRange,
+    IndexFileMeta,
+    IndexManifestEntry,
+    read_index_manifest,
 )
 from streamsink.format.manifest import FileKind
 from streamsink.format.types import parse_ddl
@@ -106,7 +111,7 @@ def _race(java, path, commits) -> tuple[collections.Counter, int]:
     found = collections.Counter(row[0] for row in java.read(path))
     told = [e for e in driver.events if isinstance(e, SnapshotReplaced)]
     mine = {n: found[n] for n in range(2 * batches + 2)}
-    assert mine == {n: 1 for n in range(2 * batches + 2)}, f"replaced: {told}"
+    assert mine == dict.fromkeys(range(2 * batches + 2), 1), f"replaced: {told}"
     kept = sum(n >= 1_000_000 for n in found)
     print(f"RESULT race with Java: ours={batches + 1} lost=0 doubled=0 java={commits} kept={kept} replaced={len(told)}")
     return found, kept

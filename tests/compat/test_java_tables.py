@@ -8,7 +8,16 @@ from streamsink.storage.local import local_file_io
 from streamsink.table.table import open_table
 from tests.compat.arrow_writer import ArrowSink
 from tests.compat.rows import (
-    NANOS, NESTED, PRIMITIVES, assert_same, columns, from_arrow, matching, project, random_rows, to_arrow,
+    NANOS,
+    NESTED,
+    PRIMITIVES,
+    assert_same,
+    columns,
+    from_arrow,
+    matching,
+    project,
+    random_rows,
+    to_arrow,
 )
 
 pytestmark = [pytest.mark.compat, pytest.mark.spark]

@@ -10,7 +10,16 @@ import pytest
 import streamsink
 from tests.compat.arrow_writer import ArrowSink
 from tests.compat.rows import (
-    NANOS, NESTED, PRIMITIVES, assert_same, columns, from_arrow, matching, project, random_rows, to_arrow,
+    NANOS,
+    NESTED,
+    PRIMITIVES,
+    assert_same,
+    columns,
+    from_arrow,
+    matching,
+    project,
+    random_rows,
+    to_arrow,
 )
 
 pytestmark = [pytest.mark.compat, pytest.mark.spark]

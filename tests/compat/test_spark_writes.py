@@ -6,7 +6,15 @@ import streamsink
 from streamsink.storage.local import local_file_io
 from streamsink.table.table import open_table
 from tests.compat.rows import (
-    NESTED, PRIMITIVES, assert_same, columns, from_arrow, matching, project, random_rows, to_arrow,
+    NESTED,
+    PRIMITIVES,
+    assert_same,
+    columns,
+    from_arrow,
+    matching,
+    project,
+    random_rows,
+    to_arrow,
 )
 from tests.compat.spark_writer import run_query
 

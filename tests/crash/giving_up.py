@@ -8,7 +8,6 @@ import os
 import pytest
 
 from streamsink.errors import RestoredThenFailed, StreamsinkError
-
 from streamsink.options import SinkOptions
 from streamsink.sinks.give_up import give_up
 from streamsink.sinks.offsets import Wanted, offsets_of

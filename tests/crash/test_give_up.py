@@ -18,10 +18,21 @@ from streamsink.sinks.verify import verify
 from streamsink.testing.crashing import CrashingCalls, Mode
 from streamsink.testing.driver import Checkpoint
 from streamsink.testing.faults import InjectedCrash, arm, crash
+from tests.crash.giving_up import (
+    ENDS,
+    GROUPED,
+    OTHER,
+    clean,
+    follow,
+    giving_up,
+    left,
+    publish_what_is_left,
+    recorded_end,
+    refused,
+    run_from,
+)
 from tests.crash.world import World, die_at_step, expected, is_prefix, memory_world, posix_world
 from tests.table.foreign import Prepared
-from tests.crash.giving_up import giving_up, clean, ENDS, follow, GROUPED, left, OTHER, publish_what_is_left, recorded_end, refused, run_from
-
 
 # -- the one record of a query that publishes each batch ---------------------------------------------------------------
 

@@ -8,11 +8,10 @@ from streamsink import faults
 from streamsink.errors import Corrupt, Misuse
 from streamsink.storage.pending_log import decode_record
 from streamsink.testing.faults import InjectedCrash, arm, crash
+from tests.crash.giving_up import ENDS, clean, follow, giving_up, left, record, refused
 from tests.crash.many_world import ManyWorld, check_complete
 from tests.crash.world import die_at_step, expected, memory_world
 from tests.table.foreign import Prepared
-from tests.crash.giving_up import giving_up, clean, ENDS, follow, left, record, refused
-
 
 # -- several tables ----------------------------------------------------------------------------------------------------
 

@@ -182,7 +182,7 @@ def test_files_that_were_restored_without_their_times_do_not_come_twice(boundari
     world = files_world(journal_retain=2)
     world.run(boundaries=(2, 3, 4, 5, 6))
     world.checkpoint = Checkpoint(SECOND)
-    world.driver.modified = {number: 1_700_000_000_000 for number in range(6)}
+    world.driver.modified = dict.fromkeys(range(6), 1700000000000)
     for batch in range(len(boundaries)):
         accept(world, accept_as_seen=refused(world, "files.other-times", boundaries[:batch + 1]))
         world.run(boundaries=boundaries[:batch + 1])

@@ -14,13 +14,12 @@ from streamsink.options import SinkOptions
 from streamsink.sinks.many_tables import ManyTables, Place
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.memory import MemoryCalls
+from streamsink.table.changes import Changes
+from streamsink.table.overwrite import Overwrite
 from streamsink.testing.crashing import CrashingCalls, Mode
 from streamsink.testing.faults import InjectedCrash, arm, crash
 from tests.crash.world import BOUNDARIES, World, counting, memory_world
 from tests.table.entries import add, commit, live, new_table, part
-from streamsink.table.changes import Changes
-from streamsink.table.overwrite import Overwrite
-
 
 # Rows of a batch are in three partitions; the empty batch replaces none of them. What a reader may see, in order.
 STATES = [[], list(range(6)), [6, 7, 8], [9, 10, 11, 12, 13]]

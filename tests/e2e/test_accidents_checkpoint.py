@@ -6,7 +6,15 @@ import pytest
 
 import streamsink
 from tests.e2e.harness import (
-    accept_token, assert_each_once, assert_refused, content, forget_commit, ids_in, ids_of, run_driver, run_here,
+    accept_token,
+    assert_each_once,
+    assert_refused,
+    content,
+    forget_commit,
+    ids_in,
+    ids_of,
+    run_driver,
+    run_here,
     until,
 )
 from tests.e2e.job import start

@@ -7,7 +7,14 @@ import pytest
 from streamsink.spark import runs
 from tests.e2e import foreign
 from tests.e2e.harness import (
-    assert_each_once, assert_refused, content, forget_commit, ids_of, run_driver, run_here, until,
+    assert_each_once,
+    assert_refused,
+    content,
+    forget_commit,
+    ids_of,
+    run_driver,
+    run_here,
+    until,
 )
 from tests.e2e.job import start
 

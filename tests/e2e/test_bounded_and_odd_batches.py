@@ -26,7 +26,13 @@ from streamsink.table.write import TableWriter, WriteSpec
 from tests.advice.following import advice, follows
 from tests.e2e import foreign
 from tests.e2e.harness import (
-    assert_each_once, assert_refused, content, ids_in, ids_of, run_driver, run_here,
+    assert_each_once,
+    assert_refused,
+    content,
+    ids_in,
+    ids_of,
+    run_driver,
+    run_here,
 )
 
 STATE = "streamsink.app.streamsink"
@@ -244,7 +250,7 @@ def test_a_checkpoint_registered_twice_is_an_error(ground, protocol):
     assert (refused.value.kind, ground.table in str(refused.value)) == ("checkpoint.repeated", True)
     protocol.steps.commit_up_to_checkpoint(0)
     assert_each_once(ground.table, ids_of(0, 1))
-    assert not [p for p in Path(ground.table, "streamsink").glob("*/record-2.json")]
+    assert not list(Path(ground.table, "streamsink").glob("*/record-2.json"))
 
 
 @pytest.mark.spark

@@ -13,7 +13,16 @@ from pyspark.errors import StreamingQueryException
 import streamsink
 from streamsink.errors import StreamsinkError
 from streamsink.spark.gateway_kafka import _Topics
-from tests.e2e.harness import Outcome, accept_token, assert_each_once, assert_refused, content, ids_in, run_driver, run_here
+from tests.e2e.harness import (
+    Outcome,
+    accept_token,
+    assert_each_once,
+    assert_refused,
+    content,
+    ids_in,
+    run_driver,
+    run_here,
+)
 from tests.e2e.job import POSITIONS, frame
 from tests.e2e.kafka_data import add_partitions, delete_before, new_topic, recreate, send
 from tests.e2e.questions import Questions

@@ -12,8 +12,8 @@ from streamsink.events import BatchWritten
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.positions import SourceRange
-from streamsink.spark import position_columns
 from streamsink.sinks.opening import PaimonTable
+from streamsink.spark import position_columns
 from streamsink.spark.foreach_batch import BatchFunction
 from streamsink.spark.many_tables import tables_sink
 from streamsink.spark.spark_sink import SparkSink
@@ -168,10 +168,10 @@ def test_rows_of_all_tables_and_dead_letters_are_proven(spark, ground, way):
 def test_an_overlap_is_proven_before_it_is_filtered(spark, ground, way):
     """A row that says a recorded position of no message of the batch would be taken for an old one, and be lost."""
     sink = sink_of(ground.table, way)
-    half = {topic: {part: 200 for part in parts} for topic, parts in END.items()}
+    half = {topic: dict.fromkeys(parts, 200) for topic, parts in END.items()}
     sink._micro_batch(frame(spark, *FITTING).where("id < 20"), batch(end=half))
     sink.close()
-    first = {topic: {part: 100 for part in parts} for topic, parts in END.items()}
+    first = {topic: dict.fromkeys(parts, 100) for topic, parts in END.items()}
     sink = sink_of(ground.table, way)
     assert_refused(sink, frame(spark, *FITTING[:2], "IF(id = 30, 50, id * 10) AS offset").where("id >= 10"), batch(start=first), 1, of=20)
     sink._micro_batch(frame(spark, *FITTING).where("id >= 10"), batch(start=first))
@@ -217,7 +217,7 @@ def test_the_plan_has_the_same_size_for_three_partitions_and_three_thousand():
 
     def both(topics: int, partitions: int) -> tuple[str, str]:
         names = [f"topic-{number}" for number in range(topics)]
-        ranges = PositionRanges(POSITIONS, ({name: {part: (5, 50) for part in range(partitions)} for name in names},))
+        ranges = PositionRanges(POSITIONS, ({name: dict.fromkeys(range(partitions), (5, 50)) for name in names},))
         below = {name: {str(part): 20 for part in range(partitions)} for name in names}
         return without_constants(position_columns.outside(ranges)), without_constants(position_columns.recorded("table", POSITIONS, below))
 

@@ -18,7 +18,7 @@ WAYS = {"driver": {}, "tasks": {"driver_max_rows": 0}}
 
 def _each_once(made, table, files):
     found = streamsink.read_arrow(table, store_options=made.options).column("id").to_pylist()
-    assert Counter(found) == {i: 1 for i in ids_of(0, files)}
+    assert Counter(found) == dict.fromkeys(ids_of(0, files), 1)
 
 
 @pytest.mark.in_turn("remote stores", 1)

@@ -105,7 +105,7 @@ def test_bytes_that_are_no_row_are_corrupt():
     pick = random.Random(seed)
     types = [column(text) for text in ROUND_TRIP]
     whole = encode_row([random_value(pick, text) for text in ROUND_TRIP], types)
-    for cut in range(0, 12 + 8 * len(types)):
+    for cut in range(12 + 8 * len(types)):
         with pytest.raises(Corrupt):
             decode_row(whole[:cut], types)
     for _ in range(3000):

@@ -35,8 +35,10 @@ def entry(i=0, kind=FileKind.ADD, partition=EMPTY_ROW, **more):
     return ManifestEntry(kind, partition, 0, -1, data_file(i, **more))
 
 
-FULL = dict(extra_files=("x.index",), embedded_file_index=b"\0\1", external_path="s3://b/x", first_row_id=3,
-            write_cols=("a",), value_stats=SimpleStats(EMPTY_ROW, EMPTY_ROW, (1, None)), value_stats_cols=None)
+FULL = {
+    "extra_files": ("x.index",), "embedded_file_index": b"\0\1", "external_path": "s3://b/x", "first_row_id": 3,
+    "write_cols": ("a",), "value_stats": SimpleStats(EMPTY_ROW, EMPTY_ROW, (1, None)), "value_stats_cols": None,
+}
 
 
 @pytest.mark.parametrize("codec", ["zstandard", "null", "deflate"])

@@ -9,8 +9,9 @@ import pytest
 from streamsink.errors import Misuse
 from streamsink.options import SinkOptions
 from streamsink.protocol import files
-from streamsink.protocol.admission import Past, Verdict, admit
+from streamsink.protocol.admission import Past, admit
 from streamsink.protocol.committable import AppState, Batch, Committable, KnownRun
+from streamsink.protocol.decision import Verdict
 from streamsink.protocol.positions import SourceFile, SourceRange
 from streamsink.protocol.same_query import QueryFingerprint
 

@@ -9,12 +9,13 @@ import re
 import pytest
 
 from streamsink.errors import Misuse
-from streamsink.protocol.admission import Past, Verdict, admit
+from streamsink.options import SinkOptions
+from streamsink.protocol.admission import Past, admit
 from streamsink.protocol.committable import AppState, Batch, KnownRun
+from streamsink.protocol.decision import Verdict
 from streamsink.protocol.positions import SourceRange
 from streamsink.protocol.recorded import Recorded
 from streamsink.protocol.same_query import QueryFingerprint
-from streamsink.options import SinkOptions
 from tests.crash.world import memory_world
 from tests.protocol.query import Query
 

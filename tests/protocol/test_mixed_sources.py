@@ -5,7 +5,7 @@ import re
 import pytest
 
 from streamsink.errors import Misuse
-from streamsink.protocol.admission import Verdict
+from streamsink.protocol.decision import Verdict
 from streamsink.protocol.positions import SourceRange
 from tests.protocol.test_identity import batch, decide, refused, source, state
 

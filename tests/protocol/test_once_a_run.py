@@ -5,9 +5,9 @@ import threading
 
 import pytest
 
+from streamsink import faults
 from streamsink.errors import Misuse
 from streamsink.testing.faults import InjectedCrash, arm, crash
-from streamsink import faults
 from tests.crash.world import World, memory_world, posix_world
 from tests.protocol.query import Query
 

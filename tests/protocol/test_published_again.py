@@ -17,7 +17,17 @@ from streamsink.testing.faults import InjectedCrash, arm, crash
 from tests.advice.accidents import accept, put_back, refused, stopped_by, take
 from tests.crash.giving_up import clean, follow
 from tests.crash.world import die_at_step, memory_world
-from tests.protocol.history import drop_from_newest, drop_states, expire, io_of, mine_of, newest_of, other_application, roll_back, roll_back_to
+from tests.protocol.history import (
+    drop_from_newest,
+    drop_states,
+    expire,
+    io_of,
+    mine_of,
+    newest_of,
+    other_application,
+    roll_back,
+    roll_back_to,
+)
 from tests.table.foreign import Prepared, compact, record_of
 
 

@@ -7,11 +7,11 @@ import threading
 import pytest
 
 from streamsink.clock import IdSource
-from streamsink.protocol.admission import Verdict
 from streamsink.errors import Conflict, Fenced, Misuse, Retryable
 from streamsink.faults import arm
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import AppState
+from streamsink.protocol.decision import Verdict
 from streamsink.storage.file_io import FileIO
 from streamsink.table.table import open_table
 from tests.advice.following import advice, follows

@@ -8,8 +8,9 @@ import pytest
 from streamsink.errors import Misuse
 from streamsink.format.snapshot import Snapshot
 from streamsink.options import SinkOptions
-from streamsink.protocol.admission import Past, Verdict, admit
+from streamsink.protocol.admission import Past, admit
 from streamsink.protocol.committable import KnownRun, LastOfOther
+from streamsink.protocol.decision import Verdict
 from streamsink.protocol.positions import SourceRange
 from streamsink.protocol.recorded import Recorded
 from streamsink.table.states import HISTORY

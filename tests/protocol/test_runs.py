@@ -11,10 +11,15 @@ from streamsink.storage.runs import Runs
 from streamsink.table.table import open_table
 from tests.crash.giving_up import follow
 from tests.crash.world import memory_world
-from tests.protocol import bounded_runs
+from tests.protocol import bounded_runs, history
 from tests.protocol.bounded_runs import forget_record, run_job, set_fingerprint, word_in
 from tests.protocol.history import (
-    expire, expire_before, io_of, mine_of, newest_of, of_others, other_application, roll_back, say_new, snapshot_of_another,
+    expire,
+    expire_before,
+    io_of,
+    mine_of,
+    newest_of,
+    roll_back,
 )
 from tests.table.foreign import Prepared
 
@@ -58,7 +63,7 @@ def test_nor_does_it_where_the_table_says_nothing_of_the_application_any_more(jo
     io_of(world).delete_tree(f"{world.driver.root}/streamsink/batch")
     run_job(world, "thursday", (9, 12))
     table = open_table(io_of(world), world.driver.root, for_writing=False)
-    expire_before(table, snapshot_of_another(table))
+    expire_before(table, history.snapshot_of_another(table))
     io_of(world).delete(f"{world.driver.root}/streamsink/batch/journal-1")
     for run_id, rows in ends.items():
         with pytest.raises(Misuse) as refused:
@@ -178,7 +183,7 @@ def test_a_journal_of_which_all_was_given_up_still_knows_every_run():
     """It has no record any more, which looked like an older copy: each later run was undecidable once snapshots had expired."""
     world = memory_world(application="batch", restore="restore-and-continue")
     run_job(world, "monday", (0, 3))
-    other_application(world, "other")
+    history.other_application(world, "other")
     expire(world, 1, 1)
     base = newest_of(world)
     for run_id, rows in (("tuesday", (3, 6)), ("wednesday", (6, 9))):
@@ -197,7 +202,7 @@ def test_a_journal_of_which_all_was_given_up_still_knows_every_run():
 def test_a_run_whose_record_was_pruned_is_undecidable_when_no_snapshot_tells_of_the_application():
     """Given up beside expired history, its mark was dropped, and the journal said that it knew every run: the run was written again."""
     world = memory_world(application="batch", restore="restore-and-continue")
-    of_others(world)
+    history.of_others(world)
     run_job(world, "monday", (0, 3))
     Prepared(world, 1).rename()
     base = newest_of(world)
@@ -211,7 +216,7 @@ def test_a_run_whose_record_was_pruned_is_undecidable_when_no_snapshot_tells_of_
     assert refused.value.kind == "table.rolled-back"
     assert follow(world, refused.value).records == (2, 3)
     with pytest.raises(Misuse) as undecidable:
-        say_new(world, lambda: run_job(world, "monday", (0, 3)))
+        history.say_new(world, lambda: run_job(world, "monday", (0, 3)))
     assert undecidable.value.kind == "run.undecidable"
     assert mine_of(world) == [0, 1, 2]
 

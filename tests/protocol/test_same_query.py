@@ -8,8 +8,9 @@ import pytest
 
 from streamsink.errors import Misuse
 from streamsink.options import SinkOptions
-from streamsink.protocol.admission import Past, Verdict, admit
+from streamsink.protocol.admission import Past, admit
 from streamsink.protocol.committable import AppState, Batch, KnownRun, LastOfOther
+from streamsink.protocol.decision import Verdict
 from streamsink.protocol.ids import END_OF_INPUT
 from streamsink.protocol.micro_batch import BatchRows
 from streamsink.protocol.positions import SourceRange
@@ -150,7 +151,8 @@ def test_a_batch_is_looked_at_again_before_it_is_filtered():
         def count(self):
             raise AssertionError("a micro-batch is not counted")
 
-        write = lambda self, checkpoint, *_: pytest.fail("rows of several are written")
+        def write(self, checkpoint, group):
+            pytest.fail("rows of several are written")
 
     world = memory_world(restore="restore-and-continue", **COLUMNS)
     world.run(boundaries=(6, 9))

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from streamsink.protocol.admission import Verdict
 from streamsink.protocol.committable import AppState
+from streamsink.protocol.decision import Verdict
 from streamsink.protocol.positions import SourceRange, same_id, shortened
 from tests.protocol.test_identity import COLUMNS, batch, decide, refused, state
 

@@ -13,7 +13,17 @@ from streamsink.testing.driver import Checkpoint
 from streamsink.testing.faults import InjectedCrash
 from tests.crash.giving_up import follow, run_from
 from tests.crash.world import die_at_step, memory_world
-from tests.protocol.history import assert_republished_when_told, drop_from_newest, expire, io_of, mine_of, newest_of, of_others, roll_back, tear_mark
+from tests.protocol.history import (
+    assert_republished_when_told,
+    drop_from_newest,
+    expire,
+    io_of,
+    mine_of,
+    newest_of,
+    of_others,
+    roll_back,
+    tear_mark,
+)
 from tests.table.foreign import Prepared
 
 

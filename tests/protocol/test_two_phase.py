@@ -10,7 +10,7 @@ from streamsink import events
 from streamsink.clock import IdSource
 from streamsink.errors import Fenced, Misuse, RestoredThenFailed
 from streamsink.faults import arm
-from streamsink.protocol.admission import Verdict
+from streamsink.protocol.decision import Verdict
 from streamsink.storage.file_io import FileIO
 from streamsink.testing.driver import Checkpoint, columns, written
 from tests.crash.world import expected, memory_world

@@ -13,7 +13,18 @@ from streamsink.table.table import open_table
 from streamsink.testing.driver import Checkpoint
 from tests.crash.giving_up import follow
 from tests.crash.world import World, die_at_step, memory_world
-from tests.protocol.history import assert_republished_when_told, drop_from_newest, expire, io_of, mine_of, newest_of, of_others, other_application, roll_back, tear_mark
+from tests.protocol.history import (
+    assert_republished_when_told,
+    drop_from_newest,
+    expire,
+    io_of,
+    mine_of,
+    newest_of,
+    of_others,
+    other_application,
+    roll_back,
+    tear_mark,
+)
 from tests.table.foreign import Prepared
 
 

@@ -11,8 +11,8 @@ from streamsink.options import SinkOptions
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.positions import SourceRange
 from streamsink.sinks.position_check import judge, ranges_of
-from streamsink.spark.position_proof import OUTSIDE, ProvenWriting
 from streamsink.sinks.writing import TableWriting
+from streamsink.spark.position_proof import OUTSIDE, ProvenWriting
 from streamsink.storage.local import local_file_io
 from streamsink.table.write import WriteSpec
 

@@ -10,8 +10,8 @@ import pytest
 
 from streamsink.clock import IdSource
 from streamsink.storage.file_io import FileIO
-from streamsink.storage.reading import FileStatus
 from streamsink.storage.memory import MemoryCalls
+from streamsink.storage.reading import FileStatus
 from tests.storage.back_ends import ALL, REMOTE, back_end
 
 RACERS, NAMES, MANY_NAMES = 8, 40, 20_000
@@ -48,7 +48,7 @@ def _race(made, names):
         racer.stdin.write("go\n")
         racer.stdin.flush()
     won = [json.loads(racer.communicate(timeout=3600)[0]) for racer in racers]
-    assert collections.Counter(name for mine in won for name in mine) == {name: 1 for name in range(names)}
+    assert collections.Counter(name for mine in won for name in mine) == dict.fromkeys(range(names), 1)
     winner = {name: str(me).encode() for me, mine in enumerate(won) for name in mine}
     io = made.io()
     assert {name: io.read(f"{made.root}/race/{name}") for name in range(names)} == winner

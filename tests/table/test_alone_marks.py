@@ -20,7 +20,15 @@ from tests.advice.accidents import accept, damage, refused
 from tests.advice.test_state_alone import ENDS, MERGES, _rolled_back
 from tests.crash.letters_world import NAME, LettersWorld
 from tests.crash.world import BOUNDARIES, die_at_step, expected, memory_world
-from tests.protocol.history import drop_states, expire, io_of, mine_of, newest_of, other_application, published_not_marked
+from tests.protocol.history import (
+    drop_states,
+    expire,
+    io_of,
+    mine_of,
+    newest_of,
+    other_application,
+    published_not_marked,
+)
 from tests.table.foreign import Prepared, compact
 
 SETTINGS = {"restore": "restore-and-continue", "table_options": MERGES, "journal_retain": 5}

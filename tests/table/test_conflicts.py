@@ -6,6 +6,7 @@ from streamsink.errors import Conflict, Misuse
 from streamsink.format.binary_row import encode_row
 from streamsink.format.index_manifest import DELETION_VECTORS_INDEX, HASH_INDEX, DeletionVectorRange, IndexManifestEntry
 from streamsink.format.manifest import FileKind
+from streamsink.format.schema import TableSchema
 from streamsink.format.types import parse_ddl, parse_type
 from streamsink.storage.memory import MemoryCalls
 from streamsink.table import conflicts
@@ -14,7 +15,6 @@ from streamsink.table.keys import key_order
 from streamsink.table.maintain import commit_compaction, commit_messages
 from streamsink.table.overwrite import Overwrite
 from streamsink.table.retry import RetryPolicy
-from streamsink.format.schema import TableSchema
 from tests.table.entries import OPTIONS, add, commit, data_file, index_file, live, new_table, part
 
 

@@ -17,8 +17,8 @@ from streamsink.storage.memory import MemoryCalls
 from streamsink.storage.names import NameLimits
 from streamsink.table.dead_letters import DeadLetters, Screen, dead_letter_fields, fit_by_value
 from streamsink.table.folders import Folders
-from streamsink.table.row_json import rows_to_json
 from streamsink.table.routing import ROUTE
+from streamsink.table.row_json import rows_to_json
 from streamsink.table.table import create_table, new_schema
 
 D = decimal.Decimal

@@ -10,7 +10,7 @@ from streamsink.format.manifest import write_manifest
 from streamsink.format.manifest_list import ManifestFileMeta, write_manifest_list
 from streamsink.sinks.records import manifest_meta
 from streamsink.table.table import open_table
-from tests.crash.two_tables import ENDS, X, TwoTables
+from tests.crash.two_tables import ENDS, TwoTables, X
 from tests.crash.world import BOUNDARIES, die_at_step, expected, memory_world
 from tests.protocol.history import expire_before, io_of, roll_back_to
 from tests.table.foreign import Prepared, compact, rewritten

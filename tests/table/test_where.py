@@ -12,7 +12,7 @@ from streamsink.errors import Misuse
 from streamsink.format.types import parse_ddl
 from streamsink.format.values import from_physical
 from streamsink.storage.local import local_file_io
-from streamsink.table.predicate import And, Or, Comparison
+from streamsink.table.predicate import And, Comparison, Or
 from streamsink.table.scan import plan
 from streamsink.table.table import open_table
 from tests.compat.arrow_writer import ArrowSink
@@ -243,9 +243,9 @@ def test_wrong_python_is_refused():
     with pytest.raises(Misuse, match="& and |"):
         (col("a") == 1) and (col("b") == 2)
     with pytest.raises(Misuse, match="two of them"):
-        1 < col("a") < 2
+        1 < col("a") < 2  # noqa: B015
     with pytest.raises(Misuse, match="compared with a Column"):
-        col("a") == col("b")
+        col("a") == col("b")  # noqa: B015
     with pytest.raises(Misuse, match="found a bool"):
         (col("a") == 1) & True
 

@@ -17,8 +17,7 @@ from streamsink.table.changes import Changes
 from streamsink.table.commit import TableCommit
 from streamsink.table.delta import CommitRequest
 from streamsink.table.overwrite import Overwrite
-from streamsink.table.scan import data_file_path
-from streamsink.table.scan import read_arrow
+from streamsink.table.scan import data_file_path, read_arrow
 from streamsink.table.table import Table, is_table, new_schema, open_table
 from streamsink.table.write import TableWriter, WriteSpec
 

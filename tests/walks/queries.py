@@ -2,7 +2,7 @@
 
 import os
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 from streamsink.clock import IdSource
 from streamsink.errors import Misuse
 from streamsink.options import SinkOptions
-from streamsink.protocol.admission import Verdict
 from streamsink.protocol import run_inputs
 from streamsink.protocol.committable import Batch, Committable
+from streamsink.protocol.decision import Verdict
 from streamsink.protocol.ids import END_OF_INPUT
 from streamsink.protocol.same_query import Comparison, QueryFingerprint
 from streamsink.sinks.opening import open_one, open_with_letters

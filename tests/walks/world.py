@@ -1,7 +1,7 @@
 """The world of a walk: one table, the queries and jobs that write it, and their users. Its methods are what happens; they know no order."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import pyarrow as pa
 
