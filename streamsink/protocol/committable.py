@@ -241,13 +241,6 @@ class Committable:
         """The same checkpoint, published by a later writer that took over."""
         return replace(self, state=replace(self.state, epoch=epoch))
 
-    def without_files(self, *, held: bool = False) -> "Committable":
-        """Only what the snapshot is to say. held: the rows are in the table, as these files; so they must be when it is said. Its dead letters
-        have a table of their own, which may lack them."""
-        said = {"alone": bool(self.files)} | ({"held": [file.final for file in self.files]} if held else {})
-        letters = {DEAD_LETTERS: self.payload[DEAD_LETTERS]} if DEAD_LETTERS in self.payload else {}
-        return replace(self, files=(), payload={"kind": "APPEND", "manifest": None} | said | letters)
-
     def to_json(self) -> dict:
         read = {} if self.source_files is None else {"read_files": base64.b64encode(self.source_files).decode()}
         return read | {

@@ -61,7 +61,7 @@ def plan_restore(
         raise _cannot_follow(table, (base, missing, ahead[-1]), marked, options)
     alone, unsure = _without_their_state([s for s in marked if s not in there], marks, store, committer)
     alone |= there
-    alone |= _states_of(unsure[:_decide(table, unsure, committer, options, rolled_back=True)] if unsure else ())
+    alone |= _states_of(unsure[:_decide(table, unsure, committer, options, rolled_back=True)] if unsure else (), committer)
     publish = tuple(alone.get(s) or _to_publish(loaded[s] or _load(store, s), replaced, committer) for s in ahead)
     check_name_before(table, publish[:1], committer, options)
     behind = tuple(_load(store, s) for s in retained if s <= base and not store.is_marked(s))
@@ -74,7 +74,7 @@ def _there_behind(loaded: Mapping[int, Committable | None], committer: Committer
     if len(loaded) <= max(loaded) - min(loaded):
         return {}
     proof = next((s for s in sorted(loaded, reverse=True) if (record := loaded[s]) is not None and record.files and committer.mentions(record)), 0)
-    return {s: record.without_files(held=True) for s, record in loaded.items() if s <= proof and record is not None}
+    return {s: committer.state_alone(record, held=True) for s, record in loaded.items() if s <= proof and record is not None}
 
 
 def _cannot_follow(table: str, numbers: tuple[int, int, int], lost: Sequence[int], options: SinkOptions) -> StreamsinkError:
@@ -134,7 +134,7 @@ def _to_publish(committable: Committable, replaced: Mapping[int, int], committer
     """The record; without its files when another writer had built on its snapshot before that was replaced."""
     sequence = committable.state.sequence
     if sequence in replaced and committer.holds(committable, replaced[sequence]):
-        return committable.without_files(held=True)
+        return committer.state_alone(committable, held=True)
     return committable
 
 
@@ -148,12 +148,12 @@ def _without_their_state(
     alone = [committable for committable in may_be_alone if committable.files]
     there = next((number for number in range(len(alone), 0, -1) if committer.mentions(alone[number - 1])), 0)
     unsure = [committable for committable in alone[there:] if not committer.sees_all_since(committable)]
-    return {c.state.sequence: c.without_files(held=True) for c in alone[:there]}, unsure
+    return {c.state.sequence: committer.state_alone(c, held=True) for c in alone[:there]}, unsure
 
 
-def _states_of(seen: Sequence[Committable]) -> dict[int, Committable]:
+def _states_of(seen: Sequence[Committable], committer: Committer) -> dict[int, Committable]:
     """What is to be published of records whose rows are there as their user says: no snapshot needs to name them any more."""
-    return {committable.state.sequence: committable.without_files() for committable in seen}
+    return {committable.state.sequence: committer.state_alone(committable) for committable in seen}
 
 
 def _rolled_back(table: str, found: str, newest: int, options: SinkOptions) -> Misuse:
@@ -207,7 +207,7 @@ def _from_journal(
         is_all = known >= len(unsure)
         # What was replaced, or went, is published again, and what is seen behind it without its rows.
         published = min(len(kept), len(may_be) if is_all else records.index(unsure[known - 1]) + 1)
-        alone |= _states_of([c for c in asked[:known] if c not in records[:published]])
+        alone |= _states_of([c for c in asked[:known] if c not in records[:published]], committer)
     records = [alone.get(c.state.sequence, c) for c in records]
     if lost and not published and not alone and retained[0] > 1:
         raise _rolled_back_past_the_journal(table, retained[0], lost[-1], options)

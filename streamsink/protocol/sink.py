@@ -9,7 +9,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from streamsink.errors import Misuse
@@ -103,6 +103,13 @@ class Committer(ABC):
         another writer has built on it before. Raises Conflict when that cannot be told.
         """
         return False
+
+    def state_alone(self, committable: Committable, *, held: bool = False) -> Committable:
+        """What is to be published of a record whose rows are in the destination already, although it does not say so: called at a restart, where
+        ``holds`` or ``mentions`` has found them, or the user has. held: by the names of the record's files, which must be there still in the
+        instant of publishing. By default the record without files.
+        """
+        return replace(committable, files=())
 
     @abstractmethod
     def mentions(self, committable: Committable) -> bool:

@@ -13,6 +13,7 @@ from streamsink.protocol.committable import LED_ID, AppState, Committable, Known
 from streamsink.protocol.ids import END_OF_INPUT, Writer
 from streamsink.protocol.pending import Mark, comes_again, readable
 from streamsink.protocol.restore import MAY_OVERWRITE, token_of
+from streamsink.sinks.records import state_alone
 from streamsink.storage.pending_log import JOURNAL_DIR, PendingLog
 from streamsink.table import replaced
 from streamsink.table.lineage import were_named
@@ -248,7 +249,7 @@ def still_meant(table: Table, committable: Committable, covers: Callable[[bytes]
     """
     word = token_of(committable, MAY_OVERWRITE)
     if word in words_of(options.accept_as_seen):
-        return committable.without_files()
+        return state_alone(committable)
     if word not in words_of(options.accept_as_new):
         _check_unchanged(table, committable, covers, word)
     return committable

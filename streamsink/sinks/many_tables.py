@@ -24,6 +24,7 @@ from streamsink.sinks.above import identity_path
 from streamsink.sinks.chains import Chains
 from streamsink.sinks.name_before import SUFFIX, Had, NameBefore, parts_of_all
 from streamsink.sinks.paimon import PaimonCommitter
+from streamsink.sinks.records import state_alone
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.pending_log import PendingLog
 from streamsink.storage.together import Together
@@ -206,6 +207,9 @@ class ManyTables(Committer):
         if settled is None or self._journal.last_sequence() != settled.state.sequence or not self._chains().is_at(settled):
             self._settled = self._chains().last_settled(self._expected)
         return History(self._settled.state if self._settled else None, True)
+
+    def state_alone(self, committable: Committable, *, held: bool = False) -> Committable:
+        return state_alone(committable, held=held)
 
     def mentions(self, committable: Committable) -> bool:
         return any(member.committer.mentions(mine) for _, member, mine in self._parts(committable))

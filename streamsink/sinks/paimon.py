@@ -32,6 +32,7 @@ from streamsink.sinks.records import (
     path_of_rows,
     read_staged,
     staged_manifests,
+    state_alone,
 )
 from streamsink.sinks.restoring import Restoring
 from streamsink.sinks.trouble import explained
@@ -129,6 +130,9 @@ class PaimonCommitter(Committer):
         newest = self._whole.look(self._table.snapshots.latest())
         states = self._table.states.read(newest)
         return History(filter_of.state_of(states, application), states.complete)
+
+    def state_alone(self, committable: Committable, *, held: bool = False) -> Committable:
+        return state_alone(committable, held=held)
 
     def mentions(self, committable: Committable) -> bool:
         return were_named(self._table, names_of(committable))

@@ -12,9 +12,17 @@ from streamsink.faults import fault_point
 from streamsink.format.manifest import ManifestEntry, read_manifest
 from streamsink.format.manifest_list import ManifestFileMeta
 from streamsink.format.snapshot import APPEND, Snapshot
-from streamsink.protocol.committable import AppState, Committable
+from streamsink.protocol.committable import DEAD_LETTERS, AppState, Committable
 from streamsink.table.states import states_in
 from streamsink.table.table import Table
+
+
+def state_alone(committable: Committable, *, held: bool = False) -> Committable:
+    """Only what the snapshot is to say. held: the rows are in the table, as these files; so they must be when it is said. Its dead letters have a
+    table of their own, which may lack them."""
+    said = {"alone": bool(committable.files)} | ({"held": [file.final for file in committable.files]} if held else {})
+    letters = {DEAD_LETTERS: committable.payload[DEAD_LETTERS]} if DEAD_LETTERS in committable.payload else {}
+    return replace(committable, files=(), payload={"kind": APPEND, "manifest": None} | said | letters)
 
 
 def joined(records: Sequence[Committable]) -> list[Committable]:

@@ -11,7 +11,7 @@ from streamsink.format.manifest import Identity, ManifestEntry
 from streamsink.format.manifest_list import write_manifest_list
 from streamsink.format.snapshot import APPEND
 from streamsink.protocol.committable import Committable, StagedFile
-from streamsink.sinks.records import commit_name, manifest_meta, read_staged, staged_manifests
+from streamsink.sinks.records import commit_name, manifest_meta, read_staged, staged_manifests, state_alone
 from streamsink.storage.together import Together
 from streamsink.table import leftovers
 from streamsink.table.deletion import try_name
@@ -85,7 +85,7 @@ class Restoring:
         published = {f.final for name, mine in self._in_the_table.items() for f in mine}
         files = tuple(f for f in committable.files if f.final not in published)
         if not kept:
-            return committable.without_files(held=True)
+            return state_alone(committable, held=True)
         held = [*committable.payload.get("held", ()), *(file.final for file in committable.files if file.final in published)]
         return replace(committable, files=files, payload={"kind": APPEND, "joined": kept, "held": held, "alone": True})
 

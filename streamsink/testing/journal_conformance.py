@@ -1,0 +1,211 @@
+"""A suite that any journal (``PendingStore``) must pass: what it says is so after any death, and of two writers one is told.
+
+Where the journal lies is its own matter: the suite is given stores over one memory, whose I/O calls it counts, and at which it dies.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from streamsink.clock import IdSource
+from streamsink.errors import Fenced, Retryable
+from streamsink.protocol.committable import AppState, Committable
+from streamsink.protocol.ids import END_OF_INPUT, Writer
+from streamsink.protocol.pending import Mark, PendingStore
+from streamsink.storage.file_io import FileIO
+from streamsink.storage.memory import MemoryCalls
+from streamsink.testing.crashing import CrashingCalls, Mode
+from streamsink.testing.faults import InjectedCrash
+
+# So many published records the journal is to keep.
+RETAIN = 2
+APPLICATION = "app"
+_QUERY, _TABLE = "query", "table-1"
+
+
+class Broken(AssertionError):
+    """What the journal does wrong."""
+
+
+def check_journal(make: Callable[[FileIO], PendingStore]) -> int:
+    """Try everything; how many states of the store were opened again. Raises ``Broken``.
+
+    make: the journal of the application ``APPLICATION`` that keeps ``RETAIN`` published records, opened over this store.
+    """
+    for claim in (_records_stay, _of_two_writers_one_is_told, _a_number_is_taken_once, _what_is_published_is_pruned, _staging_goes_with_its_writer,
+                  _runs_are_remembered, _an_identity_stays_and_is_lost_with_its_journal):
+        claim(_Place(make))
+    return sum(_death(make, mode, power) for mode in (Mode.BEFORE, Mode.TORN) for power in (False, True))
+
+
+class _Place:
+    """A store in which the journal lies."""
+
+    def __init__(self, make: Callable[[FileIO], PendingStore], calls: MemoryCalls | None = None):
+        self._make = make
+        self.calls = calls or MemoryCalls()
+
+    def open(self, calls=None) -> tuple[PendingStore, FileIO]:
+        io = FileIO(calls or self.calls, IdSource().new_id)
+        return self._make(io), io
+
+    def claimed(self, above: int = 0) -> tuple[PendingStore, FileIO, Writer]:
+        """By another driver: the one before has died."""
+        self.calls.process_death()
+        store, io = self.open()
+        return store, io, store.claim(_QUERY, above)
+
+
+def _records_stay(place: _Place) -> None:
+    store, io, writer = place.claimed()
+    made = [_record(store, io, writer, number) for number in (1, 2)]
+    store.mark_published(made[0], Mark(7, "uuid", 5))
+    for again in (store, place.claimed()[0]):
+        _expect("the numbers of its records", again.retained(), [1, 2])
+        _expect("its last number", again.last_sequence(), 2)
+        _expect("its records", [again.load(number) for number in (1, 2, 3)], [*made, None])
+        _expect("which are marked", [again.is_marked(number) for number in (1, 2)], [True, False])
+        _expect("where it was published", again.mark_of(1), Mark(7, "uuid", 5))
+
+
+def _of_two_writers_one_is_told(place: _Place) -> None:
+    store, _, writer = place.claimed()
+    _, _, later = place.claimed()
+    if later.epoch <= writer.epoch:
+        raise Broken(f"a later claim has epoch {later.epoch}, the earlier one {writer.epoch}")
+    with _refused("the owner of an earlier claim may go on", Fenced):
+        store.check_owner(writer)
+    _, _, latest = place.claimed(above=later.epoch + 5)
+    if latest.epoch <= later.epoch + 5:
+        raise Broken(f"a claim above {later.epoch + 5} has epoch {latest.epoch}")
+
+
+def _a_number_is_taken_once(place: _Place) -> None:
+    store, io, writer = place.claimed()
+    with io.together() as group:
+        create = store.prepare(_committable(writer, 1), group)
+        group.flush()
+    other, other_io, later = place.claimed()
+    taken = _record(other, other_io, later, 1)
+    with _refused("a number that is taken is taken again", Fenced, Retryable):
+        create()
+    _expect("the record of that number", place.claimed()[0].load(1), taken)
+
+
+def _what_is_published_is_pruned(place: _Place) -> None:
+    store, io, writer = place.claimed()
+    made = [_record(store, io, writer, number) for number in range(1, RETAIN + 4)]
+    for record in made[:-1]:
+        store.mark_published(record)
+    store.forget([record.state.sequence for record in made[:-1]])
+    for again in (store, place.claimed()[0]):
+        _expect("what it keeps: the newest published records, and the pending one", again.retained(), list(range(3, RETAIN + 4)))
+    pending, *_ = place.claimed()
+    pending.forget([])
+    _expect("what it keeps without a newer published record", pending.retained(), list(range(3, RETAIN + 4)))
+
+
+def _staging_goes_with_its_writer(place: _Place) -> None:
+    store, io, writer = place.claimed()
+    named, given_up, unfinished = (store.staging(number, writer) for number in (1, 2, 3))
+    for folder in (named, given_up, unfinished):
+        io.write(f"{folder}/data", b"rows")
+    _record(store, io, writer, 1)
+    store.discard(given_up)
+    _expect("the files of a checkpoint that is given up", io.names(given_up), [])
+    again, _, later = place.claimed()
+    again.sweep(later)
+    _expect("files that no record can come to name, after a sweep", io.names(unfinished), [])
+    _expect("files that a pending record names, after a sweep", io.names(named), ["data"])
+
+
+def _runs_are_remembered(place: _Place) -> None:
+    store, io, writer = place.claimed()
+    record = _record(store, io, writer, 1, END_OF_INPUT)
+    _expect("a run that is not published", store.known_run(_QUERY, _TABLE).is_published is True, False)
+    store.mark_published(record)
+    for number in range(2, RETAIN + 3):
+        store.mark_published(_record(store, io, writer, number))
+    store.forget(list(range(1, RETAIN + 3)))
+    _expect("a run whose record is pruned", place.claimed()[0].known_run(_QUERY, _TABLE).is_published, True)
+
+
+def _an_identity_stays_and_is_lost_with_its_journal(place: _Place) -> None:
+    store, io, writer = place.claimed()
+    known = store.identify(0, IdSource().new_id)
+    _record(store, io, writer, 1)
+    again, *_ = place.claimed()
+    _expect("its identity, after another start", again.identify(1, IdSource().new_id).id, known.id)
+    older, *_ = place.claimed()
+    if older.identify(5, IdSource().new_id).id == known.id:
+        raise Broken("a journal that does not have the destination's last record keeps its identity: it is an older copy")
+
+
+def _death(make: Callable[[FileIO], PendingStore], mode: Mode, power: bool) -> int:
+    """At each call in turn of two records' lives. How many calls."""
+    counting = CrashingCalls(MemoryCalls())
+    _lives(make, counting)
+    for number in range(1, counting.count + 1):
+        place = _Place(make)
+        done: list[str] = []
+        try:
+            _lives(make, CrashingCalls(place.calls, number, mode), done)
+        except InjectedCrash:
+            place.calls.power_failure() if power else place.calls.process_death()
+        where = f"after a {'power failure' if power else 'death'} ({mode.value}) at call {number}"
+        store, _, writer = place.claimed()
+        store.identify(0, IdSource().new_id)
+        store.sweep(writer)
+        there = store.retained()
+        if there != list(range(1, len(there) + 1)):
+            raise Broken(f"{where} its records are {there}")
+        lost = [step for step in done if step.startswith("recorded") and int(step.split()[1]) not in there]
+        if lost or any(store.load(sequence) is None for sequence in there):
+            raise Broken(f"{where} a record is lost: {done}, and there are {there}")
+        _record(store, place.open()[1], writer, len(there) + 1)
+    return counting.count
+
+
+def _lives(make: Callable[[FileIO], PendingStore], calls: CrashingCalls, done: list[str] | None = None) -> None:
+    done = done if done is not None else []
+    io = FileIO(calls, IdSource().new_id)
+    store = make(io)
+    writer = store.claim(_QUERY, 0)
+    store.identify(0, IdSource().new_id)
+    for number in (1, 2):
+        io.write(f"{store.staging(number, writer)}/manifest-1", b"rows")
+        record = _record(store, io, writer, number)
+        done.append(f"recorded {number}")
+        store.mark_published(record, Mark(number, "uuid", 1))
+        store.forget([number])
+    store.release()
+
+
+def _committable(writer: Writer, sequence: int, checkpoint_id: int | None = None) -> Committable:
+    state = AppState(
+        query=_QUERY, generation=0, epoch=writer.epoch, checkpoint_id=sequence if checkpoint_id is None else checkpoint_id, sequence=sequence,
+        record_id=IdSource().new_id(), table_id=_TABLE, sources=(),
+    )
+    return Committable(state, APPLICATION, None, (), {"kind": "APPEND", "manifest": None})
+
+
+def _record(store: PendingStore, io: FileIO, writer: Writer, sequence: int, checkpoint_id: int | None = None) -> Committable:
+    made = _committable(writer, sequence, checkpoint_id)
+    with io.together() as group:
+        create = store.prepare(made, group)
+        group.flush()
+    create()
+    return made
+
+
+def _expect(what: str, found: object, expected: object) -> None:
+    if found != expected:
+        raise Broken(f"{what}: found {found}, expected {expected}")
+
+
+@contextmanager
+def _refused(what: str, *errors: type[Exception]) -> Iterator[None]:
+    try:
+        yield
+    except errors:
+        return
+    raise Broken(what)
