@@ -3,10 +3,30 @@
 Importing this package imports neither pyspark nor pyarrow nor fastavro; the functions do when they are called.
 """
 
+import os
 import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 from streamsink import errors
-from streamsink.options import SinkOptions, names_of
+from streamsink.options import Settings, SinkOptions, names_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.types import StructType
+    from typing_extensions import Unpack
+
+    from streamsink.events import Event
+    from streamsink.sinks.drop_missing import Dropped
+    from streamsink.sinks.give_up import GivenUp
+    from streamsink.spark.foreach_batch import BatchFunction
+    from streamsink.table.predicate import Column, Predicate
+    from streamsink.table.verify import Report
+
+    Path = str | os.PathLike[str]
+    Listener = Callable[[Event], None]
 
 __all__ = [
     "SinkOptions", "col", "create_table", "drop_missing", "errors", "give_up", "read", "read_arrow", "retire", "run", "starting_offsets",
@@ -15,7 +35,9 @@ __all__ = [
 __version__ = "0.1.0"
 
 
-def to_table(path, listener=None, dead_letters=None, **options):
+def to_table(
+    path: "Path", listener: "Listener | None" = None, dead_letters: str | None = None, **options: "Unpack[Settings]"
+) -> "BatchFunction":
     """A function for ``foreachBatch`` that publishes every micro-batch exactly once into the Paimon table at ``path``.
 
     options: see ``SinkOptions``. listener: called with each event of ``streamsink.events``; the default logs them.
@@ -41,7 +63,10 @@ def to_table(path, listener=None, dead_letters=None, **options):
     return BatchFunction(sink, listener or to_log)
 
 
-def to_tables(warehouse, route, tables, listener=None, *, dead_letters=None, unrouted="fail", drop_route_column=True, **options):
+def to_tables(
+    warehouse: "Path", route: str, tables: Mapping[str, Mapping[str, Any]], listener: "Listener | None" = None, *,
+    dead_letters: str | None = None, unrouted: str = "fail", drop_route_column: bool = True, **options: "Unpack[Settings]"
+) -> "BatchFunction":
     """A function for ``foreachBatch`` that publishes every micro-batch exactly once into several tables below ``warehouse``.
 
     route: a column or SQL expression that names each row's table. tables: {name or pattern: options of its own}; see
@@ -61,28 +86,35 @@ def to_tables(warehouse, route, tables, listener=None, *, dead_letters=None, unr
     return BatchFunction(tables_sink(route, routing, given, drop_route_column), listener or to_log)
 
 
-def run(start, **settings):
+def run(
+    start: "Callable[[], StreamingQuery]", *, max_restarts: int = 10, min_wait_ms: int = 100, max_wait_ms: int = 30_000
+) -> "StreamingQuery":
     """Start a query with ``start()`` and restart it after an intended or retryable failure; see ``spark/supervisor.py``."""
     from streamsink.spark import supervisor
 
-    return supervisor.run(start, **settings)
+    return supervisor.run(start, max_restarts=max_restarts, min_wait_ms=min_wait_ms, max_wait_ms=max_wait_ms)
 
 
-def write(df, path, run_id, listener=None, **options):
+def write(df: "DataFrame", path: "Path", run_id: str, listener: "Listener | None" = None, **options: "Unpack[Settings]") -> int:
     """Publish a batch DataFrame exactly once under ``run_id``: a repeated call with that id changes nothing."""
     from streamsink.spark.bounded import write_bounded
 
     return write_bounded(df, path, run_id, listener, options)
 
 
-def read(spark, path, snapshot_id=None, store_options=None):
+def read(
+    spark: "SparkSession", path: "Path", snapshot_id: int | None = None, store_options: Mapping[str, str] | None = None
+) -> "DataFrame":
     """A DataFrame of the newest snapshot, or of the given one."""
     from streamsink.spark import read as reader
 
     return reader.read(spark, path, snapshot_id, store_options)
 
 
-def read_arrow(path, snapshot_id=None, where=None, columns=None, store_options=None):
+def read_arrow(
+    path: "Path", snapshot_id: int | None = None, where: "Predicate | None" = None, columns: Sequence[str] | None = None,
+    store_options: Mapping[str, str] | None = None
+) -> "pa.Table":
     """A pyarrow.Table of the newest snapshot, or of the given one; all of it in memory, without Spark.
 
     where: a condition such as ``col("price") > 5``; files without a matching row are not opened. columns: names, in order.
@@ -95,7 +127,7 @@ def read_arrow(path, snapshot_id=None, where=None, columns=None, store_options=N
     return scan.read_arrow(open_table(store.open(), store.root, for_writing=False), snapshot_id, where, columns)
 
 
-def col(name):
+def col(name: str) -> "Column":
     """A column in a condition: ``(col("day") >= date(2024, 5, 1)) & col("city").isin(["Bern", "Ulm"])``.
 
     == != < <= > >=, isin, startswith, is_null, is_not_null; combined with & and |. See ``table/predicate.py``.
@@ -105,7 +137,10 @@ def col(name):
     return predicate.col(name)
 
 
-def create_table(path, schema, partition_by=(), options=None, *, comment=None, store_options=None):
+def create_table(
+    path: "Path", schema: "StructType | pa.Schema | str", partition_by: Sequence[str] = (), options: Mapping[str, str] | None = None, *,
+    comment: str | None = None, store_options: Mapping[str, str] | None = None
+) -> str:
     """Create an append table. ``schema``: a Spark StructType, a pyarrow.Schema, or DDL text. Returns its absolute path."""
     from streamsink.storage.stores import store_of
     from streamsink.table.creation import create
@@ -113,11 +148,15 @@ def create_table(path, schema, partition_by=(), options=None, *, comment=None, s
     if type(schema).__module__.startswith("pyspark."):
         from streamsink.spark.schema import to_fields
 
-        schema = to_fields(schema)
+        schema = to_fields(cast("StructType", schema))
     return create(store_of(path, store_options), schema, partition_by, options or {}, comment)
 
 
-def starting_offsets(path, application="streamsink", partitions=None, store_options=None, *, source=None, from_beginning=(), without=()):
+def starting_offsets(
+    path: "Path", application: str = "streamsink", partitions: Mapping[str, int] | None = None,
+    store_options: Mapping[str, str] | None = None, *, source: int | str | None = None,
+    from_beginning: str | Sequence[str] = (), without: str | Sequence[str] = ()
+) -> str:
     """JSON for Kafka's option ``startingOffsets``: where the table's own record of ``application`` ends.
 
     partitions: {topic: number of partitions}; one that the table does not know yet begins at its earliest offset. source: of a
@@ -133,7 +172,7 @@ def starting_offsets(path, application="streamsink", partitions=None, store_opti
     return of_table(store, application, Wanted(partitions or {}, source, *names))
 
 
-def retire(path, application, store_options=None, **options):
+def retire(path: "Path", application: str, store_options: Mapping[str, str] | None = None, **options: Any) -> bool:
     """Take ``application`` out of the table at ``path`` on purpose: its state and its journal go, its rows stay.
 
     path: of a table; or the warehouse of ``to_tables``, for all tables that the application has written there.
@@ -150,7 +189,7 @@ def retire(path, application, store_options=None, **options):
     return of_table(Store(root, given.store_options, given.flush).open(), root, given)
 
 
-def give_up(path, **options):
+def give_up(path: "Path", **options: "Unpack[Settings]") -> "GivenUp":
     """Forget pending records that can never be published (their files are gone, say), and those behind them, so that their rows are read
     again from the source. Returns what was given up; its text says how to go on. The query must not run.
 
@@ -165,7 +204,7 @@ def give_up(path, **options):
     return of_journal(Store(root, given.store_options, given.flush).open(), root, given)
 
 
-def drop_missing(path, everything=False, **options):
+def drop_missing(path: "Path", everything: bool = False, **options: "Unpack[Settings]") -> "Dropped":
     """Take data files that do not exist out of the table at ``path``, so that the rest of it can be read: their rows were lost with them.
 
     everything: do so although no data file at all is there. options: as the query's. Returns what was taken out.
@@ -178,7 +217,7 @@ def drop_missing(path, everything=False, **options):
     return of_table(Store(root, given.store_options, given.flush).open(), root, given, everything=everything)
 
 
-def verify(path, store_options=None, contents=False):
+def verify(path: "Path", store_options: Mapping[str, str] | None = None, contents: bool = False) -> "Report":
     """Look whether the table at ``path`` is whole: a report with ``ok``, ``findings`` and readable text. Changes nothing.
 
     It names holes in the chain of snapshots, files that are missing or have another size, counts that do not add up, commits
@@ -192,7 +231,7 @@ def verify(path, store_options=None, contents=False):
     return of_table(store.open(), store.root, contents)
 
 
-def _let_go(root, application):
+def _let_go(root: str, application: str) -> None:
     """A query of this process that has ended holds its application until somebody asks for it."""
     runs = sys.modules.get("streamsink.spark.runs")
     if runs is not None:

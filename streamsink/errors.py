@@ -13,6 +13,8 @@
 a credential: paths, counts, names and types only.
 """
 
+from collections.abc import Callable
+
 
 class StreamsinkError(Exception):
     """Base of all errors of this library. ``kind`` is stable, the message is not."""
@@ -21,12 +23,12 @@ class StreamsinkError(Exception):
         super().__init__(message)
         self.kind = kind
 
-    def __reduce__(self):
+    def __reduce__(self) -> "tuple[Callable[..., StreamsinkError], tuple[type[StreamsinkError], str, str]]":
         # Keyword-only arguments need this to survive the trip between executor and driver.
         return _rebuild, (type(self), str(self), self.kind)
 
 
-def _rebuild(cls, message, kind):
+def _rebuild(cls: type[StreamsinkError], message: str, kind: str) -> StreamsinkError:
     return cls(message, kind=kind)
 
 

@@ -1,7 +1,8 @@
 """All settings of the sink in one place: key, unit, default, meaning. Values only; nothing here does anything."""
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from typing import Any, Literal, NoReturn, TypedDict
 
 from streamsink.errors import Misuse
 
@@ -18,6 +19,54 @@ LARGE_BATCHES_SPARK = "spark"
 LARGE_BATCHES_TASKS = "tasks"
 SNAPSHOT_PER_CHECKPOINT = "snapshot-per-checkpoint"
 ONE_SNAPSHOT = "one-snapshot"
+
+
+class Settings(TypedDict, total=False):
+    """The keywords of ``to_table``, ``to_tables``, ``write`` and the commands, for type checkers and editors: as ``SinkOptions`` has them."""
+
+    application: str
+    partition_by: str | Sequence[str]
+    table_options: Mapping[str, str]
+    create: bool
+    mode: Literal["append", "overwrite"]
+    overwrite_partition: Mapping[str, Any] | None
+    position_columns: Sequence[str]
+    file_column: str | None
+    store_position_columns: bool
+    add_columns: bool
+    widen_types: bool
+    restore: Literal["restore-and-fail", "restore-and-continue"]
+    on_rollback: Literal["fail", "republish"]
+    adopt_from_batch: int | None
+    accept_as_new: str | None
+    accept_as_seen: str | None
+    accept_as_same: str | None
+    append_changes: bool
+    new_application: str | None
+    target_file_bytes: int
+    max_open_writers: int
+    writer_memory_bytes: int
+    driver_max_rows: int
+    driver_max_bytes: int
+    large_batches: Literal["auto", "spark", "tasks"]
+    store_options: Mapping[str, str]
+    flush: bool
+    journal_retain: int
+    publish: Literal["sync", "async"]
+    publish_every_batches: int
+    publish_interval_ms: int
+    publish_as: Literal["snapshot-per-checkpoint", "one-snapshot"]
+    publish_queue: int
+    commit_max_retries: int | None
+    commit_min_wait_ms: int | None
+    commit_max_wait_ms: int | None
+    commit_timeout_ms: int | None
+    lock: str
+    lock_id: str | None
+    lock_user: str | None
+    lock_password_env: str | None
+    lock_lease_ms: int
+    lock_acquire_timeout_ms: int
 
 
 @dataclass(frozen=True)
@@ -72,7 +121,7 @@ class SinkOptions:
     table_options: Mapping[str, str] = field(default_factory=dict)
     create: bool = True
     mode: str = MODE_APPEND
-    overwrite_partition: Mapping | None = None
+    overwrite_partition: Mapping[str, Any] | None = None
     position_columns: tuple[str, ...] = ()
     file_column: str | None = None
     store_position_columns: bool = False
@@ -117,7 +166,7 @@ class SinkOptions:
         return self.publish == ASYNC or self.publish_every_batches > 1
 
     @classmethod
-    def of(cls, table: str, given: Mapping) -> "SinkOptions":
+    def of(cls, table: str, given: Mapping[str, Any]) -> "SinkOptions":
         """Options from keyword arguments. Raises Misuse that names an unknown or ill-typed option."""
         known = {f.name for f in fields(cls)}
         for name in given:
@@ -178,7 +227,7 @@ _CHOICES = {
 
 
 def _check(table: str, options: SinkOptions) -> None:
-    def refuse(name, expected):
+    def refuse(name: str, expected: str) -> NoReturn:
         found = getattr(options, name)
         raise Misuse(f"{table}: option '{name}' is {found!r}, expected {expected}", kind="option.value")
 

@@ -22,7 +22,7 @@ COUNT_KEY = "streamsink.records"
 _SYNC_MARKER = b"streamsink-sync."
 
 
-def _decoding_errors() -> tuple:
+def _decoding_errors() -> tuple[Any, ...]:
     found = [EOFError, ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError, MemoryError,
              AssertionError, RecursionError, OSError, struct.error, zlib.error, SchemaParseException]
     for module in ("compression.zstd", "backports.zstd"):

@@ -101,7 +101,7 @@ def _check_year(year: int, field: DataField) -> None:
         )
 
 
-def civil_date(days: int) -> tuple:
+def civil_date(days: int) -> tuple[Any, ...]:
     """Year, month, day of a day number since 1970-01-01, proleptic Gregorian, for any year."""
     shifted = days + 719468
     era, day_of_era = divmod(shifted, 146097)
@@ -112,7 +112,7 @@ def civil_date(days: int) -> tuple:
     return year_of_era + era * 400 + (1 if month <= 2 else 0), month, day_of_year - (153 * month_index + 2) // 5 + 1
 
 
-def _split(nanos: int) -> tuple:
+def _split(nanos: int) -> tuple[Any, ...]:
     days, rest = divmod(nanos, _DAY_NANOS)
     seconds, fraction = divmod(rest, 1_000_000_000)
     return civil_date(days) + (seconds // 3600, seconds // 60 % 60, seconds % 60, fraction)

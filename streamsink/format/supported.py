@@ -5,6 +5,7 @@ Options that change nothing for such a writer pass.
 """
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from streamsink.errors import Misuse
 from streamsink.format.paths import check_partition_field
@@ -78,7 +79,7 @@ _WRITE_PREFIXES: tuple[tuple[str, str], ...] = (
     ("metastore.", "a metastore is not kept up to date"), ("sequence.", "rows are appended, not merged"),
 )
 #: Prefixed like the ones above, and harmless.
-_HARMLESS: frozenset = frozenset(("global-index.enabled",))
+_HARMLESS: frozenset[Any] = frozenset(("global-index.enabled",))
 _UNSUPPORTED_ATOMS = FOREIGN_ROOTS
 
 

@@ -51,7 +51,7 @@ class AtomicType(DataType):
     scale: int | None = None
     detail: str | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         root = self.root.upper()
         length = self.length
         if root in ("STRING", "BYTES"):
@@ -166,7 +166,7 @@ class RowType(DataType):
     fields: tuple[DataField, ...]
     nullable: bool = True
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         object.__setattr__(self, "fields", tuple(self.fields))
 
     def __str__(self) -> str:

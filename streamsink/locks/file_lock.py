@@ -1,10 +1,12 @@
 """A lock between the processes of one host: flock(2). A process that dies gives it back at once; a paused one keeps it."""
 
 import json
+from collections.abc import Callable
+from typing import Any
 
 from streamsink.clock import Clock, IdSource
 from streamsink.errors import Corrupt, Retryable
-from streamsink.locks.lock import UNAVAILABLE, Lock, LockTerms
+from streamsink.locks.lock import UNAVAILABLE, Lease, Lock, LockTerms
 from streamsink.storage.file_io import FileIO
 
 
@@ -20,9 +22,9 @@ class FileLock(Lock):
         self._io = file_io
         self._path = path
         self._token_path = f"{path}.token"
-        self._release = None
+        self._release: Callable[[], None] | None = None
 
-    def try_acquire(self, owner):
+    def try_acquire(self, owner: str) -> int | None:
         try:
             self._release = self._io.try_hold(self._path)
             if self._release is None:
@@ -38,7 +40,7 @@ class FileLock(Lock):
             raise
         return token
 
-    def renew(self, lease):
+    def renew(self, lease: Lease) -> bool:
         if self._release is None:
             return False
         try:
@@ -46,13 +48,13 @@ class FileLock(Lock):
         except OSError as failed:
             raise Retryable(f"{self._token_path}: {failed.strerror}", kind=UNAVAILABLE) from failed
 
-    def release(self, lease):
+    def release(self, lease: Lease) -> None:
         self._let_go()
 
-    def give_up(self, owner):
+    def give_up(self, owner: str) -> None:
         self._let_go()
 
-    def holder(self):
+    def holder(self) -> str:
         newest = self._newest()
         since = (self._clock.now_ms() - newest["since_ms"]) // 1000
         return f"{newest['owner']} (host:process:id) has held {self._path} for {since} s; end that process when it hangs"
@@ -62,7 +64,7 @@ class FileLock(Lock):
             self._release()
             self._release = None
 
-    def _newest(self) -> dict:
+    def _newest(self) -> dict[str, Any]:
         try:
             data = self._io.read(self._token_path)
         except FileNotFoundError:

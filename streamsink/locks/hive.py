@@ -8,10 +8,11 @@ Plain Thrift only, no SASL.
 import contextlib
 import getpass
 import socket
+from typing import Any
 
 from streamsink.clock import Clock, IdSource
 from streamsink.errors import Misuse, Retryable
-from streamsink.locks.lock import UNAVAILABLE, Lock, LockTerms
+from streamsink.locks.lock import UNAVAILABLE, Lease, Lock, LockTerms
 
 CALL_TIMEOUT_MS = 10_000
 
@@ -46,7 +47,7 @@ class HiveLock(Lock):
 
     # -- Lock ------------------------------------------------------------------------------------------------------
 
-    def try_acquire(self, owner):
+    def try_acquire(self, owner: str) -> int | None:
         types = self._types
         if self._request is None and self._asked:
             self._request = next((found.lockid for found in self._shown() if found.agentInfo == owner), None)
@@ -62,18 +63,18 @@ class HiveLock(Lock):
             return None
         return self._request if answer.state == types.LockState.ACQUIRED else None
 
-    def renew(self, lease):
+    def renew(self, lease: Lease) -> bool:
         types = self._types
         answer = self._call(lambda client: client.check_lock(types.CheckLockRequest(lockid=lease.token)), gone=None)
         return answer is not None and answer.state == types.LockState.ACQUIRED
 
-    def release(self, lease):
+    def release(self, lease: Lease) -> None:
         try:
             self._unlock(lease.token)
         finally:
             self._forget()
 
-    def give_up(self, owner):
+    def give_up(self, owner: str) -> None:
         try:
             if self._request is None and self._asked:
                 self._request = next((found.lockid for found in self._shown() if found.agentInfo == owner), None)
@@ -84,7 +85,7 @@ class HiveLock(Lock):
         finally:
             self._forget()
 
-    def holder(self):
+    def holder(self) -> str:
         granted = [found for found in self._shown() if found.state == self._types.LockState.ACQUIRED]
         if not granted:
             return "nobody holds it now: many writers take turns"
@@ -104,7 +105,7 @@ class HiveLock(Lock):
         )
         return types.LockRequest(component=[component], user=_user(), hostname=socket.gethostname(), agentInfo=owner)
 
-    def _shown(self) -> list:
+    def _shown(self) -> list[Any]:
         request = self._types.ShowLocksRequest(dbname=self._database, tablename=self._table)
         return self._call(lambda client: client.show_locks(request)).locks or []
 

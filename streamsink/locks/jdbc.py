@@ -9,12 +9,13 @@ the database's: a clock of ours that is wrong ends nobody's lease.
 import contextlib
 import math
 from collections.abc import Callable
+from typing import Any
 
 import tenacity
 
 from streamsink.clock import Clock, IdSource
 from streamsink.errors import Misuse, Retryable
-from streamsink.locks.lock import UNAVAILABLE, Lock, LockTerms
+from streamsink.locks.lock import UNAVAILABLE, Lease, Lock, LockTerms
 from streamsink.locks.sql_dialects import Address, Dialect
 
 _TABLES = {
@@ -46,7 +47,7 @@ class JdbcLock(Lock):
 
     # -- Lock ------------------------------------------------------------------------------------------------------
 
-    def try_acquire(self, owner):
+    def try_acquire(self, owner: str) -> int | None:
         def decide(run):
             token, last_owner, *row = self._newest(run)
             if last_owner == owner and self._renew(run, row):
@@ -66,20 +67,20 @@ class JdbcLock(Lock):
 
         return self._transaction(decide)
 
-    def renew(self, lease):
+    def renew(self, lease: Lease) -> bool:
         def decide(run):
             token, owner, *row = self._newest(run)
             return (token, owner) == (lease.token, lease.owner) and self._renew(run, row)
 
         return self._transaction(decide)
 
-    def release(self, lease):
+    def release(self, lease: Lease) -> None:
         try:
             self._transaction(lambda run: self._delete_row_of(run, lease.owner))
         finally:
             self._disconnect()
 
-    def give_up(self, owner):
+    def give_up(self, owner: str) -> None:
         try:
             if self._connection is not None:
                 self._transaction(lambda run: self._delete_row_of(run, owner))
@@ -88,7 +89,7 @@ class JdbcLock(Lock):
         finally:
             self._disconnect()
 
-    def holder(self):
+    def holder(self) -> str:
         def ask(run):
             _, owner, *ours = self._newest(run)
             return owner, ours, run(
@@ -110,7 +111,7 @@ class JdbcLock(Lock):
 
     # -- parts -----------------------------------------------------------------------------------------------------
 
-    def _newest(self, run) -> tuple:
+    def _newest(self, run) -> tuple[Any, ...]:
         """(token, owner, acquired_at, expire_time_seconds) of the newest lease of ours, whose row stays locked."""
         ask = f"SELECT token, owner, acquired_at, expire_time_seconds FROM streamsink_lock_tokens WHERE lock_id = ?{self._dialect.for_update}"
         found = run(ask, self.lock_id).fetchone()
@@ -138,7 +139,7 @@ class JdbcLock(Lock):
         if newest_owner == owner:
             run(f"DELETE FROM paimon_distributed_locks WHERE {_SAME_ROW}", self.lock_id, *row)
 
-    def _transaction(self, decide: Callable):
+    def _transaction(self, decide: Callable[..., Any]):
         """What ``decide(run)`` returns, where ``run(sql, *parameters)`` gives a cursor; all of it is one transaction.
 
         It is run again when the database ended it to solve a deadlock; any other error of the database ends the connection.
@@ -153,7 +154,7 @@ class JdbcLock(Lock):
         except self._driver.Error as failed:
             raise self._translated(failed) from None  # the driver's own error may show how it connected
 
-    def _once(self, decide: Callable):
+    def _once(self, decide: Callable[..., Any]):
         try:
             if self._connection is None:
                 self._connection = self._dialect.connect(self._address, self._password)

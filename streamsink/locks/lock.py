@@ -155,17 +155,17 @@ class _NoLock(Lock):
     def is_empty(self) -> bool:
         return True
 
-    def try_acquire(self, owner):
+    def try_acquire(self, owner: str) -> int | None:
         return 0
 
-    def renew(self, lease):
+    def renew(self, lease: Lease) -> bool:
         return True
 
-    def release(self, lease):
+    def release(self, lease: Lease) -> None:
         return
 
-    def give_up(self, owner):
+    def give_up(self, owner: str) -> None:
         return
 
-    def holder(self):
+    def holder(self) -> str:
         return "nobody"

@@ -86,13 +86,13 @@ class PostgreSql(Dialect):
             options=f"-c statement_timeout={CALL_TIMEOUT_S * 1000} -c timezone={zone}",
         )
 
-    def is_refusal(self, error):
+    def is_refusal(self, error: Exception) -> bool:
         if isinstance(error, self.driver().ProgrammingError):
             return error.sqlstate != "42P07"  # two writers make the lock's tables at once
         said = str(error)
         return any(words in said for words in ("authentication failed", "does not exist", "no pg_hba.conf entry", "no password"))
 
-    def is_deadlock(self, error):
+    def is_deadlock(self, error: Exception) -> bool:
         return error.sqlstate in ("40001", "40P01")  # serialization failure, deadlock
 
 
@@ -117,11 +117,11 @@ class MySql(Dialect):
         connection.query("SET SESSION time_zone = '+00:00'")  # no hour that comes twice a year
         return connection
 
-    def is_refusal(self, error):
+    def is_refusal(self, error: Exception) -> bool:
         denied = (1044, 1045, 1049, 1142, 1698)  # no such user, password, database or right
         return isinstance(error, self.driver().err.ProgrammingError) or error.args[:1] in [(code,) for code in denied]
 
-    def is_deadlock(self, error):
+    def is_deadlock(self, error: Exception) -> bool:
         return error.args[:1] == (1213,)
 
 
@@ -145,7 +145,7 @@ class Sqlite(Dialect):
             connection.execute("PRAGMA journal_mode=WAL")
         return connection
 
-    def is_refusal(self, error):
+    def is_refusal(self, error: Exception) -> bool:
         return any(words in str(error) for words in ("unable to open", "not a database", "readonly"))
 
 

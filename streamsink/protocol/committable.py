@@ -4,6 +4,7 @@ import base64
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from streamsink.errors import Misuse
 from streamsink.protocol.file_entries import lengthened
@@ -64,11 +65,11 @@ class StagedFile:
     size: int
     rows: int
 
-    def to_json(self) -> dict:
+    def to_json(self) -> dict[str, Any]:
         return {"staged": self.staged, "final": self.final, "size": self.size, "rows": self.rows}
 
     @classmethod
-    def from_json(cls, value: Mapping) -> "StagedFile":
+    def from_json(cls, value: Mapping[str, Any]) -> "StagedFile":
         return cls(value["staged"], value["final"], value["size"], value["rows"])
 
 
@@ -104,7 +105,7 @@ class AppState:
     fingerprint: QueryFingerprint | None = None
     replaying: bool = False
     files_from: int = 0
-    carried: Mapping = field(default_factory=dict)
+    carried: Mapping[str, Any] = field(default_factory=dict)
     place: str = ""
     rows: int | None = None
     inputs: tuple[str, ...] = ()
@@ -116,7 +117,7 @@ class AppState:
         """For messages: what its user calls this checkpoint."""
         return f"run '{self.query}'" if self.checkpoint_id == END_OF_INPUT else f"checkpoint {self.checkpoint_id}"
 
-    def to_json(self) -> dict:
+    def to_json(self) -> dict[str, Any]:
         """Version 2. Code that knows version 1 only does not find ``query``, and stops before it writes. Ids of very many topics are shortened."""
         value = {name: getattr(self, name) for name in _STATE_FIELDS}
         value |= {"version": _STATE_VERSION, "query_id": self.query, "journal_id": self.journal_id}
@@ -132,7 +133,7 @@ class AppState:
         return value | {name: getattr(self, name) for name in _STATE_FIELDS_WHEN_SET if getattr(self, name)}
 
     @classmethod
-    def from_json(cls, value: Mapping) -> "AppState":
+    def from_json(cls, value: Mapping[str, Any]) -> "AppState":
         """Of version 1 or 2. Raises Misuse for a newer one."""
         version = value.get("version", 1)
         if version > _STATE_VERSION:
@@ -226,7 +227,7 @@ class Committable:
     application: str
     watermark_ms: int | None
     files: tuple[StagedFile, ...]
-    payload: Mapping
+    payload: Mapping[str, Any]
     source_files: bytes | None = None
 
     @property
@@ -241,7 +242,7 @@ class Committable:
         """The same checkpoint, published by a later writer that took over."""
         return replace(self, state=replace(self.state, epoch=epoch))
 
-    def to_json(self) -> dict:
+    def to_json(self) -> dict[str, Any]:
         read = {} if self.source_files is None else {"read_files": base64.b64encode(self.source_files).decode()}
         return read | {
             "application": self.application,
@@ -252,7 +253,7 @@ class Committable:
         }
 
     @classmethod
-    def from_json(cls, value: Mapping) -> "Committable":
+    def from_json(cls, value: Mapping[str, Any]) -> "Committable":
         return cls(
             state=AppState.from_json(value["state"]),
             application=value["application"],
@@ -263,7 +264,7 @@ class Committable:
         )
 
 
-def _read_files(value: Mapping) -> bytes | None:
+def _read_files(value: Mapping[str, Any]) -> bytes | None:
     """Earlier code named its shorter entries otherwise, and knows no files of a record that has the longer ones."""
     if "source_files" in value:
         return lengthened(base64.b64decode(value["source_files"], validate=True))

@@ -7,6 +7,7 @@ files, which is a ``BatchRows``.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from streamsink import events
 from streamsink.clock import Clock, IdSource
@@ -34,7 +35,7 @@ class BatchRows(ABC):
     way = "driver"
 
     @abstractmethod
-    def write(self, checkpoint: Checkpoint, group: Group) -> Sequence:
+    def write(self, checkpoint: Checkpoint, group: Group) -> Sequence[Any]:
         """Write the rows that ``checkpoint.decision`` asks for into files of ``checkpoint.staging``, as ``OpenSink.writing`` says.
 
         Returns what ``OpenSink.stage`` needs to know of them. The files are durable when ``group`` is flushed. Not called for a batch
@@ -199,12 +200,14 @@ class QueryRun:
         """Raises Misuse when a topic of the batch is another one than when it was admitted."""
         if any(position_errors.changed_meanwhile(batch, now)):
             self.protocol.admit(now)  # where its id is recorded, this says which ways on there are
-            raise self.protocol.recreated_meanwhile(batch, now)
+            error = self.protocol.recreated_meanwhile(batch, now)
+            if error is not None:
+                raise error
 
-    def _write(self, checkpoint: Checkpoint, rows: BatchRows, group: Group) -> tuple[tuple[StagedFile, ...], Mapping]:
+    def _write(self, checkpoint: Checkpoint, rows: BatchRows, group: Group) -> tuple[tuple[StagedFile, ...], Mapping[str, Any]]:
         """Rows to staged files and their manifest: what the record will name."""
         begun_ms = self._clock.monotonic_ms()
-        written: Sequence = ()
+        written: Sequence[Any] = ()
         if checkpoint.decision.verdict is not Verdict.SEEN:
             rows.check_read(checkpoint)
             written = rows.write(checkpoint, group)

@@ -10,7 +10,7 @@ class OneCall:
     record on it is too late for that: the second call waits for the first, and is judged as one that came after it.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._changed = threading.Condition()
         self._batch_id: int | None = None  # of the call that is under way
         self._thread = 0

@@ -4,7 +4,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from streamsink.errors import Corrupt
 from streamsink.protocol.committable import Committable, KnownRun
@@ -26,12 +26,12 @@ class Mark:
     alone: bool = False
     again: bool = False
 
-    def to_json(self) -> dict:
+    def to_json(self) -> dict[str, Any]:
         more = ({"alone": True} if self.alone else {}) | ({"again": True} if self.again else {})
         return {"snapshot": self.snapshot_id, "uuid": self.uuid, "at_ms": self.at_ms} | more
 
     @classmethod
-    def from_json(cls, value: Mapping) -> "Mark":
+    def from_json(cls, value: Mapping[str, Any]) -> "Mark":
         return cls(int(value["snapshot"]), str(value["uuid"]), int(value["at_ms"]), bool(value.get("alone")), bool(value.get("again")))
 
 
@@ -41,11 +41,11 @@ class MarkOfTables:
 
     tables: Mapping[str, Mark]
 
-    def to_json(self) -> dict:
+    def to_json(self) -> dict[str, Any]:
         return {"tables": {name: mark.to_json() for name, mark in self.tables.items()}}
 
     @classmethod
-    def from_json(cls, value: Mapping) -> "MarkOfTables":
+    def from_json(cls, value: Mapping[str, Any]) -> "MarkOfTables":
         return cls({name: Mark.from_json(mark) for name, mark in value["tables"].items()})
 
 

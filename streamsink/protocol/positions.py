@@ -16,6 +16,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from streamsink.protocol.packed import pack, unpack
 
@@ -76,18 +77,18 @@ class SourceRange:
     def with_shortened_ids(self) -> "SourceRange":
         return replace(self, topic_ids={topic: shortened(topic_id) for topic, topic_id in self.topic_ids.items()})
 
-    def to_json(self) -> dict:
+    def to_json(self) -> dict[str, Any]:
         if not self.numeric:
             named = {"name": self.name} if self.name else {}
             return {"start": self.start, "end": self.end, "fingerprint": self.fingerprint, **named}
         topics = sorted({*self.end, *(self.start or {})})
-        value: dict = {"topics": [self._topic_json(topic) for topic in topics]}
+        value: dict[str, Any] = {"topics": [self._topic_json(topic) for topic in topics]}
         if self.start is None:
             value["start"] = None
         said = {"fingerprint": self.fingerprint, "name": self.name, "cluster": self.cluster}
         return value | {key: text for key, text in said.items() if text}
 
-    def _topic_json(self, topic: str) -> list:
+    def _topic_json(self, topic: str) -> list[Any]:
         """[name, id, where it ends, how much was read of it, where partitions began that have no end].
 
         An array without names, because a state has many of them.
@@ -101,7 +102,7 @@ class SourceRange:
         return value
 
     @classmethod
-    def from_json(cls, value: Mapping) -> "SourceRange":
+    def from_json(cls, value: Mapping[str, Any]) -> "SourceRange":
         """Reads what ``to_json`` made, and what cde7565 made: positions without ids."""
         if "topics" not in value:
             return cls(value["start"], value["end"], value["fingerprint"], name=value.get("name", ""))
@@ -184,7 +185,7 @@ def _is_offsets(value) -> bool:
     )
 
 
-def _are_offsets(parts: Mapping) -> bool:
+def _are_offsets(parts: Mapping[str, Any]) -> bool:
     return all(_is_number(p) and isinstance(o, int) and not isinstance(o, bool) for p, o in parts.items())
 
 

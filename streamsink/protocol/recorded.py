@@ -3,6 +3,7 @@
 import functools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from streamsink.protocol.packed import pack, unpack
 from streamsink.protocol.positions import Offsets, SourceRange, all_numeric, numeric_ones, same_id, shortened
@@ -32,12 +33,12 @@ class TopicRecord:
         """Whether this may be the topic that the source reads under the same name, as far as ids are known."""
         return same_id(self.cluster, source.cluster) and same_id(self.topic_id, source.topic_id(self.topic))
 
-    def to_json(self) -> dict:
+    def to_json(self) -> dict[str, Any]:
         said = {"source": self.source, "cluster": self.cluster, "id": self.topic_id}
         return {"topic": self.topic, "next": pack(self.next)} | {key: text for key, text in said.items() if text}
 
     @classmethod
-    def from_json(cls, value: Mapping) -> "TopicRecord":
+    def from_json(cls, value: Mapping[str, Any]) -> "TopicRecord":
         said = (value.get("source", UNKNOWN), value["topic"], value.get("cluster", ""), value.get("id", ""))
         return cls(*said, unpack(value["next"]))
 
@@ -109,7 +110,7 @@ class Recorded:
 
     # -- in the table's state ----------------------------------------------------------------------------------------
 
-    def to_json(self, sources: tuple[SourceRange, ...]) -> list:
+    def to_json(self, sources: tuple[SourceRange, ...]) -> list[Any]:
         """sources: of the same state; what they say already is not said again."""
         ends = _ends(sources)
         own = {record.identity: record for record in self.topics}
@@ -123,7 +124,7 @@ class Recorded:
         return [{"ahead": {number: value for number, value in ahead.items() if value}}, *rest] if ends else rest
 
     @classmethod
-    def from_json(cls, value: list | Mapping, sources: tuple[SourceRange, ...]) -> "Recorded":
+    def from_json(cls, value: list[Any] | Mapping[str, Any], sources: tuple[SourceRange, ...]) -> "Recorded":
         """Reads what ``to_json`` made, and what version 1 had: one position a partition, the lowest of all sources."""
         if isinstance(value, Mapping):
             return _merged_of_old(value, sources)
@@ -154,7 +155,7 @@ def _moved(
     return TopicRecord(key, topic, cluster, topic_id, before | after)
 
 
-def _ends(sources: tuple[SourceRange, ...]) -> dict[tuple, TopicRecord]:
+def _ends(sources: tuple[SourceRange, ...]) -> dict[tuple[Any, ...], TopicRecord]:
     """Where the batch ends, as records, in an order that does not depend on whether the ranges were read from JSON."""
     found = [
         TopicRecord(source.key(place), topic, source.cluster, source.topic_id(topic), end)
@@ -163,7 +164,7 @@ def _ends(sources: tuple[SourceRange, ...]) -> dict[tuple, TopicRecord]:
     return {record.identity: record for record in found}
 
 
-def _ahead_json(end: TopicRecord, record: TopicRecord) -> list | None:
+def _ahead_json(end: TopicRecord, record: TopicRecord) -> list[Any] | None:
     """[how far a record is from where the batch ends, partitions that the batch has not]; None when it is there."""
     ahead = {part: record.next[part] - at for part, at in end.next.items()}
     others = {part: at for part, at in record.next.items() if part not in end.next}
@@ -172,7 +173,7 @@ def _ahead_json(end: TopicRecord, record: TopicRecord) -> list | None:
     return [pack(ahead), pack(others)] if others else [pack(ahead)]
 
 
-def _ends_with(ends: list[TopicRecord], ahead: Mapping[str, list]) -> list[TopicRecord]:
+def _ends_with(ends: list[TopicRecord], ahead: Mapping[str, list[Any]]) -> list[TopicRecord]:
     """The inverse of ``_ahead_json`` for all of them."""
     for number, (packed, *others) in ahead.items():
         end, by = ends[int(number)], unpack(packed)

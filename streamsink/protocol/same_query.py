@@ -6,6 +6,7 @@ docs/design/0008-same-query.md says what each part covers, and what none does.
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 _DIGITS = 32  # 128 bits
 
@@ -32,11 +33,11 @@ class QueryFingerprint:
     spark: str
     comparable: bool
 
-    def to_json(self) -> dict:
+    def to_json(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in _FIELDS}
 
     @classmethod
-    def from_json(cls, value: Mapping) -> "QueryFingerprint":
+    def from_json(cls, value: Mapping[str, Any]) -> "QueryFingerprint":
         return cls(**{name: value[name] for name in _FIELDS})
 
 

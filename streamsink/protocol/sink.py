@@ -146,7 +146,7 @@ class Committer(ABC):
         """Path of a data file of the record, under the name that it has now; '' where there is none."""
         return ""
 
-    def restoring(self, records: Sequence[Committable]) -> AbstractContextManager:
+    def restoring(self, records: Sequence[Committable]) -> AbstractContextManager[None]:
         """Within it these records, all of earlier runs, are published or swept for, in order: what is asked for each of them may
         be looked up once for all. By default nothing is remembered.
         """
@@ -213,7 +213,7 @@ class OpenSink(ABC):
         """Opens a group of files that become durable together with a record; it is let go of in the end."""
 
     @abstractmethod
-    def writing(self, checkpoint: Checkpoint, fields: Sequence, positions: Sequence) -> Writing:
+    def writing(self, checkpoint: Checkpoint, fields: Sequence[Any], positions: Sequence[Any]) -> Writing:
         """How the rows of this checkpoint become files in ``checkpoint.staging``, which has no files yet.
 
         fields: the columns of the rows, as ``format.types.DataField``; the same object as long as they do not change. positions: the position
@@ -221,7 +221,7 @@ class OpenSink(ABC):
         """
 
     @abstractmethod
-    def stage(self, checkpoint: Checkpoint, written: Sequence, group: Group) -> tuple[tuple[StagedFile, ...], Mapping]:
+    def stage(self, checkpoint: Checkpoint, written: Sequence[Any], group: Group) -> tuple[tuple[StagedFile, ...], Mapping[str, Any]]:
         """The files, and the sink's own payload (a JSON object), that the record will name. Called once for a checkpoint, before its record.
 
         written: what all writers of the checkpoint handed back; empty when its rows are in the destination already (``Verdict.SEEN``). What this
@@ -242,7 +242,7 @@ class Sink(ABC):
 
     @abstractmethod
     def open(
-        self, file_io: Any, options: SinkOptions, batch: Batch, fields: Callable[[], Sequence], emit: Callable[[Event], None]
+        self, file_io: Any, options: SinkOptions, batch: Batch, fields: Callable[[], Sequence[Any]], emit: Callable[[Event], None]
     ) -> OpenSink:
         """Open it for one start of a query, and create it when there is none. Called once in a start, with its first batch, before the application
         is claimed: another driver may still be writing.

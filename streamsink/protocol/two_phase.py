@@ -6,6 +6,7 @@ Each method is one step of ``micro_batch.py``; none knows Spark or Paimon. After
 
 import functools
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from streamsink import events
 from streamsink.clock import Clock
@@ -156,7 +157,7 @@ class TwoPhaseCommit:
         return checkpoint
 
     def pre_commit(
-        self, checkpoint: Checkpoint, files: tuple[StagedFile, ...], payload: Mapping, group: Group
+        self, checkpoint: Checkpoint, files: tuple[StagedFile, ...], payload: Mapping[str, Any], group: Group
     ) -> Committable:
         """Make the checkpoint durable: what ``group`` holds of it together with its record's bytes, then the record's name.
 

@@ -4,6 +4,7 @@ import functools
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 from streamsink.protocol.committable import AppState, Committable, LastOfOther
 from streamsink.sinks.history_of import is_undone, newest_in
@@ -65,7 +66,7 @@ def _journals_in(file_io: FileIO, folder: str) -> list[FileStatus]:
         return []
 
 
-def _heads_here(table: Table, folder: str, newest: Committable) -> dict[str, Mapping]:
+def _heads_here(table: Table, folder: str, newest: Committable) -> dict[str, Mapping[str, Any]]:
     """By name, the number that this table has of a query into several; none where it is none of them. newest: its last record."""
     heads = newest.payload.get("heads", {})
     return {name: head for name, head in heads.items() if os.path.join(folder, head["path"]) == table.root and head["table_id"] == table.table_id}

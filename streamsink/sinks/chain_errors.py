@@ -1,6 +1,7 @@
 """What is said of one of several tables that is lost, went back, or is ahead of the coordinating journal, and which ways on there are."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from streamsink.errors import Misuse
 from streamsink.protocol.committable import AppState, Committable, LastOfOther
@@ -30,7 +31,7 @@ def first_start(place, root: str, word: str) -> Misuse:
     )
 
 
-def gone(place, name: str, head: Mapping, journal: PendingLog) -> Misuse:
+def gone(place, name: str, head: Mapping[str, Any], journal: PendingLog) -> Misuse:
     """head: what the journal knows of the table. place: of ``many_tables.py``."""
     return Misuse(
         f"{place.absolute(head['path'])}: table '{name}' is gone: application '{place.application}' has written it up to record "
@@ -52,7 +53,7 @@ def lost(place, root: str, kind: str, journal: PendingLog) -> Misuse:
     )
 
 
-def rolled_back(place, name: str, head: Mapping, sequence: int, *, journal: PendingLog, before: str | None = None) -> Misuse:
+def rolled_back(place, name: str, head: Mapping[str, Any], sequence: int, *, journal: PendingLog, before: str | None = None) -> Misuse:
     """sequence: number of the record that the table does not have any more. before: the application that it is of, the query's name before."""
     by = f"'{place.application}'" if before is None else f"'{before}', which was the query's name before,"
     return Misuse(
@@ -76,7 +77,7 @@ def lost_before(place, had, kind: str, option: str) -> Misuse:
     )
 
 
-def ahead(place, name: str, head: Mapping, known: int, last: LastOfOther) -> Misuse:
+def ahead(place, name: str, head: Mapping[str, Any], known: int, last: LastOfOther) -> Misuse:
     """known: the last record that the table has. last: the newest one of all tables."""
     return Misuse(
         f"{place.absolute(head['path'])}: table '{name}' has record {known} of application '{place.application}', but the journal of "
@@ -86,7 +87,7 @@ def ahead(place, name: str, head: Mapping, known: int, last: LastOfOther) -> Mis
     )
 
 
-def other_past(place, head: Mapping, found: AppState, own: str, last: LastOfOther) -> Misuse:
+def other_past(place, head: Mapping[str, Any], found: AppState, own: str, last: LastOfOther) -> Misuse:
     """found: the last record that the table says. own: the id of the record of this number in the journal. last: the newest one of all tables."""
     return Misuse(
         f"{place.absolute(head['path'])}: the last record of application '{place.application}' here, number {found.sequence}, has the id "

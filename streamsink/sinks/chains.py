@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
 
 from streamsink.errors import Corrupt, Misuse
 from streamsink.options import SinkOptions, with_word, words_of
@@ -24,7 +25,7 @@ LOST = ("table.gone", "table.recreated", "table.rolled-back")
 class Chains:
     """Compares the journal with the tables. The records that touched one table are its chain, newest first."""
 
-    def __init__(self, place, journal: PendingLog, member: Callable, own_parts: Callable, options: SinkOptions):
+    def __init__(self, place, journal: PendingLog, member: Callable[..., Any], own_parts: Callable, options: SinkOptions):
         """member(name, path): an open table. own_parts(record): its tables' parts; see ``ManyTables``."""
         self._place = place
         self._journal = journal
@@ -77,7 +78,7 @@ class Chains:
                 raise chain_errors.rolled_back(self._place, missing[first], heads[missing[first]], first, journal=self._journal)
         return _load(self._place, self._journal, first - 1) if first > 1 else None
 
-    def check_head(self, name: str, member, head: Mapping | None) -> None:
+    def check_head(self, name: str, member, head: Mapping[str, Any] | None) -> None:
         """The table must have exactly the record that the journal says (``head``; None: no record yet)."""
         if head is None:
             return  # its first record is pending
@@ -107,7 +108,7 @@ class Chains:
         if not member.committer.history(self._place.key).complete and word not in words_of(self._options.new_application):
             raise chain_errors.first_start(self._place, member.table.root, word)
 
-    def check_name_before(self, member, entry: Mapping) -> None:
+    def check_name_before(self, member, entry: Mapping[str, Any]) -> None:
         """The table must have what it had under the query's name before. entry: of a record, the first one under this name, that it does not have."""
         key, sequence = entry.get("had") or ("", 0)
         where = Mark.from_json(entry["had_at"]) if "had_at" in entry else None
@@ -148,7 +149,7 @@ class Chains:
             option = with_word(option, _word_without(self._journal.newest(), name), others)
         return option
 
-    def _is_lost(self, name: str, head: Mapping) -> bool:
+    def _is_lost(self, name: str, head: Mapping[str, Any]) -> bool:
         try:
             _, behind = self._behind(name, head)
         except Misuse as lost:
@@ -163,7 +164,7 @@ class Chains:
         _, _, gone = self._member(name, entry["path"]).committer.files_adopted(mine)
         return bool(gone)
 
-    def _part_of(self, record: Committable, name: str) -> list[tuple[Mapping, Committable]]:
+    def _part_of(self, record: Committable, name: str) -> list[tuple[Mapping[str, Any], Committable]]:
         """One table's part of a record, of which others may be lost."""
         return [(entry, part) for entry, part in self._own_parts(record) if entry["name"] == name]
 
@@ -174,7 +175,7 @@ class Chains:
 
     # -- one chain -------------------------------------------------------------------------------------------------
 
-    def _behind(self, name: str, head: Mapping) -> tuple[int, list[int]]:
+    def _behind(self, name: str, head: Mapping[str, Any]) -> tuple[int, list[int]]:
         """(the last record that the table has, those of its chain that it does not have yet)."""
         if not is_table(self._place.file_io, self._place.absolute(head["path"])):
             raise chain_errors.gone(self._place, name, head, self._journal)
@@ -239,7 +240,7 @@ class Chains:
     def _is_accepted_as_seen(self, member, mine: Committable) -> bool:
         return _word(member.table.root, mine) in words_of(self._options.accept_as_seen)
 
-    def _check_identity(self, member, head: Mapping) -> None:
+    def _check_identity(self, member, head: Mapping[str, Any]) -> None:
         self.check_there(member)
         if member.table.table_id != head["table_id"]:
             raise chain_errors.lost(self._place, member.table.root, "table.recreated", self._journal)

@@ -19,7 +19,7 @@ def goes_on_under(file_io: FileIO, path: str, application: str, earlier: str, *,
     newest = PendingLog(file_io, root, earlier, 2).newest()
     written = set(newest.payload.get("heads", {})) if newest is not None else set()
     of_this = newest is not None and (name in written or written <= {dead_letters})
-    before = newest.state if of_this else _newest(table, earlier + SUFFIX, None)
+    before = newest.state if newest is not None and of_this else _newest(table, earlier + SUFFIX, None)
     # A driver of that code may have claimed the name, and record its first batch yet: who goes on under it fences that driver.
     is_claimed = newest is None and bool(file_io.names(journal_dir(root, earlier)))
     if before is None and not is_claimed:

@@ -4,6 +4,7 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from streamsink.clock import Clock
 from streamsink.errors import Conflict, Corrupt, Misuse
@@ -161,7 +162,7 @@ def is_undone_in(table: Table, journal: PendingLog, record: Committable) -> bool
     return is_undone(table, record, where_marked(journal, record.state.sequence))
 
 
-def last_of(table: Table, application: str, sequence: int) -> dict:
+def last_of(table: Table, application: str, sequence: int) -> dict[str, Any]:
     """What the first record under a new name says of the last one under the name before, which the table has: where it is, or behind it, where
     a snapshot has an id, and its own id."""
     mark = where_marked(journal_of(table, application), sequence)

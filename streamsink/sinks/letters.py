@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 from streamsink import events
 from streamsink.errors import Corrupt, Misuse, Retryable
@@ -91,7 +92,7 @@ class TableCommitter(PaimonCommitter):
 
     def stage_letters(
         self, staging: str, sequence: int, name: str, written: Sequence[WrittenFile], group: Together
-    ) -> Mapping:
+    ) -> Mapping[str, Any]:
         """What the payload of the record is to say of these dead letters; durable when ``group`` is flushed.
 
         Raises Misuse when their table is not as the last record has left it: then nothing is recorded.
@@ -143,7 +144,7 @@ class TableCommitter(PaimonCommitter):
                 kind="dead-letters.replaced",
             ) from gone
 
-    def _heads(self) -> Mapping[str, Mapping]:
+    def _heads(self) -> Mapping[str, Mapping[str, Any]]:
         state = self._history.state if self._history else None
         return heads_of(state) if state else {}
 
@@ -195,7 +196,7 @@ class TableCommitter(PaimonCommitter):
         self._history = History(committable.state, complete=True)
         return done
 
-    def _publish_letters(self, part: Mapping, mine: Committable, *, restored: bool, fence: Callable[[], None]) -> None:
+    def _publish_letters(self, part: Mapping[str, Any], mine: Committable, *, restored: bool, fence: Callable[[], None]) -> None:
         fault_point("letters.before_publish")
         self._check_there(part, mine)
         table, committer = self.letters(part["name"])
@@ -209,7 +210,7 @@ class TableCommitter(PaimonCommitter):
         target = self._table.root.rpartition("/")[2]
         self._emit(events.RowsDeadLettered(self._table.root, self._options.application, mine.state.checkpoint_id, target, mine.rows))
 
-    def _has(self, part: Mapping, mine: Committable) -> bool:
+    def _has(self, part: Mapping[str, Any], mine: Committable) -> bool:
         """Whether the table for dead letters has them although its newest snapshot does not name the record: it speaks of a later one, or has
         expired, or was replaced by another writer's rename."""
         _, committer = self.letters(part["name"])
@@ -219,7 +220,7 @@ class TableCommitter(PaimonCommitter):
             return True
         return (state is None or state.record_id != mine.state.record_id) and committer.mentions(mine)
 
-    def _has_or_is_said_to(self, part: Mapping, mine: Committable) -> bool:
+    def _has_or_is_said_to(self, part: Mapping[str, Any], mine: Committable) -> bool:
         """As ``_has``. Raises Corrupt when nothing that is retained can tell, until the user does by a token."""
         if self._has(part, mine):
             return True
@@ -242,17 +243,17 @@ class TableCommitter(PaimonCommitter):
             kind="dead-letters.undecidable",
         )
 
-    def _is_there(self, part: Mapping) -> bool:
+    def _is_there(self, part: Mapping[str, Any]) -> bool:
         path = self.path_of(part["name"])
         return is_table(self._table.file_io, path) and self.letters(part["name"])[0].table_id == part["table_id"]
 
-    def _can_take(self, part: Mapping) -> bool:
+    def _can_take(self, part: Mapping[str, Any]) -> bool:
         """Whether the table for dead letters is there, and has what it had when the record was made."""
         if not self._is_there(part):
             return False
         return not part["previous"] or _has_reached(self.letters(part["name"])[1], part["key"], part["previous"], part.get(_HAD_AT))
 
-    def _check_there(self, part: Mapping, mine: Committable) -> None:
+    def _check_there(self, part: Mapping[str, Any], mine: Committable) -> None:
         if not self._can_take(part):
             raise Misuse(
                 f"{self.path_of(part['name'])}: record {mine.state.sequence} of application '{self._options.application}' is pending in "
@@ -278,7 +279,7 @@ class TableCommitter(PaimonCommitter):
         ]
         return [*super().places_of(committable), *beside]
 
-    def _parts(self, records: Iterable[Committable]) -> list[tuple[Mapping, Committable]]:
+    def _parts(self, records: Iterable[Committable]) -> list[tuple[Mapping[str, Any], Committable]]:
         """(what the record says of its dead letters, those as a record of their own table), of the records that have some."""
         found, within = [], self._table.layout.within
         for record in records:
@@ -299,12 +300,12 @@ class TableCommitter(PaimonCommitter):
         return removed + [path for name, mine in by_name.items() for path in self.letters(name)[1].sweep(mine)]
 
 
-def heads_of(state: AppState) -> Mapping[str, Mapping]:
+def heads_of(state: AppState) -> Mapping[str, Mapping[str, Any]]:
     """By name, of each table that dead letters of the application went to: its id, the key there, and the number of the last record."""
     return state.carried.get(_HEADS, {})
 
 
-def _saying_where(committable: Committable, found: Mapping[str, Mark | None], before: Mapping[str, Mapping]) -> Committable:
+def _saying_where(committable: Committable, found: Mapping[str, Mark | None], before: Mapping[str, Mapping[str, Any]]) -> Committable:
     """The table's state says where its dead letters are: when their table says nothing any more, it shows whether they went with a rollback.
 
     found: by name, where those of this record are. before: heads that the table has; the record, which was made while they were published,
@@ -332,7 +333,7 @@ def _unknown(letters: str, root: str, application: str, found: int) -> Misuse:
     )
 
 
-def _has_reached(committer: PaimonCommitter, key: str, sequence: int, at: Mapping | None) -> bool:
+def _has_reached(committer: PaimonCommitter, key: str, sequence: int, at: Mapping[str, Any] | None) -> bool:
     """As ``PaimonCommitter.has_reached``. at: a mark, as JSON has it."""
     return committer.has_reached(key, sequence, Mark.from_json(at) if at is not None else None)
 
@@ -361,8 +362,8 @@ class TableAndLetters:
 
     def stage(
         self, checkpoint: Checkpoint, written: Mapping[str, tuple[str, Sequence[WrittenFile]]], dead: Mapping[str, int], group: Together, *,
-        had: Sequence,
-    ) -> tuple[tuple[StagedFile, ...], Mapping]:
+        had: Sequence[Any],
+    ) -> tuple[tuple[StagedFile, ...], Mapping[str, Any]]:
         """As ``ManyTables.stage``: files and payload of the one record."""
         staging = checkpoint.staging
         promise.see(self._table.file_io, self._table.root, staging, [file for _, mine in written.values() for file in mine])

@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from typing import Any
 
 from streamsink import events
 from streamsink.errors import Conflict, Misuse
@@ -114,7 +115,7 @@ class ManyTables(Committer):
 
     # -- tables ----------------------------------------------------------------------------------------------------
 
-    def heads(self) -> Mapping[str, Mapping]:
+    def heads(self) -> Mapping[str, Mapping[str, Any]]:
         """By name, of every table that any record touched: its path, its identity, the newest record's number."""
         newest = self._journal.newest()
         return newest.payload["heads"] if newest else {}
@@ -143,7 +144,7 @@ class ManyTables(Committer):
     def stage(
         self, checkpoint: Checkpoint, written: Mapping[str, tuple[str, Sequence[WrittenFile]]], dead: Mapping[str, int], group: Together, *,
         had: Sequence[Had],
-    ) -> tuple[tuple[StagedFile, ...], Mapping]:
+    ) -> tuple[tuple[StagedFile, ...], Mapping[str, Any]]:
         """Stage each table's manifest; the files and the payload of the one record that names them all.
 
         All of it is durable when ``group`` is flushed. written: by table name, its path and files. dead: dead letters by the table
@@ -169,7 +170,7 @@ class ManyTables(Committer):
         payload = {"kind": "MANY", "tables": entries, "heads": heads, marks.PUBLISHED: marks.so_far(self._journal), "dead_letters": dict(dead)}
         return tuple(files), payload
 
-    def _check_untouched(self, name: str, path: str, heads: Mapping) -> int:
+    def _check_untouched(self, name: str, path: str, heads: Mapping[str, Any]) -> int:
         """The number of the last record that touched the table, which the table must carry; 0 for none."""
         chains = self._chains()
         if name not in heads:
@@ -188,7 +189,7 @@ class ManyTables(Committer):
     def _from_root(self, staging: str, file: StagedFile, path: str) -> StagedFile:
         return StagedFile(self._staged(staging, file.staged), os.path.join(path, file.final), file.size, file.rows)
 
-    def _manifest_from_root(self, staging: str, manifest: Mapping | None) -> Mapping | None:
+    def _manifest_from_root(self, staging: str, manifest: Mapping[str, Any] | None) -> Mapping | None:
         return {**manifest, "staged": self._staged(staging, manifest["staged"])} if manifest is not None else None
 
     def _staged(self, staging: str, file: str) -> str:
@@ -309,12 +310,12 @@ class ManyTables(Committer):
     def _chains(self) -> Chains:
         return Chains(self.place, self._journal, self.member, self._own_parts, self._options)
 
-    def _parts(self, committable: Committable) -> list[tuple[Mapping, Member, Committable]]:
+    def _parts(self, committable: Committable) -> list[tuple[Mapping[str, Any], Member, Committable]]:
         """(entry of the record, open table, the table's own part as a record of that table) in the order of publishing."""
         parts = [(entry, mine) for entry, mine in self._own_parts(committable) if entry["name"] not in self._left_out]
         return [(entry, self.member(entry["name"], entry["path"]), mine) for entry, mine in parts]
 
-    def _own_parts(self, committable: Committable) -> Iterator[tuple[Mapping, Committable]]:
+    def _own_parts(self, committable: Committable) -> Iterator[tuple[Mapping[str, Any], Committable]]:
         """As ``_parts``, without the open tables, of which one may be lost."""
         at = 0
         for entry in committable.payload["tables"]:

@@ -4,6 +4,7 @@ The mark of a record says it, which goes with the record when that is pruned. So
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 from streamsink.protocol.committable import Committable
 from streamsink.protocol.pending import Mark, MarkOfTables
@@ -13,7 +14,7 @@ from streamsink.storage.pending_log import PendingLog
 PUBLISHED = "published"
 
 
-def so_far(journal: PendingLog) -> dict[str, Mapping]:
+def so_far(journal: PendingLog) -> dict[str, Mapping[str, Any]]:
     """What the next record says of all tables; none of one of which it is not known, or of earlier code."""
     newest = journal.newest()
     if newest is None:
@@ -37,5 +38,5 @@ def _of_tables(journal: PendingLog, sequence: int) -> Mapping[str, Mark]:
     return mark.tables if isinstance(mark, MarkOfTables) else {}
 
 
-def _repeated(record: Committable) -> Mapping[str, Mapping]:
+def _repeated(record: Committable) -> Mapping[str, Mapping[str, Any]]:
     return record.payload.get(PUBLISHED, {})

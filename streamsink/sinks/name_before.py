@@ -6,6 +6,7 @@ From then on they are tables of the new name, as if it had written them: one tha
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from streamsink.errors import Corrupt
 from streamsink.options import SinkOptions, with_word, words_of
@@ -37,7 +38,7 @@ class Had:
         """The name before, as its user gives it."""
         return self.key.removesuffix(SUFFIX)
 
-    def to_json(self) -> dict:
+    def to_json(self) -> dict[str, Any]:
         """What the first record under the new name says of the table."""
         return {"had": [self.key, self.sequence]} | ({"had_at": self.where.to_json()} if self.where is not None else {})
 
@@ -45,7 +46,7 @@ class Had:
 class NameBefore:
     """What the tables had under the name before."""
 
-    def __init__(self, place, member: Callable, existing: Callable, options: SinkOptions):
+    def __init__(self, place, member: Callable[..., Any], existing: Callable, options: SinkOptions):
         """place, member: as of ``ManyTables``. existing(): (name, path) of each table that is there and that the query might write."""
         self._place = place
         self._member = member
@@ -132,12 +133,12 @@ def _knows(journal: PendingLog, state: AppState) -> bool:
     return record is None or record.state.record_id == state.record_id
 
 
-def forgotten_by(members: Iterable, key: str) -> tuple[str, ...]:
+def forgotten_by(members: Iterable[Any], key: str) -> tuple[str, ...]:
     """Paths of the tables that cannot tell whether the application of that name has written them. members: of ``ManyTables``."""
     said = {member.table.root: member.committer.history(key) for member in members}
     return tuple(sorted(root for root, history in said.items() if history.state is None and not history.complete))
 
 
-def parts_of_all(written: Mapping[str, tuple], had: Iterable[Had]) -> dict[str, tuple]:
+def parts_of_all(written: Mapping[str, tuple[Any, ...]], had: Iterable[Had]) -> dict[str, tuple]:
     """By table name, path and files: those that have rows, and without files those that had some under the name before."""
     return {each.name: (each.path, ()) for each in had} | dict(written)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from streamsink import events
 from streamsink.clock import IdSource
@@ -79,7 +80,7 @@ class OpenTable(Opened):
             checkpoint.staging, fitted.schema_json, options.target_file_bytes, options.max_open_writers, options.writer_memory_bytes, self.to.path,
         ))
 
-    def stage(self, checkpoint: Checkpoint, written: Sequence[WrittenFile], group: Together) -> tuple[tuple[StagedFile, ...], Mapping]:
+    def stage(self, checkpoint: Checkpoint, written: Sequence[WrittenFile], group: Together) -> tuple[tuple[StagedFile, ...], Mapping[str, Any]]:
         decision = checkpoint.decision
         return self.committer.stage(checkpoint.staging, written, group, seen=decision.verdict is Verdict.SEEN, leads_on=decision.leads_on)
 
@@ -93,7 +94,7 @@ class OpenTables(Opened):
     def writing(self, checkpoint: Checkpoint, fields: Sequence[DataField], positions: Sequence[DataField]) -> RoutedWriting:
         return RoutedWriting(self.tables.spec(checkpoint.staging, fields, positions, checkpoint.batch))
 
-    def stage(self, checkpoint: Checkpoint, written: Sequence[RoutedFiles], group: Together) -> tuple[tuple[StagedFile, ...], Mapping]:
+    def stage(self, checkpoint: Checkpoint, written: Sequence[RoutedFiles], group: Together) -> tuple[tuple[StagedFile, ...], Mapping[str, Any]]:
         return self.tables.stage(checkpoint, written, group)
 
 
@@ -104,7 +105,7 @@ class PaimonTable(Sink):
     path: str
 
     def open(
-        self, file_io: FileIO, options: SinkOptions, batch: Batch, fields: Callable[[], Sequence], emit: Callable[[events.Event], None]
+        self, file_io: FileIO, options: SinkOptions, batch: Batch, fields: Callable[[], Sequence[Any]], emit: Callable[[events.Event], None]
     ) -> OpenTable:
         return open_one(file_io, self.path, options, batch.batch_id, fields, emit=emit)
 
@@ -120,7 +121,7 @@ class PaimonTables(Sink):
         return self.routing.root
 
     def open(
-        self, file_io: FileIO, options: SinkOptions, batch: Batch, fields: Callable[[], Sequence], emit: Callable[[events.Event], None]
+        self, file_io: FileIO, options: SinkOptions, batch: Batch, fields: Callable[[], Sequence[Any]], emit: Callable[[events.Event], None]
     ) -> OpenTables:
         return open_many(file_io, self.routing, options, emit)
 
@@ -138,7 +139,7 @@ class PaimonTableWithLetters(Sink):
         return f"{self.routing.root}/{name}"
 
     def open(
-        self, file_io: FileIO, options: SinkOptions, batch: Batch, fields: Callable[[], Sequence], emit: Callable[[events.Event], None]
+        self, file_io: FileIO, options: SinkOptions, batch: Batch, fields: Callable[[], Sequence[Any]], emit: Callable[[events.Event], None]
     ) -> OpenTables:
         at = batch.query, batch.batch_id
         return open_with_letters(file_io, self.routing, options, at, fields, earlier_name=self.earlier_name, emit=emit)

@@ -4,6 +4,7 @@ import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from streamsink.clock import Clock, IdSource
 from streamsink.errors import Corrupt
@@ -88,7 +89,7 @@ class PaimonCommitter(Committer):
 
     def stage(
         self, staging: str, written: Sequence[WrittenFile], group: Together, *, seen: bool = False, leads_on: tuple[str, int] | None = None
-    ) -> tuple[tuple[StagedFile, ...], Mapping]:
+    ) -> tuple[tuple[StagedFile, ...], Mapping[str, Any]]:
         """Write the manifest that holds the whole metadata of these files into staging; durable when ``group`` is flushed.
 
         seen: the batch's rows are in the table already, so that it replaces nothing either. leads_on: as of ``Decision``. Returns the files and the payload of
@@ -98,7 +99,7 @@ class PaimonCommitter(Committer):
         promise.check(self._table, staging, written, group)
         relative = self._table.layout.relative
         files = tuple(StagedFile(relative(w.staged), w.final, w.meta.file_size, w.meta.row_count) for w in written)
-        payload: dict = {"kind": APPEND, "manifest": None, "base": self._table.snapshots.known_id()}
+        payload: dict[str, Any] = {"kind": APPEND, "manifest": None, "base": self._table.snapshots.known_id()}
         payload |= history_of.last_of(self._table, *leads_on) if leads_on else {}
         entries = [
             ManifestEntry(FileKind.ADD, w.partition, UNAWARE_BUCKET, UNAWARE_TOTAL_BUCKETS, w.meta) for w in written

@@ -5,6 +5,7 @@ import itertools
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from streamsink.clock import IdSource
 from streamsink.errors import Corrupt
@@ -46,7 +47,7 @@ def _as_one(run: Sequence[Committable]) -> Committable:
     )
 
 
-def staged_manifests(committable: Committable) -> list[Mapping]:
+def staged_manifests(committable: Committable) -> list[Mapping[str, Any]]:
     """The staged manifests, one of each record that has rows."""
     payloads = committable.payload.get("joined", [committable.payload])
     return [payload["manifest"] for payload in payloads if payload["manifest"]]
@@ -108,7 +109,7 @@ def is_readable(table: Table, committable: Committable) -> bool:
     return True
 
 
-def read_staged(table: Table, manifest: Mapping, way_on: str = "") -> list[ManifestEntry]:
+def read_staged(table: Table, manifest: Mapping[str, Any], way_on: str = "") -> list[ManifestEntry]:
     """Entries of a record's manifest, checked, under its final name or still staged. Raises Corrupt, FileNotFoundError.
 
     way_on: what to do when it was altered.
@@ -128,7 +129,7 @@ def read_staged(table: Table, manifest: Mapping, way_on: str = "") -> list[Manif
     return read_manifest(data, path)
 
 
-def manifest_meta(table: Table, manifest: Mapping, entries: Sequence[ManifestEntry]) -> ManifestFileMeta:
+def manifest_meta(table: Table, manifest: Mapping[str, Any], entries: Sequence[ManifestEntry]) -> ManifestFileMeta:
     """What a manifest list says of a record's manifest that holds these entries."""
     types = [field.type for field in table.known_schema.partition_fields]
     return ManifestFileMeta.of(os.path.basename(manifest["final"]), manifest["size"], entries, types)

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from streamsink.clock import IdSource
 from streamsink.errors import Misuse
@@ -146,7 +147,7 @@ def _check_settled(root: str, journal: PendingLog, last: AppState | None) -> Non
         )
 
 
-def _heads(journal: PendingLog, last: AppState | None) -> Mapping[str, Mapping]:
+def _heads(journal: PendingLog, last: AppState | None) -> Mapping[str, Mapping[str, Any]]:
     """Of the tables that dead letters of the application went to. Everything is published, and the newest state knows them all."""
     newest = journal.newest()
     found = newest.state if newest is not None and (last is None or newest.state.sequence > last.sequence) else last

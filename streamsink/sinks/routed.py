@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from streamsink.errors import Corrupt, Misuse
 from streamsink.format.schema import TableSchema
@@ -70,12 +71,12 @@ class RoutedTables:
             dead = DeadLetters(routing.dead_letters, self._dead_schema, options.application, batch.batch_id, names)
         return RoutedSpec(limits, routing, dict(self._targets), dict(self._templates), dead)
 
-    def stage(self, checkpoint: Checkpoint, written: Sequence[RoutedFiles], group: Together) -> tuple[tuple, Mapping]:
+    def stage(self, checkpoint: Checkpoint, written: Sequence[RoutedFiles], group: Together) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
         """Create the tables that got their first rows, then stage: files and payload of the record, durable when ``group`` is flushed.
 
         Raises Corrupt when rows in and rows out differ: then nothing is recorded.
         """
-        files: dict[str, list] = {}
+        files: dict[str, list[Any]] = {}
         for part in written:
             for name, file in part.files:
                 files.setdefault(name, []).append(file)
@@ -151,7 +152,7 @@ class RoutedTables:
         # Columns of positions come and go with the query's options.
         return fit(table, fields, replace(self._options, add_columns=True))
 
-    def _check_counts(self, rows_in: int, files: Mapping[str, list], dead: Mapping[str, int]) -> None:
+    def _check_counts(self, rows_in: int, files: Mapping[str, list[Any]], dead: Mapping[str, int]) -> None:
         rows = {name: sum(file.meta.row_count for file in mine) for name, mine in files.items()}
         buried = rows.get(self.routing.dead_letters, 0)
         if sum(rows.values()) != rows_in or buried != sum(dead.values()):

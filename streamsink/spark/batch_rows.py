@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
@@ -41,7 +42,7 @@ class FrameRows(BatchRows):
         self._io = file_io
         self.way = write_ways.DRIVER
 
-    def write(self, checkpoint: Checkpoint, group: Together) -> Sequence:
+    def write(self, checkpoint: Checkpoint, group: Together) -> Sequence[Any]:
         small = write_ways.is_small(checkpoint.batch, self._options, self._run.sizes)
         write = functools.partial(self._write, checkpoint, small, group)
         decision = checkpoint.decision
@@ -84,7 +85,7 @@ class FrameRows(BatchRows):
     def looked_at_again(self, batch: Batch) -> Batch:
         return gateway.looked_at_again(batch)
 
-    def _write(self, checkpoint: Checkpoint, small: bool, group: Together) -> tuple[Sequence, str]:
+    def _write(self, checkpoint: Checkpoint, small: bool, group: Together) -> tuple[Sequence[Any], str]:
         """What the writers hand back, and the way in which the rows were written."""
         rows, options = self._new_rows(checkpoint), self._options
         kept = stored(rows, self._store.root, options)
@@ -169,9 +170,9 @@ def _check_given(df: DataFrame, path: str, options: SinkOptions) -> None:
         check_one(df, name, path, "position_columns", "option.position-columns")
 
 
-def fields_of(df: DataFrame, path: str, options: SinkOptions) -> Callable[[], Sequence]:
+def fields_of(df: DataFrame, path: str, options: SinkOptions) -> Callable[[], Sequence[Any]]:
     """The columns that a new table gets, when they are asked for."""
-    def found() -> Sequence:
+    def found() -> Sequence[Any]:
         kept = stored(df, path, options)
         check_once(kept.columns, path)
         return to_fields(kept.schema)

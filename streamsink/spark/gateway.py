@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from py4j.java_gateway import JavaObject
@@ -192,7 +192,7 @@ class Selected(NamedTuple):
 
     sql: str
     name: str
-    metadata: dict
+    metadata: dict[str, Any]
 
 
 def select(df: DataFrame, columns: Sequence[Selected]) -> DataFrame:

@@ -120,7 +120,7 @@ class _Topics:
     _collection: JavaObject | None = None
     _answer: JavaObject | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         self._reader = self.stream.kafkaOffsetReader()
         self._seconds = self.spark._jvm.java.util.concurrent.TimeUnit.SECONDS
 

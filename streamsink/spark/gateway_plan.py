@@ -8,7 +8,7 @@ import json
 import re
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from py4j.java_gateway import JavaObject
 from py4j.protocol import Py4JError
@@ -152,7 +152,7 @@ def _batch_in(plan: JavaObject, execution: JavaObject) -> tuple[set[str], bool]:
     return columns, bool(columns) and all(is_it or _names(leaf) != names for is_it, leaf in zip(is_batch, leaves))
 
 
-def _whole_text(df: DataFrame) -> AbstractContextManager:
+def _whole_text(df: DataFrame) -> AbstractContextManager[Any]:
     """Spark prints all fields of a plan. The setting is that of the query's own session."""
     return with_settings(df.sparkSession, {_SHORTENS: _ALL_FIELDS})
 
@@ -173,7 +173,7 @@ def _calls_functions(df: DataFrame, *plans: JavaObject) -> bool:
     return any(plan.containsPattern(program) for plan in plans for program in programs)
 
 
-def _sources(df: DataFrame, stream: JavaObject) -> tuple[set[str], list]:
+def _sources(df: DataFrame, stream: JavaObject) -> tuple[set[str], list[Any]]:
     """Names under which sources stand alone in the plan's text; and of each source, in order, what it reads."""
     leaves, names, sources = stream.collectLeaves(), set(), []
     for index in range(leaves.size()):
@@ -193,7 +193,7 @@ def _sources(df: DataFrame, stream: JavaObject) -> tuple[set[str], list]:
     return names, sources
 
 
-def _read_by(df: DataFrame, leaf: JavaObject) -> list:
+def _read_by(df: DataFrame, leaf: JavaObject) -> list[Any]:
     """What a leaf of a bounded run's plan reads. Of one that does not answer, and of others, the plan's text says what there is to say."""
     kind = str(leaf.nodeName())
     with contextlib.suppress(Py4JError):
@@ -204,7 +204,7 @@ def _read_by(df: DataFrame, leaf: JavaObject) -> list:
     return [kind]
 
 
-def _read_by_relation(df: DataFrame, relation: JavaObject) -> list:
+def _read_by_relation(df: DataFrame, relation: JavaObject) -> list[Any]:
     kind = str(relation.getClass().getSimpleName())
     if kind == "HadoopFsRelation":
         name, paths = str(relation.toString()), str(relation.location().rootPaths().mkString("\n")).split("\n")

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
@@ -76,7 +77,7 @@ class RoutedRows(FrameRows):
         super().__init__(df, run, options, store, file_io)
         self._route = route
 
-    def _write(self, checkpoint: Checkpoint, small: bool, group: Together) -> tuple[Sequence, str]:
+    def _write(self, checkpoint: Checkpoint, small: bool, group: Together) -> tuple[Sequence[Any], str]:
         rows = self._new_rows(checkpoint)
         named = self._named(rows)
         check = PositionCheck(self._store.root, checkpoint.batch, self._options, rows)

@@ -13,6 +13,7 @@ twice in a query is one source with two places; version 2 has a line for one of 
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from streamsink.protocol.positions import SourceRange
 
@@ -91,7 +92,7 @@ def _pair(line: str) -> tuple[str, str]:
     return source, position
 
 
-def _position(text: str):
+def _position(text: str) -> Any:
     if text == _NO_OFFSET:
         return None
     try:

@@ -4,6 +4,8 @@ The driver's way has the rows as Arrow data. Tasks and Spark's own Parquet write
 columns which the table does not keep need not leave it; a writer for several tables is given them anyway.
 """
 
+from typing import Any
+
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -49,7 +51,7 @@ class PositionCheck:
         """A writer of ``told`` rows."""
         return writing if self._ranges is None else ProvenWriting(writing, None, (OUTSIDE,))
 
-    def settle(self, written: list) -> list:
+    def settle(self, written: list[Any]) -> list:
         """What the writers inside handed back, when all rows of all of them lie in the batch's positions. Raises Misuse otherwise."""
         if self._ranges is None:
             return written

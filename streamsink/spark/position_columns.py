@@ -9,6 +9,7 @@ holds: what is no position gives null, and null is no match.
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from streamsink.spark.schema import quoted
 from streamsink.table.position_ranges import Dense, PositionRanges, check_numbers, layers
@@ -122,7 +123,7 @@ def _displace(names: Sequence[str], room: int) -> _Hashed:
     return _Hashed(room, tuple(shifts), slots)
 
 
-def _array(values: Iterable, kind: str) -> str:
+def _array(values: Iterable[Any], kind: str) -> str:
     """A constant array. It is parsed and analysed as one text, and becomes an array once, when the plan is optimised."""
     parts = f"split({_text(_SEPARATOR.join(map(str, values)))}, {_text(_SEPARATOR)})"
     return parts if kind == "STRING" else f"CAST({parts} AS ARRAY<{kind}>)"

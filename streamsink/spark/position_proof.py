@@ -7,6 +7,7 @@ does not try again what cannot succeed.
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,7 +25,7 @@ OUTSIDE = "__streamsink_outside"
 class Proven:
     """What one writer wrote, of how many rows, and how many of them do not lie in the batch's positions."""
 
-    written: tuple
+    written: tuple[Any, ...]
     rows: int
     outside: int
 

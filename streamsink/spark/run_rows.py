@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -54,7 +55,7 @@ def _unknown(why: str) -> Comparison:
     return Comparison((), (why,))
 
 
-def _sum_of(hashes: DataFrame) -> tuple:
+def _sum_of(hashes: DataFrame) -> tuple[Any, ...]:
     """How many rows there are, and the sum of their hashes, whatever their order."""
     return tuple(hashes.agg(F.count("hash"), F.sum("hash")).first())
 

@@ -15,5 +15,5 @@ def with_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[
             spark.conf.set(name, value)
         yield
     finally:
-        for name, value in before.items():
-            spark.conf.unset(name) if value is None else spark.conf.set(name, value)
+        for name, was in before.items():
+            spark.conf.unset(name) if was is None else spark.conf.set(name, was)

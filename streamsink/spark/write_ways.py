@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import pyspark
 from py4j.protocol import Py4JError
@@ -99,7 +100,7 @@ def by_tasks(df: DataFrame, batch: Batch, sizes: Sizes) -> Large:
     return Large(rows_at_once=rows_at_once(df.sparkSession, to_fields(df.schema), batch, sizes.bytes_per_row))
 
 
-def write_small(df: DataFrame, writing: Callable[[], Writing], file_io: FileIO, group: Together) -> list | None:
+def write_small(df: DataFrame, writing: Callable[[], Writing], file_io: FileIO, group: Together) -> list[Any] | None:
     """All rows of the DataFrame in staged files, which are durable when ``group`` is flushed: what the writer hands back.
 
     writing: called while Spark works out the rows. None when Spark refuses to collect so much: the estimate was wrong, and it is a
@@ -122,7 +123,7 @@ def write_small(df: DataFrame, writing: Callable[[], Writing], file_io: FileIO, 
         raise
 
 
-def write_large(df: DataFrame, writing: Writing, file_io: FileIO, store: Store, large: Large) -> tuple[list, str]:
+def write_large(df: DataFrame, writing: Writing, file_io: FileIO, store: Store, large: Large) -> tuple[list[Any], str]:
     """All rows of the DataFrame in staged files, flushed, by tasks: what the writers hand back, and the way it went.
 
     Raises Misuse when a row does not fit.

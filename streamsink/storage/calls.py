@@ -119,41 +119,41 @@ class PosixLikeCalls(Calls):
 class PosixCalls(PosixLikeCalls):
     """The real ones, on a local file system."""
 
-    def read(self, path):
+    def read(self, path: str) -> bytes:
         with open(path, "rb") as stream:
             return stream.read()
 
-    def size(self, path):
+    def size(self, path: str) -> int | None:
         try:
             status = os.stat(path)
         except (FileNotFoundError, NotADirectoryError):
             return None
         return 0 if stat.S_ISDIR(status.st_mode) else status.st_size
 
-    def entries(self, path):
+    def entries(self, path: str) -> list[tuple[str, int, bool]]:
         try:
             with os.scandir(path) as entries:
                 return [_status(entry) for entry in entries]
         except (FileNotFoundError, NotADirectoryError):
             return []
 
-    def names(self, path):
+    def names(self, path: str) -> list[str]:
         try:
             return os.listdir(path)
         except (FileNotFoundError, NotADirectoryError):
             return []
 
-    def mkdir(self, path):
+    def mkdir(self, path: str) -> None:
         try:
             os.mkdir(path)
         except FileExistsError:
             if not os.path.isdir(path):
                 raise
 
-    def open_new(self, path):
+    def open_new(self, path: str) -> BinaryIO:
         return open(path, "xb")
 
-    def close(self, stream, flush):
+    def close(self, stream: BinaryIO, flush: bool) -> None:
         try:
             stream.flush()
             if flush:
@@ -161,46 +161,46 @@ class PosixCalls(PosixLikeCalls):
         finally:
             stream.close()
 
-    def link(self, source, target):
+    def link(self, source: str, target: str) -> bool:
         try:
             os.link(source, target)
         except FileExistsError:
             return _is_one_file(source, target)
         return True
 
-    def check_link(self, source, target):
+    def check_link(self, source: str, target: str) -> None:
         if _mount(source) != _mount(target):
             raise OSError(errno.EXDEV, "on another file system or mount", target)
         if not os.access(target, os.W_OK | os.X_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), target)
 
-    def rename(self, source, target):
+    def rename(self, source: str, target: str) -> None:
         os.rename(source, target)
 
-    def unlink(self, path):
+    def unlink(self, path: str) -> bool | None:
         try:
             os.unlink(path)
         except FileNotFoundError:
             return False
         return True
 
-    def rmdir(self, path):
+    def rmdir(self, path: str) -> None:
         try:
             os.rmdir(path)
         except OSError:
             # Not there, or a name was created in it meanwhile: either is fine, the next sweep comes by.
             return
 
-    def sync_dir(self, path):
+    def sync_dir(self, path: str) -> None:
         _sync(path or ".", os.O_RDONLY | os.O_DIRECTORY)
 
-    def sync_file(self, path):
+    def sync_file(self, path: str) -> None:
         _sync(path, os.O_RDONLY)
 
-    def open_existing(self, path):
+    def open_existing(self, path: str) -> BinaryIO:
         return open(path, "rb")
 
-    def try_hold(self, path):
+    def try_hold(self, path: str) -> Callable[[], None] | None:
         import fcntl  # not on every platform, and only the driver needs it
 
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -212,13 +212,13 @@ class PosixCalls(PosixLikeCalls):
         _HELD.add(descriptor)
         return lambda: _let_go(descriptor)
 
-    def name_limits(self, path):
+    def name_limits(self, path: str) -> NameLimits:
         while not os.path.isdir(path) and os.path.dirname(path) != path:
             path = os.path.dirname(path)
         longest = _most(path, "PC_PATH_MAX")
         return NameLimits(_most(path, "PC_NAME_MAX"), longest and longest - 1)  # the system counts a byte behind its end
 
-    def at_once(self, actions):
+    def at_once(self, actions: Sequence[Callable[[], None]]) -> None:
         """In threads: a disk writes several files out in hardly more time than one."""
         with contextlib.ExitStack() as all_ended:
             for action in actions[1:]:
@@ -277,7 +277,7 @@ def _is_one_file(name: str, other: str) -> bool:
         return False
 
 
-def _status(entry) -> tuple[str, int, bool]:
+def _status(entry: os.DirEntry[str]) -> tuple[str, int, bool]:
     try:
         folder = entry.is_dir(follow_symlinks=False)
         return entry.name, 0 if folder else entry.stat(follow_symlinks=False).st_size, folder

@@ -8,6 +8,7 @@ import errno
 import io
 import os
 from collections.abc import Callable, Mapping
+from typing import Any, BinaryIO
 
 from streamsink.errors import Misuse
 from streamsink.storage.calls import Calls
@@ -47,17 +48,17 @@ class HdfsCalls(Calls):
         # Without an authority it is the cluster's own default file system.
         self._client = _translated(root, lambda: hdfs_native.Client(None if root == "hdfs://" else root, dict(config)))
 
-    def read(self, path):
+    def read(self, path: str) -> bytes:
         return bytes(self._call(path, lambda client, at: client.read(at).read()))
 
-    def size(self, path):
+    def size(self, path: str) -> int | None:
         try:
             status = self._call(path, lambda client, at: client.get_file_info(at))
         except FileNotFoundError:
             return None
         return 0 if status.isdir else status.length
 
-    def entries(self, path):
+    def entries(self, path: str) -> list[tuple[str, int, bool]]:
         try:
             found = self._call(path, lambda client, at: list(client.list_status(at)))
         except FileNotFoundError:
@@ -68,16 +69,16 @@ class HdfsCalls(Calls):
         """One folder with its parents."""
         self._call(path, lambda client, at: client.mkdirs(at, create_parent=True))
 
-    def open_new(self, path):
+    def open_new(self, path: str) -> BinaryIO:
         return _Stream(path, self._call(path, lambda client, at: client.create(at, self._options())))
 
-    def close(self, stream, flush):
+    def close(self, stream: BinaryIO, flush: bool) -> None:
         stream.finish(flush)
 
-    def unlink(self, path):
+    def unlink(self, path: str) -> bool | None:
         return self._call(path, lambda client, at: client.delete(at, False))
 
-    def name_limits(self, path):
+    def name_limits(self, path: str) -> NameLimits:
         return NameLimits(self._most_name_bytes or None, _MOST_PATH_CHARACTERS, self._root)
 
     def remove_tree(self, path: str) -> None:
@@ -99,7 +100,7 @@ class HdfsCalls(Calls):
         """Rename, replacing ``target``. Atomic."""
         self._call(source, lambda client, at: client.rename(at, self._below(target), True))
 
-    def _call(self, path: str, action: Callable):
+    def _call(self, path: str, action: Callable[..., Any]):
         return _translated(path, lambda: action(self._client, self._below(path)))
 
     def _below(self, path: str) -> str:
@@ -112,7 +113,7 @@ class HdfsFileIO(FileIO):
     takes_files_of_others = False
     lists_sizes = True
 
-    def make_dir(self, path):
+    def make_dir(self, path: str) -> None:
         self._calls.mkdir(path)
 
     begin_dir = make_dir
@@ -120,7 +121,7 @@ class HdfsFileIO(FileIO):
     def _begin_names(self, folder, beside, group):
         self._calls.mkdir(folder)
 
-    def adopt(self, source, target, keep_source):
+    def adopt(self, source: str, target: str, keep_source: bool) -> None:
         try:
             # False: an earlier try was done already.
             self._in_dir(target, lambda: self._copy(source, target) if keep_source else self._calls.move(source, target))
@@ -128,16 +129,16 @@ class HdfsFileIO(FileIO):
             if self._calls.size(target) is None:
                 raise
 
-    def sync_dir(self, path):
+    def sync_dir(self, path: str) -> None:
         """Names are durable at once: the NameNode logs them before it answers."""
 
-    def delete_tree(self, path):
+    def delete_tree(self, path: str) -> None:
         self._calls.remove_tree(path)
 
-    def hold(self, folder) -> Hold:
+    def hold(self, folder: str) -> Hold:
         return Lease(self, folder)
 
-    def _give_name(self, temporary, path):
+    def _give_name(self, temporary: str, path: str) -> bool:
         won = self._calls.move(temporary, path)
         if not won:
             self._calls.unlink(temporary)
@@ -186,7 +187,7 @@ class _Stream(io.RawIOBase):
         self.close()
 
 
-def _translated(path: str, action: Callable):
+def _translated(path: str, action: Callable[..., Any]):
     """Run; what the client raises for other failures of the NameNode becomes an OSError too."""
     try:
         return action()

@@ -41,15 +41,15 @@ class Flock(Hold):
         self._try_hold = try_hold
         self._release: Callable[[], None] | None = None
 
-    def allows(self, rival):
+    def allows(self, rival: int | None) -> bool:
         if self._release is None:
             self._release = self._try_hold()
         return self._release is not None or rival is None
 
-    def keep(self, epoch):
+    def keep(self, epoch: int) -> None:
         """Held already, since ``allows``."""
 
-    def release(self):
+    def release(self) -> None:
         if self._release is not None:
             self._release()
             self._release = None
@@ -72,7 +72,7 @@ class Lease(Hold):
         self._thread: threading.Thread | None = None
         self._path = ""
 
-    def allows(self, rival):
+    def allows(self, rival: int | None) -> bool:
         if rival is None:
             return True
         first = self._read(rival)
@@ -84,17 +84,17 @@ class Lease(Hold):
                 return found == _RELEASED
         return True
 
-    def keep(self, epoch):
+    def keep(self, epoch: int) -> None:
         self._path = self._path_of(epoch)
         self._ended.clear()
         self._beat(0)
         self._thread = threading.Thread(target=self._beat_on, args=(epoch,), name=f"{BEAT_THREAD}{epoch}", daemon=True)
         self._thread.start()
 
-    def forget(self, epoch):
+    def forget(self, epoch: int) -> None:
         self._io.delete(self._path_of(epoch))
 
-    def release(self):
+    def release(self) -> None:
         if self._thread is None:
             return
         self._ended.set()

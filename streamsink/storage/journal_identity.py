@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Callable
+from typing import Any
 
 from streamsink.errors import Corrupt
 from streamsink.protocol.pending import JournalIdentity
@@ -26,7 +27,7 @@ def identify(file_io: FileIO, folder: str, last: int, published: int, new_id: Ca
     return _create(file_io, folder, numbers, JournalIdentity(new_id(), published if behind or anew else 0))
 
 
-def go_back(file_io: FileIO, folder: str, to: int, pruned: int, new_id: Callable[[], str], *, behind: tuple = ()) -> None:
+def go_back(file_io: FileIO, folder: str, to: int, pruned: int, new_id: Callable[[], str], *, behind: tuple[Any, ...] = ()) -> None:
     """All records behind number ``to`` are about to be given up. pruned: the last of those that the journal does not know any more, or 0. behind: as
     of ``JournalIdentity``."""
     numbers = _numbers(file_io, folder)

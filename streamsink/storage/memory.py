@@ -7,6 +7,8 @@ import errno
 import functools
 import io
 import os
+from collections.abc import Callable
+from typing import BinaryIO
 
 from streamsink.storage.calls import PosixLikeCalls
 from streamsink.storage.names import NameLimits
@@ -19,7 +21,7 @@ _MOST_NAME_BYTES = 255
 class _File:
     """Content shared by all names (hard links) of one file. ``durable`` is what a power failure leaves."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.data = b""
         self.durable = b""
 
@@ -38,7 +40,7 @@ class _Stream(io.BytesIO):
 class MemoryCalls(PosixLikeCalls):
     """Names and folders in dictionaries. ``power_failure()`` keeps only what was flushed and synced."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._names: dict[str, _File] = {}
         self._durable_names: dict[str, _File] = {}
         self._dirs: set[str] = {"/"}
@@ -57,41 +59,41 @@ class MemoryCalls(PosixLikeCalls):
         """Holds end with their process."""
         self._held.clear()
 
-    def read(self, path):
+    def read(self, path: str) -> bytes:
         if path not in self._names:
             raise FileNotFoundError(errno.ENOENT, "no such file", path)
         return self._names[path].data
 
-    def size(self, path):
+    def size(self, path: str) -> int | None:
         if path in self._dirs:
             return 0
         return len(self._names[path].data) if path in self._names else None
 
-    def entries(self, path):
+    def entries(self, path: str) -> list[tuple[str, int, bool]]:
         found = [
             (os.path.basename(p), len(f.data), False) for p, f in self._names.items() if _folder_of(p) == path
         ]
         return found + [(os.path.basename(d), 0, True) for d in self._dirs if d != "/" and _folder_of(d) == path]
 
-    def mkdir(self, path):
+    def mkdir(self, path: str) -> None:
         if path in self._names:
             raise FileExistsError(errno.EEXIST, "is a file", path)
         self._need_parent(path)
         self._dirs.add(path)
 
-    def open_new(self, path):
+    def open_new(self, path: str) -> BinaryIO:
         self._need_parent(path)
         if path in self._names or path in self._dirs:
             raise FileExistsError(errno.EEXIST, "file exists", path)
         self._names[path] = _File()
         return _Stream(self._names[path])
 
-    def close(self, stream, flush):
+    def close(self, stream: BinaryIO, flush: bool) -> None:
         if flush:
             stream.file.durable = stream.file.data
         stream.close()
 
-    def link(self, source, target):
+    def link(self, source: str, target: str) -> bool:
         self._need_parent(target)
         if source not in self._names:
             raise FileNotFoundError(errno.ENOENT, "no such file", source)
@@ -100,40 +102,40 @@ class MemoryCalls(PosixLikeCalls):
         self._names[target] = self._names[source]
         return True
 
-    def check_link(self, source, target):
+    def check_link(self, source: str, target: str) -> None:
         if target not in self._dirs:
             raise NotADirectoryError(errno.ENOTDIR, "no folder", target)
 
-    def rename(self, source, target):
+    def rename(self, source: str, target: str) -> None:
         self._need_parent(target)
         if source not in self._names:
             raise FileNotFoundError(errno.ENOENT, "no such file", source)
         self._names[target] = self._names.pop(source)
 
-    def unlink(self, path):
+    def unlink(self, path: str) -> bool | None:
         return self._names.pop(path, None) is not None
 
-    def rmdir(self, path):
+    def rmdir(self, path: str) -> None:
         if not self.entries(path):
             self._dirs.discard(path)
 
-    def sync_dir(self, path):
+    def sync_dir(self, path: str) -> None:
         elsewhere = {n: f for n, f in self._durable_names.items() if _folder_of(n) != path}
         self._durable_names = elsewhere | {n: f for n, f in self._names.items() if _folder_of(n) == path}
         children = {d for d in self._dirs if _folder_of(d) == path}
         self._durable_dirs = {d for d in self._durable_dirs if _folder_of(d) != path or d == "/"} | children
 
-    def sync_file(self, path):
+    def sync_file(self, path: str) -> None:
         file = self._names[path]
         file.durable = file.data
 
-    def open_existing(self, path):
+    def open_existing(self, path: str) -> BinaryIO:
         return io.BytesIO(self.read(path))
 
-    def name_limits(self, path):
+    def name_limits(self, path: str) -> NameLimits:
         return NameLimits(_MOST_NAME_BYTES)
 
-    def try_hold(self, path):
+    def try_hold(self, path: str) -> Callable[[], None] | None:
         if path in self._held:
             return None
         self._held.add(path)

@@ -7,6 +7,7 @@ One start of a query claims once: a second claim of its run comes from another s
 import json
 import os
 from collections.abc import Mapping
+from typing import Any
 
 from streamsink.clock import IdSource
 from streamsink.errors import Corrupt, Fenced, Misuse
@@ -98,7 +99,7 @@ class Owners:
             _USED.pop(self._id, None)
         self._hold.release()
 
-    def _check_run(self, owner: Mapping | None, run: str) -> None:
+    def _check_run(self, owner: Mapping[str, Any] | None, run: str) -> None:
         first = _USED.get(_id_of(owner)) if owner and run and owner.get("run") == run else None
         if first is not None:
             raise Misuse(
@@ -133,12 +134,12 @@ class Owners:
         return os.path.join(self._folder, f"{_PREFIX}{epoch}")
 
 
-def _id_of(owner: Mapping | None) -> str:
+def _id_of(owner: Mapping[str, Any] | None) -> str:
     """Earlier code wrote none."""
     return owner.get("id", "") if owner else ""
 
 
-def _load(file_io: FileIO, path: str) -> dict:
+def _load(file_io: FileIO, path: str) -> dict[str, Any]:
     try:
         return dict(json.loads(file_io.read(path)))
     except (ValueError, TypeError) as broken:
@@ -149,7 +150,7 @@ def _load(file_io: FileIO, path: str) -> dict:
         ) from broken
 
 
-def in_use(table: str, application: str, owner: Mapping) -> Fenced:
+def in_use(table: str, application: str, owner: Mapping[str, Any]) -> Fenced:
     """The error of somebody who asks for an application that ``owner`` holds, a query, pid and host."""
     is_here = (owner.get("pid"), owner.get("host")) == (os.getpid(), os.uname().nodename)
     return Fenced(

@@ -17,6 +17,7 @@ import json
 import os
 import threading
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from streamsink.clock import IdSource
 from streamsink.errors import Corrupt, Fenced, Retryable
@@ -179,7 +180,7 @@ class PendingLog(PendingStore):
         """Bounded runs that were marked published."""
         return self._runs.names()
 
-    def give_up(self, sequences: Sequence[int], runs: Sequence[str] = (), base: int = 0, *, knows_runs: bool = True, behind: tuple = ()) -> None:
+    def give_up(self, sequences: Sequence[int], runs: Sequence[str] = (), base: int = 0, *, knows_runs: bool = True, behind: tuple[Any, ...] = ()) -> None:
         """Forget records that are not published, durably, the newest first; their numbers are given again. Idempotent.
 
         runs: bounded runs that do not count as published any more. base: the last record that the destination has; when records

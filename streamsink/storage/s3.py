@@ -11,6 +11,7 @@ import hashlib
 import io
 import os
 from collections.abc import Callable, Iterator, Mapping
+from typing import Any, BinaryIO
 
 from streamsink.clock import Clock
 from streamsink.errors import Misuse
@@ -18,14 +19,13 @@ from streamsink.storage.calls import Calls
 from streamsink.storage.file_io import FileIO, is_there
 from streamsink.storage.hold import Hold, Lease
 from streamsink.storage.names import NameLimits, size_of
-from streamsink.storage.together import Unflushed
+from streamsink.storage.together import Together, Unflushed
 
 CONNECT_TIMEOUT_S, READ_TIMEOUT_S, ATTEMPTS = 10, 60, 5
 PART_BYTES = 16 * 1024 * 1024  # of a multipart upload, which may have 10,000
 MOST_COPIED_BYTES = 5 * 1024 ** 3  # CopyObject's limit
 _MOST_KEY_BYTES, _LONG_NAME_BYTES = 1_024, 255
-_DELETED_AT_ONCE = 1_000
-_CONFLICT_WAIT_MS = 100
+_DELETED_AT_ONCE, _CONFLICT_WAIT_MS = 1_000, 100
 _TRY = "streamsink-try"
 _PROBES = 3
 # Names of the options as Paimon and Flink have them.
@@ -38,7 +38,7 @@ OPTIONS = (*_CLIENT_OPTIONS, _PATH_STYLE)
 
 
 @functools.lru_cache(maxsize=16)
-def _client(options: frozenset, process: int):
+def _client(options: frozenset[Any], process: int):
     """One client per process and settings: making one takes a tenth of a second. Safe between threads."""
     try:
         import boto3
@@ -74,16 +74,16 @@ class S3Calls(Calls):
         self._client = _client(frozenset(options.items()), os.getpid())
         self._clock = Clock()
 
-    def read(self, path):
+    def read(self, path: str) -> bytes:
         return self._do(path, lambda at: self._client.get_object(**at)["Body"].read())
 
-    def size(self, path):
+    def size(self, path: str) -> int | None:
         try:
             return self._do(path, lambda at: self._client.head_object(**at))["ContentLength"]
         except FileNotFoundError:
             return None
 
-    def entries(self, path):
+    def entries(self, path: str) -> list[tuple[str, int, bool]]:
         bucket, prefix = _split(path.rstrip("/") + "/")
         found = []
         for page in self._pages(path, "list_objects_v2", Bucket=bucket, Prefix=prefix, Delimiter="/"):
@@ -92,13 +92,13 @@ class S3Calls(Calls):
             found += [(p["Prefix"][len(prefix):-1], 0, True) for p in page.get("CommonPrefixes", ())]
         return found
 
-    def open_new(self, path):
+    def open_new(self, path: str) -> BinaryIO:
         return _Upload(self, path)
 
-    def close(self, stream, flush):
+    def close(self, stream: BinaryIO, flush: bool) -> None:
         stream.finish()
 
-    def unlink(self, path):
+    def unlink(self, path: str) -> bool | None:
         self._do(path, lambda at: self._client.delete_object(**at))
 
     def put(self, path: str, data: bytes) -> None:
@@ -137,7 +137,7 @@ class S3Calls(Calls):
         bucket, key = _split(source)
         self._do(target, lambda at: self._client.copy_object(CopySource={"Bucket": bucket, "Key": key}, **at))
 
-    def name_limits(self, path):
+    def name_limits(self, path: str) -> NameLimits:
         bucket, key = _split(path)
         return NameLimits(None, _MOST_KEY_BYTES, path[:len(path) - len(key)])
 
@@ -171,13 +171,13 @@ class S3Calls(Calls):
     def begin(self, path: str) -> str:
         return self._do(path, lambda at: self._client.create_multipart_upload(**at))["UploadId"]
 
-    def part(self, path: str, upload: str, number: int, data: bytes) -> dict:
+    def part(self, path: str, upload: str, number: int, data: bytes) -> dict[str, Any]:
         done = self._do(path, lambda at: self._client.upload_part(
             UploadId=upload, PartNumber=number, **_body(data), **at
         ))
         return {"PartNumber": number, "ETag": done["ETag"]}
 
-    def complete(self, path: str, upload: str, parts: list[dict], size: int) -> None:
+    def complete(self, path: str, upload: str, parts: list[dict[str, Any]], size: int) -> None:
         try:
             self._do(path, lambda at: self._client.complete_multipart_upload(
                 UploadId=upload, MultipartUpload={"Parts": parts}, **at
@@ -186,12 +186,12 @@ class S3Calls(Calls):
             if self.size(path) != size:  # else repeated after a lost reply: the upload is gone because it is finished
                 raise
 
-    def _pages(self, path: str, operation: str, **arguments) -> Iterator[dict]:
+    def _pages(self, path: str, operation: str, **arguments) -> Iterator[dict[str, Any]]:
         pages = iter(self._client.get_paginator(operation).paginate(**arguments))
         while (page := self._do(path, lambda _: next(pages, None))) is not None:
             yield page
 
-    def _do(self, path: str, request: Callable):
+    def _do(self, path: str, request: Callable[..., Any]):
         """One request about the object of this path; its failures as OSError of the kind that a disk would give."""
         from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, PartialCredentialsError
 
@@ -267,7 +267,7 @@ class S3FileIO(FileIO):
         except FileNotFoundError:
             return False  # refused, and swept before it could be looked at whose it is
 
-    def make_dir(self, path):
+    def make_dir(self, path: str) -> None:
         """There are none."""
 
     begin_dir = make_dir
@@ -279,27 +279,27 @@ class S3FileIO(FileIO):
             self._calls.put(probe, b"")
             self._calls.unlink(probe)
 
-    def sync_dir(self, path):
+    def sync_dir(self, path: str) -> None:
         """A name is durable when the reply comes."""
 
-    def write(self, path, data):
+    def write(self, path: str, data: bytes) -> None:
         created = self._calls.put_new(path, data, self._new_id()) if self.atomic_create else self._put_if_free(path, data)
         if not created:
             raise FileExistsError(errno.EEXIST, "object exists", path)
 
-    def begin(self, path, data):
+    def begin(self, path: str, data: bytes) -> Unflushed:
         return Unflushed(lambda: self.write(path, data), lambda: None)
 
-    def mark(self, path, data=b""):
+    def mark(self, path: str, data: bytes = b'') -> None:
         self._calls.put(path, data)
 
-    def prepare(self, group, path, data, unique):
+    def prepare(self, group: Together, path: str, data: bytes, unique: str) -> None:
         """A conditional PUT needs nothing."""
 
-    def give_up(self, path, unique):
+    def give_up(self, path: str, unique: str) -> None:
         """Nothing was prepared."""
 
-    def create_new(self, path, data, unique="", *, prepared=False, replaceable=False):
+    def create_new(self, path: str, data: bytes, unique: str = '', *, prepared: bool = False, replaceable: bool = False) -> bool:
         if not self.atomic_create:
             return self._put_if_free(path, data)
         try:
@@ -317,7 +317,7 @@ class S3FileIO(FileIO):
             return is_there(self, path, data, failed)
         return True
 
-    def adopt(self, source, target, keep_source):
+    def adopt(self, source: str, target: str, keep_source: bool) -> None:
         """A copy. The source stays in staging, which goes as a whole once the checkpoint is published."""
         try:
             self._calls.copy(source, target)
@@ -325,17 +325,17 @@ class S3FileIO(FileIO):
             if self._calls.size(target) is None:
                 raise
 
-    def replace(self, path, data, unique):
+    def replace(self, path: str, data: bytes, unique: str) -> None:
         self._calls.put(path, data)
 
-    def delete_tree(self, path):
+    def delete_tree(self, path: str) -> None:
         self._calls.remove_tree(path)
 
-    def delete_unfinished(self, folder):
+    def delete_unfinished(self, folder: str) -> None:
         for path, upload in self._calls.unfinished(folder):
             self._calls.abort(path, upload)
 
-    def hold(self, folder) -> Hold:
+    def hold(self, folder: str) -> Hold:
         return Lease(self, folder)
 
 
@@ -349,7 +349,7 @@ class _Upload(io.RawIOBase):
         self._buffer = bytearray()
         self._written = 0
         self._upload: str | None = None
-        self._parts: list[dict] = []
+        self._parts: list[dict[str, Any]] = []
 
     def write(self, data) -> int:
         view = memoryview(data)
@@ -389,7 +389,7 @@ class _Upload(io.RawIOBase):
         self._parts.append(self._calls.part(self._path, self._upload, len(self._parts) + 1, data))
 
 
-def _body(data: bytes) -> dict:
+def _body(data: bytes) -> dict[str, Any]:
     """Content with its digest, so that no server takes a part of it for the whole when a connection breaks."""
     return {"Body": data, "ContentMD5": base64.b64encode(hashlib.md5(data, usedforsecurity=False).digest()).decode()}
 

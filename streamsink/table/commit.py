@@ -7,6 +7,7 @@ an overwrite deletes, and the conflicts.
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from streamsink.clock import Clock, IdSource
 from streamsink.errors import Misuse, OutcomeUnknown, Retryable
@@ -306,5 +307,5 @@ def _names(metas: Sequence[ManifestFileMeta]) -> tuple[str, ...]:
     return tuple(meta.file_name for meta in metas)
 
 
-def _identity(snapshot: Snapshot) -> tuple:
+def _identity(snapshot: Snapshot) -> tuple[Any, ...]:
     return snapshot.commit_user, snapshot.commit_identifier, snapshot.commit_kind, snapshot.uuid

@@ -87,7 +87,7 @@ def _check_bucket_count(entries: Iterable[ManifestEntry]) -> None:
 
 def _check_once(delta: Iterable[ManifestEntry]) -> None:
     """A file that is added and deleted at once would be lost: readers drop every file that some entry deletes."""
-    seen: dict[tuple, ManifestEntry] = {}
+    seen: dict[tuple[Any, ...], ManifestEntry] = {}
     for entry in delta:
         other = seen.setdefault(entry.identity, entry)
         if other is entry:
@@ -109,7 +109,7 @@ def _already_there(entry: ManifestEntry) -> Conflict:
 
 def _check_key_ranges(live: Iterable[ManifestEntry], key_order: KeyOrder) -> None:
     """Above level 0 the files of a level are one sorted run."""
-    def run(entry):
+    def run(entry: ManifestEntry) -> tuple[bytes, int, int]:
         return entry.partition, entry.bucket, entry.file.level
 
     leveled = sorted((e for e in live if e.file.level >= 1), key=run)

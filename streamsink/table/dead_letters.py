@@ -74,7 +74,7 @@ class Screen:
 
     def __call__(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[BadRow]]:
         """(rows that fit, rows that do not, by index). Each bad row is named once, by its first column that does not fit."""
-        places = range(rows.num_rows)
+        places: Sequence[int] = range(rows.num_rows)
         try:
             fitting, bad = self._conform(rows), {}
         except Misuse:

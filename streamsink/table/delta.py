@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from streamsink.errors import Conflict
 from streamsink.format.index_manifest import IndexManifestEntry, combine
@@ -51,7 +52,7 @@ class CommitRequest:
     begun_ms: int | None = None
     watermark_ms: int | None = None
     application: str | None = None
-    state: Mapping | None = None
+    state: Mapping[str, Any] | None = None
     hint: bool = True
 
 

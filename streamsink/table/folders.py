@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -77,7 +78,7 @@ class Folders:
     def _folder(self, key: PartitionKey) -> str:
         return bucket_dir(self._path(key.values, self._schema.partition_fields), UNAWARE_BUCKET)
 
-    def _path(self, values: Sequence, fields: Sequence[DataField]) -> str:
+    def _path(self, values: Sequence[Any], fields: Sequence[DataField]) -> str:
         return partition_path(values, fields, default_name=self._default, legacy=self._legacy)
 
     def _unnamed(self, key: PartitionKey) -> tuple[str, str] | None:

@@ -17,7 +17,7 @@ def key_order(schema: TableSchema) -> KeyOrder | None:
     return lambda key: tuple(_order(value) for value in decode_physical(key, types))
 
 
-def _order(value: Any) -> tuple:
+def _order(value: Any) -> tuple[Any, ...]:
     if value is None:
         return (0,)
     if isinstance(value, str):

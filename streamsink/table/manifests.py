@@ -4,6 +4,7 @@ import itertools
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 from streamsink.errors import Corrupt
 from streamsink.format.binary_row import decode_physical
@@ -182,7 +183,7 @@ class Manifests:
                     ahead.append(pool.submit(self._bytes, paths[number + _READ_AHEAD]))
                 yield meta, path, data
 
-    def _records(self, meta: ManifestFileMeta) -> Iterator[tuple[FileKind, Identity, dict]]:
+    def _records(self, meta: ManifestFileMeta) -> Iterator[tuple[FileKind, Identity, dict[str, Any]]]:
         path = self._at.manifest(meta.file_name)
         return iter_records(self._bytes(path), path, meta.counts)
 
@@ -213,7 +214,7 @@ class _RollingOutput:
         self._open: ManifestStream | None = None
         self._done: list[ManifestFileMeta] = []
 
-    def add(self, kind: FileKind, record: dict) -> None:
+    def add(self, kind: FileKind, record: dict[str, Any]) -> None:
         if self._open is not None and not self._open.takes(record):
             self._finish(self._open)
         if self._open is None:

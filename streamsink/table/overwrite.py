@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from streamsink.errors import Misuse
 from streamsink.format.binary_row import decode_physical, encode_row
@@ -29,7 +30,7 @@ class Overwrite:
     dynamic: bool = False
 
     @classmethod
-    def of(cls, table: str, schema: TableSchema, partition: Mapping | None) -> "Overwrite":
+    def of(cls, table: str, schema: TableSchema, partition: Mapping[str, Any] | None) -> "Overwrite":
         """partition: values of partition columns ({} for the whole table); None: the partitions of the new rows, unless the
         table is not partitioned or sets dynamic-partition-overwrite=false.
 
@@ -42,12 +43,12 @@ class Overwrite:
         values = [_physical(table, field, partition[field.name]) for field in fields]
         return cls(tuple(f.name for f in fields), encode_row(values, [f.type for f in fields]))
 
-    def to_json(self) -> dict:
+    def to_json(self) -> dict[str, Any]:
         """For the pending record. It holds no value but those of partition columns, which the paths carry anyway."""
         return {"columns": list(self.columns), "row": encode_bytes(self.row), "dynamic": self.dynamic}
 
     @classmethod
-    def from_json(cls, value: Mapping) -> "Overwrite":
+    def from_json(cls, value: Mapping[str, Any]) -> "Overwrite":
         return cls(tuple(value["columns"]), decode_bytes(value["row"]), value["dynamic"])
 
     def covers(self, schema: TableSchema, new: Iterable[bytes]) -> PartitionTest:
@@ -100,7 +101,7 @@ def _row(partition: bytes, fields: Sequence[DataField], chosen: Sequence[DataFie
     return encode_row([values[f.name] for f in chosen], [f.type for f in chosen])
 
 
-def _fields(table: str, schema: TableSchema, partition: Mapping) -> list[DataField]:
+def _fields(table: str, schema: TableSchema, partition: Mapping[str, Any]) -> list[DataField]:
     unknown = [name for name in partition if name not in schema.partition_keys]
     if unknown:
         raise Misuse(

@@ -7,6 +7,7 @@ columns, an upper-cased topic, a constant) is neither known again nor told from 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,7 +28,7 @@ class Dense:
     """
 
     topics: Mapping[str, tuple[int, int]]
-    values: Sequence
+    values: Sequence[Any]
 
     @classmethod
     def of(cls, by_topic: Mapping[str, Mapping[int, object]], missing: object) -> "Dense":
@@ -54,7 +55,7 @@ def check_numbers(table: str, by_topic: Mapping[str, Iterable[int]]) -> None:
 
 def layers(sources: Iterable[Ranges]) -> list[dict[str, dict[int, tuple[int, int]]]]:
     """The same ranges in as few maps as hold them; sources that read one partition twice take one more. Empty ranges are left out."""
-    found: list[dict] = []
+    found: list[dict[str, Any]] = []
     for source in sources:
         for topic, parts in source.items():
             for part, (start, end) in parts.items():
@@ -63,7 +64,7 @@ def layers(sources: Iterable[Ranges]) -> list[dict[str, dict[int, tuple[int, int
     return found
 
 
-def _put(found: list[dict], topic: str, part: int, here: tuple[int, int]) -> None:
+def _put(found: list[dict[str, Any]], topic: str, part: int, here: tuple[int, int]) -> None:
     for layer in found:
         known = layer.setdefault(topic, {})
         if known.setdefault(part, here) == here:

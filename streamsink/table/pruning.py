@@ -27,7 +27,7 @@ class Pruner:
         self._types = [field.type for field in schema.partition_fields]
         self._file_columns = [f for f in schema.fields if f.name in condition.columns and f.name not in self._keys]
         self._of_partition: dict[bytes, tuple[bool, dict[str, ColumnStats]]] = {}
-        self._readers: dict[tuple, dict[str, StatsReader | None]] = {}
+        self._readers: dict[tuple[Any, ...], dict[str, StatsReader | None]] = {}
 
     def may_hold(self, meta: ManifestFileMeta) -> bool:
         """Whether a manifest may have an entry of a partition that matches."""

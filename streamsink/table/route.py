@@ -24,7 +24,7 @@ class PartitionKey:
     """``row``: BinaryRow bytes, the identity of a partition. ``values``: as the format stores them, for its path."""
 
     row: bytes
-    values: tuple
+    values: tuple[Any, ...]
 
 
 def split_by_partition(batch: pa.RecordBatch, schema: TableSchema, table: str = "") -> Iterator[tuple[PartitionKey, pa.RecordBatch]]:

@@ -5,6 +5,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
+from typing import Any
 
 from streamsink.errors import Misuse
 from streamsink.options import SinkOptions
@@ -56,7 +57,7 @@ class Routing:
     unrouted: str = UNROUTED_FAIL
 
     @classmethod
-    def of(cls, root: str, tables: Mapping, options: SinkOptions, *, dead_letters: str | None, unrouted: str) -> "Routing":
+    def of(cls, root: str, tables: Mapping[str, Any], options: SinkOptions, *, dead_letters: str | None, unrouted: str) -> "Routing":
         """Checked rules. Raises Misuse that names the table and the option."""
         if not isinstance(tables, Mapping) or not tables:
             _refuse(root, "tables", tables, "a mapping of at least one table name or pattern to its options")
@@ -107,7 +108,7 @@ class Routing:
                     )
 
 
-def _rule(root: str, name: str, given: Mapping, base: SinkOptions) -> TableRule:
+def _rule(root: str, name: str, given: Mapping[str, Any], base: SinkOptions) -> TableRule:
     if not _is_pattern(name) and not _is_name(name):
         _refuse(root, "tables", name, "names of tables: 1 to 128 letters, digits, '_' or '-'; or a pattern with '*'")
     if not isinstance(given, Mapping):

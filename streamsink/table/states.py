@@ -5,6 +5,7 @@ import json
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
@@ -32,10 +33,10 @@ class States:
     anybody had read it: what is not known then stays not known, and each commit carries that forward.
     """
 
-    by_application: Mapping[str, Mapping]
+    by_application: Mapping[str, Mapping[str, Any]]
     complete: bool
 
-    def properties(self, application: str | None, state: Mapping | None) -> dict[str, str]:
+    def properties(self, application: str | None, state: Mapping[str, Any] | None) -> dict[str, str]:
         """Snapshot properties: these states, with one replaced, or taken out (``state`` None); ``application`` None: as they are."""
         merged = {name: value for name, value in self.by_application.items() if name != application}
         if application is not None and state is not None:
@@ -89,7 +90,7 @@ def is_foreign(snapshot: Snapshot) -> bool:
     return not any(name == HISTORY or name.startswith(PREFIX) for name in snapshot.properties or {})
 
 
-def states_in(snapshot: Snapshot, path: str) -> dict | None:
+def states_in(snapshot: Snapshot, path: str) -> dict[str, Any] | None:
     """State of each application, as this snapshot itself, of the file ``path``, says; None for a foreign writer's. Raises Corrupt."""
     properties = snapshot.properties or {}
     texts = {k[len(PREFIX):]: v for k, v in properties.items() if k.startswith(PREFIX)}
@@ -105,7 +106,7 @@ def states_in(snapshot: Snapshot, path: str) -> dict | None:
         ) from broken
 
 
-def _to_text(state: Mapping) -> str:
+def _to_text(state: Mapping[str, Any]) -> str:
     """As JSON, or 'zstd:', the CRC-32 of it, a colon and the base85 of its zstd stream."""
     text = json.dumps(state, separators=(",", ":"))
     if len(text) <= _MOST_PLAIN:
@@ -115,7 +116,7 @@ def _to_text(state: Mapping) -> str:
     return f"{_COMPRESSED}{zlib.crc32(data)}:{packed}"
 
 
-def _from_text(text: str) -> Mapping:
+def _from_text(text: str) -> Mapping[str, Any]:
     """The inverse of ``_to_text``, and of what wrote 'deflate:' before. Raises ValueError, OSError or zlib.error."""
     if text.startswith(_DEFLATED):
         return json.loads(zlib.decompress(base64.b64decode(text.removeprefix(_DEFLATED), validate=True)))

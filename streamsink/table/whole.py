@@ -142,7 +142,7 @@ class Whole:
             return []
         read = self._table.manifests.entries_in
         deleted = {entry.identity for meta in deleting for entry in read(meta) if entry.kind is FileKind.DELETE}
-        found = []
+        found: list[ManifestEntry] = []
         for meta in {meta.file_name: meta for meta in (adding[0], adding[-1])}.values():
             live = (e for e in read(meta) if e.kind is FileKind.ADD and e.identity not in deleted and e.file.external_path is None)
             found += itertools.islice(live, _FILES_EACH)

@@ -8,6 +8,7 @@ import contextlib
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 
@@ -15,6 +16,7 @@ from streamsink.clock import IdSource
 from streamsink.errors import Misuse, StreamsinkError
 from streamsink.options import SinkOptions
 from streamsink.protocol.sink import Sink
+from streamsink.storage.calls import PosixLikeCalls
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.memory import MemoryCalls
 from streamsink.testing.crashing import CrashingCalls, Mode
@@ -32,7 +34,7 @@ class Broken(AssertionError):
     """What the sink does wrong, and where."""
 
 
-def check_sink(make: Callable[[str], Sink], rows_of: Callable[[FileIO, str], Sequence[int]], *, every: int = 1, **options) -> int:
+def check_sink(make: Callable[[str], Sink], rows_of: Callable[[FileIO, str], Sequence[int]], *, every: int = 1, **options: Any) -> int:
     """Try everything; how many states of the store were restarted from. Raises ``Broken``.
 
     make: the sink at a path. rows_of: ids that a reader sees there. every: accidents come at each so many-th call of the sink. options: of
@@ -51,7 +53,7 @@ def check_sink(make: Callable[[str], Sink], rows_of: Callable[[FileIO, str], Seq
 class _World:
     """One store, one query, and Spark's own logs, which outlive every crash."""
 
-    def __init__(self, make: Callable[[str], Sink], rows_of: Callable[[FileIO, str], Sequence[int]], every: int, options: dict):
+    def __init__(self, make: Callable[[str], Sink], rows_of: Callable[[FileIO, str], Sequence[int]], every: int, options: dict[str, Any]):
         self._make, self._rows_of, self._every = make, rows_of, every
         self._settings = SinkOptions.of(ROOT, {"restore": "restore-and-continue", "commit_min_wait_ms": 0, "commit_max_wait_ms": 0, **options})
         self._versions = itertools.count()
@@ -62,15 +64,15 @@ class _World:
         self.calls = MemoryCalls()
         self.checkpoint = Checkpoint(_QUERY)
 
-    def driver(self, **changes) -> MicroBatchDriver:
+    def driver(self, **changes: Any) -> MicroBatchDriver:
         driver = _Driver(ROOT, SCHEMA, self._rows, replace(self._settings, **changes))
         driver.sink = self._make(ROOT)
         return driver
 
-    def io(self, calls=None) -> FileIO:
+    def io(self, calls: PosixLikeCalls | None = None) -> FileIO:
         return FileIO(calls or self.calls, IdSource().new_id)
 
-    def run(self, calls=None) -> None:
+    def run(self, calls: PosixLikeCalls | None = None) -> None:
         self.driver().run(self.io(calls), self.checkpoint, ENDS)
 
     def go_on(self, when: str) -> None:

@@ -5,9 +5,11 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from enum import Enum
+from typing import BinaryIO
 
 from streamsink.storage.calls import Calls, PosixLikeCalls
 from streamsink.storage.hold import BEAT_THREAD
+from streamsink.storage.names import NameLimits
 from streamsink.testing.faults import InjectedCrash
 
 
@@ -86,55 +88,55 @@ class CrashingCalls(PosixLikeCalls):
         self.dead = True
         raise InjectedCrash(f"{name} (call {self.count}, {self._mode.value})")
 
-    def read(self, path):
+    def read(self, path: str) -> bytes:
         return self._do("read", lambda: self._inner.read(path))
 
-    def size(self, path):
+    def size(self, path: str) -> int | None:
         return self._do("size", lambda: self._inner.size(path))
 
-    def entries(self, path):
+    def entries(self, path: str) -> list[tuple[str, int, bool]]:
         return self._do("entries", lambda: self._inner.entries(path))
 
-    def names(self, path):
+    def names(self, path: str) -> list[str]:
         return self._do("entries", lambda: self._inner.names(path))
 
-    def mkdir(self, path):
+    def mkdir(self, path: str) -> None:
         return self._do("mkdir", lambda: self._inner.mkdir(path))
 
-    def open_new(self, path):
+    def open_new(self, path: str) -> BinaryIO:
         return self._do("open", lambda: _CrashingStream(self, self._inner.open_new(path)))
 
-    def close(self, stream, flush):
+    def close(self, stream: BinaryIO, flush: bool) -> None:
         return self._do("close", lambda: self._inner.close(stream.inner, flush))
 
-    def link(self, source, target):
+    def link(self, source: str, target: str) -> bool:
         return self._do("link", lambda: self._inner.link(source, target))
 
-    def check_link(self, source, target):
+    def check_link(self, source: str, target: str) -> None:
         return self._do("check_link", lambda: self._inner.check_link(source, target))
 
-    def rename(self, source, target):
+    def rename(self, source: str, target: str) -> None:
         return self._do("rename", lambda: self._inner.rename(source, target))
 
-    def unlink(self, path):
+    def unlink(self, path: str) -> bool | None:
         return self._do("unlink", lambda: self._inner.unlink(path))
 
-    def rmdir(self, path):
+    def rmdir(self, path: str) -> None:
         return self._do("rmdir", lambda: self._inner.rmdir(path))
 
-    def sync_dir(self, path):
+    def sync_dir(self, path: str) -> None:
         return self._do("sync_dir", lambda: self._inner.sync_dir(path))
 
-    def sync_file(self, path):
+    def sync_file(self, path: str) -> None:
         return self._do("sync_file", lambda: self._inner.sync_file(path))
 
-    def open_existing(self, path):
+    def open_existing(self, path: str) -> BinaryIO:
         return self._do("open_existing", lambda: self._inner.open_existing(path))
 
-    def name_limits(self, path):
+    def name_limits(self, path: str) -> NameLimits:
         return self._inner.name_limits(path)  # asks for no file
 
-    def try_hold(self, path):
+    def try_hold(self, path: str) -> Callable[[], None] | None:
         return self._do("hold", lambda: self._inner.try_hold(path))
 
     # -- calls that only some stores have ---------------------------------------------------------------------------

@@ -4,6 +4,7 @@ import functools
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -241,7 +242,7 @@ def columns(schema: pa.Schema) -> tuple[DataField, ...]:
     return tuple(field for field in to_fields(schema) if field.name != ROUTE)
 
 
-def written(writing: Writing, file_io: FileIO, rows: pa.RecordBatch, group: Together) -> list:
+def written(writing: Writing, file_io: FileIO, rows: pa.RecordBatch, group: Together) -> list[Any]:
     """What one writer of all rows hands back."""
     writer = writing.open(file_io)
     try:

@@ -11,6 +11,7 @@ from streamsink.errors import Fenced, Retryable
 from streamsink.protocol.committable import AppState, Committable
 from streamsink.protocol.ids import END_OF_INPUT, Writer
 from streamsink.protocol.pending import Mark, PendingStore
+from streamsink.storage.calls import PosixLikeCalls
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.memory import MemoryCalls
 from streamsink.testing.crashing import CrashingCalls, Mode
@@ -44,7 +45,7 @@ class _Place:
         self._make = make
         self.calls = calls or MemoryCalls()
 
-    def open(self, calls=None) -> tuple[PendingStore, FileIO]:
+    def open(self, calls: PosixLikeCalls | None = None) -> tuple[PendingStore, FileIO]:
         io = FileIO(calls or self.calls, IdSource().new_id)
         return self._make(io), io
 

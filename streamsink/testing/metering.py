@@ -11,7 +11,7 @@ class MeteredCalls(CrashingCalls):
         super().__init__(inner)
         self.bytes_read = self.bytes_written = 0
 
-    def read(self, path):
+    def read(self, path: str) -> bytes:
         data = super().read(path)
         self.bytes_read += len(data)
         return data
