@@ -12,6 +12,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from streamsink.protocol.positions import SourceFile
 
@@ -23,7 +24,7 @@ _TAILS = tuple(64 * 1024 * 8**step for step in range(8))
 Read = Callable[[str, int | None], bytes | None]
 
 
-def of_batch(read: Read, folder: str, start, end) -> tuple[str, tuple[SourceFile, ...] | None]:
+def of_batch(read: Read, folder: str, start: Any, end: Any) -> tuple[str, tuple[SourceFile, ...] | None]:
     """(digest of the entries, the files) of the batch between these positions of the source whose log is in ``folder``.
 
     The files are None where the source is none of files, or its log is not understood; the digest is empty for other sources.
@@ -47,7 +48,7 @@ def of_batch(read: Read, folder: str, start, end) -> tuple[str, tuple[SourceFile
     return digest, files if files or before >= last else None
 
 
-def _number(position) -> int | None:
+def _number(position: Any) -> int | None:
     number = position.get("logOffset") if isinstance(position, dict) and set(position) == {"logOffset"} else None
     return number if isinstance(number, int) else None
 

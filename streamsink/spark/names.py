@@ -25,7 +25,7 @@ def are_alike(names: Sequence[str]) -> bool:
 
 def check_apart(names: Sequence[str], spark: SparkSession, table: str) -> None:
     """Raises Misuse when this session would take two columns of a table for one."""
-    if are_alike(names) and spark.conf.get(_CASE_SENSITIVE, "false").lower() != "true":
+    if are_alike(names) and (spark.conf.get(_CASE_SENSITIVE, "false") or "").lower() != "true":
         first = next(name for place, name in enumerate(names) if folded(name) in map(folded, names[:place]))
         others = next(name for name in names if folded(name) == folded(first))
         raise Misuse(
@@ -45,7 +45,7 @@ def check_one(df: DataFrame, name: str, table: str, option: str, kind: str) -> N
             kind=kind,
         )
     others = sorted(set(alike) - {name})
-    if others and df.sparkSession.conf.get(_CASE_SENSITIVE, "false").lower() != "true":
+    if others and (df.sparkSession.conf.get(_CASE_SENSITIVE, "false") or "").lower() != "true":
         raise Misuse(
             f"{table}: option '{option}' names column '{name}', and the data has '{others[0]}' as well, which Spark takes for the same name. "
             f"Nothing was written. Give one of them another name in the query, or set {_CASE_SENSITIVE} to true in the session",

@@ -109,9 +109,10 @@ def _displace(names: Sequence[str], room: int) -> _Hashed:
     buckets: dict[int, list[str]] = {}
     for name in names:
         buckets.setdefault(zlib.crc32(name.encode()) % count, []).append(name)
-    shifts, slots, taken = [0] * count, {}, set()
+    shifts, taken = [0] * count, set[int]()
+    slots: dict[int, str] = {}
     for number, bucket in sorted(buckets.items(), key=lambda item: -len(item[1])):
-        places = {}
+        places: dict[int, str] = {}
         for name in bucket:
             places.setdefault(zlib.crc32(name.encode()) // count % room, name)  # two names of one code are never kept apart
         shift = next((s for s in range(room) if not any((place + s) % room in taken for place in places)), None)

@@ -51,7 +51,7 @@ def main() -> None:
     sys.modules.pop("org", None)  # pickle looked for Jython's classes, and found a folder of Spark's jar
     from pyspark import daemon
 
-    daemon.manager()
+    daemon.manager()  # type: ignore[no-untyped-call]
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ import os
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from typing import Any
 
 from streamsink.clock import Clock, IdSource
 
@@ -62,7 +63,7 @@ class Lease(Hold):
     A driver that is paused for longer is taken for dead; it is fenced when it wakes up, as under every takeover.
     """
 
-    def __init__(self, file_io, folder: str, beat_ms: int = BEAT_MS, lease_ms: int = LEASE_MS):
+    def __init__(self, file_io: Any, folder: str, beat_ms: int = BEAT_MS, lease_ms: int = LEASE_MS):
         self._io = file_io
         self._folder = folder
         self._beat_ms = beat_ms

@@ -4,7 +4,7 @@ import os
 import re
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 
 from streamsink.protocol.committable import Committable
 from streamsink.storage.file_io import FileIO
@@ -71,9 +71,9 @@ class Staging:
             if found and int(found[2]) in sequences:
                 self._io.delete_tree(os.path.join(self._folder, name))
 
-    def _files_below(self, folder: str) -> Sequence[str]:
+    def _files_below(self, folder: str) -> list[str]:
         """All files in it, and in the folders that Spark's own writer makes there."""
-        found = []
+        found: list[str] = []
         for entry in self._io.entries(folder):
             path = os.path.join(folder, entry.name)
             found += self._files_below(path) if entry.is_dir else [path]

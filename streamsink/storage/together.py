@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Together:
     stay, for a sweep by name). For one thread.
     """
 
-    def __init__(self, file_io):
+    def __init__(self, file_io: Any):
         self._io = file_io
         self._files: list[Unflushed] = []
         self._folders: dict[str, None] = {}
@@ -64,5 +64,5 @@ class Together:
     def __enter__(self) -> "Together":
         return self
 
-    def __exit__(self, *raised) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.give_up()

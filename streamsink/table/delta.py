@@ -116,7 +116,7 @@ class Deltas:
             changes = Changes(gone.entries + changes.entries, gone.index + changes.index)
         return _delta(changes, manifests), live
 
-    def _index(self, changes: Changes, newest: Snapshot | None, after: Sequence[ManifestEntry] | None):
+    def _index(self, changes: Changes, newest: Snapshot | None, after: Sequence[ManifestEntry] | None) -> Any:
         """The index state after these changes, None when it stays. ``after``: live files then, when they were checked."""
         if not changes.index and after is None:
             return None

@@ -33,7 +33,8 @@ class Dense:
     @classmethod
     def of(cls, by_topic: Mapping[str, Mapping[int, object]], missing: object) -> "Dense":
         """missing: value of numbers that are no partition. The numbers are small, see ``check_numbers``."""
-        topics, values = {}, []
+        topics: dict[str, tuple[int, int]] = {}
+        values: list[Any] = []
         for topic, parts in sorted(by_topic.items()):
             size = 1 + max(parts, default=-1)
             topics[topic] = (len(values), size)

@@ -54,15 +54,15 @@ class Comparison(Predicate):
 class Column:
     """A column of the table by name; its comparisons make conditions."""
 
-    __hash__ = None  # == makes a condition
+    __hash__ = None  # type: ignore[assignment]  # == makes a condition
 
     def __init__(self, name: str):
         self._name = name
 
-    def __eq__(self, value: Any) -> Predicate:
+    def __eq__(self, value: Any) -> Predicate:  # type: ignore[override]
         return self._compare("=", value)
 
-    def __ne__(self, value: Any) -> Predicate:
+    def __ne__(self, value: Any) -> Predicate:  # type: ignore[override]
         return self._compare("!=", value)
 
     def __lt__(self, value: Any) -> Predicate:

@@ -12,6 +12,7 @@ A date or time outside the years that ISO text can name is "<number> <unit> sinc
 import base64
 import json
 import math
+from typing import Any
 
 import pyarrow as pa
 
@@ -26,7 +27,7 @@ def rows_to_json(rows: pa.RecordBatch) -> list[str]:
     ]
 
 
-def _value(scalar: pa.Scalar):
+def _value(scalar: pa.Scalar) -> Any:
     kind = scalar.type
     if not scalar.is_valid:
         return None
@@ -50,13 +51,13 @@ def _value(scalar: pa.Scalar):
     return _other(scalar)
 
 
-def _float(value: float):
+def _float(value: float) -> Any:
     if math.isfinite(value):
         return value
     return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
-def _text(scalar: pa.Scalar):
+def _text(scalar: pa.Scalar) -> Any:
     data = scalar.as_buffer().to_pybytes()
     try:
         return data.decode("utf-8")
