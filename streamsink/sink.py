@@ -1,14 +1,15 @@
 """Sinks of your own: what their authors import, and the function that makes one of them a batch function. See docs/WRITING_A_SINK.md."""
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from streamsink.clock import IdSource
 from streamsink.events import Event, to_log
 from streamsink.options import SinkOptions
-from streamsink.protocol.committable import AppState, Batch, Committable, LastOfOther, StagedFile
+from streamsink.protocol.committable import AppState, Batch, Committable, KnownRun, LastOfOther, StagedFile
 from streamsink.protocol.decision import Checkpoint
-from streamsink.protocol.pending import PendingStore
+from streamsink.protocol.pending import Group, Mark, PendingStore, Where
 from streamsink.protocol.sink import (
     Committer,
     Destination,
@@ -19,17 +20,38 @@ from streamsink.protocol.sink import (
     Writing,
     check_supported,
 )
+from streamsink.sinks.history_of import newest_in
 from streamsink.storage.file_io import FileIO
-from streamsink.storage.pending_log import PendingLog
+from streamsink.storage.pending_log import JOURNAL_DIR, PendingLog
 from streamsink.storage.together import Together
 
 if TYPE_CHECKING:
     from streamsink.spark.foreach_batch import BatchFunction
 
 __all__ = [
-    "AppState", "Batch", "Checkpoint", "Committable", "Committer", "Destination", "FileIO", "History", "IdSource", "LastOfOther", "OpenSink",
-    "PendingLog", "PendingStore", "Published", "Sink", "StagedFile", "Together", "Writing", "to_sink",
+    "AppState", "Batch", "Checkpoint", "Committable", "Committer", "Destination", "Event", "FileIO", "Group", "History", "IdSource", "KnownRun",
+    "LastOfOther", "Mark", "OpenSink", "PendingLog", "PendingStore", "Published", "Sink", "SinkOptions", "StagedFile", "Together", "Where", "Writing",
+    "last_of_others", "to_sink",
 ]
+
+
+def last_of_others(
+    file_io: FileIO, path: str, application: str, names: Iterable[str], published: Callable[[str], AppState | None]
+) -> dict[str, LastOfOther]:
+    """What ``Committer.others`` is to say of a destination at this path, whose journals lie below it.
+
+    names: of applications that the destination knows; those that have a journal are found beside them. published: what the destination says of
+    one. Raises nothing for a journal that cannot be read, which is not this application's.
+    """
+    journals = (entry.name for entry in file_io.entries(os.path.join(path, JOURNAL_DIR)) if entry.is_dir)
+    found = {}
+    for name in sorted({*names, *journals} - {application}):
+        state = published(name)
+        said = LastOfOther(state, True, said=state) if state is not None else None
+        last = newest_in(PendingLog(file_io, path, name, 2), said, lambda record: False)
+        if last is not None:
+            found[name] = last
+    return found
 
 
 def to_sink(sink: Sink, listener: Callable[[Event], None] | None = None, **options: Any) -> "BatchFunction":

@@ -61,10 +61,11 @@ class Committer(ABC):
     def beside(self) -> "Committer":
         """Another committer of the same destination that shares no changing state with this one, for another thread.
 
-        Called once, before anything is published, when publishing is grouped or 'async'. A sink that does not support it
-        leaves this out, and refuses those options.
+        Called once, before anything is published, when publishing is grouped or 'async'. A sink that leaves it out does not support that.
         """
-        raise Misuse("this sink publishes each batch in the batch: leave out publish and publish_every_batches", kind="option.publish")
+        raise Misuse(
+            "this sink publishes each batch in the batch. No row was written. Leave out publish and publish_every_batches", kind="option.publish"
+        )
 
     def join(self, records: Sequence[Committable]) -> list[Committable]:
         """As few committables as may stand for these records, in order, each to be published at one instant.
@@ -113,20 +114,24 @@ class Committer(ABC):
 
     @abstractmethod
     def mentions(self, committable: Committable) -> bool:
-        """Whether any retained history names a file of it, added or deleted. Called when history is not complete."""
+        """Whether any retained history names a file of it, added or deleted. Called where history does not say that it is published."""
 
     @abstractmethod
     def others(self, application: str) -> Mapping[str, LastOfOther]:
-        """The last record of each other application that has written here, published or not. Called until a run has its first record."""
+        """The last record of each other application that has written here, published or not. Called until a run has its first record. What
+        is published is in the destination, what is not in the journals beside this one: ``streamsink.sink.last_of_others`` puts them together.
+        """
 
     def has_reached(self, application: str, sequence: int, where: Mark | None = None) -> bool:
         """Whether this record of another application, or a later one, is published; True as well when nothing that is retained tells. Called at
-        a restart for the name that a query had before. where: it was there, or before that."""
-        return True
+        a restart for the name that a query had before. where: it was there, or before that. By default as ``history`` says."""
+        found = self.history(application)
+        return not found.complete if found.state is None else found.state.sequence >= sequence
 
     def has_what_was_before(self, committable: Committable) -> bool:
         """As ``has_reached``, of what a record, the first one under a new name, goes on from."""
-        return True
+        before = committable.state.leads_on
+        return not before or self.has_reached(*before)
 
     def known_run(self, application: str, run: str) -> KnownRun:
         """Whether history shows that a bounded job's run is published; it cannot tell when a part of it has expired and the rest does
@@ -216,8 +221,8 @@ class OpenSink(ABC):
     def writing(self, checkpoint: Checkpoint, fields: Sequence[Any], positions: Sequence[Any]) -> Writing:
         """How the rows of this checkpoint become files in ``checkpoint.staging``, which has no files yet.
 
-        fields: the columns of the rows, as ``format.types.DataField``; the same object as long as they do not change. positions: the position
-        columns among those that are not stored. Raises Misuse, which names the destination, when rows with these columns do not fit.
+        fields: the columns of the rows, as ``format.types.DataField``; the same object as long as they do not change. positions: columns that
+        say where in its source a row was read, if rows have some beside ``fields``; most sinks ignore them. Raises Misuse, which names the destination, when rows with these columns do not fit.
         """
 
     @abstractmethod
@@ -231,7 +236,8 @@ class OpenSink(ABC):
 
 
 class Sink(ABC):
-    """A destination. Two that are equal write the same rows to the same place, so let yours be a frozen dataclass.
+    """A destination. Two that are equal do the same with rows that come to one place, so let yours be a frozen dataclass; ``path`` need not be compared,
+    where one place has several spellings.
 
     path: absolute, or a URL of the store. The application's journal lies below it, and messages name it. supports: options that it takes of those
     that only tables have otherwise.

@@ -34,6 +34,7 @@ from streamsink.sinks.chains import LOST
 from streamsink.sinks.letters import TableCommitter
 from streamsink.sinks.many_tables import ManyTables, open_place
 from streamsink.sinks.name_before import SUFFIX
+from streamsink.sinks.own_sinks import check_of_tables
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.journal_identity import behind_of
 from streamsink.storage.names import NameLimits
@@ -73,6 +74,7 @@ def give_up(file_io: FileIO, path: str, options: SinkOptions) -> GivenUp:
     what a restore raises of a damaged table.
     """
     check_application(path, options.application)
+    check_of_tables(file_io, path, options.application, "give_up")
     lock_creations(file_io, path, options)
     committer, journal = _open(file_io, path, options)
     look = _Look(path, committer, journal, options, limits=file_io.name_limits(path))

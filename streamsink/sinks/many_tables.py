@@ -18,7 +18,7 @@ from streamsink.faults import fault_point
 from streamsink.options import MODE_APPEND, ON_ROLLBACK_FAIL, SYNC, SinkOptions
 from streamsink.protocol.committable import Committable, LastOfOther, StagedFile
 from streamsink.protocol.decision import Checkpoint
-from streamsink.protocol.pending import MarkOfTables
+from streamsink.protocol.pending import MarkOfTables, Where
 from streamsink.protocol.sink import Committer, History, Published
 from streamsink.sinks import marks, promise
 from streamsink.sinks.above import identity_path
@@ -222,6 +222,9 @@ class ManyTables(Committer):
 
     def others(self, application: str) -> Mapping[str, LastOfOther]:
         return self._names_before().others(application)
+
+    def has_reached(self, application: str, sequence: int, where: Where | None = None) -> bool:
+        return True  # each table is asked, by what the first record under a new name says of it
 
     def check_there(self, name: str, path: str) -> None:
         """Raises Misuse when this table was dropped, or dropped and created again, since this process has opened it."""

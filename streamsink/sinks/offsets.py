@@ -9,6 +9,7 @@ from streamsink.protocol.committable import AppState, Committable
 from streamsink.protocol.pending import readable
 from streamsink.protocol.recorded import Recorded, TopicRecord
 from streamsink.sinks.history_of import journal_of, names_of, needs_a_start, was_undone, where_marked
+from streamsink.sinks.own_sinks import check_of_tables
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.pending_log import PendingLog, journal_dir
 from streamsink.storage.stores import Store
@@ -44,6 +45,7 @@ def starting_offsets(store: Store, application: str, wanted: Wanted) -> str:
 
 def offsets_of(file_io: FileIO, root: str, application: str, wanted: Wanted) -> str:
     """As ``starting_offsets``, on a store that is open."""
+    check_of_tables(file_io, root, application, "starting_offsets")
     if not is_table(file_io, root) and file_io.entries(journal_dir(root, application)):
         return _of_several_tables(file_io, root, application, wanted)
     table = open_table(file_io, root, for_writing=False)

@@ -100,9 +100,9 @@ class OpenTables(Opened):
 
 @dataclass(frozen=True)
 class PaimonTable(Sink):
-    """One table."""
+    """One table. One place may be spelled in two ways."""
 
-    path: str
+    path: str = field(compare=False)
 
     def open(
         self, file_io: FileIO, options: SinkOptions, batch: Batch, fields: Callable[[], Sequence[Any]], emit: Callable[[events.Event], None]

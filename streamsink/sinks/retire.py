@@ -16,6 +16,7 @@ from streamsink.sinks.above import folder_of
 from streamsink.sinks.history_of import is_certain
 from streamsink.sinks.letters import heads_of
 from streamsink.sinks.name_before import SUFFIX
+from streamsink.sinks.own_sinks import check_of_tables
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.journal_identity import behind_of
 from streamsink.storage.pending_log import PendingLog, journal_dir
@@ -33,6 +34,7 @@ def retire(file_io: FileIO, root: str, options: SinkOptions) -> bool:
     when a checkpoint of it is pending, whose rows would be lost; and as a commit does. After a crash: repeat it.
     """
     application = check_application(root, options.application)
+    check_of_tables(file_io, root, application, "retire")
     lock_creations(file_io, root, options)
     if not is_table(file_io, root) and file_io.names(journal_dir(root, application)):
         return _of_several_tables(file_io, root, application, options)

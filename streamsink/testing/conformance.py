@@ -6,27 +6,32 @@ the numbers themselves.
 
 import contextlib
 import itertools
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
-from streamsink.clock import IdSource
-from streamsink.errors import Misuse, StreamsinkError
+from streamsink.clock import Clock, IdSource
+from streamsink.errors import Fenced, Misuse, StreamsinkError
+from streamsink.faults import arm as disarm
 from streamsink.options import SinkOptions
-from streamsink.protocol.sink import Sink
+from streamsink.protocol.committable import Batch
+from streamsink.protocol.sink import OpenSink, Sink
 from streamsink.storage.calls import PosixLikeCalls
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.memory import MemoryCalls
+from streamsink.testing import faults
 from streamsink.testing.crashing import CrashingCalls, Mode
-from streamsink.testing.driver import Checkpoint, MicroBatchDriver
+from streamsink.testing.driver import Checkpoint, MicroBatchDriver, columns
 from streamsink.testing.faults import InjectedCrash
 
 ROOT = "/destination"
 SCHEMA = pa.schema([("id", pa.int64()), ("version", pa.int64())])
 # Ends of the batches; the third one is empty.
 ENDS = (6, 9, 9, 14)
+_LATER_MS = 5  # an identity may be the time of creation
 _QUERY = "00000000-0000-0000-0000-000000000001"
 
 
@@ -45,7 +50,10 @@ def check_sink(make: Callable[[str], Sink], rows_of: Callable[[FileIO, str], Seq
     world.go_on("all batches")
     world.go_on("a start without new batches")
     world.repeat()
-    world.rename()
+    world.publish()
+    world.identity()
+    world.rename("published")
+    world.rename("recorded")
     killed = [(mode, power) for mode in (Mode.BEFORE, Mode.TORN) for power in (False, True)]
     return world.sleep() + sum(itertools.starmap(world.accident, [*killed, *((mode, False) for mode in Mode if (mode, False) not in killed)]))
 
@@ -118,19 +126,80 @@ class _World:
             self.go_on(f"a driver that slept at call {number}")
         return len(numbers)
 
-    def rename(self) -> None:
-        """The query comes under another name, and must be told that it has written here."""
+    def rename(self, what: str) -> None:
+        """The query comes under another name, and must be told that it has written here. what: it has been published, or is recorded only."""
         self.clear()
-        self.run()
-        self.checkpoint.ends.append(ENDS[-1] + 3)
+        self.recorded() if what == "recorded" else self.run()
+        before = self.visible(f"what was {what}")
         try:
             self.driver(application="other").run(self.io(), self.checkpoint, (*ENDS, ENDS[-1] + 3))
         except Misuse as told:
             if told.kind != "application.renamed":
                 raise Broken(f"a query whose name was changed is told what is not so: does 'others' know its first name? {told}") from told
         else:
-            raise Broken("a query whose name was changed writes its rows once more: 'others' does not know its first name")
-        self.see("a refused change of the name", self.all)
+            raise Broken(f"a query whose name was changed writes once more what was {what}: 'others' does not know it")
+        self.see("a refused change of the name", before)
+
+    def recorded(self) -> None:
+        """The driver dies when its first batch is recorded."""
+        calls = CrashingCalls(self.calls)
+
+        def death() -> None:
+            calls.dead = True
+            faults.crash()
+
+        faults.arm("precommit.saved", 1, death)
+        try:
+            with contextlib.suppress(InjectedCrash):
+                self.run(calls)
+        finally:
+            disarm(None)
+        self.calls.process_death()
+
+    def publish(self) -> None:
+        """What ``publish`` must refuse, and what it must say a second time; and what a restart is told before and after."""
+        self.clear()
+        self.recorded()
+        opened = self.opened()
+        opened.journal.claim(_QUERY, 0)
+        record = opened.journal.load(1)
+        if record is None:
+            raise Broken("the journal does not have the record of the first batch")
+        names = self.io().names(os.path.dirname(os.path.join(ROOT, record.files[0].staged)))
+        if not any(name.startswith("manifest-") for name in names):
+            raise Broken(f"the staging folder of a record has no file that begins with 'manifest-': {names}")
+        committer, first = opened.committer, self.all[:ENDS[0]]
+        if committer.mentions(record) or committer.history(opened.application).state is not None:
+            raise Broken("a record that is not published is said to be")
+        for expect, fence, what in ((0, _fenced, "a fenced writer's"), (7, _free, "a record over another one than is there")):
+            try:
+                committer.publish(record, expect=expect, restored=True, fence=fence)
+            except StreamsinkError:
+                self.see(f"{what} publishing", [])
+            else:
+                raise Broken(f"{what}: it is published all the same")
+        for _ in range(2):
+            committer.publish(record, expect=0, restored=True, fence=_free)
+            self.see("a record's publishing", first)
+        said = committer.history(opened.application).state
+        if not committer.mentions(record) or said is None or said.record_id != record.state.record_id or committer.files_adopted(record)[2]:
+            raise Broken("of a published record it is not said that it is, or that its files are there")
+        opened.journal.release()
+
+    def identity(self) -> None:
+        """The destination is dropped, and created again."""
+        self.clear()
+        known = self.opened().to.table_id
+        again = self.opened().to.table_id
+        self.io().delete_tree(ROOT)
+        Clock().sleep_ms(_LATER_MS)
+        anew = self.opened().to.table_id
+        if known != again or known == anew:
+            raise Broken(f"its identity is {known}, at the next start {again}, and {anew} when it was dropped and created again")
+
+    def opened(self) -> OpenSink:
+        batch = Batch(0, _QUERY, "")
+        return self._make(ROOT).open(self.io(), self._settings, batch, lambda: columns(SCHEMA), lambda event: None)
 
     def accident(self, mode: Mode, power: bool) -> int:
         """At each call in turn the driver dies, alone or with the machine (power), or the store fails. How many calls."""
@@ -157,6 +226,14 @@ class _World:
         """``version`` is never the same twice, as with a query that is not deterministic."""
         version = next(self._versions)
         return pa.RecordBatch.from_pydict({"id": list(range(start, end)), "version": [version] * (end - start)}, schema=SCHEMA)
+
+
+def _free() -> None:
+    """Nobody has taken over."""
+
+
+def _fenced() -> None:
+    raise Fenced("a newer driver has taken over", kind="writer.fenced")
 
 
 class _Driver(MicroBatchDriver):

@@ -15,6 +15,7 @@ REASONS: dict[str, str] = {
     "lock.fenced": "A lease that has ended writes nothing; the commit takes the lock anew, or the query's restart does: nothing is left to do.",
     "publish.stuck": "The store does not answer; the restart that follows by itself publishes what is pending, as after any retryable error.",
     "schema.taken": "The caller reads the schema that another writer added and decides anew by itself; it is never raised to a user.",
+    "sink.no-tables": "A command for Paimon tables was called for another destination; what can be done says the error of the query that led there.",
     # -- what is wrong lies in a program that is not streamsink, and the message says which file
     "snapshot.unstable": "Another program changes the snapshot folder against the format, faster than it can be read; only that one can stop.",
     "read.cast": "Another engine changed a column's type so that stored values do not fit it; it may be changed back there, not here.",

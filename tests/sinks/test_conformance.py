@@ -1,14 +1,21 @@
 """The suite for sinks: the one that the docs show passes it, Paimon tables do, and one that breaks a rule does not."""
 
 import json
+import os
 
+import pyarrow as pa
 import pytest
 
-from streamsink.sink import History, Published, to_sink
+import streamsink
+from streamsink.errors import Misuse
+from streamsink.options import SinkOptions
+from streamsink.sink import Destination, History, LastOfOther, Published, StagedFile, to_sink
 from streamsink.sinks.opening import PaimonTable
+from streamsink.storage.local import local_file_io
 from streamsink.table.scan import read_arrow
 from streamsink.table.table import is_table, open_table
-from streamsink.testing.conformance import Broken, check_sink
+from streamsink.testing.conformance import SCHEMA, Broken, check_sink
+from streamsink.testing.driver import Checkpoint, MicroBatchDriver
 from tests.advice.following import follows, told
 from tests.sinks.shown import code, plain_files, rows_of, shown
 
@@ -88,16 +95,81 @@ class _Unsynced:
         pass
 
 
+def _opened_with(**methods):
+    """The sink of the docs, whose opened form has these methods instead."""
+    module = shown()
+    opened_form = type("BrokenOpen", (module.OpenPlainFiles,), methods)
+
+    class BrokenFiles(module.PlainFiles):
+        def open(self, file_io, options, batch, fields, emit):
+            super().open(file_io, options, batch, fields, emit)
+            return opened_form(file_io, self.path, options)
+
+    return BrokenFiles
+
+
+def _has_one_identity(self, file_io, path, options):
+    shown().OpenPlainFiles.__init__(self, file_io, path, options)
+    self.to = Destination(path, "always the same")
+
+
+def _is_never_ready(self, checkpoint, written, group):
+    folder = os.path.relpath(checkpoint.staging, self.to.path)
+    return tuple(StagedFile(f"{folder}/{name}", f"data/{name}", size, rows) for name, size, rows, _ in written), {}
+
+
+def _knows_what_is_published(self, application):
+    """And not what is recorded."""
+    names = [entry.name for entry in self._io.entries(f"{self._path}/commits") if entry.name != application]
+    return {name: LastOfOther(state, True, said=state) for name in names if (state := self._newest(name))}
+
+
+def _publishes_unasked(self, committable, *, expect, restored, fence):
+    """The owner is not asked."""
+    return shown().PlainCommitter.publish(self, committable, expect=expect, restored=restored, fence=lambda: None)
+
+
+def _publishes_over_anything(self, committable, *, expect, restored, fence):
+    """The last record is not looked at."""
+    newest = self._newest(committable.application)
+    return shown().PlainCommitter.publish(self, committable, expect=newest.sequence if newest else 0, restored=restored, fence=fence)
+
+
 @pytest.mark.parametrize("broken", [
     _broken(publish=_publishes_nothing),
     _broken(publish=_publishes_whatever_is_there),
     _broken(publish=_names_are_not_durable),
     _broken(history=lambda self, application: History(None, complete=True)),
     _broken(others=lambda self, application: {}),
-], ids=["publishes nothing", "publishes whatever is there", "names are not durable", "remembers nothing", "knows no other name"])
+    _broken(others=_knows_what_is_published),
+    _broken(publish=_publishes_unasked),
+    _broken(publish=_publishes_over_anything),
+    _broken(mentions=lambda self, committable: False),
+    _opened_with(__init__=_has_one_identity),
+    _opened_with(stage=_is_never_ready),
+], ids=["publishes nothing", "publishes whatever is there", "names are not durable", "remembers nothing", "knows no other name",
+        "knows no other name's record", "asks no owner", "publishes over anything", "mentions nothing", "has one identity", "is never ready"])
 def test_a_sink_that_breaks_a_rule_does_not_pass(broken):
     with pytest.raises(Broken):
         check_sink(broken, rows_of)
+
+
+def test_commands_for_tables_say_that_they_know_no_other_destination(tmp_path):
+    """They took the folder for that of several tables, and left files of their own in the journal."""
+    io = local_file_io(flush=False)
+    driver = MicroBatchDriver(str(tmp_path), SCHEMA, lambda first, end: rows(first, end), SinkOptions.of(str(tmp_path), {}))
+    driver.destination = lambda: plain_files(str(tmp_path))
+    driver.run(io, Checkpoint("query"), (3, 5))
+    before = sorted(path for path in tmp_path.rglob("*") if path.is_file())
+    for command in (streamsink.give_up, streamsink.starting_offsets, lambda path: streamsink.retire(path, "streamsink")):
+        with pytest.raises(Misuse) as refused:
+            command(str(tmp_path))
+        assert refused.value.kind == "sink.no-tables" and "Nothing was changed" in str(refused.value)
+    assert sorted(path for path in tmp_path.rglob("*") if path.is_file()) == before
+
+
+def rows(first, end):
+    return pa.RecordBatch.from_pydict({"id": list(range(first, end)), "version": [0] * (end - first)}, schema=SCHEMA)
 
 
 @follows("option.of-tables")

@@ -48,7 +48,7 @@ def test_a_path_may_be_a_path(tmp_path):
         assert text in repr(vars(sink))
     moved = {"path": Path("elsewhere", "orders")}
     routed = streamsink.to_tables(path.parent, route="kind", tables={"orders": moved})
-    assert str(path.parent) in repr(vars(routed)) and "elsewhere/orders" in repr(vars(routed))
+    assert str(path.parent) in repr(vars(routed)) and "elsewhere/orders" in repr(vars(routed.sink))
 
 
 @pytest.mark.parametrize("name, call", [
