@@ -15,6 +15,7 @@ _GIVE_UP = "tests/crash/test_give_up.py"
 _KNOWN_FILES = "tests/storage/test_known_files.py"
 _LATE = "tests/table/test_expired_base.py"
 _LOST = "tests/crash/test_lost_checkpoints_of_files.py"
+_SINKS = "tests/sinks/test_conformance.py"
 _PROOF = "tests/spark/test_position_proof.py"
 _RANGES = "tests/table/test_position_ranges.py"
 
@@ -268,4 +269,12 @@ OF_QUERIES = (
            "pc.sum(batch.column(OUTSIDE)).as_py() or 0", "0", (_PROOF,)),
     Defect("B7: nested arrays keep missing offsets", "table/conform.py:Conform._column",
            "_with_offsets(column)", "column", ("tests/table/test_missing_offsets.py",)),
+    # -- sinks of other authors
+    Defect("what the name before has lost is there", "protocol/sink.py:Committer.has_what_was_before",
+           "not before or self.has_reached(*before)", "True", (_SINKS,)),
+    Defect("another name's record that is not published is not there", "sink.py:last_of_others",
+           "{*names, *journals}", "{*names}", (_SINKS,)),
+    Defect("commands for tables take any folder", "sinks/own_sinks.py:check_of_tables",
+           '"kind" not in newest.payload', "False", (_SINKS,)),
+    Defect("an option that means nothing to a sink is ignored", "protocol/sink.py:check_supported", "if wrong:", "if False:", (_SINKS,)),
 )

@@ -7,15 +7,21 @@ import pyarrow as pa
 import pytest
 
 import streamsink
+from streamsink import faults
+from streamsink.clock import IdSource
 from streamsink.errors import Misuse
 from streamsink.options import SinkOptions
-from streamsink.sink import Destination, History, LastOfOther, Published, StagedFile, to_sink
+from streamsink.sink import Destination, History, LastOfOther, Published, StagedFile, last_of_others, to_sink
 from streamsink.sinks.opening import PaimonTable
+from streamsink.storage.file_io import FileIO
 from streamsink.storage.local import local_file_io
+from streamsink.storage.memory import MemoryCalls
 from streamsink.table.scan import read_arrow
 from streamsink.table.table import is_table, open_table
 from streamsink.testing.conformance import SCHEMA, Broken, check_sink
+from streamsink.testing.crashing import CrashingCalls
 from streamsink.testing.driver import Checkpoint, MicroBatchDriver
+from streamsink.testing.faults import InjectedCrash, arm, crash
 from tests.advice.following import follows, told
 from tests.sinks.shown import code, plain_files, rows_of, shown
 
@@ -166,6 +172,54 @@ def test_commands_for_tables_say_that_they_know_no_other_destination(tmp_path):
             command(str(tmp_path))
         assert refused.value.kind == "sink.no-tables" and "Nothing was changed" in str(refused.value)
     assert sorted(path for path in tmp_path.rglob("*") if path.is_file()) == before
+
+
+class _Lake:
+    """The sink of the docs in memory, and one query."""
+
+    def __init__(self):
+        self.calls, self.checkpoint = MemoryCalls(), Checkpoint("query")
+
+    def io(self, over=None):
+        return FileIO(over or self.calls, IdSource().new_id)
+
+    def run(self, ends, over=None, **options):
+        driver = MicroBatchDriver("/lake", SCHEMA, rows, SinkOptions.of("/lake", {"restore": "restore-and-continue", **options}))
+        driver.destination = lambda: plain_files("/lake")
+        driver.run(self.io(over), self.checkpoint, ends)
+
+    def record(self, ends, **options):
+        """The driver dies when its batch is recorded."""
+        calls = CrashingCalls(self.calls)
+
+        def death():
+            calls.dead = True
+            crash()
+
+        arm("precommit.saved", 1, death)
+        with pytest.raises(InjectedCrash):
+            self.run(ends, calls, **options)
+        faults.arm(None)
+        self.calls.process_death()
+
+
+def test_what_the_name_before_has_lost_is_noticed():
+    """A record under another name went on over nothing, and what the first name had written was missing."""
+    lake = _Lake()
+    lake.run((3, 5))
+    lake.record((3, 5, 8), application="new", adopt_from_batch=2)
+    lake.io().delete_tree("/lake/commits/streamsink")
+    with pytest.raises(Misuse) as refused:
+        lake.run((3, 5, 8), application="new")
+    assert refused.value.kind == "table.rolled-back-too-far" and rows_of(lake.io(), "/lake") == []
+
+
+def test_a_name_that_has_a_record_alone_is_found_by_its_journal():
+    """The destination knows nothing of it yet."""
+    lake = _Lake()
+    lake.record((3,))
+    found = last_of_others(lake.io(), "/lake", "new", (), lambda name: None)
+    assert {name: (last.state.sequence, last.is_published) for name, last in found.items()} == {"streamsink": (1, False)}
 
 
 def rows(first, end):
