@@ -28,7 +28,7 @@ class FlushAhead:
         self._thread.start()
         return self
 
-    def __exit__(self, *raised: object) -> None:
+    def __exit__(self, kind: object, raised: object, trace: object) -> None:
         self._ended.set()
         self._thread.join()
         if self._error is not None and raised is None:
