@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyspark
 import pytest
 
 from streamsink.options import Settings, SinkOptions
@@ -14,6 +15,7 @@ LISTED = ROOT / "tests" / "untyped.txt"
 
 
 @pytest.mark.slow
+@pytest.mark.xfail(not pyspark.__version__.startswith("4.1."), run=False, reason="each PySpark has other types; the list is of the one that is developed on")
 def test_modules_that_are_typed_stay_so(tmp_path):
     """And those that have become so are taken off the list."""
     done = subprocess.run(

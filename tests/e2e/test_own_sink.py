@@ -19,6 +19,7 @@ def _seen(ground) -> list[int]:
     return sorted(rows_of(local_file_io(), ground.table))
 
 
+@pytest.mark.in_turn("own sinks that are killed", 1)
 @pytest.mark.parametrize("way", [{}, {"driver_max_rows": 0}], ids=["driver", "tasks"])
 def test_drivers_that_are_killed_write_each_row_once(ground, way):
     """A kill at each step, on one destination and one checkpoint."""
