@@ -4,16 +4,22 @@ A defect that no longer applies is a failure: then the guard has moved, and so m
 """
 
 import ast
+import io
 import textwrap
+import tokenize
 from dataclasses import dataclass
 from pathlib import Path
+
+# What the layout of a line adds or leaves out.
+_LAYOUT = {tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.COMMENT, tokenize.ENDMARKER}
 
 
 @dataclass(frozen=True)
 class Defect:
     """name: what is broken. at: file below ``streamsink/`` and function in it, as "protocol/x.py:Class.method".
 
-    guard: text that stands exactly once in that function. instead: what takes its place. caught_by: the tests to ask, fastest first.
+    guard: code that stands exactly once in that function, however its lines are broken. instead: what takes its place. caught_by: the
+    tests to ask, fastest first.
     """
 
     name: str
@@ -31,11 +37,40 @@ class Defect:
         start, end = _span(ast.parse(text), self.at.partition(":")[2].split("."))
         lines = text.splitlines(keepends=True)
         body = "".join(lines[start:end])
-        if body.count(self.guard) != 1:
-            raise LookupError(f"{self.name}: '{self.guard}' stands {body.count(self.guard)} times in {self.at}")
-        changed = body.replace(self.guard, self.instead)
+        found = _places(body, self.guard)
+        if len(found) != 1:
+            raise LookupError(f"{self.name}: '{self.guard}' stands {len(found)} times in {self.at}")
+        (begin, stop), = found
+        changed = body[:begin] + self.instead + body[stop:]
         ast.parse(textwrap.dedent(changed))
         return "".join([*lines[:start], changed, *lines[end:]])
+
+
+def _places(body: str, code: str) -> list[tuple[int, int]]:
+    """Where ``code`` stands in ``body``, as slices: as it is written, such as a part of a string, else token by token."""
+    if body.count(code) == 1:
+        return [(body.index(code), body.index(code) + len(code))]
+    wanted = [text for text, _, _ in _tokens(code)]
+    there = _tokens(body)
+    texts = [text for text, _, _ in there]
+    starts = [n for n in range(len(texts) - len(wanted) + 1) if texts[n : n + len(wanted)] == wanted]
+    return [(there[n][1], there[n + len(wanted) - 1][2]) for n in starts]
+
+
+def _tokens(code: str) -> list[tuple[str, int, int]]:
+    """Each token with its place, without what a line's layout adds: breaks, comments, a comma before a bracket that closes."""
+    ends, tokens = [0], []
+    for line in code.splitlines(keepends=True):
+        ends.append(ends[-1] + len(line))
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(code).readline):
+            if token.type not in _LAYOUT and token.string.strip():
+                start, end = (ends[row - 1] + column for row, column in (token.start, token.end))
+                tokens.append((token.string, start, end))
+    except (tokenize.TokenError, IndentationError):
+        pass  # a fragment ends inside of a bracket
+    after = [text for text, _, _ in tokens[1:]] + [""]
+    return [token for token, follows in zip(tokens, after) if not (token[0] == "," and follows in (")", "]", "}"))]
 
 
 def _span(tree: ast.AST, names: list[str]) -> tuple[int, int]:
