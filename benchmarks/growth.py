@@ -15,10 +15,10 @@ from benchmarks.micro import WARM_UP
 from benchmarks.operations import QUERY, Commit, commits, numbers, root_of
 from benchmarks.report import Table, at_most
 from benchmarks.ways import ended
-from streamsink.sinks.paimon import PaimonCommitter
-from streamsink.storage.local import local_file_io
+from streamsink.sinks.paimon.committer import PaimonCommitter
+from streamsink.storage.file_io import local_file_io
 from streamsink.table.table import open_table
-from streamsink.table.write import TableWriter, WriteSpec
+from streamsink.table.write.writer import TableWriter, WriteSpec
 from streamsink.testing.driver import Checkpoint, Driven, MicroBatchDriver
 
 _ROWS = 10

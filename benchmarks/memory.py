@@ -15,10 +15,10 @@ from benchmarks.operations import QUERY, numbers
 from benchmarks.report import Table, at_most
 from streamsink.format.manifest import write_manifest
 from streamsink.format.manifest_list import ManifestFileMeta
-from streamsink.storage.local import local_file_io
-from streamsink.table.changes import Changes
-from streamsink.table.commit import CommitRequest, TableCommit
-from streamsink.table.scan import data_file_path
+from streamsink.storage.file_io import local_file_io
+from streamsink.table.commit.changes import Changes
+from streamsink.table.commit.table_commit import CommitRequest, TableCommit
+from streamsink.table.read.scan import data_file_path
 from streamsink.table.table import open_table
 from streamsink.testing.driver import Checkpoint
 

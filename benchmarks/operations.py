@@ -15,8 +15,8 @@ from streamsink.clock import IdSource
 from streamsink.options import SinkOptions
 from streamsink.storage.calls import PosixCalls
 from streamsink.storage.file_io import FileIO
+from streamsink.testing.crashing import MeteredCalls
 from streamsink.testing.driver import Checkpoint, MicroBatchDriver
-from streamsink.testing.metering import MeteredCalls
 
 QUERY = "00000000-0000-0000-0000-000000000001"
 _SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])

@@ -22,10 +22,10 @@ from streamsink.format.manifest_list import ManifestFileMeta
 from streamsink.format.simple_stats import SimpleStats
 from streamsink.format.types import parse_ddl
 from streamsink.options import SinkOptions
-from streamsink.storage.local import local_file_io
-from streamsink.table.changes import Changes
-from streamsink.table.commit import CommitRequest, TableCommit
-from streamsink.table.scan import plan
+from streamsink.storage.file_io import local_file_io
+from streamsink.table.commit.changes import Changes
+from streamsink.table.commit.table_commit import CommitRequest, TableCommit
+from streamsink.table.read.scan import plan
 from streamsink.table.table import Table as PaimonTable
 from streamsink.table.table import create_table, new_schema, open_table
 

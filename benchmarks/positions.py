@@ -13,11 +13,11 @@ from benchmarks.report import Table, at_most
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.positions import SourceRange
-from streamsink.sinks.opening import PaimonTable
-from streamsink.spark.foreach_batch import BatchFunction
-from streamsink.spark.position_check import PositionCheck
-from streamsink.spark.position_columns import recorded
-from streamsink.spark.spark_sink import SparkSink
+from streamsink.sinks.paimon.opening import PaimonTable
+from streamsink.spark.query.foreach_batch import BatchFunction
+from streamsink.spark.query.spark_sink import SparkSink
+from streamsink.spark.rows.position_check import PositionCheck
+from streamsink.spark.rows.position_columns import recorded
 
 _COLUMNS = ("topic", "partition", "offset")
 _WITH, _WITHOUT = "with position_columns", "without"

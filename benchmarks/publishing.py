@@ -12,8 +12,8 @@ from benchmarks import data
 from benchmarks.machine import in_turns, load, slug, spread
 from benchmarks.report import Table
 from benchmarks.ways import ended
-from streamsink.sinks.paimon import PaimonCommitter
-from streamsink.storage.local import local_file_io
+from streamsink.sinks.paimon.committer import PaimonCommitter
+from streamsink.storage.file_io import local_file_io
 from streamsink.table.table import open_table
 
 _GROUP = 10

@@ -14,11 +14,11 @@ from benchmarks.stages import Variant
 from benchmarks.ways import ZSTD
 from streamsink.options import SinkOptions
 from streamsink.spark import worker_daemon
-from streamsink.spark.parquet_job import ParquetJob
-from streamsink.spark.schema import to_fields
-from streamsink.storage.local import local_file_io
+from streamsink.spark.rows.parquet_job import ParquetJob
+from streamsink.spark.types import to_fields
+from streamsink.storage.file_io import local_file_io
 from streamsink.table.table import new_schema
-from streamsink.table.write import WriteSpec
+from streamsink.table.write.writer import WriteSpec
 
 _ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _NOOP, _SPARK, _ADOPT = "noop", "Spark's writer (zstd), df.write.parquet", "Spark's writer, its files adopted (the sink's way)"

@@ -11,13 +11,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from streamsink.format.stats import StatsCollector
-from streamsink.sinks.writing import encode
-from streamsink.spark.tasks import forget_zip_importers
-from streamsink.storage.local import local_file_io
-from streamsink.table import write
-from streamsink.table.conform import Conform
-from streamsink.table.route import split_by_partition
-from streamsink.table.write import TableWriter, WriteSpec
+from streamsink.sinks.paimon.writing import encode
+from streamsink.spark.rows.tasks import forget_zip_importers
+from streamsink.storage.file_io import local_file_io
+from streamsink.table.write import writer
+from streamsink.table.write.conform import Conform
+from streamsink.table.write.split import split_by_partition
+from streamsink.table.write.writer import TableWriter, WriteSpec
 
 RESULT = "result string"
 
@@ -130,13 +130,13 @@ class _NoStatistics(StatsCollector):
 @contextlib.contextmanager
 def _changed(variant: Variant, times: dict[str, float]) -> Iterator[None]:
     """The writer with this variant's settings, its parts timed. Workers are used again: all is put back."""
-    places = ((pq, "ParquetWriter"), (write, "ROW_GROUP_BYTES"), (write, "StatsCollector"), (write, "Conform"))
+    places = ((pq, "ParquetWriter"), (writer, "ROW_GROUP_BYTES"), (writer, "StatsCollector"), (writer, "Conform"))
     kept = [(module, name, getattr(module, name)) for module, name in places]
     pq.ParquetWriter = _writer(dict(variant.writer), times)
     collector = StatsCollector if variant.keep_statistics else _NoStatistics
-    write.StatsCollector = _timed_class(collector, "update", "statistics", times)
-    write.Conform = _timed_class(Conform, "__call__", "conform", times)
-    write.ROW_GROUP_BYTES = variant.row_group_bytes or write.ROW_GROUP_BYTES
+    writer.StatsCollector = _timed_class(collector, "update", "statistics", times)
+    writer.Conform = _timed_class(Conform, "__call__", "conform", times)
+    writer.ROW_GROUP_BYTES = variant.row_group_bytes or writer.ROW_GROUP_BYTES
     try:
         yield
     finally:

@@ -19,9 +19,9 @@ from streamsink.clock import IdSource
 from streamsink.options import SinkOptions
 from streamsink.storage.calls import Calls, PosixCalls
 from streamsink.storage.file_io import FileIO
-from streamsink.storage.memory import MemoryCalls
 from streamsink.testing.crashing import CrashingCalls
 from streamsink.testing.driver import Checkpoint, MicroBatchDriver
+from streamsink.testing.memory import MemoryCalls
 from tests.services import postgres
 from tests.services.hdfs import HdfsCluster
 from tests.services.s3 import S3Server

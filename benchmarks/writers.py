@@ -12,7 +12,7 @@ from benchmarks.machine import in_turns, load, spread
 from benchmarks.report import Table
 from streamsink.events import CheckpointPublished
 from streamsink.options import SinkOptions
-from streamsink.storage.local import local_file_io
+from streamsink.storage.file_io import local_file_io
 from streamsink.table.table import open_table
 from streamsink.testing.driver import Checkpoint, MicroBatchDriver
 

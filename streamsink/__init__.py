@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
     from typing_extensions import Unpack
 
+    from streamsink.commands.drop_missing import Dropped
+    from streamsink.commands.give_up import GivenUp
     from streamsink.events import Event
-    from streamsink.sinks.drop_missing import Dropped
-    from streamsink.sinks.give_up import GivenUp
-    from streamsink.spark.foreach_batch import BatchFunction
-    from streamsink.table.predicate import Column, Predicate
-    from streamsink.table.verify import Report
+    from streamsink.spark.query.foreach_batch import BatchFunction
+    from streamsink.table.history.integrity import Report
+    from streamsink.table.read.predicate import Column, Predicate
 
     Path = str | os.PathLike[str]
     Listener = Callable[[Event], None]
@@ -45,17 +45,17 @@ def to_table(
     Raises Misuse for an option that does not exist or has a wrong value.
     """
     from streamsink.events import to_log
-    from streamsink.sinks.opening import PaimonTable
-    from streamsink.spark.foreach_batch import BatchFunction
-    from streamsink.spark.spark_sink import SparkSink
+    from streamsink.sinks.paimon.opening import PaimonTable
+    from streamsink.spark.query.foreach_batch import BatchFunction
+    from streamsink.spark.query.spark_sink import SparkSink
     from streamsink.storage.stores import table_path
 
     root = table_path(path)
     given = SinkOptions.of(root, options)
     if dead_letters is None:
         return BatchFunction(SparkSink(PaimonTable(root), given), listener or to_log)
-    from streamsink.spark.many_tables import letters_sink
-    from streamsink.table.routing import Routing
+    from streamsink.spark.query.routed_sink import letters_sink
+    from streamsink.table.routed.rules import Routing
 
     warehouse, _, name = root.rpartition("/")
     routing = Routing.of(warehouse, {name: {}}, given, dead_letters=dead_letters, unrouted="fail")
@@ -75,10 +75,10 @@ def to_tables(
     Raises Misuse for an option that does not exist or has a wrong value.
     """
     from streamsink.events import to_log
-    from streamsink.spark.foreach_batch import BatchFunction
-    from streamsink.spark.many_tables import tables_sink
+    from streamsink.spark.query.foreach_batch import BatchFunction
+    from streamsink.spark.query.routed_sink import tables_sink
     from streamsink.storage.stores import table_path
-    from streamsink.table.routing import Routing
+    from streamsink.table.routed.rules import Routing
 
     root = table_path(warehouse)
     given = SinkOptions.of(root, options)
@@ -89,15 +89,15 @@ def to_tables(
 def run(
     start: "Callable[[], StreamingQuery]", *, max_restarts: int = 10, min_wait_ms: int = 100, max_wait_ms: int = 30_000
 ) -> "StreamingQuery":
-    """Start a query with ``start()`` and restart it after an intended or retryable failure; see ``spark/supervisor.py``."""
-    from streamsink.spark import supervisor
+    """Start a query with ``start()`` and restart it after an intended or retryable failure; see ``spark/query/supervisor.py``."""
+    from streamsink.spark.query import supervisor
 
     return supervisor.run(start, max_restarts=max_restarts, min_wait_ms=min_wait_ms, max_wait_ms=max_wait_ms)
 
 
 def write(df: "DataFrame", path: "Path", run_id: str, listener: "Listener | None" = None, **options: "Unpack[Settings]") -> int:
     """Publish a batch DataFrame exactly once under ``run_id``: a repeated call with that id changes nothing."""
-    from streamsink.spark.bounded import write_bounded
+    from streamsink.spark.query.bounded import write_bounded
 
     return write_bounded(df, path, run_id, listener, options)
 
@@ -120,7 +120,7 @@ def read_arrow(
     where: a condition such as ``col("price") > 5``; files without a matching row are not opened. columns: names, in order.
     """
     from streamsink.storage.stores import store_of
-    from streamsink.table import scan
+    from streamsink.table.read import scan
     from streamsink.table.table import open_table
 
     store = store_of(path, store_options)
@@ -130,9 +130,9 @@ def read_arrow(
 def col(name: str) -> "Column":
     """A column in a condition: ``(col("day") >= date(2024, 5, 1)) & col("city").isin(["Bern", "Ulm"])``.
 
-    == != < <= > >=, isin, startswith, is_null, is_not_null; combined with & and |. See ``table/predicate.py``.
+    == != < <= > >=, isin, startswith, is_null, is_not_null; combined with & and |. See ``table/read/predicate.py``.
     """
-    from streamsink.table import predicate
+    from streamsink.table.read import predicate
 
     return predicate.col(name)
 
@@ -146,7 +146,7 @@ def create_table(
     from streamsink.table.creation import create
 
     if type(schema).__module__.startswith("pyspark."):
-        from streamsink.spark.schema import to_fields
+        from streamsink.spark.types import to_fields
 
         schema = to_fields(cast("StructType", schema))
     return create(store_of(path, store_options), schema, partition_by, options or {}, comment)
@@ -163,8 +163,8 @@ def starting_offsets(
     query with several sources, the place from 0 or the name of one. from_beginning: topics that begin at their earliest offset.
     without: recorded topics to leave out; Kafka's source fails on one that the broker does not have any more.
     """
-    from streamsink.sinks.offsets import Wanted
-    from streamsink.sinks.offsets import starting_offsets as of_table
+    from streamsink.commands.offsets import Wanted
+    from streamsink.commands.offsets import starting_offsets as of_table
     from streamsink.storage.stores import store_of
 
     store = store_of(path, store_options)
@@ -180,7 +180,7 @@ def retire(path: "Path", application: str, store_options: Mapping[str, str] | No
     pending, Fenced while a query holds it. A query that starts under that name later is a new application: it writes its source from the
     beginning of its checkpoint.
     """
-    from streamsink.sinks.retire import retire as of_table
+    from streamsink.commands.retire import retire as of_table
     from streamsink.storage.stores import Store, table_path
 
     root = table_path(path)
@@ -195,7 +195,7 @@ def give_up(path: "Path", **options: "Unpack[Settings]") -> "GivenUp":
 
     path, options: the query's own, ``application`` above all. Refuses, and changes nothing, when a record might be published.
     """
-    from streamsink.sinks.give_up import give_up as of_journal
+    from streamsink.commands.give_up import give_up as of_journal
     from streamsink.storage.stores import Store, table_path
 
     root = table_path(path)
@@ -209,7 +209,7 @@ def drop_missing(path: "Path", everything: bool = False, **options: "Unpack[Sett
 
     everything: do so although no data file at all is there. options: as the query's. Returns what was taken out.
     """
-    from streamsink.sinks.drop_missing import drop_missing as of_table
+    from streamsink.commands.drop_missing import drop_missing as of_table
     from streamsink.storage.stores import Store, table_path
 
     root = table_path(path)
@@ -224,7 +224,7 @@ def verify(path: "Path", store_options: Mapping[str, str] | None = None, content
     that another writer's rename has hidden, and what the journals say of pending or lost checkpoints. With ``contents`` it reads each
     data file as well: whether it has its rows and the columns of its schema.
     """
-    from streamsink.sinks.verify import verify as of_table
+    from streamsink.commands.verify import verify as of_table
     from streamsink.storage.stores import store_of
 
     store = store_of(path, store_options)

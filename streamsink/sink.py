@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from streamsink.clock import IdSource
 from streamsink.events import Event, to_log
+from streamsink.journal.file_journal import JOURNAL_DIR, PendingLog
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import AppState, Batch, Committable, KnownRun, LastOfOther, StagedFile
 from streamsink.protocol.decision import Checkpoint
-from streamsink.protocol.pending import Group, Mark, PendingStore, Where
+from streamsink.protocol.journal import Group, Mark, PendingStore, Where
 from streamsink.protocol.sink import (
     Committer,
     Destination,
@@ -20,13 +21,12 @@ from streamsink.protocol.sink import (
     Writing,
     check_supported,
 )
-from streamsink.sinks.history_of import newest_in
+from streamsink.sinks.paimon.past.history_of import newest_in
 from streamsink.storage.file_io import FileIO
-from streamsink.storage.pending_log import JOURNAL_DIR, PendingLog
-from streamsink.storage.together import Together
+from streamsink.storage.flush_group import Together
 
 if TYPE_CHECKING:
-    from streamsink.spark.foreach_batch import BatchFunction
+    from streamsink.spark.query.foreach_batch import BatchFunction
 
 __all__ = [
     "AppState", "Batch", "Checkpoint", "Committable", "Committer", "Destination", "Event", "FileIO", "Group", "History", "IdSource", "KnownRun",
@@ -60,8 +60,8 @@ def to_sink(sink: Sink, listener: Callable[[Event], None] | None = None, **optio
     listener: called with each event of ``streamsink.events``; the default logs them. options: see ``SinkOptions``, without those that only
     tables have. Raises Misuse for an option that does not exist, has a wrong value, or means nothing to the sink.
     """
-    from streamsink.spark.foreach_batch import BatchFunction
-    from streamsink.spark.spark_sink import SparkSink
+    from streamsink.spark.query.foreach_batch import BatchFunction
+    from streamsink.spark.query.spark_sink import SparkSink
 
     given = SinkOptions.of(sink.path, options)
     check_supported(sink, options)

@@ -31,7 +31,7 @@ def test_modules_that_are_typed_stay_so(tmp_path):
 def test_what_users_call_is_typed():
     """Whatever else waits."""
     public = {"streamsink/__init__.py", "streamsink/sink.py", "streamsink/options.py", "streamsink/errors.py", "streamsink/events.py",
-              "streamsink/protocol/sink.py", "streamsink/protocol/micro_batch.py", "streamsink/testing/conformance.py",
+              "streamsink/protocol/sink.py", "streamsink/protocol/run/micro_batch.py", "streamsink/testing/conformance.py",
               "streamsink/testing/journal_conformance.py"}
     assert public & set(LISTED.read_text().split()) == set()
 

@@ -18,8 +18,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from streamsink.protocol.packed import pack, unpack
-
 # {"topic": {"0": next offset}}
 Offsets = Mapping[str, Mapping[str, int]]
 
@@ -192,3 +190,38 @@ def _are_offsets(parts: Mapping[str, Any]) -> bool:
 def _is_number(part: str) -> bool:
     """As Spark writes a partition: '0', '17'."""
     return part.isascii() and part.isdecimal() and (part == "0" or part[0] != "0")
+
+
+# An array may hold this many empty places, and one more for each partition that it names.
+_FREE_PLACES = 8
+
+
+def pack(parts: Mapping[str, int]) -> list[Any] | dict[str, Any]:
+    """``{"0": 5, "2": 7}`` as ``[5, null, 7]``. An object where most places of the array would be empty."""
+    size = max((int(part) for part in parts), default=-1) + 1
+    if size > 2 * len(parts) + _FREE_PLACES:
+        return dict(parts)
+    return [parts.get(str(part)) for part in range(size)]
+
+
+def unpack(packed: list[Any] | Mapping[str, Any]) -> dict[str, int]:
+    """What ``pack`` was given."""
+    if isinstance(packed, Mapping):
+        return dict(packed)
+    return {str(part): number for part, number in enumerate(packed) if number is not None}
+
+
+def row_ranges(sources: tuple[SourceRange, ...]) -> tuple[dict[str, dict[int, tuple[int, int]]], ...]:
+    """{topic: {partition: (start, end)}} of each source; empty unless all sources have numeric positions.
+
+    Where Spark does not say a start, it is taken as 0: a row of the partition lies before the end then.
+    """
+    if not all_numeric(sources):
+        return ()
+    return tuple(
+        {
+            topic: {int(part): (source.first(topic, part) or 0, end) for part, end in parts.items()}
+            for topic, parts in source.end.items()
+        }
+        for source in sources
+    )

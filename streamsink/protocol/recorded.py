@@ -5,8 +5,16 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from streamsink.protocol.packed import pack, unpack
-from streamsink.protocol.positions import Offsets, SourceRange, all_numeric, numeric_ones, same_id, shortened
+from streamsink.protocol.positions import (
+    Offsets,
+    SourceRange,
+    all_numeric,
+    numeric_ones,
+    pack,
+    same_id,
+    shortened,
+    unpack,
+)
 
 # The source of a record that an earlier version wrote, which did not say whose it is.
 UNKNOWN = ""

@@ -17,7 +17,7 @@ from streamsink.events import Event
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import AppState, Batch, Committable, KnownRun, LastOfOther, StagedFile
 from streamsink.protocol.decision import Checkpoint
-from streamsink.protocol.pending import Group, Mark, PendingStore, Where
+from streamsink.protocol.journal import Group, Mark, PendingStore, Where
 
 
 @dataclass(frozen=True)

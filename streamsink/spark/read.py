@@ -9,27 +9,19 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as spark_types
 
-from streamsink.errors import Misuse
 from streamsink.format.schema import TableSchema
-from streamsink.format.types import ArrayType, AtomicType, DataField, DataType, MapType, RowType
-from streamsink.spark import gateway
+from streamsink.format.types import ArrayType, DataField, DataType, MapType, RowType
+from streamsink.spark.gateway import running
 from streamsink.spark.names import check_apart
-from streamsink.spark.schema import quoted
+from streamsink.spark.types import quoted, to_spark, type_in_spark
 from streamsink.storage.stores import store_of
-from streamsink.table.evolved import check_casts
-from streamsink.table.scan import by_schema, plan
+from streamsink.table.read.evolved import check_casts
+from streamsink.table.read.scan import by_schema, plan
 from streamsink.table.table import open_table
 
 # Spark takes every path for a pattern; escaped, it is the name of a file.
 _GLOB = re.compile(r"[\[\]{}*?\\]")
 _PARALLEL_LISTING = "spark.sql.sources.parallelPartitionDiscovery.threshold"
-_PLAIN = {
-    "BOOLEAN": spark_types.BooleanType, "TINYINT": spark_types.ByteType, "SMALLINT": spark_types.ShortType,
-    "INT": spark_types.IntegerType, "BIGINT": spark_types.LongType, "FLOAT": spark_types.FloatType,
-    "DOUBLE": spark_types.DoubleType, "CHAR": spark_types.StringType, "VARCHAR": spark_types.StringType,
-    "BINARY": spark_types.BinaryType, "VARBINARY": spark_types.BinaryType, "DATE": spark_types.DateType,
-    "TIMESTAMP": spark_types.TimestampNTZType, "TIMESTAMP_LTZ": spark_types.TimestampType,
-}
 
 
 def read(
@@ -44,7 +36,7 @@ def read(
     store = store_of(path, store_options)
     table = open_table(store.open(), store.root, for_writing=False)
     if store.root.startswith(("s3://", "s3a://")):
-        gateway.check_file_system(spark, "s3a", table.root)
+        running.check_file_system(spark, "s3a", table.root)
     _, files = plan(table, snapshot_id)
     schema = table.schema
     check_apart(schema.field_names, spark, table.root)
@@ -85,43 +77,13 @@ def _listing_on_the_driver(spark: SparkSession, files: int) -> Iterator[None]:
         spark.conf.set(_PARALLEL_LISTING, before)
 
 
-def to_spark(schema: TableSchema, table: str) -> spark_types.StructType:
-    """The table's columns in Spark's types. Raises Misuse, naming the column, for a type that Spark's reader lacks."""
-    return _struct(schema.fields, table)
-
-
-def _struct(fields: tuple[DataField, ...], table: str) -> spark_types.StructType:
-    return spark_types.StructType(
-        [spark_types.StructField(f.name, _type(f.type, f.name, table), f.type.nullable) for f in fields]
-    )
-
-
-def _type(kind: DataType, column: str, table: str) -> spark_types.DataType:
-    if isinstance(kind, RowType):
-        return _struct(kind.fields, table)
-    if isinstance(kind, ArrayType):
-        return spark_types.ArrayType(_type(kind.element, column, table), kind.element.nullable)
-    if isinstance(kind, MapType):
-        value = _type(kind.value, column, table)
-        return spark_types.MapType(_type(kind.key, column, table), value, kind.value.nullable)
-    if isinstance(kind, AtomicType) and kind.root == "DECIMAL":
-        return spark_types.DecimalType(kind.precision, kind.scale)
-    if isinstance(kind, AtomicType) and kind.root in _PLAIN:
-        return _PLAIN[kind.root]()
-    raise Misuse(
-        f"{table}: column '{column}' has the type {kind}, which Spark's Parquet reader cannot read; read the table with "
-        "streamsink.read_arrow",
-        kind="read.unsupported-type",
-    )
-
-
 def _evolved(frame: DataFrame, written: TableSchema, wanted: TableSchema) -> DataFrame:
     by_id = {field.id: field for field in written.fields}
     return frame.select([_column(field, by_id.get(field.id)).alias(field.name) for field in wanted.fields])
 
 
 def _column(field: DataField, before: DataField | None):
-    target = _type(field.type, field.name, "")
+    target = type_in_spark(field.type, field.name, "")
     if before is None:
         return F.lit(None).cast(target)
     return _convert(F.col(quoted(before.name)), before.type, field.type)
@@ -134,7 +96,7 @@ def _convert(column, old: DataType, new: DataType):
         parts = []
         for field in new.fields:
             before = by_id.get(field.id)
-            missing = F.lit(None).cast(_type(field.type, field.name, ""))
+            missing = F.lit(None).cast(type_in_spark(field.type, field.name, ""))
             part = missing if before is None else _convert(column.getField(before.name), before.type, field.type)
             parts.append(part.alias(field.name))
         return F.when(column.isNotNull(), F.struct(*parts))
@@ -142,4 +104,4 @@ def _convert(column, old: DataType, new: DataType):
         return F.transform(column, lambda item: _convert(item, old.element, new.element))
     if isinstance(new, MapType) and isinstance(old, MapType):
         return F.transform_values(column, lambda _, value: _convert(value, old.value, new.value))
-    return column.cast(_type(new, "", ""))
+    return column.cast(type_in_spark(new, "", ""))

@@ -11,14 +11,14 @@ from pyspark.sql.types import StructType
 
 from streamsink.errors import StreamsinkError
 from streamsink.format.types import DataField
+from streamsink.journal.owners import in_use
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.ids import END_OF_INPUT
-from streamsink.protocol.micro_batch import QueryRun
+from streamsink.protocol.run.micro_batch import QueryRun
 from streamsink.protocol.sink import OpenSink
-from streamsink.spark import write_ways
 from streamsink.spark.explain import explain
-from streamsink.spark.schema import to_fields
-from streamsink.storage.owners import in_use
+from streamsink.spark.sizes import Sizes
+from streamsink.spark.types import to_fields
 
 log = logging.getLogger("streamsink")
 
@@ -43,7 +43,7 @@ class Run:
         self.started = started
         self.id = batch.run
         self.query = batch.query
-        self.sizes = write_ways.Sizes()
+        self.sizes = Sizes()
         self._columns: tuple[StructType, Sequence[DataField]] | None = None
         self._has_ended = has_ended
         self._is_bounded = batch.batch_id == END_OF_INPUT

@@ -11,11 +11,12 @@ import os
 from collections.abc import Callable, Sequence
 from typing import BinaryIO
 
+from streamsink.clock import IdSource
 from streamsink.errors import Misuse, OutcomeUnknown
-from streamsink.storage.calls import Calls, PosixLikeCalls
+from streamsink.storage.calls import Calls, PosixCalls, PosixLikeCalls
+from streamsink.storage.flush_group import Together, Unflushed
 from streamsink.storage.hold import Flock, Hold
 from streamsink.storage.reading import Reading
-from streamsink.storage.together import Together, Unflushed
 
 # (store, path, data, what creates it) -> whether it was created; see ``locks/creation.py``.
 CreateUnderLock = Callable[["FileIO", str, bytes, Callable[[], bool]], bool]
@@ -306,3 +307,8 @@ def _close_quietly(stream: BinaryIO) -> None:
     """What is still buffered may not fit on a full disk."""
     with contextlib.suppress(OSError):
         stream.close()
+
+
+def local_file_io(flush: bool = True) -> FileIO:
+    """FileIO of this machine's file system."""
+    return FileIO(PosixCalls(), IdSource().new_id, flush)

@@ -11,10 +11,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, BinaryIO
 
 from streamsink.errors import Misuse
-from streamsink.storage.calls import Calls
+from streamsink.storage.calls import Calls, NameLimits
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.hold import Hold, Lease
-from streamsink.storage.names import NameLimits
 
 _COPY_BYTES = 8 * 1024 * 1024
 # The NameNode's own: of a name in bytes, unless the client's settings say what it was set to (0: none); of a path in characters.

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from streamsink.storage.calls import PosixLikeCalls
-from streamsink.storage.names import NameLimits
+from streamsink.storage.calls import NameLimits, PosixLikeCalls
 
 
 @dataclass(frozen=True)

@@ -15,11 +15,10 @@ from typing import Any, BinaryIO
 
 from streamsink.clock import Clock
 from streamsink.errors import Misuse
-from streamsink.storage.calls import Calls
+from streamsink.storage.calls import Calls, NameLimits, size_of
 from streamsink.storage.file_io import FileIO, is_there
+from streamsink.storage.flush_group import Together, Unflushed
 from streamsink.storage.hold import Hold, Lease
-from streamsink.storage.names import NameLimits, size_of
-from streamsink.storage.together import Together, Unflushed
 
 CONNECT_TIMEOUT_S, READ_TIMEOUT_S, ATTEMPTS = 10, 60, 5
 PART_BYTES = 16 * 1024 * 1024  # of a multipart upload, which may have 10,000

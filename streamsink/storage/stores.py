@@ -8,8 +8,7 @@ from urllib.parse import unquote, urlsplit
 
 from streamsink.clock import IdSource
 from streamsink.errors import Misuse
-from streamsink.storage.file_io import FileIO
-from streamsink.storage.local import local_file_io
+from streamsink.storage.file_io import FileIO, local_file_io
 
 _S3 = ("s3", "s3a")
 _CUT_SCHEME = re.compile(r"(hdfs|s3a?):/(?!/)")

@@ -4,7 +4,7 @@ import itertools
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, Protocol
 
 from streamsink.errors import Corrupt
 from streamsink.format.binary_row import decode_physical
@@ -28,10 +28,19 @@ from streamsink.format.types import DataType
 from streamsink.storage.file_io import FileIO
 from streamsink.table.layout import Layout
 from streamsink.table.manifest_merge import ManifestMerge, MergeOptions
-from streamsink.table.pruning import Pruner
 
 # Manifests read at once; each is of manifest.target-file-size at most, so this bounds the memory too.
 _READ_AHEAD = 4
+
+
+class FileFilter(Protocol):
+    """What decides which manifests and files a reader needs: ``read/pruning.py``. What it skips has no row that is asked for."""
+
+    def may_hold(self, meta: ManifestFileMeta) -> bool:
+        """Whether a manifest may name a file that is needed."""
+
+    def keep(self, partition: bytes, file: Mapping[str, Any]) -> bool:
+        """Whether a file may be needed. ``file``: the Avro record ``_FILE``."""
 
 
 class Manifests:
@@ -101,7 +110,7 @@ class Manifests:
                 for kind, identity, _ in iter_records(data, path, meta.counts):
                     yield meta.file_name, kind, identity
 
-    def files_of(self, snapshot: Snapshot, pruner: Pruner | None = None) -> Iterator[LiveFile]:
+    def files_of(self, snapshot: Snapshot, pruner: FileFilter | None = None) -> Iterator[LiveFile]:
         """The live files in short, those that ``pruner`` keeps; manifests that it rules out are not read.
 
         Raises as ``entries_of``.

@@ -12,13 +12,13 @@ from streamsink.format.evolution import evolve
 from streamsink.format.schema import TableSchema
 from streamsink.format.supported import check_readable, check_writable
 from streamsink.format.types import DataField
+from streamsink.journal.file_journal import JOURNAL_DIR
 from streamsink.storage.file_io import FileIO
-from streamsink.storage.pending_log import JOURNAL_DIR
+from streamsink.table.application_states import StatesReader
 from streamsink.table.layout import Layout
 from streamsink.table.manifests import Manifests
 from streamsink.table.schemas import Schemas
 from streamsink.table.snapshots import Snapshots
-from streamsink.table.states import StatesReader
 
 _EVOLVE_ATTEMPTS = 10
 # Where data files lie, below a table's folder.

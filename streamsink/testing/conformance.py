@@ -1,6 +1,6 @@
 """A suite that any sink must pass: whatever happens at whichever of its I/O calls, a reader sees each row once.
 
-A numbered source is written through the sink, in memory, in the order that Spark's batches have (``protocol/micro_batch.py``). The oracle is
+A numbered source is written through the sink, in memory, in the order that Spark's batches have (``protocol/run/micro_batch.py``). The oracle is
 the numbers themselves.
 """
 
@@ -21,11 +21,11 @@ from streamsink.protocol.committable import Batch
 from streamsink.protocol.sink import OpenSink, Sink
 from streamsink.storage.calls import PosixLikeCalls
 from streamsink.storage.file_io import FileIO
-from streamsink.storage.memory import MemoryCalls
 from streamsink.testing import faults
 from streamsink.testing.crashing import CrashingCalls, Mode
 from streamsink.testing.driver import Checkpoint, MicroBatchDriver, columns
 from streamsink.testing.faults import InjectedCrash
+from streamsink.testing.memory import MemoryCalls
 
 ROOT = "/destination"
 SCHEMA = pa.schema([("id", pa.int64()), ("version", pa.int64())])

@@ -7,9 +7,8 @@ from collections.abc import Callable
 from enum import Enum
 from typing import BinaryIO
 
-from streamsink.storage.calls import Calls, PosixLikeCalls
+from streamsink.storage.calls import Calls, NameLimits, PosixLikeCalls
 from streamsink.storage.hold import BEAT_THREAD
-from streamsink.storage.names import NameLimits
 from streamsink.testing.faults import InjectedCrash
 
 
@@ -199,3 +198,20 @@ class _CrashingStream:
 
     def seekable(self):
         return False
+
+
+class MeteredCalls(CrashingCalls):
+    """Counts calls and bytes, and never dies."""
+
+    def __init__(self, inner: Calls):
+        super().__init__(inner)
+        self.bytes_read = self.bytes_written = 0
+
+    def read(self, path: str) -> bytes:
+        data = super().read(path)
+        self.bytes_read += len(data)
+        return data
+
+    def write(self, stream, data):
+        self.bytes_written += memoryview(data).nbytes
+        return super().write(stream, data)

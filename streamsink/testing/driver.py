@@ -16,22 +16,22 @@ from streamsink.faults import fault_point
 from streamsink.format.types import DataField
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import Batch, Committable
-from streamsink.protocol.committer_thread import CommitterThread
-from streamsink.protocol.committing import Beside, Step
 from streamsink.protocol.decision import Checkpoint as Opening
 from streamsink.protocol.decision import Verdict
-from streamsink.protocol.micro_batch import BatchRows, QueryRun
 from streamsink.protocol.positions import SourceFile, SourceRange
+from streamsink.protocol.run.micro_batch import BatchRows, QueryRun
+from streamsink.protocol.run.publish_schedule import Beside, Step
+from streamsink.protocol.run.publish_thread import CommitterThread
+from streamsink.protocol.run.two_phase import TwoPhaseCommit
 from streamsink.protocol.same_query import Comparison, QueryFingerprint
 from streamsink.protocol.sink import OpenSink, Sink, Writing
-from streamsink.protocol.two_phase import TwoPhaseCommit
-from streamsink.sinks.opening import PaimonTable
+from streamsink.sinks.paimon.opening import PaimonTable
 from streamsink.storage.file_io import FileIO
-from streamsink.storage.together import Together
-from streamsink.table.adopted import adopt_files
+from streamsink.storage.flush_group import Together
 from streamsink.table.creation import to_fields
-from streamsink.table.routing import ROUTE
-from streamsink.table.write import WrittenFile
+from streamsink.table.routed.rules import ROUTE
+from streamsink.table.write.adopted import adopt_files
+from streamsink.table.write.writer import WrittenFile
 
 _MAX_RESTARTS = 20
 _ONE_QUERY = QueryFingerprint(sources="a numbered source", plan="all rows", dates="", schema="", spark="", comparable=True)

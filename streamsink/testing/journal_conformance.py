@@ -10,12 +10,12 @@ from streamsink.clock import IdSource
 from streamsink.errors import Fenced, Retryable
 from streamsink.protocol.committable import AppState, Committable
 from streamsink.protocol.ids import END_OF_INPUT, Writer
-from streamsink.protocol.pending import Mark, PendingStore
+from streamsink.protocol.journal import Mark, PendingStore
 from streamsink.storage.calls import PosixLikeCalls
 from streamsink.storage.file_io import FileIO
-from streamsink.storage.memory import MemoryCalls
 from streamsink.testing.crashing import CrashingCalls, Mode
 from streamsink.testing.faults import InjectedCrash
+from streamsink.testing.memory import MemoryCalls
 
 # So many published records the journal is to keep.
 RETAIN = 2

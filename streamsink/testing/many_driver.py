@@ -6,13 +6,13 @@ import pyarrow as pa
 
 from streamsink.options import SinkOptions
 from streamsink.protocol.decision import Checkpoint as Opening
-from streamsink.protocol.micro_batch import BatchRows
+from streamsink.protocol.run.micro_batch import BatchRows
 from streamsink.protocol.sink import OpenSink, Sink
-from streamsink.sinks.opening import PaimonTables, PaimonTableWithLetters
+from streamsink.sinks.paimon.opening import PaimonTables, PaimonTableWithLetters
 from streamsink.storage.file_io import FileIO
-from streamsink.storage.together import Together
-from streamsink.table.routed_write import RoutedFiles
-from streamsink.table.routing import Routing
+from streamsink.storage.flush_group import Together
+from streamsink.table.routed.routed_writer import RoutedFiles
+from streamsink.table.routed.rules import Routing
 from streamsink.testing.driver import Driven, DrivenRows, MicroBatchDriver, columns, written
 
 

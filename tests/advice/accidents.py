@@ -7,8 +7,8 @@ import json
 import pyarrow as pa
 import pytest
 
+from streamsink.commands.offsets import Wanted, offsets_of
 from streamsink.errors import StreamsinkError
-from streamsink.sinks.offsets import Wanted, offsets_of
 from streamsink.testing.driver import Checkpoint
 from tests.advice.following import Advice, advice
 from tests.crash.giving_up import run_from

@@ -13,12 +13,12 @@ KIND = re.compile(r"[a-z]+(-[a-z]+)*\.[a-z]+(-[a-z]+)*")
 # Where a kind is chosen from a table or a named constant: each word of that shape there is a kind, but for those named here.
 TABLES = {
     "locks/lock.py": set(),
-    "protocol/continuity.py": set(),
-    "sinks/promise.py": set(),
-    "sinks/trouble.py": set(),
+    "protocol/admission/continuity.py": set(),
+    "sinks/paimon/promise.py": set(),
+    "sinks/paimon/trouble.py": set(),
     "storage/store_failures.py": set(),
-    "table/folders.py": {"partition.default-name", "partition.legacy-name"},
-    "table/routed_write.py": set(),
+    "table/write/folders.py": {"partition.default-name", "partition.legacy-name"},
+    "table/routed/routed_writer.py": set(),
 }
 # Calls with an argument of that name that make no error.
 _NO_ERRORS = {"replace", "CommitRequest"}

@@ -15,8 +15,8 @@ from streamsink import col, faults
 from streamsink.format.types import parse_ddl
 from streamsink.locks.configured import lock_of
 from streamsink.options import SinkOptions
-from streamsink.spark import bounded
-from streamsink.storage.local import local_file_io
+from streamsink.spark.query import bounded
+from streamsink.storage.file_io import local_file_io
 from streamsink.storage.stores import table_path
 from streamsink.table.table import create_table, new_schema, open_table
 from streamsink.testing.faults import arm, arm_from_env

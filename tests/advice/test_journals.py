@@ -7,11 +7,11 @@ import os
 import pytest
 
 from streamsink.clock import IdSource
+from streamsink.commands.give_up import give_up
+from streamsink.commands.retire import retire
 from streamsink.errors import StreamsinkError
-from streamsink.sinks.give_up import give_up
-from streamsink.sinks.retire import retire
+from streamsink.storage.calls import NameLimits
 from streamsink.storage.file_io import FileIO
-from streamsink.storage.names import NameLimits
 from tests.advice.accidents import (
     accept,
     copy_of,

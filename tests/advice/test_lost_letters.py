@@ -4,11 +4,11 @@ import dataclasses
 
 import pytest
 
+from streamsink.commands.give_up import give_up
 from streamsink.errors import Fenced, StreamsinkError
+from streamsink.journal.file_journal import PendingLog
 from streamsink.options import SinkOptions
-from streamsink.sinks.give_up import give_up
-from streamsink.sinks.letters import TableCommitter
-from streamsink.storage.pending_log import PendingLog
+from streamsink.sinks.paimon.letters import TableCommitter
 from tests.advice.following import advice, follows
 from tests.advice.many import commit_of_another
 from tests.crash.letters_world import BOUNDARIES, NAME, LettersWorld

@@ -5,12 +5,12 @@ from collections import Counter
 
 import pytest
 
+from streamsink.commands.give_up import give_up
 from streamsink.errors import StreamsinkError
 from streamsink.format.types import parse_ddl
+from streamsink.journal.file_journal import decode_record
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import StagedFile
-from streamsink.sinks.give_up import give_up
-from streamsink.storage.pending_log import decode_record
 from streamsink.table.table import create_table, new_schema
 from tests.advice.following import follows
 from tests.advice.many import (

@@ -12,8 +12,8 @@ import pytest
 from streamsink.clock import IdSource
 from streamsink.errors import StreamsinkError
 from streamsink.options import SinkOptions
-from streamsink.sinks.many_tables import open_place
-from streamsink.table.routing import ROUTE, Routing
+from streamsink.sinks.paimon.many_tables import open_place
+from streamsink.table.routed.rules import ROUTE, Routing
 from streamsink.testing.driver import Checkpoint, MicroBatchDriver
 from tests.advice.following import advice, follows
 from tests.advice.many import accept, commit_of_another, files_in, four_of_five_batches, put_back, refused

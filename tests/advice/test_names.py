@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from streamsink.sinks.offsets import Wanted, offsets_of
-from streamsink.sinks.retire import retire
+from streamsink.commands.offsets import Wanted, offsets_of
+from streamsink.commands.retire import retire
 from streamsink.table.table import open_table
 from streamsink.testing.driver import Checkpoint
 from tests.advice.accidents import (

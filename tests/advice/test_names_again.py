@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from streamsink.format.snapshot import Snapshot
-from streamsink.table.states import HISTORY
+from streamsink.table.application_states import HISTORY
 from tests.advice.accidents import POSITIONS, accept, lose_checkpoint, refused, renew_topic, start_over, starting_offset
 from tests.advice.following import Advice, follows, told
 from tests.crash.giving_up import follow, run_from

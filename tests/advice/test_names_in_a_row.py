@@ -5,9 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from streamsink.commands.retire import retire
 from streamsink.errors import Misuse
 from streamsink.options import SinkOptions
-from streamsink.sinks.retire import retire
 from tests.advice.accidents import SECOND, THIRD, accept, damage, lose_checkpoint, refused, start_over, starting_offset
 from tests.advice.following import Advice, follows, told
 from tests.crash.giving_up import follow, run_from

@@ -18,16 +18,16 @@ from streamsink.options import SinkOptions
 from streamsink.protocol import committable
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.positions import SourceRange
-from streamsink.sinks.position_check import ranges_of
+from streamsink.sinks.paimon.position_check import ranges_of
 from streamsink.storage import s3
 from streamsink.storage.file_io import FileIO
-from streamsink.storage.memory import MemoryCalls
-from streamsink.table.position_ranges import MOST_PARTITIONS
-from streamsink.table.routed_write import RoutedWriter
-from streamsink.table.routing import ROUTE, Routing
-from streamsink.table.scan import read_arrow
+from streamsink.table.read.scan import read_arrow
+from streamsink.table.routed.routed_writer import RoutedWriter
+from streamsink.table.routed.rules import ROUTE, Routing
 from streamsink.table.table import open_table
+from streamsink.table.write.position_ranges import MOST_PARTITIONS
 from streamsink.testing.faults import arm
+from streamsink.testing.memory import MemoryCalls
 from tests.advice.accidents import damage, other_rows, put_back, take
 from tests.advice.following import advice, follows, told
 from tests.crash.giving_up import ENDS

@@ -9,10 +9,10 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pytest
 
+from streamsink.commands.retire import retire
 from streamsink.format.types import parse_ddl
 from streamsink.options import SinkOptions
-from streamsink.sinks.retire import retire
-from streamsink.table.routing import ROUTE, Routing
+from streamsink.table.routed.rules import ROUTE, Routing
 from streamsink.table.table import create_table, new_schema
 from streamsink.testing.driver import MicroBatchDriver
 from tests.advice.accidents import start_over

@@ -9,11 +9,11 @@ import pytest
 
 from streamsink import faults
 from streamsink.clock import IdSource
+from streamsink.commands.give_up import give_up
+from streamsink.commands.offsets import Wanted, offsets_of
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.ids import END_OF_INPUT
 from streamsink.protocol.positions import SourceRange
-from streamsink.sinks.give_up import give_up
-from streamsink.sinks.offsets import Wanted, offsets_of
 from streamsink.storage.file_io import FileIO
 from streamsink.testing.driver import Checkpoint
 from streamsink.testing.faults import arm

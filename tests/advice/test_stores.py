@@ -11,8 +11,8 @@ from streamsink.clock import IdSource
 from streamsink.errors import Retryable, StreamsinkError
 from streamsink.spark.explain import explain
 from streamsink.storage.file_io import FileIO
-from streamsink.storage.memory import MemoryCalls
 from streamsink.testing.faults import arm
+from streamsink.testing.memory import MemoryCalls
 from tests.advice.accidents import accept, refused
 from tests.advice.following import advice, follows
 from tests.crash.world import SCHEMA, World, expected, memory_world

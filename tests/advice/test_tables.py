@@ -7,8 +7,8 @@ import json
 import pytest
 
 from streamsink import faults
+from streamsink.commands.drop_missing import drop_missing
 from streamsink.errors import StreamsinkError
-from streamsink.sinks.drop_missing import drop_missing
 from streamsink.table.table import open_table
 from streamsink.testing.faults import arm
 from tests.advice.accidents import (

@@ -8,10 +8,10 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pytest
 
-from streamsink.sinks.marks import PUBLISHED
+from streamsink.journal.file_journal import decode_record, encode_record
+from streamsink.sinks.paimon.past.marks import PUBLISHED
 from streamsink.storage.file_io import FileIO
-from streamsink.storage.pending_log import decode_record, encode_record
-from streamsink.table.routing import ROUTE
+from streamsink.table.routed.rules import ROUTE
 from streamsink.testing.driver import MicroBatchDriver
 from tests.advice.accidents import start_over
 from tests.advice.following import Advice, follows, told

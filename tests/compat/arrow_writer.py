@@ -7,10 +7,10 @@ from streamsink.events import to_log
 from streamsink.format.arrow_types import from_arrow_schema
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import AppState, Batch
-from streamsink.protocol.micro_batch import BatchRows, QueryRun
 from streamsink.protocol.positions import SourceRange
-from streamsink.sinks.opening import open_one
-from streamsink.storage.local import local_file_io
+from streamsink.protocol.run.micro_batch import BatchRows, QueryRun
+from streamsink.sinks.paimon.opening import open_one
+from streamsink.storage.file_io import local_file_io
 from streamsink.storage.stores import table_path
 
 _TOPIC = "arrow"

@@ -19,12 +19,12 @@ from streamsink.format.index_manifest import (
 from streamsink.format.manifest import FileKind
 from streamsink.format.types import parse_ddl
 from streamsink.options import SinkOptions
-from streamsink.storage.local import local_file_io
-from streamsink.table.changes import Changes, CommitMessage, Increment
-from streamsink.table.maintain import commit_compaction
+from streamsink.storage.file_io import local_file_io
+from streamsink.table.commit.changes import Changes, CommitMessage, Increment
 from streamsink.table.table import open_table
-from streamsink.table.write import TableWriter, WriteSpec
+from streamsink.table.write.writer import TableWriter, WriteSpec
 from streamsink.testing.driver import Checkpoint, MicroBatchDriver
+from tests.table.compacting import commit_compaction
 from tests.table.entries import commit, part
 
 pytestmark = [pytest.mark.compat, pytest.mark.spark]

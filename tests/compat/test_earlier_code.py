@@ -13,7 +13,7 @@ import pytest
 
 from streamsink.errors import Misuse, RestoredThenFailed
 from streamsink.protocol.ids import END_OF_INPUT
-from streamsink.storage.local import local_file_io
+from streamsink.storage.file_io import local_file_io
 from streamsink.table.table import open_table
 from streamsink.testing.driver import Checkpoint
 from tests.crash.world import posix_world

@@ -4,7 +4,7 @@ import pytest
 
 import streamsink
 from streamsink.format.types import parse_type
-from streamsink.storage.local import local_file_io
+from streamsink.storage.file_io import local_file_io
 from streamsink.table.table import open_table
 from tests.compat.arrow_writer import ArrowSink
 from tests.compat.rows import (

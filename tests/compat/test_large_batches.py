@@ -17,8 +17,8 @@ from streamsink.events import BatchWritten
 from streamsink.format.binary_row import decode_row
 from streamsink.format.footer_stats import row_groups_of
 from streamsink.format.types import parse_ddl
-from streamsink.spark import gateway
-from streamsink.storage.local import local_file_io
+from streamsink.spark.gateway import running
+from streamsink.storage.file_io import local_file_io
 from streamsink.table.table import open_table
 from tests.advice.following import advice, follows
 from tests.compat.rows import assert_same, columns, from_arrow, matching, project, random_rows, to_arrow
@@ -218,7 +218,7 @@ def _files(path) -> list[str]:
 @follows("spark.not-counted")
 def test_a_batch_that_spark_does_not_count_is_not_published(spark, path, monkeypatch):
     """The session has lost its listeners, which bring the count: nothing is left of the batch, and it can be written again."""
-    monkeypatch.setattr(gateway, "_LISTENER_WAITS_MS", (100,) * 10)
+    monkeypatch.setattr(running, "_LISTENER_WAITS_MS", (100,) * 10)
     session = spark.newSession()
     counted = Observation()
     session.range(1).observe(counted, F.count("id").alias("rows")).collect()

@@ -11,7 +11,7 @@ from streamsink.format.schema import TableSchema
 from streamsink.format.types import parse_ddl
 from streamsink.storage.calls import PosixCalls
 from streamsink.storage.file_io import FileIO
-from streamsink.table.write import COLUMN_OVERHEAD_BYTES, TableWriter, WriteSpec
+from streamsink.table.write.writer import COLUMN_OVERHEAD_BYTES, TableWriter, WriteSpec
 
 pytestmark = pytest.mark.compat
 

@@ -10,7 +10,7 @@ import pytest
 
 import streamsink
 from streamsink.format.binary_row import decode_physical
-from streamsink.storage.local import local_file_io
+from streamsink.storage.file_io import local_file_io
 from streamsink.table.table import open_table
 from tests.compat.arrow_writer import ArrowSink
 from tests.compat.rows import assert_same, columns, from_arrow, matching, to_arrow

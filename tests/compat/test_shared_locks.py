@@ -10,7 +10,7 @@ from py4j.protocol import Py4JJavaError
 from streamsink.clock import IdSource
 from streamsink.errors import Fenced, Retryable
 from streamsink.faults import arm
-from streamsink.storage.local import local_file_io
+from streamsink.storage.file_io import local_file_io
 from streamsink.table.creation import to_fields
 from streamsink.table.table import open_table
 from streamsink.testing.driver import Checkpoint

@@ -3,7 +3,7 @@
 import pytest
 
 import streamsink
-from streamsink.storage.local import local_file_io
+from streamsink.storage.file_io import local_file_io
 from streamsink.table.table import open_table
 from tests.compat.rows import (
     NESTED,

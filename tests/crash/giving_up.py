@@ -7,11 +7,11 @@ import os
 
 import pytest
 
+from streamsink.commands.give_up import give_up
+from streamsink.commands.offsets import Wanted, offsets_of
 from streamsink.errors import RestoredThenFailed, StreamsinkError
+from streamsink.journal.file_journal import decode_record
 from streamsink.options import SinkOptions
-from streamsink.sinks.give_up import give_up
-from streamsink.sinks.offsets import Wanted, offsets_of
-from streamsink.storage.pending_log import decode_record
 from streamsink.testing.driver import Checkpoint
 from tests.advice.following import Advice
 from tests.crash.world import World, die_at_step, memory_world

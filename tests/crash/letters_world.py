@@ -9,12 +9,12 @@ from streamsink.format.types import parse_ddl
 from streamsink.options import SinkOptions
 from streamsink.storage.calls import Calls
 from streamsink.storage.file_io import FileIO
-from streamsink.storage.memory import MemoryCalls
-from streamsink.table.routing import ROUTE, Routing
+from streamsink.table.routed.rules import ROUTE, Routing
 from streamsink.table.table import create_table, new_schema
 from streamsink.testing.crashing import CrashingCalls
 from streamsink.testing.driver import Checkpoint, MicroBatchDriver
 from streamsink.testing.many_driver import LettersDriver, ManyTablesDriver
+from streamsink.testing.memory import MemoryCalls
 from streamsink.testing.stepping import Stepping
 from tests.crash.many_world import ROOT, ManyWorld, check_complete, check_readable
 

@@ -11,14 +11,14 @@ from streamsink.format.types import parse_ddl
 from streamsink.options import SinkOptions
 from streamsink.storage.calls import Calls
 from streamsink.storage.file_io import FileIO
-from streamsink.storage.memory import MemoryCalls
-from streamsink.table.routing import ROUTE, Routing
-from streamsink.table.scan import read_arrow
+from streamsink.table.read.scan import read_arrow
+from streamsink.table.routed.rules import ROUTE, Routing
 from streamsink.table.table import create_table, is_table, new_schema, open_table
 from streamsink.testing.crashing import CrashingCalls, Mode
 from streamsink.testing.driver import Checkpoint
 from streamsink.testing.faults import InjectedCrash
 from streamsink.testing.many_driver import ManyTablesDriver
+from streamsink.testing.memory import MemoryCalls
 from tests.crash.world import FIRST, query_of
 
 ROOT = "/lake/shop.db"

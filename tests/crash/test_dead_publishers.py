@@ -7,13 +7,13 @@ import pytest
 from streamsink import faults
 from streamsink.clock import IdSource
 from streamsink.storage.file_io import FileIO
-from streamsink.storage.memory import MemoryCalls
-from streamsink.table.changes import Changes
-from streamsink.table.commit import TableCommit
-from streamsink.table.delta import CommitRequest
+from streamsink.table.commit.changes import Changes
+from streamsink.table.commit.delta import CommitRequest
+from streamsink.table.commit.table_commit import TableCommit
 from streamsink.table.table import open_table
 from streamsink.testing.crashing import CrashingCalls
 from streamsink.testing.faults import InjectedCrash
+from streamsink.testing.memory import MemoryCalls
 from tests.crash import world as one
 from tests.crash.many_world import ManyWorld, check_complete, check_readable
 from tests.crash.world import die_at_step, memory_world

@@ -8,13 +8,13 @@ import pytest
 
 import streamsink
 from streamsink import faults
+from streamsink.commands.give_up import give_up
+from streamsink.commands.verify import verify
 from streamsink.errors import Corrupt, Fenced, Misuse, StreamsinkError
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.ids import END_OF_INPUT
 from streamsink.protocol.positions import SourceRange
-from streamsink.sinks.give_up import give_up
-from streamsink.sinks.verify import verify
 from streamsink.testing.crashing import CrashingCalls, Mode
 from streamsink.testing.driver import Checkpoint
 from streamsink.testing.faults import InjectedCrash, arm, crash

@@ -6,15 +6,15 @@ import pytest
 
 from streamsink.clock import IdSource
 from streamsink.errors import Corrupt, Misuse
-from streamsink.spark.tasks import write_task
+from streamsink.spark.rows.tasks import write_task
 from streamsink.storage.file_io import FileIO
-from streamsink.storage.memory import MemoryCalls
 from streamsink.storage.s3 import MOST_COPIED_BYTES, S3FileIO
 from streamsink.storage.stores import Store
 from streamsink.table.table import open_table
-from streamsink.table.write import TableWriter, WriteSpec
+from streamsink.table.write.writer import TableWriter, WriteSpec
 from streamsink.testing.crashing import CrashingCalls
 from streamsink.testing.driver import MicroBatchDriver, NumberedRows, columns
+from streamsink.testing.memory import MemoryCalls
 from tests.advice.following import advice, follows
 from tests.crash.test_names import _records
 from tests.crash.world import World, memory_world

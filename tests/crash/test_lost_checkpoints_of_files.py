@@ -8,8 +8,8 @@ import pytest
 
 from streamsink import events
 from streamsink.clock import IdSource
+from streamsink.commands.give_up import give_up
 from streamsink.errors import Misuse
-from streamsink.sinks.give_up import give_up
 from streamsink.storage.file_io import FileIO
 from streamsink.testing.crashing import CrashingCalls
 from streamsink.testing.driver import Checkpoint

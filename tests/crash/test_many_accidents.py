@@ -10,7 +10,7 @@ from streamsink import faults
 from streamsink.errors import Corrupt, Fenced, Misuse
 from streamsink.format.types import parse_ddl
 from streamsink.options import SinkOptions
-from streamsink.table.routing import ROUTE, Routing
+from streamsink.table.routed.rules import ROUTE, Routing
 from streamsink.table.table import create_table, is_table, new_schema
 from streamsink.testing.driver import Checkpoint, MicroBatchDriver
 from streamsink.testing.faults import InjectedCrash, arm, crash

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from streamsink.errors import Misuse
-from streamsink.table.scan import read_arrow
+from streamsink.table.read.scan import read_arrow
 from tests.crash.many_world import ManyWorld
 from tests.crash.world import SCHEMA, World
 from tests.storage.back_ends import ALL, back_end

@@ -8,8 +8,8 @@ import pytest
 from streamsink import faults
 from streamsink.errors import Misuse, Retryable
 from streamsink.spark.explain import explain
-from streamsink.storage.memory import MemoryCalls
 from streamsink.testing.faults import arm
+from streamsink.testing.memory import MemoryCalls
 from tests.crash.many_world import ManyWorld, check_complete
 from tests.crash.test_places import mounted  # noqa: F401
 from tests.crash.world import is_prefix, memory_world, posix_world

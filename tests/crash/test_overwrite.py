@@ -11,13 +11,13 @@ from streamsink import faults
 from streamsink.clock import IdSource
 from streamsink.errors import Conflict, Fenced, Misuse, Retryable
 from streamsink.options import SinkOptions
-from streamsink.sinks.many_tables import ManyTables, Place
+from streamsink.sinks.paimon.many_tables import ManyTables, Place
 from streamsink.storage.file_io import FileIO
-from streamsink.storage.memory import MemoryCalls
-from streamsink.table.changes import Changes
-from streamsink.table.overwrite import Overwrite
+from streamsink.table.commit.changes import Changes
+from streamsink.table.commit.overwrite import Overwrite
 from streamsink.testing.crashing import CrashingCalls, Mode
 from streamsink.testing.faults import InjectedCrash, arm, crash
+from streamsink.testing.memory import MemoryCalls
 from tests.crash.world import BOUNDARIES, World, counting, memory_world
 from tests.table.entries import add, commit, live, new_table, part
 

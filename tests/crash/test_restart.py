@@ -10,9 +10,9 @@ from streamsink.clock import IdSource
 from streamsink.errors import Corrupt
 from streamsink.events import Restored
 from streamsink.format.manifest_list import ManifestFileMeta
+from streamsink.journal.file_journal import decode_record
 from streamsink.storage.file_io import FileIO
-from streamsink.storage.pending_log import decode_record
-from streamsink.table.changes import Changes
+from streamsink.table.commit.changes import Changes
 from streamsink.table.table import open_table
 from streamsink.testing.crashing import CrashingCalls, Mode
 from streamsink.testing.faults import InjectedCrash, arm, crash

@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from streamsink.table.routing import ROUTE
+from streamsink.table.routed.rules import ROUTE
 from tests.crash.many_world import SCHEMA, ManyWorld
 
 X, Y = "more_x", "more_y"

@@ -11,12 +11,12 @@ from streamsink.clock import IdSource
 from streamsink.options import SinkOptions
 from streamsink.storage.calls import Calls, PosixCalls
 from streamsink.storage.file_io import FileIO
-from streamsink.storage.memory import MemoryCalls
-from streamsink.table.scan import read_arrow
+from streamsink.table.read.scan import read_arrow
 from streamsink.table.table import is_table, open_table
 from streamsink.testing.crashing import CrashingCalls, Mode
 from streamsink.testing.driver import Checkpoint, MicroBatchDriver
 from streamsink.testing.faults import InjectedCrash, arm, crash
+from streamsink.testing.memory import MemoryCalls
 from streamsink.testing.stepping import Stepping
 
 SCHEMA = pa.schema([("id", pa.int64()), ("part", pa.string()), ("version", pa.int64())])

@@ -1,7 +1,7 @@
 """Another writer at our table: Paimon's own Java API, in the JVM of the test's Spark session."""
 from collections.abc import Iterable
 
-from streamsink.storage.local import local_file_io
+from streamsink.storage.file_io import local_file_io
 from streamsink.table.table import open_table
 from tests.compat.java import JavaPaimon
 

@@ -249,7 +249,7 @@ def accept_token(outcome: Outcome) -> str:
 
 def orphans(table: str) -> set[str]:
     """Paths of all files that no snapshot names, nor a record of the journal as its own, nor the format as its own."""
-    from streamsink.storage.local import local_file_io
+    from streamsink.storage.file_io import local_file_io
     from streamsink.table.table import open_table
 
     opened = open_table(local_file_io(), table, for_writing=False)

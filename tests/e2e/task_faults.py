@@ -63,7 +63,7 @@ def _act(action: str) -> None:
 
 
 if __name__ == "__main__":
-    importlib.import_module("streamsink.spark.tasks")  # once, for all workers that are forked from here: attempts that fail are many
+    importlib.import_module("streamsink.spark.rows.tasks")  # once, for all workers that are forked from here: attempts that fail are many
     if VARIABLE in os.environ:
         _arm(os.environ[VARIABLE])
     daemon.manager()

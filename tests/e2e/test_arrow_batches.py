@@ -6,10 +6,11 @@ import pytest
 
 from streamsink.format.types import parse_ddl
 from streamsink.protocol.committable import Batch
-from streamsink.spark import gateway, worker_daemon
-from streamsink.spark.arrow_batches import rows_at_once, settings
-from streamsink.spark.session import with_settings
-from streamsink.spark.write_ways import TASKS, Large, write_large
+from streamsink.spark import worker_daemon
+from streamsink.spark.gateway import running
+from streamsink.spark.gateway.running import with_settings
+from streamsink.spark.rows.arrow_batches import rows_at_once, settings
+from streamsink.spark.rows.write_ways import TASKS, Large, write_large
 from streamsink.storage.stores import Store
 from tests.e2e.harness import assert_each_once, ids_of, run_driver
 
@@ -110,7 +111,7 @@ def test_a_first_batch_of_documents_is_weighed(spark, ground):
 
     def look(df, number):
         batch = Batch(number, "query", df.sparkSession.sparkContext.getLocalProperty("spark.jobGroup.id"))
-        gateway.describe(df, number, ground.table, batch.run, lambda run: False)
+        running.describe(df, number, ground.table, batch.run, lambda run: False)
         found.update({ddl: rows_at_once(df.sparkSession, parse_ddl(ddl), batch, None) for ddl in
                       ("id BIGINT, name STRING", "id BIGINT, name BYTES", "id BIGINT, name ARRAY<STRING>")})
 

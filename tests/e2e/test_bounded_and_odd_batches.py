@@ -12,17 +12,17 @@ from pyspark.sql import functions as F
 import streamsink
 from streamsink.clock import IdSource
 from streamsink.errors import Misuse
+from streamsink.journal.file_journal import PendingLog
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.ids import END_OF_INPUT
 from streamsink.protocol.positions import SourceRange
+from streamsink.protocol.run.two_phase import TwoPhaseCommit
 from streamsink.protocol.sink import Destination
-from streamsink.protocol.two_phase import TwoPhaseCommit
-from streamsink.sinks.paimon import PaimonCommitter
-from streamsink.storage.local import local_file_io
-from streamsink.storage.pending_log import PendingLog
+from streamsink.sinks.paimon.committer import PaimonCommitter
+from streamsink.storage.file_io import local_file_io
 from streamsink.table.table import open_table
-from streamsink.table.write import TableWriter, WriteSpec
+from streamsink.table.write.writer import TableWriter, WriteSpec
 from tests.advice.following import advice, follows
 from tests.e2e import foreign
 from tests.e2e.harness import (

@@ -15,7 +15,7 @@ PROGRAM = '''
 import json, sys
 from pyspark.sql import SparkSession
 import streamsink
-import streamsink.spark.gateway
+import streamsink.spark.gateway.running
 
 root = sys.argv[1]
 spark = SparkSession.builder.remote("local[2]").config("spark.connect.grpc.binding.address", "127.0.0.1").getOrCreate()
@@ -30,7 +30,7 @@ def note(name, function):
 note("write", lambda: streamsink.write(spark.range(3), f"{root}/lake/write", "r1"))
 note("to_table", lambda: streamsink.to_table(f"{root}/lake/one")(spark.range(3), 0))
 note("to_tables", lambda: streamsink.to_tables(f"{root}/lake/many", "'t'", {"t": {}})(spark.range(3), 0))
-note("read on S3", lambda: streamsink.spark.gateway.check_file_system(spark, "s3a", "s3a://b/t"))
+note("read on S3", lambda: streamsink.spark.gateway.running.check_file_system(spark, "s3a", "s3a://b/t"))
 note("read", lambda: sorted(row.id for row in streamsink.read(spark, f"{root}/ready").collect()))
 print("FOUND=" + json.dumps(found))
 spark.stop()

@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 
 import streamsink
 from streamsink.errors import Misuse
-from streamsink.storage.local import local_file_io
+from streamsink.storage.file_io import local_file_io
 from streamsink.table.table import open_table
 from tests.e2e.harness import assert_each_once, ids_of, run_driver
 from tests.e2e.questions import Questions

@@ -12,7 +12,7 @@ from pyspark.errors import StreamingQueryException
 
 import streamsink
 from streamsink.errors import StreamsinkError
-from streamsink.spark.gateway_kafka import _Topics
+from streamsink.spark.gateway.kafka import _Topics
 from tests.e2e.harness import (
     Outcome,
     accept_token,

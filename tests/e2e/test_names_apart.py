@@ -4,11 +4,11 @@ import pytest
 import streamsink
 from streamsink.errors import Misuse
 from streamsink.options import SinkOptions
-from streamsink.sinks.opening import PaimonTable
-from streamsink.spark.foreach_batch import BatchFunction
-from streamsink.spark.many_tables import tables_sink
-from streamsink.spark.spark_sink import SparkSink
-from streamsink.table.routing import Routing
+from streamsink.sinks.paimon.opening import PaimonTable
+from streamsink.spark.query.foreach_batch import BatchFunction
+from streamsink.spark.query.routed_sink import tables_sink
+from streamsink.spark.query.spark_sink import SparkSink
+from streamsink.table.routed.rules import Routing
 from tests.advice.following import follows, told
 from tests.e2e.harness import files_under
 from tests.e2e.test_position_columns import FITTING, POSITIONS, WAYS, batch

@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from streamsink.storage.local import local_file_io
+from streamsink.storage.file_io import local_file_io
 from tests.e2e.harness import ids_of, run_driver
 from tests.sinks.shown import rows_of
 

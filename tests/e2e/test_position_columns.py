@@ -12,13 +12,13 @@ from streamsink.events import BatchWritten
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.positions import SourceRange
-from streamsink.sinks.opening import PaimonTable
-from streamsink.spark import position_columns
-from streamsink.spark.foreach_batch import BatchFunction
-from streamsink.spark.many_tables import tables_sink
-from streamsink.spark.spark_sink import SparkSink
-from streamsink.table.position_ranges import PositionRanges
-from streamsink.table.routing import Routing
+from streamsink.sinks.paimon.opening import PaimonTable
+from streamsink.spark.query.foreach_batch import BatchFunction
+from streamsink.spark.query.routed_sink import tables_sink
+from streamsink.spark.query.spark_sink import SparkSink
+from streamsink.spark.rows import position_columns
+from streamsink.table.routed.rules import Routing
+from streamsink.table.write.position_ranges import PositionRanges
 from tests.advice.following import advice, follows
 from tests.e2e.harness import assert_each_once, ids_in
 from tests.e2e.kafka_data import new_topic, send

@@ -7,8 +7,8 @@ import pytest
 from pyspark.sql import functions as F
 
 from streamsink.protocol.committable import Batch
-from streamsink.spark import gateway
-from streamsink.spark.gateway_plan import QueryOfRun, what_is_read
+from streamsink.spark.gateway import running
+from streamsink.spark.gateway.plan import QueryOfRun, what_is_read
 
 pytestmark = pytest.mark.spark
 
@@ -38,9 +38,9 @@ def described(queries: dict, folder, function=lambda df: df) -> dict:
 
     def look(name):
         def publish(df, batch_id: int) -> None:
-            running = gateway.describe(df, batch_id, "lake/t", gateway.run_id(df), lambda run: True)
-            execution = gateway.execution(running.run)
-            batch = QueryOfRun().described(Batch(batch_id, running.query, running.run), function(df), execution)
+            asked = running.describe(df, batch_id, "lake/t", running.run_id(df), lambda run: True)
+            execution = running.execution(asked.run)
+            batch = QueryOfRun().described(Batch(batch_id, asked.query, asked.run), function(df), execution)
             if name not in found:
                 found[name] = batch, "state info [" in str(execution.lastExecution().executedPlan().toString())
             df.write.format("noop").mode("overwrite").save()

@@ -10,7 +10,7 @@ import streamsink
 from streamsink.errors import Misuse
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.ids import END_OF_INPUT
-from streamsink.spark.gateway_plan import described_job
+from streamsink.spark.gateway.plan import described_job
 from tests.advice.following import advice, follows
 from tests.e2e.harness import content, ids_in
 

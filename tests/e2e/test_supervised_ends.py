@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 import streamsink
 from streamsink import faults
 from streamsink.errors import Misuse, Retryable
-from streamsink.table.conform import WAY_ON
+from streamsink.table.write.conform import WAY_ON
 from tests.advice.following import advice, follows
 from tests.e2e.harness import Driver, assert_each_once, ids_in, ids_of
 

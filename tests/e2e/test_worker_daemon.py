@@ -9,7 +9,8 @@ import zipfile
 import pytest
 
 import streamsink
-from streamsink.spark import worker_daemon, write_ways
+from streamsink.spark import worker_daemon
+from streamsink.spark.rows import write_ways
 from streamsink.spark.worker_daemon import without_shipped_archives
 from tests.advice.following import Advice, Told, follows
 from tests.conftest import spark_conf

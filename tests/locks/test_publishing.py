@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 import streamsink
+from streamsink.commands.retire import retire
 from streamsink.errors import Misuse, OutcomeUnknown
 from streamsink.faults import arm
 from streamsink.options import SinkOptions
-from streamsink.sinks.retire import retire
-from streamsink.storage.local import local_file_io
+from streamsink.storage.file_io import local_file_io
 from streamsink.table.table import open_table
 from streamsink.testing.driver import Checkpoint
 from tests.advice.following import advice, follows

@@ -2,7 +2,7 @@
 
 from streamsink import events
 from streamsink.clock import IdSource
-from streamsink.protocol.committer_thread import CommitterThread
+from streamsink.protocol.run.publish_thread import CommitterThread
 from streamsink.storage.file_io import FileIO
 from streamsink.table.table import open_table
 from streamsink.testing.crashing import CrashingCalls

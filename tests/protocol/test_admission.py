@@ -6,7 +6,7 @@ import pytest
 
 from streamsink.errors import Misuse
 from streamsink.options import SinkOptions
-from streamsink.protocol.admission import Past, admit, token
+from streamsink.protocol.admission.admit import Past, admit, token
 from streamsink.protocol.committable import AppState, Batch, KnownRun
 from streamsink.protocol.decision import Verdict
 from streamsink.protocol.ids import END_OF_INPUT

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from streamsink.protocol.positions import SourceFile
-from streamsink.spark import file_log
+from streamsink.spark.gateway import file_log
 
 
 class Folder:

@@ -8,8 +8,9 @@ import pytest
 
 from streamsink.errors import Misuse
 from streamsink.options import SinkOptions
-from streamsink.protocol import files
-from streamsink.protocol.admission import Past, admit
+from streamsink.protocol import recorded_files
+from streamsink.protocol.admission import files
+from streamsink.protocol.admission.admit import Past, admit
 from streamsink.protocol.committable import AppState, Batch, Committable, KnownRun
 from streamsink.protocol.decision import Verdict
 from streamsink.protocol.positions import SourceFile, SourceRange
@@ -31,7 +32,7 @@ def state(*sources, query="q", checkpoint=0, **changes):
 
 def decide(sources, known=None, *, number=0, query="q2", last=None, earlier=None, stateful=False, combines="", hides="", **options):
     batch = Batch(number, query, "r", tuple(sources), fingerprint=QUERY, stateful=stateful, combines=combines, may_combine=hides)
-    recorded = files.KnownFiles(files.entries(known)) if known is not None else None
+    recorded = files.KnownFiles(recorded_files.entries(known)) if known is not None else None
     past = Past("lake/t", "t", last or state(), lambda query, checkpoint: earlier, lambda run: KnownRun(False), known_files=lambda: recorded)
     return admit(batch, past, SinkOptions.of("lake/t", options))
 
@@ -136,7 +137,7 @@ def test_a_path_of_a_folder_that_was_moved_and_restored_is_asked_for_first():
 
 def test_entries_of_earlier_code_do_not_know_a_path_alone():
     """All else they know as they did."""
-    entries = files.entries([reads("a", "b")])
+    entries = recorded_files.entries([reads("a", "b")])
     record = Committable(state(), "x", None, (), {}, entries)
     value = record.to_json()
     value["source_files"] = base64.b64encode(b"".join(entries[at:at + 20] for at in (0, 28))).decode()
@@ -234,7 +235,7 @@ def test_state_and_record_keep_what_they_must_and_nothing_else():
     plain, full = state(), state(replaying=True, files_from=7)
     assert not {"replaying", "files_from"} & set(plain.to_json())
     assert AppState.from_json(full.to_json()) == full and AppState.from_json(plain.to_json()) == plain
-    for read in (None, b"", files.entries([reads("a", "b")])):
+    for read in (None, b"", recorded_files.entries([reads("a", "b")])):
         record = Committable(full, "x", None, (), {}, read)
         assert Committable.from_json(record.to_json()) == record
         assert ("read_files" in record.to_json()) == (read is not None)

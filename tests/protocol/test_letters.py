@@ -6,12 +6,12 @@ import json
 import pytest
 
 from streamsink import events, faults
+from streamsink.commands.give_up import give_up
+from streamsink.commands.retire import retire
 from streamsink.errors import Misuse
+from streamsink.journal.file_journal import PendingLog
 from streamsink.options import SinkOptions
-from streamsink.sinks.give_up import give_up
-from streamsink.sinks.retire import retire
-from streamsink.storage.pending_log import PendingLog
-from streamsink.table.scan import read_arrow
+from streamsink.table.read.scan import read_arrow
 from streamsink.table.table import create_table, new_schema
 from streamsink.testing.crashing import CrashingCalls
 from streamsink.testing.faults import arm

@@ -6,7 +6,7 @@ from streamsink.clock import IdSource
 from streamsink.errors import Corrupt
 from streamsink.format.types import parse_ddl
 from streamsink.storage.file_io import FileIO
-from streamsink.table.changes import Changes
+from streamsink.table.commit.changes import Changes
 from streamsink.table.table import open_table
 from streamsink.testing.crashing import CrashingCalls
 from tests.crash.world import die_at_step, memory_world

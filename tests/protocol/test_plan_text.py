@@ -2,7 +2,7 @@
 
 import pytest
 
-from streamsink.spark import plan_text
+from streamsink.spark.gateway import plan_text
 
 SOURCE = (
     "~StreamingRelation DataSource(org.apache.spark.sql.classic.SparkSession@{hash},json,List(),None,List(),None,"

@@ -3,10 +3,9 @@
 import dataclasses
 import json
 
-from streamsink.protocol.packed import pack, unpack
-from streamsink.protocol.positions import SourceRange
+from streamsink.protocol.admission.renamed import starting_at
+from streamsink.protocol.positions import SourceRange, pack, unpack
 from streamsink.protocol.recorded import Recorded, TopicRecord
-from streamsink.protocol.renamed import starting_at
 
 
 def source(start, end, cluster="c", ids=None, **more):

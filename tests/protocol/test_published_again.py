@@ -6,11 +6,11 @@ import re
 import pytest
 
 from streamsink import faults
+from streamsink.commands.offsets import Wanted, offsets_of
+from streamsink.commands.retire import retire
+from streamsink.commands.verify import verify
 from streamsink.errors import Corrupt, Misuse
 from streamsink.options import SinkOptions
-from streamsink.sinks.offsets import Wanted, offsets_of
-from streamsink.sinks.retire import retire
-from streamsink.sinks.verify import verify
 from streamsink.table.table import open_table
 from streamsink.testing.crashing import CrashingCalls
 from streamsink.testing.faults import InjectedCrash, arm, crash

@@ -6,7 +6,7 @@ import pytest
 
 from streamsink.clock import IdSource
 from streamsink.faults import arm
-from streamsink.protocol.committer_thread import CommitterThread
+from streamsink.protocol.run.publish_thread import CommitterThread
 from streamsink.storage.file_io import FileIO
 from streamsink.testing.driver import Checkpoint
 from tests.crash.world import expected, posix_world

@@ -8,12 +8,12 @@ import pytest
 from streamsink.errors import Misuse
 from streamsink.format.snapshot import Snapshot
 from streamsink.options import SinkOptions
-from streamsink.protocol.admission import Past, admit
+from streamsink.protocol.admission.admit import Past, admit
 from streamsink.protocol.committable import KnownRun, LastOfOther
 from streamsink.protocol.decision import Verdict
 from streamsink.protocol.positions import SourceRange
 from streamsink.protocol.recorded import Recorded
-from streamsink.table.states import HISTORY
+from streamsink.table.application_states import HISTORY
 from streamsink.table.table import open_table
 from tests.crash.many_world import ManyWorld
 from tests.crash.world import World, die_at_step, memory_world

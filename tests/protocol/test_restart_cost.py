@@ -8,9 +8,9 @@ import pytest
 
 from streamsink.clock import IdSource
 from streamsink.errors import Conflict
+from streamsink.journal.file_journal import decode_record
 from streamsink.storage.file_io import FileIO
-from streamsink.storage.pending_log import decode_record
-from streamsink.table.changes import Changes
+from streamsink.table.commit.changes import Changes
 from streamsink.table.table import open_table
 from streamsink.testing.crashing import CrashingCalls
 from streamsink.testing.driver import Checkpoint

@@ -5,9 +5,9 @@ import dataclasses
 import pytest
 
 from streamsink.clock import IdSource
+from streamsink.commands.retire import retire
 from streamsink.errors import Fenced, Misuse
 from streamsink.options import SinkOptions
-from streamsink.sinks.retire import retire
 from streamsink.storage.file_io import FileIO
 from streamsink.table.table import open_table
 from streamsink.testing.crashing import CrashingCalls, Mode

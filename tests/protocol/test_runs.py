@@ -6,8 +6,8 @@ import re
 import pytest
 
 from streamsink.errors import Misuse, StreamsinkError
+from streamsink.journal.runs import Runs
 from streamsink.protocol.committable import KnownRun
-from streamsink.storage.runs import Runs
 from streamsink.table.table import open_table
 from tests.crash.giving_up import follow
 from tests.crash.world import memory_world

@@ -8,13 +8,13 @@ import pytest
 
 from streamsink.errors import Misuse
 from streamsink.options import SinkOptions
-from streamsink.protocol.admission import Past, admit
+from streamsink.protocol.admission.admit import Past, admit
 from streamsink.protocol.committable import AppState, Batch, KnownRun, LastOfOther
 from streamsink.protocol.decision import Verdict
 from streamsink.protocol.ids import END_OF_INPUT
-from streamsink.protocol.micro_batch import BatchRows
 from streamsink.protocol.positions import SourceRange
 from streamsink.protocol.recorded import Recorded
+from streamsink.protocol.run.micro_batch import BatchRows
 from streamsink.protocol.same_query import QueryFingerprint, compare
 from streamsink.testing.driver import Checkpoint
 from tests.crash.world import memory_world

@@ -6,9 +6,9 @@ import re
 
 import pytest
 
+from streamsink.commands.verify import verify
 from streamsink.errors import Conflict, Corrupt, Misuse
 from streamsink.format.snapshot import Snapshot
-from streamsink.sinks.verify import verify
 from streamsink.table.table import open_table
 from streamsink.testing.driver import Checkpoint
 from tests.crash.giving_up import follow

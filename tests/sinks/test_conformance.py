@@ -12,16 +12,15 @@ from streamsink.clock import IdSource
 from streamsink.errors import Misuse
 from streamsink.options import SinkOptions
 from streamsink.sink import Destination, History, LastOfOther, Published, StagedFile, last_of_others, to_sink
-from streamsink.sinks.opening import PaimonTable
-from streamsink.storage.file_io import FileIO
-from streamsink.storage.local import local_file_io
-from streamsink.storage.memory import MemoryCalls
-from streamsink.table.scan import read_arrow
+from streamsink.sinks.paimon.opening import PaimonTable
+from streamsink.storage.file_io import FileIO, local_file_io
+from streamsink.table.read.scan import read_arrow
 from streamsink.table.table import is_table, open_table
 from streamsink.testing.conformance import SCHEMA, Broken, check_sink
 from streamsink.testing.crashing import CrashingCalls
 from streamsink.testing.driver import Checkpoint, MicroBatchDriver
 from streamsink.testing.faults import InjectedCrash, arm, crash
+from streamsink.testing.memory import MemoryCalls
 from tests.advice.following import follows, told
 from tests.sinks.shown import code, plain_files, rows_of, shown
 

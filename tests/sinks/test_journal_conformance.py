@@ -2,8 +2,8 @@
 
 import pytest
 
+from streamsink.journal.file_journal import PendingLog, encode_record
 from streamsink.protocol.ids import Writer
-from streamsink.storage.pending_log import PendingLog, encode_record
 from streamsink.testing.journal_conformance import APPLICATION, RETAIN, Broken, check_journal
 
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from streamsink.spark.offset_log import UnknownFormat, parse, ranges
+from streamsink.spark.gateway.offset_log import UnknownFormat, parse, ranges
 
 _NAMES = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from streamsink.spark.gateway import without_credentials
+from streamsink.spark.gateway.running import without_credentials
 
 
 @pytest.mark.parametrize("path, place", [

@@ -10,11 +10,11 @@ from streamsink.format.types import parse_ddl
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.positions import SourceRange
-from streamsink.sinks.position_check import judge, ranges_of
-from streamsink.sinks.writing import TableWriting
-from streamsink.spark.position_proof import OUTSIDE, ProvenWriting
-from streamsink.storage.local import local_file_io
-from streamsink.table.write import WriteSpec
+from streamsink.sinks.paimon.position_check import judge, ranges_of
+from streamsink.sinks.paimon.writing import TableWriting
+from streamsink.spark.rows.position_proof import OUTSIDE, ProvenWriting
+from streamsink.storage.file_io import local_file_io
+from streamsink.table.write.writer import WriteSpec
 
 COLUMNS = ("topic", "partition", "offset")
 BATCH = Batch(3, "query", "run", (SourceRange({"t": {"0": 10}}, {"t": {"0": 20}}),))

@@ -10,8 +10,8 @@ import pytest
 
 from streamsink.clock import IdSource
 from streamsink.storage.file_io import FileIO
-from streamsink.storage.memory import MemoryCalls
 from streamsink.storage.reading import FileStatus
+from streamsink.testing.memory import MemoryCalls
 from tests.storage.back_ends import ALL, REMOTE, back_end
 
 RACERS, NAMES, MANY_NAMES = 8, 40, 20_000

@@ -11,14 +11,15 @@ import pytest
 
 from streamsink.clock import Clock, IdSource
 from streamsink.errors import Corrupt
-from streamsink.protocol import files
+from streamsink.journal.file_journal import PendingLog
+from streamsink.protocol import recorded_files
+from streamsink.protocol.admission import files
 from streamsink.protocol.committable import AppState, Batch, Committable
 from streamsink.protocol.positions import SourceFile, SourceRange
 from streamsink.storage.file_io import FileIO
-from streamsink.storage.memory import MemoryCalls
-from streamsink.storage.pending_log import PendingLog
 from streamsink.testing.crashing import CrashingCalls
 from streamsink.testing.faults import InjectedCrash
+from streamsink.testing.memory import MemoryCalls
 
 ROOT = "/lake/shop.db/orders"
 FOLDER = f"{ROOT}/streamsink/streamsink"
@@ -46,7 +47,7 @@ class Journal:
     def record(self, first: int, last: int, per_batch: int = 1, tells: bool = True, since: int = 0, other: int = 0) -> None:
         """other: what is added to the numbers of the files."""
         for number in range(first, last + 1):
-            read = files.entries(source(number + other, per_batch)) if tells else None
+            read = recorded_files.entries(source(number + other, per_batch)) if tells else None
             state = AppState("q", 0, 1, number, number, f"id-{number}", "t", (), files_from=since)
             record = Committable(state, "streamsink", None, (), {"manifest": None}, read)
             with self.log._io.together() as group:
@@ -317,7 +318,7 @@ def test_a_batch_without_recorded_sources_tells_nothing():
     """A bounded job, a source of another kind, and sources of which one is."""
     known = SourceRange(None, {"logOffset": 0}, files=(SourceFile("file:///in/a", 1),))
     other = SourceRange(None, {"t": {"0": 5}})
-    assert files.entries(()) is None and files.entries((known, other)) is None and len(files.entries((known, known))) == 56
+    assert recorded_files.entries(()) is None and recorded_files.entries((known, other)) is None and len(recorded_files.entries((known, known))) == 56
     assert not files.can_tell(Batch(0, "q", "r", (known,), stateful=True))
 
 

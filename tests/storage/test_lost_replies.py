@@ -6,8 +6,8 @@ from streamsink.clock import IdSource
 from streamsink.errors import OutcomeUnknown
 from streamsink.storage.calls import PosixCalls
 from streamsink.storage.file_io import FileIO
-from streamsink.storage.memory import MemoryCalls
 from streamsink.testing.crashing import CrashingCalls, Mode
+from streamsink.testing.memory import MemoryCalls
 
 PATH = "/root/snapshot-1"
 

@@ -8,10 +8,10 @@ import pytest
 from streamsink import faults
 from streamsink.clock import IdSource
 from streamsink.errors import Corrupt, Fenced
+from streamsink.journal.file_journal import PendingLog, decode_record
 from streamsink.storage.file_io import FileIO
-from streamsink.storage.memory import MemoryCalls
-from streamsink.storage.pending_log import PendingLog, decode_record
 from streamsink.testing.faults import InjectedCrash, arm, crash
+from streamsink.testing.memory import MemoryCalls
 from tests.crash.world import memory_world
 
 RECORD = "/lake/shop.db/orders/streamsink/streamsink/record-1.json"

@@ -10,7 +10,7 @@ import pytest
 from streamsink.clock import IdSource
 from streamsink.storage.calls import PosixCalls
 from streamsink.storage.file_io import FileIO
-from streamsink.storage.memory import MemoryCalls
+from streamsink.testing.memory import MemoryCalls
 
 
 class _Slow(PosixCalls):

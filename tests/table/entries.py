@@ -11,9 +11,9 @@ from streamsink.format.simple_stats import EMPTY_ROW
 from streamsink.format.types import parse_ddl, parse_type
 from streamsink.options import SinkOptions
 from streamsink.storage.file_io import FileIO
-from streamsink.table.changes import Changes
-from streamsink.table.commit import TableCommit
-from streamsink.table.delta import CommitRequest
+from streamsink.table.commit.changes import Changes
+from streamsink.table.commit.delta import CommitRequest
+from streamsink.table.commit.table_commit import TableCommit
 from streamsink.table.table import Table, create_table, new_schema
 
 ROOT = "/lake/shop.db/orders"

@@ -7,10 +7,10 @@ import pyarrow as pa
 
 from streamsink.clock import IdSource
 from streamsink.format.snapshot import Snapshot
+from streamsink.journal.file_journal import decode_record
 from streamsink.storage.file_io import FileIO
-from streamsink.storage.pending_log import decode_record
-from streamsink.table.changes import Changes
-from streamsink.table.scan import data_file_path
+from streamsink.table.commit.changes import Changes
+from streamsink.table.read.scan import data_file_path
 from streamsink.table.table import open_table
 from tests.crash.world import World
 from tests.table.entries import commit

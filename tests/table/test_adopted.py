@@ -11,9 +11,9 @@ from streamsink.errors import Corrupt, Misuse
 from streamsink.format.binary_row import decode_row
 from streamsink.format.types import parse_ddl
 from streamsink.storage.file_io import FileIO
-from streamsink.storage.memory import MemoryCalls
-from streamsink.table.adopted import adopt_files
 from streamsink.table.table import new_schema
+from streamsink.table.write.adopted import adopt_files
+from streamsink.testing.memory import MemoryCalls
 
 STAGING, FOLDER = "/t/staging/1-1", "/t/staging/1-1/spark"
 SCHEMA = new_schema(parse_ddl("id BIGINT NOT NULL, at TIMESTAMP(6), name STRING"), (), {})

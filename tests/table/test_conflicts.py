@@ -8,13 +8,13 @@ from streamsink.format.index_manifest import DELETION_VECTORS_INDEX, HASH_INDEX,
 from streamsink.format.manifest import FileKind
 from streamsink.format.schema import TableSchema
 from streamsink.format.types import parse_ddl, parse_type
-from streamsink.storage.memory import MemoryCalls
-from streamsink.table import conflicts
-from streamsink.table.changes import Changes, CommitMessage, Increment, collect
-from streamsink.table.keys import key_order
-from streamsink.table.maintain import commit_compaction, commit_messages
-from streamsink.table.overwrite import Overwrite
-from streamsink.table.retry import RetryPolicy
+from streamsink.table.commit import conflicts
+from streamsink.table.commit.changes import Changes, CommitMessage, Increment, collect
+from streamsink.table.commit.conflicts import key_order
+from streamsink.table.commit.overwrite import Overwrite
+from streamsink.table.commit.retry import RetryPolicy
+from streamsink.testing.memory import MemoryCalls
+from tests.table.compacting import commit_compaction, commit_messages
 from tests.table.entries import OPTIONS, add, commit, data_file, index_file, live, new_table, part
 
 

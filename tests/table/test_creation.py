@@ -7,9 +7,9 @@ from streamsink.clock import IdSource
 from streamsink.errors import Conflict, Misuse
 from streamsink.format.types import parse_ddl
 from streamsink.storage.file_io import FileIO
-from streamsink.storage.memory import MemoryCalls
-from streamsink.table.changes import Changes
+from streamsink.table.commit.changes import Changes
 from streamsink.table.table import create_table, new_schema
+from streamsink.testing.memory import MemoryCalls
 from tests.table.entries import ROOT, add, commit, live, new_table, part
 
 

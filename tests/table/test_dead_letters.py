@@ -12,14 +12,14 @@ from streamsink.errors import Misuse
 from streamsink.format.arrow_types import from_arrow_schema
 from streamsink.format.types import parse_ddl
 from streamsink.options import SinkOptions
+from streamsink.storage.calls import NameLimits
 from streamsink.storage.file_io import FileIO
-from streamsink.storage.memory import MemoryCalls
-from streamsink.storage.names import NameLimits
-from streamsink.table.dead_letters import DeadLetters, Screen, dead_letter_fields, fit_by_value
-from streamsink.table.folders import Folders
-from streamsink.table.routing import ROUTE
-from streamsink.table.row_json import rows_to_json
+from streamsink.table.routed.dead_letters import DeadLetters, Screen, dead_letter_fields, fit_by_value
+from streamsink.table.routed.row_json import rows_to_json
+from streamsink.table.routed.rules import ROUTE
 from streamsink.table.table import create_table, new_schema
+from streamsink.table.write.folders import Folders
+from streamsink.testing.memory import MemoryCalls
 
 D = decimal.Decimal
 

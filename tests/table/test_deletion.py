@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from streamsink.errors import Corrupt
-from streamsink.storage.memory import MemoryCalls
-from streamsink.table.changes import Changes
-from streamsink.table.deletion import Look, delete, try_name
+from streamsink.table.commit.changes import Changes
+from streamsink.table.history.deletion import Look, delete, try_name
 from streamsink.testing.crashing import CrashingCalls
+from streamsink.testing.memory import MemoryCalls
 from tests.table.entries import ROOT, add, commit, new_table, part
 from tests.test_tidy import LIBRARY
 
@@ -17,7 +17,7 @@ ROOT_FOLDER = Path(__file__).resolve().parents[2]
 _DELETING = {"delete", "delete_tree", "delete_unfinished", "unlink", "rmdir", "rmtree", "remove", "remove_tree", "removedirs"}
 # Where methods of these names are called, and why that is right. A new line here needs a reason as good as these.
 ALLOWED = {
-    "streamsink/table/deletion.py": "the one way for files of a table: it looks at what is retained",
+    "streamsink/table/history/deletion.py": "the one way for files of a table: it looks at what is retained",
     # The stores themselves: what was asked for, and temporary files of the very call that made them.
     "streamsink/storage/calls.py": "the calls themselves, and a file whose first write failed",
     "streamsink/storage/hdfs.py": "the calls themselves, and the temporary file of a creation that lost",
@@ -25,18 +25,18 @@ ALLOWED = {
     "streamsink/storage/file_io.py": "the contract itself, and the temporary file of the call that made it",
     # The journal, which Paimon's snapshots never name.
     "streamsink/storage/hold.py:forget": "the hold of an epoch before the last two",
-    "streamsink/storage/owners.py:_prune": "owners before the last two",
-    "streamsink/storage/pending_log.py:forget": "published records beyond those that are retained, and then their marks",
-    "streamsink/storage/pending_log.py:discard": "the staging folder of a checkpoint of its own that has no record",
-    "streamsink/storage/pending_log.py:sweep": "what Staging found to be of nobody, and temporary files",
-    "streamsink/storage/pending_log.py:give_up": "records that can never be published, on purpose only",
-    "streamsink/storage/runs.py:forget": "marks of bounded runs that are given up, on purpose only",
-    "streamsink/storage/known_files.py:_drop": "digests that stand in the next larger segment already",
-    "streamsink/storage/pending_log.py:remove": "a retired application's journal, on purpose only",
-    "streamsink/storage/staging.py:remove": "folders that no record names or can come to name",
-    "streamsink/storage/staging.py:drop": "folders of numbers that are published, or taken by this writer's record",
-    "streamsink/sinks/retire.py:retire": "a retired application's journal, on purpose only",
-    "streamsink/sinks/retire.py:_of_several_tables": "the same, of an application of several tables",
+    "streamsink/journal/owners.py:_prune": "owners before the last two",
+    "streamsink/journal/file_journal.py:forget": "published records beyond those that are retained, and then their marks",
+    "streamsink/journal/file_journal.py:discard": "the staging folder of a checkpoint of its own that has no record",
+    "streamsink/journal/file_journal.py:sweep": "what Staging found to be of nobody, and temporary files",
+    "streamsink/journal/file_journal.py:give_up": "records that can never be published, on purpose only",
+    "streamsink/journal/runs.py:forget": "marks of bounded runs that are given up, on purpose only",
+    "streamsink/journal/known_files.py:_drop": "digests that stand in the next larger segment already",
+    "streamsink/journal/file_journal.py:remove": "a retired application's journal, on purpose only",
+    "streamsink/journal/staging.py:remove": "folders that no record names or can come to name",
+    "streamsink/journal/staging.py:drop": "folders of numbers that are published, or taken by this writer's record",
+    "streamsink/commands/retire.py:retire": "a retired application's journal, on purpose only",
+    "streamsink/commands/retire.py:_of_several_tables": "the same, of an application of several tables",
     "streamsink/testing/crashing.py": "hands the calls on",
     "streamsink/testing/conformance.py:identity": "a destination in memory, whose drop is what is tried",
 }
@@ -52,7 +52,7 @@ def _callers(tree: ast.AST, function: str = ""):
 
 
 def test_nobody_deletes_files_but_those_who_know_what_is_named():
-    """A caller that is not listed is a new way to delete what a snapshot names: let it go through table/deletion.py."""
+    """A caller that is not listed is a new way to delete what a snapshot names: let it go through table/history/deletion.py."""
     found = {}
     for path in LIBRARY:
         name = str(path.relative_to(ROOT_FOLDER))
@@ -60,7 +60,7 @@ def test_nobody_deletes_files_but_those_who_know_what_is_named():
             found.setdefault(name if name in ALLOWED else f"{name}:{function}", []).append(line)
     assert {place: lines for place, lines in found.items() if place not in ALLOWED} == {}
     assert set(ALLOWED) <= set(found), "listed, and deletes nothing any more"
-    assert not any(place.startswith("streamsink/table/") for place in ALLOWED if place != "streamsink/table/deletion.py")
+    assert not any(place.startswith("streamsink/table/") for place in ALLOWED if place != "streamsink/table/history/deletion.py")
 
 
 @pytest.fixture

@@ -8,11 +8,11 @@ import pytest
 from streamsink.clock import Clock, IdSource
 from streamsink.errors import Fenced, Retryable
 from streamsink.storage.file_io import FileIO
-from streamsink.storage.memory import MemoryCalls
-from streamsink.table.changes import Changes
-from streamsink.table.commit import TableCommit
-from streamsink.table.delta import CommitRequest
+from streamsink.table.commit.changes import Changes
+from streamsink.table.commit.delta import CommitRequest
+from streamsink.table.commit.table_commit import TableCommit
 from streamsink.table.table import open_table
+from streamsink.testing.memory import MemoryCalls
 from tests.table.entries import OPTIONS, ROOT, add, commit, live, new_table, part
 
 _MERGES = pytest.mark.parametrize("merge", ["2", "1000"], ids=["merging", "appending"])

@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from streamsink.clock import IdSource
+from streamsink.commands.verify import verify
 from streamsink.errors import Corrupt
 from streamsink.format import manifest
-from streamsink.sinks.verify import verify
 from streamsink.storage.file_io import FileIO
 from streamsink.table import manifests
 from streamsink.table.table import open_table

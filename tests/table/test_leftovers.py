@@ -7,11 +7,11 @@ import uuid
 import pytest
 
 from streamsink.clock import IdSource
+from streamsink.commands.verify import verify
 from streamsink.format.snapshot import Snapshot
-from streamsink.sinks.verify import verify
 from streamsink.storage.file_io import FileIO
-from streamsink.storage.memory import MemoryCalls
-from streamsink.table import leftovers
+from streamsink.table.history import leftovers
+from streamsink.testing.memory import MemoryCalls
 from tests.crash.world import World, die_at_step, memory_world
 from tests.table.entries import new_table
 from tests.table.foreign import Prepared

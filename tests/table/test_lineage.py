@@ -8,7 +8,7 @@ from streamsink.clock import IdSource
 from streamsink.errors import Conflict, Corrupt
 from streamsink.format.manifest import write_manifest
 from streamsink.format.manifest_list import ManifestFileMeta, write_manifest_list
-from streamsink.sinks.records import manifest_meta
+from streamsink.sinks.paimon.past.records import manifest_meta
 from streamsink.table.table import open_table
 from tests.crash.two_tables import ENDS, TwoTables, X
 from tests.crash.world import BOUNDARIES, die_at_step, expected, memory_world

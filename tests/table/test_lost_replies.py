@@ -8,15 +8,15 @@ from streamsink import faults
 from streamsink.clock import IdSource
 from streamsink.errors import StreamsinkError
 from streamsink.storage.file_io import FileIO
-from streamsink.storage.memory import MemoryCalls
-from streamsink.table.changes import Changes, CommitMessage, Increment
-from streamsink.table.commit import TableCommit
-from streamsink.table.delta import CommitRequest
-from streamsink.table.maintain import commit_compaction
-from streamsink.table.overwrite import Overwrite
-from streamsink.table.presence import Presence
+from streamsink.table.commit.changes import Changes, CommitMessage, Increment
+from streamsink.table.commit.delta import CommitRequest
+from streamsink.table.commit.overwrite import Overwrite
+from streamsink.table.commit.table_commit import TableCommit
+from streamsink.table.history.presence import Presence
 from streamsink.table.table import open_table
 from streamsink.testing.crashing import CrashingCalls, Mode
+from streamsink.testing.memory import MemoryCalls
+from tests.table.compacting import commit_compaction
 from tests.table.entries import OPTIONS, ROOT, add, commit, data_file, new_table, part
 
 

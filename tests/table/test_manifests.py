@@ -14,11 +14,11 @@ from streamsink.format.simple_stats import EMPTY_STATS
 from streamsink.format.snapshot import Snapshot
 from streamsink.format.types import parse_type
 from streamsink.storage.file_io import FileIO
-from streamsink.storage.memory import MemoryCalls
 from streamsink.table.layout import Layout
 from streamsink.table.manifest_merge import MergeOptions, runs
 from streamsink.table.manifests import Manifests
 from streamsink.testing.crashing import CrashingCalls
+from streamsink.testing.memory import MemoryCalls
 
 
 class Bench:

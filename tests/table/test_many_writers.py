@@ -15,14 +15,13 @@ import streamsink
 from streamsink.clock import IdSource
 from streamsink.errors import Retryable
 from streamsink.faults import arm
-from streamsink.storage.file_io import FileIO
-from streamsink.storage.local import local_file_io
-from streamsink.storage.memory import MemoryCalls
-from streamsink.table.changes import Changes
-from streamsink.table.commit import TableCommit
-from streamsink.table.delta import CommitRequest
+from streamsink.storage.file_io import FileIO, local_file_io
+from streamsink.table.commit.changes import Changes
+from streamsink.table.commit.delta import CommitRequest
+from streamsink.table.commit.table_commit import TableCommit
 from streamsink.table.table import open_table
 from streamsink.testing.crashing import CrashingCalls
+from streamsink.testing.memory import MemoryCalls
 from tests.crash.world import World, memory_world
 from tests.table.entries import OPTIONS, ROOT, add, commit, new_table
 from tests.table.killed_committer import committed
@@ -106,7 +105,7 @@ def test_many_writers_for_long(tmp_path, rng):
 
 _RACER = """
 import sys
-from streamsink.storage.local import local_file_io
+from streamsink.storage.file_io import local_file_io
 folder, me, names, start = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
 io = local_file_io(flush=False)
 sys.stdin.readline()

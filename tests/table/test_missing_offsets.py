@@ -13,9 +13,9 @@ import pytest
 
 from streamsink.format.schema import TableSchema
 from streamsink.format.types import parse_ddl
-from streamsink.storage.local import local_file_io
-from streamsink.table.conform import Conform
-from streamsink.table.write import TableWriter, WriteSpec
+from streamsink.storage.file_io import local_file_io
+from streamsink.table.write.conform import Conform
+from streamsink.table.write.writer import TableWriter, WriteSpec
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 COLUMNS = {

@@ -12,9 +12,9 @@ from streamsink.format.arrow_types import from_arrow_schema, to_arrow_type
 from streamsink.format.types import parse_ddl
 from streamsink.options import SinkOptions
 from streamsink.storage.file_io import FileIO
-from streamsink.storage.memory import MemoryCalls
-from streamsink.table.dead_letters import Screen, fit_by_value
+from streamsink.table.routed.dead_letters import Screen, fit_by_value
 from streamsink.table.table import create_table, new_schema
+from streamsink.testing.memory import MemoryCalls
 from tests.compat.arrow_writer import ArrowSink
 
 D = decimal.Decimal

@@ -11,17 +11,16 @@ from streamsink.format.binary_row import decode_row
 from streamsink.format.stats import StatsCollector
 from streamsink.format.types import parse_ddl
 from streamsink.options import SinkOptions
-from streamsink.storage.file_io import FileIO
-from streamsink.storage.local import local_file_io
-from streamsink.storage.memory import MemoryCalls
-from streamsink.storage.names import NameLimits
-from streamsink.table.dead_letters import DeadLetters, Screen, dead_letter_fields
-from streamsink.table.folders import Folders
-from streamsink.table.routed_write import RoutedSpec, RoutedWriter, Target
-from streamsink.table.routing import ROUTE, Routing
-from streamsink.table.scan import plan
+from streamsink.storage.calls import NameLimits
+from streamsink.storage.file_io import FileIO, local_file_io
+from streamsink.table.read.scan import plan
+from streamsink.table.routed.dead_letters import DeadLetters, Screen, dead_letter_fields
+from streamsink.table.routed.routed_writer import RoutedSpec, RoutedWriter, Target
+from streamsink.table.routed.rules import ROUTE, Routing
 from streamsink.table.table import new_schema, open_table
-from streamsink.table.write import WriteSpec
+from streamsink.table.write.folders import Folders
+from streamsink.table.write.writer import WriteSpec
+from streamsink.testing.memory import MemoryCalls
 from tests.advice.following import follows, told
 from tests.compat.arrow_writer import ArrowSink
 

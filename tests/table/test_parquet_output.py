@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from streamsink.format.types import parse_ddl
-from streamsink.table.parquet_output import ParquetOutput
+from streamsink.table.write.parquet_output import ParquetOutput
 
 
 class _Counting(io.BytesIO):

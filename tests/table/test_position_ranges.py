@@ -6,10 +6,9 @@ import pytest
 from streamsink.errors import Misuse
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import Batch
-from streamsink.protocol.positions import SourceRange
-from streamsink.protocol.row_ranges import row_ranges
-from streamsink.sinks.position_check import judge, ranges_of
-from streamsink.table.position_ranges import MOST_PARTITIONS, PositionRanges
+from streamsink.protocol.positions import SourceRange, row_ranges
+from streamsink.sinks.paimon.position_check import judge, ranges_of
+from streamsink.table.write.position_ranges import MOST_PARTITIONS, PositionRanges
 
 COLUMNS = ("topic", "partition", "offset")
 TYPES = {

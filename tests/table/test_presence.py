@@ -3,9 +3,9 @@
 import random
 import uuid
 
-from streamsink.storage.memory import MemoryCalls
-from streamsink.table.changes import Changes
-from streamsink.table.presence import Presence
+from streamsink.table.commit.changes import Changes
+from streamsink.table.history.presence import Presence
+from streamsink.testing.memory import MemoryCalls
 from tests.table.entries import add, commit, new_table, part
 
 # Named as our writers do, which is looked for in bytes; another's name makes every manifest be decoded.

@@ -11,7 +11,7 @@ from streamsink.errors import Conflict, Corrupt, Misuse
 from streamsink.format.manifest import read_manifest
 from streamsink.format.snapshot import Snapshot
 from streamsink.storage.file_io import FileIO
-from streamsink.table.changes import Changes
+from streamsink.table.commit.changes import Changes
 from streamsink.testing.crashing import CrashingCalls
 from streamsink.testing.faults import InjectedCrash, arm, crash
 from tests.crash.world import BOUNDARIES, World, die_at_step, expected, memory_world

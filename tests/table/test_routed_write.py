@@ -12,14 +12,14 @@ from streamsink.format.arrow_types import from_arrow_schema
 from streamsink.options import SinkOptions
 from streamsink.storage.calls import PosixCalls
 from streamsink.storage.file_io import FileIO
-from streamsink.storage.memory import MemoryCalls
-from streamsink.table.routed_write import RoutedSpec, RoutedWriter, Target
-from streamsink.table.routing import ROUTE, Routing
+from streamsink.table.routed.routed_writer import RoutedSpec, RoutedWriter, Target
+from streamsink.table.routed.rules import ROUTE, Routing
 from streamsink.table.table import new_schema
-from streamsink.table.write import TableWriter, WriteSpec
+from streamsink.table.write.writer import TableWriter, WriteSpec
 from streamsink.testing.crashing import CrashingCalls
 from streamsink.testing.driver import Checkpoint
 from streamsink.testing.many_driver import ManyTablesDriver
+from streamsink.testing.memory import MemoryCalls
 from tests.crash.many_world import ManyWorld
 
 SCHEMA = pa.schema([("id", pa.int64()), ("text", pa.string())])

@@ -15,14 +15,13 @@ from streamsink.format.simple_stats import EMPTY_ROW
 from streamsink.format.types import parse_ddl
 from streamsink.options import SinkOptions
 from streamsink.storage.calls import PosixCalls
-from streamsink.storage.file_io import FileIO
-from streamsink.storage.local import local_file_io
-from streamsink.table.changes import Changes
-from streamsink.table.commit import CommitRequest, TableCommit
-from streamsink.table.scan import plan
+from streamsink.storage.file_io import FileIO, local_file_io
+from streamsink.table.commit.changes import Changes
+from streamsink.table.commit.table_commit import CommitRequest, TableCommit
+from streamsink.table.read.scan import plan
 from streamsink.table.table import create_table, new_schema, open_table
+from streamsink.testing.crashing import MeteredCalls
 from streamsink.testing.driver import Checkpoint, MicroBatchDriver
-from streamsink.testing.metering import MeteredCalls
 
 MIB = 2**20
 SCHEMA = pa.schema([("id", pa.int64())])

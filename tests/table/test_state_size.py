@@ -11,7 +11,7 @@ from streamsink.format.snapshot import Snapshot
 from streamsink.protocol.committable import AppState
 from streamsink.protocol.positions import SourceRange
 from streamsink.protocol.recorded import Recorded, TopicRecord
-from streamsink.table.states import States, states_in
+from streamsink.table.application_states import States, states_in
 from tests.protocol.test_positions import source
 
 MOST_BYTES = 100_000

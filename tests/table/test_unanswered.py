@@ -11,12 +11,12 @@ from streamsink.faults import arm
 from streamsink.format.manifest import write_manifest
 from streamsink.format.manifest_list import ManifestFileMeta, write_manifest_list
 from streamsink.storage.file_io import FileIO
-from streamsink.storage.memory import MemoryCalls
-from streamsink.table.changes import Changes
-from streamsink.table.commit import TableCommit
-from streamsink.table.delta import CommitRequest
-from streamsink.table.overwrite import Overwrite
+from streamsink.table.commit.changes import Changes
+from streamsink.table.commit.delta import CommitRequest
+from streamsink.table.commit.overwrite import Overwrite
+from streamsink.table.commit.table_commit import TableCommit
 from streamsink.table.table import open_table
+from streamsink.testing.memory import MemoryCalls
 from tests.table.entries import OPTIONS, ROOT, TEXT, add, commit, live, new_table, part
 
 

@@ -8,15 +8,15 @@ import pytest
 
 from streamsink import faults
 from streamsink.clock import IdSource
+from streamsink.commands.verify import verify
 from streamsink.errors import Misuse
 from streamsink.format.index_manifest import HASH_INDEX, IndexManifestEntry
 from streamsink.format.manifest import FileKind
-from streamsink.sinks.verify import verify
 from streamsink.storage.file_io import FileIO
-from streamsink.storage.memory import MemoryCalls
-from streamsink.table.changes import Changes
+from streamsink.table.commit.changes import Changes
 from streamsink.table.table import new_schema, open_table
 from streamsink.testing.faults import InjectedCrash, arm, crash
+from streamsink.testing.memory import MemoryCalls
 from tests.crash.world import BOUNDARIES, World, memory_world
 from tests.table.entries import ROOT, add, commit, index_file, new_table, part
 from tests.table.foreign import Prepared
@@ -95,7 +95,7 @@ def test_each_damage_is_named(damage, kind):
 
 
 def _file(data):
-    from streamsink.storage.memory import _File
+    from streamsink.testing.memory import _File
 
     file = _File()
     file.data = data

@@ -11,9 +11,9 @@ from streamsink import col
 from streamsink.errors import Misuse
 from streamsink.format.types import parse_ddl
 from streamsink.format.values import from_physical
-from streamsink.storage.local import local_file_io
-from streamsink.table.predicate import And, Comparison, Or
-from streamsink.table.scan import plan
+from streamsink.storage.file_io import local_file_io
+from streamsink.table.read.predicate import And, Comparison, Or
+from streamsink.table.read.scan import plan
 from streamsink.table.table import open_table
 from tests.compat.arrow_writer import ArrowSink
 from tests.compat.rows import NANOS, PRIMITIVES, assert_same, from_arrow, random_rows, random_value, to_arrow

@@ -6,9 +6,9 @@ import pytest
 
 import streamsink
 from streamsink.clock import IdSource
+from streamsink.commands.drop_missing import drop_missing
+from streamsink.commands.verify import verify
 from streamsink.errors import Corrupt, Misuse
-from streamsink.sinks.drop_missing import drop_missing
-from streamsink.sinks.verify import verify
 from streamsink.storage.file_io import FileIO
 from streamsink.table.table import open_table
 from streamsink.testing.crashing import CrashingCalls

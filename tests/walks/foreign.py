@@ -13,13 +13,13 @@ from streamsink.format.manifest import FileKind, ManifestEntry
 from streamsink.format.snapshot import APPEND, COMPACT, OVERWRITE, Snapshot
 from streamsink.options import SinkOptions
 from streamsink.storage.file_io import FileIO
-from streamsink.table.changes import Changes
-from streamsink.table.commit import TableCommit
-from streamsink.table.delta import CommitRequest
-from streamsink.table.overwrite import Overwrite
-from streamsink.table.scan import data_file_path, read_arrow
+from streamsink.table.commit.changes import Changes
+from streamsink.table.commit.delta import CommitRequest
+from streamsink.table.commit.overwrite import Overwrite
+from streamsink.table.commit.table_commit import TableCommit
+from streamsink.table.read.scan import data_file_path, read_arrow
 from streamsink.table.table import Table, is_table, new_schema, open_table
-from streamsink.table.write import TableWriter, WriteSpec
+from streamsink.table.write.writer import TableWriter, WriteSpec
 
 _MEMORY = 64 * 1024 * 1024
 

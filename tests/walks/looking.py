@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
+from streamsink.commands.verify import verify
 from streamsink.errors import Corrupt
-from streamsink.sinks.verify import verify
 from tests.walks.foreign import Others
 from tests.walks.machine import Machine
 from tests.walks.model import GONE, Model, Version, Wrong, check_hint

@@ -9,10 +9,10 @@ import re
 from collections import Counter
 from dataclasses import replace
 
+from streamsink.commands.give_up import give_up
+from streamsink.commands.offsets import Wanted, offsets_of
 from streamsink.errors import Misuse, StreamsinkError
 from streamsink.options import SinkOptions
-from streamsink.sinks.give_up import give_up
-from streamsink.sinks.offsets import Wanted, offsets_of
 from tests.walks.answers import Answers
 from tests.walks.judge import last_that_is_there, rows_of
 from tests.walks.model import Causes, Wrong

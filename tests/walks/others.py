@@ -2,10 +2,10 @@
 
 import contextlib
 
+from streamsink.commands.retire import retire as retire_application
 from streamsink.errors import Misuse, StreamsinkError
 from streamsink.format.snapshot import APPEND, COMPACT, OVERWRITE
 from streamsink.options import SinkOptions
-from streamsink.sinks.retire import retire as retire_application
 from tests.walks.events import event, query_of
 from tests.walks.foreign import Others
 from tests.walks.machine import Fault

@@ -17,9 +17,9 @@ from streamsink.protocol.committable import Batch, Committable
 from streamsink.protocol.decision import Verdict
 from streamsink.protocol.ids import END_OF_INPUT
 from streamsink.protocol.same_query import Comparison, QueryFingerprint
-from streamsink.sinks.opening import open_one, open_with_letters
+from streamsink.sinks.paimon.opening import open_one, open_with_letters
 from streamsink.table.creation import to_fields
-from streamsink.table.routing import ROUTE, Routing
+from streamsink.table.routed.rules import ROUTE, Routing
 from streamsink.testing.driver import Driven, MicroBatchDriver, NumberedRows, columns, written
 from streamsink.testing.stepping import Stepping
 from tests.walks.model import Causes, Wrong

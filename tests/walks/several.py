@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from streamsink.sinks.opening import open_many
-from streamsink.table.routing import ROUTE, Routing
-from streamsink.table.scan import data_file_path, read_arrow
+from streamsink.sinks.paimon.opening import open_many
+from streamsink.table.read.scan import data_file_path, read_arrow
+from streamsink.table.routed.rules import ROUTE, Routing
 from streamsink.testing.driver import Driven
 from tests.walks.foreign import Others
 from tests.walks.model import Version

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 
 from streamsink.clock import Clock, IdSource
 from streamsink.storage.file_io import FileIO
-from streamsink.storage.memory import MemoryCalls, _File
 from streamsink.testing.crashing import CrashingCalls, Mode
 from streamsink.testing.faults import InjectedCrash
+from streamsink.testing.memory import MemoryCalls, _File
 
 # Path -> bytes of each file of a copied folder; folders have None.
 Copy = dict[str, bytes | None]

@@ -1,0 +1,68 @@
+"""``streamsink.drop_missing``: take data files that are gone out of the table, so that the rest can be read and written again."""
+
+from dataclasses import dataclass
+
+from streamsink.clock import IdSource
+from streamsink.errors import Misuse
+from streamsink.format.manifest import FileKind
+from streamsink.format.snapshot import OVERWRITE
+from streamsink.locks.creation import lock_creations
+from streamsink.options import SinkOptions
+from streamsink.storage.file_io import FileIO
+from streamsink.table.commit.changes import Changes
+from streamsink.table.commit.delta import CommitRequest
+from streamsink.table.commit.table_commit import TableCommit
+from streamsink.table.read.scan import data_file_path
+from streamsink.table.table import open_table
+
+# Folders that the report names.
+_NAMED = 5
+# A commit user of its own: as the identifier of an application it would hide that one's later commits.
+_USER = "streamsink-drop-missing"
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """files, rows: what is not in the table any more. snapshot_id: the one that says so; None when nothing was missing."""
+
+    files: int
+    rows: int
+    snapshot_id: int | None
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def drop_missing(file_io: FileIO, path: str, options: SinkOptions | None = None, *, everything: bool = False) -> Dropped:
+    """Publish one snapshot without the data files that do not exist. Their rows were lost with them.
+
+    everything: do so although no file at all is there, which looks like a disk that is not mounted. Idempotent. After a crash: done or
+    not. Raises Misuse; Conflict when another writer changes the same files at that moment.
+    """
+    options = options or SinkOptions.of(path, {})
+    lock_creations(file_io, path, options)
+    table = open_table(file_io, path, for_writing=True)
+    newest, schema = table.snapshots.latest(), table.schema
+    live = [e for e in table.manifests.entries_of(newest) if e.file.external_path is None] if newest is not None else []
+    paths = {entry.identity: data_file_path(table, schema, entry) for entry in live}
+    missing = [entry for entry in live if file_io.size(paths[entry.identity]) is None]
+    if not missing:
+        return Dropped(0, 0, None, f"{path}: every data file of the newest snapshot is there: nothing was changed")
+    if len(missing) == len(live) and not everything:
+        raise Misuse(
+            f"{path}: not one of the {len(live)} data files of snapshot {newest.id} is there: a disk that is not mounted, perhaps. Nothing "
+            "was changed. If all rows are lost, call it with everything=True",
+            kind="drop-missing.everything",
+        )
+    changes = Changes(tuple(entry.deleting for entry in missing))
+    request = CommitRequest(_USER, newest.id + 1, changes, IdSource().new_id(), OVERWRITE)
+    done = TableCommit(table, options).commit(request, lambda states: False)
+    folders = sorted({paths[entry.identity].rpartition("/")[0] for entry in missing})
+    rows = sum(entry.file.row_count for entry in missing if entry.kind is FileKind.ADD)
+    more = f" and {len(folders) - _NAMED} more" if len(folders) > _NAMED else ""
+    return Dropped(
+        len(missing), rows, done.snapshot_id,
+        f"{path}: {len(missing)} data files that were gone, of {rows} rows, are not in the table any more from snapshot {done.snapshot_id} on; "
+        f"they were in {', '.join(folders[:_NAMED])}{more}",
+    )

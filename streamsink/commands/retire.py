@@ -1,0 +1,169 @@
+"""Taking an application out of a table on purpose: its state leaves the snapshots, and its journal is removed. Driver only."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from streamsink.clock import IdSource
+from streamsink.commands.own_sinks import check_of_tables
+from streamsink.errors import Misuse
+from streamsink.format.snapshot import BATCH_COMMIT_IDENTIFIER
+from streamsink.journal.file_journal import PendingLog, journal_dir
+from streamsink.journal.identity import behind_of
+from streamsink.locks.creation import lock_creations
+from streamsink.options import SinkOptions
+from streamsink.protocol.committable import AppState
+from streamsink.protocol.ids import check_application
+from streamsink.sinks.paimon.letters import heads_of
+from streamsink.sinks.paimon.past.above import folder_of
+from streamsink.sinks.paimon.past.history_of import is_certain
+from streamsink.sinks.paimon.past.name_before import SUFFIX
+from streamsink.storage.file_io import FileIO
+from streamsink.table.application_states import States
+from streamsink.table.commit.changes import Changes
+from streamsink.table.commit.delta import CommitRequest
+from streamsink.table.commit.table_commit import TableCommit
+from streamsink.table.table import Table, is_table, open_table
+
+
+def retire(file_io: FileIO, root: str, options: SinkOptions) -> bool:
+    """Forget ``options.application``; its rows stay. False when the table and the journal do not know it. root: a table, or the folder of several.
+
+    Its state leaves the tables for its dead letters, too. Idempotent. Raises Fenced while another query holds the application; Misuse
+    when a checkpoint of it is pending, whose rows would be lost; and as a commit does. After a crash: repeat it.
+    """
+    application = check_application(root, options.application)
+    check_of_tables(file_io, root, application, "retire")
+    lock_creations(file_io, root, options)
+    if not is_table(file_io, root) and file_io.names(journal_dir(root, application)):
+        return _of_several_tables(file_io, root, application, options)
+    table = open_table(file_io, root, for_writing=True)
+    said = table.states.read(table.snapshots.latest()).by_application.get(application)
+    has_journal = bool(file_io.names(journal_dir(root, application)))
+    if said is None and not has_journal:
+        return _of_another_form(table, application, options)
+    last = AppState.from_json(said) if said is not None else None
+    journal = PendingLog(file_io, root, application, options.journal_retain)
+    journal.claim(f"retire-{IdSource().new_id()}", last.epoch if last else 0)
+    try:
+        _check_settled(root, journal, last)
+        _check_not_followed(file_io, root, application, application)
+        # First: a state that stayed there would belong to nobody.
+        for name, head in _heads(journal, last).items():
+            path = f"{root.rpartition('/')[0]}/{name}"
+            if is_table(file_io, path):
+                _commit(open_table(file_io, path, for_writing=True), head["key"], replace(options, lock_id=None))
+        _commit(table, application, options)
+        journal.remove()
+    finally:
+        journal.release()
+    return True
+
+
+def _of_several_tables(file_io: FileIO, folder: str, application: str, options: SinkOptions) -> bool:
+    """The tables that the newest record knows are all that the application has written."""
+    journal = PendingLog(file_io, folder, application, options.journal_retain)
+    newest = journal.newest()
+    journal.claim(f"retire-{IdSource().new_id()}", newest.state.epoch if newest else 0)
+    try:
+        _check_settled(folder, journal, None)
+        newest = journal.newest()
+        paths = [os.path.join(folder, head["path"]) for head in newest.payload["heads"].values()] if newest else []
+        for place in (folder, *paths):
+            _check_not_followed(file_io, place, application, application + SUFFIX)
+        for path in paths:
+            if is_table(file_io, path):
+                _commit(open_table(file_io, path, for_writing=True), application + SUFFIX, options)
+        journal.remove()
+    finally:
+        journal.release()
+    return True
+
+
+def _of_another_form(table: Table, application: str, options: SinkOptions) -> bool:
+    """What the table says of it is as one of several tables, or as one for dead letters. Out of one of them alone it goes where what it belongs to is lost.
+
+    Raises Misuse when that is there. False when the table says nothing.
+    """
+    states = table.states.read(table.snapshots.latest()).by_application
+    keys = [key for key in states if key.startswith(f"{application}@")]
+    for key in keys:
+        belongs_to = _belongs_to(table, application, key, AppState.from_json(states[key]))
+        if belongs_to is not None:
+            raise Misuse(
+                f"{table.root}: application '{application}' has written this table as {'one of several' if key.endswith(SUFFIX) else 'dead letters'}, "
+                f"and its journal lies in {belongs_to}: taken out of this table alone, it would find it rolled back. Nothing was changed. To take it "
+                f"out of all of them, call streamsink.retire({belongs_to!r}, {application!r})",
+                kind="retire.elsewhere",
+            )
+    for key in keys:
+        _commit(table, key, options)
+    return bool(keys)
+
+
+def _belongs_to(table: Table, application: str, key: str, state: AppState) -> str | None:
+    """The folder of the several tables, or the table whose dead letters these are; None when it is lost."""
+    if key.endswith(SUFFIX):
+        return folder_of(table.file_io, table.root, application, state)
+    path = f"{table.root.rpartition('/')[0]}/{key.split('@')[1]}"
+    is_there = is_table(table.file_io, path) and open_table(table.file_io, path, for_writing=False).table_id == state.table_id
+    return path if is_there else None
+
+
+def _check_not_followed(file_io: FileIO, place: str, application: str, key: str) -> None:
+    """Raises Misuse while the first record of a query that had this name before is pending: it is published where the table still says the name.
+
+    place: the table, or the folder of several. key: the name as tables know it.
+    """
+    for entry in file_io.entries(os.path.dirname(journal_dir(place, application))):
+        if not entry.is_dir or entry.name == application:
+            continue
+        journal = PendingLog(file_io, place, entry.name, 2)
+        journal.read_listing()
+        if not journal.retained() and behind_of(file_io, journal_dir(place, entry.name))[:1] == (key,):
+            raise Misuse(
+                f"{place}: all that application '{entry.name}' had recorded behind '{application}' was given up, and nothing was written under that name "
+                f"since: what is here of '{application}' would not be known any more. Nothing was changed. Start that query once more, and retire "
+                f"'{application}' then",
+                kind="retire.pending",
+            )
+        for sequence in journal.retained():
+            record = journal.load(sequence) if not is_certain(journal, sequence) else None
+            if record is not None and record.state.leads_on[:1] == (key,):
+                raise Misuse(
+                    f"{place}: record {sequence} of application '{entry.name}', which goes on from '{application}', is pending in {journal.place}: it could not "
+                    "be told any more that nothing before it is lost. Nothing was changed. Start that query once more, so that it is published, and retire "
+                    f"'{application}' then",
+                    kind="retire.pending",
+                )
+
+
+def _check_settled(root: str, journal: PendingLog, last: AppState | None) -> None:
+    pending = [s for s in journal.retained() if s > (last.sequence if last else 0) and not is_certain(journal, s)]
+    if pending:
+        raise Misuse(
+            f"{root}: record {pending[0]} of the application in {journal.place} is pending: retiring the application would lose its rows. "
+            "Nothing was changed. Start the query once more, so that what is pending is published, stop it, and retire it then",
+            kind="retire.pending",
+        )
+
+
+def _heads(journal: PendingLog, last: AppState | None) -> Mapping[str, Mapping[str, Any]]:
+    """Of the tables that dead letters of the application went to. Everything is published, and the newest state knows them all."""
+    newest = journal.newest()
+    found = newest.state if newest is not None and (last is None or newest.state.sequence > last.sequence) else last
+    return heads_of(found) if found is not None else {}
+
+
+def _commit(table: Table, application: str, options: SinkOptions) -> None:
+    """A snapshot without the application's state, and with that of all others; none where no such state is."""
+    if application not in table.states.read(table.snapshots.latest()).by_application:
+        return
+    name = IdSource().new_id()
+    request = CommitRequest(f"streamsink-retire-{name}", BATCH_COMMIT_IDENTIFIER, Changes(()), name, application=application)
+
+    def is_retired(states: States) -> bool:
+        return application not in states.by_application
+
+    TableCommit(table, options).commit(request, is_retired)

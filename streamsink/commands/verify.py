@@ -1,0 +1,133 @@
+"""``streamsink.verify``: the table, and what the journals of its applications say of it. Reads only, claims nothing."""
+
+from streamsink.errors import Corrupt
+from streamsink.format.snapshot import Snapshot
+from streamsink.journal.file_journal import JOURNAL_DIR, PendingLog
+from streamsink.protocol import ways
+from streamsink.protocol.committable import AppState, Committable
+from streamsink.sinks.paimon.past.history_of import is_certain
+from streamsink.sinks.paimon.past.records import files_adopted
+from streamsink.storage.file_io import FileIO
+from streamsink.table.application_states import States
+from streamsink.table.history.integrity import Report, TableCheck
+from streamsink.table.history.lineage import was_replaced
+from streamsink.table.table import Table, open_table
+
+
+def verify(file_io: FileIO, root: str, contents: bool = False) -> Report:
+    """Look at every retained snapshot, every file that they refer to (there, with its size), and every journal.
+
+    Cost: each manifest is read once, each data file's size asked once; with ``contents`` each data file is read whole, one after another. A commit that happens meanwhile may show as a note.
+    Raises: Misuse when the path is not a table that is readable here, Corrupt when its schema is not.
+    """
+    table = open_table(file_io, root, for_writing=False)
+    check = TableCheck(table, contents)
+    check.run()
+    newest = check.snapshots[-1] if check.snapshots else None
+    try:
+        states = table.states.read(newest)
+    except Corrupt as broken:
+        check.damage(broken.kind, str(broken))
+        states = States({}, True)
+    journals = [e.name for e in file_io.entries(table.layout.within(JOURNAL_DIR)) if e.is_dir]
+    for application in journals:
+        _Journal(check, table, application, states).look()
+    for application in sorted(set(states.by_application) - set(journals)):
+        if "@" not in application:  # a writer of several tables keeps its journal beside them
+            check.note("journal.missing", f"application '{application}' wrote here, but its journal is gone")
+    rows = newest.total_record_count if newest else 0
+    return Report(table.root, len(check.snapshots), len(check.files), rows, tuple(check.findings))
+
+
+class _Journal:
+    """One application's records beside what the table says of it, which may be nothing because its snapshots have expired."""
+
+    def __init__(self, check: TableCheck, table: Table, application: str, states: States):
+        self._check = check
+        self._table = table
+        self._name = application
+        said = states.by_application.get(application)
+        self._is_known = said is not None or states.complete
+        self._published = AppState.from_json(said).sequence if said is not None else 0
+        self._log = PendingLog(table.file_io, table.root, application, 2)
+
+    def look(self) -> None:
+        self._log.read_listing()
+        for sequence in self._log.retained():
+            try:
+                committable = self._log.load(sequence)
+            except Corrupt as broken:
+                self._check.damage(broken.kind, str(broken))
+                continue
+            if committable is None:
+                continue  # it was forgotten meanwhile
+            if committable.state.table_id != self._table.table_id:
+                self._other_table(committable)
+                return
+            self._record(sequence, committable)
+        self._staging()
+
+    def _other_table(self, committable: Committable) -> None:
+        self._check.note(
+            "journal.other-table",
+            f"record {committable.state.sequence} of application '{self._name}' was made for the table with the id "
+            f"{committable.state.table_id}, which had this path before: the application's next start stops, and says what to do",
+        )
+
+    def _pending(self, committable: Committable) -> None:
+        gone = files_adopted(self._table, committable)[2]
+        what = f"record {committable.state.sequence} of application '{self._name}' is pending"
+        if not gone:
+            self._check.note("checkpoint.pending", f"{what}: the next start publishes it")
+        elif not self._is_published_by_now(committable):
+            self._check.damage(
+                "pending.files-gone",
+                f"{what}, and {len(gone)} of its files are gone (first: {gone[0]}): the next start cannot publish it. Restore them. "
+                f"{ways.give_up(self._table.root, self._name)}",
+            )
+
+    def _is_published_by_now(self, committable: Committable) -> bool:
+        found = self._table.states.read(self._table.snapshots.latest()).by_application.get(self._name)
+        return found is not None and AppState.from_json(found).sequence >= committable.state.sequence
+
+    def _record(self, sequence: int, committable: Committable) -> None:
+        if not is_certain(self._log, sequence):
+            if sequence > self._published:
+                self._pending(committable)
+            return
+        mark = self._log.mark_of(sequence)
+        try:
+            replaced = mark is not None and was_replaced(self._table, mark.snapshot_id, mark.uuid, mark.at_ms)
+            in_place = self._table.snapshots.load(mark.snapshot_id) if replaced else None
+        except Corrupt:
+            return  # that snapshot is named already
+        if in_place is not None:
+            self._replaced(sequence, in_place)
+        elif sequence > self._published and self._is_known:
+            self._check.damage(
+                "checkpoint.rolled-back",
+                f"record {sequence} of application '{self._name}' was published, but the newest snapshot ends at record "
+                f"{self._published}: the table was rolled back, restored, or lost snapshots; see on_rollback",
+            )
+
+    def _replaced(self, sequence: int, by: Snapshot) -> None:
+        what = (f"snapshot {by.id}, which published record {sequence} of application '{self._name}', was replaced by one of "
+                f"'{by.commit_user}': a writer that publishes by a rename that replaces")
+        if sequence > self._published:
+            self._check.damage("checkpoint.lost", f"{what}. The next start of the application publishes the record again")
+        else:
+            self._check.note("snapshot.replaced", f"{what}. Nothing of the application is lost")
+
+    def _staging(self) -> None:
+        pending = {s for s in self._log.retained() if not is_certain(self._log, s)}
+        folder = self._table.layout.within(f"{JOURNAL_DIR}/{self._name}/staging")
+        for entry in self._table.file_io.entries(folder):
+            number = entry.name.rpartition("-")[2]
+            if entry.is_dir and number.isdigit() and int(number) not in pending:
+                files = self._table.file_io.entries(f"{folder}/{entry.name}")
+                if files:
+                    self._check.note(
+                        "staging.files",
+                        f"{len(files)} files in {folder}/{entry.name} are of no pending record: of a batch under way, of a "
+                        "dead one (the next start removes them, or the next checkpoint), or kept for on_rollback='republish'",
+                    )

@@ -1,0 +1,328 @@
+"""The pending store in files, below ``<table>/streamsink/<application>/``: Paimon never lists that folder.
+
+    hold                     held (flock) while a driver lives; on a store without locks hold-<epoch>, which it keeps changing
+    journal-<n>              identity of the journal, the newest of which counts: a journal that was removed or restored gets a new one
+    owner-<epoch>            who claimed; created once, so epochs never repeat
+    record-<sequence>.json   a pre-commit: one header line (version, length, SHA-256), one body line; never changed
+    done-<sequence>          the record is published: its name says so; in it, in JSON, the snapshot's number, uuid and our clock, or those by table
+    files-<level>-<first>-<last>   which files the records of these numbers were made of (``known_files.py``)
+    staging/<epoch>-<sequence>/   files of a checkpoint that is not published yet
+    runs/<run id>            a bounded job's run is published, and what it was made of (kept for good)
+
+One thread records while another publishes: the lists of what is there are kept under a lock, which is never held during I/O.
+"""
+
+import hashlib
+import json
+import os
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from streamsink.clock import IdSource
+from streamsink.errors import Corrupt, Fenced, Retryable
+from streamsink.faults import fault_point
+from streamsink.journal import identity
+from streamsink.journal.known_files import FilesLog
+from streamsink.journal.owners import Owners
+from streamsink.journal.runs import Runs
+from streamsink.journal.staging import Staging
+from streamsink.protocol import ways
+from streamsink.protocol.committable import DEAD_LETTERS, AppState, Committable, KnownRun
+from streamsink.protocol.ids import END_OF_INPUT, Writer
+from streamsink.protocol.journal import JournalIdentity, PendingStore, Where, decode_mark, encode_mark
+from streamsink.protocol.recorded_files import KnownFiles
+from streamsink.storage.file_io import FileIO
+from streamsink.storage.flush_group import Together
+
+JOURNAL_DIR = "streamsink"
+_FORMAT = "streamsink-pending"
+# Version 2: the state has more fields, which code for version 1 would leave out. Version 3: the record has dead letters beside its own
+# files, which code for version 2 would not publish; only such a record has it.
+_VERSION, _WITH_DEAD_LETTERS, _VERSIONS = 2, 3, (1, 2, 3)
+
+
+def journal_dir(table: str, application: str) -> str:
+    """Folder of an application's journal."""
+    return os.path.join(table, JOURNAL_DIR, application)
+
+
+class PendingLog(PendingStore):
+    """``PendingStore`` of one application of one table."""
+
+    def __init__(self, file_io: FileIO, table: str, application: str, retain: int, keep_staging: bool = False):
+        """keep_staging: keep a link to the files of each retained record, so that a rollback can be mended."""
+        self._io = file_io
+        self._keep_staging = keep_staging
+        self._table = table
+        self._application = application
+        self._retain = retain
+        self._dir = journal_dir(table, application)
+        self._owners = Owners(file_io, table, application, self._dir)
+        self._staging = Staging(file_io, self._path("staging"))
+        self._runs = Runs(file_io, self._path("runs"))
+        self._lock = threading.Lock()
+        self._sequences: list[int] = []
+        self._marked: set[int] = set()
+        self._identity = JournalIdentity("", 0)
+        self._files = FilesLog(file_io, self._dir, self.load)
+
+    @property
+    def place(self) -> str:
+        return self._dir
+
+    # -- ownership -------------------------------------------------------------------------------------------------
+
+    def claim(self, query: str, above: int, run: str = "") -> Writer:
+        epoch = self._owners.claim(query, above, run)
+        self.read_listing()
+        return Writer(self._application, query, epoch)
+
+    def identify(self, published: int, new_id: Callable[[], str], anew: bool = False) -> JournalIdentity:
+        self._identity = identity.identify(self._io, self._dir, self.last_sequence(), published, new_id, anew=anew)
+        return self._identity
+
+    def identity(self) -> JournalIdentity:
+        return self._identity
+
+    def check_owner(self, writer: Writer) -> None:
+        self._owners.check(writer.epoch)
+
+    def release(self, unused: bool = False) -> None:
+        self._owners.release(unused)
+
+    # -- records ---------------------------------------------------------------------------------------------------
+
+    def last_sequence(self) -> int:
+        with self._lock:
+            return self._sequences[-1] if self._sequences else 0
+
+    def retained(self) -> list[int]:
+        with self._lock:
+            return list(self._sequences)
+
+    def prepare(self, committable: Committable, group: Together) -> Callable[[], None]:
+        sequence, unique = committable.state.sequence, committable.state.record_id
+        path, data = self._record(sequence), encode_record(committable)
+        self._io.prepare(group, path, data, unique)
+
+        def create() -> None:
+            try:
+                created = self._io.create_if_absent(path, data, unique, prepared=True)
+            except FileNotFoundError:  # a successor's sweep took what was prepared
+                self.check_owner(Writer(self._application, committable.state.query, committable.state.epoch))
+                raise
+            if not created:
+                raise _taken(self._table, self._application, committable.state, self.load(sequence))
+            with self._lock:
+                self._sequences.append(sequence)
+            self._staging.take(sequence)
+
+        return create
+
+    def load(self, sequence: int) -> Committable | None:
+        path = self._record(sequence)
+        try:
+            data = self._io.read(path)
+        except FileNotFoundError:
+            return None
+        committable = decode_record(data, path)
+        if committable.state.sequence != sequence or committable.application != self._application:
+            raise _corrupt(path, "it is the record of another checkpoint")
+        return committable
+
+    def newest(self) -> Committable | None:
+        """The newest record as it stands on disk now, without claiming anything."""
+        sequences = self._numbers("record-", ".json")
+        return self.load(sequences[-1]) if sequences else None
+
+    def is_marked(self, sequence: int) -> bool:
+        with self._lock:
+            return sequence in self._marked
+
+    def mark_of(self, sequence: int) -> Where | None:
+        try:
+            return decode_mark(self._io.read(self._done(sequence)))
+        except FileNotFoundError:
+            return None
+
+    def mark_published(self, committable: Committable, where: Where | None = None) -> None:
+        state = committable.state
+        self._files.published(committable)
+        if state.checkpoint_id == END_OF_INPUT:
+            self._runs.mark(state.query, KnownRun.of(state))
+        said = encode_mark(where)
+        if not self.is_marked(state.sequence):
+            # Not synced: a mark that a power failure forgets is found out again by reading the table.
+            self._io.mark(self._done(state.sequence), said)
+            with self._lock:
+                self._marked.add(state.sequence)
+        elif where is not None:  # published again, because a snapshot was lost
+            self._io.replace(self._done(state.sequence), said, IdSource().new_id())
+
+    def known_run(self, run: str, table_id: str) -> KnownRun:
+        return self._runs.known(run, table_id)
+
+    def forget(self, sequences: Sequence[int]) -> None:
+        kept = set(self.retained()) if self._keep_staging else set()
+        self._staging.drop(set(sequences) - kept)
+        fault_point("forget.staging_removed")
+        pruned = self._files.keep(self._beyond_retained)
+        if self._keep_staging:
+            self._staging.drop(set(pruned))
+        for oldest in pruned:
+            # The mark goes last: a record without one would look pending.
+            self._io.delete(self._record(oldest))
+            self._io.delete(self._done(oldest))
+        fault_point("forget.pruned")
+
+    def runs(self) -> list[str]:
+        """Bounded runs that were marked published."""
+        return self._runs.names()
+
+    def give_up(self, sequences: Sequence[int], runs: Sequence[str] = (), base: int = 0, *, knows_runs: bool = True, behind: tuple[Any, ...] = ()) -> None:
+        """Forget records that are not published, durably, the newest first; their numbers are given again. Idempotent.
+
+        runs: bounded runs that do not count as published any more. base: the last record that the destination has; when records
+        between are not there either, the journal does not know every run any more, and its identity says so. knows_runs: whether
+        ``runs`` has all that were given up, which damaged records do not tell. behind: as of ``JournalIdentity``.
+        """
+        self._runs.forget(runs)
+        if sequences:
+            kept = max([base, *(sequence for sequence in self.retained() if sequence < min(sequences))])
+            pruned = min(sequences) - 1 if min(sequences) > kept + 1 or not knows_runs else 0
+            identity.go_back(self._io, self._dir, kept, pruned, IdSource().new_id, behind=behind)
+            self._files.cut(kept)
+        for sequence in sequences:
+            # First: a mark that outlived its record would make the next one of that number look published.
+            self._io.delete(self._done(sequence))
+        self._io.sync_dir(self._dir)
+        for sequence in sorted(sequences, reverse=True):
+            self._io.delete(self._record(sequence))
+        self._io.sync_dir(self._dir)
+        self._staging.drop(set(sequences))
+        with self._lock:
+            self._sequences = [sequence for sequence in self._sequences if sequence not in sequences]
+            self._marked.difference_update(sequences)
+
+    def _beyond_retained(self) -> tuple[list[int], list[int]]:
+        """Take the oldest published records off the list, but for the newest ``retain`` of them. Pending ones stay.
+
+        Returns their numbers, and those of all that are published.
+        """
+        with self._lock:
+            published = [sequence for sequence in self._sequences if sequence in self._marked]
+            oldest: list[int] = []
+            for sequence in self._sequences:
+                if sequence not in self._marked or len(self._marked) - len(oldest) <= self._retain:
+                    break
+                oldest.append(sequence)
+            self._sequences = self._sequences[len(oldest):]
+            self._marked.difference_update(oldest)
+            return oldest, published
+
+    def known_files(self, since: int) -> KnownFiles | None:
+        return self._files.known(since, self.retained)
+
+    def remove(self) -> None:
+        """The application is retired: nothing of its journal stays. Idempotent. Records go before marks: one without would look pending."""
+        for sequence in self.retained():
+            self._io.delete(self._record(sequence))
+        self._io.sync_dir(self._dir)
+        self._io.delete_tree(self._dir)
+
+    # -- staging ---------------------------------------------------------------------------------------------------
+
+    def staging(self, sequence: int, writer: Writer) -> str:
+        return self._staging.begin(writer.epoch, sequence)
+
+    def discard(self, staging: str) -> None:
+        if not self._owners.is_replaced():
+            self._io.delete_tree(staging)
+
+    def sweep(self, writer: Writer) -> list[str]:
+        with self._lock:
+            needed = {s for s in self._sequences if self._keep_staging or s not in self._marked}
+        orphans = self._staging.orphans(needed, self.last_sequence(), self.load)
+        leftovers = [
+            self._path(name) for name in self._io.names(self._dir) if name.startswith(".") and name.endswith(".tmp")
+        ]
+        fault_point("restore.before_sweep")
+        self._staging.remove(orphans)
+        for path in leftovers:
+            self._io.delete(path)
+        return [path for files in orphans.values() for path in files] + leftovers
+
+    # -- names -----------------------------------------------------------------------------------------------------
+
+    def read_listing(self) -> None:
+        """Look anew at which records and marks there are. ``claim`` does; one that only reads calls it by itself."""
+        self._sequences = self._numbers("record-", ".json")
+        self._marked = set(self._numbers("done-", "")) & set(self._sequences)
+
+    def _numbers(self, prefix: str, suffix: str) -> list[int]:
+        names = self._io.names(self._dir)
+        texts = [n[len(prefix):len(n) - len(suffix)] for n in names if n.startswith(prefix) and n.endswith(suffix)]
+        return sorted(int(t) for t in texts if t.isdigit())
+
+    def _path(self, *parts: str) -> str:
+        return os.path.join(self._dir, *parts)
+
+    def _record(self, sequence: int) -> str:
+        return self._path(f"record-{sequence}.json")
+
+    def _done(self, sequence: int) -> str:
+        return self._path(f"done-{sequence}")
+
+
+def _taken(table: str, application: str, mine: AppState, other: Committable | None) -> Fenced | Retryable:
+    if other is not None and other.state.epoch < mine.epoch:
+        return Retryable(
+            f"{table}: an earlier driver of application '{application}', which was about to when this one took over, has "
+            f"created record {mine.sequence} ({other.state.checkpoint_name}). Nothing is lost or doubled: the restart of the "
+            "query publishes it and goes on from there",
+            kind="journal.overtaken",
+        )
+    return Fenced(
+        f"{table}: record {mine.sequence} of application '{application}' exists already: another driver "
+        "runs the same query and was first. Nothing is lost: restart this one or stop it",
+        kind="journal.record-taken",
+    )
+
+
+def encode_record(committable: Committable) -> bytes:
+    """Header line and body line. The body is JSON; never anything that could run code."""
+    body = json.dumps(committable.to_json(), separators=(",", ":"), sort_keys=True).encode()
+    digest = hashlib.sha256(body).hexdigest()
+    version = _WITH_DEAD_LETTERS if DEAD_LETTERS in committable.payload else _VERSION
+    header = {"format": _FORMAT, "version": version, "length": len(body), "sha256": digest}
+    return json.dumps(header).encode() + b"\n" + body + b"\n"
+
+
+def decode_record(data: bytes, path: str) -> Committable:
+    """The record, checked whole. Raises Corrupt that names ``path`` and the way out."""
+    first, separator, rest = data.partition(b"\n")
+    try:
+        header = json.loads(first)
+        if header["format"] != _FORMAT:
+            raise _corrupt(path, "it is not a pending record")
+        if header["version"] not in _VERSIONS:
+            raise _corrupt(path, f"its version is {header['version']}, this library reads {' and '.join(map(str, _VERSIONS))}")
+        body = rest[:-1]
+        if not separator or len(body) != header["length"] or rest[-1:] != b"\n":
+            raise _corrupt(path, f"it has {len(rest)} body bytes, expected {header['length'] + 1}")
+        if hashlib.sha256(body).hexdigest() != header["sha256"]:
+            raise _corrupt(path, "its checksum does not match")
+        return Committable.from_json(json.loads(body))
+    except (ValueError, KeyError, TypeError, AttributeError) as broken:
+        raise _corrupt(path, f"it cannot be decoded ({type(broken).__name__})") from broken
+
+
+def _corrupt(path: str, what: str) -> Corrupt:
+    root, _, application, _ = path.rsplit("/", 3) if path.count("/") > 2 else ("", "", "", "")
+    return Corrupt(
+        f"{path}: the pending record is damaged: {what}. Nothing was written. Restore the file from a backup. "
+        f"{ways.give_up(root, application)}",
+        kind="journal.corrupt",
+    )
+

@@ -1,0 +1,71 @@
+"""Which journal this is. A journal that was removed, or put back from an older copy, does not know every record, and must say so."""
+
+import json
+import os
+from collections.abc import Callable
+from typing import Any
+
+from streamsink.errors import Corrupt
+from streamsink.protocol.journal import JournalIdentity
+from streamsink.storage.file_io import FileIO
+
+_PREFIX = "journal-"
+
+
+def identify(file_io: FileIO, folder: str, last: int, published: int, new_id: Callable[[], str], *, anew: bool = False) -> JournalIdentity:
+    """The identity of the journal in ``folder``; a new one when it does not know the last record that was published.
+
+    last: number of the journal's newest record. published: number of the last record that the destination has. anew: a new one in any
+    case, which answers for nothing up to that record.
+    """
+    numbers = _numbers(file_io, folder)
+    known = _load(file_io, _path(folder, numbers[-1])) if numbers else None
+    behind = max(last, known.ended if known else 0) < published
+    if known is not None and not anew and not (behind and known.began < published):
+        return known
+    # Journals of earlier code have no identity; a whole one knows the record that the destination has.
+    return _create(file_io, folder, numbers, JournalIdentity(new_id(), published if behind or anew else 0))
+
+
+def go_back(file_io: FileIO, folder: str, to: int, pruned: int, new_id: Callable[[], str], *, behind: tuple[Any, ...] = ()) -> None:
+    """All records behind number ``to`` are about to be given up. pruned: the last of those that the journal does not know any more, or 0. behind: as
+    of ``JournalIdentity``."""
+    numbers = _numbers(file_io, folder)
+    known = _load(file_io, _path(folder, numbers[-1])) if numbers else None
+    if pruned:
+        _create(file_io, folder, numbers, JournalIdentity(new_id(), to or pruned, to, behind))
+    elif known is not None and (known.ended, known.behind) != (to, behind):
+        _create(file_io, folder, numbers, JournalIdentity(known.id, known.began, to, behind))
+
+
+def behind_of(file_io: FileIO, folder: str) -> tuple[str, int] | tuple[()]:
+    """What the journal's identity says as ``JournalIdentity.behind``."""
+    numbers = _numbers(file_io, folder)
+    return _load(file_io, _path(folder, numbers[-1])).behind if numbers else ()
+
+
+def _numbers(file_io: FileIO, folder: str) -> list[int]:
+    return sorted(int(n[len(_PREFIX):]) for n in file_io.names(folder) if n.startswith(_PREFIX) and n[len(_PREFIX):].isdigit())
+
+
+def _create(file_io: FileIO, folder: str, numbers: list[int], fresh: JournalIdentity) -> JournalIdentity:
+    path = _path(folder, numbers[-1] + 1 if numbers else 1)
+    if file_io.create_if_absent(path, json.dumps(vars(fresh)).encode()):
+        return fresh
+    return _load(file_io, path)  # a rival claims at this moment; one of the two is fenced
+
+
+def _path(folder: str, number: int) -> str:
+    return os.path.join(folder, f"{_PREFIX}{number}")
+
+
+def _load(file_io: FileIO, path: str) -> JournalIdentity:
+    try:
+        found = json.loads(file_io.read(path))
+        return JournalIdentity(str(found["id"]), int(found["began"]), int(found.get("ended", 0)), tuple(found.get("behind", ())))
+    except (ValueError, TypeError, KeyError) as broken:
+        raise Corrupt(
+            f"{path}: not a valid identity of a journal ({type(broken).__name__}). Nothing was written. It holds no data: restore it from a "
+            "backup; or make sure that no query writes here, delete the file and start again",
+            kind="journal.identity",
+        ) from broken

@@ -1,0 +1,264 @@
+"""Which files an application's records were made of, kept when the records themselves are not retained any more.
+
+    files-<level>-<first>-<last>   of these records, never changed: a header line; how many entries each has (4 bytes, little endian); the
+                                   entries (``protocol/file_entries.py``), record by record
+
+A record keeps its own. Before the first record that is in no such file is deleted, up to 64 records are put in one of level 0; 64 files of
+one level become one of the next. So a batch costs the same however many there are, and they are read only when admission asks.
+A journal with records that tell no files, or with a hole, does not know them all, and keeps nothing. Records that are given up are cut
+off, for their numbers are given again.
+"""
+
+import hashlib
+import itertools
+import json
+import os
+import re
+import struct
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from streamsink.errors import Corrupt
+from streamsink.protocol.committable import Committable
+from streamsink.protocol.file_entries import ENTRY_BYTES, SHORT_BYTES, lengthened
+from streamsink.protocol.recorded_files import KnownFiles
+from streamsink.storage.file_io import FileIO
+
+_NAME = re.compile(r"files-(\d+)-(\d+)-(\d+)")
+_FORMAT = "streamsink-files"
+# Whether it says how many entries each record has, and bytes of an entry. Earlier code wrote 1 and 2; what it has not counted stays so.
+_VERSIONS = {1: (False, SHORT_BYTES), 2: (True, SHORT_BYTES), 3: (True, ENTRY_BYTES), 4: (False, ENTRY_BYTES)}
+_COUNTED, _UNCOUNTED = 3, 4
+_COUNT_BYTES = 4
+_LOT, _LEVELS = 64, 10
+# A record or file may be put together with others while a reader is on its way to it.
+_ATTEMPTS = 3
+
+Load = Callable[[int], Committable | None]
+
+
+@dataclass(frozen=True)
+class Segment:
+    """One such file: entries of the records ``first`` to ``last``."""
+
+    level: int
+    first: int
+    last: int
+
+    @property
+    def name(self) -> str:
+        return f"files-{self.level}-{self.first}-{self.last}"
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one of them says. counts: of the entries of each record; None where earlier code did not write them down."""
+
+    counts: tuple[int, ...] | None
+    entries: bytes
+
+    @classmethod
+    def of(cls, records: Sequence[bytes]) -> "Part":
+        return cls(tuple(len(entries) // ENTRY_BYTES for entries in records), b"".join(records))
+
+    @classmethod
+    def joined(cls, parts: Sequence["Part"]) -> "Part":
+        uncounted = any(part.counts is None for part in parts)
+        counts = None if uncounted else tuple(itertools.chain.from_iterable(part.counts for part in parts))
+        return cls(counts, b"".join(part.entries for part in parts))
+
+    def first(self, records: int) -> "Part":
+        """Of its first records. It must be counted."""
+        counts = self.counts[:records]
+        return Part(counts, self.entries[:sum(counts) * ENTRY_BYTES])
+
+    def encode(self) -> bytes:
+        counts = b"" if self.counts is None else struct.pack(f"<{len(self.counts)}I", *self.counts)
+        body, version = counts + self.entries, _UNCOUNTED if self.counts is None else _COUNTED
+        header = {"format": _FORMAT, "version": version, "length": len(body), "sha256": hashlib.sha256(body).hexdigest()}
+        return json.dumps(header).encode() + b"\n" + body
+
+    @classmethod
+    def decode(cls, data: bytes, records: int) -> "Part | None":
+        """None when it is damaged, or not of so many records."""
+        first, _, body = data.partition(b"\n")
+        try:
+            header = json.loads(first)
+            whole = (header["format"], header["length"], header["sha256"]) == (_FORMAT, len(body), hashlib.sha256(body).hexdigest())
+            kind = _VERSIONS.get(header["version"])
+        except (ValueError, KeyError, TypeError):
+            return None
+        if not whole or kind is None:
+            return None
+        is_counted, width = kind
+        at = records * _COUNT_BYTES if is_counted else 0
+        if len(body) < at or (len(body) - at) % width:
+            return None
+        counts = struct.unpack(f"<{records}I", body[:at]) if is_counted else None
+        entries = lengthened(body[at:]) if width == SHORT_BYTES else body[at:]
+        return cls(counts, entries) if counts is None or sum(counts) * ENTRY_BYTES == len(entries) else None
+
+
+class FilesLog:
+    """Of one journal. One thread asks (``known``) while another publishes."""
+
+    def __init__(self, file_io: FileIO, folder: str, load: Load):
+        """load: one record of the journal; None when it is gone."""
+        self._io = file_io
+        self._dir = folder
+        self._load = load
+        self._changing = threading.Lock()  # held during I/O, but waited for by admission only, after an accident
+        self._recent: dict[int, tuple[bytes | None, int]] = {}  # of records that this process has marked and that are retained
+        self._segments: list[Segment] | None = None
+        self._knows_all = True
+
+    def published(self, committable: Committable) -> None:
+        """This record is marked published: it need not be read when it is put together with others."""
+        self._recent[committable.state.sequence] = committable.source_files, committable.state.files_from
+
+    # -- keeping ---------------------------------------------------------------------------------------------------
+
+    def keep(self, take: Callable[[], tuple[Sequence[int], Sequence[int]]]) -> Sequence[int]:
+        """Records are about to be deleted: what they say is durable elsewhere when this returns. After a crash: repeated.
+
+        take: takes them off the journal's list, and tells their numbers, and those of all published records, these among them; both
+        in order. Returns their numbers.
+        """
+        with self._changing:
+            doomed, published = take()
+            if doomed and self._recent.get(published[-1], (b"", 0))[0] is None:
+                self._knows_all = False  # nothing is read or listed for a source that tells no files
+            for _ in doomed:
+                if not self._knows_all or self._covered() >= doomed[-1]:
+                    break
+                self._put_together(published)
+            for sequence in doomed:
+                self._recent.pop(sequence, None)
+            return doomed
+
+    def _put_together(self, published: Sequence[int]) -> None:
+        """The next records become a file of level 0; where that is not possible nothing is known for certain any more."""
+        first = self._covered() + 1
+        lot = [s for s in published if first <= s < first + _LOT]
+        found = [self._of(sequence) for sequence in lot]
+        if not lot or lot != list(range(first, lot[-1] + 1)) or any(entries is None for entries, _ in found):
+            self._knows_all = False
+            return
+        # Those that do not count any more are kept apart from those that do.
+        start = max(since for _, since in found)
+        count = start - first if first < start <= lot[-1] else len(lot)
+        self._write(Segment(0, first, lot[count - 1]), Part.of([entries for entries, _ in found[:count]]))
+        self._merge(start)
+
+    def _merge(self, since: int) -> None:
+        """A lot of files of one level that count becomes one of the next level."""
+        for level in range(_LEVELS):
+            mine = [s for s in self._segments if s.level == level and s.first >= since][:_LOT]
+            if len(mine) < _LOT:
+                return
+            if all(a.last + 1 == b.first for a, b in itertools.pairwise(mine)):
+                self._write(Segment(level + 1, mine[0].first, mine[-1].last), Part.joined([self._read(segment) for segment in mine]))
+                self._drop(mine)
+
+    def _of(self, sequence: int) -> tuple[bytes | None, int]:
+        known = self._recent.get(sequence)
+        if known is None:
+            record = self._load(sequence)
+            known = (record.source_files, record.state.files_from) if record else (None, 0)
+        return known
+
+    def _write(self, segment: Segment, part: Part) -> None:
+        # A sleeper that wakes up may have made the same one of the same records.
+        self._io.create_if_absent(self._path(segment), part.encode())
+        self._segments = sorted({*self._segments, segment}, key=_in_order)
+
+    def _drop(self, segments: Sequence[Segment]) -> None:
+        for segment in segments:
+            self._io.delete(self._path(segment))
+        self._segments = [segment for segment in self._segments if segment not in segments]
+
+    def cut(self, last: int) -> None:
+        """Records behind number ``last`` are about to be deleted, and others will get their numbers. Durable when the folder is synced.
+
+        After a crash: repeated, or as if it had not been called. What earlier code has written cannot be divided, and goes whole.
+        """
+        with self._changing:
+            found = self._found()
+            self._segments = _outermost(found)
+            for segment in [segment for segment in self._segments if segment.first <= last < segment.last]:
+                part = self._read(segment)
+                if part.counts is not None:
+                    self._write(Segment(segment.level, segment.first, last), part.first(last + 1 - segment.first))
+            # Those that a larger one hides as well.
+            self._drop([segment for segment in found if segment.last > last])
+            self._recent = {sequence: known for sequence, known in self._recent.items() if sequence <= last}
+
+    # -- knowing ---------------------------------------------------------------------------------------------------
+
+    def known(self, since: int, retained: Callable[[], Sequence[int]]) -> KnownFiles | None:
+        """All files of the records from ``since`` on; None when a record from the first one on does not tell them.
+
+        retained: numbers of the records that are there. Raises Corrupt, OSError.
+        """
+        for attempt in range(_ATTEMPTS):
+            try:
+                with self._changing:
+                    return self._gather(since, retained())
+            except FileNotFoundError:  # another driver, which woke up, has put it together with others
+                self._segments = None
+                if attempt == _ATTEMPTS - 1:
+                    raise
+        return None
+
+    def _gather(self, since: int, retained: Sequence[int]) -> KnownFiles | None:
+        covered = self._covered()
+        rest = [sequence for sequence in retained if sequence > covered]
+        if not self._knows_all or rest != list(range(covered + 1, covered + 1 + len(rest))):
+            return None
+        found = [self._of(sequence) for sequence in rest]
+        if any(entries is None for entries, _ in found) or any(s.first < since <= s.last for s in self._segments):
+            return None
+        parts = [self._read(segment).entries for segment in self._segments if segment.first >= since]
+        return KnownFiles(b"".join(parts + [entries for sequence, (entries, _) in zip(rest, found) if sequence >= since]))
+
+    def _covered(self) -> int:
+        """The last record up to which all are in such files."""
+        if self._segments is None:
+            self._segments = _outermost(self._found())
+        covered = 0
+        for segment in self._segments:
+            if segment.first > covered + 1:
+                break
+            covered = max(covered, segment.last)
+        return covered
+
+    def _found(self) -> list[Segment]:
+        return [Segment(*map(int, match.groups())) for match in map(_NAME.fullmatch, self._io.names(self._dir)) if match]
+
+    def _read(self, segment: Segment) -> Part:
+        path = self._path(segment)
+        part = Part.decode(self._io.read(path), segment.last + 1 - segment.first)
+        if part is None:
+            raise Corrupt(
+                f"{path}: the list of files that were read is damaged. Nothing was written. Restore the file from a backup; or delete it: then "
+                "it is not known which files are in the table, and after a lost checkpoint the sink asks instead of deciding by files",
+                kind="journal.files",
+            )
+        return part
+
+    def _path(self, segment: Segment) -> str:
+        return os.path.join(self._dir, segment.name)
+
+
+def _in_order(segment: Segment) -> tuple[int, int]:
+    return segment.first, -segment.last
+
+
+def _outermost(found: Sequence[Segment]) -> list[Segment]:
+    """But for files whose records are in a larger one: its writer died before it deleted them."""
+    chosen: list[Segment] = []
+    for segment in sorted(found, key=_in_order):
+        if not chosen or segment.last > chosen[-1].last:
+            chosen.append(segment)
+    return chosen

@@ -1,0 +1,96 @@
+"""Topics of which the recorded positions do not hold any more, and what the user answers about them. Pure.
+
+An answer that takes a record back to lower positions, or concerns several topics, carries what it is about: by the time it is given the
+topics may have grown, and then nothing else tells which of their messages are new.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from streamsink.protocol import ways
+from streamsink.protocol.admission.continuity import Change, reset
+from streamsink.protocol.committable import AppState, Batch
+from streamsink.protocol.positions import numeric_ones
+from streamsink.protocol.recorded import Recorded
+
+
+@dataclass(frozen=True)
+class Answer:
+    """dropped: topics of which no recorded position counts. lowered: of other topics, the position in each partition that still does."""
+
+    dropped: frozenset[str] = frozenset()
+    lowered: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+
+    @classmethod
+    def about(cls, changed: Sequence[Change]) -> "Answer":
+        """What is asked for these changes."""
+        lowered = {change.topic: dict(change.lowered) for change in changed if change.lowered}
+        return cls(frozenset(change.topic for change in changed) - lowered.keys(), lowered)
+
+    @property
+    def topics(self) -> frozenset[str]:
+        return self.dropped | self.lowered.keys()
+
+    def word(self, table_id: str, last: AppState | None) -> str:
+        """The word that an option must repeat to give this answer, by whichever batch and checkpoint comes next."""
+        told = ",".join((*sorted(self.dropped), *sorted(
+            f"{topic}:{part}={at}" for topic, parts in self.lowered.items() for part, at in parts.items()
+        )))
+        digest = ways.word("|".join((table_id, last.record_id if last else "", "reset", told)))
+        return digest if self._is_plain else f"{digest}@{told}"
+
+    @property
+    def _is_plain(self) -> bool:
+        """Of one topic that is dropped the digest says it all."""
+        return not self.lowered and len(self.dropped) == 1
+
+
+def answer_in(word: str | None, table_id: str, last: AppState | None, topics: Sequence[str]) -> Answer | None:
+    """The answer that a word gives; None when it is no such word, or was given about another record. topics: of the batch."""
+    if word is None:
+        return None
+    asked = [Answer(frozenset((topic,))) for topic in topics]
+    told = word.partition("@")[2]
+    if told:
+        asked = [_read(told)]
+    return next((answer for answer in asked if answer.word(table_id, last) == word), None)
+
+
+def _read(told: str) -> Answer:
+    dropped, lowered = set(), {}
+    for each in told.split(","):
+        name, _, at = each.rpartition("=")
+        topic, _, part = name.rpartition(":")
+        if at.isdigit() and topic:
+            lowered.setdefault(topic, {})[part] = int(at)
+        else:
+            dropped.add(each)
+    return Answer(frozenset(dropped), lowered)
+
+
+def answered(recorded: Recorded, changed: Sequence[Change], answer: Answer) -> Recorded:
+    """The record without what does not hold any more, where the user has answered. The lower position counts: no message is left out."""
+    settled = (
+        replace(change, lowered=_lower(change.lowered, answer.lowered.get(change.topic, {}))) if change.lowered else change
+        for change in changed
+    )
+    return reset(recorded, tuple(settled))
+
+
+def _lower(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
+    return {part: min(side[part] for side in (one, other) if part in side) for part in {*one, *other}}
+
+
+def answered_late(recorded: Recorded, batch: Batch, answer: Answer) -> Recorded:
+    """The same when nothing shows any more that messages were lost: the topics have grown past the record meanwhile.
+
+    A topic is dropped only where no id says that it is the recorded one after all.
+    """
+    for place, source in numeric_ones(batch.sources):
+        for topic in answer.topics & source.end.keys():
+            known = recorded.known(place, source, topic)
+            lowered = answer.lowered.get(topic, {})
+            if not lowered:
+                known = tuple(record for record in known if not (record.topic_id and source.topic_id(topic)))
+            recorded = reset(recorded, (Change("", topic, "", known, lowered),))
+    return recorded

@@ -1,0 +1,221 @@
+"""The pending store: a journal of pre-commits. Contract only; ``journal/file_journal.py`` keeps it in files."""
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from streamsink.errors import Corrupt
+from streamsink.protocol.committable import Committable, KnownRun
+from streamsink.protocol.ids import Writer
+from streamsink.protocol.recorded_files import KnownFiles
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Where a record was published. at_ms: a moment, by our clock, at which that snapshot was in its place with this uuid.
+
+    alone: the snapshot says its state alone, or may. Its rows are in an earlier one, and need not go when this one does.
+    again: that was before; by now it was about to be published once more, and nobody knows whether it was.
+    """
+
+    snapshot_id: int
+    uuid: str
+    at_ms: int
+    alone: bool = False
+    again: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        more = ({"alone": True} if self.alone else {}) | ({"again": True} if self.again else {})
+        return {"snapshot": self.snapshot_id, "uuid": self.uuid, "at_ms": self.at_ms} | more
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "Mark":
+        return cls(int(value["snapshot"]), str(value["uuid"]), int(value["at_ms"]), bool(value.get("alone")), bool(value.get("again")))
+
+
+@dataclass(frozen=True)
+class MarkOfTables:
+    """Where a record of several tables was published: in each of them, by name, of which that is known."""
+
+    tables: Mapping[str, Mark]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"tables": {name: mark.to_json() for name, mark in self.tables.items()}}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "MarkOfTables":
+        return cls({name: Mark.from_json(mark) for name, mark in value["tables"].items()})
+
+
+# The protocol hands it back to the committer that has said it.
+Where = Mark | MarkOfTables
+
+
+def encode_mark(where: Where | None) -> bytes:
+    """What is in a mark's file."""
+    return json.dumps(where.to_json()).encode() if where is not None else b""
+
+
+def decode_mark(data: bytes) -> Where | None:
+    """None for one of an older version, or torn by a crash: its name is what counts."""
+    try:
+        value = json.loads(data)
+        return (MarkOfTables if "tables" in value else Mark).from_json(value)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def comes_again(where: Where | None) -> bool:
+    """Whether a mark says that its record was about to be published once more."""
+    return isinstance(where, Mark) and where.again
+
+
+@dataclass(frozen=True)
+class JournalIdentity:
+    """id: given to a journal once; a state repeats it. began: the last record that was published before the journal began.
+
+    A journal that began at 0 knows every bounded run of its application; a later one has replaced a journal that was removed, or
+    went on from an older copy. ended: what was recorded behind this number was given up; a journal without records has it from here.
+    behind: as of ``AppState``, of what was given up, where nothing of it is left; else empty.
+    """
+
+    id: str
+    began: int
+    ended: int = 0
+    behind: tuple[str, int] | tuple[()] = ()
+
+
+class Group(Protocol):
+    """Files and folders that become durable together, as ``storage/flush_group.py`` has them."""
+
+    def flush(self) -> None:
+        """All of it is durable when this returns. Raises OSError; then nothing is known to be."""
+
+    def give_up(self) -> None:
+        """Let go of what is not flushed. Idempotent; never raises."""
+
+
+class PendingStore(ABC):
+    """The journal of one application, in a place that outlives the driver and Spark's checkpoint. Driver only.
+
+    Record numbers ("sequence") grow by one. A record is written once, whole, and never changed; that it is published
+    is marked beside it. The last ``retain`` published ones are kept: they answer a replay after expired history, and a
+    rollback is mended from them. Pending ones are always kept.
+
+    One thread may record (``prepare``, ``staging``, ``discard``) while another publishes (``mark_published``,
+    ``forget``).
+    """
+
+    @property
+    @abstractmethod
+    def place(self) -> str:
+        """Where the journal lies, for messages."""
+
+    @abstractmethod
+    def claim(self, query: str, above: int, run: str = "") -> Writer:
+        """Take the application over with an epoch greater than ``above``; every earlier writer is fenced.
+
+        run: id of this start of the query, which has one claim of each application; empty where it is not known. Raises Fenced while
+        another query holds it, Misuse when the same start does.
+        """
+
+    @abstractmethod
+    def identify(self, published: int, new_id: Callable[[], str], anew: bool = False) -> JournalIdentity:
+        """The journal's identity, after ``claim``. published: the last record that the destination has.
+
+        A journal that does not know that record is a new one, or an older copy: it gets a new identity. Idempotent.
+        anew: it gets one in any case.
+        """
+
+    @abstractmethod
+    def identity(self) -> JournalIdentity:
+        """As the last ``identify`` has found it."""
+
+    @abstractmethod
+    def check_owner(self, writer: Writer) -> None:
+        """Raises Fenced when a newer writer has claimed the application. Called before each durable step."""
+
+    @abstractmethod
+    def release(self, unused: bool = False) -> None:
+        """Give the hold back (the claim's epoch stays). unused: no batch was given to this start, so another claim of its run may follow."""
+
+    @abstractmethod
+    def last_sequence(self) -> int:
+        """Number of the newest record, 0 when there is none."""
+
+    @abstractmethod
+    def prepare(self, committable: Committable, group: Group) -> Callable[[], None]:
+        """Write the pre-commit's bytes, as far as the store lets them be written ahead of their name; ``group`` makes them durable.
+
+        Returns what makes the record exist, to be called when ``group`` is flushed and ``check_owner`` has been asked after that.
+        It raises Fenced when the number is taken by a successor, or its sweep took what was prepared; Retryable when it is taken by
+        an earlier writer, which was about to when this one took over: the restart publishes that.
+        """
+
+    @abstractmethod
+    def load(self, sequence: int) -> Committable | None:
+        """One record. Raises Corrupt, naming the file and the way out, when it is torn or altered."""
+
+    @abstractmethod
+    def retained(self) -> list[int]:
+        """Numbers of all records that are there, in order."""
+
+    @abstractmethod
+    def is_marked(self, sequence: int) -> bool:
+        """Whether the record is marked published. An unmarked one may be published all the same (crash between)."""
+
+    def mark_of(self, sequence: int) -> Where | None:
+        """Where a marked record was published; None when its mark does not say."""
+        return None
+
+    @abstractmethod
+    def mark_published(self, committable: Committable, where: Where | None = None) -> None:
+        """Idempotent; a newer ``where`` counts. After a crash before it, the committer finds out by reading the table.
+
+        A bounded job's run is remembered for good, longer than its record.
+        """
+
+    @abstractmethod
+    def known_run(self, run: str, table_id: str) -> KnownRun:
+        """Whether a bounded job's run was marked published in this table, however long ago, and what it was made of."""
+
+    def known_files(self, since: int) -> KnownFiles | None:
+        """The files of which the records from number ``since`` on were made, also of those that are not retained any more.
+
+        None when not all records from the first one on tell them. Raises Corrupt.
+        """
+        return None
+
+    @abstractmethod
+    def forget(self, sequences: Sequence[int]) -> None:
+        """Drop the staging of published records, of every epoch, and the oldest records beyond what is retained. Idempotent."""
+
+    @abstractmethod
+    def staging(self, sequence: int, writer: Writer) -> str:
+        """Create and name the folder into which writers of this record flush files (absolute path).
+
+        It is durable once the sink has made the names in it durable, which is before the record is saved. The sink begins the file
+        that is called ``manifest-...`` after all others: without it the checkpoint has no files, or is not ready for its record.
+        """
+
+    @abstractmethod
+    def discard(self, staging: str) -> None:
+        """Delete one staging folder, whose checkpoint is given up; no other one of that number. Idempotent."""
+
+    @abstractmethod
+    def sweep(self, writer: Writer) -> list[str]:
+        """Delete staged files that no record names or can come to name, of earlier writers; their names. Idempotent.
+
+        Those of a number that is taken, and those that were not ready for their record when this writer had claimed: their writer
+        looks who owns the application once they are. Others wait until this writer's record takes the number (``forget``).
+        """
+
+
+def readable(store: PendingStore, sequence: int) -> Committable | None:
+    """A record; None where it is lost or damaged, as one that is published may be."""
+    try:
+        return store.load(sequence)
+    except Corrupt:
+        return None

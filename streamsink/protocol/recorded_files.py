@@ -1,0 +1,97 @@
+"""The files that an application's records were made of, and how a file of a batch stands to them. Pure."""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from enum import Enum
+
+from streamsink.protocol.committable import AppState, Batch
+from streamsink.protocol.file_entries import ENTRY_BYTES, FILE, KNOWN_BYTES, NAME, entry, path_of, paths_of
+from streamsink.protocol.positions import SourceRange
+
+_PATH_TYPE = "q"  # a path's digest as a number
+
+
+def entries(sources: Sequence[SourceRange]) -> bytes | None:
+    """What is kept of all files of a batch, one entry after another; None when not every source of it tells its files."""
+    if not sources or any(source.files is None for source in sources):
+        return None
+    return b"".join(entry(file, place, source.name) for place, source in enumerate(sources) for file in source.files)
+
+
+def recorded_files(batch: Batch, last: AppState | None) -> bytes | None:
+    """What the record of the batch keeps of its files. None too for the first batch of a checkpoint with a past: its files before
+    that are in no record."""
+    return entries(batch.sources) if last is not None or batch.batch_id == 0 else None
+
+
+class FileIs(Enum):
+    """HERE: recorded. ELSEWHERE: recorded from another source of the query. RETIMED: its path is, with another time. MOVED: its name
+    and time are, under another path."""
+
+    HERE = "here"
+    ELSEWHERE = "elsewhere"
+    RETIMED = "retimed"
+    MOVED = "moved"
+    NEW = "new"
+
+
+class KnownFiles:
+    """All files that an application's records were made of; looking one up costs the same however many they are, but for a logarithm."""
+
+    def __init__(self, recorded: bytes):
+        """recorded: their entries, in any order."""
+        self._sorted = _in_order(recorded)
+        self._paths: memoryview | None = None  # of all of them, in order; made when a file is not here
+
+    def __len__(self) -> int:
+        return len(self._sorted) // ENTRY_BYTES
+
+    def look_up(self, entry: bytes, alone: bool) -> FileIs:
+        """alone: the query has one source, so whichever read the file gave its rows."""
+        if self._has(entry[:KNOWN_BYTES]) or alone and self._has(entry[:FILE]):
+            return FileIs.HERE
+        if self._has(entry[:FILE]):
+            return FileIs.ELSEWHERE
+        if self._has_path(path_of(entry)):
+            return FileIs.RETIMED
+        return FileIs.MOVED if self._has(entry[:NAME]) else FileIs.NEW
+
+    def _has_path(self, digest: bytes) -> bool:
+        """Not one that only entries of earlier code are of."""
+        if self._paths is None:
+            self._paths = _in_order_of_numbers(paths_of(self._sorted))
+        [wanted] = memoryview(digest).cast(_PATH_TYPE)
+        at = bisect_left(self._paths, wanted)
+        return at < len(self._paths) and self._paths[at] == wanted
+
+    def _has(self, beginning: bytes) -> bool:
+        return self._at(bisect_left(range(len(self)), beginning, key=self._at)).startswith(beginning)
+
+    def _at(self, number: int) -> bytes:
+        """Nothing after the last one."""
+        return self._sorted[number * ENTRY_BYTES:(number + 1) * ENTRY_BYTES]
+
+
+def _in_order(recorded: bytes) -> bytes:
+    """Arrow sorts a million of them in half a second, and makes no object of each."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not recorded:
+        return recorded
+    entries = pa.FixedSizeBinaryArray.from_buffers(
+        pa.binary(ENTRY_BYTES), len(recorded) // ENTRY_BYTES, [None, pa.py_buffer(recorded)]
+    )
+    ordered = entries.take(pc.array_sort_indices(entries))
+    return ordered.buffers()[1].to_pybytes()[:len(recorded)]
+
+
+def _in_order_of_numbers(digests: bytes) -> memoryview:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not digests:
+        return memoryview(b"").cast(_PATH_TYPE)
+    numbers = pa.Int64Array.from_buffers(pa.int64(), len(digests) // 8, [None, pa.py_buffer(digests)])
+    ordered = numbers.take(pc.array_sort_indices(numbers))
+    return memoryview(ordered.buffers()[1].to_pybytes()[:len(digests)]).cast(_PATH_TYPE)

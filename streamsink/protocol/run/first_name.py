@@ -1,0 +1,87 @@
+"""What records need of the name that their query had before: that the table has what they go on from, and that nothing has come in their place. Pure."""
+
+from collections.abc import Container, Mapping, Sequence
+
+from streamsink.errors import Misuse
+from streamsink.options import SinkOptions
+from streamsink.protocol import ways
+from streamsink.protocol.admission.continuity import relate
+from streamsink.protocol.admission.renamed import names_before
+from streamsink.protocol.committable import LED_ID, AppState, Committable, LastOfOther
+from streamsink.protocol.positions import all_numeric
+from streamsink.protocol.sink import Committer, Destination
+
+
+def is_cut_off(record: Committable, committer: Committer) -> bool:
+    """Whether what the query has published under the name before is not there any more: the journal of this name cannot publish that again."""
+    return bool(record.state.leads_on) and not committer.has_what_was_before(record)
+
+
+def check_name_before(table: str, publish: Sequence[Committable], committer: Committer, options: SinkOptions) -> None:
+    """Raises Misuse: the table was rolled back past the change of the query's name. publish: the next records to be published; those before one that
+    cannot be are published, for another name may have gone on from them."""
+    for record in publish:
+        if is_cut_off(record, committer):
+            name, sequence = record.state.leads_on
+            raise Misuse(
+                f"{table}: record {record.state.sequence} of application '{options.application}' goes on from record {sequence} of '{name}', which "
+                "was the query's name before, and the table does not say any more that it has that: it was rolled back further than the journal of "
+                f"'{options.application}' remembers. Nothing of it was written. Restore the table{_from_the_first_name(record, committer, options)}. "
+                f"{ways.give_up(table, options.application)}",
+                kind="table.rolled-back-too-far",
+            )
+
+
+def _from_the_first_name(record: Committable, committer: Committer, options: SinkOptions) -> str:
+    """The way on by the journal of the name before, where that has what it takes. What is of several tables is not to be had by a start of them."""
+    name, sequence = record.state.leads_on
+    other = committer.others(options.application).get(name)
+    if "@" in name or other is None or other.state.sequence < sequence:
+        return ""
+    return (
+        f"; or start the query once under application='{name}' with on_rollback='republish', which publishes what that journal has and the table has "
+        f"not, or asks, and then under application='{options.application}' again, with on_rollback='republish' too. Where it goes on under '{name}' "
+        "instead of being told that it was renamed, as with a new checkpoint, leave it there"
+    )
+
+
+def check_gone_on(to: Destination, records: Sequence[Committable], committer: Committer, options: SinkOptions) -> None:
+    """Raises Misuse: the name that the query had before has records behind the one from which these go on, which are to be published, and may have
+    their rows."""
+    first = next((record for record in records if record.state.leads_on), None)
+    if first is None:
+        return
+    name, sequence = first.state.leads_on
+    others = committer.others(options.application)
+    other = others.get(name)
+    if other is None or not _is_behind(other.state, sequence, first.payload.get(LED_ID)):
+        return
+    ahead = {record.state.sequence for record in records}
+    comes_behind = _goes_on_from(other.state, options.application, ahead, others) and not committer.has_reached(name, sequence + 1)
+    if not comes_behind and _may_have_the_rows(other.state, records):
+        raise Misuse(
+            f"{to.path}: record {first.state.sequence} of application '{options.application}', which the table has not, goes on from record "
+            f"{sequence} of '{name}', which was the query's name before, and the query has gone on under that name since, up to record "
+            f"{other.state.sequence}: published now, rows would be there a second time. Nothing was written. {ways.go_on_under(name)}; "
+            f"or, to go on under '{options.application}', {ways.give_up_at_once(to.path, options.application)}",
+            kind="table.rolled-back-too-far",
+        )
+
+
+def _goes_on_from(state: AppState, application: str, ahead: Container[int], others: Mapping[str, LastOfOther]) -> bool:
+    """Whether the last record under another name goes on from one of these of the application, if need be by further names."""
+    return next((sequence for name, sequence in names_before(state.behind, others) if name == application), None) in ahead
+
+
+def _is_behind(state: AppState, sequence: int, record_id: str | None) -> bool:
+    """Whether this state is of a record behind the one of that number and id; numbers that are given up come again. record_id: None where nobody
+    knows it."""
+    return state.sequence > sequence or state.sequence == sequence and record_id is not None and state.record_id != record_id
+
+
+def _may_have_the_rows(state: AppState, records: Sequence[Committable]) -> bool:
+    """Whether the query that this state is of may have written rows of the records: it is theirs, or positions do not show that it has not."""
+    return any(
+        record.state.query == state.query or not all_numeric(record.state.sources) or relate(state.recorded, record.state.sources).overlap
+        for record in records
+    )

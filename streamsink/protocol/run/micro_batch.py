@@ -1,0 +1,234 @@
+"""One micro-batch, in the order on which the promise rests: admit, begin, write, stage, pre-commit, commit. Driver only.
+
+Spark's batch function, bounded jobs and the crash tests all run this code. What differs between them is how rows become
+files, which is a ``BatchRows``.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from streamsink import events
+from streamsink.clock import Clock, IdSource
+from streamsink.errors import Misuse
+from streamsink.faults import fault_point
+from streamsink.options import SinkOptions
+from streamsink.protocol import ways
+from streamsink.protocol.admission import position_errors
+from streamsink.protocol.committable import Batch, Committable, StagedFile
+from streamsink.protocol.decision import Checkpoint, Verdict
+from streamsink.protocol.journal import Group
+from streamsink.protocol.run.one_call import OneCall
+from streamsink.protocol.run.publish_schedule import Beside, Step
+from streamsink.protocol.run.publish_thread import CommitterThread
+from streamsink.protocol.run.two_phase import TwoPhaseCommit
+from streamsink.protocol.same_query import Comparison
+from streamsink.protocol.sink import OpenSink, Published
+
+
+class BatchRows(ABC):
+    """The rows of one micro-batch, and how they become staged files. Called by the driver, each method at most once.
+
+    way: how ``write`` wrote them, for the event ``BatchWritten``.
+    """
+
+    way = "driver"
+
+    @abstractmethod
+    def write(self, checkpoint: Checkpoint, group: Group) -> Sequence[Any]:
+        """Write the rows that ``checkpoint.decision`` asks for into files of ``checkpoint.staging``, as ``OpenSink.writing`` says.
+
+        Returns what ``OpenSink.stage`` needs to know of them. The files are durable when ``group`` is flushed. Not called for a batch
+        that is recorded without rows (SEEN). Raises Misuse when a row does not fit; the checkpoint is then aborted.
+        """
+
+    def described(self, batch: Batch) -> Batch:
+        """The batch, with what was done with these rows of it, where that may be another thing than with those of the run's first batch.
+
+        Called before some of them are filtered.
+        """
+        return batch
+
+    @abstractmethod
+    def count(self) -> int:
+        """How many rows there are. Called for a bounded run whose id is published already, or accepted as seen."""
+
+    def compared(self, published: Committable | None) -> Comparison:
+        """With those that this record of their bounded run has published; None: the journal does not remember it.
+
+        Called for a run that is published already and reads other files now.
+        """
+        return Comparison((), ("they are not compared",))
+
+    def read_over(self) -> None:
+        """Compute the rows and drop them. Called for a batch of a stateful query whose rows are not written."""
+
+    def staged(self, files: Sequence[StagedFile]) -> None:
+        """Called with the files that the record will name. By default nothing is remembered of them."""
+
+    def check_read(self, checkpoint: Checkpoint) -> None:
+        """Raises Misuse when what is read for the batch is not what was planned for it. By default nothing is known of that."""
+
+    def looked_at_again(self, batch: Batch) -> Batch:
+        """The same batch with the identities that its sources have now. Called when the rows are written, before the record."""
+        return batch
+
+    def same_as(self, other: "BatchRows") -> bool:
+        """Whether both are the same rows, so that one call may go on where the other has failed."""
+        return True
+
+
+class QueryRun:
+    """One start of one query: what earlier starts left is settled, then its batches come one after another.
+
+    A batch id comes once in a run. Spark gives an id again only in a new run, so in the same run it is no replay: it is a second
+    part of the batch, or an id that is not Spark's, and skipping it would lose its rows.
+    """
+
+    def __init__(self, sink: OpenSink, protocol: TwoPhaseCommit):
+        self.protocol = protocol
+        self._sink = sink
+        self._clock = Clock()
+        self._one_call = OneCall()
+        self._returned = -1  # the last batch for which a call has returned
+        self._failed: tuple[int, BatchRows] | None = None  # the call that raised last
+
+    @classmethod
+    def start(
+        cls, sink: OpenSink, query: str, options: SinkOptions, emit: Callable[[events.Event], None], *,
+        beside: Callable[[Step], Beside] = CommitterThread, run: str = "",
+    ) -> "QueryRun":
+        """Claim the application and settle what earlier starts left. Raises as ``TwoPhaseCommit.restore``; it is closed then.
+
+        beside: makes what publishes beside the batches, when the options ask for it. run: Spark's id of this start of the query; empty for a
+        bounded job, which is repeated under its id.
+        """
+        options = replace(options, application=sink.application)
+        protocol = TwoPhaseCommit(sink.to, sink.journal, sink.committer, options, emit, beside=beside)
+        try:
+            protocol.restore(query, IdSource().new_id, run)
+        except BaseException:
+            protocol.close(unused=True)
+            raise
+        return cls(sink, protocol)
+
+    @property
+    def has_returned(self) -> bool:
+        """Whether a batch of this run has gone through."""
+        return self._returned >= 0
+
+    def micro_batch(self, batch: Batch, rows: BatchRows) -> int:
+        """Publish the batch exactly once, or make it durable so that it will be. Rows written; 0 for a replay.
+
+        Idempotent: a batch that is published or recorded already changes nothing. After a crash at any instruction the next
+        ``start`` settles what was pending. Raises errors of ``streamsink.errors``, and what writing raises; after that the same
+        rows may be given again. Raises Misuse when the id was given before in this run, or another call is under way: of two calls
+        for one batch at one time neither is recorded, but for one that is recorded already, for whose end the other waits.
+        """
+        if not self._one_call.begin(batch.batch_id):
+            raise self._concurrent(batch)
+        try:
+            self._check_once(batch, rows)
+            try:
+                count = self._settle(batch, rows)
+            except BaseException:
+                self._failed = (batch.batch_id, rows)
+                raise
+            self._returned, self._failed = batch.batch_id, None
+            return count
+        finally:
+            self._one_call.end()
+
+    def _check_once(self, batch: Batch, rows: BatchRows) -> None:
+        if batch.batch_id > self._returned:
+            if self._failed is None or self._failed[0] != batch.batch_id or rows.same_as(self._failed[1]):
+                return
+            found = "its earlier call failed with other rows than these"
+        else:
+            found = f"batch {self._returned} of it is done"
+        raise self._refused(
+            batch, f"it was given to this sink before in this run of the query ({found}), and Spark repeats a batch only in a new "
+            "run. So these rows are a second part of the batch, which this call will not skip in silence. "
+            f"{ways.second_part(f'batch {batch.batch_id}')}",
+            kind="batch.twice",
+        )
+
+    def _concurrent(self, batch: Batch) -> Misuse:
+        return self._refused(
+            batch, "two calls of this sink were under way at one time: a sink takes one batch after another. Call it once in the batch "
+            "function, and not from a pool of threads", kind="batch.concurrent",
+        )
+
+    def _refused(self, batch: Batch, why: str, *, kind: str) -> Misuse:
+        return Misuse(f"{self.protocol.path}: batch {batch.batch_id}: {why}. Nothing of it was written", kind=kind)
+
+    def _settle(self, batch: Batch, rows: BatchRows) -> int:
+        """Admit the batch, write it, make it durable, publish it."""
+        decision = self.protocol.admit(batch)
+        if decision.counts_rows:
+            batch = replace(batch, rows=rows.count())
+            decision = self.protocol.admit(batch)
+        if decision.compares_rows:
+            batch = replace(batch, compared=rows.compared(self.protocol.newest_record(batch.query, batch.batch_id)))
+            decision = self.protocol.admit(batch)
+        if decision.verdict is Verdict.FILTER:
+            batch = rows.described(batch)
+            decision = self.protocol.admit(batch)
+        if batch.stateful and decision.verdict in (Verdict.SKIP, Verdict.SEEN):
+            rows.read_over()  # what the state becomes by them is what the next batch builds on
+        if decision.verdict is Verdict.SKIP:
+            self.protocol.emit(events.BatchSkipped, checkpoint_id=batch.batch_id, reason=decision.reason)
+            self.protocol.commit()  # an earlier call of this run may have ended between the batch's record and its snapshot
+            return 0
+        if decision.verdict is Verdict.FILTER:
+            self.protocol.emit(events.BatchFiltered, checkpoint_id=batch.batch_id)
+        checkpoint = self.protocol.begin(batch, decision)
+        with self._sink.group() as group:
+            try:
+                files, payload = self._write(checkpoint, rows, group)
+                self._check_sources(batch, rows.looked_at_again(batch))
+                if not self._one_call.decide():
+                    raise self._concurrent(batch)
+            except BaseException:
+                self.protocol.abort(checkpoint, group)
+                raise
+            self.protocol.pre_commit(checkpoint, files, payload, group)
+        self.protocol.commit()
+        return sum(file.rows for file in files)
+
+    def _check_sources(self, batch: Batch, now: Batch) -> None:
+        """Raises Misuse when a topic of the batch is another one than when it was admitted."""
+        if any(position_errors.changed_meanwhile(batch, now)):
+            self.protocol.admit(now)  # where its id is recorded, this says which ways on there are
+            error = self.protocol.recreated_meanwhile(batch, now)
+            if error is not None:
+                raise error
+
+    def _write(self, checkpoint: Checkpoint, rows: BatchRows, group: Group) -> tuple[tuple[StagedFile, ...], Mapping[str, Any]]:
+        """Rows to staged files and their manifest: what the record will name."""
+        begun_ms = self._clock.monotonic_ms()
+        written: Sequence[Any] = ()
+        if checkpoint.decision.verdict is not Verdict.SEEN:
+            rows.check_read(checkpoint)
+            written = rows.write(checkpoint, group)
+            fault_point("write.staged")
+        files, payload = self._sink.stage(checkpoint, written, group)
+        rows.staged(files)
+        self.protocol.emit(
+            events.BatchWritten, checkpoint_id=checkpoint.batch.batch_id, rows=sum(f.rows for f in files), files=len(files),
+            bytes=sum(f.size for f in files), write_ms=self._clock.monotonic_ms() - begun_ms, way=rows.way,
+        )
+        return files, payload
+
+    def commit_up_to_checkpoint(self, checkpoint_id: int) -> list[Published]:
+        """Publish everything pending up to and with this checkpoint now. Raises as ``TwoPhaseCommit.commit``."""
+        return self.protocol.commit_up_to_checkpoint(checkpoint_id)
+
+    def finish(self) -> None:
+        """No further batch will come: publish what is pending."""
+        self.protocol.finish()
+
+    def close(self) -> None:
+        """Finish, and give the application back to other queries."""
+        self.protocol.close()

@@ -1,0 +1,138 @@
+"""When recorded checkpoints are published: in the batch ('sync'), or by a thread beside the next one ('async'); singly or in groups."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+from streamsink.clock import Clock
+from streamsink.errors import Retryable
+from streamsink.faults import fault_point
+from streamsink.options import ASYNC, SinkOptions
+from streamsink.protocol.run.publish_queue import Publisher
+
+# While something is pending, how often it is asked whether the query has ended.
+LOOK_MS = 1000
+# How long a batch or a stop waits for the thread; longer when commit_timeout_ms is.
+PATIENCE_MS = 120_000
+
+# Work that is done beside the batch function. Argument: no further batch will come, so nothing may wait any longer.
+# Returns in how many ms to call again, None for not before the next wake.
+Step = Callable[[bool], float | None]
+
+
+class Beside(ABC):
+    """What calls the step: ``CommitterThread``; in tests, chosen interleavings within one thread. Never two calls at once."""
+
+    @abstractmethod
+    def wake(self) -> None:
+        """There may be work. Called by the batch function; returns without waiting for the work."""
+
+    @abstractmethod
+    def hurry(self) -> None:
+        """The batch function is about to wait for the work. Returns at once all the same."""
+
+    @abstractmethod
+    def stop(self, timeout_ms: float) -> bool:
+        """No step runs after this returned True; False when one did not end in time. Idempotent."""
+
+
+class Committing:
+    """Publishes in the batch or beside it, as the options say. The batch function's side; the step is the other one's."""
+
+    def __init__(self, table: str, publisher: Publisher, options: SinkOptions, beside: Callable[[Step], Beside]):
+        self._table = table
+        self._publisher = publisher
+        self._options = options
+        self._clock = Clock()
+        self._patience_ms = max(PATIENCE_MS, options.commit_timeout_ms or 0)
+        self._beside = beside(self._step) if options.groups else None
+        self._unheard = False
+        self._stopped = False
+
+    def check(self) -> None:
+        """Raises the error that publishing failed with, the original one; Retryable when this run was stopped."""
+        if self._publisher.failed:
+            self._unheard = False
+            self._publisher.check()
+        if self._stopped:
+            raise Retryable(
+                f"{self._table}: this run of the query was closed, and publishes no further batch. Nothing is lost; a restarted "
+                "query goes on",
+                kind="run.closed",
+            )
+
+    def wait_for_room(self) -> None:
+        """Wait until fewer than ``publish_queue`` checkpoints are pending.
+
+        Called before a batch is written, not before its pre-commit: a batch that waits has no files yet, and learns of a
+        failed or fenced committer before it does its work in vain. Raises that error; Retryable when nothing moved.
+        """
+        if self._options.publish != ASYNC:
+            return
+        if not self._has_room():
+            self._beside.hurry()
+            timeout_ms = 2 * self._patience_ms  # one publishing may take that long, and one makes room
+            with self._publisher.changed:
+                if not self._publisher.changed.wait_for(self._has_room, timeout_ms / 1000):
+                    raise self._stuck(timeout_ms)
+        self.check()
+
+    def recorded(self) -> None:
+        """What is durable may be published: in this call, or by a later one or the thread. Raises as publishing does."""
+        if self._options.publish != ASYNC and len(self._publisher.pending()) >= self._options.publish_every_batches:
+            self._publisher.commit_up_to(None)
+        elif self._beside is not None:
+            fault_point("group.queued")
+            self._beside.wake()
+
+    def stop(self) -> None:
+        """The run has ended: stop the thread, then publish what is pending, unless publishing has failed.
+
+        Raises an error of the thread that no batch has raised yet; Retryable when the thread does not end.
+        Idempotent. What could not be published is pending still, and the next start publishes it.
+        """
+        if self._beside is None:
+            return
+        self._stopped = True
+        if not self._beside.stop(self._patience_ms):
+            raise self._stuck(self._patience_ms)
+        if self._publisher.failed:
+            if self._unheard:
+                self._unheard = False
+                self._publisher.check()
+        elif self._publisher.pending():
+            fault_point("group.stopping")
+            self._publisher.commit_up_to(None)
+
+    def _has_room(self) -> bool:
+        return self._publisher.failed or len(self._publisher.pending()) < self._options.publish_queue
+
+    def _step(self, ended: bool) -> float | None:
+        """Publish what is due. An error is kept by the publisher, and the next batch raises it."""
+        try:
+            if not self._publisher.failed and (ended or self._due()):
+                self._publisher.commit_up_to(None)
+        except BaseException:  # handed on: the batch function raises it
+            self._unheard = True
+            return None
+        left_ms = self._interval_left_ms()
+        return left_ms if left_ms is None else min(left_ms, LOOK_MS)
+
+    def _due(self) -> bool:
+        full = len(self._publisher.pending()) >= self._options.publish_every_batches
+        return self._options.publish == ASYNC and full or self._interval_left_ms() == 0
+
+    def _interval_left_ms(self) -> float | None:
+        """Until the oldest pending checkpoint has waited long enough; None when none is pending or publishing is over."""
+        pending = self._publisher.pending()
+        if not pending or self._publisher.failed:
+            return None
+        if not self._options.publish_interval_ms:
+            return LOOK_MS
+        return max(0.0, pending[0].recorded_ms + self._options.publish_interval_ms - self._clock.monotonic_ms())
+
+    def _stuck(self, waited_ms: float) -> Retryable:
+        return Retryable(
+            f"{self._table}: the publishing thread has not moved for {waited_ms:.0f} ms: the store does not answer. "
+            "Nothing is lost: what is pending is safe in the journal and is published at the next start",
+            kind="publish.stuck",
+        )

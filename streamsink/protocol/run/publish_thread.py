@@ -1,0 +1,60 @@
+"""The thread that publishes beside the batches. One for each run of a query, started when it first has something to do."""
+
+import threading
+from collections.abc import Callable
+
+from streamsink.protocol.run.publish_schedule import Beside, Step
+
+
+class CommitterThread(Beside):
+    """Calls ``step`` when it is woken, and again after the time that the step asked for.
+
+    A daemon: an interpreter that exits does not wait for it. ``has_ended``: whether the query has ended, so that no batch
+    will come and nobody may stop this; asked by the thread itself now and then while something is pending.
+    """
+
+    def __init__(self, step: Step, name: str = "", has_ended: Callable[[], bool] = lambda: False):
+        self._step = step
+        self._name = name
+        self._has_ended = has_ended
+        self._changed = threading.Condition()
+        self._woken = False
+        self._stopping = False
+        self._thread: threading.Thread | None = None
+
+    def wake(self) -> None:
+        with self._changed:
+            self._woken = True
+            self._changed.notify_all()
+            if self._thread is None and not self._stopping:
+                self._thread = threading.Thread(target=self._run, name=f"streamsink-committer {self._name}", daemon=True)
+                self._thread.start()
+
+    def hurry(self) -> None:
+        self.wake()
+
+    def stop(self, timeout_ms: float) -> bool:
+        with self._changed:
+            self._stopping = True
+            self._changed.notify_all()
+            thread = self._thread
+        if thread is None or thread is threading.current_thread():
+            return True
+        thread.join(timeout_ms / 1000)
+        return not thread.is_alive()
+
+    def _run(self) -> None:
+        wait_ms: float | None = None
+        while not self._stopping:
+            if self._sleep(wait_ms):
+                wait_ms = self._step(False)
+            elif not self._stopping:
+                wait_ms = self._step(self._has_ended())
+
+    def _sleep(self, wait_ms: float | None) -> bool:
+        """Whether it was woken; False after that time, and when it shall stop."""
+        with self._changed:
+            seconds = None if wait_ms is None else wait_ms / 1000
+            self._changed.wait_for(lambda: self._woken or self._stopping, seconds)
+            woken, self._woken = self._woken and not self._stopping, False
+            return woken

@@ -1,0 +1,223 @@
+"""What one start of a query writes to: its destination, its journal and its committer, opened the same way by every caller."""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from streamsink import events
+from streamsink.clock import IdSource
+from streamsink.errors import Misuse
+from streamsink.format.schema import TableSchema
+from streamsink.format.types import DataField
+from streamsink.journal.file_journal import PendingLog
+from streamsink.locks.creation import lock_creations
+from streamsink.options import MODE_OVERWRITE, ON_ROLLBACK_REPUBLISH, SinkOptions
+from streamsink.protocol.committable import Batch, StagedFile
+from streamsink.protocol.decision import Checkpoint, Verdict
+from streamsink.protocol.ids import END_OF_INPUT
+from streamsink.protocol.sink import Destination, OpenSink, Sink
+from streamsink.sinks.paimon.letters import TableAndLetters, TableCommitter
+from streamsink.sinks.paimon.many_tables import ManyTables, check_options, open_place
+from streamsink.sinks.paimon.past.earlier_name import goes_on_under
+from streamsink.sinks.paimon.routed import RoutedTables
+from streamsink.sinks.paimon.writing import RoutedWriting, TableWriting
+from streamsink.storage.file_io import FileIO
+from streamsink.storage.flush_group import Together
+from streamsink.table.routed.routed_writer import RoutedFiles
+from streamsink.table.routed.rules import Routing
+from streamsink.table.table import Table, create_table, is_table, new_schema, open_table
+from streamsink.table.write.fit import fit
+from streamsink.table.write.writer import WriteSpec, WrittenFile
+
+
+@dataclass(eq=False)
+class Opened(OpenSink):
+    """What all have. dead_letters: the table for them, None without. options: as given, with the application's name as it is known here."""
+
+    committer: TableCommitter | ManyTables
+    journal: PendingLog
+    to: Destination
+    options: SinkOptions
+    file_io: FileIO
+    dead_letters: str | None = field(default=None, kw_only=True)
+
+    @property
+    def application(self) -> str:
+        return self.options.application
+
+    @property
+    def known_as(self) -> str:
+        return self.committer.place.key if isinstance(self.committer, ManyTables) else self.application
+
+    def group(self) -> AbstractContextManager[Together]:
+        return self.file_io.together()
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What these columns were found to be in the table: the same answer as long as neither changes."""
+
+    fields: Sequence[DataField]
+    schema: TableSchema
+    schema_json: bytes
+
+
+@dataclass(eq=False)
+class OpenTable(Opened):
+    """One table."""
+
+    table: Table
+    _fitted: Fitted | None = None
+
+    def writing(self, checkpoint: Checkpoint, fields: Sequence[DataField], positions: Sequence[DataField]) -> TableWriting:
+        """The table's schema is looked at anew. Evolves it where the options say so."""
+        options, fitted = self.options, self._fitted
+        if fitted is None or fitted.fields is not fields or fitted.schema is not self.table.schema:
+            schema = fit(self.table, fields, options)
+            fitted = self._fitted = Fitted(fields, schema, schema.to_json())
+        return TableWriting(WriteSpec(
+            checkpoint.staging, fitted.schema_json, options.target_file_bytes, options.max_open_writers, options.writer_memory_bytes, self.to.path,
+        ))
+
+    def stage(self, checkpoint: Checkpoint, written: Sequence[WrittenFile], group: Together) -> tuple[tuple[StagedFile, ...], Mapping[str, Any]]:
+        decision = checkpoint.decision
+        return self.committer.stage(checkpoint.staging, written, group, seen=decision.verdict is Verdict.SEEN, leads_on=decision.leads_on)
+
+
+@dataclass(eq=False)
+class OpenTables(Opened):
+    """The tables of a query that writes several, or one with dead letters."""
+
+    tables: RoutedTables
+
+    def writing(self, checkpoint: Checkpoint, fields: Sequence[DataField], positions: Sequence[DataField]) -> RoutedWriting:
+        return RoutedWriting(self.tables.spec(checkpoint.staging, fields, positions, checkpoint.batch))
+
+    def stage(self, checkpoint: Checkpoint, written: Sequence[RoutedFiles], group: Together) -> tuple[tuple[StagedFile, ...], Mapping[str, Any]]:
+        return self.tables.stage(checkpoint, written, group)
+
+
+@dataclass(frozen=True)
+class PaimonTable(Sink):
+    """One table. One place may be spelled in two ways."""
+
+    path: str = field(compare=False)
+
+    def open(
+        self, file_io: FileIO, options: SinkOptions, batch: Batch, fields: Callable[[], Sequence[Any]], emit: Callable[[events.Event], None]
+    ) -> OpenTable:
+        return open_one(file_io, self.path, options, batch.batch_id, fields, emit=emit)
+
+
+@dataclass(frozen=True)
+class PaimonTables(Sink):
+    """The tables below one folder, as the rules name them."""
+
+    routing: Routing
+
+    @property
+    def path(self) -> str:
+        return self.routing.root
+
+    def open(
+        self, file_io: FileIO, options: SinkOptions, batch: Batch, fields: Callable[[], Sequence[Any]], emit: Callable[[events.Event], None]
+    ) -> OpenTables:
+        return open_many(file_io, self.routing, options, emit)
+
+
+@dataclass(frozen=True)
+class PaimonTableWithLetters(Sink):
+    """The one table of these rules, with dead letters. earlier_name: the application that earlier code took for such a query."""
+
+    routing: Routing
+    earlier_name: str
+
+    @property
+    def path(self) -> str:
+        [name] = self.routing.listed()
+        return f"{self.routing.root}/{name}"
+
+    def open(
+        self, file_io: FileIO, options: SinkOptions, batch: Batch, fields: Callable[[], Sequence[Any]], emit: Callable[[events.Event], None]
+    ) -> OpenTables:
+        at = batch.query, batch.batch_id
+        return open_with_letters(file_io, self.routing, options, at, fields, earlier_name=self.earlier_name, emit=emit)
+
+
+def open_one(
+    file_io: FileIO, path: str, options: SinkOptions, batch_id: int, fields: Callable[[], Sequence[DataField]], *,
+    emit: Callable[[events.Event], None] = lambda event: None,
+) -> OpenTable:
+    """The table at ``path``, which is created when there is none and the query is at its beginning.
+
+    batch_id: of the batch that comes. fields: columns of a new table. Raises Misuse before anything is written.
+    """
+    lock_creations(file_io, path, options)
+    table = _open_or_create(file_io, path, options, batch_id, fields)
+    _check_partitions(table, options)
+    keep = options.on_rollback == ON_ROLLBACK_REPUBLISH
+    journal = PendingLog(file_io, path, options.application, options.journal_retain, keep)
+    return OpenTable(TableCommitter(table, options, emit=emit), journal, Destination(path, table.table_id), options, file_io, table)
+
+
+def open_with_letters(
+    file_io: FileIO, routing: Routing, options: SinkOptions, at: tuple[str, int], fields: Callable[[], Sequence[DataField]], *,
+    earlier_name: str, emit: Callable[[events.Event], None],
+) -> Opened:
+    """The one table of these rules, as ``open_one``, with the table for its dead letters beside it.
+
+    at: the query's id, and the batch that comes. earlier_name: the application that earlier code took for it. A table that goes on under that name
+    is opened as that code did. Raises Misuse before anything is written.
+    """
+    [name] = routing.listed()
+    path = f"{routing.root}/{name}"
+    check_options(path, options, several=False)
+    application = goes_on_under(file_io, path, options.application, earlier_name, query=at[0], dead_letters=routing.dead_letters)
+    if application is not None:
+        opened = open_many(file_io, routing, replace(options, application=application), emit)
+        return replace(opened, dead_letters=routing.dead_letters)
+    one = open_one(file_io, path, options, at[1], fields, emit=emit)
+    one.committer.look_after(routing.dead_letters)
+    tables = RoutedTables(TableAndLetters(one.table, one.committer, routing), routing, options)
+    return OpenTables(one.committer, one.journal, one.to, options, file_io, tables, dead_letters=routing.dead_letters)
+
+
+def open_many(file_io: FileIO, routing: Routing, options: SinkOptions, emit: Callable[[events.Event], None]) -> OpenTables:
+    """The tables below a warehouse, as the rules name them; each is created when its first rows come."""
+    path = routing.root
+    place = open_place(file_io, path, options.application, IdSource().new_id)
+    journal, reader = (PendingLog(file_io, path, options.application, options.journal_retain) for _ in range(2))
+    committer = ManyTables(place, reader, options, emit)
+    tables = RoutedTables(committer, routing, options)
+    committer.expect_tables(tables.existing)
+    return OpenTables(committer, journal, Destination(path, place.journal_id), options, file_io, tables)
+
+
+def _check_partitions(table: Table, options: SinkOptions) -> None:
+    """Raises Misuse when an overwrite would replace other parts of the table than those by which its user divides it."""
+    keys = table.schema.partition_keys
+    if options.mode == MODE_OVERWRITE and options.partition_by and set(options.partition_by) != set(keys):
+        raise Misuse(
+            f"{table.root}: option 'partition_by' is {', '.join(options.partition_by)}, and the table that is there has "
+            f"{'the partition columns ' + ', '.join(keys) if keys else 'no partitions'}, so that mode='overwrite' would replace something else. "
+            f"Nothing was written. To replace {'partitions of these' if keys else 'the whole table'}, leave partition_by out; or write into a table that has "
+            "these partitions",
+            kind="overwrite.other-partitions",
+        )
+
+
+def _open_or_create(
+    file_io: FileIO, path: str, options: SinkOptions, batch_id: int, fields: Callable[[], Sequence[DataField]]
+) -> Table:
+    if is_table(file_io, path) or not options.create:
+        return open_table(file_io, path, for_writing=True)
+    if batch_id not in (0, END_OF_INPUT, options.adopt_from_batch):
+        raise Misuse(
+            f"{path}: there is no table, but the query's checkpoint is past: its next batch is {batch_id}. "
+            "The table was dropped, or the query wrote elsewhere before. Nothing was written. Restore the table; or "
+            "start a new checkpoint; or, for a query that moves to streamsink, set "
+            f"adopt_from_batch={batch_id}",
+            kind="table.gone",
+        )
+    return create_table(file_io, path, new_schema(fields(), options.partition_by, options.table_options))

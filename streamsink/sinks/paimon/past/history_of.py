@@ -1,0 +1,306 @@
+"""What the retained snapshots say of a record or a run of an application, when its journal or its state does not tell. Driver only."""
+
+import logging
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from streamsink.clock import Clock
+from streamsink.errors import Conflict, Corrupt, Misuse
+from streamsink.format.snapshot import COMPACT, Snapshot
+from streamsink.journal.file_journal import JOURNAL_DIR, PendingLog
+from streamsink.options import SinkOptions, words_of
+from streamsink.protocol.committable import LED_ID, AppState, Committable, KnownRun, LastOfOther
+from streamsink.protocol.ids import END_OF_INPUT, Writer
+from streamsink.protocol.journal import Mark, comes_again, readable
+from streamsink.protocol.run.restore import MAY_OVERWRITE, token_of
+from streamsink.sinks.paimon.past.records import state_alone
+from streamsink.table.application_states import states_in
+from streamsink.table.history import lineage
+from streamsink.table.history.lineage import were_named
+from streamsink.table.table import Table
+
+log = logging.getLogger(__name__)
+# In the payload of the first record under a new name: where the table had what the query has published under the name before.
+_LED_AT = "led_at"
+
+
+def is_retained_since(table: Table, base: int | None) -> bool:
+    """Whether every snapshot after ``base`` is there. base: 0 for the beginning; None for a record of earlier code, which does not say."""
+    return base is not None and _are_whole(table.snapshots.ids(), base)
+
+
+def known_run(table: Table, application: str, run: str) -> KnownRun:
+    """Whether a bounded job's run is published, which cannot be told when snapshots that could say so have expired.
+
+    Reads every retained snapshot: called only when the journal cannot answer.
+    """
+    user = Writer(application, run, 0).commit_user(0)
+    ids = table.snapshots.ids()
+    for snapshot in _loaded(table, reversed(ids)):
+        if snapshot.commit_identifier == END_OF_INPUT and snapshot.commit_user == user:
+            said = (states_in(snapshot, table.snapshots.path(snapshot.id)) or {}).get(application)
+            return KnownRun.of(AppState.from_json(said)) if said is not None else KnownRun(True)
+    return KnownRun(False if _are_whole(ids, 0) else None)
+
+
+def publishing_of(table: Table, committable: Committable) -> Snapshot | None:
+    """The retained snapshot that published this record. None when it has expired, or when the record, of earlier code, has no base."""
+    base, application, record_id = committable.payload.get("base"), committable.application, committable.state.record_id
+    since = [number for number in table.snapshots.ids() if base is not None and number > base]
+    for snapshot in _loaded(table, since):
+        said = (states_in(snapshot, table.snapshots.path(snapshot.id)) or {}).get(application)
+        if said is not None and AppState.from_json(said).sequence >= committable.state.sequence:
+            is_it = AppState.from_json(said).record_id == record_id and _is_of(table, snapshot, application)
+            return snapshot if is_it else None
+    return None
+
+
+def last_of_others(table: Table, application: str) -> dict[str, LastOfOther]:
+    """By name, the last record of each other application that has written the table, as its snapshots or its journal know it."""
+    found: dict[str, LastOfOther] = {}
+    states = table.states.read(table.snapshots.latest())
+    for name, said in states.by_application.items():
+        if name != application:
+            with _of_no_matter(table.root, name):
+                found[name] = LastOfOther(state := AppState.from_json(said), True, said=state)
+    for entry in table.file_io.entries(table.layout.within(JOURNAL_DIR)):
+        if entry.is_dir and entry.name != application:
+            journal = PendingLog(table.file_io, table.root, entry.name, 2)
+            last = newest_in(journal, found.get(entry.name), lambda record: (
+                not states.complete and record.state.table_id == table.table_id and not is_undone_in(table, journal, record)))
+            found |= {entry.name: last} if last is not None else {}
+    return found
+
+
+def newest_in(journal: PendingLog, said: LastOfOther | None, may_be_forgotten: Callable[[Committable], bool]) -> LastOfOther | None:
+    """The newer one of what a table says of an application, if it says anything, and the last record of its journal.
+
+    A mark proves that the record is published where the table says nothing any more (may_be_forgotten). Where it says less, or has all of
+    its history, or is another table, what it had is gone.
+    """
+    newest = None
+    with _of_no_matter(journal.place, "its newest record"):
+        newest = journal.newest()
+    if newest is None or said is not None and said.state.sequence >= newest.state.sequence:
+        return said
+    journal.read_listing()
+    is_published = said is None and is_certain(journal, newest.state.sequence) and may_be_forgotten(newest)
+    return LastOfOther(newest.state, is_published, said=said.said if said is not None else None)
+
+
+def is_certain(journal: PendingLog, sequence: int) -> bool:
+    """Whether a mark says that the record is published, and not that it was to come again."""
+    return journal.is_marked(sequence) and not comes_again(journal.mark_of(sequence))
+
+
+def is_undone(table: Table, record: Committable | None, mark: Mark | None) -> bool:
+    """Whether a record that was published is certainly not in the table any more, as what is retained shows.
+
+    mark: where it was published; None where nobody knows. record: None where it was pruned. Raises Conflict: it cannot be told.
+    """
+    names = names_of(record) if record is not None else set()
+    if mark is None or mark.again:
+        return bool(names) and is_retained_since(table, record.payload.get("base")) and not were_named(table, names)
+    at = (mark.snapshot_id, mark.uuid, mark.at_ms)
+    if lineage.was_replaced(table, *at):
+        return not were_named(table, names, 0 if mark.alone else mark.snapshot_id)
+    return lineage.was_rolled_back(table, *at) and not (mark.alone and were_named(table, names))
+
+
+def was_undone(table: Table, record: Committable | None, mark: Mark | None) -> bool:
+    """Whether the snapshot that published a record has certainly gone, by a rollback or another writer's rename: rows may have stayed. A start may
+    have been about to publish it again."""
+    if mark is None or mark.again:
+        return mark is not None or record is not None and is_undone(table, record, None)
+    at = (mark.snapshot_id, mark.uuid, mark.at_ms)
+    return lineage.was_replaced(table, *at) or lineage.was_rolled_back(table, *at)
+
+
+def needs_a_start(table: Table, record: Committable | None, mark: Mark | None) -> bool:
+    """Whether only a start of its query settles what has become of a record whose snapshot has gone: it was replaced, and the start publishes it
+    again, or had the state alone, and the start looks for the rows, or asks; or a start was about to publish it again. record: None where it cannot
+    be read. mark: None where nobody knows.
+    """
+    if mark is not None and (mark.again or lineage.was_replaced(table, mark.snapshot_id, mark.uuid, mark.at_ms)):
+        return True
+    if mark is not None and not mark.alone:
+        return False
+    return record is None or bool(record.files) and not is_undone(table, record, None)
+
+
+def is_last_undone(table: Table, application: str, sequence: int) -> bool:
+    """As ``is_undone``, of the last published record of a query of one table."""
+    journal = journal_of(table, application)
+    return is_undone(table, journal.load(sequence), where_marked(journal, sequence))
+
+
+def record_of(table: Table, application: str, sequence: int) -> Committable | None:
+    """As the journal of a query of one table has it; None where it is lost or damaged."""
+    return readable(journal_of(table, application), sequence)
+
+
+def journal_of(table: Table, application: str) -> PendingLog:
+    """Of a query of one table; to be read, not written."""
+    return PendingLog(table.file_io, table.root, application, 2)
+
+
+def where_marked(journal: PendingLog, sequence: int) -> Mark | None:
+    """The mark of a record of a query of one table; None where it does not say where that is."""
+    mark = journal.mark_of(sequence)
+    return mark if isinstance(mark, Mark) else None
+
+
+def names_of(record: Committable) -> set[str]:
+    """Of its data files."""
+    return {os.path.basename(file.final) for file in record.files}
+
+
+def is_undone_in(table: Table, journal: PendingLog, record: Committable) -> bool:
+    """As ``is_undone``, by the mark in the journal of a query of one table."""
+    return is_undone(table, record, where_marked(journal, record.state.sequence))
+
+
+def last_of(table: Table, application: str, sequence: int) -> dict[str, Any]:
+    """What the first record under a new name says of the last one under the name before, which the table has: where it is, or behind it, where
+    a snapshot has an id, and its own id."""
+    mark = where_marked(journal_of(table, application), sequence)
+    if mark is None or mark.again:
+        record = record_of(table, application, sequence)
+        mark = where_is(table, record) if record is not None else None
+    where, record_id = mark or newest_now(table), _id_of(table, application, sequence)
+    return ({_LED_AT: where.to_json()} if where is not None else {}) | ({LED_ID: record_id} if record_id else {})
+
+
+def has_record(table: Table, application: str, sequence: int, where: Mark) -> bool:
+    """Whether nothing shows that the table has lost this record of another application, which was at ``where``, or before that; or a start of that
+    application has found it since, and nothing shows that it went after that."""
+    journal = journal_of(table, application)
+    record = readable(journal, sequence)
+    if not is_undone(table, record, where):
+        return True
+    mark = where_marked(journal, sequence)
+    return mark is not None and not mark.again and mark.at_ms > where.at_ms and not is_undone(table, record, mark)
+
+
+def led_at(record: Committable) -> Mark | None:
+    """Where the table had what the first record under a new name goes on from; None where the record does not say it."""
+    said = record.payload.get(_LED_AT)
+    return Mark.from_json(said) if said is not None else None
+
+
+def is_of_the_past_that_it_leads_on(table: Table, record: Committable) -> bool:
+    """Whether the record from which this first one under a new name goes on is the one that has its number: numbers that are given up come again."""
+    known, said = record.payload.get(LED_ID), _id_of(table, *record.state.leads_on)
+    return not known or not said or known == said
+
+
+def _id_of(table: Table, application: str, sequence: int) -> str:
+    """Of a record of another application, as the table or its journal has it; '' where neither does. Of several tables each has an id of its own."""
+    if "@" in application:
+        return ""
+    said = table.states.read(table.snapshots.latest()).by_application.get(application)
+    if said is not None and AppState.from_json(said).sequence == sequence:
+        return AppState.from_json(said).record_id
+    record = record_of(table, application, sequence)
+    return record.state.record_id if record is not None else ""
+
+
+def newest_now(table: Table, *, alone: bool = False) -> Mark | None:
+    """The newest snapshot, which has all that was published before. alone: as of ``Mark``."""
+    newest = table.snapshots.latest()
+    return mark_of(newest, Clock().now_ms(), alone=alone) if newest is not None else None
+
+
+def mark_of(snapshot: Snapshot, at_ms: int, *, alone: bool = False) -> Mark | None:
+    """at_ms: a moment at which it was in its place. alone: as of ``Mark``."""
+    return Mark(snapshot.id, snapshot.uuid, at_ms, alone) if snapshot.uuid else None
+
+
+def where_is(table: Table, committable: Committable) -> Mark | None:
+    """The mark of a record that is published; None when no retained snapshot says where."""
+    now_ms, found = Clock().now_ms(), publishing_of(table, committable)
+    return mark_of(found, now_ms, alone=_says_state_alone(table, found, committable)) if found is not None else None
+
+
+def _says_state_alone(table: Table, snapshot: Snapshot, record: Committable) -> bool:
+    """Whether the snapshot that published this record adds none of its files, as far as it can be read: it may expire meanwhile."""
+    try:
+        added = {entry.file.file_name for meta in table.manifests.delta_of(snapshot) for entry in table.manifests.read(meta.file_name)}
+    except Corrupt:
+        return True
+    return bool(record.files) and names_of(record).isdisjoint(added)
+
+
+@contextmanager
+def _of_no_matter(place: str, name: str) -> Iterator[None]:
+    """What is damaged, or of a newer streamsink, stops its own application, and no other one of the table."""
+    try:
+        yield
+    except (Corrupt, Misuse) as unreadable:
+        log.warning("%s: %s of another application cannot be read, and is left out of account here: %s", place, name, unreadable)
+
+
+def still_meant(table: Table, committable: Committable, covers: Callable[[bytes], bool], options: SinkOptions) -> Committable:
+    """A pending overwrite of an earlier run, to be published; only its state when the user has decided so by a token.
+
+    covers: the partitions that it replaces. Raises Conflict when others have changed rows of them since it was recorded. A compaction
+    changes no row.
+    """
+    word = token_of(committable, MAY_OVERWRITE)
+    if word in words_of(options.accept_as_seen):
+        return state_alone(committable)
+    if word not in words_of(options.accept_as_new):
+        _check_unchanged(table, committable, covers, word)
+    return committable
+
+
+def _check_unchanged(table: Table, committable: Committable, covers: Callable[[bytes], bool], word: str) -> None:
+    base, application = committable.payload.get("base"), committable.application
+    ids = table.snapshots.ids()
+    since = [number for number in ids if number > (base if base is not None else 0)]
+    found = [s for s in _loaded(table, reversed(since)) if s.commit_kind != COMPACT and not _is_of(table, s, application) and _touches(table, s, covers)]
+    if not found and (base is None or _are_whole(ids, base)):
+        return
+    what = (
+        f"snapshot {found[0].id} of user '{found[0].commit_user}' has changed these partitions since then" if found
+        else f"snapshots since then (after number {base}) have expired, so whether others changed these partitions cannot be told"
+    )
+    raise Conflict(
+        f"{table.root}: record {committable.state.sequence} of application '{application}', an overwrite of "
+        f"{committable.state.checkpoint_name}, is pending from an earlier run, and {what}: publishing it would delete what they wrote. "
+        f"Nothing was published. Set accept_as_new='{word}' to overwrite all the same, or accept_as_seen='{word}' to leave the table as it "
+        "is and go on after that checkpoint",
+        kind="overwrite.changed-since",
+    )
+
+
+def _are_whole(ids: Sequence[int], base: int) -> bool:
+    """Whether no number between ``base`` and the newest one is missing."""
+    after = [number for number in ids if number > base]
+    newest = ids[-1] if ids else 0
+    return newest < base or len(after) == newest - base
+
+
+def _loaded(table: Table, ids: Iterable[int]) -> Iterator[Snapshot]:
+    """In this order; one that expires meanwhile is left out."""
+    for number in ids:
+        snapshot = table.snapshots.load(number)
+        if snapshot is not None:
+            yield snapshot
+
+
+def _is_of(table: Table, snapshot: Snapshot, application: str) -> bool:
+    """Whether the application itself has published it."""
+    said = (states_in(snapshot, table.snapshots.path(snapshot.id)) or {}).get(application)
+    if said is None:
+        return False
+    state = AppState.from_json(said)
+    mine = Writer(application, state.query, state.epoch).commit_user(state.generation)
+    return (snapshot.commit_user, snapshot.commit_identifier) == (mine, state.checkpoint_id)
+
+
+def _touches(table: Table, snapshot: Snapshot, covers: Callable[[bytes], bool]) -> bool:
+    names = (meta.file_name for meta in table.manifests.delta_of(snapshot))
+    return any(covers(entry.partition) for name in names for entry in table.manifests.read(name))

@@ -1,0 +1,145 @@
+"""What a pending record of a Paimon table names: its files and staged manifests, alone or of a group. Driver only."""
+
+import hashlib
+import itertools
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from streamsink.clock import IdSource
+from streamsink.errors import Corrupt
+from streamsink.faults import fault_point
+from streamsink.format.manifest import ManifestEntry, read_manifest
+from streamsink.format.manifest_list import ManifestFileMeta
+from streamsink.format.snapshot import APPEND, Snapshot
+from streamsink.protocol.committable import DEAD_LETTERS, AppState, Committable
+from streamsink.table.application_states import states_in
+from streamsink.table.table import Table
+
+
+def state_alone(committable: Committable, *, held: bool = False) -> Committable:
+    """Only what the snapshot is to say. held: the rows are in the table, as these files; so they must be when it is said. Its dead letters have a
+    table of their own, which may lack them."""
+    said = {"alone": bool(committable.files)} | ({"held": [file.final for file in committable.files]} if held else {})
+    letters = {DEAD_LETTERS: committable.payload[DEAD_LETTERS]} if DEAD_LETTERS in committable.payload else {}
+    return replace(committable, files=(), payload={"kind": APPEND, "manifest": None} | said | letters)
+
+
+def joined(records: Sequence[Committable]) -> list[Committable]:
+    """One committable for each run of appends of one commit user; a record that replaces something stays alone."""
+    found = []
+    for (kind, *_), run in itertools.groupby(records, lambda c: (c.payload["kind"], c.state.query, c.state.generation)):
+        found += [_as_one(list(run))] if kind == APPEND else list(run)
+    return found
+
+
+def _as_one(run: Sequence[Committable]) -> Committable:
+    """One committable that stands for all of these: the last one's state, and everybody's files."""
+    if len(run) == 1:
+        return run[0]
+    watermarks = [c.watermark_ms for c in run if c.watermark_ms is not None]
+    held = [final for c in run for final in c.payload.get("held", ())]
+    said = {"alone": any(c.payload.get("alone") for c in run)} | ({"held": held} if held else {})
+    return replace(
+        run[-1], files=tuple(file for c in run for file in c.files), watermark_ms=max(watermarks, default=None),
+        payload={"kind": APPEND, "joined": [c.payload for c in run], "base": run[0].payload.get("base")} | said,
+    )
+
+
+def staged_manifests(committable: Committable) -> list[Mapping[str, Any]]:
+    """The staged manifests, one of each record that has rows."""
+    payloads = committable.payload.get("joined", [committable.payload])
+    return [payload["manifest"] for payload in payloads if payload["manifest"]]
+
+
+def renames(committable: Committable) -> list[tuple[str, str]]:
+    """(staged, final) of the data files and of the manifests, below the table's root."""
+    pairs = [(file.staged, file.final) for file in committable.files]
+    return pairs + [(manifest["staged"], manifest["final"]) for manifest in staged_manifests(committable)]
+
+
+def commit_name(committable: Committable) -> str:
+    """Of one call that publishes the record, for the names of all that it writes: the record may be published again, after a rollback."""
+    return f"{committable.state.record_id}-{IdSource().new_id()[:8]}"
+
+
+def adopt(table: Table, committable: Committable, *, keep: bool) -> frozenset[str]:
+    """Give every staged file its final name. Idempotent. Returns the folders, in which the names are not durable yet.
+
+    keep: the staged names stay, so that it can be repeated after a rollback. Raises FileNotFoundError when a file is gone.
+    """
+    fault_point("commit.adopting")
+    folders = set()
+    for source, target in renames(committable):
+        path = table.layout.within(target)
+        table.file_io.adopt(table.layout.within(source), path, keep)
+        folders.add(os.path.dirname(path))
+    fault_point("commit.adopted")
+    return frozenset(folders)
+
+
+def files_adopted(table: Table, committable: Committable) -> tuple[int, int, tuple[str, ...]]:
+    """(files under their final name, files only staged, paths of those that are gone, or have lost some of their bytes)."""
+    final, staged, gone = 0, 0, []
+    sizes = [file.size for file in committable.files] + [manifest["size"] for manifest in staged_manifests(committable)]
+    for (source, target), size in zip(renames(committable), sizes):
+        if table.file_io.size(table.layout.within(target)) == size:
+            final += 1
+        elif table.file_io.size(table.layout.within(source)) == size:
+            staged += 1
+        else:
+            gone.append(table.layout.within(target))
+    return final, staged, tuple(gone)
+
+
+def path_of_rows(table: Table, committable: Committable) -> str:
+    """Of a data file of the record that is there, under its final name or staged; '' where none is."""
+    names = ((table.layout.within(name), file.size) for file in committable.files for name in (file.final, file.staged))
+    return next((path for path, size in names if table.file_io.size(path) == size), "")
+
+
+def is_readable(table: Table, committable: Committable) -> bool:
+    """Whether its staged manifests are there as they were recorded."""
+    try:
+        for manifest in staged_manifests(committable):
+            read_staged(table, manifest)
+    except (Corrupt, FileNotFoundError):
+        return False
+    return True
+
+
+def read_staged(table: Table, manifest: Mapping[str, Any], way_on: str = "") -> list[ManifestEntry]:
+    """Entries of a record's manifest, checked, under its final name or still staged. Raises Corrupt, FileNotFoundError.
+
+    way_on: what to do when it was altered.
+    """
+    path = table.layout.within(manifest["final"])
+    try:
+        data = table.file_io.read(path)
+    except FileNotFoundError:
+        path = table.layout.within(manifest["staged"])
+        data = table.file_io.read(path)
+    if len(data) != manifest["size"] or hashlib.sha256(data).hexdigest() != manifest["sha256"]:
+        raise Corrupt(
+            f"{path}: the manifest of a pending checkpoint was altered (size or checksum differ from the pending "
+            f"record's). Nothing was published. Restore the file. {way_on}",
+            kind="pending.manifest",
+        )
+    return read_manifest(data, path)
+
+
+def manifest_meta(table: Table, manifest: Mapping[str, Any], entries: Sequence[ManifestEntry]) -> ManifestFileMeta:
+    """What a manifest list says of a record's manifest that holds these entries."""
+    types = [field.type for field in table.known_schema.partition_fields]
+    return ManifestFileMeta.of(os.path.basename(manifest["final"]), manifest["size"], entries, types)
+
+
+def is_older_than(table: Table, committable: Committable) -> Callable[[Snapshot], bool]:
+    """Whether a snapshot says that this record was not published yet."""
+
+    def is_older(snapshot: Snapshot) -> bool:
+        state = (states_in(snapshot, table.snapshots.path(snapshot.id)) or {}).get(committable.application)
+        return state is not None and AppState.from_json(state).sequence < committable.state.sequence
+
+    return is_older

@@ -1,0 +1,93 @@
+"""A record is a promise to publish. What could make that impossible is looked at before there is one. Driver only.
+
+Names are not too long for the store; the folders of the final names are there, and files of staging can be adopted into them; the
+files that tasks handed over are there, with their sizes; none is too large to be adopted; the schema of each is the table's.
+Room cannot be promised: without it publishing fails, and goes on when there is some.
+"""
+
+import errno
+import os
+from collections.abc import Sequence
+
+from streamsink.errors import Corrupt, Misuse
+from streamsink.storage.file_io import FileIO
+from streamsink.storage.flush_group import Together
+from streamsink.table.table import Table
+from streamsink.table.write.writer import WrittenFile
+
+_NOTHING = "Nothing was recorded or published, and nothing is lost: the batch is replayed after a restart"
+# What a folder may be refused with, and what is to be done.
+_REFUSED = {
+    errno.EXDEV: (
+        "partition.elsewhere", "it is on another file system or mount than the table's staging folder, and a file has no name on two",
+        "Move its files onto the table's file system (unmount it, or replace the link by a folder), or mount the whole table there",
+    ),
+    errno.ENOTDIR: ("partition.not-a-folder", "something else than a folder has this name", "Move that away"),
+    errno.EACCES: ("storage.denied", "permission is denied", "Give the driver's user write access"),
+    errno.EPERM: ("storage.denied", "the operation is not permitted", "Give the driver's user write access"),
+    errno.EROFS: ("storage.read-only", "the file system is read-only", "Mount it writable"),
+    errno.ENAMETOOLONG: ("partition.name-too-long", "the store takes no name as long as this", "Filter such rows in the query"),
+}
+_REFUSED[errno.EEXIST] = _REFUSED[errno.ENOTDIR]
+
+
+def check(table: Table, staging: str, written: Sequence[WrittenFile], group: Together) -> None:
+    """Raises Misuse, which names the table and the way on; OSError when the store fails. What is made is durable with ``group``."""
+    see(table.file_io, table.root, staging, written)
+    _check_sizes(table, written)
+    _check_schemas(table, written)
+    limits = table.file_io.name_limits(table.root)
+    for file in written:
+        exceeded = limits.exceeded_by(table.layout.within(file.final))
+        if exceeded is not None:
+            raise _refused(table, errno.ENAMETOOLONG, f"{exceeded[0]} bytes of a data file's final name, of which it takes {exceeded[1]}")
+    folders = {os.path.dirname(table.layout.within(file.final)) for file in written}
+    for folder in sorted({table.layout.manifest_dir, *folders} if written else ()):
+        try:
+            table.file_io.begin_names(folder, staging, group)
+        except OSError as failed:
+            if failed.errno not in _REFUSED:
+                raise
+            raise _refused(table, failed.errno, failed.filename or folder) from failed
+
+
+def see(file_io: FileIO, root: str, staging: str, written: Sequence[WrittenFile]) -> None:
+    """Files that were handed over are in the driver's own listing of the folder, with their sizes.
+
+    One listing, however many they are; none for the driver's own. Raises Corrupt.
+    """
+    handed_over = [file for file in written if file.handed_over]
+    found = {entry.name: entry.size for entry in file_io.entries(staging)} if handed_over else {}
+    wrong = [file for file in handed_over if found.get(os.path.basename(file.staged)) != file.meta.file_size]
+    if wrong:
+        size = found.get(os.path.basename(wrong[0].staged))
+        raise Corrupt(
+            f"{root}: tasks handed over {len(handed_over)} files, of which {len(wrong)} are not there, or not whole, where the driver "
+            f"looks (first: {wrong[0].staged}, {'missing' if size is None else f'{size} bytes'}, expected {wrong[0].meta.file_size} "
+            f"bytes): the path is not on a disk that all executors and the driver share, or something deletes files there. {_NOTHING}. "
+            "Put the table on a shared disk, HDFS or S3, or keep cleaners away from its folder 'streamsink'",
+            kind="staged.files-gone",
+        )
+
+
+def _check_sizes(table: Table, written: Sequence[WrittenFile]) -> None:
+    most = table.file_io.largest_file
+    for file in written:
+        if most is not None and file.meta.file_size > most:
+            raise Misuse(
+                f"{table.root}: a data file has {file.meta.file_size} bytes, and this store gives a file of at most {most} bytes its final "
+                f"name. {_NOTHING}. Make the batches smaller (maxOffsetsPerTrigger, maxFilesPerTrigger), or the rows, of which few "
+                "make so large a file",
+                kind="file.too-large",
+            )
+
+
+def _check_schemas(table: Table, written: Sequence[WrittenFile]) -> None:
+    """Readers need the schema that a file was written with. Raises Corrupt when its file is gone."""
+    for schema_id in {file.meta.schema_id for file in written} - {table.known_schema.id}:
+        table.schemas.load(schema_id)
+
+
+def _refused(table: Table, code: int, where: str) -> Misuse:
+    kind, what, way_on = _REFUSED[code]
+    return Misuse(f"{table.root}: files cannot get their final names: {where}: {what}. {_NOTHING}. {way_on}, and restart the query", kind=kind)

@@ -1,0 +1,165 @@
+"""What a restart looks up or does once for many of the records that it publishes or marks. Driver only."""
+
+import functools
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from streamsink.errors import Corrupt
+from streamsink.events import log
+from streamsink.format.manifest import Identity, ManifestEntry
+from streamsink.format.manifest_list import write_manifest_list
+from streamsink.format.snapshot import APPEND
+from streamsink.protocol.committable import Committable, StagedFile
+from streamsink.sinks.paimon.past.records import commit_name, manifest_meta, read_staged, staged_manifests, state_alone
+from streamsink.storage.flush_group import Together
+from streamsink.table.commit.delta import Written
+from streamsink.table.history import leftovers
+from streamsink.table.history.deletion import try_name
+from streamsink.table.history.lineage import named_since
+from streamsink.table.history.presence import Presence
+from streamsink.table.table import Table
+
+# Entries of manifests that are kept between looking for their files and publishing them: some 10 MiB.
+_MOST_ENTRIES = 5_000
+# Records that are prepared at once. Few, because files that have their final names and no snapshot are orphans to a cleaner.
+_AHEAD = 16
+
+
+class Restoring:
+    """Of one table; everything when it is first needed."""
+
+    def __init__(
+        self, table: Table, records: Sequence[Committable], entries: dict[str, list[ManifestEntry]],
+        adopt: Callable[[Committable], frozenset[str]] | None,
+    ):
+        """entries: by name, of manifests that are not published: what is read is put in, to be taken out by who publishes.
+        adopt: gives a record's files their final names; the folders that are to be synced then. None: nothing is prepared,
+        because what groups are published with depends on the groups.
+        """
+        self._table = table
+        self._records = records
+        self._entries = entries
+        self._adopt = adopt
+        self._sweeps = 0
+        self._prepared: dict[str, Written | None] = {}
+
+    def is_first_sweep(self) -> bool:
+        """True once."""
+        self._sweeps += 1
+        return self._sweeps == 1
+
+    def is_last(self, committable: Committable) -> bool:
+        """Whether no record is published after it."""
+        return committable.state.sequence == self._records[-1].state.sequence
+
+    def prepare(self, committable: Committable) -> bool:
+        """Give this record's files their final names, durably, and those of the records behind it: one wait for some of them.
+
+        False when that is not done here, or its files are gone. After a crash: they are pending still, and adopting is repeated.
+        """
+        record_id = committable.state.record_id
+        if record_id not in self._prepared and self._adopt is not None:
+            number = [c.state.record_id for c in self._records].index(record_id)
+            self._prepare(self._records[number:number + _AHEAD])
+        return record_id in self._prepared
+
+    def delta_list(self, committable: Committable) -> Written | None:
+        """The manifest list that ``prepare`` wrote of what the record adds."""
+        return self._prepared.get(committable.state.record_id)
+
+    @functools.cached_property
+    def presence(self) -> Presence:
+        """Tells which of the records' files are in the table. Reads each record's manifest, which need not be read again then."""
+        return Presence(self._table.manifests, known=self._added)
+
+    def unpublished(self, committable: Committable) -> Committable:
+        """What of the record is to be published: without the files that are in the table already although its state does not say so.
+
+        Another writer's rename has replaced the snapshot that said so, and a third one had built on it before.
+        """
+        payloads = committable.payload.get("joined", [committable.payload])
+        kept = [p for p in payloads if p["manifest"] is None or os.path.basename(p["manifest"]["final"]) not in self._in_the_table]
+        if len(kept) == len(payloads):
+            return committable
+        published = {f.final for name, mine in self._in_the_table.items() for f in mine}
+        files = tuple(f for f in committable.files if f.final not in published)
+        if not kept:
+            return state_alone(committable, held=True)
+        held = [*committable.payload.get("held", ()), *(file.final for file in committable.files if file.final in published)]
+        return replace(committable, files=files, payload={"kind": APPEND, "joined": kept, "held": held, "alone": True})
+
+    @functools.cached_property
+    def _in_the_table(self) -> Mapping[str, Sequence[StagedFile]]:
+        """By manifest, the files of the records that are there, live or rewritten since, as of the first look."""
+        wanted = {identity for added in self._added.values() for identity in added}
+        bases = [c.payload["base"] for c in self._records if c.payload.get("base") is not None]
+        newest = self._table.snapshots.latest()
+        seen = self.presence.live(wanted, newest) if wanted else set()
+        if wanted - seen and bases and newest is not None and newest.id > min(bases):
+            seen |= named_since(self._table, min(bases), wanted - seen)
+        files = {os.path.basename(m["final"]): c.files for c in self._records for m in staged_manifests(c)}
+        found = {name: files[name] for name, added in self._added.items() if seen.issuperset(added)}
+        found |= {name: files[name] for name in files.keys() - self._added.keys() if self._outlived(files[name])}
+        if found:
+            log.warning("%s: %d pending records are in the table, by a snapshot that another writer's replaced: their state is published "
+                        "again", self._table.root, len(found))
+        return found
+
+    def _outlived(self, files: Sequence[StagedFile]) -> bool:
+        """Whether these data files of a record are in the table without its manifest: that was merged into another one, and has expired."""
+        names = {os.path.basename(file.final) for file in files}
+        if not names:
+            return False
+        return names <= {entry.file.file_name for entry in self._table.manifests.entries_of(self._table.snapshots.latest())}
+
+    @functools.cached_property
+    def _added(self) -> Mapping[str, Sequence[Identity]]:
+        """By manifest, what the records add."""
+        return dict(self._identities())
+
+    @functools.cached_property
+    def left(self) -> leftovers.Found:
+        """What tries to publish these records left. Their writers are dead or fenced, so there will be no more; the tries that
+        this process makes meanwhile remove what they leave.
+        """
+        return leftovers.look(self._table, (committable.state.record_id for committable in self._records))
+
+    def _prepare(self, records: Sequence[Committable]) -> None:
+        done = {}
+        with self._table.file_io.together() as group:
+            for committable in (c for c in records if self.unpublished(c) is c):
+                try:
+                    folders = self._adopt(committable)
+                except FileNotFoundError:
+                    break  # publishing this record says so; until then those before it are published
+                for folder in sorted(folders):
+                    group.sync_dir(folder)
+                done[committable.state.record_id] = self._write_delta_list(committable, group)
+            group.flush()
+        self._prepared |= done
+
+    def _write_delta_list(self, committable: Committable, group: Together) -> Written | None:
+        """None when what the record adds may depend on what is in the table, or would have to be read again."""
+        manifests = staged_manifests(committable)
+        known = [self._entries.get(os.path.basename(manifest["final"])) for manifest in manifests]
+        if committable.payload["kind"] != APPEND or not manifests or None in known:
+            return None
+        data = write_manifest_list([manifest_meta(self._table, *each) for each in zip(manifests, known)])
+        # No snapshot that is known by now can name it.
+        name = f"manifest-list-{try_name(commit_name(committable), self._table.snapshots.known_id() + 1, 0)}-1"
+        group.write(self._table.layout.manifest(name), data)
+        return name, len(data)
+
+    def _identities(self) -> Iterator[tuple[str, list[Identity]]]:
+        """By manifest."""
+        for committable in (c for c in self._records if c.payload["kind"] == APPEND):
+            for manifest in staged_manifests(committable):
+                try:
+                    entries = read_staged(self._table, manifest)
+                except (FileNotFoundError, Corrupt):
+                    continue  # publishing this record says so; until then those before it are published
+                name = os.path.basename(manifest["final"])
+                if sum(map(len, self._entries.values())) + len(entries) <= _MOST_ENTRIES:
+                    self._entries[name] = entries
+                yield name, [entry.identity for entry in entries]

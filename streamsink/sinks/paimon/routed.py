@@ -1,0 +1,177 @@
+"""From rules to tables: which tables exist, what each takes of the data, and which are created. Driver only."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from streamsink.errors import Corrupt, Misuse
+from streamsink.format.schema import TableSchema
+from streamsink.format.types import DataField
+from streamsink.options import SinkOptions
+from streamsink.protocol.committable import Batch
+from streamsink.protocol.decision import Checkpoint
+from streamsink.sinks.paimon.letters import TableAndLetters
+from streamsink.sinks.paimon.many_tables import ManyTables
+from streamsink.storage.flush_group import Together
+from streamsink.table.history import leftovers
+from streamsink.table.routed.dead_letters import DeadLetters, dead_letter_fields, fit_by_value
+from streamsink.table.routed.routed_writer import RoutedFiles, RoutedSpec, Target
+from streamsink.table.routed.rules import Routing
+from streamsink.table.table import Table, create_table, is_table, new_schema
+from streamsink.table.write.fit import check_once, fit
+from streamsink.table.write.writer import WriteSpec
+
+
+class RoutedTables:
+    """The tables of one run of a query, as its rules and its data's columns ask for them."""
+
+    def __init__(self, committer: ManyTables | TableAndLetters, routing: Routing, options: SinkOptions):
+        self._to = committer
+        self._io = committer.place.file_io
+        self.routing = routing
+        self._options = options
+        self._given: Sequence[DataField] | None = None
+        self._targets: dict[str, Target] = {}
+        self._templates: dict[str, Target] = {}
+        self._dead_schema: bytes | None = None
+
+    @property
+    def root(self) -> str:
+        """The warehouse's path."""
+        return self.routing.root
+
+    @property
+    def table_id(self) -> str:
+        """Identity of what this query writes to: its journal's."""
+        return self._to.place.journal_id
+
+    def existing(self) -> list[tuple[str, str]]:
+        """(name, path) of each table that is there and that this query might write."""
+        routing = self.routing
+        names = [*routing.listed(), *([routing.dead_letters] if routing.dead_letters else [])]
+        found = [e.name for e in self._io.entries(routing.root) if e.is_dir and routing.rule_of(e.name) is not None]
+        paths = {name: routing.path_of(name) for name in [*names, *found]}
+        return [(name, path) for name, path in sorted(paths.items()) if is_table(self._io, self._to.place.absolute(path))]
+
+    def spec(self, staging: str, data: Sequence[DataField], positions: Sequence[DataField], batch: Batch) -> RoutedSpec:
+        """What the writers of a batch need. data: the columns that tables may take. positions: the position columns.
+
+        Fits existing tables to the data once a run, evolving those whose options allow it. Raises Misuse that names the table.
+        """
+        if self._given != data:
+            self._prepare(data, positions)
+            self._given = data
+        options, routing = self._options, self.routing
+        limits = WriteSpec(
+            staging, b"", options.target_file_bytes, options.max_open_writers, options.writer_memory_bytes
+        )
+        dead = None
+        if routing.dead_letters is not None:
+            names = tuple(field.name for field in positions)
+            dead = DeadLetters(routing.dead_letters, self._dead_schema, options.application, batch.batch_id, names)
+        return RoutedSpec(limits, routing, dict(self._targets), dict(self._templates), dead)
+
+    def stage(self, checkpoint: Checkpoint, written: Sequence[RoutedFiles], group: Together) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+        """Create the tables that got their first rows, then stage: files and payload of the record, durable when ``group`` is flushed.
+
+        Raises Corrupt when rows in and rows out differ: then nothing is recorded.
+        """
+        files: dict[str, list[Any]] = {}
+        for part in written:
+            for name, file in part.files:
+                files.setdefault(name, []).append(file)
+        dead: dict[str, int] = {}
+        for part in written:
+            for target, rows in part.dead.items():
+                dead[target] = dead.get(target, 0) + rows
+        self._check_counts(sum(part.rows_in for part in written), files, dead)
+        by_table = {name: (self.routing.path_of(name), mine) for name, mine in files.items()}
+        had = self._to.had_before(checkpoint, self._path_now)  # first, or one that is gone would be created anew
+        for name in sorted(files):
+            self._create_missing(name)
+        return self._to.stage(checkpoint, by_table, dead, group, had=had)
+
+    # -- parts -----------------------------------------------------------------------------------------------------
+
+    def _path_now(self, name: str) -> str | None:
+        """Where the rules have the table of this name; None when there is no rule for it."""
+        known = name == self.routing.dead_letters or self.routing.rule_of(name) is not None
+        return self.routing.path_of(name) if known else None
+
+    def _prepare(self, data: Sequence[DataField], positions: Sequence[DataField]) -> None:
+        routing = self.routing
+        self._targets, self._templates = {}, {}
+        there = dict(self.existing())
+        for name, path in there.items():
+            if name != routing.dead_letters:
+                self._targets[name] = self._target(name, self._to.member(name, path).table, data)
+        for key, rule in routing.rules.items():
+            if key in there:
+                continue
+            if not rule.options.create:
+                if key in routing.listed():
+                    raise Misuse(
+                        f"{self._to.place.absolute(routing.path_of(key))}: there is no table '{key}', and its option create is "
+                        "False. Nothing was written. Create the table",
+                        kind="table.missing",
+                    )
+                continue
+            columns = rule.choose([f.name for f in data], [f.name for f in data])
+            self._check_columns(key, columns)
+            fields = [f for f in data if f.name in columns]
+            schema = new_schema(fields, rule.options.partition_by, rule.options.table_options)
+            self._templates[key] = Target(columns, schema.to_json())
+        if routing.dead_letters is not None:
+            self._dead_schema = self._dead_letter_schema(routing.dead_letters in there, positions).to_json()
+
+    def _target(self, name: str, table: Table, data: Sequence[DataField]) -> Target:
+        rule = self.routing.rules[self.routing.rule_of(name)]
+        columns = rule.choose([f.name for f in data], table.schema.field_names)
+        self._check_columns(name, columns)
+        fields = [f for f in data if f.name in columns]
+        fitting = fit if self.routing.dead_letters is None else fit_by_value
+        return Target(columns, fitting(table, fields, rule.options).to_json())
+
+    def _check_columns(self, name: str, columns: Sequence[str]) -> None:
+        check_once(columns, f"{self.routing.root}: table '{name}'", "the query, or leave it out of the table by its option columns")
+        wanted = self.routing.rules[self.routing.rule_of(name) or name].columns
+        lacking = [c for c in wanted if c not in columns] if isinstance(wanted, tuple) else []
+        if lacking or not columns:
+            raise Misuse(
+                f"{self.routing.root}: table '{name}' takes the columns {', '.join(lacking) or 'that it has'}, of which the data "
+                "has none. Nothing was written",
+                kind="schema.missing-column",
+            )
+
+    def _dead_letter_schema(self, exists: bool, positions: Sequence[DataField]) -> TableSchema:
+        fields = dead_letter_fields(positions)
+        if not exists:
+            return new_schema(fields, (), self._options.table_options)
+        path = self.routing.path_of(self.routing.dead_letters)
+        table = self._to.member(self.routing.dead_letters, path).table
+        # Columns of positions come and go with the query's options.
+        return fit(table, fields, replace(self._options, add_columns=True))
+
+    def _check_counts(self, rows_in: int, files: Mapping[str, list[Any]], dead: Mapping[str, int]) -> None:
+        rows = {name: sum(file.meta.row_count for file in mine) for name, mine in files.items()}
+        buried = rows.get(self.routing.dead_letters, 0)
+        if sum(rows.values()) != rows_in or buried != sum(dead.values()):
+            raise Corrupt(
+                f"{self.routing.root}: {rows_in} rows came in, {sum(rows.values()) - buried} are in files of tables, {buried} are dead "
+                f"letters ({sum(dead.values())} were counted): these do not add up. Nothing was recorded or published. This is "
+                "an error of streamsink; the batch is replayed after a restart",
+                kind="tables.count",
+            )
+
+    def _create_missing(self, name: str) -> None:
+        path = self._to.place.absolute(self.routing.path_of(name))
+        if is_table(self._io, path):
+            return
+        if name in self._targets:
+            self._to.check_there(name, self.routing.path_of(name))  # it was: raises what is said of a table that is gone
+        dead = name == self.routing.dead_letters
+        template = self._dead_schema if dead else self._templates[self.routing.rule_of(name)].schema_json
+        table = create_table(self._io, path, TableSchema.from_json(template, "the schema of a new table"))
+        leftovers.sweep_creations(table)
+        if not dead:
+            self._targets[name] = self._target(name, table, self._given)

@@ -1,0 +1,59 @@
+"""How rows become staged files of a table, or of several: what travels to the writers, and what comes back from them. EXECUTOR and driver."""
+
+import json
+from dataclasses import dataclass
+
+from streamsink.format.data_file import DataFileMeta
+from streamsink.protocol.sink import Writing
+from streamsink.storage.file_io import FileIO
+from streamsink.table.routed.routed_writer import RoutedFiles, RoutedSpec, RoutedWriter
+from streamsink.table.write.writer import TableWriter, WriteSpec, WrittenFile
+
+
+def encode(file: WrittenFile) -> str:
+    """A written file as text, for the way from the executor to the driver."""
+    return json.dumps(
+        {"partition": file.partition.hex(), "staged": file.staged, "final": file.final, "meta": file.meta.to_wire()}
+    )
+
+
+def decode(text: str) -> WrittenFile:
+    """The inverse of ``encode``; what it says is for the driver to see for itself."""
+    value = json.loads(text)
+    meta = DataFileMeta.from_wire(value["meta"])
+    return WrittenFile(bytes.fromhex(value["partition"]), value["staged"], value["final"], meta, handed_over=True)
+
+
+@dataclass(frozen=True)
+class TableWriting(Writing):
+    """Into one table: a list of files."""
+
+    spec: WriteSpec
+
+    def open(self, file_io: FileIO) -> TableWriter:
+        return TableWriter(file_io, self.spec)
+
+    def encode(self, written: WrittenFile) -> str:
+        return encode(written)
+
+    def decode(self, text: str) -> WrittenFile:
+        return decode(text)
+
+
+@dataclass(frozen=True)
+class RoutedWriting(Writing):
+    """Into several tables: one item, with the counts of the rows."""
+
+    spec: RoutedSpec
+
+    def open(self, file_io: FileIO) -> RoutedWriter:
+        return RoutedWriter(file_io, self.spec)
+
+    def encode(self, written: RoutedFiles) -> str:
+        files = [(name, encode(file)) for name, file in written.files]
+        return json.dumps({"files": files, "rows_in": written.rows_in, "dead": written.dead})
+
+    def decode(self, text: str) -> RoutedFiles:
+        value = json.loads(text)
+        files = tuple((name, decode(file)) for name, file in value["files"])
+        return RoutedFiles(files, value["rows_in"], value["dead"])

@@ -1,0 +1,1 @@
+"""Everything that needs Spark's JVM gateway or reads what Spark itself has logged. DRIVER."""

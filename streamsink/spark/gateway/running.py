@@ -1,0 +1,327 @@
+"""What needs Spark's JVM gateway: what a micro-batch is, as the running query knows it; with the other gateway files. DRIVER.
+
+Spark Connect has no gateway; files with the same functions are what it would take.
+"""
+
+import contextlib
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+from py4j.java_gateway import JavaObject
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark import SparkContext
+from pyspark.errors.exceptions.captured import unwrap_spark_exception
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql.pandas.serializers import ArrowCollectSerializer
+from pyspark.util import local_connect_and_auth
+
+from streamsink.clock import Clock
+from streamsink.errors import Misuse
+from streamsink.protocol.committable import Batch
+from streamsink.protocol.positions import SourceRange
+from streamsink.protocol.same_query import digest
+from streamsink.spark.gateway import checkpoint_files
+from streamsink.spark.gateway.kafka import KafkaSources
+from streamsink.spark.gateway.offset_log import Logged, ranges
+
+_QUERY_ID = "sql.streaming.queryId"
+_BATCH_ID = "streaming.sql.batchId"
+_CONNECT = "pyspark.sql.connect."
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_CREDENTIALS = re.compile(r"(?<=://)[^/@:]*:[^/@]*@")
+_TEMPORARY = re.compile(r"/temporary-[0-9a-f]{8}-[0-9a-f-]{27}/?$")
+
+
+@dataclass
+class _Running:
+    """One start of a query, which has one id, one execution and one checkpoint; and where its last batch ended."""
+
+    execution: JavaObject
+    query: str
+    run: str
+    root: str
+    kafka: KafkaSources
+    place: str
+    last_batch: int | None = None
+    last: Logged | None = None
+    asked_names: list[str] | None = None
+
+    def names(self) -> list[str]:
+        """Names of the query's sources, in the order of the query. Spark 4.2 and newer."""
+        if self.asked_names is None:
+            names, sources = self.execution.sourceToIdMap(), self.execution.sources()
+            self.asked_names = [str(names.apply(sources.apply(place))) for place in range(sources.size())]
+        return self.asked_names
+
+
+# By the id of the start, as the execution itself says it.
+_RUNNING: dict[str, _Running] = {}
+_MOST_RUNNING = 16
+# An observation comes over Spark's listeners, as a rule at once.
+_LISTENER_WAITS_MS = (*[2] * 50, *[50] * 1200)
+
+
+def describe(df: DataFrame, batch_id: int, table: str, run: str, is_first: Callable[[str], bool]) -> Batch:
+    """Identity, source positions and watermark of the micro-batch that ``foreachBatch`` was called with. run: as ``run_id`` says.
+
+    is_first: whether the sink has no batch behind it in the run of this id, which is the query's own. Read from the checkpoint's
+    offset log, which is durable when this is called. Raises Misuse when this is no streaming batch, or its checkpoint is a
+    temporary folder.
+    """
+    spark = df.sparkSession
+    running = _running(df, table, run)
+    root = running.root
+    after = checkpoint_files.logged(spark, root, batch_id, table)
+    if running.last_batch == batch_id - 1:
+        before = running.last
+    else:
+        before = checkpoint_files.logged(spark, root, batch_id - 1, table) if batch_id > 0 else None
+    running.last_batch, running.last = batch_id, after
+
+    def told(start: Logged | None, end: Logged) -> tuple[SourceRange, ...]:
+        found = ranges(start, end, running.names, running.kafka.numbers)
+        return tuple(checkpoint_files.told_by_source(spark, root, running.kafka.number(place), source) for place, source in enumerate(found))
+
+    def told_before() -> tuple[SourceRange, ...] | None:
+        start = checkpoint_files.find_logged(spark, root, batch_id - 2) if batch_id > 1 else None
+        return None if before is None or batch_id > 1 and start is None else told(start, before)
+
+    identified = running.kafka.identified(told(before, after), batch_id, is_first(running.run))
+    return Batch(batch_id, running.query, running.run, identified, after.watermark_ms, place=running.place, before=told_before)
+
+
+def looked_at_again(batch: Batch) -> Batch:
+    """The batch with the identities of its sources as they were when its rows were written."""
+    running = _RUNNING.get(batch.run)
+    return running.kafka.looked_at_again(batch) if running else batch
+
+
+def check_not_connect(of: DataFrame | SparkSession, table: str) -> None:
+    """Raises Misuse for Spark Connect, whose client has no gateway."""
+    if type(of).__module__.startswith(_CONNECT):
+        raise Misuse(
+            f"{table}: this session is one of Spark Connect, which has no gateway to Spark's JVM; which query runs, where its checkpoint "
+            "is and how its rows come is asked there. Nothing was written. Use a session of Spark's own: built without .remote(...), "
+            "and without SPARK_REMOTE in the environment. streamsink.read_arrow needs no Spark",
+            kind="spark.connect",
+        )
+
+
+def without_credentials(path: str) -> str:
+    """A path or an address without the user and the password in it. What stands alone before an ``@`` is a container's name."""
+    return _CREDENTIALS.sub("", path)
+
+
+def each_of(sequence: JavaObject) -> list[JavaObject]:
+    """The elements of a Scala sequence."""
+    return [sequence.apply(index) for index in range(sequence.size())]
+
+
+def run_id(df: DataFrame) -> str:
+    """Id of this start of the query, as ``StreamingQuery.runId`` says it; empty outside a streaming query."""
+    return df.sparkSession.sparkContext.getLocalProperty("spark.jobGroup.id") or ""
+
+
+def check_batch_id(df: DataFrame, batch_id: int, table: str) -> None:
+    """Raises Misuse when this is not the id of the micro-batch that the query runs now: an id of one's own identifies nothing."""
+    now = df.sparkSession.sparkContext.getLocalProperty(_BATCH_ID)
+    if now is not None and str(batch_id) != now:
+        raise Misuse(
+            f"{table}: called for batch {batch_id!r}, but Spark runs batch {now} of this query now. Nothing was written. Pass the id on "
+            "that Spark gives to the batch function: foreachBatch(lambda df, batch_id: sink(df, batch_id))",
+            kind="batch.wrong-id",
+        )
+
+
+def same_rows(one: DataFrame, other: DataFrame) -> bool:
+    """Whether both DataFrames are the same computation over the same batch."""
+    return one is other or one.sameSemantics(other)
+
+
+def start_id(df: DataFrame, run: str) -> str:
+    """Id of this start of the query, as the query itself says it: a program may have set a job group of its own. run: as ``run_id``.
+
+    Asked when a batch has failed, so it takes the other one where Spark does not answer any more.
+    """
+    if run in _RUNNING:
+        return run
+    try:
+        query = df.sparkSession.sparkContext.getLocalProperty(_QUERY_ID)
+        execution = _active(df.sparkSession, query) if query else None
+        return run if execution is None else str(execution.runId().toString())
+    except (Py4JError, OSError, AttributeError):  # as in ``has_ended``
+        return run
+
+
+class Collecting:
+    """All rows of a DataFrame on their way to the driver: Spark's job runs while the caller does what it can without them.
+
+    As ``DataFrame.toArrow`` does it, without a name for the job. A context; at its end nobody listens to the job any more.
+    """
+
+    def __init__(self, df: DataFrame):
+        self._handed = df._jdf.collectAsArrowToPython()
+        self._stream, socket = local_connect_and_auth(self._handed[0], self._handed[1])
+        socket.settimeout(None)  # a job takes as long as it takes
+
+    def rows(self) -> list[pa.RecordBatch]:
+        """In order, as Spark hands them over; none without rows. To be called once. Raises as Spark does."""
+        try:
+            given = list(ArrowCollectSerializer().load_stream(self._stream))
+        finally:
+            # Always: the stream of a job that has failed may end as if it were whole.
+            with unwrap_spark_exception():
+                self._handed[2].getResult()
+        if given and isinstance(given[-1], list):  # up to Spark 4.2 their order comes after them; 4.3 has put them in order
+            *pieces, order = given
+            return [pieces[index] for index in order]
+        return given
+
+    def __enter__(self) -> "Collecting":
+        return self
+
+    def __exit__(self, *raised) -> None:
+        self._stream.close()
+
+
+class Selected(NamedTuple):
+    """A column: a SQL expression, its name, and what is to be known of it (JSON)."""
+
+    sql: str
+    name: str
+    metadata: dict[str, Any]
+
+
+def select(df: DataFrame, columns: Sequence[Selected]) -> DataFrame:
+    """``df.select`` with three questions to the JVM for a column; a ``Column`` with a type, a name and metadata asks some forty."""
+    jvm = df.sparkSession.sparkContext._jvm
+    functions, metadata = (getattr(jvm, f"org.apache.spark.sql.{name}") for name in ("functions", "types.Metadata"))
+    made = [getattr(functions.expr(each.sql), "as")(each.name, metadata.fromJson(json.dumps(each.metadata))) for each in columns]
+    return DataFrame(df._jdf.select(df._jseq(made)), df.sparkSession)
+
+
+def execution(run: str) -> JavaObject | None:
+    """Spark's own object of this start of a query; None unless ``describe`` has described a batch of it."""
+    running = _RUNNING.get(run)
+    return running.execution if running is not None else None
+
+
+def running_here(spark: SparkSession) -> JavaObject | None:
+    """Spark's own object of the streaming query whose batch function runs in this thread; None outside of one."""
+    query = spark.sparkContext.getLocalProperty(_QUERY_ID)
+    return _active(spark, query) if query else None
+
+
+def is_active(spark: SparkSession, query: str) -> bool:
+    """Whether a query with this checkpoint id runs in this driver now."""
+    return _active(spark, query) is not None
+
+
+def has_ended(spark: SparkSession, query: str) -> bool:
+    """Whether no further batch of this query can come: it has ended, or Spark is gone. From any thread."""
+    try:
+        return not is_active(spark, query)
+    except (Py4JError, OSError, AttributeError):  # AttributeError: the session was stopped, its gateway is None
+        return True
+
+
+def daemon_module() -> str | None:
+    """What this process's Spark says of the Python workers' daemon; None when it leaves that to its default."""
+    return SparkContext.getOrCreate().getConf().get("spark.python.daemon.module")
+
+
+def estimated_bytes(run: str) -> int | None:
+    """Spark's estimate of the size of the micro-batch that this start of a query runs now, or None when it has none."""
+    running = _RUNNING.get(run)
+    last = running.execution.lastExecution() if running else None
+    if last is None:
+        return None
+    return int(str(last.optimizedPlan().stats().sizeInBytes()))
+
+
+def observed(observation: Observation, name: str) -> int | None:
+    """What an observation of an action that has ended has found; None when Spark's listeners do not bring it within a minute."""
+    clock, found = Clock(), observation._jo.future()
+    for wait_ms in _LISTENER_WAITS_MS:
+        if found.isCompleted():
+            return observation.get.get(name)
+        clock.sleep_ms(wait_ms)
+    return None
+
+
+def encrypts_parquet(spark: SparkSession) -> bool:
+    """Whether this session's Parquet files are encrypted, which no reader of the table expects."""
+    return spark._jsparkSession.sessionState().newHadoopConf().get("parquet.crypto.factory.class") is not None
+
+
+def check_file_system(spark: SparkSession, scheme: str, table: str) -> None:
+    """Raises Misuse when Spark cannot read paths of this scheme."""
+    check_not_connect(spark, table)
+    conf = spark._jsparkSession.sessionState().newHadoopConf()
+    try:
+        spark._jvm.org.apache.hadoop.fs.FileSystem.getFileSystemClass(scheme, conf)
+    except Py4JJavaError as missing:
+        raise Misuse(
+            f"{table}: this Spark session has no file system for {scheme}:// paths. Add hadoop-aws in the version of Spark's "
+            "Hadoop (spark.jars.packages) and set fs.s3a.*; or read the table with streamsink.read_arrow",
+            kind="read.no-file-system",
+        ) from missing
+
+
+def _running(df: DataFrame, table: str, run: str) -> _Running:
+    """What is asked of Spark once in a run. A program that sets a job group of its own is asked for in every batch."""
+    known = _RUNNING.get(run)
+    if known is not None:
+        return known
+    execution, query = _execution(df.sparkSession, table)
+    root = str(execution.resolvedCheckpointRoot())
+    if _TEMPORARY.search(root):
+        raise Misuse(
+            f"{table}: the query has no checkpointLocation, so Spark uses a temporary one and would forget what it "
+            "wrote. Nothing was written. Set .option('checkpointLocation', ...)",
+            kind="checkpoint.missing",
+        )
+    kafka = KafkaSources(df.sparkSession, execution, table)
+    found = _Running(execution, query, str(execution.runId().toString()), root, kafka, digest(without_credentials(root)))
+    earlier = [run for run, other in list(_RUNNING.items()) if other.query == query]
+    for run in earlier or list(_RUNNING)[:-_MOST_RUNNING]:
+        _RUNNING.pop(run, None)
+    _RUNNING[found.run] = found
+    return found
+
+
+def _active(spark: SparkSession, query: str):
+    if not _UUID.fullmatch(query):
+        return None  # a bounded job's run id
+    running = spark._jsparkSession.sharedState().activeStreamingQueries()
+    return running.get(spark._jvm.java.util.UUID.fromString(query))
+
+
+def _execution(spark: SparkSession, table: str):
+    query = spark.sparkContext.getLocalProperty(_QUERY_ID)
+    execution = _active(spark, query) if query else None
+    if execution is None:
+        raise Misuse(
+            f"{table}: not called by a running streaming query, or from another thread than its own, which does not know the "
+            "query. Nothing was written. Pass streamsink.to_table(...) to .writeStream.foreachBatch(...), or call it there in the "
+            "batch function's own thread; for a batch DataFrame use streamsink.write(...)",
+            kind="batch.not-streaming",
+        )
+    return execution, query
+
+
+@contextlib.contextmanager
+def with_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """With these settings. The session of a streaming batch is its query's own; that of ``streamsink.write`` is the caller's."""
+    before = {name: spark.conf.get(name, None) for name in settings}
+    try:
+        for name, value in settings.items():
+            spark.conf.set(name, value)
+        yield
+    finally:
+        for name, was in before.items():
+            spark.conf.unset(name) if was is None else spark.conf.set(name, was)

@@ -1,0 +1,1 @@
+"""A streaming query's own side: its batch function, and what keeps it running. DRIVER."""

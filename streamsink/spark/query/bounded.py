@@ -1,0 +1,54 @@
+"""A batch job as one checkpoint, END_OF_INPUT, of its run. DRIVER."""
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+
+from streamsink import events
+from streamsink.errors import Misuse, RestoredThenFailed, StreamsinkError
+from streamsink.options import SinkOptions
+from streamsink.protocol.committable import Batch
+from streamsink.protocol.ids import END_OF_INPUT
+from streamsink.sinks.paimon.opening import PaimonTable
+from streamsink.spark.explain import explain
+from streamsink.spark.query.foreach_batch import BatchFunction
+from streamsink.spark.query.spark_sink import SparkSink
+from streamsink.storage.stores import table_path
+
+_RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+
+
+def write_bounded(
+    df: DataFrame, path: str | os.PathLike[str], run_id: str, listener: Callable[[events.Event], None] | None, options: Mapping[str, Any]
+) -> int:
+    """Publish the DataFrame under ``run_id``; returns the rows published, 0 when that run is published already.
+
+    Raises as the sink does.
+    """
+    root = table_path(path)
+    if not isinstance(run_id, str) or not _RUN_ID.fullmatch(run_id):
+        raise Misuse(
+            f"{root}: run_id is {run_id!r}, expected 1 to 64 letters, digits, '_', '-' or '.', the same whenever the "
+            "same run is repeated, such as '2026-11-21'",
+            kind="option.run-id",
+        )
+    given = SinkOptions.of(root, {"application": "batch", **options})
+    sink = BatchFunction(SparkSink(PaimonTable(root), given), listener or events.to_log)
+    try:
+        try:
+            return sink.write_job(df, Batch(END_OF_INPUT, run_id, run_id))
+        except RestoredThenFailed:
+            # What an earlier run left is published now; a batch job has no warm writers to be rid of.
+            return sink.write_job(df, Batch(END_OF_INPUT, run_id, run_id))
+    except (StreamsinkError, OSError, PySparkException, Py4JError) as failed:
+        cause = explain(root, failed)
+        if cause is failed:
+            raise
+        raise cause from failed
+    finally:
+        sink.close()

@@ -1,0 +1,43 @@
+"""A sink as a batch function writes to it: its store, and how the rows of a DataFrame become its files. DRIVER."""
+
+from collections.abc import Callable
+
+from pyspark.sql import DataFrame
+
+from streamsink import events
+from streamsink.options import SinkOptions
+from streamsink.protocol.committable import Batch
+from streamsink.protocol.ids import check_application
+from streamsink.protocol.run.micro_batch import BatchRows
+from streamsink.protocol.sink import OpenSink, Sink
+from streamsink.spark.rows.batch_rows import FrameRows, fields_of
+from streamsink.spark.runs import Run
+from streamsink.storage.stores import Store
+
+
+class SparkSink:
+    """A sink with the options of one query. Used by one thread at a time."""
+
+    def __init__(self, sink: Sink, options: SinkOptions):
+        """Opens the store. Raises Misuse for a name that an application cannot have."""
+        check_application(sink.path, options.application)
+        self.path = sink.path
+        self.options = options
+        self._sink = sink
+        self._store = Store(sink.path, options.store_options, options.flush)
+        self.io = self._store.open()
+
+    def does_as(self, other: "SparkSink") -> bool:
+        """Whether it does with rows what the other one does, which has the same path and application: then both are one sink."""
+        return (type(self), self._sink, self.options) == (type(other), other._sink, other.options)
+
+    def check(self, df: DataFrame) -> None:
+        """Raises Misuse when rows with these columns can never be written. Called for each batch, before anything else."""
+
+    def open(self, df: DataFrame, batch: Batch, emit: Callable[[events.Event], None]) -> OpenSink:
+        """What one start of a query writes to. batch: its first one. Raises Misuse before anything is written."""
+        return self._sink.open(self.io, self.options, batch, fields_of(df, self.path, self.options), emit)
+
+    def rows(self, df: DataFrame, run: Run) -> BatchRows:
+        """How the batch becomes files."""
+        return FrameRows(df, run, self.options, self._store, self.io)

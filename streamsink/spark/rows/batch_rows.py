@@ -1,0 +1,182 @@
+"""How the DataFrame of one micro-batch becomes staged files. DRIVER."""
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pyspark.sql import DataFrame, Observation
+from pyspark.sql import functions as F
+from pyspark.sql.types import StringType
+
+from streamsink.errors import Misuse, Retryable
+from streamsink.options import SinkOptions
+from streamsink.protocol.committable import Batch, Committable, StagedFile
+from streamsink.protocol.decision import Checkpoint, Verdict
+from streamsink.protocol.run.micro_batch import BatchRows
+from streamsink.protocol.same_query import Comparison
+from streamsink.protocol.sink import Writing
+from streamsink.sinks.paimon.writing import TableWriting
+from streamsink.spark.gateway import plan, planned_files, running
+from streamsink.spark.names import check_one, without
+from streamsink.spark.rows import file_rows, run_rows, write_ways
+from streamsink.spark.rows.position_check import PositionCheck
+from streamsink.spark.rows.position_columns import recorded
+from streamsink.spark.runs import Run
+from streamsink.spark.sizes import DRIVER, SPARK
+from streamsink.spark.types import to_fields
+from streamsink.storage.file_io import FileIO
+from streamsink.storage.flush_group import Together
+from streamsink.storage.stores import Store
+from streamsink.table.write.fit import check_once
+
+_COUNT = "rows"
+_WIDTHS = {"byte": 1, "short": 2, "integer": 4, "long": 8}
+
+
+class FrameRows(BatchRows):
+    """Rows of one DataFrame."""
+
+    def __init__(self, df: DataFrame, run: Run, options: SinkOptions, store: Store, file_io: FileIO):
+        self._df = df
+        self._run = run
+        self._options = options
+        self._store = store
+        self._io = file_io
+        self.way = DRIVER
+
+    def write(self, checkpoint: Checkpoint, group: Together) -> Sequence[Any]:
+        small = write_ways.is_small(checkpoint.batch, self._options, self._run.sizes)
+        write = functools.partial(self._write, checkpoint, small, group)
+        decision = checkpoint.decision
+        explained = functools.partial(file_rows.explained, self._store.root, self._options, write, decision.same)
+        written, self.way = explained() if decision.seen_files else write()
+        return written
+
+    def staged(self, files: Sequence[StagedFile]) -> None:
+        """What the batch's rows were like helps to choose the way of the next one."""
+        self._run.sizes.add(self.way, sum(f.rows for f in files), sum(f.size for f in files))
+
+    def described(self, batch: Batch) -> Batch:
+        return plan.with_own_rows(batch, self._df)
+
+    def same_as(self, other: BatchRows) -> bool:
+        return isinstance(other, FrameRows) and running.same_rows(self._df, other._df)
+
+    def read_over(self) -> None:
+        _read(self._df)
+
+    def count(self) -> int:
+        """All columns are read, as a write reads them: a source may leave out a row because of a column that a count does not need."""
+        counted = Observation()
+        _read(self._df.observe(counted, F.expr("count(1)").alias(_COUNT)))
+        count = running.observed(counted, _COUNT)
+        if count is None:
+            raise Retryable(
+                f"{self._store.root}: Spark has read the run's rows and does not say how many they are: its listeners are behind, or lost "
+                "events. Nothing was written: repeat the call. Raise spark.scheduler.listenerbus.eventqueue.capacity",
+                kind="spark.not-counted",
+            )
+        return count
+
+    def compared(self, published: Committable | None) -> Comparison:
+        return run_rows.compared(stored(self._df, self._store.root, self._options), published, self._store.root)
+
+    def check_read(self, checkpoint: Checkpoint) -> None:
+        planned_files.check(checkpoint.batch, checkpoint.decision.seen_files, self._store.root, self._options)
+
+    def looked_at_again(self, batch: Batch) -> Batch:
+        return running.looked_at_again(batch)
+
+    def _write(self, checkpoint: Checkpoint, small: bool, group: Together) -> tuple[Sequence[Any], str]:
+        """What the writers hand back, and the way in which the rows were written."""
+        rows, options = self._new_rows(checkpoint), self._options
+        kept = stored(rows, self._store.root, options)
+        check_once(kept.columns, self._store.root)
+        check = PositionCheck(self._store.root, checkpoint.batch, options, rows, kept)
+
+        def writing() -> Writing:
+            return self._run.to.writing(checkpoint, self._run.fields(kept.schema), ())
+
+        if small:
+            written = write_ways.write_small(check.carried(), lambda: check.comparing(writing()), self._io, group)
+            if written is not None:
+                return check.settle(written), DRIVER
+        fitted, told = writing(), check.told()
+        large = self._large(kept, fitted, checkpoint.batch)
+        if large.job is not None:
+            return large.job.write(told, self._io, check), SPARK
+        written, way = write_ways.write_large(told, check.being_told(fitted), self._io, self._store, large)
+        return check.settle(written), way
+
+    def _large(self, rows: DataFrame, writing: Writing, batch: Batch) -> write_ways.Large:
+        """The way of a batch that is not small: Spark's own Parquet writer is one for the files of a table."""
+        if isinstance(writing, TableWriting):
+            return write_ways.large(rows, writing.spec, batch, self._options, self._io, sizes=self._run.sizes)
+        return write_ways.by_tasks(rows, batch, self._run.sizes)
+
+    def _new_rows(self, checkpoint: Checkpoint) -> DataFrame:
+        """Under an overlap: only rows of new files, or at or after the recorded position of their topic and partition. Those that do not
+        lie in the batch stay, because what they say of their position is no reason to leave them out: they are refused later on."""
+        if checkpoint.decision.verdict is not Verdict.FILTER:
+            return self._df
+        if checkpoint.decision.seen_files:
+            sources, seen = checkpoint.batch.sources, checkpoint.decision.seen_files
+            return file_rows.of_new_files(self._df, self._options.file_column, sources, seen)
+        path, options = self._store.root, self._options
+        old = recorded(path, options.position_columns, checkpoint.decision.below)
+        return self._df.where(f"NOT {old} OR {PositionCheck(path, checkpoint.batch, options, self._df).sql or 'false'}")
+
+
+def _read(df: DataFrame) -> None:
+    df.write.format("noop").mode("overwrite").save()
+
+
+def check_positions(df: DataFrame, path: str, options: SinkOptions) -> None:
+    """Raises Misuse when the position columns cannot be a source's topic, partition and offset, in this order, by their types.
+
+    Whole numbers of any width are taken, but no partition that is wider than the offset: then the two stand in each other's place.
+    """
+    if not options.position_columns:
+        return
+    _check_given(df, path, options)
+    types = {field.name: field.dataType for field in df.schema.fields}
+    topic, partition, offset = (types[name] for name in options.position_columns)
+    widths = [_WIDTHS.get(kind.typeName()) for kind in (partition, offset)]
+    if isinstance(topic, StringType) and None not in widths and widths[0] <= widths[1]:
+        return
+    found = ", ".join(f"'{name}' of type {types[name].simpleString()}" for name in options.position_columns)
+    raise Misuse(
+        f"{path}: position_columns are to name the columns of topic, partition, offset, in this order, of types string, int, bigint; "
+        f"found {found}. Nothing was written. Give their names in that order, and cast a column that has another type",
+        kind="option.position-columns",
+    )
+
+
+def stored(df: DataFrame, path: str, options: SinkOptions) -> DataFrame:
+    """Without the position columns and the file column, unless the table is to keep them. Raises Misuse when the data lacks one."""
+    _check_given(df, path, options)
+    file_rows.check_column(df, path, options)
+    columns = (*options.position_columns, *([options.file_column] if options.file_column else ()))
+    return df if options.store_position_columns else without(df, columns)
+
+
+def _check_given(df: DataFrame, path: str, options: SinkOptions) -> None:
+    missing = [name for name in options.position_columns if name not in df.columns]
+    if missing:
+        raise Misuse(
+            f"{path}: position_columns names {', '.join(missing)}, which the data does not have; it has "
+            f"{', '.join(df.columns)}",
+            kind="option.position-columns",
+        )
+    for name in options.position_columns:
+        check_one(df, name, path, "position_columns", "option.position-columns")
+
+
+def fields_of(df: DataFrame, path: str, options: SinkOptions) -> Callable[[], Sequence[Any]]:
+    """The columns that a new table gets, when they are asked for."""
+    def found() -> Sequence[Any]:
+        kept = stored(df, path, options)
+        check_once(kept.columns, path)
+        return to_fields(kept.schema)
+
+    return found

@@ -1,0 +1,70 @@
+"""Each row of a batch lies in the batch's own positions: in which of the three ways of writing this is found out where. DRIVER.
+
+The driver's way has the rows as Arrow data. Tasks and Spark's own Parquet writer are told by the JVM, in a column of one bit, so that
+columns which the table does not keep need not leave it; a writer for several tables is given them anyway.
+"""
+
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from streamsink.options import SinkOptions
+from streamsink.protocol.committable import Batch
+from streamsink.protocol.sink import Writing
+from streamsink.sinks.paimon import position_check
+from streamsink.spark.names import without
+from streamsink.spark.rows import position_columns
+from streamsink.spark.rows.position_proof import OUTSIDE, Proven, ProvenWriting
+from streamsink.table.write.position_ranges import PositionRanges
+
+
+class PositionCheck:
+    """Of one batch, when there is something to compare; else each of its methods hands back what it was given."""
+
+    def __init__(self, table: str, batch: Batch, options: SinkOptions, rows: DataFrame, kept: DataFrame | None = None):
+        """rows: with the position columns, of the types that ``check_positions`` lets through. kept: of them, what is for the writer
+        inside; None for all of it."""
+        self._told = (table, batch, options)
+        self._rows = rows
+        self._kept = rows if kept is None else kept
+        self._ranges: PositionRanges | None = position_check.ranges_of(table, batch, options)
+
+    @property
+    def sql(self) -> str | None:
+        """A condition that is true for rows that do not lie in the batch's positions; None when nothing is compared."""
+        return None if self._ranges is None else position_columns.outside(self._ranges)
+
+    def carried(self) -> DataFrame:
+        """The rows for a writer that compares the columns itself."""
+        return self._kept if self._ranges is None else self._rows
+
+    def told(self) -> DataFrame:
+        """The rows for a writer that is told by the JVM."""
+        return self._kept if self._ranges is None else without(self._rows.withColumn(OUTSIDE, F.expr(self.sql)), self._left_out())
+
+    def comparing(self, writing: Writing) -> Writing:
+        """A writer of ``carried`` rows."""
+        return writing if self._ranges is None else ProvenWriting(writing, self._ranges, self._left_out())
+
+    def being_told(self, writing: Writing) -> Writing:
+        """A writer of ``told`` rows."""
+        return writing if self._ranges is None else ProvenWriting(writing, None, (OUTSIDE,))
+
+    def settle(self, written: list[Any]) -> list:
+        """What the writers inside handed back, when all rows of all of them lie in the batch's positions. Raises Misuse otherwise."""
+        if self._ranges is None:
+            return written
+        proven: list[Proven] = written
+        self.judge(sum(each.rows for each in proven), sum(each.outside for each in proven))
+        return [inner for each in proven for inner in each.written]
+
+    def judge(self, rows: int, outside: int) -> None:
+        """Raises Misuse unless none of the batch's rows lies outside."""
+        table, batch, options = self._told
+        types = {name: self._rows.schema[name].dataType.simpleString() for name in options.position_columns} if outside else {}
+        position_check.judge(table, batch, options, types, (rows, outside))
+
+    def _left_out(self) -> tuple[str, ...]:
+        kept = set(self._kept.columns)
+        return tuple(name for name in self._rows.columns if name not in kept)

@@ -1,0 +1,76 @@
+"""Rows on their way to a writer, each looked at once: does it lie in the positions that its batch covers? EXECUTOR.
+
+What a writer of a task has counted travels with what it wrote, so that the driver says what is wrong of the whole batch, and Spark
+does not try again what cannot succeed.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streamsink.protocol.sink import Writing
+from streamsink.storage.file_io import FileIO
+from streamsink.storage.flush_group import Together
+from streamsink.table.write.position_ranges import PositionRanges
+
+# A column of the JVM's own answer, where the position columns themselves need not come to Python.
+OUTSIDE = "__streamsink_outside"
+
+
+@dataclass(frozen=True)
+class Proven:
+    """What one writer wrote, of how many rows, and how many of them do not lie in the batch's positions."""
+
+    written: tuple[Any, ...]
+    rows: int
+    outside: int
+
+
+@dataclass(frozen=True)
+class ProvenWriting(Writing):
+    """Another ``Writing``, whose rows are looked at first. dropped: columns that are not for its writer.
+
+    ranges: None where the rows have the column ``OUTSIDE`` instead.
+    """
+
+    inner: Writing
+    ranges: PositionRanges | None
+    dropped: tuple[str, ...]
+
+    def open(self, file_io: FileIO) -> "ProvenWriter":
+        return ProvenWriter(self, file_io)
+
+    def encode(self, written: Proven) -> str:
+        return json.dumps([[self.inner.encode(each) for each in written.written], written.rows, written.outside])
+
+    def decode(self, text: str) -> Proven:
+        written, rows, outside = json.loads(text)
+        return Proven(tuple(self.inner.decode(each) for each in written), rows, outside)
+
+
+class ProvenWriter:
+    """One per task attempt, as the writer inside it."""
+
+    def __init__(self, proven: ProvenWriting, file_io: FileIO):
+        self._inner = proven.inner.open(file_io)
+        self._ranges = proven.ranges
+        self._dropped = frozenset(proven.dropped)
+        self._rows = self._outside = 0
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._rows += batch.num_rows
+        if self._ranges is None:
+            self._outside += pc.sum(batch.column(OUTSIDE)).as_py() or 0
+        else:
+            self._outside += self._ranges.outside(batch)
+        self._inner.write(batch.select([name for name in batch.schema.names if name not in self._dropped]))
+
+    def close(self, group: Together) -> Sequence[Proven]:
+        return [Proven(tuple(self._inner.close(group)), self._rows, self._outside)]
+
+    def abort(self) -> None:
+        self._inner.abort()

@@ -1,0 +1,96 @@
+"""Whether the rows of a bounded run are those that are published under its id. DRIVER."""
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, MapType, StructField, StructType
+
+from streamsink.protocol.committable import Committable
+from streamsink.protocol.same_query import Comparison
+from streamsink.spark.gateway import job_inputs
+from streamsink.spark.read import parquet_files
+from streamsink.spark.types import quoted
+
+_JSON = {
+    "ignoreNullFields": "false", "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
+# Of sums, whose last digits hang on the order in which they were added up.
+_DIGITS = {DoubleType: "%.9e", FloatType: "%.4e"}
+
+
+def compared(rows: DataFrame, published: Committable | None, table: str) -> Comparison:
+    """The rows with those that are published, but for values that another try makes anew. rows: as they are to be stored.
+
+    Raises what reading ``rows`` raises.
+    """
+    if published is None:
+        return _unknown("the journal does not remember the run's record any more (journal_retain)")
+    if published.state.rows != sum(file.rows for file in published.files) or any(not f.final.endswith(".parquet") for f in published.files):
+        return _unknown("its record does not name them")
+    left_out, is_all_shown = job_inputs.made_anew(rows)
+    names = [name for at, name in enumerate(rows.columns) if at not in left_out]
+    if not names or not is_all_shown:
+        return _unknown("values that each try makes anew hang on what was read")
+    sums = job_inputs.combines(rows)
+    given = rows.select([F.col(quoted(name)) for name in names])
+    try:
+        if published.files:
+            files = [os.path.join(table, file.final) for file in published.files]
+            there = parquet_files(rows.sparkSession, files).select([F.col(quoted(name)) for name in names])
+        else:
+            there = given.where("false")
+        hashes, found = _hashes(given, there.schema.fields, sums), _sum_of(_hashes(there, there.schema.fields, sums))
+    except (PySparkException, Py4JError) as failed:
+        return _unknown(f"the files in which they were published cannot be read as such rows: {type(failed).__name__}")
+    return Comparison(() if found == _sum_of(hashes) else ("the rows in them",), ())
+
+
+def _unknown(why: str) -> Comparison:
+    return Comparison((), (why,))
+
+
+def _sum_of(hashes: DataFrame) -> tuple[Any, ...]:
+    """How many rows there are, and the sum of their hashes, whatever their order."""
+    return tuple(hashes.agg(F.count("hash"), F.sum("hash")).first())
+
+
+def _hashes(rows: DataFrame, wanted: Sequence[StructField], sums: bool) -> DataFrame:
+    """Of each row. wanted: its columns as they are in the table. sums: the last digits of a floating-point number do not count."""
+    parts = []
+    for field, there in zip(rows.schema.fields, wanted):
+        value = _value(F.col(quoted(field.name)), field.dataType, there.dataType)
+        if isinstance(there.dataType, (StructType, ArrayType, MapType)):
+            parts.append(F.to_json(F.struct(value.alias("v")), _JSON))  # Spark's hash skips nulls, and knows no limits of arrays
+        else:
+            digits = _DIGITS.get(type(there.dataType)) if sums else None
+            parts += [F.format_string(digits, value) if digits else value, value.isNull()]
+    return rows.select(F.xxhash64(*parts).cast("decimal(38,0)").alias("hash"))
+
+
+def _value(column: Column, given: DataType, wanted: DataType) -> Column:
+    """As it is in the table, where fields are matched by name; a map as its entries, in the order of their keys."""
+    if isinstance(given, StructType) and isinstance(wanted, StructType):
+        by_name = {field.name.lower(): field for field in given.fields}
+        return F.when(column.isNotNull(), F.struct(*(
+            _field(column, by_name.get(field.name.lower()), field).alias(field.name) for field in wanted.fields
+        )))
+    if isinstance(given, ArrayType) and isinstance(wanted, ArrayType):
+        return F.transform(column, lambda item: _value(item, given.elementType, wanted.elementType))
+    if isinstance(given, MapType) and isinstance(wanted, MapType):
+        return F.array_sort(F.transform(F.map_entries(column), lambda entry: F.struct(
+            _value(entry.getField("key"), given.keyType, wanted.keyType).alias("key"),
+            _value(entry.getField("value"), given.valueType, wanted.valueType).alias("value"),
+        )))
+    return column.cast(wanted)
+
+
+def _field(column: Column, given: StructField | None, wanted: StructField) -> Column:
+    if given is None:
+        return _value(F.lit(None).cast(wanted.dataType), wanted.dataType, wanted.dataType)
+    return _value(column.getField(given.name), given.dataType, wanted.dataType)

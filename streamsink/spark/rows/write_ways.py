@@ -1,0 +1,139 @@
+"""The three ways from a DataFrame to staged files: on the driver when the batch is known to be small; else in Python tasks, or by
+Spark's own Parquet writer. DRIVER."""
+
+import functools
+import logging
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pyspark
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+
+from streamsink.options import LARGE_BATCHES_AUTO, LARGE_BATCHES_TASKS, SinkOptions
+from streamsink.protocol.committable import Batch
+from streamsink.protocol.positions import all_numeric
+from streamsink.protocol.sink import Writing
+from streamsink.spark import worker_daemon
+from streamsink.spark.gateway import running
+from streamsink.spark.gateway.running import with_settings
+from streamsink.spark.names import are_alike
+from streamsink.spark.rows.arrow_batches import rows_at_once, settings
+from streamsink.spark.rows.parquet_job import ParquetJob, can_write
+from streamsink.spark.rows.tasks import COMMITTABLE_SCHEMA, write_task
+from streamsink.spark.sizes import TASKS, Sizes
+from streamsink.spark.types import to_fields
+from streamsink.storage.file_io import FileIO
+from streamsink.storage.flush_group import Together
+from streamsink.storage.stores import Store
+from streamsink.table.write.writer import WriteSpec
+
+log = logging.getLogger("streamsink")
+# From this CPython on the importers of zip files read their archive only when something is imported.
+_QUICK_IMPORTERS = (3, 13)
+_ARCHIVE = os.path.join(os.path.dirname(pyspark.__file__), "python", "lib", "pyspark.zip")
+
+
+def is_small(batch: Batch, options: SinkOptions, sizes: Sizes) -> bool:
+    """Whether the batch is for the driver: known to be small, by its Kafka offsets or by Spark's own estimate."""
+    if options.driver_max_rows == 0:
+        return False
+    rows = _rows(batch)
+    if rows is not None:
+        return rows <= options.driver_max_rows and rows * (sizes.bytes_per_row or 0) <= options.driver_max_bytes
+    size = running.estimated_bytes(batch.run)
+    return size is not None and size <= options.driver_max_bytes
+
+
+@dataclass(frozen=True)
+class Large:
+    """How a batch that is not small is written: by this job of Spark's writer, or by tasks that are given so many rows at once."""
+
+    job: ParquetJob | None = None
+    rows_at_once: int | None = None
+
+
+def large(df: DataFrame, spec: WriteSpec, batch: Batch, options: SinkOptions, file_io: FileIO, *, sizes: Sizes) -> Large:
+    """Tasks are faster where Spark need not weigh what it gives them, and where they start at once; not all that Spark writes can be
+    adopted."""
+    tasks = by_tasks(df, batch, sizes)
+    auto = options.large_batches == LARGE_BATCHES_AUTO and tasks.rows_at_once is not None and not _start_slowly()
+    if auto or options.large_batches == LARGE_BATCHES_TASKS or running.encrypts_parquet(df.sparkSession):
+        return tasks
+    schema = spec.schema()
+    if not can_write(to_fields(df.schema), schema, file_io):
+        return tasks
+    return Large(ParquetJob(schema, spec.staging, sizes.rows_in(spec.target_file_bytes, schema)))
+
+
+def by_tasks(df: DataFrame, batch: Batch, sizes: Sizes) -> Large:
+    """With the rows at once that what is known of the batch allows."""
+    return Large(rows_at_once=rows_at_once(df.sparkSession, to_fields(df.schema), batch, sizes.bytes_per_row))
+
+
+def write_small(df: DataFrame, writing: Callable[[], Writing], file_io: FileIO, group: Together) -> list[Any] | None:
+    """All rows of the DataFrame in staged files, which are durable when ``group`` is flushed: what the writer hands back.
+
+    writing: called while Spark works out the rows. None when Spark refuses to collect so much: the estimate was wrong, and it is a
+    large batch. Raises Misuse when a row does not fit.
+    """
+    try:
+        with running.Collecting(df) as collecting:
+            writer = writing().open(file_io)
+            pieces = collecting.rows()
+    except (Py4JError, PySparkException) as refused:
+        if "maxResultSize" in str(refused):
+            return None
+        raise
+    try:
+        for piece in pieces:
+            writer.write(piece)
+        return writer.close(group)
+    except BaseException:
+        writer.abort()
+        raise
+
+
+def write_large(df: DataFrame, writing: Writing, file_io: FileIO, store: Store, large: Large) -> tuple[list[Any], str]:
+    """All rows of the DataFrame in staged files, flushed, by tasks: what the writers hand back, and the way it went.
+
+    Raises Misuse when a row does not fit.
+    """
+    _advise_daemon()
+    # Spark's mapInArrow takes the names of columns for SQL, in which a dot or a backtick means something, and case nothing.
+    names = df.columns if are_alike(df.columns) or any(letter in name for name in df.columns for letter in ".`") else None
+    plain = df.toDF(*(f"c{place}" for place in range(len(names)))) if names else df
+    with with_settings(df.sparkSession, settings(large.rows_at_once)):
+        rows = plain.mapInArrow(write_task(writing, store, names), COMMITTABLE_SCHEMA).collect()
+    return [writing.decode(row.committable) for row in rows], TASKS
+
+
+@functools.cache
+def _start_slowly() -> bool:
+    """Whether Python's tasks read an archive before they start, and nobody has seen to it."""
+    return sys.version_info < _QUICK_IMPORTERS and os.path.isfile(_ARCHIVE) and running.daemon_module() is None
+
+
+@functools.cache
+def _advise_daemon() -> None:
+    """One line in the log, once in a process, when its Python tasks could start sooner."""
+    if _start_slowly():
+        log.warning(
+            "each Python task spends up to 0.7 s on reading pyspark.zip again (CPython before 3.13); a session built with "
+            ".config('spark.python.daemon.module', '%s') does not; streamsink must be installed where the tasks run",
+            worker_daemon.MODULE,
+        )
+
+
+def _rows(batch: Batch) -> int | None:
+    """An upper bound of the rows, from numeric positions; None for other sources."""
+    if not all_numeric(batch.sources) or any(source.start is None for source in batch.sources):
+        return None
+    return sum(
+        max(0, last - (source.first(topic, part) or 0))
+        for source in batch.sources for topic, parts in source.end.items() for part, last in parts.items()
+    )

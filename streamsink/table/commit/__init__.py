@@ -1,0 +1,1 @@
+"""Committing to a table: one snapshot, whatever other writers do meanwhile."""

@@ -1,0 +1,140 @@
+"""What one try of a commit changes: worked out, and checked for conflicts, against the snapshot that the try builds on."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from streamsink.errors import Conflict
+from streamsink.format.index_manifest import IndexManifestEntry, combine
+from streamsink.format.manifest import FileKind, ManifestEntry
+from streamsink.format.manifest_list import ManifestFileMeta
+from streamsink.format.snapshot import APPEND, Snapshot
+from streamsink.table.commit import conflicts
+from streamsink.table.commit.changes import Changes
+from streamsink.table.commit.conflicts import key_order
+from streamsink.table.commit.overwrite import Overwrite
+from streamsink.table.commit.strict import StrictMode
+from streamsink.table.history.presence import Presence
+from streamsink.table.table import Table
+
+# Name and size in bytes of a file in the manifest folder.
+Written = tuple[str, int]
+
+DISCARD_DUPLICATES = "commit.discard-duplicate-files"
+
+
+@dataclass(frozen=True)
+class CommitRequest:
+    """What one snapshot is to change.
+
+    kind: APPEND, OVERWRITE or COMPACT. changes: its entries, without what an overwrite deletes.
+    name: unique to this commit and writer; the files that a try writes carry it, so that a crash's leftovers are known.
+    manifests: those that hold the ADD entries already, under their final names; empty when the commit is to write one.
+    delta_list: a list of these manifests that was written ahead, durably; when no snapshot can use it, it is deleted.
+    overwrite: what is replaced, worked out anew in each try. check: of an append whose files may be in the table already, with
+    which it is looked whether they are; it adds files of no bucket and no key only. folders: in which files got their final names
+    and that are not synced yet. begun_ms: before they got them; None where no file did.
+    watermark_ms: or None. application, state: what the snapshot records of the writing application; None of maintenance. A
+    state of None takes the application's out.
+    hint: whether LATEST is moved; not, when another commit of this process follows at once.
+    """
+
+    commit_user: str
+    identifier: int
+    changes: Changes
+    name: str
+    kind: str = APPEND
+    manifests: tuple[ManifestFileMeta, ...] = ()
+    delta_list: Written | None = None
+    overwrite: Overwrite | None = None
+    check: Presence | None = None
+    folders: frozenset[str] = frozenset()
+    begun_ms: int | None = None
+    watermark_ms: int | None = None
+    application: str | None = None
+    state: Mapping[str, Any] | None = None
+    hint: bool = True
+
+
+@dataclass(frozen=True)
+class Delta:
+    """changes: all entries of the snapshot. index: its whole index state, None when that stays as it was.
+
+    unwritten: entries that no manifest holds yet. manifests: those that hold the others.
+    """
+
+    changes: Changes
+    index: Sequence[IndexManifestEntry] | None
+    unwritten: tuple[ManifestEntry, ...]
+    manifests: tuple[ManifestFileMeta, ...]
+
+
+class Deltas:
+    """Of one table and one committing process."""
+
+    def __init__(self, table: Table):
+        self._table = table
+        self._strict = StrictMode(table)
+
+    def of(self, request: CommitRequest, newest: Snapshot | None) -> Delta:
+        """The delta of the request over ``newest``. Raises Conflict, which is not retried."""
+        try:
+            delta, live = self._resolve(request, newest)
+            self._strict.check(request.commit_user, request.kind, delta.changes, newest)
+            after = None
+            if live is not None:
+                after = conflicts.check(live, delta.changes.entries, request.kind, key_order(self._table.known_schema))
+            return replace(delta, index=self._index(delta.changes, newest, after))
+        except Conflict as found:
+            raise Conflict(
+                f"{self._table.root}: the {request.kind} commit {request.identifier} of user '{request.commit_user}' "
+                f"contradicts snapshot {newest.id if newest else 'none'}: {found}. Nothing was published: do it again from what the table is now",
+                kind=found.kind,
+            ) from found
+
+    def published(self, snapshot: Snapshot) -> None:
+        """A snapshot of ours exists: what came before it needs no look again."""
+        self._strict.move_to(snapshot.id)
+
+    def _resolve(self, request: CommitRequest, newest: Snapshot | None) -> tuple[Delta, list[ManifestEntry] | None]:
+        """The delta, and the live files it is to be checked against; None when it needs no check."""
+        schema, changes, manifests = self._table.schema, request.changes, request.manifests
+        discard = request.kind == APPEND and schema.options.get(DISCARD_DUPLICATES, "false").strip().lower() == "true"
+        if request.kind == APPEND and not discard:
+            if request.check is not None:
+                conflicts.check_added(changes.entries, request.check.of(changes.entries, newest))
+            return _delta(changes, manifests), None
+        scope = changes.partitions if request.overwrite is None else request.overwrite.scope(schema, changes)
+        live = list(self._table.manifests.entries_of(newest, scope)) if newest is not None else []
+        if discard:
+            known = {entry.identity for entry in live}
+            fresh = tuple(e for e in changes.entries if e.kind is FileKind.DELETE or e.identity not in known)
+            manifests = manifests if len(fresh) == len(changes.entries) else ()
+            changes = replace(changes, entries=fresh)
+        if request.overwrite is not None:
+            gone = request.overwrite.deletes(schema, changes, live, self._index_of(newest))
+            changes = Changes(gone.entries + changes.entries, gone.index + changes.index)
+        return _delta(changes, manifests), live
+
+    def _index(self, changes: Changes, newest: Snapshot | None, after: Sequence[ManifestEntry] | None) -> Any:
+        """The index state after these changes, None when it stays. ``after``: live files then, when they were checked."""
+        if not changes.index and after is None:
+            return None
+        before = self._index_of(newest)
+        schema = self._table.known_schema
+        unaware = not schema.primary_keys and schema.options.get("bucket", "-1").strip() == "-1"
+        state = combine(before, changes.index, unaware_buckets=unaware)
+        if after is not None and unaware:
+            partitions = changes.partitions
+            conflicts.check_deletion_vectors(
+                {entry.file.file_name for entry in after}, [e for e in state if e.partition in partitions]
+            )
+        return state if changes.index else None
+
+    def _index_of(self, newest: Snapshot | None) -> list[IndexManifestEntry]:
+        return self._table.manifests.index_of(newest) if newest is not None else []
+
+
+def _delta(changes: Changes, manifests: tuple[ManifestFileMeta, ...]) -> Delta:
+    unwritten = tuple(e for e in changes.entries if not manifests or e.kind is FileKind.DELETE)
+    return Delta(changes, None, unwritten, manifests)

@@ -1,0 +1,123 @@
+"""Which files an overwrite replaces. Computed in each try of a commit, against the snapshot that the try builds on."""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from streamsink.errors import Misuse
+from streamsink.format.binary_row import decode_physical, encode_row
+from streamsink.format.index_manifest import IndexManifestEntry
+from streamsink.format.manifest import FileKind, ManifestEntry
+from streamsink.format.schema import TableSchema
+from streamsink.format.simple_stats import decode_bytes, encode_bytes
+from streamsink.format.types import DataField
+from streamsink.format.values import to_physical
+from streamsink.table.commit.changes import Changes
+
+# The bytes of a partition -> whether it is overwritten.
+PartitionTest = Callable[[bytes], bool]
+
+
+@dataclass(frozen=True)
+class Overwrite:
+    """columns: partition columns with one value given, and ``row``: the BinaryRow of those values; () means the whole table.
+
+    dynamic: instead, exactly the partitions that the new files are in.
+    """
+
+    columns: tuple[str, ...] = ()
+    row: bytes = b""
+    dynamic: bool = False
+
+    @classmethod
+    def of(cls, table: str, schema: TableSchema, partition: Mapping[str, Any] | None) -> "Overwrite":
+        """partition: values of partition columns ({} for the whole table); None: the partitions of the new rows, unless the
+        table is not partitioned or sets dynamic-partition-overwrite=false.
+
+        Raises: Misuse that names the column.
+        """
+        if partition is None:
+            setting = schema.options.get("dynamic-partition-overwrite", "true").strip().lower()
+            return cls(dynamic=bool(schema.partition_keys) and setting == "true")
+        fields = _fields(table, schema, partition)
+        values = [_physical(table, field, partition[field.name]) for field in fields]
+        return cls(tuple(f.name for f in fields), encode_row(values, [f.type for f in fields]))
+
+    def to_json(self) -> dict[str, Any]:
+        """For the pending record. It holds no value but those of partition columns, which the paths carry anyway."""
+        return {"columns": list(self.columns), "row": encode_bytes(self.row), "dynamic": self.dynamic}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "Overwrite":
+        return cls(tuple(value["columns"]), decode_bytes(value["row"]), value["dynamic"])
+
+    def covers(self, schema: TableSchema, new: Iterable[bytes]) -> PartitionTest:
+        """Which partitions are replaced. ``new``: partitions of the new files."""
+        fields = schema.partition_fields
+        if not self.dynamic and not self.columns:
+            return lambda partition: True
+        if self.dynamic:
+            chosen, wanted = fields, {_row(partition, fields, fields) for partition in new}
+        else:
+            chosen, wanted = [f for f in fields if f.name in self.columns], {self.row}
+        return lambda partition: _row(partition, fields, chosen) in wanted
+
+    def scope(self, schema: TableSchema, new: Changes) -> Collection[bytes] | None:
+        """Partitions whose live files matter to this overwrite; None for all of them.
+
+        A partition with a null may be spelled in other bytes by another writer, so then all are looked at.
+        """
+        types = [field.type for field in schema.partition_fields]
+        if not self.dynamic or any(None in decode_physical(partition, types) for partition in new.partitions):
+            return None
+        return new.partitions
+
+    def deletes(self, schema: TableSchema, new: Changes, live: Iterable[ManifestEntry],
+                index: Iterable[IndexManifestEntry]) -> Changes:
+        """The entries that remove what is live in the replaced partitions: data files, and their index files."""
+        covered = self.covers(schema, {entry.partition for entry in new.entries})
+        return Changes(
+            tuple(e.deleting for e in live if covered(e.partition)),
+            tuple(e.deleting for e in index if covered(e.partition)),
+        )
+
+    def check_inside(self, table: str, schema: TableSchema, new: Iterable[ManifestEntry]) -> None:
+        """Raises Misuse when a new file is outside of the partitions that are replaced: its rows would come on top."""
+        partitions = {entry.partition for entry in new if entry.kind is FileKind.ADD}
+        covered = self.covers(schema, partitions)
+        outside = [partition for partition in partitions if not covered(partition)]
+        if outside:
+            raise Misuse(
+                f"{table}: overwrite_partition gives {', '.join(self.columns)}, but the batch has rows of {len(outside)} "
+                "other partition(s), which would be added instead of replaced. Nothing was written. Filter the rows, or "
+                "leave overwrite_partition out to replace the partitions that the rows are in",
+                kind="overwrite.outside",
+            )
+
+
+def _row(partition: bytes, fields: Sequence[DataField], chosen: Sequence[DataField]) -> bytes:
+    """The chosen columns of a partition, in our own encoding: other writers encode some nulls differently."""
+    values = dict(zip([f.name for f in fields], decode_physical(partition, [f.type for f in fields])))
+    return encode_row([values[f.name] for f in chosen], [f.type for f in chosen])
+
+
+def _fields(table: str, schema: TableSchema, partition: Mapping[str, Any]) -> list[DataField]:
+    unknown = [name for name in partition if name not in schema.partition_keys]
+    if unknown:
+        raise Misuse(
+            f"{table}: overwrite_partition names {', '.join(map(str, unknown))}; the table's partition columns are "
+            f"{', '.join(schema.partition_keys) or 'none'}",
+            kind="option.overwrite-partition",
+        )
+    return [field for field in schema.partition_fields if field.name in partition]
+
+
+def _physical(table: str, field: DataField, value):
+    try:
+        return None if value is None else to_physical(value, field.type)
+    except (Misuse, TypeError, ValueError) as wrong:
+        raise Misuse(
+            f"{table}: overwrite_partition gives a {type(value).__name__} for column '{field.name}', expected a value "
+            f"of type {field.type}, or None",
+            kind="option.overwrite-partition",
+        ) from wrong

@@ -1,0 +1,93 @@
+"""The one instant at which a snapshot exists: its file is created under its number, unless the number is taken.
+
+Where the store itself cannot create a name only when it is absent, a lock stands in for that; where other writers of the
+table hold a lock, ours holds it too. As in Paimon it covers this step alone.
+"""
+
+import logging
+from dataclasses import dataclass
+from enum import Enum
+
+from streamsink.errors import OutcomeUnknown
+from streamsink.faults import fault_point
+from streamsink.format.snapshot import Snapshot
+from streamsink.locks.creation import LeaseEnded, create_under
+from streamsink.locks.lock import Lock
+from streamsink.storage.file_io import FileIO
+from streamsink.storage.flush_group import Together
+from streamsink.table.commit.late import Base, is_base_kept
+from streamsink.table.table import Table
+
+log = logging.getLogger("streamsink")
+
+
+class Outcome(Enum):
+    """WON: the snapshot exists. LOST: another one has its number, ours never existed.
+
+    WON_OVER_REPLACED: it exists, but meanwhile another writer's snapshot took the place of the one that it is built on (Paimon's
+    own writers publish by a rename that replaces). All that is ours stays visible; the other's rows are not seen.
+    """
+
+    WON = "won"
+    WON_OVER_REPLACED = "won-over-replaced"
+    LOST = "lost"
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A snapshot that is about to be published. data: its bytes. name: unique to this try."""
+
+    snapshot: Snapshot
+    data: bytes
+    name: str
+
+
+def prepare(table: Table, snapshot: Snapshot, name: str, group: Together) -> Prepared:
+    """Write the snapshot's bytes, where the store lets them be written ahead of the name; ``group`` makes them durable."""
+    prepared = Prepared(snapshot, snapshot.to_json(), name)
+    table.file_io.prepare(group, table.layout.snapshot(snapshot.id), prepared.data, name)
+    return prepared
+
+
+def publish(table: Table, prepared: Prepared, base: Base, *, lock: Lock) -> Outcome:
+    """Create ``snapshot-<id>``, or learn that the number is taken. ``base``: what it is built on.
+
+    After a crash: the snapshot is there, whole, or it is not. Raises: OutcomeUnknown when no answer came, so that it must be
+    looked for; Fenced when it landed in a part of history that has expired; Retryable when whether it did cannot be told, or when the
+    table has gone back meanwhile.
+    """
+    path = table.layout.snapshot(prepared.snapshot.id)
+    try:
+        won = _create(table.file_io, path, prepared, lock)
+        kept = won and is_base_kept(table, prepared.snapshot, base)
+    except OSError as failed:
+        raise OutcomeUnknown(
+            f"{path}: publishing failed ({failed.strerror}). Nothing was deleted. What was pre-committed is safe in the "
+            "journal; the next start looks whether it was published, and publishes it if not",
+            kind="publish.unknown",
+        ) from failed
+    if not won:
+        return Outcome.LOST
+    table.snapshots.published(prepared.snapshot, prepared.data)
+    return Outcome.WON if kept else Outcome.WON_OVER_REPLACED
+
+
+def _create(file_io: FileIO, path: str, prepared: Prepared, lock: Lock) -> bool:
+    """Create the snapshot's file, under the lock if there is one; a lease that ended before that counts as lost."""
+    data, name = prepared.data, prepared.name
+    if lock.is_empty:
+        fault_point("commit.before_publish")
+        return file_io.create_if_absent(path, data, name, prepared=True, replaceable=True)
+
+    def create() -> bool:
+        fault_point("commit.before_publish")
+        return file_io.create_new(path, data, name, prepared=True, replaceable=file_io.atomic_create)
+
+    try:
+        won = create_under(lock, file_io, path, data, create)
+    except LeaseEnded as ended:
+        log.warning("%s: not created, tried again under a new lease: %s", path, ended)
+        won = False
+    if not won:
+        file_io.give_up(path, name)  # the number was taken, or the lease over, before the creation began
+    return won

@@ -1,0 +1,311 @@
+"""The table commit: filter, base, delta, manifests, snapshot, publish, clean. One call makes one snapshot.
+
+The filter is evaluated again in every try of the loop, against the snapshot that the try builds on; so are the files that
+an overwrite deletes, and the conflicts.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from streamsink.clock import Clock, IdSource
+from streamsink.errors import Misuse, OutcomeUnknown, Retryable
+from streamsink.events import log
+from streamsink.faults import fault_point
+from streamsink.format.index_manifest import write_index_manifest
+from streamsink.format.manifest import write_manifest
+from streamsink.format.manifest_list import ManifestFileMeta, write_manifest_list
+from streamsink.format.snapshot import Snapshot
+from streamsink.locks.configured import lock_of
+from streamsink.options import SinkOptions
+from streamsink.storage.flush_group import Together
+from streamsink.table.application_states import States
+from streamsink.table.commit import strict
+from streamsink.table.commit.delta import CommitRequest, Delta, Deltas, Written
+from streamsink.table.commit.late import Base, has_slept
+from streamsink.table.commit.publish import Outcome, prepare, publish
+from streamsink.table.commit.retry import RetryPolicy
+from streamsink.table.commit.unanswered import Unanswered, is_built_on, without_files
+from streamsink.table.history.deletion import Look, delete, delete_hint, try_name
+from streamsink.table.history.whole import Whole
+from streamsink.table.manifest_merge import MergeOptions
+from streamsink.table.table import Table
+
+SNAPSHOT_VERSION = 3
+
+
+@dataclass(frozen=True)
+class Committed:
+    """snapshot: one that holds the commit, in its place at ``at_ms``. attempts: tries it took; 0 when it was there before.
+
+    base_replaced: while it was being published, another writer's snapshot took the place of the one it is built on.
+    may_be_alone: what the request adds may be in an earlier snapshot.
+    """
+
+    snapshot: Snapshot
+    attempts: int
+    at_ms: int
+    base_replaced: bool = False
+    may_be_alone: bool = False
+
+    @property
+    def snapshot_id(self) -> int:
+        return self.snapshot.id
+
+
+# states as of the newest snapshot -> True when the request is published already; raises to refuse.
+Filter = Callable[[States], bool]
+
+
+@dataclass
+class _Tries:
+    """What the tries of one call know of each other.
+
+    delta_list: of the manifest that the request brings; most requests have no other, so it is written once.
+    """
+
+    unanswered: list[Unanswered] = field(default_factory=list)
+    delta_list: Written | None = None
+
+
+class TableCommit:
+    """Commits to one table. Driver only. Safe beside other processes, whose commits it builds on."""
+
+    def __init__(self, table: Table, options: SinkOptions, whole: Whole | None = None):
+        """whole: looks whether there is what each try builds on; None where nobody does."""
+        self._whole = whole
+        self._io = table.file_io
+        self._at = table.layout
+        self._table = table
+        self._snapshots = table.snapshots
+        self._manifests = table.manifests
+        self._deltas = Deltas(table)
+        self._options = options
+        self._lock = lock_of(table.root, options)
+        self._clock = Clock()
+        self._ids = IdSource()
+
+    def check_options(self) -> None:
+        """Before anything is recorded: the table's options that a commit needs. Raises Misuse that names the option."""
+        of_table = self._table.known_schema.options
+        RetryPolicy.of(self._at.root, self._options, of_table)
+        strict.check_option(self._table)
+        try:
+            MergeOptions.of(of_table)
+        except Misuse as wrong:
+            raise Misuse(f"{self._at.root}: {wrong}", kind=wrong.kind) from wrong
+
+    def commit(self, request: CommitRequest, is_published: Filter) -> Committed:
+        """Publish, retrying while other writers win the number.
+
+        Raises: Retryable when retries ran out, Conflict, OutcomeUnknown, Fenced, and whatever the filter raises.
+        After a crash: the snapshot exists or not; unreferenced list files may be left, never a broken table.
+        """
+        policy = RetryPolicy.of(self._at.root, self._options, self._table.known_schema.options)
+        tries = _Tries(delta_list=request.delta_list)
+        done = policy.run(lambda attempt: self._try_once(request, is_published, tries, attempt), self._clock)
+        if done is None:
+            raise self._gave_up(policy, tries)
+        self._settle(tries)
+        # A try that gave no answer may have used it, even if its snapshot is not found any more.
+        if request.delta_list and not tries.unanswered and request.delta_list[0] != done.snapshot.delta_manifest_list:
+            delete(self._table, [self._at.manifest(request.delta_list[0])], Look.SINCE_TRY)
+        return done
+
+    def _try_once(
+        self, request: CommitRequest, is_published: Filter, tries: _Tries, attempt: int
+    ) -> Committed | None:
+        """One try; None when another writer won. Steps 1 to 7 as docs/PROTOCOL.md numbers them."""
+        fault_point("commit.before_filter")
+        newest, seen_ms = self._snapshots.latest(), self._clock.now_ms()  # 1 filter
+        landed = self._landed(tries, newest)
+        if landed is not None:
+            return Committed(landed, attempt - 1, self._clock.now_ms())
+        states = self._table.states.read(newest)
+        if is_published(states):
+            self._io.sync_dir(self._at.snapshot_dir)  # whoever published it may have died before
+            return Committed(newest, attempt - 1, self._clock.now_ms(), may_be_alone=True)
+        is_alone = False
+        if tries.unanswered and is_built_on(self._table, request, tries.unanswered, newest):
+            if request.application is None:
+                return Committed(newest, attempt - 1, self._clock.now_ms())  # there is no state to publish
+            request, is_alone = without_files(request), True
+        delta = self._deltas.of(request, newest)  # 2 base, 3 delta and conflicts
+        if attempt == 1:
+            self._table.schemas.check_there({self._table.known_schema.id, *request.changes.schema_ids})
+        name = try_name(request.name, newest.id + 1 if newest else 1, attempt)
+        with self._io.together() as group:
+            files = self._write_files(delta, newest, (name, tries), group)  # 4 manifests
+            properties = states.properties(request.application, request.state)
+            snapshot = self._snapshot(request, newest, files, (delta.changes.rows, properties))  # 5 snapshot
+            prepared = prepare(self._table, snapshot, name, group)
+            for folder in sorted({self._at.manifest_dir, *request.folders}):
+                group.sync_dir(folder)
+            group.flush()
+        tries.delta_list = files.shared_delta_list
+        fault_point("commit.lists_written")
+        try:
+            outcome = publish(self._table, prepared, Base(newest, seen_ms, request.begun_ms), lock=self._lock)  # 6 publish
+        except OutcomeUnknown as no_answer:
+            if not self._io.atomic_create:
+                raise  # a late one replaces what others may have built on: only the newest snapshot decides, at the next start
+            tries.unanswered.append(Unanswered(snapshot, name, files.own, no_answer))
+            return None
+        if outcome is Outcome.LOST:
+            delete(self._table, files.own, Look.SINCE_TRY, durable=False)  # 7 clean
+            return None
+        published_ms = self._clock.now_ms()
+        fault_point("commit.published")
+        self._manifests.remember(snapshot, files.metas)
+        self._deltas.published(snapshot)
+        if request.hint:
+            self._move_hint(snapshot, name)
+            if has_slept(seen_ms):
+                self._take_back_hint(snapshot)
+        fault_point("commit.hinted")
+        return Committed(snapshot, attempt, published_ms, outcome is Outcome.WON_OVER_REPLACED, is_alone)
+
+    # -- outcomes --------------------------------------------------------------------------------------------------
+
+    def _landed(self, tries: _Tries, newest: Snapshot | None) -> Snapshot | None:
+        """The snapshot of an earlier try that gave no answer, if it is there: same user, identifier, kind and uuid."""
+        if newest is None or not tries.unanswered:
+            return None
+        mine = {_identity(lost.snapshot) for lost in tries.unanswered}
+        for snapshot_id in range(min(lost.snapshot.id for lost in tries.unanswered), newest.id + 1):
+            found = self._snapshots.load(snapshot_id)
+            if found is not None and _identity(found) in mine:
+                self._move_hint(found, self._ids.new_id())
+                return found
+        return None
+
+    def _settle(self, tries: _Tries) -> None:
+        """The commit exists, by one try. Another one whose number is taken can never come to exist: its files go.
+
+        But for those that are named: it may have existed, and have been built on, before another writer's rename replaced it. All
+        that before the mark, after which nobody looks for them.
+        """
+        for lost in tries.unanswered:
+            found = self._snapshots.load(lost.snapshot.id)
+            if found is not None and _identity(found) != _identity(lost.snapshot):
+                delete(self._table, lost.files, Look.SINCE_TRY)
+            self._delete_temporary(lost.name)
+
+    def _move_hint(self, snapshot: Snapshot, name: str) -> None:
+        """The snapshot exists whether or not this works, and an old hint is harmless."""
+        try:
+            self._snapshots.move_hint(snapshot.id, name)
+        except OSError as failed:
+            log.warning("%s: LATEST could not be moved to %s: %s", self._at.root, snapshot.id, failed.strerror)
+            self._delete_temporary(name)
+
+    def _take_back_hint(self, snapshot: Snapshot) -> None:
+        """This writer was slow. When the table has gone back meanwhile, Java's readers would fail on it."""
+        ids = self._snapshots.ids()
+        if not ids:
+            delete_hint(self._table)
+        elif ids[-1] < snapshot.id:
+            self._io.replace(self._at.latest_hint, str(ids[-1]).encode(), self._ids.new_id())
+
+    def _delete_temporary(self, name: str) -> None:
+        """What a failed call left in the snapshot folder; ``name``: of a try."""
+        left = [file for file in self._io.names(self._at.snapshot_dir) if f".{name}." in file]
+        delete(self._table, [os.path.join(self._at.snapshot_dir, file) for file in left], Look.SINCE_TRY)
+        self._io.sync_dir(self._at.snapshot_dir)
+
+    def _gave_up(self, policy: RetryPolicy, tries: _Tries) -> Exception:
+        if tries.unanswered:
+            return tries.unanswered[-1].error
+        return Retryable(
+            f"{self._at.root}: other writers won the snapshot number in every try (tries: {policy.retries + 1}, "
+            f"commit.timeout: {policy.timeout_ms:g} ms). What was pre-committed is safe in the journal and is published "
+            "at the next start. With many writers raise commit_max_retries",
+            kind="commit.retries",
+        )
+
+    # -- files -----------------------------------------------------------------------------------------------------
+
+    def _write_files(self, delta: Delta, newest: Snapshot | None, named: tuple[str, _Tries], group: Together) -> "_Files":
+        """Merged manifests, the delta's own, both lists, the index manifest. Nothing refers to them yet."""
+        name, tries = named
+
+        def write(file: str, data: bytes) -> Written:
+            group.write(self._at.manifest(file), data)
+            return file, len(data)
+
+        before = self._manifests.all_of(newest)
+        if self._whole is not None:
+            self._whole.look_at_one(newest, before)
+        base = self._manifests.merge(before, self._table.known_schema.options, name)
+        base_list = write(f"manifest-list-{name}-0", write_manifest_list(base))
+        added = list(delta.manifests)
+        if delta.unwritten:
+            file, size = write(f"manifest-{name}-d", write_manifest(delta.unwritten))
+            types = [field.type for field in self._table.known_schema.partition_fields]
+            added.insert(0, ManifestFileMeta.of(file, size, delta.unwritten, types))
+        index = newest.index_manifest if newest else None
+        own = [base_list[0], *_names(base), *_names(added)]
+        if delta.index is not None:
+            index = write(f"index-manifest-{name}", write_index_manifest(delta.index))[0]
+            own.append(index)
+        is_shared = bool(delta.manifests) and not delta.unwritten
+        delta_list = tries.delta_list if is_shared else None
+        if delta_list is None:
+            delta_list = write(f"manifest-list-{name}-1", write_manifest_list(added))
+        if not is_shared:
+            own.append(delta_list[0])
+        kept = {*_names(before), *_names(delta.manifests)}
+        return _Files(
+            base_list, delta_list, index, [*base, *added], [self._at.manifest(n) for n in own if n not in kept],
+            delta_list if is_shared else tries.delta_list,
+        )
+
+    def _snapshot(self, request: CommitRequest, newest: Snapshot | None, files: "_Files", counted) -> Snapshot:
+        rows, properties = counted
+        schema_id = self._table.known_schema.id
+        watermarks = [w for w in (request.watermark_ms, newest.watermark if newest else None) if w is not None]
+        return Snapshot(
+            version=SNAPSHOT_VERSION,
+            uuid=self._ids.new_id(),
+            id=newest.id + 1 if newest else 1,
+            schema_id=schema_id,
+            base_manifest_list=files.base_list[0],
+            base_manifest_list_size=files.base_list[1],
+            delta_manifest_list=files.delta_list[0],
+            delta_manifest_list_size=files.delta_list[1],
+            index_manifest=files.index,
+            commit_user=request.commit_user,
+            commit_identifier=request.identifier,
+            commit_kind=request.kind,
+            time_millis=self._clock.now_ms(),
+            total_record_count=(newest.total_record_count if newest else 0) + rows,
+            delta_record_count=rows,
+            watermark=max(watermarks) if watermarks else None,
+            statistics=newest.statistics if newest and newest.schema_id == schema_id else None,
+            properties=properties or None,
+            next_row_id=(newest.next_row_id or 0) if newest else 0,
+        )
+
+
+@dataclass(frozen=True)
+class _Files:
+    """What a try wrote. index: name of the index manifest, old or new. metas: all manifests of the snapshot.
+
+    own: paths that only this try's snapshot would refer to. shared_delta_list: the one that the next try may use as well.
+    """
+
+    base_list: Written
+    delta_list: Written
+    index: str | None
+    metas: list[ManifestFileMeta]
+    own: list[str]
+    shared_delta_list: Written | None
+
+
+def _names(metas: Sequence[ManifestFileMeta]) -> tuple[str, ...]:
+    return tuple(meta.file_name for meta in metas)
+
+
+def _identity(snapshot: Snapshot) -> tuple[Any, ...]:
+    return snapshot.commit_user, snapshot.commit_identifier, snapshot.commit_kind, snapshot.uuid

@@ -1,0 +1,63 @@
+"""Tries of one commit whose publishing gave no answer, and whether what the newest snapshot has is built on one of them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from streamsink.errors import OutcomeUnknown
+from streamsink.events import log
+from streamsink.format.manifest import FileKind, Identity
+from streamsink.format.manifest_list import ManifestFileMeta
+from streamsink.format.snapshot import APPEND, Snapshot
+from streamsink.table.commit.changes import Changes
+from streamsink.table.commit.delta import CommitRequest
+from streamsink.table.table import Table
+
+
+@dataclass(frozen=True)
+class Unanswered:
+    """A try whose publishing gave no answer. name: in the names of all that it wrote. files: paths of what it would use."""
+
+    snapshot: Snapshot
+    name: str
+    files: list[str]
+    error: OutcomeUnknown
+
+
+def is_built_on(table: Table, request: CommitRequest, tries: Sequence[Unanswered], newest: Snapshot | None) -> bool:
+    """Whether the newest snapshot has, or had and deleted, what the request adds, although no snapshot of these tries is there:
+    another writer's rename replaced it, and a third one had built on it before.
+
+    Raises OutcomeUnknown when that cannot be told: some of the files alone are there, or the newest does not name them and a snapshot
+    since the first of the tries does, or is gone.
+    """
+    wanted = {entry.identity for entry in request.changes.entries if entry.kind is FileKind.ADD}
+    first = min(lost.snapshot.id for lost in tries)
+    if not wanted or newest is None or newest.id < first:
+        return False
+    seen = _named(table, wanted, table.manifests.all_of(newest))
+    if seen == wanted:
+        log.warning("%s: snapshot %d of user '%s', whose publishing gave no answer, was replaced by another writer's, and snapshot %d is "
+                    "built on it: its files are not published again", table.root, first, request.commit_user, newest.id)
+        return True
+    if seen or not _is_unknown_since(table, wanted, first, newest.id):
+        raise tries[-1].error
+    return False
+
+
+def without_files(request: CommitRequest) -> CommitRequest:
+    """The state alone: what the request changes is in the table."""
+    return replace(request, kind=APPEND, changes=Changes(()), manifests=(), delta_list=None, overwrite=None, check=None)
+
+
+def _is_unknown_since(table: Table, wanted: set[Identity], first: int, newest: int) -> bool:
+    """Whether all snapshots from ``first`` to before the newest are there, and none names one of these files."""
+    for snapshot_id in range(first, newest):
+        snapshot = table.snapshots.load(snapshot_id)
+        if snapshot is None or _named(table, wanted, table.manifests.delta_of(snapshot)):
+            return False
+    return True
+
+
+def _named(table: Table, wanted: set[Identity], metas: Sequence[ManifestFileMeta]) -> set[Identity]:
+    """Those of these files that the manifests name, added or deleted. Raises Corrupt."""
+    return {identity for _, _, identity in table.manifests.said_of(wanted, metas)} & wanted

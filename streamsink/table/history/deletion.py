@@ -1,0 +1,166 @@
+"""The one way in which files of a table are deleted: nothing goes that a retained snapshot, tag, changelog or branch names.
+
+What may go at all is known by its name and place:
+
+- lists and manifests that a try of a commit made (``table/commit/table_commit.py``), when nothing that is retained names them;
+- hidden temporary files, which nothing can name;
+- staged files of a checkpoint that is still being written, which has no record;
+- a snapshot of ours that came too late, on which nothing is built;
+- the hint LATEST where there is no snapshot.
+
+A pending record names data files and manifests under ids of their own. Their names are none of these, so nothing here deletes
+them. Staging folders of other checkpoints, and the journal's own files, are the journal's: ``journal/file_journal.py``.
+"""
+
+import os
+import re
+from collections.abc import Collection, Iterator, Sequence
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from streamsink.errors import Corrupt
+from streamsink.events import log
+from streamsink.format.snapshot import Snapshot
+from streamsink.storage.file_io import FileIO
+
+if TYPE_CHECKING:  # executors delete what they staged, and need none of this
+    from streamsink.table.table import Table
+
+# What only tries of commits make. A checkpoint's own manifest ends in a bare number, and is never one of these.
+_OF_TRIES = re.compile(r"manifest-list-.+|manifest-.+-(?:d|m[0-9]+)|index-manifest-.+")
+_LISTED = re.compile(r"manifest-(?!list-).+")  # named in a list, not by the snapshot itself
+_HIDDEN = re.compile(r"\..+\.tmp")
+_TRY = re.compile(r"-s([0-9]+)-[0-9]+")
+
+
+class Look(Enum):
+    """Where to look before a file that a try made is deleted.
+
+    SINCE_TRY: the snapshots from the try's own number on; for a try of this process, of which nobody else can know more.
+    ALL: tags, long-lived changelogs and branches too; for tries of others, long ago.
+    """
+
+    SINCE_TRY = "since-try"
+    ALL = "all"
+
+
+def try_name(commit_name: str, number: int, attempt: int) -> str:
+    """Of one try to publish snapshot ``number``, for the names of all that it writes: no snapshot before that one can name them."""
+    return f"{commit_name}-s{number}-{attempt}"
+
+
+def delete(table: "Table", paths: Sequence[str], look: Look, *, durable: bool = True) -> list[str]:
+    """Delete those of these files that tries of commits made and that nothing names; their paths. Idempotent.
+
+    durable: a power failure does not bring them back. When something retained cannot be read, nothing goes that it might name.
+    """
+    hidden = {path for path in paths if _HIDDEN.fullmatch(os.path.basename(path))}
+    made = [path for path in paths if path not in hidden and _OF_TRIES.fullmatch(os.path.basename(path))]
+    gone = hidden | _unnamed(table, made, look)
+    for path in gone:
+        table.file_io.delete(path)
+    for folder in sorted({os.path.dirname(path) for path in gone}) if durable else ():
+        table.file_io.sync_dir(folder)
+    return [path for path in paths if path in gone]
+
+
+def delete_late_snapshot(table: "Table", snapshot: Snapshot) -> None:
+    """Take a snapshot of ours back that nothing is built on (``late.py`` tells); a copy of it in a tag is none of its file."""
+    if table.snapshots.load(snapshot.id) == snapshot:
+        table.file_io.delete(table.layout.snapshot(snapshot.id))
+        table.file_io.sync_dir(table.layout.snapshot_dir)
+
+
+def delete_hint(table: "Table") -> None:
+    """Delete LATEST of a table without snapshots, on which Java's readers fail. Should one come meanwhile, they find it without a hint."""
+    table.file_io.delete(table.layout.latest_hint)
+
+
+def delete_staged(file_io: FileIO, paths: Sequence[str]) -> None:
+    """Delete files that this writer has made in staging, of a checkpoint that has no record. Executor and driver."""
+    for path in paths:
+        file_io.delete(path)
+
+
+def delete_staged_folder(file_io: FileIO, folder: str) -> None:
+    """Delete a folder within the staging folder of a checkpoint that is being written."""
+    file_io.delete_tree(folder)
+
+
+def _unnamed(table: "Table", paths: Collection[str], look: Look) -> set[str]:
+    """Those of these files of the manifest folder that nothing names."""
+    if not paths:
+        return set()
+    wanted = {os.path.basename(path): path for path in paths}
+    listed = any(_LISTED.fullmatch(name) for name in wanted)
+    since = min(_number_of(name) for name in wanted)
+    named = _named_since(table, since, listed) if look is Look.SINCE_TRY else _named_by_retained(table, since, listed)
+    try:
+        for name in named:
+            wanted.pop(name, None)
+    except Corrupt as unreadable:
+        log.warning("%s: %d files that dead tries of commits left stay, because what names them cannot be told: %s",
+                    table.root, len(wanted), unreadable)
+        return set()
+    return set(wanted.values())
+
+
+def _number_of(name: str) -> int:
+    """The snapshot that the try was to publish; 1 where the name does not say, as of earlier versions."""
+    found = _TRY.findall(name)
+    return int(found[-1]) if found else 1
+
+
+def _named_by(table: "Table", snapshot: Snapshot, listed: bool) -> Iterator[str]:
+    """Names of files in the manifest folder. listed: those too that its lists name."""
+    lists = (snapshot.base_manifest_list, snapshot.delta_manifest_list)
+    yield from lists
+    yield from (name for name in (snapshot.changelog_manifest_list, snapshot.index_manifest) if name)
+    for name in lists if listed else ():
+        try:
+            yield from (meta.file_name for meta in table.manifests.list_of(name))
+        except Corrupt as broken:
+            if broken.kind != "manifest.missing":
+                raise
+            continue  # expired meanwhile, or of a changelog that keeps one of its lists only: what is gone names nothing
+
+
+def _named_since(table: "Table", first: int, listed: bool) -> Iterator[str]:
+    """By snapshots from this number on. One that is missing has expired, and the later ones name for themselves what they need."""
+    newest = table.snapshots.latest()
+    if newest is None:
+        return
+    for snapshot_id in range(first, newest.id):
+        snapshot = table.snapshots.load(snapshot_id)
+        if snapshot is not None:
+            yield from _named_by(table, snapshot, listed)
+    yield from _named_by(table, newest, False)
+    # Which the next try, building on it, need not read again.
+    yield from (meta.file_name for meta in (table.manifests.all_of(newest) if listed else ()))
+
+
+def _named_by_retained(table: "Table", first: int, listed: bool) -> Iterator[str]:
+    return (name for snapshot in _retained(table, first) for name in _named_by(table, snapshot, listed))
+
+
+def _retained(table: "Table", first: int) -> Iterator[Snapshot]:
+    """Whatever keeps files of the table from this snapshot number on: of the main branch and of all others."""
+    io = table.file_io
+    branches = [table.layout.within(f"branch/{name}") for name in io.names(table.layout.within("branch")) if name.startswith("branch-")]
+    for root in (table.root, *branches):
+        for folder in ("snapshot", "changelog"):
+            for name in io.names(os.path.join(root, folder)):
+                kind, _, number = name.partition("-")
+                if kind == folder and number.isdigit() and int(number) >= first:
+                    yield from _read(io, os.path.join(root, folder, name))
+        folder = os.path.join(root, "tag")
+        tags = [entry.name for entry in io.entries(folder) if not entry.is_dir and entry.name.startswith("tag-")]
+        yield from (snapshot for tag in tags for snapshot in _read(io, os.path.join(folder, tag)) if snapshot.id >= first)
+
+
+def _read(file_io: FileIO, path: str) -> list[Snapshot]:
+    """The snapshot in this file; none when it is gone."""
+    try:
+        return [Snapshot.from_json(file_io.read(path), path)]
+    except FileNotFoundError:
+        return []

@@ -1,0 +1,242 @@
+"""Is everything there that the snapshots refer to, and do the numbers add up? Reads only. The journals: ``commands/verify.py``."""
+
+from collections import Counter
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from streamsink.errors import Corrupt
+from streamsink.format.manifest import FileKind, ManifestEntry
+from streamsink.format.manifest_list import ManifestFileMeta
+from streamsink.format.snapshot import Snapshot
+from streamsink.table.read.scan import ScanFile, data_file_path, read_file
+from streamsink.table.table import Table
+
+DAMAGE, NOTE = "damage", "note"
+# Of many alike, so many are named.
+_NAMED = 5
+
+
+@dataclass(frozen=True)
+class Finding:
+    """severity: 'damage' (rows are missing, doubled or unreadable, or will be) or 'note'. kind: stable, for programs."""
+
+    severity: str
+    kind: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """snapshots: how many were looked at. files: data files that they refer to. rows: of the newest snapshot."""
+
+    table: str
+    snapshots: int
+    files: int
+    rows: int
+    findings: tuple[Finding, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Nothing is damaged. Notes (a pending checkpoint, an old hint) are allowed."""
+        return not any(finding.severity == DAMAGE for finding in self.findings)
+
+    def __str__(self) -> str:
+        head = f"{self.table}: {'ok' if self.ok else 'DAMAGED'}, {self.snapshots} snapshots, {self.files} data files, {self.rows} rows"
+        return "\n".join([head, *(f"  {f.severity} {f.kind}: {f.message}" for f in self.findings)])
+
+
+class TableCheck:
+    """One look at one table. Each file is looked at once, whichever snapshots share it."""
+
+    def __init__(self, table: Table, contents: bool = False):
+        """contents: each data file is read whole, too."""
+        self._table = table
+        self._contents = contents
+        self._at = table.layout
+        self.findings: list[Finding] = []
+        self._entries: dict[str, list[ManifestEntry]] = {}
+        self.snapshots: list[Snapshot] = []
+        self.files: set[str] = set()
+
+    def run(self) -> None:
+        """Fill ``findings``, ``snapshots`` and ``files``."""
+        ids = self._table.snapshots.ids()
+        self._chain(ids)
+        before: Snapshot | None = None
+        for snapshot_id in ids:
+            snapshot = self._load(snapshot_id)
+            if snapshot is not None:
+                self.snapshots.append(snapshot)
+                self._snapshot(snapshot, before if before and before.id == snapshot_id - 1 else None)
+            before = snapshot
+
+    def damage(self, kind: str, message: str) -> None:
+        self.findings.append(Finding(DAMAGE, kind, message))
+
+    def note(self, kind: str, message: str) -> None:
+        self.findings.append(Finding(NOTE, kind, message))
+
+    # -- snapshots -------------------------------------------------------------------------------------------------
+
+    def _chain(self, ids: list[int]) -> None:
+        missing = sorted(set(range(ids[0], ids[-1])) - set(ids)) if ids else []
+        if missing:
+            self.damage("snapshot.hole", f"snapshots {_few(missing)} are missing between {ids[0]} and {ids[-1]}")
+        for name, path, expected in (
+            ("LATEST", self._at.latest_hint, ids[-1:]), ("EARLIEST", self._at.earliest_hint, ids[:1])
+        ):
+            hint = self._hint(path)
+            if hint is None or [hint] == expected:
+                continue
+            if name == "LATEST" and (not ids or hint > ids[-1]):
+                self.damage("hint.future", f"{path} says {hint}, newer than every snapshot: Java's readers fail on it; delete it")
+            else:
+                self.note("hint.old", f"{path} says {hint}, expected {expected[0] if expected else 'nothing'}; harmless")
+
+    def _hint(self, path: str) -> int | None:
+        try:
+            text = self._table.file_io.read(path)
+        except FileNotFoundError:
+            return None
+        return int(text) if text.isdigit() else None
+
+    def _load(self, snapshot_id: int) -> Snapshot | None:
+        try:
+            return self._table.snapshots.load(snapshot_id)
+        except Corrupt as broken:
+            self.damage(broken.kind, str(broken))
+            return None
+
+    def _snapshot(self, snapshot: Snapshot, before: Snapshot | None) -> None:
+        """What it refers to, and that it goes on from the one before."""
+        base = self._list(snapshot, "base", snapshot.base_manifest_list, snapshot.base_manifest_list_size)
+        delta = self._list(snapshot, "delta", snapshot.delta_manifest_list, snapshot.delta_manifest_list_size)
+        if base is None or delta is None:
+            return
+        below, added = self._read_all(base), self._read_all(delta)
+        live = _live([*below, *added])
+        self._counts(snapshot, before, live, added)
+        self._data_files(snapshot, live)
+        self._index(snapshot)
+        if before is not None:
+            self._derives(snapshot, before, _live(below))
+
+    def _counts(self, snapshot: Snapshot, before: Snapshot | None, live, added) -> None:
+        rows = sum(entry.file.row_count for entry in live)
+        if rows != snapshot.total_record_count:
+            self.damage("count.total", f"snapshot {snapshot.id} says {snapshot.total_record_count} rows, its files have {rows}")
+        delta = sum(e.file.row_count if e.kind is FileKind.ADD else -e.file.row_count for e in added)
+        if delta != snapshot.delta_record_count:
+            self.damage("count.delta", f"snapshot {snapshot.id} says {snapshot.delta_record_count} rows came, its delta has {delta}")
+        twice = [entry[3] for entry, n in Counter(e.identity for e in live).items() if n > 1]
+        if twice:
+            self.damage("file.twice", f"snapshot {snapshot.id} has {_few(twice)} twice: readers see their rows twice")
+
+    def _derives(self, snapshot: Snapshot, before: Snapshot, below: list[ManifestEntry]) -> None:
+        """What is live below this snapshot's own changes is what the one before has."""
+        lists = (self._quiet_list(before.base_manifest_list), self._quiet_list(before.delta_manifest_list))
+        if None in lists:
+            return
+        there = {e.identity for e in _live([*self._read_all(lists[0]), *self._read_all(lists[1])])}
+        here = {e.identity for e in below}
+        if there == here:
+            return
+        hidden, other = [i[3] for i in there - here], [i[3] for i in here - there]
+        self.damage(
+            "snapshot.not-derived",
+            f"snapshot {snapshot.id} (user '{snapshot.commit_user}') is not built on snapshot {before.id} as it is now (user "
+            f"'{before.commit_user}'): a writer whose rename replaces has overwritten snapshot {before.id}, or it was rolled "
+            f"back. Of that snapshot {len(hidden)} files are hidden ({_few(hidden)}), {len(other)} are of one that is gone "
+            f"({_few(other)})",
+        )
+
+    # -- files -----------------------------------------------------------------------------------------------------
+
+    def _list(self, snapshot: Snapshot, which: str, name: str, size: int | None) -> list[ManifestFileMeta] | None:
+        path = self._at.manifest(name)
+        if not self._present(f"snapshot {snapshot.id}", f"{which} manifest list", path, size):
+            return None
+        try:
+            lists = self._table.manifests.base_of if which == "base" else self._table.manifests.delta_of
+            return lists(snapshot)
+        except Corrupt as broken:
+            self.damage(broken.kind, str(broken))
+            return None
+
+    def _quiet_list(self, name: str) -> list[ManifestFileMeta] | None:
+        """A list that was looked at before: its damage is named already."""
+        try:
+            return self._table.manifests.list_of(name)
+        except Corrupt:
+            return None
+
+    def _read_all(self, metas: list[ManifestFileMeta]) -> list[ManifestEntry]:
+        return [entry for meta in metas for entry in self._manifest(meta)]
+
+    def _manifest(self, meta: ManifestFileMeta) -> list[ManifestEntry]:
+        if meta.file_name not in self._entries:
+            self._entries[meta.file_name] = found = []
+            path = self._at.manifest(meta.file_name)
+            if self._present("a manifest list", "manifest", path, meta.file_size):
+                try:
+                    found += self._table.manifests.read(meta.file_name)
+                except Corrupt as broken:
+                    self.damage(broken.kind, str(broken))
+                added = sum(1 for entry in found if entry.kind is FileKind.ADD)
+                if found and (added, len(found) - added) != (meta.num_added_files, meta.num_deleted_files):
+                    self.damage("manifest.counts", f"{path} has {added} added and {len(found) - added} deleted files, its list says "
+                                f"{meta.num_added_files} and {meta.num_deleted_files}")
+        return self._entries[meta.file_name]
+
+    def _data_files(self, snapshot: Snapshot, live: list[ManifestEntry]) -> None:
+        schema = self._table.schema
+        for entry in live:
+            path = data_file_path(self._table, schema, entry)
+            if path not in self.files:
+                self.files.add(path)
+                if self._present(f"snapshot {snapshot.id}", "data file", path, entry.file.file_size) and self._contents:
+                    self._content(path, entry)
+
+    def _content(self, path: str, entry: ManifestEntry) -> None:
+        """The rows and columns that the manifest and its schema say are in it, and can be read."""
+        try:
+            fields = self._table.schemas.load(entry.file.schema_id).fields
+            read_file(ScanFile(path, entry.file.file_size, entry.file.row_count, entry.file.schema_id), self._table.file_io.read(path), fields)
+        except Corrupt as broken:
+            self.damage(broken.kind, str(broken))
+        except (pa.ArrowException, OSError) as broken:
+            self.damage("data.unreadable", f"data file {path} cannot be read: {type(broken).__name__}")
+
+    def _index(self, snapshot: Snapshot) -> None:
+        if snapshot.index_manifest is None:
+            return
+        try:
+            for entry in self._table.manifests.index_of(snapshot):
+                path = entry.file.external_path or self._at.within(f"index/{entry.file.file_name}")
+                if path not in self.files:
+                    self.files.add(path)
+                    self._present(f"snapshot {snapshot.id}", "index file", path, entry.file.file_size)
+        except Corrupt as broken:
+            self.damage(broken.kind, str(broken))
+
+    def _present(self, who: str, what: str, path: str, size: int | None) -> bool:
+        found = self._table.file_io.size(path)
+        if found is None:
+            self.damage("file.missing", f"{who} refers to {what} {path}, which does not exist")
+        elif size is not None and found != size:
+            self.damage("file.size", f"{what} {path} has {found} bytes, {who} says {size}")
+        return found is not None
+
+
+def _live(entries: list[ManifestEntry]) -> list[ManifestEntry]:
+    """As every reader sees them: an ADD counts unless any entry deletes it; one that is there twice comes out twice."""
+    deleted = {e.identity for e in entries if e.kind is FileKind.DELETE}
+    return [e for e in entries if e.kind is FileKind.ADD and e.identity not in deleted]
+
+
+def _few(names) -> str:
+    names = sorted(names)
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(map(str, names[:_NAMED])) + more
+

@@ -1,0 +1,149 @@
+"""What a commit builds on exists: the newest snapshot's lists, its manifests, and some of its data files. Asked for cheaply, in part each time."""
+
+import itertools
+
+from streamsink.errors import Corrupt
+from streamsink.format.manifest import FileKind, ManifestEntry
+from streamsink.format.manifest_list import ManifestFileMeta
+from streamsink.format.snapshot import Snapshot
+from streamsink.table.application_states import is_foreign
+from streamsink.table.read.scan import data_file_path
+from streamsink.table.table import Table
+
+# Another writer's commit may make files superfluous between two looks; then the newer snapshot is looked at, so often at most.
+_LOOKS = 3
+# Of the oldest and of the newest manifest, so many data files are looked for at a start.
+_FILES_EACH = 4
+# With more manifests that delete files it costs too much to know what is live: then no data files are looked for.
+_MOST_DELETING = 2
+# Of the manifests that other writers have added since the last look, so many of the newest are read.
+_MOST_READ = 8
+_RESTORE = "Restore it from a backup, or roll the table back to a snapshot that is whole (streamsink.verify names what is missing)"
+
+
+class Whole:
+    """One look after another at one table, by one committer. Raises Corrupt, which names what is missing and the way on."""
+
+    def __init__(self, table: Table, started: bool = False):
+        """started: another committer of this process has looked at everything."""
+        self._table = table
+        self._at = table.layout
+        self._started = started
+        self._in_turn: list[str] = []  # manifests of this pass that were not looked at yet, the next one last
+        self._seen: Snapshot | None = None
+
+    def look(self, newest: Snapshot | None) -> Snapshot | None:
+        """The newest snapshot, whose lists are there. The first time so are all of its manifests, of which the oldest and the newest can be read;
+        later the one whose turn it is, when they are known without asking, and those that another writer has added can be read.
+        """
+        for left in reversed(range(_LOOKS)):
+            broken = self._broken(newest) if newest is not None else None
+            if broken is None:
+                self._started = True
+                return newest
+            before, newest = newest, self._table.snapshots.latest()
+            if newest == before or not left:
+                raise broken
+        return newest
+
+    def look_at_one(self, newest: Snapshot | None, metas: list[ManifestFileMeta]) -> None:
+        """Before a commit builds on these manifests of ``newest``: one of them is there, unless ``look`` has just asked."""
+        if newest is None or self._is_seen(newest):
+            return
+        broken = self._one_broken(newest, metas)
+        if broken is not None and self._table.snapshots.latest() == newest:
+            raise broken
+
+    def has_all_of(self, snapshot: Snapshot) -> bool:
+        """Whether all is there that ``look`` asks for the first time; of a snapshot that need not be the newest one."""
+        return self._broken(snapshot) is None
+
+    # -- parts -----------------------------------------------------------------------------------------------------
+
+    def _broken(self, newest: Snapshot) -> Corrupt | None:
+        for name, size in (
+            (newest.base_manifest_list, newest.base_manifest_list_size), (newest.delta_manifest_list, newest.delta_manifest_list_size)
+        ):
+            broken = self._compare(newest, name, size, self._table.file_io.size(self._at.manifest(name)))
+            if broken is not None:
+                return broken
+        try:
+            if not self._started:
+                metas = self._table.manifests.all_of(newest)
+                return self._any_broken(newest, metas) or self._data_file_missing(newest, metas)
+            known = self._table.manifests.known_of(newest)
+            if known is None and is_foreign(newest):
+                before = self._table.manifests.known_names()
+                added = [meta for meta in self._table.manifests.all_of(newest) if meta.file_name not in before]
+                self._table.manifests.check(added[-_MOST_READ:])
+        except Corrupt as broken:
+            return broken
+        return None if known is None or self._is_seen(newest) else self._one_broken(newest, known)
+
+    def _any_broken(self, newest: Snapshot, metas: list[ManifestFileMeta]) -> Corrupt | None:
+        """By one listing of the folder, which tells sizes where the store does so."""
+        found = self._table.file_io.listed(self._at.manifest_dir) if metas else {}
+        for meta in metas:
+            size = found.get(meta.file_name)
+            if size is None and meta.file_name in found:
+                continue  # there, of a size that the listing does not tell
+            broken = self._compare(newest, meta.file_name, meta.file_size, size)
+            if broken is not None:
+                return broken
+        return None
+
+    def _one_broken(self, newest: Snapshot, metas: list[ManifestFileMeta]) -> Corrupt | None:
+        self._seen = newest
+        there = {meta.file_name: meta for meta in metas}
+        self._in_turn = [name for name in self._in_turn if name in there] or list(there)[::-1]
+        if not self._in_turn:
+            return None
+        meta = there[self._in_turn.pop()]
+        return self._compare(newest, meta.file_name, meta.file_size, self._table.file_io.size(self._at.manifest(meta.file_name)))
+
+    def _is_seen(self, newest: Snapshot) -> bool:
+        return self._seen is not None and (self._seen.id, self._seen.uuid) == (newest.id, newest.uuid)
+
+    def _compare(self, newest: Snapshot, name: str, wanted: int | None, found: int | None) -> Corrupt | None:
+        path = self._at.manifest(name)
+        if found is None:
+            return Corrupt(
+                f"{self._at.root}: snapshot {newest.id} refers to {path}, which is gone: the table's metadata was removed. Nothing was "
+                f"written. {_RESTORE}",
+                kind="manifest.missing",
+            )
+        if wanted is not None and found != wanted:
+            return Corrupt(
+                f"{self._at.root}: snapshot {newest.id} refers to {path}, which has {found} bytes, expected {wanted}: it was cut or altered. "
+                f"Nothing was written. {_RESTORE}",
+                kind="manifest.size",
+            )
+        return None
+
+    def _data_file_missing(self, newest: Snapshot, metas: list[ManifestFileMeta]) -> Corrupt | None:
+        schema = self._table.schema
+        for entry in self._some_live(metas):
+            path = data_file_path(self._table, schema, entry)
+            if self._table.file_io.size(path) is None:
+                return Corrupt(
+                    f"{self._at.root}: snapshot {newest.id} has the data file {path}, which is gone, and perhaps others: no reader can read "
+                    "the whole table. Nothing was written. Restore what is gone from a backup (streamsink.verify names it). If its rows may be "
+                    f"lost, call streamsink.drop_missing({self._at.root!r}): it takes the files that are gone out of the table",
+                    kind="data.missing",
+                )
+        return None
+
+    def _some_live(self, metas: list[ManifestFileMeta]) -> list[ManifestEntry]:
+        """Live files of the oldest and of the newest manifest that adds some."""
+        deleting = [meta for meta in metas if meta.num_deleted_files]
+        adding = [meta for meta in metas if meta.num_added_files]
+        if len(deleting) > _MOST_DELETING or not adding:
+            self._table.manifests.check(metas[-1:])
+            return []
+        read = self._table.manifests.entries_in
+        deleted = {entry.identity for meta in deleting for entry in read(meta) if entry.kind is FileKind.DELETE}
+        found: list[ManifestEntry] = []
+        for meta in {meta.file_name: meta for meta in (adding[0], adding[-1])}.values():
+            live = (e for e in read(meta) if e.kind is FileKind.ADD and e.identity not in deleted and e.file.external_path is None)
+            found += itertools.islice(live, _FILES_EACH)
+        return found

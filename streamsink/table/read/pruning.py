@@ -1,0 +1,96 @@
+"""Which manifests and files a scan can skip: decided from partitions and column statistics before anything rich is built."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from streamsink.errors import Corrupt
+from streamsink.format.binary_row import decode_physical
+from streamsink.format.file_stats import ColumnStats, StatsReader, covered_columns, stats_reader
+from streamsink.format.manifest_list import ManifestFileMeta
+from streamsink.format.schema import TableSchema
+from streamsink.format.types import CHARACTER_ROOTS, AtomicType, DataField, DataType
+from streamsink.table.read.condition import Condition
+from streamsink.table.read.literals import FLOATS
+from streamsink.table.schemas import Schemas
+
+_INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
+
+
+class Pruner:
+    """Applies one condition. What it skips has no matching row; what it keeps may have none either."""
+
+    def __init__(self, condition: Condition, schema: TableSchema, schemas: Schemas):
+        self._condition = condition
+        self._schema = schema
+        self._schemas = schemas
+        self._keys = schema.partition_keys
+        self._types = [field.type for field in schema.partition_fields]
+        self._file_columns = [f for f in schema.fields if f.name in condition.columns and f.name not in self._keys]
+        self._of_partition: dict[bytes, tuple[bool, dict[str, ColumnStats]]] = {}
+        self._readers: dict[tuple[Any, ...], dict[str, StatsReader | None]] = {}
+
+    def may_hold(self, meta: ManifestFileMeta) -> bool:
+        """Whether a manifest may have an entry of a partition that matches."""
+        stats = meta.partition_stats
+        try:
+            low, high = decode_physical(stats.min_values, self._types), decode_physical(stats.max_values, self._types)
+        except Corrupt:
+            return True
+        nulls: Sequence[int | None] = stats.null_counts
+        if len(nulls) != len(self._keys):
+            nulls = [None] * len(self._keys)
+        entries = meta.num_added_files + meta.num_deleted_files
+        found = {
+            key: ColumnStats(*((None, None) if a != a or b != b else (a, b)), count, entries)
+            for key, a, b, count in zip(self._keys, low, high, nulls)
+        }
+        return self._condition.may_match(found.get)
+
+    def keep(self, partition: bytes, file: Mapping[str, Any]) -> bool:
+        """Whether a file may have a matching row. ``file``: the Avro record ``_FILE``."""
+        known = self._of_partition.get(partition)
+        if known is None:
+            known = self._of_partition[partition] = self._look_at(partition)
+        may_match, exact = known
+        if not may_match or not self._file_columns:
+            return may_match
+        readers = self._readers_of(file)
+
+        def stats(name: str) -> ColumnStats | None:
+            if name in exact:
+                return exact[name]
+            read = readers[name]
+            return None if read is None else read(file)
+
+        return self._condition.may_match(stats)
+
+    def _look_at(self, partition: bytes) -> tuple[bool, dict[str, ColumnStats]]:
+        """Whether its files may match, and its values as stats: they are those of every row."""
+        values = decode_physical(partition, self._types)
+        exact = {key: ColumnStats(value, value, int(value is None), 1) for key, value in zip(self._keys, values)}
+        return self._condition.may_match(exact.get), exact
+
+    def _readers_of(self, file: Mapping[str, Any]) -> dict[str, StatsReader | None]:
+        covered = covered_columns(file)
+        key = (file["_SCHEMA_ID"], covered)
+        if key not in self._readers:
+            written = self._schemas.load(file["_SCHEMA_ID"])
+            self._readers[key] = {
+                field.name: _reader(field, written.fields, covered) for field in self._file_columns
+            }
+        return self._readers[key]
+
+
+def _reader(field: DataField, written: Sequence[DataField], covered: tuple[str, ...] | None) -> StatsReader | None:
+    """Columns are matched by id. One that came after the file was written is null in all of its rows."""
+    old = next((f for f in written if f.id == field.id), None)
+    if old is None:
+        return lambda file: ColumnStats(None, None, file["_ROW_COUNT"], file["_ROW_COUNT"])
+    return stats_reader(written, covered, old.name, _same_order(old.type, field.type))
+
+
+def _same_order(old: DataType, new: DataType) -> bool:
+    """Whether a bound of the old type bounds the values that are read as the new one."""
+    if not isinstance(old, AtomicType) or not isinstance(new, AtomicType):
+        return False
+    return any(old.root in roots and new.root in roots for roots in (_INTEGERS, FLOATS, CHARACTER_ROOTS, (old.root,)))

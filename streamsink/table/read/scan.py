@@ -1,0 +1,164 @@
+"""Which files make up a snapshot, and reading them as Arrow (small tables, tests, tools; Spark reads by itself)."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from streamsink.errors import Corrupt, Misuse
+from streamsink.format.arrow_types import needs_int96, to_arrow_schema
+from streamsink.format.binary_row import decode_row
+from streamsink.format.manifest import ManifestEntry
+from streamsink.format.paths import bucket_dir, partition_path
+from streamsink.format.schema import TableSchema
+from streamsink.format.snapshot import Snapshot
+from streamsink.format.types import DataField
+from streamsink.table.read.condition import Condition, bind
+from streamsink.table.read.evolved import check_casts, evolve_table
+from streamsink.table.read.predicate import Predicate
+from streamsink.table.read.pruning import Pruner
+from streamsink.table.table import Table
+
+
+class ScanFile(NamedTuple):
+    """One live file: absolute path, size in bytes, rows, and the schema it was written with."""
+
+    path: str
+    size: int
+    rows: int
+    schema_id: int
+
+
+def plan(
+    table: Table, snapshot_id: int | None = None, where: Predicate | None = None
+) -> tuple[Snapshot | None, list[ScanFile]]:
+    """The snapshot (the newest one unless given) and its live files; with ``where`` those that may have a matching row.
+
+    Raises Misuse when the snapshot does not exist or the condition does not fit the table, Corrupt for damaged metadata.
+    """
+    return _plan(table, snapshot_id, bind(where, table.schema, table.root) if where is not None else None)
+
+
+def _plan(table: Table, snapshot_id: int | None, condition: Condition | None) -> tuple[Snapshot | None, list[ScanFile]]:
+    snapshot = table.snapshots.latest() if snapshot_id is None else table.snapshots.load(snapshot_id)
+    if snapshot is None:
+        if snapshot_id is None:
+            return None, []
+        ids = table.snapshots.ids()
+        raise Misuse(
+            f"{table.root}: there is no snapshot {snapshot_id}; there are {f'{ids[0]} to {ids[-1]}' if ids else 'none'}",
+            kind="snapshot.missing",
+        )
+    schema = table.schema
+    pruner = Pruner(condition, schema, table.schemas) if condition is not None else None
+    folders: dict[tuple[bytes, int], str] = {}
+    files = []
+    for partition, bucket, name, size, rows, schema_id in table.manifests.files_of(snapshot, pruner):
+        folder = folders.get((partition, bucket))
+        if folder is None:
+            folder = folders[partition, bucket] = _folder(table, schema, partition, bucket)
+        files.append(ScanFile(folder + name, size, rows, schema_id))
+    return snapshot, files
+
+
+def by_schema(files: list[ScanFile]) -> dict[int, list[ScanFile]]:
+    """Files by the schema they were written with: each group is read alike."""
+    groups: dict[int, list[ScanFile]] = defaultdict(list)
+    for file in files:
+        groups[file.schema_id].append(file)
+    return dict(sorted(groups.items()))
+
+
+def read_arrow(
+    table: Table, snapshot_id: int | None = None, where: Predicate | None = None, columns: Sequence[str] | None = None
+) -> pa.Table:
+    """The rows of a snapshot for which ``where`` holds, in the newest schema, or in these ``columns`` of it.
+
+    Everything that is returned is held in memory. Raises Misuse, naming the column, for a condition or a column that does
+    not fit the table; Corrupt for damaged files.
+    """
+    schema = table.schema
+    condition = bind(where, schema, table.root) if where is not None else None
+    fields = schema.fields if columns is None else _chosen(table, schema, columns)
+    names = [field.name for field in fields]
+    extra = condition.columns.difference(names) if condition is not None else ()
+    wanted = replace(schema, fields=(*fields, *(f for f in schema.fields if f.name in extra)))
+    _, files = _plan(table, snapshot_id, condition)
+    parts = []
+    for schema_id, group in by_schema(files).items():
+        written = table.schemas.load(schema_id)
+        check_casts(written, wanted, table.root)
+        ids = {field.id for field in wanted.fields}
+        needed = [field for field in written.fields if field.id in ids]
+        for file in group:
+            rows = evolve_table(read_file(file, table.file_io.read(file.path), needed), written, wanted)
+            if condition is not None:
+                rows = rows.filter(condition.mask(rows))
+            parts.append(rows.select(names))
+    return pa.concat_tables(parts) if parts else to_arrow_schema(fields).empty_table()
+
+
+def _chosen(table: Table, schema: TableSchema, columns: Sequence[str]) -> tuple[DataField, ...]:
+    by_name = {field.name: field for field in schema.fields}
+    wrong = [name for name in columns if name not in by_name]
+    if wrong or not columns or len(set(columns)) != len(columns) or isinstance(columns, str):
+        raise Misuse(
+            f"{table.root}: columns is {columns!r}, expected a list of at least one column, each once, of the table, which has "
+            f"{', '.join(schema.field_names)}",
+            kind="read.columns",
+        )
+    return tuple(by_name[name] for name in columns)
+
+
+def read_file(file: ScanFile, data: bytes, fields: Sequence[DataField]) -> pa.Table:
+    """These columns of a data file. Raises Corrupt when it does not have its rows, or not all of the columns.
+
+    INT96 timestamps are read in their own unit: as nanoseconds, years after 2262 would wrap.
+    """
+    exact = pq.ParquetFile(pa.BufferReader(data), coerce_int96_timestamp_unit="us")
+    _check_footer(file.path, exact, file.rows, fields)
+    fine = [field.name for field in fields if needs_int96([field])]
+    found = exact.read(columns=[field.name for field in fields if field.name not in fine])
+    if fine:
+        nanos = pq.ParquetFile(pa.BufferReader(data)).read(columns=fine)
+        for name in nanos.column_names:
+            found = found.append_column(name, nanos.column(name))
+    return found
+
+
+def _check_footer(path: str, found: pq.ParquetFile, rows: int, fields: Sequence[DataField]) -> None:
+    """Raises Corrupt unless a data file has as many rows as its manifest says, and these columns of the schema that it was written with."""
+    if found.metadata.num_rows != rows:
+        raise Corrupt(
+            f"{path}: it has {found.metadata.num_rows} rows, the manifest says {rows}: it was altered. Restore it from a backup",
+            kind="data.rows",
+        )
+    there = set(found.schema_arrow.names)
+    missing = [field.name for field in fields if field.name not in there]
+    if missing:
+        raise Corrupt(
+            f"{path}: it has no column '{missing[0]}', which the schema that it was written with has: it was altered, or a writer left values "
+            "out. Restore it from a backup",
+            kind="data.columns",
+        )
+
+
+def data_file_path(table: Table, schema: TableSchema, entry: ManifestEntry) -> str:
+    """Absolute path of an entry's data file."""
+    return entry.file.external_path or _folder(table, schema, entry.partition, entry.bucket) + entry.file.file_name
+
+
+def _folder(table: Table, schema: TableSchema, partition: bytes, bucket: int) -> str:
+    """Absolute path of a bucket's folder, with the slash."""
+    fields = schema.partition_fields
+    values = decode_row(partition, [f.type for f in fields]) if fields else ()
+    options = schema.options
+    folder = partition_path(
+        values, fields,
+        default_name=options.get("partition.default-name", "__DEFAULT_PARTITION__"),
+        legacy=options.get("partition.legacy-name", "true").strip().lower() == "true",
+    )
+    return table.layout.within(f"{bucket_dir(folder, bucket)}/")

@@ -1,0 +1,147 @@
+"""Writing one stream of rows into many tables: one pass, one bound for all of them. Executor and driver."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from streamsink.errors import Misuse
+from streamsink.format.schema import TableSchema
+from streamsink.storage.file_io import FileIO
+from streamsink.storage.flush_group import Together
+from streamsink.table.routed.dead_letters import BadRow, DeadLetters, Screen
+from streamsink.table.routed.rules import ROUTE, UNROUTED_DEAD_LETTER, Routing
+from streamsink.table.write.folders import Folders
+from streamsink.table.write.split import NotUtf8, split_by_text
+from streamsink.table.write.writer import Limits, TableWriter, WriteSpec, WrittenFile
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a table takes: names of the data's columns, and its schema (the schema it will be created with)."""
+
+    columns: tuple[str, ...]
+    schema_json: bytes
+
+
+@dataclass(frozen=True)
+class RoutedSpec:
+    """What a routed writer needs to know; travels to executors.
+
+    limits: staging folder and bounds (its schema is not used). targets: of the tables that exist. templates: by rule, of tables
+    that do not exist yet; a rule without one creates none. dead: how dead letters look; None lets the first bad row fail.
+    """
+
+    limits: WriteSpec
+    routing: Routing
+    targets: Mapping[str, Target]
+    templates: Mapping[str, Target]
+    dead: DeadLetters | None
+
+    def target_of(self, name: str | None) -> Target | None:
+        """None when no rule covers the name."""
+        rule = self.routing.rule_of(name)
+        return None if rule is None else self.targets.get(name) or self.templates.get(rule)
+
+
+@dataclass(frozen=True)
+class RoutedFiles:
+    """What one writer wrote. rows_in: rows it was given. dead: dead letters by table, '' for rows without a table."""
+
+    files: tuple[tuple[str, WrittenFile], ...]
+    rows_in: int
+    dead: Mapping[str, int]
+
+
+class RoutedWriter:
+    """Writes batches whose column ``ROUTE`` names each row's table. One per task attempt."""
+
+    def __init__(self, file_io: FileIO, spec: RoutedSpec):
+        self._io = file_io
+        self._spec = spec
+        self._limits = Limits(spec.limits.max_open, spec.limits.memory_bytes)
+        self._writers: dict[str, TableWriter] = {}
+        self._screens: dict[str, Screen] = {}
+        self._rows_in = 0
+        self._dead: dict[str, int] = {}
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Take one batch. Raises Misuse when a row fits nowhere and there are no dead letters for it."""
+        if batch.num_rows == 0:
+            return
+        self._rows_in += batch.num_rows
+        for name, rows in split_by_text(batch, ROUTE):
+            target = None if isinstance(name, NotUtf8) else self._spec.target_of(name)
+            if target is None:
+                self._unrouted(name, rows)
+            else:
+                self._routed(name, rows, target)
+
+    def close(self, group: Together) -> list[RoutedFiles]:
+        """Write and close everything; every file is durable when ``group`` is flushed. One item."""
+        for writer in self._writers.values():
+            writer.write_buffered()  # of all, before the first is closed: what is closed holds its file until the flush
+        files = tuple((name, file) for name, writer in self._writers.items() for file in writer.close(group))
+        return [RoutedFiles(files, self._rows_in, self._dead)]
+
+    def abort(self) -> None:
+        """Delete all that this attempt wrote. Idempotent."""
+        for writer in self._writers.values():
+            writer.abort()
+
+    def _routed(self, name: str, rows: pa.RecordBatch, target: Target) -> None:
+        taken = rows.select(list(target.columns))
+        if self._spec.dead is None:
+            try:
+                self._writer(name, target.schema_json).write(taken)
+            except Misuse as refused:
+                raise Misuse(f"table '{name}': {refused}", kind=refused.kind) from refused
+            return
+        screen = self._screens.get(name)
+        if screen is None:
+            schema = TableSchema.from_json(target.schema_json, "the writer's schema")
+            root = self._root_of(name)
+            screen = self._screens[name] = Screen(schema, Folders(schema, root, self._io.name_limits(root)))
+        good, bad = screen(taken)
+        if good.num_rows:
+            self._writer(name, target.schema_json).write(good)
+        if bad:
+            self._bury(name, rows, bad)
+
+    def _unrouted(self, name: str | None | NotUtf8, rows: pa.RecordBatch) -> None:
+        way = "Add a rule"
+        if isinstance(name, NotUtf8):
+            name, kind, what = None, "route.encoding", "the name of the table is not UTF-8 text"
+            way = "Nothing was recorded. Say in the route what its bytes are, such as decode(value, 'ISO-8859-1')"
+        elif name is None:
+            kind, what = "route.null", "the name of the table is null"
+        else:
+            kind, what = "route.unknown", "no rule of 'tables' covers the name of the table"
+        if self._spec.routing.unrouted != UNROUTED_DEAD_LETTER:
+            raise Misuse(
+                f"{self._spec.routing.root}: {rows.num_rows} rows of a batch cannot be routed: {what}. {way}, filter them "
+                "in the query, or set unrouted='dead-letter'",
+                kind=kind,
+            )
+        self._bury(name, rows, [BadRow(index, f"{kind}: {what}", None) for index in range(rows.num_rows)])
+
+    def _bury(self, name: str | None, rows: pa.RecordBatch, bad: list[BadRow]) -> None:
+        dead = self._spec.dead
+        self._writer(dead.table, dead.schema_json).write(dead.batch(rows, name, bad))
+        # A name that no rule covers is a value of a row: only counted, not named.
+        counted = name if self._spec.routing.rule_of(name) is not None else ""
+        self._dead[counted] = self._dead.get(counted, 0) + len(bad)
+
+    def _writer(self, name: str, schema_json: bytes) -> TableWriter:
+        writer = self._writers.get(name)
+        if writer is None:
+            limits = self._spec.limits
+            spec = WriteSpec(
+                limits.staging, schema_json, limits.target_file_bytes, limits.max_open, limits.memory_bytes, self._root_of(name)
+            )
+            writer = self._writers[name] = TableWriter(self._io, spec, self._limits)
+        return writer
+
+    def _root_of(self, name: str) -> str:
+        return os.path.join(self._spec.routing.root, self._spec.routing.path_of(name))

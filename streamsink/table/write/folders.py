@@ -1,0 +1,127 @@
+"""The folders of a table's partitions, named by its rows' values: a store does not take every name. Executor and driver."""
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streamsink.errors import Misuse
+from streamsink.format.paths import bucket_dir, escape, partition_path
+from streamsink.format.schema import TableSchema
+from streamsink.format.types import DataField
+from streamsink.storage.calls import NameLimits, size_of
+from streamsink.table.write.split import WHY_NOT_UTF8, PartitionKey, not_utf8, split_with_places
+
+UNAWARE_BUCKET = 0
+# A data file's own name, with as many digits as a count may have: ``data-<uuid>-<count>.parquet``.
+_FILE_NAME_BYTES = len("data-") + 36 + len("-") + 10 + len(".parquet")
+# ``%2F`` for a slash: no character's escape is longer.
+_ESCAPE_BYTES = 3
+
+
+class Folders:
+    """Of one table, which lies at ``root`` (absolute; "" when that is not known, so that only single names are looked at)."""
+
+    def __init__(self, schema: TableSchema, root: str, limits: NameLimits):
+        self._schema = schema
+        self._root = root
+        self._limits = limits
+        options = schema.options
+        self._default = options.get("partition.default-name", "__DEFAULT_PARTITION__")
+        self._legacy = options.get("partition.legacy-name", "true").strip().lower() == "true"
+        self._known: dict[bytes, str] = {}
+
+    def of(self, key: PartitionKey) -> str:
+        """The folder of a partition's files, relative to the table. Raises Misuse ``partition.name-too-long``, without the value."""
+        folder = self._known.get(key.row)
+        if folder is None:
+            folder = self._folder(key)
+            refused = self._refused(folder)
+            if refused is not None:
+                raise Misuse(
+                    f"{self._root + ': ' if self._root else ''}{refused[1]}. Nothing was recorded. Filter such rows in the query, "
+                    "partition by something shorter (such as a prefix or a hash of it), or name a table for them with dead_letters",
+                    kind=_KIND,
+                )
+            self._known[key.row] = folder
+        return folder
+
+    def unfit_rows(self, rows: pa.RecordBatch) -> list[tuple[int, str, str]]:
+        """(index, reason, column) of the rows of a batch, which has the table's columns, that no folder can be named for."""
+        unreadable: dict[int, str] = {}
+        for name in self._schema.partition_keys:
+            for index in not_utf8(rows.column(rows.schema.get_field_index(name))):
+                unreadable.setdefault(index, name)
+        if not unreadable:
+            return self._without_folder(rows)
+        places = [index for index in range(rows.num_rows) if index not in unreadable]
+        others = self._without_folder(rows.take(pa.array(places, pa.int64())))
+        bad = [(index, f"{_NOT_UTF8}: {WHY_NOT_UTF8.format(name)}", name) for index, name in unreadable.items()]
+        return sorted([*bad, *((places[index], reason, column) for index, reason, column in others)])
+
+    # -- parts -----------------------------------------------------------------------------------------------------
+
+    def _without_folder(self, rows: pa.RecordBatch) -> list[tuple[int, str, str]]:
+        if not self._may_refuse(rows):
+            return []
+        found = []
+        for key, places in split_with_places(rows, self._schema):
+            refused = self._unnamed(key)
+            if refused is None and (too_long := self._refused(self._folder(key))) is not None:
+                refused = too_long[0], f"{_KIND}: {too_long[1]}"
+            if refused is not None:
+                found += [(index, refused[1], refused[0]) for index in places.to_pylist()]
+        return sorted(found)
+
+    def _folder(self, key: PartitionKey) -> str:
+        return bucket_dir(self._path(key.values, self._schema.partition_fields), UNAWARE_BUCKET)
+
+    def _path(self, values: Sequence[Any], fields: Sequence[DataField]) -> str:
+        return partition_path(values, fields, default_name=self._default, legacy=self._legacy)
+
+    def _unnamed(self, key: PartitionKey) -> tuple[str, str] | None:
+        """(column, reason) of the value that has no folder's name at all, however long."""
+        for value, field in zip(key.values, self._schema.partition_fields):
+            try:
+                self._path([value], [field])
+            except Misuse as refused:
+                if refused.kind != _NO_NAME:
+                    raise  # of the column, not of this value
+                return field.name, f"{refused.kind}: {refused}"
+        return None
+
+    def _refused(self, folder: str) -> tuple[str, str] | None:
+        """(column to blame, explanation) when the store does not take this folder, or the files in it."""
+        file = os.path.join(self._root, folder, "f" * _FILE_NAME_BYTES)
+        exceeded = self._limits.exceeded_by(file)
+        if exceeded is None or not self._schema.partition_keys:
+            return None  # without partitions it is the table's own path, which was long before any row came
+        found, most = exceeded
+        number, longest = max(enumerate(folder.split("/")[:-1]), key=lambda part: size_of(part[1]))
+        column = self._schema.partition_keys[number]
+        name_is_long = self._limits.name is not None and size_of(longest) > self._limits.name
+        what = "the name of its partition's folder" if name_is_long else "the path of its partition's files"
+        return column, f"column '{column}': with a value of it, escaped, {what} has {found} bytes, and the store takes {most}"
+
+    def _may_refuse(self, rows: pa.RecordBatch) -> bool:
+        """A bound that asks little: whether the longest texts of all partition columns together might be too long, all of them escaped."""
+        sizes = [self._most_bytes(name, rows.column(rows.schema.get_field_index(name))) for name in self._schema.partition_keys]
+        limits = self._limits
+        path = size_of(self._root) + sum(sizes) + len(sizes) + len("/bucket-0/") + _FILE_NAME_BYTES
+        dates = not self._legacy and any(field.type.root in ("DATE", "TIMESTAMP") for field in self._schema.partition_fields)
+        long = limits.name is not None and max(sizes, default=0) > limits.name or limits.path is not None and path > limits.path
+        return bool(sizes) and (dates or long)
+
+    def _most_bytes(self, name: str, column: pa.Array) -> int:
+        """Of one component of a folder's path."""
+        values = _LONGEST_PLAIN_TEXT
+        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+            values = (pc.max(pc.binary_length(column)).as_py() or 0) * _ESCAPE_BYTES
+        return size_of(escape(name)) + len("=") + max(values, size_of(escape(self._default)))
+
+
+_KIND, _NO_NAME, _NOT_UTF8 = "partition.name-too-long", "path.unsupported-value", "partition.encoding"
+# Of numbers, dates and times, with room: a decimal has 38 digits, a timestamp 30 characters, some of which are escaped.
+_LONGEST_PLAIN_TEXT = 100

@@ -1,0 +1,350 @@
+"""Writing data files: one pass over Arrow batches, rolling files, bounded memory. Executor and driver.
+
+What the writers of a task hold together is bounded by ``memory_bytes`` of buffered Arrow data (the largest buffer is
+flushed as a row group when it is full; at most one row group is copied together meanwhile) and by ``max_open`` open files
+(the largest is closed to make room); neither grows with the number of rows, partitions or tables.
+"""
+
+import functools
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from streamsink.clock import Clock, IdSource
+from streamsink.faults import fault_point
+from streamsink.format.data_file import DataFileMeta
+from streamsink.format.schema import TableSchema
+from streamsink.format.stats import StatsCollector
+from streamsink.storage.file_io import FileIO
+from streamsink.storage.flush_group import Together
+from streamsink.table.history.deletion import delete_staged
+from streamsink.table.write.conform import Conform
+from streamsink.table.write.folders import Folders
+from streamsink.table.write.parquet_output import ParquetOutput
+from streamsink.table.write.split import PartitionKey, split_by_partition
+
+# A row group is written when this much Arrow data is buffered for one file.
+ROW_GROUP_BYTES = 64 * 1024 * 1024
+# Rows that came in pieces smaller than this (a batch over many partitions) are copied together first: each piece has a price.
+_SMALL_PIECE_ROWS = 4096
+# What a buffered column of a piece takes beyond its values: Arrow's own objects, and allocations rounded up to 64 bytes (650 measured).
+COLUMN_OVERHEAD_BYTES = 640
+# So many small pieces of one partition are copied into one, which has that price once.
+_MOST_SMALL_PIECES = 16
+# Rows wait until there are so many before they are split by partition, or this share of the memory: to split a few rows over many
+# partitions takes as long as to split many, and leaves small pieces.
+_SPLIT_BYTES, _SPLIT_SHARE = 16 * 1024 * 1024, 8
+# Where a store cannot give a larger file its final name, files are rolled at this share of that: what is written at once goes beyond.
+_ROLLED_AT = 0.8
+
+
+@dataclass(frozen=True)
+class WriteSpec:
+    """What a writer needs to know; travels to executors. Paths are absolute.
+
+    table: the table's path; without it only single names are compared with what the store takes, not whole paths.
+    """
+
+    staging: str
+    schema_json: bytes
+    target_file_bytes: int
+    max_open: int
+    memory_bytes: int
+    table: str = ""
+
+    def schema(self) -> TableSchema:
+        return _schema(self.schema_json)
+
+
+@functools.lru_cache(maxsize=16)
+def _schema(schema_json: bytes) -> TableSchema:
+    """One batch after another brings the same."""
+    return TableSchema.from_json(schema_json, "the writer's schema")
+
+
+@dataclass(frozen=True)
+class WrittenFile:
+    """A closed and flushed file. ``partition``: BinaryRow bytes. ``staged``: absolute; ``final``: below the table.
+
+    handed_over: another process has written it and says so; the driver has not seen it yet.
+    """
+
+    partition: bytes
+    staged: str
+    final: str
+    meta: DataFileMeta
+    handed_over: bool = False
+
+
+class Limits:
+    """What all writers of one task attempt may hold together: open files and buffered bytes."""
+
+    def __init__(self, max_open: int, memory_bytes: int):
+        self.memory_bytes = memory_bytes
+        self._max_open = max_open
+        self._writers: list[TableWriter] = []
+
+    def join(self, writer: "TableWriter") -> None:
+        """From now on this writer counts."""
+        self._writers.append(writer)
+
+    def fit_memory(self) -> None:
+        """Flush the largest buffers until all of them together are small enough."""
+        while sum(writer.buffered for writer in self._writers) > self.memory_bytes:
+            max(self._writers, key=lambda w: w.largest_buffer).flush_largest()
+
+    def make_room(self) -> None:
+        """Before a file is opened: close the largest one when as many are open as may be."""
+        if sum(writer.open_files for writer in self._writers) >= self._max_open:
+            max(self._writers, key=lambda w: w.largest_file).close_largest()
+
+
+class TableWriter:
+    """Writes Arrow batches of the table's columns into staged files. One per table and task attempt."""
+
+    def __init__(self, file_io: FileIO, spec: WriteSpec, limits: Limits | None = None):
+        """limits: shared with other tables' writers; by default the spec's, for this one alone."""
+        self._io = file_io
+        self._spec = spec
+        self._schema = spec.schema()
+        self._conform = Conform(self._schema)
+        self._limits = limits or Limits(spec.max_open, spec.memory_bytes)
+        self._limits.join(self)
+        self._folders = Folders(self._schema, spec.table, file_io.name_limits(spec.table or spec.staging))
+        self._files = _FileSeries(file_io, spec, self._schema, self._limits, folders=self._folders)
+        self._waiting: list[pa.RecordBatch] = []
+        self._waiting_bytes = 0
+        self._buffers: dict[bytes, _Buffer] = {}
+        self.buffered = 0
+
+    @property
+    def largest_buffer(self) -> int:
+        """Bytes; 0 without any."""
+        return max([self._waiting_bytes, *(buffer.bytes for buffer in self._buffers.values())])
+
+    @property
+    def open_files(self) -> int:
+        """How many files are open."""
+        return len(self._files.open)
+
+    @property
+    def largest_file(self) -> int:
+        """Bytes of the largest open file; -1 without any."""
+        return max((file.bytes for file in self._files.open.values()), default=-1)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Take one batch. Raises Misuse when it does not fit the table; the caller then calls ``abort``."""
+        if batch.num_rows == 0:
+            return
+        rows = self._conform(batch)
+        self._waiting.append(rows)
+        self._waiting_bytes += _size(rows)
+        self.buffered += _size(rows)
+        if not self._schema.partition_keys or self._waiting_bytes >= min(_SPLIT_BYTES, self._limits.memory_bytes // _SPLIT_SHARE):
+            self._split()
+        self._limits.fit_memory()
+
+    def flush_largest(self) -> None:
+        """Write the largest buffer as a row group; or split what waits, which may have filled and written buffers. There must be rows."""
+        if self._waiting:
+            self._split()
+            return
+        self._flush(max(self._buffers.values(), key=lambda b: b.bytes))
+
+    def close_largest(self) -> None:
+        """Finish the largest open file. There must be one."""
+        self._files.finish_largest()
+
+    def write_buffered(self) -> None:
+        """Write all rows that were taken, so that closing opens no file."""
+        self._split()
+        for buffer in list(self._buffers.values()):
+            self._flush(buffer)
+
+    def close(self, group: Together) -> list[WrittenFile]:
+        """Write and close everything; every file is durable when ``group`` is flushed, and open until then."""
+        self.write_buffered()
+        return self._files.close(group)
+
+    def abort(self) -> None:
+        """Delete all that this attempt wrote. Idempotent."""
+        self._waiting.clear()
+        self._buffers.clear()
+        self.buffered = self._waiting_bytes = 0
+        self._files.abort()
+
+    def _split(self) -> None:
+        """Rows that wait, in order, into the buffers of their partitions."""
+        waiting, self._waiting = self._waiting, []
+        self.buffered -= self._waiting_bytes
+        self._waiting_bytes = 0
+        if len(waiting) > 1:
+            waiting = pa.Table.from_batches(waiting).combine_chunks().to_batches()
+        for batch in waiting:
+            for key, rows in split_by_partition(batch, self._schema, self._spec.table):
+                buffer = self._buffers.get(key.row)
+                if buffer is None:
+                    self._folders.of(key)  # refused before any of its rows is written
+                    buffer = self._buffers[key.row] = _Buffer(key)
+                self.buffered += buffer.add(rows)
+                if buffer.bytes >= min(ROW_GROUP_BYTES, self._limits.memory_bytes):
+                    self._flush(buffer)
+
+    def _flush(self, buffer: "_Buffer") -> None:
+        del self._buffers[buffer.key.row]
+        self.buffered -= buffer.bytes
+        self._files.append(buffer.key, pa.Table.from_batches(buffer.batches))
+
+
+class _Buffer:
+    """Arrow batches of one partition that are not written yet."""
+
+    def __init__(self, key: PartitionKey):
+        self.key = key
+        self.batches: list[pa.RecordBatch] = []
+        self.bytes = 0
+
+    def add(self, rows: pa.RecordBatch) -> int:
+        """Take rows; by how many bytes the buffer has grown."""
+        before = self.bytes
+        self._append(rows)
+        small = self.batches[-_MOST_SMALL_PIECES:]
+        if len(small) == _MOST_SMALL_PIECES and sum(piece.num_rows for piece in small) < _SMALL_PIECE_ROWS:
+            del self.batches[-_MOST_SMALL_PIECES:]
+            self.bytes -= sum(_size(piece) for piece in small)
+            for whole in pa.Table.from_batches(small).combine_chunks().to_batches():
+                self._append(whole)
+        return self.bytes - before
+
+    def _append(self, rows: pa.RecordBatch) -> None:
+        self.batches.append(rows)
+        self.bytes += _size(rows)
+
+
+def _size(rows: pa.RecordBatch) -> int:
+    return rows.nbytes + rows.num_columns * COLUMN_OVERHEAD_BYTES
+
+
+class _OpenFile:
+    """One Parquet file being written."""
+
+    def __init__(self, series: "_FileSeries", key: PartitionKey, first: pa.Table):
+        self.key = key
+        self.name = f"data-{series.token}-{series.count}.parquet"
+        self.staged = os.path.join(series.spec.staging, self.name)
+        self.rows = 0
+        self._stream = series.io.open_output(self.staged)
+        self.stats = StatsCollector(series.schema.fields, series.schema.options)
+        self._output = ParquetOutput(self._stream, series.schema.fields, first, (series.codec, series.level))
+
+    @property
+    def bytes(self) -> int:
+        return self._stream.tell()
+
+    def append(self, rows: pa.Table) -> None:
+        """One row group."""
+        pieces = rows.to_batches()
+        if rows.num_rows < len(pieces) * _SMALL_PIECE_ROWS:
+            rows = rows.combine_chunks()
+            pieces = rows.to_batches()
+        for batch in pieces:
+            self.stats.update(batch)
+        self._output.write(rows)
+        self.rows += rows.num_rows
+
+    def close(self, group: Together) -> int:
+        """Write the footer; ``group`` flushes the file. Its size in bytes."""
+        self._output.close()
+        group.close(self._stream)
+        return self._stream.tell()
+
+    def discard(self) -> None:
+        """Close without caring for the content, of which the last bytes may not fit on a full disk."""
+        self._output.discard()
+        try:
+            self._stream.close()
+        except OSError:
+            return
+
+
+class _FileSeries:
+    """The files of one writer: at most one open per partition, rolled at the target size."""
+
+    def __init__(self, file_io: FileIO, spec: WriteSpec, schema: TableSchema, limits: Limits, *, folders: Folders):
+        self.io = file_io
+        self.spec = spec
+        self.schema = schema
+        self.codec = schema.options.get("file.compression", "zstd").lower()
+        self.level = int(schema.options.get("file.compression.zstd-level", "1")) if self.codec == "zstd" else None
+        self.token = IdSource().new_id()
+        self.count = 0
+        self.open: dict[bytes, _OpenFile] = {}
+        most = spec.target_file_bytes if file_io.largest_file is None else int(_ROLLED_AT * file_io.largest_file)
+        self._roll_bytes = min(spec.target_file_bytes, most)
+        self._limits = limits
+        self._folders = folders
+        self._created: list[str] = []
+        self._done: list[WrittenFile] = []
+
+    def append(self, key: PartitionKey, rows: pa.Table) -> None:
+        file = self.open.get(key.row)
+        if file is None:
+            self._limits.make_room()
+            file = self._create(key, rows)
+        for part in _row_groups(rows):
+            file.append(part)
+        if file.bytes >= self._roll_bytes:
+            self._finish(file)
+
+    def finish_largest(self) -> None:
+        self._finish(max(self.open.values(), key=lambda f: f.bytes))
+
+    def close(self, group: Together) -> list[WrittenFile]:
+        for file in list(self.open.values()):
+            self._close(file, group)
+        return self._done
+
+    def abort(self) -> None:
+        for file in self.open.values():
+            file.discard()
+        delete_staged(self.io, self._created)
+        self.open.clear()
+        self._created.clear()
+        self._done.clear()
+
+    def _create(self, key: PartitionKey, first: pa.Table) -> _OpenFile:
+        file = self.open[key.row] = _OpenFile(self, key, first)
+        self._created.append(file.staged)
+        self.count += 1
+        fault_point("task.file_opened")
+        return file
+
+    def _finish(self, file: _OpenFile) -> None:
+        """Before the others: it is durable now, and holds nothing any more."""
+        with self.io.together() as group:
+            self._close(file, group)
+            group.flush()
+
+    def _close(self, file: _OpenFile, group: Together) -> None:
+        size = file.close(group)
+        del self.open[file.key.row]
+        fault_point("task.file_closed")
+        self._done.append(self._written(file, size))
+
+    def _written(self, file: _OpenFile, size: int) -> WrittenFile:
+        stats, columns = file.stats.finish()
+        meta = DataFileMeta.for_append(
+            file_name=file.name, file_size=size, row_count=file.rows, schema_id=self.schema.id,
+            value_stats=stats, value_stats_cols=columns, creation_time=Clock().now_ms(),
+        )
+        return WrittenFile(file.key.row, file.staged, os.path.join(self._folders.of(file.key), file.name), meta)
+
+
+def _row_groups(rows: pa.Table) -> Iterator[pa.Table]:
+    """Pieces of at most ROW_GROUP_BYTES."""
+    pieces = max(1, -(-rows.nbytes // ROW_GROUP_BYTES))
+    step = max(1, -(-rows.num_rows // pieces))
+    for start in range(0, rows.num_rows, step):
+        yield rows.slice(start, step)

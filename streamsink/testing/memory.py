@@ -1,0 +1,147 @@
+"""A store in memory with a model of a power failure: what was not flushed is forgotten.
+
+For crash tests that run thousands of times a minute. It passes the same conformance suite as the local back end.
+"""
+
+import errno
+import functools
+import io
+import os
+from collections.abc import Callable
+from typing import BinaryIO
+
+from streamsink.storage.calls import NameLimits, PosixLikeCalls
+
+_folder_of = functools.lru_cache(maxsize=10_000)(os.path.dirname)  # asked for every name of the store at each listing
+# Of one name, as on most disks.
+_MOST_NAME_BYTES = 255
+
+
+class _File:
+    """Content shared by all names (hard links) of one file. ``durable`` is what a power failure leaves."""
+
+    def __init__(self) -> None:
+        self.data = b""
+        self.durable = b""
+
+
+class _Stream(io.BytesIO):
+    def __init__(self, file):
+        super().__init__()
+        self.file = file
+
+    def write(self, data):
+        written = super().write(data)
+        self.file.data = self.getvalue()
+        return written
+
+
+class MemoryCalls(PosixLikeCalls):
+    """Names and folders in dictionaries. ``power_failure()`` keeps only what was flushed and synced."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, _File] = {}
+        self._durable_names: dict[str, _File] = {}
+        self._dirs: set[str] = {"/"}
+        self._durable_dirs: set[str] = {"/"}
+        self._held: set[str] = set()
+
+    def power_failure(self) -> None:
+        """Forget every name and byte that was not made durable, and every hold."""
+        self._dirs = set(self._durable_dirs)
+        self._names = {p: f for p, f in self._durable_names.items() if _folder_of(p) in self._dirs}
+        for file in self._names.values():
+            file.data = file.durable
+        self.process_death()
+
+    def process_death(self) -> None:
+        """Holds end with their process."""
+        self._held.clear()
+
+    def read(self, path: str) -> bytes:
+        if path not in self._names:
+            raise FileNotFoundError(errno.ENOENT, "no such file", path)
+        return self._names[path].data
+
+    def size(self, path: str) -> int | None:
+        if path in self._dirs:
+            return 0
+        return len(self._names[path].data) if path in self._names else None
+
+    def entries(self, path: str) -> list[tuple[str, int, bool]]:
+        found = [
+            (os.path.basename(p), len(f.data), False) for p, f in self._names.items() if _folder_of(p) == path
+        ]
+        return found + [(os.path.basename(d), 0, True) for d in self._dirs if d != "/" and _folder_of(d) == path]
+
+    def mkdir(self, path: str) -> None:
+        if path in self._names:
+            raise FileExistsError(errno.EEXIST, "is a file", path)
+        self._need_parent(path)
+        self._dirs.add(path)
+
+    def open_new(self, path: str) -> BinaryIO:
+        self._need_parent(path)
+        if path in self._names or path in self._dirs:
+            raise FileExistsError(errno.EEXIST, "file exists", path)
+        self._names[path] = _File()
+        return _Stream(self._names[path])
+
+    def close(self, stream: BinaryIO, flush: bool) -> None:
+        if flush:
+            stream.file.durable = stream.file.data
+        stream.close()
+
+    def link(self, source: str, target: str) -> bool:
+        self._need_parent(target)
+        if source not in self._names:
+            raise FileNotFoundError(errno.ENOENT, "no such file", source)
+        if target in self._names:
+            return self._names[target] is self._names[source]
+        self._names[target] = self._names[source]
+        return True
+
+    def check_link(self, source: str, target: str) -> None:
+        if target not in self._dirs:
+            raise NotADirectoryError(errno.ENOTDIR, "no folder", target)
+
+    def rename(self, source: str, target: str) -> None:
+        self._need_parent(target)
+        if source not in self._names:
+            raise FileNotFoundError(errno.ENOENT, "no such file", source)
+        self._names[target] = self._names.pop(source)
+
+    def unlink(self, path: str) -> bool | None:
+        return self._names.pop(path, None) is not None
+
+    def rmdir(self, path: str) -> None:
+        if not self.entries(path):
+            self._dirs.discard(path)
+
+    def sync_dir(self, path: str) -> None:
+        elsewhere = {n: f for n, f in self._durable_names.items() if _folder_of(n) != path}
+        self._durable_names = elsewhere | {n: f for n, f in self._names.items() if _folder_of(n) == path}
+        children = {d for d in self._dirs if _folder_of(d) == path}
+        self._durable_dirs = {d for d in self._durable_dirs if _folder_of(d) != path or d == "/"} | children
+
+    def sync_file(self, path: str) -> None:
+        file = self._names[path]
+        file.durable = file.data
+
+    def open_existing(self, path: str) -> BinaryIO:
+        return io.BytesIO(self.read(path))
+
+    def name_limits(self, path: str) -> NameLimits:
+        return NameLimits(_MOST_NAME_BYTES)
+
+    def try_hold(self, path: str) -> Callable[[], None] | None:
+        if path in self._held:
+            return None
+        self._held.add(path)
+        return lambda: self._held.discard(path)
+
+    def _need_parent(self, path):
+        if len(os.path.basename(path).encode()) > _MOST_NAME_BYTES:
+            raise OSError(errno.ENAMETOOLONG, "file name too long", path)
+        if _folder_of(path) not in self._dirs:
+            raise FileNotFoundError(errno.ENOENT, "no such folder", _folder_of(path))

@@ -1,0 +1,44 @@
+"""Committing what a compaction did: a COMPACT snapshot under a user of its own, never a sink's."""
+
+from collections.abc import Iterable
+
+from streamsink.clock import IdSource
+from streamsink.errors import Misuse
+from streamsink.format.snapshot import BATCH_COMMIT_IDENTIFIER, COMPACT
+from streamsink.options import SinkOptions
+from streamsink.table.commit.changes import CommitMessage, collect
+from streamsink.table.commit.delta import CommitRequest
+from streamsink.table.commit.table_commit import Committed, TableCommit
+from streamsink.table.table import Table
+
+
+def commit_messages(
+    table: Table, options: SinkOptions, messages: Iterable[CommitMessage], commit_user: str, identifier: int
+) -> list[Committed]:
+    """Commit these messages as Paimon does: the append part, then the compact part, each as a snapshot of its own when it has
+    anything. A crash between them loses the compaction only, of which the next one finds the same input.
+
+    commit_user: of maintenance, never one of a sink, whose later checkpoints an identifier of maintenance would hide.
+    Raises: Conflict, which is not retried, when another commit changed the files meanwhile; else as ``TableCommit.commit``.
+    """
+    append, compact = collect(messages)
+    commit, name = TableCommit(table, options), IdSource().new_id()
+    done = []
+    for part, kind in ((append, append.append_kind), (compact, COMPACT)):
+        if part:
+            request = CommitRequest(commit_user, identifier, part, f"{name}-{kind.lower()}", kind)
+            done.append(commit.commit(request, is_published=lambda states: False))
+    return done
+
+
+def commit_compaction(table: Table, options: SinkOptions, messages: Iterable[CommitMessage]) -> Committed:
+    """Commit one compaction. Raises: Misuse when the messages append or are empty; Conflict; as ``TableCommit.commit``."""
+    messages = list(messages)
+    append, compact = collect(messages)
+    if append or not compact:
+        raise Misuse(
+            f"{table.root}: {'a compaction that appends' if append else 'an empty compaction'} cannot be committed",
+            kind="commit.not-a-compaction",
+        )
+    user = f"streamsink-compact-{IdSource().new_id()}"
+    return commit_messages(table, options, messages, user, BATCH_COMMIT_IDENTIFIER)[0]
