@@ -19,7 +19,7 @@ from streamsink.sinks.paimon.committer import PaimonCommitter
 from streamsink.storage.file_io import local_file_io
 from streamsink.table.table import open_table
 from streamsink.table.write.writer import TableWriter, WriteSpec
-from streamsink.testing.driver import Checkpoint, Driven, MicroBatchDriver
+from streamsink.testing.driver import Driven, MicroBatchDriver, SparkCheckpoint
 
 _ROWS = 10
 # A journal that is full before the first mark, so that every commit measured forgets an old record as well.
@@ -29,12 +29,12 @@ _OPTIONS = {"journal_retain": 5, "restore": "restore-and-continue"}
 def growth(spark, folder: Path, sizes: data.Sizes) -> list:
     """One table, grown without Spark and kept at each mark; then a real query on each of the copies, in turns."""
     marks, at = sizes.growth, folder / "growth"
-    checkpoints: dict[int, Checkpoint] = {}
+    checkpoints: dict[int, SparkCheckpoint] = {}
 
-    def keep(number: int, checkpoint: Checkpoint) -> None:
+    def keep(number: int, checkpoint: SparkCheckpoint) -> None:
         if number in marks:
             _copy(at, folder / f"growth-{number}")
-            checkpoints[number] = Checkpoint(QUERY, checkpoint.ends[:number], number)
+            checkpoints[number] = SparkCheckpoint(QUERY, checkpoint.ends[:number], number)
             print(f"  {number:,} snapshots (load {load()})", flush=True)
 
     seen = commits(at, max(marks), _OPTIONS, _ROWS, keep)
@@ -93,7 +93,7 @@ def _times(spark, folder: Path, sizes: data.Sizes) -> list:
     ]
 
 
-def restart(folder: Path, sizes: data.Sizes, checkpoint: Checkpoint) -> list:
+def restart(folder: Path, sizes: data.Sizes, checkpoint: SparkCheckpoint) -> list:
     """From the start of the query's function to the end of the first new batch, with checkpoints pending; no Spark."""
     newest = max(sizes.growth)
     at = folder / f"growth-{newest}"
@@ -120,7 +120,7 @@ def restart(folder: Path, sizes: data.Sizes, checkpoint: Checkpoint) -> list:
     ]
 
 
-def _leave_pending(driver: MicroBatchDriver, checkpoint: Checkpoint, count: int) -> None:
+def _leave_pending(driver: MicroBatchDriver, checkpoint: SparkCheckpoint, count: int) -> None:
     """Checkpoints that are pre-committed and not published, and one more that Spark has planned."""
     begin = len(checkpoint.ends)
     checkpoint.ends += [checkpoint.ends[-1] + _ROWS * number for number in range(1, count + 2)]
@@ -137,10 +137,10 @@ def _pre_commit(driver: MicroBatchDriver, sink: Driven, batch, decision) -> None
     table.snapshots.latest()  # as admitting the batch does: the record says on which snapshot it was made
     opened = sink.protocol.begin(batch, replace(decision, recorded=decision.recorded.advanced(batch.sources)))
     writer = TableWriter(file_io, WriteSpec(
-        opened.staging, table.schema.to_json(), options.target_file_bytes, options.max_open_writers, options.writer_memory_bytes,
+        opened.staging, table.latest_schema().to_json(), options.target_file_bytes, options.max_open_writers, options.writer_memory_bytes,
     ))
     writer.write(driver.rows(0, _ROWS))
-    with file_io.together() as group:
+    with file_io.flush_group() as group:
         files, payload = PaimonCommitter(table, options).stage(opened.staging, writer.close(group), group)
         sink.protocol.pre_commit(opened, files, payload, group)
 

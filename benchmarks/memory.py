@@ -20,7 +20,7 @@ from streamsink.table.commit.changes import Changes
 from streamsink.table.commit.table_commit import CommitRequest, TableCommit
 from streamsink.table.read.scan import data_file_path
 from streamsink.table.table import open_table
-from streamsink.testing.driver import Checkpoint
+from streamsink.testing.driver import SparkCheckpoint
 
 _MIB = 1024  # KiB
 _MOST_TASK_MIB, _MOST_DRIVER_MIB = 256, 200
@@ -77,7 +77,7 @@ def _driver(folder: Path, live_files: int) -> tuple[int, int]:
 def _many_files(folder: Path, live_files: int) -> None:
     """A table of one real file and very many that are links to it: a sink looks for some of them when it starts."""
     driver, file_io = numbers(folder, {}, _ROWS), local_file_io(flush=False)
-    checkpoint = Checkpoint(QUERY, [_ROWS])
+    checkpoint = SparkCheckpoint(QUERY, [_ROWS])
     sink = driver.start(file_io, checkpoint)
     sink.batch(driver.describe(checkpoint, 0))
     sink.close()
@@ -94,7 +94,7 @@ def _many_files(folder: Path, live_files: int) -> None:
             for number in numbered
         )
         for made in entries:
-            os.symlink(data_file_path(table, table.schema, entry), data_file_path(table, table.schema, made))
+            os.symlink(data_file_path(table, table.latest_schema(), entry), data_file_path(table, table.latest_schema(), made))
         name, content = f"manifest-{first:036}-0", write_manifest(entries)
         file_io.write(table.layout.manifest(name), content)
         meta = ManifestFileMeta.of(name, len(content), entries, [])
@@ -110,7 +110,7 @@ def _watched(folder: Path) -> None:
 
     driver = numbers(folder, {}, _ROWS)
     base = own_peak()
-    checkpoint = Checkpoint(QUERY, [_ROWS * number for number in range(1, _COMMITS + 2)], 1)
+    checkpoint = SparkCheckpoint(QUERY, [_ROWS * number for number in range(1, _COMMITS + 2)], 1)
     sink = driver.start(local_file_io(flush=False), checkpoint)
     for batch_id in range(1, _COMMITS + 1):
         sink.batch(driver.describe(checkpoint, batch_id))

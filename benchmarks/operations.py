@@ -16,7 +16,7 @@ from streamsink.options import SinkOptions
 from streamsink.storage.calls import PosixCalls
 from streamsink.storage.file_io import FileIO
 from streamsink.testing.crashing import MeteredCalls
-from streamsink.testing.driver import Checkpoint, MicroBatchDriver
+from streamsink.testing.driver import MicroBatchDriver, SparkCheckpoint
 
 QUERY = "00000000-0000-0000-0000-000000000001"
 _SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
@@ -97,7 +97,7 @@ def operations(spark, folder: Path, sizes: Sizes) -> list[Table]:
 
 
 def commits(
-    folder: Path, snapshots: int, options: dict, rows: int = 3, at_snapshot: Callable[[int, Checkpoint], None] = lambda number, checkpoint: None
+    folder: Path, snapshots: int, options: dict, rows: int = 3, at_snapshot: Callable[[int, SparkCheckpoint], None] = lambda number, checkpoint: None
 ) -> dict[int, Commit]:
     """A table below ``folder`` of so many commits of ``rows`` rows each; what each cost, by its snapshot.
 
@@ -105,7 +105,7 @@ def commits(
     """
     calls = _Counting()
     driver = numbers(folder, options, rows)
-    checkpoint = Checkpoint(QUERY, [rows * number for number in range(1, snapshots + 1)])
+    checkpoint = SparkCheckpoint(QUERY, [rows * number for number in range(1, snapshots + 1)])
     sink = driver.start(FileIO(calls, IdSource().new_id), checkpoint)
     seen = {}
     for batch_id in range(snapshots):

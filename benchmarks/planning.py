@@ -99,7 +99,7 @@ def _make(root: str, commits: int) -> None:
 
 def _commit(table: PaimonTable, commit: TableCommit, number: int, files: int) -> None:
     """Files that only the manifests know, of one day, with stats as a writer makes them."""
-    types = [field.type for field in table.schema.fields]
+    types = [field.type for field in table.latest_schema().fields]
     partition = encode_row([_day(number)], types[:1])
 
     def entry(i: int) -> ManifestEntry:

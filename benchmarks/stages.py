@@ -98,7 +98,7 @@ def _all(batches, spec, variant) -> list[str]:
         else:
             for batch in batches:
                 writer.write(batch)
-        with file_io.together() as group:
+        with file_io.flush_group() as group:
             written = writer.close(group)
             group.flush()
         return [encode(file) for file in written]

@@ -20,7 +20,7 @@ from streamsink.options import SinkOptions
 from streamsink.storage.calls import Calls, PosixCalls
 from streamsink.storage.file_io import FileIO
 from streamsink.testing.crashing import CrashingCalls
-from streamsink.testing.driver import Checkpoint, MicroBatchDriver
+from streamsink.testing.driver import MicroBatchDriver, SparkCheckpoint
 from streamsink.testing.memory import MemoryCalls
 from tests.services import postgres
 from tests.services.hdfs import HdfsCluster
@@ -140,7 +140,7 @@ def _commits(way: Way, root: str, commits: int) -> list[tuple[float, float, int]
     """(ms, ms of it in publishing, I/O calls) of each micro-batch into a new table, after one that warms up."""
     calls, found = CrashingCalls(way.calls), []
     driver = MicroBatchDriver(root, _SCHEMA, _rows, SinkOptions.of(root, way.options))
-    checkpoint = Checkpoint(_QUERY, [ROWS * (number + 1) for number in range(commits + 1)])
+    checkpoint = SparkCheckpoint(_QUERY, [ROWS * (number + 1) for number in range(commits + 1)])
     with publishing_ms() as publish, contextlib.closing(driver.start(way.open(calls), checkpoint)) as sink:
         for batch_id in range(commits + 1):
             before, begun = calls.count, time.perf_counter()

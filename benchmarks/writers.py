@@ -14,7 +14,7 @@ from streamsink.events import CheckpointPublished
 from streamsink.options import SinkOptions
 from streamsink.storage.file_io import local_file_io
 from streamsink.table.table import open_table
-from streamsink.testing.driver import Checkpoint, MicroBatchDriver
+from streamsink.testing.driver import MicroBatchDriver, SparkCheckpoint
 
 WRITERS = (1, 2, 4, 8)
 _SCHEMA = pa.schema([("id", pa.int64()), ("writer", pa.int64())])
@@ -70,7 +70,7 @@ def _race(root: str, count: int, commits: int) -> tuple[float, list[float], list
 def _write(root: str, number: int, commits: int, start, results) -> None:
     options = SinkOptions.of(root, {"application": f"writer-{number}", "commit_max_retries": _RETRIES})
     driver = MicroBatchDriver(root, _SCHEMA, lambda begin, end: _rows(number, begin, end), options)
-    checkpoint = Checkpoint(f"00000000-0000-0000-0000-{number:012}", [10 * (n + 1) for n in range(commits + 1)])
+    checkpoint = SparkCheckpoint(f"00000000-0000-0000-0000-{number:012}", [10 * (n + 1) for n in range(commits + 1)])
     sink = driver.start(local_file_io(), checkpoint)
     sink.batch(driver.describe(checkpoint, 0))
     driver.events.clear()

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from streamsink.clock import IdSource
 from streamsink.events import Event, to_log
-from streamsink.journal.file_journal import JOURNAL_DIR, PendingLog
+from streamsink.journal.file_journal import JOURNAL_DIR, FileJournal
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import AppState, Batch, Committable, KnownRun, LastOfOther, StagedFile
 from streamsink.protocol.decision import Checkpoint
-from streamsink.protocol.journal import Group, Mark, PendingStore, Where
+from streamsink.protocol.journal import Group, Journal, Mark, Where
 from streamsink.protocol.sink import (
     Committer,
     Destination,
@@ -23,14 +23,14 @@ from streamsink.protocol.sink import (
 )
 from streamsink.sinks.paimon.past.history_of import newest_in
 from streamsink.storage.file_io import FileIO
-from streamsink.storage.flush_group import Together
+from streamsink.storage.flush_group import FlushGroup
 
 if TYPE_CHECKING:
     from streamsink.spark.query.foreach_batch import BatchFunction
 
 __all__ = [
     "AppState", "Batch", "Checkpoint", "Committable", "Committer", "Destination", "Event", "FileIO", "Group", "History", "IdSource", "KnownRun",
-    "LastOfOther", "Mark", "OpenSink", "PendingLog", "PendingStore", "Published", "Sink", "SinkOptions", "StagedFile", "Together", "Where", "Writing",
+    "LastOfOther", "Mark", "OpenSink", "FileJournal", "Journal", "Published", "Sink", "SinkOptions", "StagedFile", "FlushGroup", "Where", "Writing",
     "last_of_others", "to_sink",
 ]
 
@@ -48,7 +48,7 @@ def last_of_others(
     for name in sorted({*names, *journals} - {application}):
         state = published(name)
         said = LastOfOther(state, True, said=state) if state is not None else None
-        last = newest_in(PendingLog(file_io, path, name, 2), said, lambda record: False)
+        last = newest_in(FileJournal(file_io, path, name, 2), said, lambda record: False)
         if last is not None:
             found[name] = last
     return found

@@ -14,7 +14,7 @@ from support.progress import say
 STEPS = (
     ("write.staged", 3), ("precommit.saved", 2), ("restore.before_publish", 1), ("restore.published", 1),
     ("commit.before_publish", 2), ("restore.claimed", 1), ("commit.published", 2), ("precommit.before_record", 2),
-    ("restore.before_sweep", 1), ("commit.adopting", 2), ("commit.marked", 3), ("batch.end", 2),
+    ("restore.before_sweep", 1), ("commit.placing", 2), ("commit.marked", 3), ("batch.end", 2),
 )
 NO_FAULT = ""
 BATCHES = 25  # more than these lives publish

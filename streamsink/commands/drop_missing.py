@@ -43,7 +43,7 @@ def drop_missing(file_io: FileIO, path: str, options: SinkOptions | None = None,
     options = options or SinkOptions.of(path, {})
     lock_creations(file_io, path, options)
     table = open_table(file_io, path, for_writing=True)
-    newest, schema = table.snapshots.latest(), table.schema
+    newest, schema = table.snapshots.latest(), table.latest_schema()
     live = [e for e in table.manifests.entries_of(newest) if e.file.external_path is None] if newest is not None else []
     paths = {entry.identity: data_file_path(table, schema, entry) for entry in live}
     missing = [entry for entry in live if file_io.size(paths[entry.identity]) is None]

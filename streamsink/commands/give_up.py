@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from streamsink.clock import IdSource
 from streamsink.commands.own_sinks import check_of_tables
 from streamsink.errors import Corrupt, Misuse
-from streamsink.journal.file_journal import PendingLog, journal_dir
+from streamsink.journal.file_journal import FileJournal, journal_dir
 from streamsink.journal.identity import behind_of
 from streamsink.locks.creation import lock_creations
 from streamsink.options import ON_ROLLBACK_REPUBLISH, SinkOptions, words_of
@@ -98,9 +98,9 @@ def give_up(file_io: FileIO, path: str, options: SinkOptions) -> GivenUp:
     return GivenUp(tuple(records), checkpoints, _text(path, options, state, records, known=known, runs=runs, begins=begins), runs)
 
 
-def _open(file_io: FileIO, path: str, options: SinkOptions) -> tuple[TableCommitter | ManyTables, PendingLog]:
-    def journal() -> PendingLog:
-        return PendingLog(file_io, path, options.application, options.journal_retain)
+def _open(file_io: FileIO, path: str, options: SinkOptions) -> tuple[TableCommitter | ManyTables, FileJournal]:
+    def journal() -> FileJournal:
+        return FileJournal(file_io, path, options.application, options.journal_retain)
 
     if is_table(file_io, path):
         return TableCommitter(open_table(file_io, path, for_writing=True), options), journal()
@@ -117,7 +117,7 @@ def _open(file_io: FileIO, path: str, options: SinkOptions) -> tuple[TableCommit
 class _Look:
     """Which records can never be published, by the rules of a restore. Changes nothing."""
 
-    def __init__(self, path: str, committer: TableCommitter | ManyTables, journal: PendingLog, options: SinkOptions, *, limits: NameLimits):
+    def __init__(self, path: str, committer: TableCommitter | ManyTables, journal: FileJournal, options: SinkOptions, *, limits: NameLimits):
         self._path = path
         self._committer = committer
         self._journal = journal
@@ -186,7 +186,7 @@ class _Look:
                 return False  # it was rolled back
         if any(self._limits.exceeded_by(os.path.join(self._path, file.final)) for file in record.files):
             return False  # recorded by code that did not look
-        is_there = not self._committer.files_adopted(record)[2] and self._committer.is_readable(record)
+        is_there = not self._committer.files_in_place(record)[2] and self._committer.is_readable(record)
         return is_there and not is_cut_off(record, self._committer)
 
     def _does_a_mark_tell(self, sequence: int) -> bool:
@@ -251,7 +251,7 @@ class _Look:
 
 
 def _unknown_runs(
-    committer: TableCommitter | ManyTables, journal: PendingLog, options: SinkOptions, *, known: Sequence[Committable], base: int | None
+    committer: TableCommitter | ManyTables, journal: FileJournal, options: SinkOptions, *, known: Sequence[Committable], base: int | None
 ) -> list[str]:
     """Bounded runs that the journal takes for published and that are not, or may not be, since the table was rolled back.
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from streamsink.commands.own_sinks import check_of_tables
 from streamsink.errors import Misuse
-from streamsink.journal.file_journal import PendingLog, journal_dir
+from streamsink.journal.file_journal import FileJournal, journal_dir
 from streamsink.protocol.committable import AppState, Committable
 from streamsink.protocol.journal import readable
 from streamsink.protocol.recorded import Recorded, TopicRecord
@@ -68,7 +68,7 @@ def offsets_of(file_io: FileIO, root: str, application: str, wanted: Wanted) -> 
 class _Journal:
     """What the journal of a query of one table says that the table does not say, or does not say any more."""
 
-    def __init__(self, table: Table, journal: PendingLog, application: str):
+    def __init__(self, table: Table, journal: FileJournal, application: str):
         journal.read_listing()
         self._table = table
         self._journal = journal
@@ -106,7 +106,7 @@ class _Journal:
 
 def _of_several_tables(file_io: FileIO, root: str, application: str, wanted: Wanted) -> str:
     """Where a query into several tables is: its journal's newest record, which is published or will be."""
-    newest = PendingLog(file_io, root, application, 2).newest()
+    newest = FileJournal(file_io, root, application, 2).newest()
     if newest is None or not newest.state.recorded:
         raise Misuse(
             f"{root}: no Kafka positions are recorded for application '{application}' in its journal", kind="positions.none"

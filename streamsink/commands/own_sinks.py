@@ -1,7 +1,7 @@
 """Commands that know Paimon tables alone, given the place of a sink of another author. Driver only."""
 
 from streamsink.errors import Corrupt, Misuse
-from streamsink.journal.file_journal import PendingLog
+from streamsink.journal.file_journal import FileJournal
 from streamsink.storage.file_io import FileIO
 from streamsink.table.table import is_table
 
@@ -11,7 +11,7 @@ def check_of_tables(file_io: FileIO, path: str, application: str, command: str) 
 
     Its records say so: the payload of a table's has a kind.
     """
-    journal = PendingLog(file_io, path, application, 2)
+    journal = FileJournal(file_io, path, application, 2)
     try:
         newest = journal.newest() if not is_table(file_io, path) else None
     except Corrupt:

@@ -9,7 +9,7 @@ from streamsink.clock import IdSource
 from streamsink.commands.own_sinks import check_of_tables
 from streamsink.errors import Misuse
 from streamsink.format.snapshot import BATCH_COMMIT_IDENTIFIER
-from streamsink.journal.file_journal import PendingLog, journal_dir
+from streamsink.journal.file_journal import FileJournal, journal_dir
 from streamsink.journal.identity import behind_of
 from streamsink.locks.creation import lock_creations
 from streamsink.options import SinkOptions
@@ -44,7 +44,7 @@ def retire(file_io: FileIO, root: str, options: SinkOptions) -> bool:
     if said is None and not has_journal:
         return _of_another_form(table, application, options)
     last = AppState.from_json(said) if said is not None else None
-    journal = PendingLog(file_io, root, application, options.journal_retain)
+    journal = FileJournal(file_io, root, application, options.journal_retain)
     journal.claim(f"retire-{IdSource().new_id()}", last.epoch if last else 0)
     try:
         _check_settled(root, journal, last)
@@ -63,7 +63,7 @@ def retire(file_io: FileIO, root: str, options: SinkOptions) -> bool:
 
 def _of_several_tables(file_io: FileIO, folder: str, application: str, options: SinkOptions) -> bool:
     """The tables that the newest record knows are all that the application has written."""
-    journal = PendingLog(file_io, folder, application, options.journal_retain)
+    journal = FileJournal(file_io, folder, application, options.journal_retain)
     newest = journal.newest()
     journal.claim(f"retire-{IdSource().new_id()}", newest.state.epoch if newest else 0)
     try:
@@ -119,7 +119,7 @@ def _check_not_followed(file_io: FileIO, place: str, application: str, key: str)
     for entry in file_io.entries(os.path.dirname(journal_dir(place, application))):
         if not entry.is_dir or entry.name == application:
             continue
-        journal = PendingLog(file_io, place, entry.name, 2)
+        journal = FileJournal(file_io, place, entry.name, 2)
         journal.read_listing()
         if not journal.retained() and behind_of(file_io, journal_dir(place, entry.name))[:1] == (key,):
             raise Misuse(
@@ -139,7 +139,7 @@ def _check_not_followed(file_io: FileIO, place: str, application: str, key: str)
                 )
 
 
-def _check_settled(root: str, journal: PendingLog, last: AppState | None) -> None:
+def _check_settled(root: str, journal: FileJournal, last: AppState | None) -> None:
     pending = [s for s in journal.retained() if s > (last.sequence if last else 0) and not is_certain(journal, s)]
     if pending:
         raise Misuse(
@@ -149,7 +149,7 @@ def _check_settled(root: str, journal: PendingLog, last: AppState | None) -> Non
         )
 
 
-def _heads(journal: PendingLog, last: AppState | None) -> Mapping[str, Mapping[str, Any]]:
+def _heads(journal: FileJournal, last: AppState | None) -> Mapping[str, Mapping[str, Any]]:
     """Of the tables that dead letters of the application went to. Everything is published, and the newest state knows them all."""
     newest = journal.newest()
     found = newest.state if newest is not None and (last is None or newest.state.sequence > last.sequence) else last

@@ -2,11 +2,11 @@
 
 from streamsink.errors import Corrupt
 from streamsink.format.snapshot import Snapshot
-from streamsink.journal.file_journal import JOURNAL_DIR, PendingLog
+from streamsink.journal.file_journal import JOURNAL_DIR, FileJournal
 from streamsink.protocol import ways
 from streamsink.protocol.committable import AppState, Committable
 from streamsink.sinks.paimon.past.history_of import is_certain
-from streamsink.sinks.paimon.past.records import files_adopted
+from streamsink.sinks.paimon.past.records import files_in_place
 from streamsink.storage.file_io import FileIO
 from streamsink.table.application_states import States
 from streamsink.table.history.integrity import Report, TableCheck
@@ -49,7 +49,7 @@ class _Journal:
         said = states.by_application.get(application)
         self._is_known = said is not None or states.complete
         self._published = AppState.from_json(said).sequence if said is not None else 0
-        self._log = PendingLog(table.file_io, table.root, application, 2)
+        self._log = FileJournal(table.file_io, table.root, application, 2)
 
     def look(self) -> None:
         self._log.read_listing()
@@ -75,7 +75,7 @@ class _Journal:
         )
 
     def _pending(self, committable: Committable) -> None:
-        gone = files_adopted(self._table, committable)[2]
+        gone = files_in_place(self._table, committable)[2]
         what = f"record {committable.state.sequence} of application '{self._name}' is pending"
         if not gone:
             self._check.note("checkpoint.pending", f"{what}: the next start publishes it")

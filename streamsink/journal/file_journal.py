@@ -30,10 +30,10 @@ from streamsink.journal.staging import Staging
 from streamsink.protocol import ways
 from streamsink.protocol.committable import DEAD_LETTERS, AppState, Committable, KnownRun
 from streamsink.protocol.ids import END_OF_INPUT, Writer
-from streamsink.protocol.journal import JournalIdentity, PendingStore, Where, decode_mark, encode_mark
+from streamsink.protocol.journal import Journal, JournalIdentity, Where, decode_mark, encode_mark
 from streamsink.protocol.recorded_files import KnownFiles
 from streamsink.storage.file_io import FileIO
-from streamsink.storage.flush_group import Together
+from streamsink.storage.flush_group import FlushGroup
 
 JOURNAL_DIR = "streamsink"
 _FORMAT = "streamsink-pending"
@@ -47,8 +47,8 @@ def journal_dir(table: str, application: str) -> str:
     return os.path.join(table, JOURNAL_DIR, application)
 
 
-class PendingLog(PendingStore):
-    """``PendingStore`` of one application of one table."""
+class FileJournal(Journal):
+    """``Journal`` of one application of one table."""
 
     def __init__(self, file_io: FileIO, table: str, application: str, retain: int, keep_staging: bool = False):
         """keep_staging: keep a link to the files of each retained record, so that a rollback can be mended."""
@@ -64,6 +64,7 @@ class PendingLog(PendingStore):
         self._lock = threading.Lock()
         self._sequences: list[int] = []
         self._marked: set[int] = set()
+        self._staged: dict[str, bytes] = {}  # by its id, the record that is staged: one at a time
         self._identity = JournalIdentity("", 0)
         self._files = FilesLog(file_io, self._dir, self.load)
 
@@ -101,24 +102,24 @@ class PendingLog(PendingStore):
         with self._lock:
             return list(self._sequences)
 
-    def prepare(self, committable: Committable, group: Together) -> Callable[[], None]:
-        sequence, unique = committable.state.sequence, committable.state.record_id
-        path, data = self._record(sequence), encode_record(committable)
-        self._io.prepare(group, path, data, unique)
+    def stage_record(self, committable: Committable, group: FlushGroup) -> None:
+        data = encode_record(committable)
+        self._io.prepare(group, self._record(committable.state.sequence), data, committable.state.record_id)
+        self._staged = {committable.state.record_id: data}
 
-        def create() -> None:
-            try:
-                created = self._io.create_if_absent(path, data, unique, prepared=True)
-            except FileNotFoundError:  # a successor's sweep took what was prepared
-                self.check_owner(Writer(self._application, committable.state.query, committable.state.epoch))
-                raise
-            if not created:
-                raise _taken(self._table, self._application, committable.state, self.load(sequence))
-            with self._lock:
-                self._sequences.append(sequence)
-            self._staging.take(sequence)
-
-        return create
+    def create_record(self, committable: Committable) -> None:
+        state = committable.state
+        data = self._staged[state.record_id]
+        try:
+            created = self._io.create_if_absent(self._record(state.sequence), data, state.record_id, prepared=True)
+        except FileNotFoundError:  # a successor's sweep took what was staged
+            self.check_owner(Writer(self._application, state.query, state.epoch))
+            raise
+        if not created:
+            raise _taken(self._table, self._application, state, self.load(state.sequence))
+        with self._lock:
+            self._sequences.append(state.sequence)
+        self._staging.take(state.sequence)
 
     def load(self, sequence: int) -> Committable | None:
         path = self._record(sequence)

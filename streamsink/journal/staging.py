@@ -11,12 +11,12 @@ from streamsink.storage.file_io import FileIO
 
 # <epoch>-<sequence>
 _NAME = re.compile(r"([0-9]+)-([0-9]+)")
-# What is staged last begins so; see PendingStore.staging.
+# What is staged last begins so; see Journal.staging.
 _READY = "manifest-"
 
 
 class Staging:
-    """Folders ``<epoch>-<sequence>`` below one. Its methods are called as those of ``PendingStore`` are."""
+    """Folders ``<epoch>-<sequence>`` below one. Its methods are called as those of ``Journal`` are."""
 
     def __init__(self, file_io: FileIO, folder: str):
         self._io = file_io

@@ -97,7 +97,7 @@ class Group(Protocol):
         """Let go of what is not flushed. Idempotent; never raises."""
 
 
-class PendingStore(ABC):
+class Journal(ABC):
     """The journal of one application, in a place that outlives the driver and Spark's checkpoint. Driver only.
 
     Record numbers ("sequence") grow by one. A record is written once, whole, and never changed; that it is published
@@ -146,12 +146,16 @@ class PendingStore(ABC):
         """Number of the newest record, 0 when there is none."""
 
     @abstractmethod
-    def prepare(self, committable: Committable, group: Group) -> Callable[[], None]:
-        """Write the pre-commit's bytes, as far as the store lets them be written ahead of their name; ``group`` makes them durable.
+    def stage_record(self, committable: Committable, group: Group) -> None:
+        """Write the pre-commit's bytes, as far as the store lets them be written ahead of their name; ``group`` makes them durable."""
 
-        Returns what makes the record exist, to be called when ``group`` is flushed and ``check_owner`` has been asked after that.
-        It raises Fenced when the number is taken by a successor, or its sweep took what was prepared; Retryable when it is taken by
-        an earlier writer, which was about to when this one took over: the restart publishes that.
+    @abstractmethod
+    def create_record(self, committable: Committable) -> None:
+        """Give the staged record its name: the point of no return. From here on the checkpoint will be published, whatever happens.
+
+        Called when ``group`` is flushed and ``check_owner`` has been asked after that. Raises Fenced when the number is taken by a
+        successor, or its sweep took what was staged; Retryable when it is taken by an earlier writer, which was about to when this
+        one took over: the restart publishes that.
         """
 
     @abstractmethod
@@ -213,7 +217,7 @@ class PendingStore(ABC):
         """
 
 
-def readable(store: PendingStore, sequence: int) -> Committable | None:
+def readable(store: Journal, sequence: int) -> Committable | None:
     """A record; None where it is lost or damaged, as one that is published may be."""
     try:
         return store.load(sequence)

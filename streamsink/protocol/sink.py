@@ -17,7 +17,7 @@ from streamsink.events import Event
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import AppState, Batch, Committable, KnownRun, LastOfOther, StagedFile
 from streamsink.protocol.decision import Checkpoint
-from streamsink.protocol.journal import Group, Mark, PendingStore, Where
+from streamsink.protocol.journal import Group, Journal, Mark, Where
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Published:
 class Committer(ABC):
     """Publishes checkpoints, one instant each. Driver only, one at a time for each application, used by one thread at a time."""
 
-    def beside(self) -> "Committer":
+    def for_background(self) -> "Committer":
         """Another committer of the same destination that shares no changing state with this one, for another thread.
 
         Called once, before anything is published, when publishing is grouped or 'async'. A sink that leaves it out does not support that.
@@ -144,7 +144,7 @@ class Committer(ABC):
         """Whether all of history since the record was made is retained, so that what it does not mention was never published."""
 
     @abstractmethod
-    def files_adopted(self, committable: Committable) -> tuple[int, int, tuple[str, ...]]:
+    def files_in_place(self, committable: Committable) -> tuple[int, int, tuple[str, ...]]:
         """(files under their final name, files only staged, paths of files that are gone)."""
 
     def path_of_rows(self, committable: Committable) -> str:
@@ -208,7 +208,7 @@ class OpenSink(ABC):
     """
 
     to: Destination
-    journal: PendingStore
+    journal: Journal
     committer: Committer
     application: str
     known_as: str

@@ -38,7 +38,7 @@ def read(
     if store.root.startswith(("s3://", "s3a://")):
         running.check_file_system(spark, "s3a", table.root)
     _, files = plan(table, snapshot_id)
-    schema = table.schema
+    schema = table.latest_schema()
     check_apart(schema.field_names, spark, table.root)
     parts = []
     for schema_id, group in by_schema(files).items():

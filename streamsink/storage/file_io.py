@@ -14,7 +14,7 @@ from typing import BinaryIO
 from streamsink.clock import IdSource
 from streamsink.errors import Misuse, OutcomeUnknown
 from streamsink.storage.calls import Calls, PosixCalls, PosixLikeCalls
-from streamsink.storage.flush_group import Together, Unflushed
+from streamsink.storage.flush_group import FlushGroup, Unflushed
 from streamsink.storage.hold import Flock, Hold
 from streamsink.storage.reading import Reading
 
@@ -27,7 +27,7 @@ class FileIO(Reading):
 
     atomic_create: whether ``create_new`` keeps its promise between processes without a lock.
     takes_files_of_others: whether files that another program wrote can be looked into and flushed.
-    largest_file: bytes of the largest file that ``adopt`` can give its final name; None without such a limit.
+    largest_file: bytes of the largest file that ``place`` can give its final name; None without such a limit.
     """
 
     atomic_create = True
@@ -65,22 +65,22 @@ class FileIO(Reading):
         self._settled.discard(path)
         self._in_dir(path, lambda: self._calls.mkdir(path))
 
-    def begin_names(self, folder: str, beside: str, group: Together) -> None:
-        """Files of the folder ``beside`` can be adopted into ``folder``, which is made; durably, when ``group`` is flushed.
+    def begin_names(self, folder: str, staging: str, group: FlushGroup) -> None:
+        """Files of the folder ``staging`` can be placed into ``folder``, which is made; durably, when ``group`` is flushed.
 
         Looked at once by one FileIO: a folder that is in use costs nothing. Raises OSError, which says what stands in the way.
         """
         if folder in self._takes_names:
             return
-        self._begin_names(folder, beside, group)
+        self._begin_names(folder, staging, group)
         self._takes_names.add(folder)
 
-    def _begin_names(self, folder, beside, group):
+    def _begin_names(self, folder, staging, group):
         for missing in self._missing(folder):
             self._settled.discard(missing)
             self._calls.mkdir(missing)
             group.made_dir(missing)
-        self._calls.check_link(beside, folder)
+        self._calls.check_link(staging, folder)
 
     def settled(self, path: str) -> None:
         """The folder's own name is durable now."""
@@ -102,12 +102,12 @@ class FileIO(Reading):
         """A new file of a unique name, flushed; its name is durable after ``sync_dir``. Raises FileExistsError."""
         self.begin(path, data).finish()
 
-    def together(self) -> Together:
+    def flush_group(self) -> FlushGroup:
         """A group of files and folders that are made durable by one wait."""
-        return Together(self)
+        return FlushGroup(self)
 
     def begin(self, path: str, data: bytes) -> Unflushed:
-        """A new file of a unique name, not durable yet: for ``Together``. Raises FileExistsError."""
+        """A new file of a unique name, not durable yet: for ``FlushGroup``. Raises FileExistsError."""
         stream = self._in_dir(path, lambda: self._calls.open_new(path))
         try:
             stream.write(data)
@@ -157,7 +157,7 @@ class FileIO(Reading):
         """Let what this store cannot create atomically be created under a lock; see ``locks/creation.py``."""
         self._under_lock = create
 
-    def prepare(self, group: Together, path: str, data: bytes, unique: str) -> None:
+    def prepare(self, group: FlushGroup, path: str, data: bytes, unique: str) -> None:
         """What creating ``path`` can do ahead, together with what it will refer to; then it is created with ``prepared``."""
         group.write(_temporary(path, unique), data)
 
@@ -196,7 +196,7 @@ class FileIO(Reading):
             self.sync_dir(os.path.dirname(path))  # after the unlink, so that one sync makes both durable
         return won
 
-    def adopt(self, source: str, target: str, keep_source: bool) -> None:
+    def place(self, source: str, target: str, keep_source: bool) -> None:
         """Give a staged file its final name, which is its own; ``target``'s name is durable after ``sync_dir``.
 
         Whole or not at all. Idempotent: repeated after a crash it ends in the same state. Raises FileNotFoundError when

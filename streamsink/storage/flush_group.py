@@ -15,7 +15,7 @@ class Unflushed:
     give_up: Callable[[], None]
 
 
-class Together:
+class FlushGroup:
     """What is written here is durable when ``flush`` has returned. Until then nothing may be named that refers to any of it.
 
     A power failure in between leaves any part of it. A context: when its block raises, what is not flushed is given up (the files
@@ -61,7 +61,7 @@ class Together:
         for file in files:
             file.give_up()
 
-    def __enter__(self) -> "Together":
+    def __enter__(self) -> "FlushGroup":
         return self
 
     def __exit__(self, *raised: object) -> None:

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 from streamsink.errors import Misuse
 from streamsink.storage.calls import Calls, NameLimits
 from streamsink.storage.file_io import FileIO
-from streamsink.storage.hold import Hold, Lease
+from streamsink.storage.hold import BeatingHold, Hold
 
 _COPY_BYTES = 8 * 1024 * 1024
 # The NameNode's own: of a name in bytes, unless the client's settings say what it was set to (0: none); of a path in characters.
@@ -117,10 +117,10 @@ class HdfsFileIO(FileIO):
 
     begin_dir = make_dir
 
-    def _begin_names(self, folder, beside, group):
+    def _begin_names(self, folder, staging, group):
         self._calls.mkdir(folder)
 
-    def adopt(self, source: str, target: str, keep_source: bool) -> None:
+    def place(self, source: str, target: str, keep_source: bool) -> None:
         try:
             # False: an earlier try was done already.
             self._in_dir(target, lambda: self._copy(source, target) if keep_source else self._calls.move(source, target))
@@ -135,7 +135,7 @@ class HdfsFileIO(FileIO):
         self._calls.remove_tree(path)
 
     def hold(self, folder: str) -> Hold:
-        return Lease(self, folder)
+        return BeatingHold(self, folder)
 
     def _give_name(self, temporary: str, path: str) -> bool:
         won = self._calls.move(temporary, path)

@@ -56,7 +56,7 @@ class Flock(Hold):
             self._release = None
 
 
-class Lease(Hold):
+class BeatingHold(Hold):
     """``hold-<epoch>``, which its one writer changes every few seconds: for stores without locks.
 
     A rival watches it for one lease length on its own clock: unchanged means dead. No two machines' clocks are compared.

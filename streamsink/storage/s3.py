@@ -17,8 +17,8 @@ from streamsink.clock import Clock
 from streamsink.errors import Misuse
 from streamsink.storage.calls import Calls, NameLimits, size_of
 from streamsink.storage.file_io import FileIO, is_there
-from streamsink.storage.flush_group import Together, Unflushed
-from streamsink.storage.hold import Hold, Lease
+from streamsink.storage.flush_group import FlushGroup, Unflushed
+from streamsink.storage.hold import BeatingHold, Hold
 
 CONNECT_TIMEOUT_S, READ_TIMEOUT_S, ATTEMPTS = 10, 60, 5
 PART_BYTES = 16 * 1024 * 1024  # of a multipart upload, which may have 10,000
@@ -271,7 +271,7 @@ class S3FileIO(FileIO):
 
     begin_dir = make_dir
 
-    def _begin_names(self, folder, beside, group):
+    def _begin_names(self, folder, staging, group):
         """Servers that keep objects as files have their disk's limit of a name: a long one is tried out."""
         if max(size_of(name) for name in folder.split("/")) > _LONG_NAME_BYTES:
             probe = os.path.join(folder, f".probe-{self._new_id()}.tmp")
@@ -292,7 +292,7 @@ class S3FileIO(FileIO):
     def mark(self, path: str, data: bytes = b'') -> None:
         self._calls.put(path, data)
 
-    def prepare(self, group: Together, path: str, data: bytes, unique: str) -> None:
+    def prepare(self, group: FlushGroup, path: str, data: bytes, unique: str) -> None:
         """A conditional PUT needs nothing."""
 
     def give_up(self, path: str, unique: str) -> None:
@@ -316,7 +316,7 @@ class S3FileIO(FileIO):
             return is_there(self, path, data, failed)
         return True
 
-    def adopt(self, source: str, target: str, keep_source: bool) -> None:
+    def place(self, source: str, target: str, keep_source: bool) -> None:
         """A copy. The source stays in staging, which goes as a whole once the checkpoint is published."""
         try:
             self._calls.copy(source, target)
@@ -335,7 +335,7 @@ class S3FileIO(FileIO):
             self._calls.abort(path, upload)
 
     def hold(self, folder: str) -> Hold:
-        return Lease(self, folder)
+        return BeatingHold(self, folder)
 
 
 class _Upload(io.RawIOBase):

@@ -43,9 +43,8 @@ class Table:
         """Absolute path."""
         return self.layout.root
 
-    @property
-    def schema(self) -> TableSchema:
-        """The newest schema: looked for anew, which asks the store."""
+    def latest_schema(self) -> TableSchema:
+        """The newest schema. This asks the store: a foreign writer may have changed it."""
         return self.schemas.latest()
 
     @property
@@ -65,7 +64,7 @@ class Table:
     def evolve(self, wanted: Sequence[DataField], *, add_columns: bool, widen_types: bool) -> TableSchema:
         """Make room for these columns, by an explicit option only. Raises Misuse that names the column."""
         for _ in range(_EVOLVE_ATTEMPTS):
-            current = self.schema
+            current = self.latest_schema()
             target = evolve(
                 current, wanted, add_columns=add_columns, widen_types=widen_types, time_millis=Clock().now_ms()
             )
@@ -92,7 +91,7 @@ def open_table(file_io: FileIO, root: str, *, for_writing: bool) -> Table:
     table = Table(file_io, root)
     check = check_writable if for_writing else check_readable
     try:
-        check(table.schema)
+        check(table.latest_schema())
     except Misuse as refused:
         raise Misuse(f"{root}: {refused}", kind=refused.kind) from refused
     return table
@@ -125,7 +124,7 @@ def create_table(file_io: FileIO, root: str, schema: TableSchema) -> Table:
         file_io.create_if_absent(Layout(root).schema(0), schema.to_json())
         fault_point("table.created")
     table = open_table(file_io, root, for_writing=True)
-    if not _same_columns(table.schema, schema):
+    if not _same_columns(table.latest_schema(), schema):
         raise Conflict(
             f"{root}: another process created this table at the same time with other columns or partitions. Nothing was written; start "
             "again: the table is opened as it is",

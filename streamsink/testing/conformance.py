@@ -23,7 +23,7 @@ from streamsink.storage.calls import PosixLikeCalls
 from streamsink.storage.file_io import FileIO
 from streamsink.testing import faults
 from streamsink.testing.crashing import CrashingCalls, Mode
-from streamsink.testing.driver import Checkpoint, MicroBatchDriver, columns
+from streamsink.testing.driver import MicroBatchDriver, SparkCheckpoint, columns
 from streamsink.testing.faults import InjectedCrash
 from streamsink.testing.memory import MemoryCalls
 
@@ -35,12 +35,12 @@ _LATER_MS = 5  # an identity may be the time of creation
 _QUERY = "00000000-0000-0000-0000-000000000001"
 
 
-class Broken(AssertionError):
+class BrokenSink(AssertionError):
     """What the sink does wrong, and where."""
 
 
 def check_sink(make: Callable[[str], Sink], rows_of: Callable[[FileIO, str], Sequence[int]], *, every: int = 1, **options: Any) -> int:
-    """Try everything; how many states of the store were restarted from. Raises ``Broken``.
+    """Try everything; how many states of the store were restarted from. Raises ``BrokenSink``.
 
     make: the sink at a path. rows_of: ids that a reader sees there. every: accidents come at each so many-th call of the sink. options: of
     ``SinkOptions``, for ways of publishing that the sink supports.
@@ -70,7 +70,7 @@ class _World:
     def clear(self) -> None:
         """An empty store and a new checkpoint."""
         self.calls = MemoryCalls()
-        self.checkpoint = Checkpoint(_QUERY)
+        self.checkpoint = SparkCheckpoint(_QUERY)
 
     def driver(self, **changes: Any) -> MicroBatchDriver:
         driver = _Driver(ROOT, SCHEMA, self._rows, replace(self._settings, **changes))
@@ -88,7 +88,7 @@ class _World:
         try:
             self.run()
         except (OSError, StreamsinkError) as failed:
-            raise Broken(f"after {when} the query cannot go on: {failed}") from failed
+            raise BrokenSink(f"after {when} the query cannot go on: {failed}") from failed
         self.see(when, self.all)
 
     def visible(self, when: str) -> list[int]:
@@ -96,12 +96,12 @@ class _World:
         try:
             return sorted(self._rows_of(self.io(), ROOT))
         except (OSError, StreamsinkError) as failed:
-            raise Broken(f"after {when} a reader cannot read: {failed}") from failed
+            raise BrokenSink(f"after {when} a reader cannot read: {failed}") from failed
 
     def see(self, when: str, expected: list[int]) -> None:
         found = self.visible(when)
         if found != expected:
-            raise Broken(f"after {when} a reader sees {found}, expected {expected}")
+            raise BrokenSink(f"after {when} a reader sees {found}, expected {expected}")
 
     def repeat(self) -> None:
         """Spark has lost its commit log: the last batch comes again, with other rows of the same numbers."""
@@ -135,9 +135,9 @@ class _World:
             self.driver(application="other").run(self.io(), self.checkpoint, (*ENDS, ENDS[-1] + 3))
         except Misuse as told:
             if told.kind != "application.renamed":
-                raise Broken(f"a query whose name was changed is told what is not so: does 'others' know its first name? {told}") from told
+                raise BrokenSink(f"a query whose name was changed is told what is not so: does 'others' know its first name? {told}") from told
         else:
-            raise Broken(f"a query whose name was changed writes once more what was {what}: 'others' does not know it")
+            raise BrokenSink(f"a query whose name was changed writes once more what was {what}: 'others' does not know it")
         self.see("a refused change of the name", before)
 
     def recorded(self) -> None:
@@ -164,26 +164,26 @@ class _World:
         opened.journal.claim(_QUERY, 0)
         record = opened.journal.load(1)
         if record is None:
-            raise Broken("the journal does not have the record of the first batch")
+            raise BrokenSink("the journal does not have the record of the first batch")
         names = self.io().names(os.path.dirname(os.path.join(ROOT, record.files[0].staged)))
         if not any(name.startswith("manifest-") for name in names):
-            raise Broken(f"the staging folder of a record has no file that begins with 'manifest-': {names}")
+            raise BrokenSink(f"the staging folder of a record has no file that begins with 'manifest-': {names}")
         committer, first = opened.committer, self.all[:ENDS[0]]
         if committer.mentions(record) or committer.history(opened.application).state is not None:
-            raise Broken("a record that is not published is said to be")
+            raise BrokenSink("a record that is not published is said to be")
         for expect, fence, what in ((0, _fenced, "a fenced writer's"), (7, _free, "a record over another one than is there")):
             try:
                 committer.publish(record, expect=expect, restored=True, fence=fence)
             except StreamsinkError:
                 self.see(f"{what} publishing", [])
             else:
-                raise Broken(f"{what}: it is published all the same")
+                raise BrokenSink(f"{what}: it is published all the same")
         for _ in range(2):
             committer.publish(record, expect=0, restored=True, fence=_free)
             self.see("a record's publishing", first)
         said = committer.history(opened.application).state
-        if not committer.mentions(record) or said is None or said.record_id != record.state.record_id or committer.files_adopted(record)[2]:
-            raise Broken("of a published record it is not said that it is, or that its files are there")
+        if not committer.mentions(record) or said is None or said.record_id != record.state.record_id or committer.files_in_place(record)[2]:
+            raise BrokenSink("of a published record it is not said that it is, or that its files are there")
         opened.journal.release()
 
     def identity(self) -> None:
@@ -195,7 +195,7 @@ class _World:
         Clock().sleep_ms(_LATER_MS)
         anew = self.opened().to.table_id
         if known != again or known == anew:
-            raise Broken(f"its identity is {known}, at the next start {again}, and {anew} when it was dropped and created again")
+            raise BrokenSink(f"its identity is {known}, at the next start {again}, and {anew} when it was dropped and created again")
 
     def opened(self) -> OpenSink:
         batch = Batch(0, _QUERY, "")
@@ -212,7 +212,7 @@ class _World:
             where = f"{'a power failure' if power else 'an accident'} ({mode.value}) at call {number}"
             found = self.visible(where)
             if found != list(range(len(found))) or len(found) not in (0, *ENDS):
-                raise Broken(f"after {where} a reader sees a part of a batch: {found}")
+                raise BrokenSink(f"after {where} a reader sees a part of a batch: {found}")
             self.go_on(where)
         return len(numbers)
 

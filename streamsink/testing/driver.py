@@ -16,18 +16,17 @@ from streamsink.faults import fault_point
 from streamsink.format.types import DataField
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import Batch, Committable
-from streamsink.protocol.decision import Checkpoint as Opening
-from streamsink.protocol.decision import Verdict
+from streamsink.protocol.decision import Checkpoint, Verdict
 from streamsink.protocol.positions import SourceFile, SourceRange
 from streamsink.protocol.run.micro_batch import BatchRows, QueryRun
-from streamsink.protocol.run.publish_schedule import Beside, Step
-from streamsink.protocol.run.publish_thread import CommitterThread
+from streamsink.protocol.run.publish_schedule import Background, Step
+from streamsink.protocol.run.publish_thread import PublishThread
 from streamsink.protocol.run.two_phase import TwoPhaseCommit
 from streamsink.protocol.same_query import Comparison, QueryFingerprint
 from streamsink.protocol.sink import OpenSink, Sink, Writing
 from streamsink.sinks.paimon.opening import PaimonTable
 from streamsink.storage.file_io import FileIO
-from streamsink.storage.flush_group import Together
+from streamsink.storage.flush_group import FlushGroup
 from streamsink.table.creation import to_fields
 from streamsink.table.routed.rules import ROUTE
 from streamsink.table.write.adopted import adopt_files
@@ -38,7 +37,7 @@ _ONE_QUERY = QueryFingerprint(sources="a numbered source", plan="all rows", date
 
 
 @dataclass
-class Checkpoint:
+class SparkCheckpoint:
     """What Spark keeps of a query: its id, the end offset of each planned batch, and how many batches are committed."""
 
     query: str
@@ -68,7 +67,7 @@ class MicroBatchDriver:
         self.rows = rows
         self.options = options
         self.numeric = numeric
-        self.beside: Callable[[Step], Beside] = CommitterThread
+        self.background: Callable[[Step], Background] = PublishThread
         self.adopts = False
         self.cluster, self.topic_id = "memory-cluster", "memory-topic"
         self.earliest: int | None = None
@@ -86,7 +85,7 @@ class MicroBatchDriver:
         self.events: list[events.Event] = []
         self._ids = IdSource()
 
-    def run(self, file_io: FileIO, checkpoint: Checkpoint, boundaries: Sequence[int]) -> None:
+    def run(self, file_io: FileIO, checkpoint: SparkCheckpoint, boundaries: Sequence[int]) -> None:
         """Start the query and run every batch up to the last boundary, restarting after intended failures.
 
         Whatever else is raised (an injected crash among it) ends the run, as a death of the driver would.
@@ -99,7 +98,7 @@ class MicroBatchDriver:
                 continue
         raise Fenced(f"{self.root}: restarted {_MAX_RESTARTS} times", kind="testing.restarts")
 
-    def _run_once(self, file_io: FileIO, checkpoint: Checkpoint, boundaries: Sequence[int]) -> None:
+    def _run_once(self, file_io: FileIO, checkpoint: SparkCheckpoint, boundaries: Sequence[int]) -> None:
         sink = self.start(file_io, checkpoint)
         try:
             for batch_id in range(checkpoint.committed, len(boundaries)):
@@ -115,7 +114,7 @@ class MicroBatchDriver:
         """What the query writes to."""
         return PaimonTable(self.root)
 
-    def start(self, file_io: FileIO, checkpoint: Checkpoint) -> "Driven":
+    def start(self, file_io: FileIO, checkpoint: SparkCheckpoint) -> "Driven":
         """The sink of one start of the query, restored."""
         batch = Batch(checkpoint.committed, checkpoint.query, "")
         return self.driven(file_io, self.destination().open(file_io, self.options, batch, lambda: columns(self.schema), self.events.append), batch.query)
@@ -124,7 +123,7 @@ class MicroBatchDriver:
         """The query over what was opened."""
         return Driven(self, file_io, opened, query)
 
-    def describe(self, checkpoint: Checkpoint, batch_id: int) -> Batch:
+    def describe(self, checkpoint: SparkCheckpoint, batch_id: int) -> Batch:
         """The batch as Spark would describe it."""
         start = checkpoint.ends[batch_id - 1] if batch_id else self.first_file
         end = checkpoint.ends[batch_id]
@@ -178,7 +177,7 @@ class Driven:
         self._driver = driver
         self._io = file_io
         self.opened = opened
-        self.run = QueryRun.start(opened, query, driver.options, driver.events.append, beside=driver.beside, run=driver.run_id)
+        self.run = QueryRun.start(opened, query, driver.options, driver.events.append, background=driver.background, run=driver.run_id)
 
     @property
     def protocol(self) -> TwoPhaseCommit:
@@ -205,7 +204,7 @@ class NumberedRows(DrivenRows):
         super().__init__(driver, file_io)
         self._opened = opened
 
-    def write(self, checkpoint: Opening, group: Together) -> list[WrittenFile]:
+    def write(self, checkpoint: Checkpoint, group: FlushGroup) -> list[WrittenFile]:
         rows = self._rows(checkpoint.batch, checkpoint.decision)
         if self._driver.adopts:
             return self._adopt(checkpoint.staging, rows)
@@ -221,7 +220,7 @@ class NumberedRows(DrivenRows):
                 stream = self._io.open_output(f"{folder}/{name}")
                 pq.write_table(pa.Table.from_batches([part]), stream)
                 stream.close()
-        return adopt_files(self._io, folder, self._opened.table.schema, rows.num_rows)
+        return adopt_files(self._io, folder, self._opened.table.latest_schema(), rows.num_rows)
 
     def _rows(self, batch: Batch, decision) -> pa.RecordBatch:
         if not batch.sources:
@@ -242,7 +241,7 @@ def columns(schema: pa.Schema) -> tuple[DataField, ...]:
     return tuple(field for field in to_fields(schema) if field.name != ROUTE)
 
 
-def written(writing: Writing, file_io: FileIO, rows: pa.RecordBatch, group: Together) -> list[Any]:
+def written(writing: Writing, file_io: FileIO, rows: pa.RecordBatch, group: FlushGroup) -> list[Any]:
     """What one writer of all rows hands back."""
     writer = writing.open(file_io)
     try:

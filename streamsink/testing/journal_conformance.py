@@ -1,4 +1,4 @@
-"""A suite that any journal (``PendingStore``) must pass: what it says is so after any death, and of two writers one is told.
+"""A suite that any journal (``Journal``) must pass: what it says is so after any death, and of two writers one is told.
 
 Where the journal lies is its own matter: the suite is given stores over one memory, whose I/O calls it counts, and at which it dies.
 """
@@ -10,7 +10,7 @@ from streamsink.clock import IdSource
 from streamsink.errors import Fenced, Retryable
 from streamsink.protocol.committable import AppState, Committable
 from streamsink.protocol.ids import END_OF_INPUT, Writer
-from streamsink.protocol.journal import Mark, PendingStore
+from streamsink.protocol.journal import Journal, Mark
 from streamsink.storage.calls import PosixLikeCalls
 from streamsink.storage.file_io import FileIO
 from streamsink.testing.crashing import CrashingCalls, Mode
@@ -23,12 +23,12 @@ APPLICATION = "app"
 _QUERY, _TABLE = "query", "table-1"
 
 
-class Broken(AssertionError):
+class BrokenJournal(AssertionError):
     """What the journal does wrong."""
 
 
-def check_journal(make: Callable[[FileIO], PendingStore]) -> int:
-    """Try everything; how many states of the store were opened again. Raises ``Broken``.
+def check_journal(make: Callable[[FileIO], Journal]) -> int:
+    """Try everything; how many states of the store were opened again. Raises ``BrokenJournal``.
 
     make: the journal of the application ``APPLICATION`` that keeps ``RETAIN`` published records, opened over this store.
     """
@@ -41,15 +41,15 @@ def check_journal(make: Callable[[FileIO], PendingStore]) -> int:
 class _Place:
     """A store in which the journal lies."""
 
-    def __init__(self, make: Callable[[FileIO], PendingStore], calls: MemoryCalls | None = None):
+    def __init__(self, make: Callable[[FileIO], Journal], calls: MemoryCalls | None = None):
         self._make = make
         self.calls = calls or MemoryCalls()
 
-    def open(self, calls: PosixLikeCalls | None = None) -> tuple[PendingStore, FileIO]:
+    def open(self, calls: PosixLikeCalls | None = None) -> tuple[Journal, FileIO]:
         io = FileIO(calls or self.calls, IdSource().new_id)
         return self._make(io), io
 
-    def claimed(self, above: int = 0) -> tuple[PendingStore, FileIO, Writer]:
+    def claimed(self, above: int = 0) -> tuple[Journal, FileIO, Writer]:
         """By another driver: the one before has died."""
         self.calls.process_death()
         store, io = self.open()
@@ -72,23 +72,24 @@ def _of_two_writers_one_is_told(place: _Place) -> None:
     store, _, writer = place.claimed()
     _, _, later = place.claimed()
     if later.epoch <= writer.epoch:
-        raise Broken(f"a later claim has epoch {later.epoch}, the earlier one {writer.epoch}")
+        raise BrokenJournal(f"a later claim has epoch {later.epoch}, the earlier one {writer.epoch}")
     with _refused("the owner of an earlier claim may go on", Fenced):
         store.check_owner(writer)
     _, _, latest = place.claimed(above=later.epoch + 5)
     if latest.epoch <= later.epoch + 5:
-        raise Broken(f"a claim above {later.epoch + 5} has epoch {latest.epoch}")
+        raise BrokenJournal(f"a claim above {later.epoch + 5} has epoch {latest.epoch}")
 
 
 def _a_number_is_taken_once(place: _Place) -> None:
     store, io, writer = place.claimed()
-    with io.together() as group:
-        create = store.prepare(_committable(writer, 1), group)
+    with io.flush_group() as group:
+        late = _committable(writer, 1)
+        store.stage_record(late, group)
         group.flush()
     other, other_io, later = place.claimed()
     taken = _record(other, other_io, later, 1)
     with _refused("a number that is taken is taken again", Fenced, Retryable):
-        create()
+        store.create_record(late)
     _expect("the record of that number", place.claimed()[0].load(1), taken)
 
 
@@ -138,10 +139,10 @@ def _an_identity_stays_and_is_lost_with_its_journal(place: _Place) -> None:
     _expect("its identity, after another start", again.identify(1, IdSource().new_id).id, known.id)
     older, *_ = place.claimed()
     if older.identify(5, IdSource().new_id).id == known.id:
-        raise Broken("a journal that does not have the destination's last record keeps its identity: it is an older copy")
+        raise BrokenJournal("a journal that does not have the destination's last record keeps its identity: it is an older copy")
 
 
-def _death(make: Callable[[FileIO], PendingStore], mode: Mode, power: bool) -> int:
+def _death(make: Callable[[FileIO], Journal], mode: Mode, power: bool) -> int:
     """At each call in turn of two records' lives. How many calls."""
     counting = CrashingCalls(MemoryCalls())
     _lives(make, counting)
@@ -158,15 +159,15 @@ def _death(make: Callable[[FileIO], PendingStore], mode: Mode, power: bool) -> i
         store.sweep(writer)
         there = store.retained()
         if there != list(range(1, len(there) + 1)):
-            raise Broken(f"{where} its records are {there}")
+            raise BrokenJournal(f"{where} its records are {there}")
         lost = [step for step in done if step.startswith("recorded") and int(step.split()[1]) not in there]
         if lost or any(store.load(sequence) is None for sequence in there):
-            raise Broken(f"{where} a record is lost: {done}, and there are {there}")
+            raise BrokenJournal(f"{where} a record is lost: {done}, and there are {there}")
         _record(store, place.open()[1], writer, len(there) + 1)
     return counting.count
 
 
-def _lives(make: Callable[[FileIO], PendingStore], calls: CrashingCalls, done: list[str] | None = None) -> None:
+def _lives(make: Callable[[FileIO], Journal], calls: CrashingCalls, done: list[str] | None = None) -> None:
     done = done if done is not None else []
     io = FileIO(calls, IdSource().new_id)
     store = make(io)
@@ -189,18 +190,18 @@ def _committable(writer: Writer, sequence: int, checkpoint_id: int | None = None
     return Committable(state, APPLICATION, None, (), {"kind": "APPEND", "manifest": None})
 
 
-def _record(store: PendingStore, io: FileIO, writer: Writer, sequence: int, checkpoint_id: int | None = None) -> Committable:
+def _record(store: Journal, io: FileIO, writer: Writer, sequence: int, checkpoint_id: int | None = None) -> Committable:
     made = _committable(writer, sequence, checkpoint_id)
-    with io.together() as group:
-        create = store.prepare(made, group)
+    with io.flush_group() as group:
+        store.stage_record(made, group)
         group.flush()
-    create()
+    store.create_record(made)
     return made
 
 
 def _expect(what: str, found: object, expected: object) -> None:
     if found != expected:
-        raise Broken(f"{what}: found {found}, expected {expected}")
+        raise BrokenJournal(f"{what}: found {found}, expected {expected}")
 
 
 @contextmanager
@@ -209,4 +210,4 @@ def _refused(what: str, *errors: type[Exception]) -> Iterator[None]:
         yield
     except errors:
         return
-    raise Broken(what)
+    raise BrokenJournal(what)

@@ -5,12 +5,12 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from streamsink.options import SinkOptions
-from streamsink.protocol.decision import Checkpoint as Opening
+from streamsink.protocol.decision import Checkpoint
 from streamsink.protocol.run.micro_batch import BatchRows
 from streamsink.protocol.sink import OpenSink, Sink
 from streamsink.sinks.paimon.opening import PaimonTables, PaimonTableWithLetters
 from streamsink.storage.file_io import FileIO
-from streamsink.storage.flush_group import Together
+from streamsink.storage.flush_group import FlushGroup
 from streamsink.table.routed.routed_writer import RoutedFiles
 from streamsink.table.routed.rules import Routing
 from streamsink.testing.driver import Driven, DrivenRows, MicroBatchDriver, columns, written
@@ -54,6 +54,6 @@ class NumberedRoutes(DrivenRows):
         super().__init__(driver, file_io)
         self._opened = opened
 
-    def write(self, checkpoint: Opening, group: Together) -> list[RoutedFiles]:
+    def write(self, checkpoint: Checkpoint, group: FlushGroup) -> list[RoutedFiles]:
         start, end = (side["t"]["0"] for side in (checkpoint.batch.sources[0].start, checkpoint.batch.sources[0].end))
         return written(self._opened.writing(checkpoint, columns(self._driver.schema), ()), self._io, self._driver.rows(start, end), group)

@@ -1,10 +1,10 @@
 """The committer's work beside the batches, without a thread: it runs at a chosen I/O call of the batch, the same one each time."""
 
-from streamsink.protocol.run.publish_schedule import Beside, Step
+from streamsink.protocol.run.publish_schedule import Background, Step
 from streamsink.testing.crashing import CrashingCalls
 
 
-class Stepping(Beside):
+class Stepping(Background):
     """Runs the step as a whole between two I/O calls of the batch function, ``delay`` calls after it was woken.
 
     A thread's other interleavings differ from these only in the order of calls that do not see each other; tests with real

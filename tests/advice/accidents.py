@@ -9,7 +9,7 @@ import pytest
 
 from streamsink.commands.offsets import Wanted, offsets_of
 from streamsink.errors import StreamsinkError
-from streamsink.testing.driver import Checkpoint
+from streamsink.testing.driver import SparkCheckpoint
 from tests.advice.following import Advice, advice
 from tests.crash.giving_up import run_from
 from tests.crash.world import World
@@ -37,7 +37,7 @@ def accept(world, **options) -> None:
 
 def lose_checkpoint(world, query: str = SECOND) -> None:
     """A new one takes its place."""
-    world.checkpoint = Checkpoint(query)
+    world.checkpoint = SparkCheckpoint(query)
 
 
 def starting_offset(world, said: Advice) -> int:

@@ -40,7 +40,6 @@ REASONS: dict[str, str] = {
     "schema.no-such-column": _INSIDE + "columns that a user names are checked by the call that takes them (read.columns, where.column).",
     "schema.too-many-fields": "A table of two thousand million columns would be needed for it; there is nothing to advise.",
     "stats.bad-batch": _INSIDE + "batches are brought to the table's columns before they are counted.",
-    "commit.not-a-compaction": _COMPACTION + "and an empty or appending compaction is a wrong argument.",
     "commit.already-in-the-map": _COMPACTION + "and a file that is to be added twice is stopped by it, with nothing published.",
     "commit.bucket-count": _COMPACTION + "and tables with buckets are refused when they are opened.",
     "commit.contradiction": _COMPACTION + "and a commit that deletes a file twice is a wrong argument.",

@@ -169,7 +169,7 @@ def test_a_row_that_does_not_fit_is_filtered(kind, path):
     ddl, options, rows = ROWS[kind]
     streamsink.create_table(path, ddl, ["d"] if "d DATE" in ddl else (), options)
     with ArrowSink(path) as sink:
-        fields = open_table(local_file_io(), path, for_writing=False).schema.fields
+        fields = open_table(local_file_io(), path, for_writing=False).latest_schema().fields
         said = told(kind, lambda: sink.write(rows, fields))
         said.says("ilter such rows in the query", "dead_letters")
         sink.write(rows.slice(0, 1), fields)
@@ -224,7 +224,7 @@ def test_statistics_of_a_mode_that_there_is_not(option, path):
 
 def _alter(path, option, value) -> None:
     table = open_table(local_file_io(), path, for_writing=False)
-    schema = table.schema
+    schema = table.latest_schema()
     changed = dataclasses.replace(schema, id=schema.id + 1, options={**schema.options, option: value})
     table.file_io.create_if_absent(f"{path}/schema/schema-{changed.id}", changed.to_json())
 

@@ -212,7 +212,7 @@ def test_an_option_of_the_table_that_is_set_right():
 
 def _alter(world, option: str, value: str) -> None:
     """As ALTER TABLE ... SET does."""
-    schema = _table(world).schema
+    schema = _table(world).latest_schema()
     changed = dataclasses.replace(schema, id=schema.id + 1, options={**schema.options, option: value})
     world.file_io(world.calls).create_if_absent(f"{ROOT}/schema/schema-{changed.id}", changed.to_json())
 
@@ -279,7 +279,7 @@ def test_another_user_s_overwrite_since_the_safe_snapshot():
     said = refused(world, "commit.strict-mode", ENDS)
     number = said.find(r"snapshot (\d+) is a OVERWRITE of another user")
     said.says("then set the option to its number", option)
-    schema = _table(world).schema
+    schema = _table(world).latest_schema()
     changed = dataclasses.replace(schema, id=schema.id + 1, options={**schema.options, option: number})
     world.file_io(world.calls).create_if_absent(f"{ROOT}/schema/schema-{changed.id}", changed.to_json())
     world.run(boundaries=ENDS)

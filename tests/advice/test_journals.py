@@ -118,10 +118,10 @@ def test_a_record_whose_names_the_store_does_not_take_is_given_up():
         def name_limits(self, root):
             return NameLimits(name=30, path=None)
 
-        def adopt(self, source, target, *args, **kwargs):
+        def place(self, source, target, *args, **kwargs):
             if len(target.rsplit("/", 1)[1]) > 30:
                 raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), target)
-            return super().adopt(source, target, *args, **kwargs)
+            return super().place(source, target, *args, **kwargs)
 
     world.file_io = lambda calls: Short(calls, IdSource().new_id)
     said = refused(world, "pending.unpublishable", ENDS)

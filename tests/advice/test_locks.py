@@ -8,7 +8,7 @@ import pytest
 import streamsink
 from streamsink.locks.configured import lock_of
 from streamsink.options import SinkOptions
-from streamsink.testing.driver import Checkpoint
+from streamsink.testing.driver import SparkCheckpoint
 from tests.advice.following import follows, told
 from tests.locks import replacing
 
@@ -32,10 +32,10 @@ def _ids(path) -> list[int]:
 
 @follows("lock.missing")
 def test_a_store_that_replaces_gets_a_lock(path):
-    checkpoint = Checkpoint("q")
+    checkpoint = SparkCheckpoint("q")
     said = told("lock.missing", lambda: _write(path, checkpoint, [2]))
     assert said.find(r"Set the option '(\w+)'") == "lock"
-    checkpoint = Checkpoint("q")
+    checkpoint = SparkCheckpoint("q")
     _write(path, checkpoint, [2, 4], lock="file")
     assert _ids(path) == [0, 1, 2, 3]
 
@@ -43,7 +43,7 @@ def test_a_store_that_replaces_gets_a_lock(path):
 @follows("lock.timeout")
 def test_a_lock_that_another_writer_holds(path):
     """That one ends, and what was pre-committed is published at the next start."""
-    checkpoint = Checkpoint("q")
+    checkpoint = SparkCheckpoint("q")
     _write(path, checkpoint, [2], lock="file")
     lease = _lock(path, lock="file").acquire()
     said = told("lock.timeout", lambda: _write(path, checkpoint, [2, 4], lock="file", lock_acquire_timeout_ms=0))
@@ -56,7 +56,7 @@ def test_a_lock_that_another_writer_holds(path):
 @follows("lock.token")
 def test_a_damaged_token_is_deleted(path, tmp_path):
     """It holds no data, as the error says."""
-    checkpoint = Checkpoint("q")
+    checkpoint = SparkCheckpoint("q")
     _write(path, checkpoint, [2], lock="file")
     [token] = tmp_path.rglob("*.lock.token")
     token.write_text("torn")

@@ -7,7 +7,7 @@ import pytest
 
 from streamsink.errors import Misuse
 from streamsink.protocol.positions import SourceRange
-from streamsink.testing.driver import Checkpoint
+from streamsink.testing.driver import SparkCheckpoint
 from tests.advice.accidents import (
     POSITIONS,
     THIRD,
@@ -116,7 +116,7 @@ def test_overlapping_positions_accepted_as_new_write_what_the_error_says(lost):
         said = refused(world, "positions.overlap", (5, 9))
         said.says("and all of the batches after it")
     else:
-        world.checkpoint = Checkpoint(world.checkpoint.query)
+        world.checkpoint = SparkCheckpoint(world.checkpoint.query)
         said = refused(world, "positions.overlap", (5, 9))
         assert "batches after it" not in said.message
     accept(world, accept_as_new=said.option("accept_as_new"))

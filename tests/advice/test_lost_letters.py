@@ -6,7 +6,7 @@ import pytest
 
 from streamsink.commands.give_up import give_up
 from streamsink.errors import Fenced, StreamsinkError
-from streamsink.journal.file_journal import PendingLog
+from streamsink.journal.file_journal import FileJournal
 from streamsink.options import SinkOptions
 from streamsink.sinks.paimon.letters import TableCommitter
 from tests.advice.following import advice, follows
@@ -202,7 +202,7 @@ def test_dead_letters_of_a_record_that_can_never_be_published_whole_and_before_w
     assert die_at_step("letters.published", 1, world, boundaries=(6, 9))
     table, letters = world.table(NAME), world.table(world.dead_letters)
     expire_before(letters, snapshot_of_another(letters))
-    world.file_io().delete(table.layout.within(PendingLog(world.file_io(), world.path, "streamsink", 2).load(2).files[0].staged))
+    world.file_io().delete(table.layout.within(FileJournal(world.file_io(), world.path, "streamsink", 2).load(2).files[0].staged))
     with pytest.raises(StreamsinkError) as told:
         give_up(world.file_io(), world.path, SinkOptions.of(world.path, {}))
     said = advice(told.value, "give-up.published")

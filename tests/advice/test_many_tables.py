@@ -14,7 +14,7 @@ from streamsink.errors import StreamsinkError
 from streamsink.options import SinkOptions
 from streamsink.sinks.paimon.many_tables import open_place
 from streamsink.table.routed.rules import ROUTE, Routing
-from streamsink.testing.driver import Checkpoint, MicroBatchDriver
+from streamsink.testing.driver import MicroBatchDriver, SparkCheckpoint
 from tests.advice.following import advice, follows
 from tests.advice.many import accept, commit_of_another, files_in, four_of_five_batches, put_back, refused
 from tests.crash.many_world import BOUNDARIES, ROOT, RULES, SCHEMA, ManyWorld, check_complete, check_readable
@@ -60,13 +60,13 @@ def test_the_journal_of_all_tables_is_lost_behind_a_batch_without_rows():
 def test_the_journal_of_all_tables_and_the_checkpoint_are_lost(world):
     """The tables tell up to where they were written; under the name that the error asks for every row came a second time."""
     world.file_io().delete_tree(f"{ROOT}/streamsink")
-    world.checkpoint = Checkpoint(SECOND)
+    world.checkpoint = SparkCheckpoint(SECOND)
     accept(world, application="another", adopt_from_batch=refused(world, "tables.unknown-record").option("adopt_from_batch"))
     said = refused(world, "checkpoint.begins-anew")
     at = json.loads(said.find(r"leave adopt_from_batch out and start a new checkpoint, for what was 'streamsink@tables' before with startingOffsets='([^']*)'"))
     accept(world, adopt_from_batch=None)
     world.driver.first_file = at["t"]["0"]  # where batch 0 begins
-    world.checkpoint = Checkpoint(SECOND)
+    world.checkpoint = SparkCheckpoint(SECOND)
     world.run(boundaries=BOUNDARIES[4:])
     check_complete(world.rows())
 
@@ -81,14 +81,14 @@ def test_an_older_journal_that_does_not_know_a_table_of_the_rules_and_a_lost_che
     assert len({name for name, _, _ in world.rows()}) > 1
     world.file_io().delete_tree(f"{ROOT}/streamsink")
     put_back(world, older)
-    world.checkpoint = Checkpoint(SECOND)
+    world.checkpoint = SparkCheckpoint(SECOND)
     said = refused(world, "tables.unknown-record", lambda: world.run(boundaries=(1, 12)))
     accept(world, application="another", **said.options("adopt_from_batch", "accept_as_seen"))
     said = refused(world, "checkpoint.begins-anew", lambda: world.run(boundaries=(1, 12)))
     at = json.loads(said.find(r"leave adopt_from_batch out and start a new checkpoint, for what was 'streamsink@tables' before with startingOffsets='([^']*)'"))
     accept(world, adopt_from_batch=None)
     world.driver.first_file = at["t"]["0"]  # where batch 0 begins
-    world.checkpoint = Checkpoint(SECOND)
+    world.checkpoint = SparkCheckpoint(SECOND)
     world.run(boundaries=(12, 18))
     check_complete(world.rows(), (1, 9, 12, 18))
 
@@ -104,7 +104,7 @@ def test_the_journal_of_all_tables_is_lost_and_the_topic_recreated(world):
     assert at == {"t": {"0": -2}}
     before = Counter(number for _, number, _ in world.rows())
     accept(world, adopt_from_batch=None)
-    world.checkpoint = Checkpoint(SECOND)
+    world.checkpoint = SparkCheckpoint(SECOND)
     world.run(boundaries=(3,))
     assert Counter(number for _, number, _ in world.rows()) == before + Counter(range(3))
 
@@ -113,7 +113,7 @@ def test_the_journal_of_all_tables_is_lost_and_the_topic_recreated(world):
 @pytest.mark.parametrize("way", ["other-program", "its-checkpoint"])
 def test_a_table_that_to_table_has_written_under_this_name(way):
     """Under another name another program writes its rows, and those of the first one stay; the same program goes on behind them."""
-    world, checkpoint = ManyWorld(restore="restore-and-continue"), Checkpoint(SECOND)
+    world, checkpoint = ManyWorld(restore="restore-and-continue"), SparkCheckpoint(SECOND)
     rows = pa.schema([field for field in SCHEMA if field.name != ROUTE])
     options = SinkOptions.of(ROOT, {"partition_by": ("part",)})
     single = MicroBatchDriver(f"{ROOT}/a", rows, lambda start, end: world._rows(start, end).drop_columns([ROUTE]), options)
@@ -140,13 +140,13 @@ def test_a_table_that_to_tables_has_written_under_this_name(world, way):
     rows = pa.schema([field for field in SCHEMA if field.name != ROUTE])
     there = Counter(world.rows())
 
-    def single(checkpoint: Checkpoint, **more) -> None:
+    def single(checkpoint: SparkCheckpoint, **more) -> None:
         options = SinkOptions.of(ROOT, {"partition_by": ("part",), "restore": "restore-and-continue", **more})
         make = lambda start, end: world._rows(start, end).drop_columns([ROUTE])  # noqa: E731
         MicroBatchDriver(f"{ROOT}/a", rows, make, options).run(world.file_io(), checkpoint, (*BOUNDARIES, 30) if way == "its-checkpoint" else (3,))
 
     with pytest.raises(StreamsinkError) as told:
-        single(Checkpoint(SECOND))
+        single(SparkCheckpoint(SECOND))
     said = advice(told.value, "tables.other-protocol")
     assert Counter(world.rows()) == there
     if way == "its-checkpoint":
@@ -160,7 +160,7 @@ def test_a_table_that_to_tables_has_written_under_this_name(world, way):
         return
     said.says("If it is another program, set another application")
     more = {"application": "another"} if way == "other-program" else {"accept_as_new": said.option("accept_as_new")}
-    single(Checkpoint(SECOND), **more)
+    single(SparkCheckpoint(SECOND), **more)
     assert Counter(number for _, number, _ in world.rows()) == Counter([*(n for _, n, _ in there.elements()), *range(3)])
 
 
@@ -202,7 +202,7 @@ def test_the_first_start_on_tables_whose_history_has_expired():
     rows = pa.schema([field for field in SCHEMA if field.name != ROUTE])
     options = SinkOptions.of(ROOT, {"application": "other", "partition_by": ("part",)})
     other = MicroBatchDriver(f"{ROOT}/a", rows, lambda start, end: world._rows(start, end).drop_columns([ROUTE]), options)
-    other.run(world.file_io(), Checkpoint(SECOND), (0, 0))
+    other.run(world.file_io(), SparkCheckpoint(SECOND), (0, 0))
     _forgets(world, "a")
     said = refused(world, "history.incomplete")
     accept(world, new_application=said.option("new_application"))
@@ -233,7 +233,7 @@ def test_the_journal_is_lost_behind_a_batch_that_one_table_has_which_has_forgott
     commit_of_another(world, name, keeps_earlier=False)  # as DELETE does it
     assert not world.rows()
     accept(world, new_application=said.option("new_application"))
-    world.checkpoint = Checkpoint(SECOND)
+    world.checkpoint = SparkCheckpoint(SECOND)
     world.run()
     check_complete(world.rows())
 
@@ -256,7 +256,7 @@ def test_the_journal_is_lost_and_a_table_has_forgotten_a_batch_that_only_it_has(
         accept(world, new_application=refused(world, "history.incomplete").option("new_application"))
         refused(world, "application.renamed").says("leave adopt_from_batch out and let the query begin behind what is there (a new checkpoint with startingOffsets")
         accept(world, adopt_from_batch=None)
-    world.checkpoint, world.driver.first_file = Checkpoint(SECOND), 1 + max(number for _, number, _ in world.rows())
+    world.checkpoint, world.driver.first_file = SparkCheckpoint(SECOND), 1 + max(number for _, number, _ in world.rows())
     if is_looked_first:
         accept(world, new_application=refused(world, "history.incomplete").option("new_application"))
     world.run(boundaries=(14, 18))
@@ -303,7 +303,7 @@ def test_the_tables_are_those_of_another_past_than_the_journal(way):
     at = json.loads(said.find(r"leave adopt_from_batch out and start a new checkpoint, for what was 'streamsink@tables' before with startingOffsets='([^']*)'"))
     accept(world, adopt_from_batch=None)
     world.driver.first_file = at["t"]["0"]  # where batch 0 begins
-    world.checkpoint = Checkpoint(SECOND)
+    world.checkpoint = SparkCheckpoint(SECOND)
     world.run(boundaries=(14,))
     check_complete(world.rows(), (6, 8, 14))
 

@@ -8,7 +8,7 @@ import pytest
 from streamsink.commands.offsets import Wanted, offsets_of
 from streamsink.commands.retire import retire
 from streamsink.table.table import open_table
-from streamsink.testing.driver import Checkpoint
+from streamsink.testing.driver import SparkCheckpoint
 from tests.advice.accidents import (
     POSITIONS,
     SECOND,
@@ -156,7 +156,7 @@ def test_a_query_that_comes_back_under_another_name_with_another_checkpoint(way,
     by a batch of another number after the advice to adopt that one."""
     world = _query()
     accept(world, application="new", adopt_from_batch=2)
-    world.checkpoint = Checkpoint(SECOND, list(committed), len(committed))
+    world.checkpoint = SparkCheckpoint(SECOND, list(committed), len(committed))
     said = refused(world, "checkpoint.begins-anew", (*committed, 12))
     if way == "offsets":
         at = json.loads(said.find(r"for what was 'streamsink' before with startingOffsets='([^']*)'"))
@@ -222,15 +222,15 @@ def test_a_query_that_comes_back_under_another_name_without_its_checkpoint_while
 def test_a_name_that_another_query_holds():
     """Under a name of its own the second one writes, and the first is not harmed."""
     world = memory_world(**PLAIN)
-    first = world.driver.start(world.file_io(world.calls), Checkpoint(world.checkpoint.query))
+    first = world.driver.start(world.file_io(world.calls), SparkCheckpoint(world.checkpoint.query))
     second = World(world.calls, world.driver.root, **PLAIN)
-    second.checkpoint = Checkpoint(SECOND)
+    second.checkpoint = SparkCheckpoint(SECOND)
     renew_topic(second)
     said = refused(second, "application.in-use", (4,))
     said.says("Only if this is another query, whose rows are not in the table, give it a name of its own, application='...'")
     accept(second, application="own")
     second.run(boundaries=(4,))
-    first.batch(world.driver.describe(Checkpoint(world.checkpoint.query, [6]), 0))
+    first.batch(world.driver.describe(SparkCheckpoint(world.checkpoint.query, [6]), 0))
     first.close()
     assert world.ids() == [*range(6), *range(1000, 1004)]
 
@@ -239,8 +239,8 @@ def test_a_name_that_another_query_holds():
 def test_a_name_that_an_earlier_start_of_this_query_holds():
     """Its checkpoint was lost while it hung. A name of its own, which was the only advice, would have written every row again."""
     world = memory_world(position_columns=POSITIONS)
-    first = world.driver.start(world.file_io(world.calls), Checkpoint(world.checkpoint.query))
-    first.batch(world.driver.describe(Checkpoint(world.checkpoint.query, [6]), 0))
+    first = world.driver.start(world.file_io(world.calls), SparkCheckpoint(world.checkpoint.query))
+    first.batch(world.driver.describe(SparkCheckpoint(world.checkpoint.query, [6]), 0))
     lose_checkpoint(world)
     said = refused(world, "application.in-use", (6, 9))
     said.says("an earlier start of this same query", "and call this again")

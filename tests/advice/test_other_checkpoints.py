@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from streamsink.protocol.same_query import QueryFingerprint
-from streamsink.testing.driver import Checkpoint
+from streamsink.testing.driver import SparkCheckpoint
 from tests.advice.accidents import POSITIONS, SECOND, THIRD, accept, lose_checkpoint, refused, renew_topic, stopped_by
 from tests.advice.following import follows
 from tests.crash.giving_up import run_from
@@ -72,7 +72,7 @@ def test_a_lost_checkpoint_accepted_as_new():
 def test_an_older_checkpoint_with_other_batches(way):
     """Accepted as seen the next batch asks as well; accepted as new all that follows is written, as the error says."""
     world = query(ends=(3, 6), numeric=False)
-    world.checkpoint = Checkpoint(world.checkpoint.query, [3], 1)
+    world.checkpoint = SparkCheckpoint(world.checkpoint.query, [3], 1)
     if way == "accept_as_new":
         renew_topic(world)
     said = refused(world, "batch.backwards", (3, 5))
@@ -123,7 +123,7 @@ def test_a_first_batch_that_is_not_the_first(way):
     """The query moves here with its past, or the table was emptied and is filled again."""
     world = query(ends=())
     world.driver.start(world.file_io(world.calls), world.checkpoint).close()  # there is a table
-    world.checkpoint = Checkpoint(world.checkpoint.query, [3, 6], 2)
+    world.checkpoint = SparkCheckpoint(world.checkpoint.query, [3, 6], 2)
     said = refused(world, "gap.first-batch", (3, 6, 9))
     if way == "adopt_from_batch":
         accept(world, adopt_from_batch=said.option("adopt_from_batch"))
@@ -267,7 +267,7 @@ def test_a_checkpoint_that_was_copied_to_another_job(last, numeric, way):
     world = memory_world(numeric=numeric, journal_retain=10, **PLAIN)
     world.run(boundaries=(6, 9, 12))
     copied = World(world.calls, world.driver.root, numeric=numeric, journal_retain=10, **PLAIN)
-    copied.checkpoint = Checkpoint(world.checkpoint.query, [6, 9, 12], 2 if last else 1)
+    copied.checkpoint = SparkCheckpoint(world.checkpoint.query, [6, 9, 12], 2 if last else 1)
     copied.driver.place = "a copy of the folder"
     copied.run(boundaries=(6, 9, 12))  # the same query, whose folder was moved
     copied.checkpoint.committed = 2 if last else 1
@@ -280,7 +280,7 @@ def test_a_checkpoint_that_was_copied_to_another_job(last, numeric, way):
         return
     said.says("start it with a new checkpoint and a name of its own (application='...')")
     accept(copied, application="own")
-    copied.checkpoint = Checkpoint(SECOND)
+    copied.checkpoint = SparkCheckpoint(SECOND)
     whole = copied.driver.rows
     copied.driver.rows = lambda start, end: whole(start + 100, end + 100)
     copied.run(boundaries=(6, 9))
@@ -321,7 +321,7 @@ def test_batches_of_its_own_that_the_first_job_repeats_are_no_copy_s(numeric):
     """Its checkpoint came back from an older backup after a copy had taken a batch: it was told that all were the copy's, and wrote them twice."""
     world, copy = _with_a_copy((3, 6, 9), numeric=numeric, **PLAIN)
     copy.run(boundaries=(3, 6, 9, 12))
-    world.checkpoint = Checkpoint(world.checkpoint.query, [3, 6, 9], 1)
+    world.checkpoint = SparkCheckpoint(world.checkpoint.query, [3, 6, 9], 1)
     said = refused(world, "checkpoint.copied", (3, 6, 9, 12, 15))
     said.says("batch 3 of checkpoint")
     accept(world, accept_as_new=said.option("accept_as_new"))

@@ -15,7 +15,7 @@ from streamsink.protocol.committable import Batch
 from streamsink.protocol.ids import END_OF_INPUT
 from streamsink.protocol.positions import SourceRange
 from streamsink.storage.file_io import FileIO
-from streamsink.testing.driver import Checkpoint
+from streamsink.testing.driver import SparkCheckpoint
 from streamsink.testing.faults import arm
 from tests.advice.accidents import accept, refused, take
 from tests.advice.following import follows, told
@@ -122,8 +122,8 @@ def test_parts_of_a_batch_in_two_calls_at_one_time():
 def _job(world, run_id: str, start: int, end: int) -> None:
     """A bounded run with these rows."""
     world.driver.job_rows = (start, end)
-    described = world.driver.describe(Checkpoint(run_id, [end]), 0)
-    sink = world.driver.start(world.file_io(world.calls), Checkpoint(run_id))
+    described = world.driver.describe(SparkCheckpoint(run_id, [end]), 0)
+    sink = world.driver.start(world.file_io(world.calls), SparkCheckpoint(run_id))
     try:
         sink.batch(dataclasses.replace(described, batch_id=END_OF_INPUT, run=run_id, sources=(), has_one_count=True))
     finally:

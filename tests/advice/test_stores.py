@@ -34,9 +34,9 @@ class Refusing(FileIO):
         self._refuse("begin_names", folder)
         super().begin_names(folder, staging, group)
 
-    def adopt(self, source, target, *args, **more):
-        self._refuse("adopt", target)
-        super().adopt(source, target, *args, **more)
+    def place(self, source, target, *args, **more):
+        self._refuse("place", target)
+        super().place(source, target, *args, **more)
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def test_a_folder_that_takes_no_names_after_the_record(kind, store):
     code, way_on = AFTER[kind]
     world = _world(store)
     world.run(boundaries=ENDS[:1])
-    store.refused = {"adopt": code}
+    store.refused = {"place": code}
     with pytest.raises(Retryable) as told:
         world.driver._run_once(world.file_io(world.calls), world.checkpoint, ENDS)
     advice(told.value, kind).says("Nothing is lost", way_on, "a restart of the query then publishes it").find(r"(/lake/shop.db/orders/part=\w)")

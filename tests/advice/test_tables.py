@@ -288,7 +288,7 @@ def test_a_table_recreated_under_the_running_query(journal):
     io, table = world.file_io(world.calls), _table(world)
     for name in [e.name for e in io.entries(ROOT) if e.name != "streamsink" or journal == "dropped"]:
         io.delete_tree(f"{ROOT}/{name}")
-    io.create_if_absent(f"{ROOT}/schema/schema-0", dataclasses.replace(table.schema, time_millis=1).to_json())
+    io.create_if_absent(f"{ROOT}/schema/schema-0", dataclasses.replace(table.latest_schema(), time_millis=1).to_json())
     world.checkpoint.ends = list(ENDS[:3])
     with pytest.raises(StreamsinkError) as told:
         sink.batch(world.driver.describe(world.checkpoint, 2))

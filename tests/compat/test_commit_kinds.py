@@ -23,7 +23,7 @@ from streamsink.storage.file_io import local_file_io
 from streamsink.table.commit.changes import Changes, CommitMessage, Increment
 from streamsink.table.table import open_table
 from streamsink.table.write.writer import TableWriter, WriteSpec
-from streamsink.testing.driver import Checkpoint, MicroBatchDriver
+from streamsink.testing.driver import MicroBatchDriver, SparkCheckpoint
 from tests.table.compacting import commit_compaction
 from tests.table.entries import commit, part
 
@@ -41,7 +41,7 @@ def _rows(start, end):
 
 def _write(path, boundaries, **options):
     driver = MicroBatchDriver(path, SCHEMA, _rows, SinkOptions.of(path, options))
-    driver.run(local_file_io(), Checkpoint(IdSource().new_id()), boundaries)
+    driver.run(local_file_io(), SparkCheckpoint(IdSource().new_id()), boundaries)
 
 
 def test_java_reads_an_overwritten_table_and_goes_on(java, path):
@@ -67,9 +67,9 @@ def test_java_reads_a_compaction_of_ours_and_compacts_on(java, path):
     old = [entry.file for entry in table.manifests.entries_of(table.snapshots.latest())][:2]
     folder = f"{path}/part=a/bucket-0"
     io = local_file_io()
-    writer = TableWriter(io, WriteSpec(folder, table.schema.to_json(), 2**20, 5, 2**20))
+    writer = TableWriter(io, WriteSpec(folder, table.latest_schema().to_json(), 2**20, 5, 2**20))
     writer.write(pa.RecordBatch.from_pydict({"id": [0, 1], "part": ["a", "a"]}, schema=SCHEMA))
-    with io.together() as group:
+    with io.flush_group() as group:
         written = writer.close(group)[0]
         group.flush()
     files = Increment(deleted=tuple(old), new=(written.meta,))
@@ -102,7 +102,7 @@ def _race(java, path, commits) -> tuple[collections.Counter, int]:
     theirs = threading.Thread(target=lambda: [java.append(path, [(1_000_000 + n, "j")]) for n in range(commits)])
     theirs.start()
     driver = MicroBatchDriver(path, SCHEMA, _rows, SinkOptions.of(path, {"flush": False, "commit_max_retries": 1000}))
-    checkpoint, batches = Checkpoint(IdSource().new_id()), 0
+    checkpoint, batches = SparkCheckpoint(IdSource().new_id()), 0
     while theirs.is_alive() or not batches:
         batches += 5
         driver.run(local_file_io(False), checkpoint, [2 * n for n in range(1, batches + 1)])

@@ -15,7 +15,7 @@ from streamsink.errors import Misuse, RestoredThenFailed
 from streamsink.protocol.ids import END_OF_INPUT
 from streamsink.storage.file_io import local_file_io
 from streamsink.table.table import open_table
-from streamsink.testing.driver import Checkpoint
+from streamsink.testing.driver import SparkCheckpoint
 from tests.crash.world import posix_world
 from tests.e2e.harness import content
 
@@ -110,7 +110,7 @@ def test_an_earlier_table_is_recovered_and_continued_each_row_once(world):
 def test_the_first_commit_after_an_earlier_one_goes_on_for_a_query_that_lost_its_checkpoint(world):
     """Positions of version 1 filter as those of version 2, once somebody has said that it is the same query: version 1 did not record it."""
     world.run(boundaries=BOUNDARIES[:3])
-    world.checkpoint = Checkpoint("00000000-0000-0000-0000-000000000002")
+    world.checkpoint = SparkCheckpoint("00000000-0000-0000-0000-000000000002")
     world.driver.options = dataclasses.replace(world.driver.options, position_columns=("t", "p", "o"), store_position_columns=True)
     with pytest.raises(Misuse, match="older streamsink") as refused:
         world.run(boundaries=(14, 20))
@@ -126,8 +126,8 @@ def test_earlier_runs_of_bounded_jobs_are_known(world):
     jobs = posix_world(Path(world.driver.root).parent.parent, application="batch")
     for run_id, rows in (("monday", (100, 103)), ("tuesday", (103, 106)), ("wednesday", (106, 109))):
         jobs.driver.job_rows = rows
-        sink = jobs.driver.start(local_file_io(), Checkpoint(run_id))
-        described = jobs.driver.describe(Checkpoint(run_id, [rows[1]]), 0)
+        sink = jobs.driver.start(local_file_io(), SparkCheckpoint(run_id))
+        described = jobs.driver.describe(SparkCheckpoint(run_id, [rows[1]]), 0)
         sink.batch(dataclasses.replace(described, batch_id=END_OF_INPUT, sources=()))
         sink.close()
     assert [i for i in world.ids() if i >= 100] == list(range(100, 109))

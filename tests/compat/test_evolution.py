@@ -77,10 +77,10 @@ def test_a_change_needs_its_option(path, change, column, option, becomes):
     for options in ({}, {({"add_columns", "widen_types"} - {option}).pop(): True}):
         with ArrowSink(path, **options) as sink, pytest.raises(Misuse, match=f"column '{column}[.'a-z]*:? .*{option}"):
             sink.write(data, fields)
-    assert open_table(local_file_io(), path, for_writing=True).schema.id == 0
+    assert open_table(local_file_io(), path, for_writing=True).latest_schema().id == 0
     with ArrowSink(path, **{option: True}) as sink:
         sink.write(data, fields)
-    schema = open_table(local_file_io(), path, for_writing=True).schema
+    schema = open_table(local_file_io(), path, for_writing=True).latest_schema()
     assert schema.id == 1
     assert str(schema.field(column.split(".")[0]).type) == becomes
 
@@ -140,7 +140,7 @@ def test_evolved_tables_are_read_by_all(spark, java, pypaimon, path, partition_b
         (2**40, "a", (2**40, "y", 19724, None), 0.1, {"k": (1, 2), "j": None}, None), *steps[2][1],
     ]
     all_read(spark, java, pypaimon, path, rows)
-    fields = open_table(local_file_io(), path, for_writing=True).schema.fields
+    fields = open_table(local_file_io(), path, for_writing=True).latest_schema().fields
     for where in ([("greater_than", "id", 2)], [("equal", "id", 1)], [("equal", "p", "a")], [("is_null", "late", None)],
                   [("less_than", "f", 1.0)], [("is_null", "id", None)], [("equal", "late", 1000)]):
         assert_same(java.read(path, where), matching(rows, fields, where))

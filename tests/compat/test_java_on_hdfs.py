@@ -9,7 +9,7 @@ import streamsink
 from streamsink.options import SinkOptions
 from streamsink.storage.stores import store_of
 from streamsink.table.table import open_table
-from streamsink.testing.driver import Checkpoint, MicroBatchDriver
+from streamsink.testing.driver import MicroBatchDriver, SparkCheckpoint
 from tests.compat.java import JavaPaimon
 from tests.storage import writer
 
@@ -26,7 +26,7 @@ class Ours:
         options = {"application": "ours", "commit_max_retries": 1000, "commit_min_wait_ms": 1, "commit_max_wait_ms": 50}
         self.store = store_of(table)
         self._driver = MicroBatchDriver(table, writer.SCHEMA, self._rows, SinkOptions.of(table, options))
-        self._checkpoint = Checkpoint("query-of-ours")
+        self._checkpoint = SparkCheckpoint("query-of-ours")
         self._boundaries = []
 
     def append(self, batches):

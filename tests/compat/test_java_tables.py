@@ -34,7 +34,7 @@ def all_read(java, pypaimon, path, rows):
 
 
 def append(path, rows, **options):
-    fields = open_table(local_file_io(), path, for_writing=True).schema.fields
+    fields = open_table(local_file_io(), path, for_writing=True).latest_schema().fields
     with ArrowSink(path, **options) as sink:
         sink.write(to_arrow(rows, fields), fields)
 
@@ -130,7 +130,7 @@ def test_java_s_schema_changes_are_followed(spark, java, pypaimon, path, rng):
     rows += new
     all_read(java, pypaimon, path, rows)
     assert_same(spark_rows(spark, path), rows)
-    fields = open_table(local_file_io(), path, for_writing=False).schema.fields
+    fields = open_table(local_file_io(), path, for_writing=False).latest_schema().fields
     where = [("greater_than", "n", 5)]
     found = java.read(path, where, ["n", "title"])
     assert_same(found, project(matching(rows, fields, where), fields, ["n", "title"]))

@@ -58,7 +58,7 @@ def batch(rng, start, rows, partitions, text_bytes=20):
 
 
 def closed(writer):
-    with writer._io.together() as group:
+    with writer._io.flush_group() as group:
         written = writer.close(group)
         group.flush()
     return written

@@ -108,7 +108,7 @@ def test_random_partitions_of_three_columns(java, pypaimon, path, rng):
     streamsink.create_table(path, fields, ["c", "a", "b"])
     write(path, fields, rows)
     table = open_table(local_file_io(), path, for_writing=False)
-    types = [f.type for f in table.schema.partition_fields]
+    types = [f.type for f in table.latest_schema().partition_fields]
     found = {decode_physical(e.partition, types) for e in table.manifests.entries_of(table.snapshots.latest())}
     assert found == {(c, a, b) for _, a, b, c in rows}
     assert_same(java.read(path), rows)

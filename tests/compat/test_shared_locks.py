@@ -13,7 +13,7 @@ from streamsink.faults import arm
 from streamsink.storage.file_io import local_file_io
 from streamsink.table.creation import to_fields
 from streamsink.table.table import open_table
-from streamsink.testing.driver import Checkpoint
+from streamsink.testing.driver import SparkCheckpoint
 from tests.compat.shared_locks import JavaLocks, LockedPaimon
 from tests.locks import replacing
 from tests.locks.places import PASSWORDS, place_of
@@ -146,7 +146,7 @@ def test_nothing_of_ours_is_published_while_a_java_writer_has_the_lock(both, spa
     at_the_lock = threading.Event()
     arm(lambda step: at_the_lock.set() if step == "commit.lists_written" else None)
     assert both.java.acquire(settings["lock_id"])
-    ours = threading.Thread(target=lambda: driver.run(local_file_io(False), Checkpoint("ours"), [1]))
+    ours = threading.Thread(target=lambda: driver.run(local_file_io(False), SparkCheckpoint("ours"), [1]))
     try:
         ours.start()
         assert at_the_lock.wait(60)
@@ -184,7 +184,7 @@ def test_java_s_writers_and_ours_lose_no_commit_under_one_lock(both, spark, lock
         thread.start()
     settings = {**both.place.settings, "lock": both.url + both.zone}
     driver = replacing.driver(table, "ours", settings)
-    driver.run(local_file_io(False), Checkpoint("ours"), [ROWS * (number + 1) for number in range(OUR_BATCHES)])
+    driver.run(local_file_io(False), SparkCheckpoint("ours"), [ROWS * (number + 1) for number in range(OUR_BATCHES)])
     for thread in threads:
         thread.join(120)
     assert failed == []

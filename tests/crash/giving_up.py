@@ -12,7 +12,7 @@ from streamsink.commands.offsets import Wanted, offsets_of
 from streamsink.errors import RestoredThenFailed, StreamsinkError
 from streamsink.journal.file_journal import decode_record
 from streamsink.options import SinkOptions
-from streamsink.testing.driver import Checkpoint
+from streamsink.testing.driver import SparkCheckpoint
 from tests.advice.following import Advice
 from tests.crash.world import World, die_at_step, memory_world
 
@@ -76,7 +76,7 @@ def run_from(world, start, ends) -> None:
     plain = world.driver.describe
 
     def describe(checkpoint, batch_id):
-        shifted = Checkpoint(checkpoint.query, [start, *checkpoint.ends])
+        shifted = SparkCheckpoint(checkpoint.query, [start, *checkpoint.ends])
         return dataclasses.replace(plain(shifted, batch_id + 1), batch_id=batch_id)
 
     world.driver.describe = describe

@@ -12,7 +12,7 @@ from streamsink.storage.file_io import FileIO
 from streamsink.table.routed.rules import ROUTE, Routing
 from streamsink.table.table import create_table, new_schema
 from streamsink.testing.crashing import CrashingCalls
-from streamsink.testing.driver import Checkpoint, MicroBatchDriver
+from streamsink.testing.driver import MicroBatchDriver, SparkCheckpoint
 from streamsink.testing.many_driver import LettersDriver, ManyTablesDriver
 from streamsink.testing.memory import MemoryCalls
 from streamsink.testing.stepping import Stepping
@@ -43,7 +43,7 @@ class LettersWorld(ManyWorld):
         self.dead_letters = dead_letters
         self.tables = (name, dead_letters)
         self.options = options
-        self.checkpoint = Checkpoint("00000000-0000-0000-0000-000000000001")
+        self.checkpoint = SparkCheckpoint("00000000-0000-0000-0000-000000000001")
         self.events: list = []
         self._versions = itertools.count()
         self._screened: set[int] = set()
@@ -60,7 +60,7 @@ class LettersWorld(ManyWorld):
         """One start of the query, and its restarts, over these calls."""
         calls = calls or CrashingCalls(self.calls)
         driver = self.driver_of(how, **options)
-        driver.beside = lambda step: Stepping(step, calls, 0)
+        driver.background = lambda step: Stepping(step, calls, 0)
         driver.events = self.events
         driver.run(self.file_io(calls), self.checkpoint, boundaries)
 

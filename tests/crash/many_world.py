@@ -15,7 +15,7 @@ from streamsink.table.read.scan import read_arrow
 from streamsink.table.routed.rules import ROUTE, Routing
 from streamsink.table.table import create_table, is_table, new_schema, open_table
 from streamsink.testing.crashing import CrashingCalls, Mode
-from streamsink.testing.driver import Checkpoint
+from streamsink.testing.driver import SparkCheckpoint
 from streamsink.testing.faults import InjectedCrash
 from streamsink.testing.many_driver import ManyTablesDriver
 from streamsink.testing.memory import MemoryCalls
@@ -48,7 +48,7 @@ class ManyWorld:
     def __init__(self, calls: Calls | None = None, root: str = ROOT, **options):
         self.calls = calls or MemoryCalls()
         self.root = root
-        self.checkpoint = Checkpoint(query_of(options.get("application", FIRST)))
+        self.checkpoint = SparkCheckpoint(query_of(options.get("application", FIRST)))
         self._versions = itertools.count()
         settings = SinkOptions.of(root, {
             "journal_retain": 2, "commit_min_wait_ms": 0, "commit_max_wait_ms": 0,

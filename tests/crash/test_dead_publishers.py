@@ -21,7 +21,7 @@ from tests.table.entries import OPTIONS, ROOT, add, new_table, part
 
 # Publishing is three calls: link, unlink of the temporary name, sync of the folder. Death comes before the last.
 _SYNC = 3
-_STEPS = ("restore.published", "restore.swept", "precommit.saved", "commit.adopted", "commit.marked", "batch.end")
+_STEPS = ("restore.published", "restore.swept", "precommit.saved", "commit.placed", "commit.marked", "batch.end")
 
 
 def _check(world, what: str) -> None:

@@ -21,7 +21,7 @@ def test_death_at_every_occurrence_of_a_step(step):
     _die_each_time(step, WAYS["plain"])
 
 
-@pytest.mark.parametrize("step", sorted({*_OF_SPARK, "write.staged", "precommit.saved", "commit.adopted"}))
+@pytest.mark.parametrize("step", sorted({*_OF_SPARK, "write.staged", "precommit.saved", "commit.placed"}))
 def test_death_at_a_step_when_files_of_others_are_adopted(step):
     """Spark's own writer has left files, which nobody has looked at, or which are files of the checkpoint already."""
     _die_each_time(step, ADOPTED)

@@ -16,7 +16,7 @@ from streamsink.protocol.committable import Batch
 from streamsink.protocol.ids import END_OF_INPUT
 from streamsink.protocol.positions import SourceRange
 from streamsink.testing.crashing import CrashingCalls, Mode
-from streamsink.testing.driver import Checkpoint
+from streamsink.testing.driver import SparkCheckpoint
 from streamsink.testing.faults import InjectedCrash, arm, crash
 from tests.crash.giving_up import (
     ENDS,
@@ -38,7 +38,7 @@ from tests.table.foreign import Prepared
 
 
 @pytest.mark.parametrize("numeric", [True, False], ids=["kafka", "files"])
-@pytest.mark.parametrize("step", ["precommit.saved", "commit.adopted", "commit.before_publish"])
+@pytest.mark.parametrize("step", ["precommit.saved", "commit.placed", "commit.before_publish"])
 def test_files_of_the_last_record_are_gone(step, numeric):
     """Spark's commit log does not have the batch: given up, the same checkpoint writes it again, whatever the source is."""
     world = left(step, 3, numeric=numeric)
@@ -59,7 +59,7 @@ def test_a_bounded_job_is_run_again_under_its_id():
     world = memory_world()
 
     def job(run_id="2026-11-21"):
-        sink = world.driver.start(world.file_io(CrashingCalls(world.calls)), Checkpoint(run_id, committed=END_OF_INPUT))
+        sink = world.driver.start(world.file_io(CrashingCalls(world.calls)), SparkCheckpoint(run_id, committed=END_OF_INPUT))
         try:
             sink.batch(Batch(END_OF_INPUT, run_id, run_id))
         finally:
@@ -68,7 +68,7 @@ def test_a_bounded_job_is_run_again_under_its_id():
     world.driver.job_rows = (0, 3)
     job("2026-11-20")
     world.driver.job_rows = (3, 8)
-    arm("commit.adopting", 1, crash)
+    arm("commit.placing", 1, crash)
     with pytest.raises(InjectedCrash):
         job()
     faults.arm(None)
@@ -131,7 +131,7 @@ def test_files_of_a_middle_record_are_gone_kafka():
     assert is_prefix(world.ids(), ENDS) and len(world.ids()) == 3
     refused(world, "positions.gap", (*ENDS, 15))
     start = recorded_end(world)
-    world.checkpoint = Checkpoint(OTHER)
+    world.checkpoint = SparkCheckpoint(OTHER)
     run_from(world, start, (8, 15))
     assert world.ids() == list(range(15))
 
@@ -161,7 +161,7 @@ def test_a_record_was_deleted_by_hand_although_others_follow_it(deleted):
     if deleted > 1:
         publish_what_is_left(world)
     start = 3 * (deleted - 1)
-    world.checkpoint = Checkpoint(OTHER)
+    world.checkpoint = SparkCheckpoint(OTHER)
     run_from(world, start, (12, 15))
     assert world.ids() == list(range(15))
 
@@ -191,7 +191,7 @@ def test_a_journal_of_files_knows_them_after_a_damaged_record_was_given_up():
     world = left("precommit.saved", 3, tells_files=True, file_column="file", restore="restore-and-continue")
     world.calls._names[f"{world.driver.root}/streamsink/streamsink/record-3.json"].data = b"torn"
     follow(world, refused(world, "journal.corrupt"))
-    world.checkpoint = Checkpoint(OTHER)
+    world.checkpoint = SparkCheckpoint(OTHER)
     world.run(boundaries=(4, 12))
     assert world.ids() == expected(ENDS)
 
@@ -208,7 +208,7 @@ def test_a_rollback_that_was_meant_is_followed_to_a_new_checkpoint():
     assert done.records == (3, 4)
     refused(world, "positions.gap", (*ENDS, 15))
     assert recorded_end(world) == 6
-    world.checkpoint = Checkpoint(OTHER)
+    world.checkpoint = SparkCheckpoint(OTHER)
     run_from(world, 6, (8, 15))
     assert world.ids() == list(range(15))
 
@@ -222,7 +222,7 @@ def test_a_number_that_was_given_up_is_pending_again_when_its_next_record_is():
         io.delete(f"{world.driver.root}/snapshot/snapshot-{snapshot}")
     io.delete(f"{world.driver.root}/snapshot/LATEST")
     follow(world, refused(world, "table.rolled-back", (*ENDS, 15)))
-    world.checkpoint = Checkpoint(OTHER)
+    world.checkpoint = SparkCheckpoint(OTHER)
     arm("precommit.saved", 1, crash)
     with pytest.raises(InjectedCrash):
         run_from(world, 6, (8, 15))
@@ -242,7 +242,7 @@ def test_rolled_back_further_than_the_journal_remembers():
     io.delete(f"{world.driver.root}/snapshot/LATEST")
     world.driver.options = dataclasses.replace(world.driver.options, on_rollback="republish")
     follow(world, refused(world, "table.rolled-back-too-far", (*ENDS, 15, 18)))
-    world.checkpoint = Checkpoint(OTHER)
+    world.checkpoint = SparkCheckpoint(OTHER)
     run_from(world, 3, (15, 18))
     assert world.ids() == list(range(18))
 
@@ -252,7 +252,7 @@ def test_rolled_back_further_than_the_journal_remembers():
 
 def test_nothing_is_given_up_that_can_be_published():
     """Neither pending records whose files are there, nor published ones whose mark is missing."""
-    for step in ("precommit.saved", "commit.adopted", "commit.published"):
+    for step in ("precommit.saved", "commit.placed", "commit.published"):
         world = left(step, 2)
         records = set(world.file_io(world.calls).names(f"{world.driver.root}/streamsink/streamsink"))
         assert giving_up(world).records == ()
@@ -309,7 +309,7 @@ def test_a_death_at_each_call_of_the_command(power):
     left = _several(2)
     for n in range(1, 500):
         world = memory_world()
-        world.calls, world.checkpoint = copy.deepcopy(left.calls), Checkpoint(OTHER)
+        world.calls, world.checkpoint = copy.deepcopy(left.calls), SparkCheckpoint(OTHER)
         options = SinkOptions.of(world.driver.root, {})
         try:
             give_up(world.file_io(CrashingCalls(world.calls, n, Mode.BEFORE)), world.driver.root, options)

@@ -129,11 +129,11 @@ def test_files_roll_below_what_the_store_can_copy():
     world.run(boundaries=(1,))
     io = world.file_io(world.calls)
     io.make_dir("/lake/staging")
-    schema = open_table(io, world.driver.root, for_writing=False).schema
+    schema = open_table(io, world.driver.root, for_writing=False).latest_schema()
     writer = TableWriter(io, WriteSpec("/lake/staging", schema.to_json(), 10**12, 10, 60_000))
     for start in range(0, 300_000, 3_000):
         writer.write(world.driver.rows(start, start + 3_000))
-    with io.together() as group:
+    with io.flush_group() as group:
         files = writer.close(group)
         group.flush()
     assert sum(file.meta.row_count for file in files) == 300_000

@@ -12,7 +12,7 @@ from streamsink.format.types import parse_ddl
 from streamsink.options import SinkOptions
 from streamsink.table.routed.rules import ROUTE, Routing
 from streamsink.table.table import create_table, is_table, new_schema
-from streamsink.testing.driver import Checkpoint, MicroBatchDriver
+from streamsink.testing.driver import MicroBatchDriver, SparkCheckpoint
 from streamsink.testing.faults import InjectedCrash, arm, crash
 from tests.crash.letters_world import LettersWorld
 from tests.crash.many_world import BOUNDARIES, ROOT, SCHEMA, ManyWorld, check_complete, check_readable
@@ -93,7 +93,7 @@ def test_a_second_query_of_the_same_name_is_refused():
     world = ManyWorld()
     first = world.driver.start(world.file_io(), world.checkpoint)
     with pytest.raises(Fenced) as refused:
-        world.driver.start(world.file_io(), Checkpoint("00000000-0000-0000-0000-000000000002"))
+        world.driver.start(world.file_io(), SparkCheckpoint("00000000-0000-0000-0000-000000000002"))
     assert refused.value.kind == "application.in-use"
     first.close()
     world.run()
@@ -107,7 +107,7 @@ def test_a_driver_that_wakes_up_between_two_tables_is_fenced(occurrence):
 
     def sleep():
         faults.arm(None)
-        world.driver.run(world.file_io(), Checkpoint(world.checkpoint.query, list(world.checkpoint.ends)), BOUNDARIES)
+        world.driver.run(world.file_io(), SparkCheckpoint(world.checkpoint.query, list(world.checkpoint.ends)), BOUNDARIES)
         check_complete(world.rows())
 
     arm("tables.table_published", occurrence, sleep)
@@ -123,7 +123,7 @@ def test_two_queries_of_two_names_share_their_tables():
     world.run(boundaries=BOUNDARIES[:2])
     options = dataclasses.replace(world.driver.options, application="other")
     other = type(world.driver)(ROOT, SCHEMA, world._rows, world.driver.routing, options)
-    other.run(world.file_io(), Checkpoint("00000000-0000-0000-0000-000000000002"), BOUNDARIES)
+    other.run(world.file_io(), SparkCheckpoint("00000000-0000-0000-0000-000000000002"), BOUNDARIES)
     world.run()
     numbers = [number for _, number, _ in world.rows()]
     assert sorted(numbers) == sorted([*range(BOUNDARIES[-1])] * 2)
@@ -168,7 +168,7 @@ def test_a_removed_journal_is_an_error(world, checkpoint):
     """Also when Spark's checkpoint is gone: the tables remember."""
     world.file_io().delete_tree(f"{ROOT}/streamsink")
     if checkpoint == "lost":
-        world.checkpoint = Checkpoint("00000000-0000-0000-0000-000000000002")
+        world.checkpoint = SparkCheckpoint("00000000-0000-0000-0000-000000000002")
     _refused(world, "tables.unknown-record", "journal")
 
 
@@ -302,7 +302,7 @@ def test_the_first_start_on_expired_history_asks():
     other = MicroBatchDriver(f"{ROOT}/a", pa.schema([("id", pa.int64()), ("part", pa.string()), ("n", pa.string()), ("version", pa.int64())]),
                              lambda start, end: world._rows(start, end).drop_columns([ROUTE]),
                              SinkOptions.of(ROOT, {"application": "other", "partition_by": ("part",)}))
-    other.run(world.file_io(), Checkpoint("00000000-0000-0000-0000-000000000002"), (0, 0))
+    other.run(world.file_io(), SparkCheckpoint("00000000-0000-0000-0000-000000000002"), (0, 0))
     _foreign_commit_and_expiry(world, "a")
     say_new(world, world.run)
     assert world.driver.options.new_application
@@ -315,7 +315,7 @@ def test_a_table_that_to_table_wrote_under_the_same_name_is_refused():
     single = MicroBatchDriver(f"{ROOT}/a", pa.schema([("id", pa.int64())]),
                               lambda start, end: pa.RecordBatch.from_pydict({"id": pa.array(range(start, end), pa.int64())}),
                               SinkOptions.of(ROOT, {}))
-    single.run(world.file_io(), Checkpoint("00000000-0000-0000-0000-000000000002"), (3,))
+    single.run(world.file_io(), SparkCheckpoint("00000000-0000-0000-0000-000000000002"), (3,))
     _refused(world, "tables.other-protocol", f"{ROOT}/a")
 
 

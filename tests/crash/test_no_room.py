@@ -14,7 +14,7 @@ from tests.crash.many_world import ManyWorld, check_complete
 from tests.crash.test_places import mounted  # noqa: F401
 from tests.crash.world import is_prefix, memory_world, posix_world
 
-AFTER_THE_RECORD = ["precommit.saved", "commit.adopted", "commit.before_filter", "commit.lists_written"]
+AFTER_THE_RECORD = ["precommit.saved", "commit.placed", "commit.before_filter", "commit.lists_written"]
 
 
 @pytest.fixture

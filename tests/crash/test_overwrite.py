@@ -162,10 +162,10 @@ def test_an_overwrite_of_one_partition_leaves_the_others():
         name = part(given["part"]) if given else part("z")
         new = add("n" if given == {"part": "x"} else "m", name)
         if not given:
-            commit(table, Changes(), kind="OVERWRITE", overwrite=Overwrite.of("t", table.schema, given))
+            commit(table, Changes(), kind="OVERWRITE", overwrite=Overwrite.of("t", table.latest_schema(), given))
             assert live(table) == []
             continue
-        commit(table, Changes((new,)), kind="OVERWRITE", overwrite=Overwrite.of("t", table.schema, given))
+        commit(table, Changes((new,)), kind="OVERWRITE", overwrite=Overwrite.of("t", table.latest_schema(), given))
         assert live(table) == (left if given == {"part": "x"} else ["1", "m", "n"])
 
 
@@ -186,7 +186,7 @@ def test_wrong_partition_values_are_refused(given, says):
     """By the name of the column, and without the value."""
     table = new_table(MemoryCalls())
     with pytest.raises(Misuse, match=says) as caught:
-        Overwrite.of("t", table.schema, given)
+        Overwrite.of("t", table.latest_schema(), given)
     assert caught.value.kind == "option.overwrite-partition"
 
 

@@ -200,7 +200,7 @@ def test_a_record_that_an_earlier_driver_publishes_meanwhile(step, sequence):
         manifest = record.payload["manifest"]
         name = manifest["final"].removeprefix("manifest/")
         entries = table.manifests.read(name)
-        types = [field.type for field in table.schema.partition_fields]
+        types = [field.type for field in table.latest_schema().partition_fields]
         commit(
             table, Changes(tuple(entries)), manifests=(ManifestFileMeta.of(name, manifest["size"], entries, types),),
             application=record.application, state=record.state.to_json(),

@@ -15,7 +15,7 @@ BOUNDARIES = (4, 6)
 FEW_CALLS, MANY_CALLS = 6, 150
 # In a run of their own each; a few of them in the default run are the ones that a store could get wrong.
 STEPS = [
-    "restore.claimed", "precommit.before_record", "precommit.saved", "commit.adopting", "commit.adopted",
+    "restore.claimed", "precommit.before_record", "precommit.saved", "commit.placing", "commit.placed",
     "commit.before_publish", "commit.published", "forget.staging_removed",
 ]
 

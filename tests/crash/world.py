@@ -14,7 +14,7 @@ from streamsink.storage.file_io import FileIO
 from streamsink.table.read.scan import read_arrow
 from streamsink.table.table import is_table, open_table
 from streamsink.testing.crashing import CrashingCalls, Mode
-from streamsink.testing.driver import Checkpoint, MicroBatchDriver
+from streamsink.testing.driver import MicroBatchDriver, SparkCheckpoint
 from streamsink.testing.faults import InjectedCrash, arm, crash
 from streamsink.testing.memory import MemoryCalls
 from streamsink.testing.stepping import Stepping
@@ -61,7 +61,7 @@ class World:
         self.delay = delay
         self.calls = calls
         self.file_io = make_io or (lambda over: FileIO(over, IdSource().new_id))
-        self.checkpoint = Checkpoint(query_of(options.get("application", FIRST)))
+        self.checkpoint = SparkCheckpoint(query_of(options.get("application", FIRST)))
         self._versions = itertools.count()
         settings = SinkOptions.of(root, {
             "partition_by": ("part",), "journal_retain": 2, "commit_min_wait_ms": 0, "commit_max_wait_ms": 0,
@@ -74,7 +74,7 @@ class World:
     def run(self, calls: Calls | None = None, boundaries=BOUNDARIES) -> None:
         """Start the query and let it run to its end, over these calls."""
         calls = calls or CrashingCalls(self.calls)
-        self.driver.beside = lambda step: Stepping(step, calls, self.delay)
+        self.driver.background = lambda step: Stepping(step, calls, self.delay)
         self.driver.run(self.file_io(calls), self.checkpoint, boundaries)
 
     def die(self, power: bool = False) -> None:

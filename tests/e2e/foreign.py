@@ -9,7 +9,7 @@ from tests.compat.java import JavaPaimon
 def append(spark, path: str, commits: list[Iterable[int]]) -> set[int]:
     """One snapshot for each group of ids; other columns are null."""
     java = JavaPaimon(spark)
-    more = (None,) * (len(open_table(local_file_io(), path, for_writing=False).schema.fields) - 1)
+    more = (None,) * (len(open_table(local_file_io(), path, for_writing=False).latest_schema().fields) - 1)
     for ids in commits:
         java.append(path, [(i, *more) for i in ids])
     return {i for ids in commits for i in ids}

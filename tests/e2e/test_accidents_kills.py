@@ -30,7 +30,7 @@ def test_s1_killed_between_publishing_and_sparks_commit_log(spark, ground, step)
 
 PAUSES = [
     ("commit.before_publish", "writer.fenced"),
-    pytest.param("commit.adopting", "writer.fenced", marks=pytest.mark.soak),
+    pytest.param("commit.placing", "writer.fenced", marks=pytest.mark.soak),
     ("precommit.before_record", "journal.record-taken"),
 ]
 

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 import streamsink
 from streamsink.clock import IdSource
 from streamsink.errors import Misuse
-from streamsink.journal.file_journal import PendingLog
+from streamsink.journal.file_journal import FileJournal
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.ids import END_OF_INPUT
@@ -191,7 +191,7 @@ class Protocol:
         self.table = open_table(self.io, path, for_writing=True)
         self.committer = PaimonCommitter(self.table, self.options)
         self.events = []
-        store = PendingLog(self.io, path, self.options.application, self.options.journal_retain)
+        store = FileJournal(self.io, path, self.options.application, self.options.journal_retain)
         to = Destination(path, self.table.table_id)
         self.steps = TwoPhaseCommit(to, store, self.committer, self.options, self.events.append)
         self.steps.restore("query", IdSource().new_id)
@@ -202,10 +202,10 @@ class Protocol:
         batch = Batch(batch_id, "query", "run", (source,))
         decision = decision or self.steps.admit(batch)
         checkpoint = self.steps.begin(batch, decision)
-        spec = WriteSpec(checkpoint.staging, self.table.schema.to_json(), 2**20, 10, 2**20)
+        spec = WriteSpec(checkpoint.staging, self.table.latest_schema().to_json(), 2**20, 10, 2**20)
         writer = TableWriter(self.io, spec)
         writer.write(pa.record_batch({"id": pa.array(sorted(ids), pa.int64())}))
-        with self.io.together() as group:
+        with self.io.flush_group() as group:
             files, payload = self.committer.stage(checkpoint.staging, writer.close(group), group)
             self.steps.pre_commit(checkpoint, files, payload, group)
         return decision

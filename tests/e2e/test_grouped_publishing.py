@@ -92,7 +92,7 @@ from tests.crash.world import posix_world
 from tests.protocol.query import QUERY, Query
 
 world = posix_world(sys.argv[1], publish_every_batches=100)
-query = Query(world, beside=None)
+query = Query(world, background=None)
 query.batch(6)
 runs.add(world.driver.root, "streamsink", runs.Run(None, query.sink.opened, query.sink.run, Batch(0, QUERY, "run"), lambda: False))
 assert world.ids() == []

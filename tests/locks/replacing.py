@@ -13,7 +13,7 @@ from streamsink.clock import IdSource
 from streamsink.options import SinkOptions
 from streamsink.storage.calls import PosixCalls
 from streamsink.storage.file_io import FileIO
-from streamsink.testing.driver import Checkpoint, MicroBatchDriver
+from streamsink.testing.driver import MicroBatchDriver, SparkCheckpoint
 from streamsink.testing.faults import arm_from_env
 
 SCHEMA = pa.schema([("application", pa.string()), ("id", pa.int64())])
@@ -49,7 +49,7 @@ def driver(table: str, application: str, settings: dict) -> MicroBatchDriver:
 def main(table, application, batches, rows, settings) -> None:
     arm_from_env()
     boundaries = [int(rows) * (number + 1) for number in range(int(batches))]
-    driver(table, application, json.loads(settings)).run(store(), Checkpoint(f"query-of-{application}"), boundaries)
+    driver(table, application, json.loads(settings)).run(store(), SparkCheckpoint(f"query-of-{application}"), boundaries)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from streamsink.faults import arm
 from streamsink.options import SinkOptions
 from streamsink.storage.file_io import local_file_io
 from streamsink.table.table import open_table
-from streamsink.testing.driver import Checkpoint
+from streamsink.testing.driver import SparkCheckpoint
 from tests.advice.following import advice, follows
 from tests.locks import replacing, worker
 
@@ -63,7 +63,7 @@ def two(tmp_path):
 def _other_commits(table, settings):
     """Another application's batch, when the sleeper's lease has ended."""
     time.sleep(2.1)  # the database counts whole seconds
-    other = Checkpoint("other")
+    other = SparkCheckpoint("other")
     replacing.driver(table, "other", settings).run(replacing.store(), other, [3])
     return other
 
@@ -84,7 +84,7 @@ def test_a_holder_that_slept_before_its_check_replaces_nothing(two):
 
     awake = replacing.store()
     sleeper = Sleeping(awake._calls, awake._new_id, False)
-    replacing.driver(table, "sleeper", settings).run(sleeper, Checkpoint("sleeper"), [2])
+    replacing.driver(table, "sleeper", settings).run(sleeper, SparkCheckpoint("sleeper"), [2])
     assert sleeper.slept and _ids(table) == [1, 2]
     assert _counted(table) == {("other", 0): 1, ("other", 1): 1, ("other", 2): 1, ("sleeper", 0): 1, ("sleeper", 1): 1}
 
@@ -101,7 +101,7 @@ def test_a_holder_that_slept_after_its_check_says_so_and_nobody_goes_on_silently
             others.append(_other_commits(table, settings))
 
     arm(sleep)
-    sleepers = Checkpoint("sleeper")
+    sleepers = SparkCheckpoint("sleeper")
     try:
         with pytest.raises(OutcomeUnknown) as caught:
             replacing.driver(table, "sleeper", settings).run(replacing.store(), sleepers, [2])
@@ -152,5 +152,5 @@ def test_a_store_that_replaces_wants_a_lock(two):
     """Refused before anything is written."""
     table, _ = two
     with pytest.raises(Misuse, match="Set the option 'lock'") as caught:
-        replacing.driver(table, "bare", {}).run(replacing.store(), Checkpoint("bare"), [2])
+        replacing.driver(table, "bare", {}).run(replacing.store(), SparkCheckpoint("bare"), [2])
     assert caught.value.kind == "lock.missing" and _ids(table) == []

@@ -5,14 +5,14 @@ import dataclasses
 from streamsink.errors import RestoredThenFailed
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.ids import END_OF_INPUT
-from streamsink.testing.driver import Checkpoint
+from streamsink.testing.driver import SparkCheckpoint
 from tests.protocol.history import io_of
 
 
 def bounded(world, run_id: str, end: int) -> None:
     """One bounded run, as ``streamsink.write`` makes it."""
     for _ in range(2):
-        sink = world.driver.start(io_of(world), Checkpoint(run_id))
+        sink = world.driver.start(io_of(world), SparkCheckpoint(run_id))
         try:
             sink.batch(job_of(world, run_id, end))
             return
@@ -23,7 +23,7 @@ def bounded(world, run_id: str, end: int) -> None:
 
 
 def job_of(world, run_id: str, end: int) -> Batch:
-    described = world.driver.describe(Checkpoint(run_id, [end]), 0)
+    described = world.driver.describe(SparkCheckpoint(run_id, [end]), 0)
     return dataclasses.replace(described, batch_id=END_OF_INPUT, run=run_id, sources=(), has_one_count=True)
 
 

@@ -2,11 +2,11 @@
 
 from streamsink import events
 from streamsink.clock import IdSource
-from streamsink.protocol.run.publish_thread import CommitterThread
+from streamsink.protocol.run.publish_thread import PublishThread
 from streamsink.storage.file_io import FileIO
 from streamsink.table.table import open_table
 from streamsink.testing.crashing import CrashingCalls
-from streamsink.testing.driver import Checkpoint
+from streamsink.testing.driver import SparkCheckpoint
 from streamsink.testing.stepping import Stepping
 
 QUERY = "00000000-0000-0000-0000-000000000001"
@@ -16,11 +16,11 @@ WAIT_S = 60
 class Query:
     """One start of a query, its batches given one by one. beside: None for a real thread."""
 
-    def __init__(self, world, beside="steps", delay=None):
+    def __init__(self, world, background="steps", delay=None):
         calls = CrashingCalls(world.calls)
-        world.driver.beside = (lambda step: Stepping(step, calls, delay)) if beside else CommitterThread
+        world.driver.background = (lambda step: Stepping(step, calls, delay)) if background else PublishThread
         self.world = world
-        self.sink = world.driver.start(FileIO(calls, IdSource().new_id), Checkpoint(QUERY))
+        self.sink = world.driver.start(FileIO(calls, IdSource().new_id), SparkCheckpoint(QUERY))
         self.ends = []
 
     def batch(self, end):
@@ -34,7 +34,7 @@ class Query:
         return self.sink.protocol.admit(self._described(batch_id))
 
     def _described(self, batch_id):
-        return self.world.driver.describe(Checkpoint(QUERY, list(self.ends)), batch_id)
+        return self.world.driver.describe(SparkCheckpoint(QUERY, list(self.ends)), batch_id)
 
 
 def snapshots(world):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from streamsink.errors import Misuse
-from streamsink.testing.driver import Checkpoint
+from streamsink.testing.driver import SparkCheckpoint
 from tests.crash.world import World, die_at_step, posix_world
 
 
@@ -25,7 +25,7 @@ def _copied(world, journal: bool = True) -> World:
     target = Path(world.driver.root).parent / "copy"
     shutil.copytree(world.driver.root, target, ignore=None if journal else shutil.ignore_patterns("streamsink"))
     made = World(world.calls, str(target), restore="restore-and-continue")
-    made.checkpoint = Checkpoint(world.checkpoint.query, list(world.checkpoint.ends), world.checkpoint.committed)
+    made.checkpoint = SparkCheckpoint(world.checkpoint.query, list(world.checkpoint.ends), world.checkpoint.committed)
     return made
 
 

@@ -9,7 +9,7 @@ from streamsink import events, faults
 from streamsink.commands.give_up import give_up
 from streamsink.commands.retire import retire
 from streamsink.errors import Misuse
-from streamsink.journal.file_journal import PendingLog
+from streamsink.journal.file_journal import FileJournal
 from streamsink.options import SinkOptions
 from streamsink.table.read.scan import read_arrow
 from streamsink.table.table import create_table, new_schema
@@ -163,7 +163,7 @@ def test_a_dead_letter_table_that_lost_rows_is_named_and_another_name_goes_on(ac
     else:
         world.file_io().delete_tree(table.root)
     if accident == "recreated":
-        create_table(world.file_io(), table.root, table.schema)
+        create_table(world.file_io(), table.root, table.latest_schema())
     left = world.rows()
     with pytest.raises(Misuse) as refused:
         world.run()
@@ -181,7 +181,7 @@ def _replaced_under_the_query(world, occurrence: int, boundaries) -> None:
 
     def replace() -> None:
         world.file_io().delete_tree(table.root)
-        create_table(world.file_io(), table.root, new_schema(table.schema.fields, (), {"owner": "somebody else"}))
+        create_table(world.file_io(), table.root, new_schema(table.latest_schema().fields, (), {"owner": "somebody else"}))
 
     arm("batch.end", occurrence, replace)
     driver = world.driver_of(LETTERS)
@@ -276,8 +276,8 @@ def test_what_is_among_the_dead_letters_is_not_given_up():
     """Reading its rows again would double them there."""
     world = LettersWorld()
     assert die_at_step("letters.published", 1, world)
-    [sequence] = PendingLog(world.file_io(), world.path, "streamsink", 2)._numbers("record-", ".json")
-    record = PendingLog(world.file_io(), world.path, "streamsink", 2).load(sequence)
+    [sequence] = FileJournal(world.file_io(), world.path, "streamsink", 2)._numbers("record-", ".json")
+    record = FileJournal(world.file_io(), world.path, "streamsink", 2).load(sequence)
     world.file_io().delete(f"{world.path}/{record.files[0].staged}")
     with pytest.raises(Misuse, match="rejected") as refused:
         give_up(world.file_io(), world.path, SinkOptions.of(world.path, {}))
@@ -292,7 +292,7 @@ def test_what_is_among_the_dead_letters_and_can_never_be_published_whole(before)
     if before:
         world.run(boundaries=(6,))
     assert die_at_step("letters.published", 1, world)
-    journal = PendingLog(world.file_io(), world.path, "streamsink", 2)
+    journal = FileJournal(world.file_io(), world.path, "streamsink", 2)
     record = journal.load(journal._numbers("record-", ".json")[-1])
     world.file_io().delete(f"{world.path}/{record.files[0].staged}")
     said = told("give-up.published", lambda: give_up(world.file_io(), world.path, SinkOptions.of(world.path, {})))

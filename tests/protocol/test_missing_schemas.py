@@ -114,7 +114,7 @@ def test_the_look_costs_nothing_in_a_table_whose_schema_never_changed():
             _evolve(world)
         calls = CrashingCalls(world.calls)
         table = _open(world, calls)
-        table.snapshots.latest(), table.schema
+        table.snapshots.latest(), table.latest_schema()
         before = calls.by_name["size"]
         commit(table, Changes((add("new", part("x")),)))
         asked.append(calls.by_name["size"] - before)

@@ -218,7 +218,7 @@ def test_a_dead_group_that_is_published_within_a_larger_one_leaves_nothing():
 
     def fail_beside_the_third(step):
         if step == "write.staged":
-            query.sink.protocol._committing._beside.hurry()
+            query.sink.protocol._schedule._background.hurry()
         elif step == "commit.before_publish":
             raise ZeroDivisionError
 
@@ -256,7 +256,7 @@ def test_a_zombie_of_a_group_publishes_nothing_after_its_takeover():
 def test_a_predecessors_group_that_lands_during_the_restore_is_planned_anew():
     """It ends in the middle of ours: nothing is doubled, and the start after it goes on from there."""
     world = memory_world(publish="async", publish_every_batches=2, publish_as="one-snapshot", restore="restore-and-continue")
-    zombie, held, may_land, landed = Query(world, beside=None), *(threading.Event() for _ in range(3))
+    zombie, held, may_land, landed = Query(world, background=None), *(threading.Event() for _ in range(3))
 
     def hook(step):
         if threading.current_thread().name.startswith("streamsink-committer"):

@@ -6,9 +6,9 @@ import pytest
 
 from streamsink.clock import IdSource
 from streamsink.faults import arm
-from streamsink.protocol.run.publish_thread import CommitterThread
+from streamsink.protocol.run.publish_thread import PublishThread
 from streamsink.storage.file_io import FileIO
-from streamsink.testing.driver import Checkpoint
+from streamsink.testing.driver import SparkCheckpoint
 from tests.crash.world import expected, posix_world
 from tests.protocol.query import QUERY, WAIT_S, Query, published
 
@@ -26,7 +26,7 @@ def test_a_thread_publishes_beside_the_batches(tmp_path):
     """On the local disk: the batch returns before the snapshot is there; stopping waits for everything."""
     world = posix_world(tmp_path, publish="async")
     others = set(threading.enumerate())
-    query = Query(world, beside=None)
+    query = Query(world, background=None)
     go_on = threading.Event()
     arm(lambda step: go_on.wait(WAIT_S) if step == "group.before_publish" else None)
     query.batch(6)
@@ -43,7 +43,7 @@ def test_a_thread_publishes_beside_the_batches(tmp_path):
 def test_the_interval_holds_when_no_further_batch_comes(tmp_path, publish):
     """Spark calls nothing without data: the thread publishes."""
     world = posix_world(tmp_path, publish=publish, publish_every_batches=100, publish_interval_ms=50)
-    query = Query(world, beside=None)
+    query = Query(world, background=None)
     query.batch(6)
     _until(lambda: world.ids() == list(range(6)))
     query.batch(9)
@@ -55,10 +55,10 @@ def test_the_thread_publishes_the_rest_when_the_query_has_ended_by_itself(tmp_pa
     """Nobody calls close(): the thread asks whether the query still runs."""
     world = posix_world(tmp_path, publish_every_batches=100)
     ended = threading.Event()
-    query = Query(world, beside=None)
+    query = Query(world, background=None)
     query.sink.close()
-    world.driver.beside = lambda step: CommitterThread(step, has_ended=ended.is_set)
-    query.sink = world.driver.start(FileIO(world.calls, IdSource().new_id), Checkpoint(QUERY))
+    world.driver.background = lambda step: PublishThread(step, has_ended=ended.is_set)
+    query.sink = world.driver.start(FileIO(world.calls, IdSource().new_id), SparkCheckpoint(QUERY))
     query.batch(6)
     assert world.ids() == []
     ended.set()
@@ -74,7 +74,7 @@ def test_many_batches_beside_a_real_thread_at_random_speeds(tmp_path, as_, rng):
     slow = {"write.staged", "group.before_publish", "commit.published"}
     pause = threading.Event()
     arm(lambda step: pause.wait(rng.random() * 0.02) if step in slow else None)
-    query = Query(world, beside=None)
+    query = Query(world, background=None)
     for end in ends:
         query.batch(end)
         found = world.ids()

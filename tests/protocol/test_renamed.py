@@ -286,7 +286,7 @@ def test_what_the_table_has_nothing_of_is_not_published_under_the_first_name(acc
         roll_back(world, 1)
         _others_take_the_place(world)
     else:
-        of_before = open_table(io_of(world), root, for_writing=False).schema
+        of_before = open_table(io_of(world), root, for_writing=False).latest_schema()
         for entry in io_of(world).entries(root):
             if entry.name not in ("streamsink", "schema"):
                 io_of(world).delete_tree(f"{root}/{entry.name}")

@@ -13,7 +13,7 @@ from streamsink.storage.file_io import FileIO
 from streamsink.table.commit.changes import Changes
 from streamsink.table.table import open_table
 from streamsink.testing.crashing import CrashingCalls
-from streamsink.testing.driver import Checkpoint
+from streamsink.testing.driver import SparkCheckpoint
 from tests.crash.world import die_at_step, memory_world
 from tests.protocol.query import QUERY
 from tests.table.entries import commit
@@ -44,9 +44,9 @@ class _Counting(CrashingCalls):
 
 def _run(world, ends, first):
     """Batches of one row from ``first`` on; then the driver dies."""
-    sink = world.driver.start(FileIO(CrashingCalls(world.calls), IdSource().new_id), Checkpoint(QUERY))
+    sink = world.driver.start(FileIO(CrashingCalls(world.calls), IdSource().new_id), SparkCheckpoint(QUERY))
     for batch_id in range(first, len(ends)):
-        sink.batch(world.driver.describe(Checkpoint(QUERY, ends), batch_id))
+        sink.batch(world.driver.describe(SparkCheckpoint(QUERY, ends), batch_id))
     world.die()
 
 
@@ -64,7 +64,7 @@ def _with_pending(snapshots, pending):
 
 
 def _restart(world, calls):
-    world.driver.start(FileIO(calls, IdSource().new_id), Checkpoint(QUERY)).close()
+    world.driver.start(FileIO(calls, IdSource().new_id), SparkCheckpoint(QUERY)).close()
 
 
 def test_a_restart_costs_a_part_for_the_table_and_a_part_for_each_pending_checkpoint():

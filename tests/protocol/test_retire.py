@@ -11,7 +11,7 @@ from streamsink.options import SinkOptions
 from streamsink.storage.file_io import FileIO
 from streamsink.table.table import open_table
 from streamsink.testing.crashing import CrashingCalls, Mode
-from streamsink.testing.driver import Checkpoint
+from streamsink.testing.driver import SparkCheckpoint
 from streamsink.testing.faults import InjectedCrash
 from tests.advice.following import follows, told
 from tests.crash.letters_world import LettersWorld
@@ -48,7 +48,7 @@ def test_a_retired_name_is_new_again_although_it_was_the_last_one():
     world = memory_world(restore="restore-and-continue")
     world.run(boundaries=(6,))
     assert _retire(world) and _names(world) == set()
-    world.checkpoint = Checkpoint("00000000-0000-0000-0000-000000000009")
+    world.checkpoint = SparkCheckpoint("00000000-0000-0000-0000-000000000009")
     world.run(boundaries=(3,))
     assert world.ids() == sorted([*range(6), *range(3)])
 
@@ -68,11 +68,11 @@ def test_an_application_in_use_is_not_retired():
     """The query that holds it goes on."""
     world = memory_world(restore="restore-and-continue")
     sink = world.driver.start(FileIO(CrashingCalls(world.calls), IdSource().new_id), world.checkpoint)
-    sink.batch(world.driver.describe(Checkpoint(world.checkpoint.query, [6]), 0))
+    sink.batch(world.driver.describe(SparkCheckpoint(world.checkpoint.query, [6]), 0))
     with pytest.raises(Fenced) as refused:
         _retire(world)
     assert refused.value.kind == "application.in-use"
-    sink.batch(world.driver.describe(Checkpoint(world.checkpoint.query, [6, 9]), 1))
+    sink.batch(world.driver.describe(SparkCheckpoint(world.checkpoint.query, [6, 9]), 1))
     assert world.ids() == list(range(9))
 
 
@@ -113,7 +113,7 @@ def test_a_query_into_several_tables_is_retired_in_each_of_them():
         _retire_of_all(world)  # nothing of it is left, by which it could be known
     assert _names_in_all(world) == set() and world.rows() == rows
     assert world.file_io().names(f"{MANY_ROOT}/streamsink") == []
-    world.checkpoint = Checkpoint("00000000-0000-0000-0000-000000000009")
+    world.checkpoint = SparkCheckpoint("00000000-0000-0000-0000-000000000009")
     world.run(boundaries=BOUNDARIES[:1])
     assert len(world.rows()) > len(rows)
 

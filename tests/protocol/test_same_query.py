@@ -16,7 +16,7 @@ from streamsink.protocol.positions import SourceRange
 from streamsink.protocol.recorded import Recorded
 from streamsink.protocol.run.micro_batch import BatchRows
 from streamsink.protocol.same_query import QueryFingerprint, compare
-from streamsink.testing.driver import Checkpoint
+from streamsink.testing.driver import SparkCheckpoint
 from tests.crash.world import memory_world
 
 COLUMNS = {"position_columns": ("topic", "partition", "offset")}
@@ -156,7 +156,7 @@ def test_a_batch_is_looked_at_again_before_it_is_filtered():
 
     world = memory_world(restore="restore-and-continue", **COLUMNS)
     world.run(boundaries=(6, 9))
-    world.checkpoint = Checkpoint("another", ends=[12])
+    world.checkpoint = SparkCheckpoint("another", ends=[12])
     sink = world.driver.start(world.file_io(world.calls), world.checkpoint)
     with pytest.raises(Misuse) as caught:
         sink.run.micro_batch(world.driver.describe(world.checkpoint, 0), Later())

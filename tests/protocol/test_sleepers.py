@@ -157,7 +157,7 @@ def test_a_sleeper_that_finds_its_files_swept_is_fenced(make_world):
         for path in set(_data_files(world, world.driver.root)) - before:
             world.file_io(world.calls).delete(path)
 
-    arm("commit.adopting", 1, overtaken)
+    arm("commit.placing", 1, overtaken)
     try:
         ended = _goes_on(sleeper, world)
     finally:
@@ -176,7 +176,7 @@ def test_files_that_something_deletes_before_they_are_published_are_named_with_t
         for path in staged:
             world.file_io(world.calls).delete(path)
 
-    arm("commit.adopting", 1, cleaned)
+    arm("commit.placing", 1, cleaned)
     try:
         ended = _goes_on(sink, world)
     finally:

@@ -18,7 +18,7 @@ WRONG = {
 def _set(world, option, value) -> None:
     """As ALTER TABLE of another engine."""
     table = open_table(world.file_io(world.calls), world.driver.root, for_writing=False)
-    old = table.schema
+    old = table.latest_schema()
     options = {**old.options, option: value} if value is not None else {k: v for k, v in old.options.items() if k != option}
     table.schemas.add(dataclasses.replace(old, id=old.id + 1, options=options))
 

@@ -9,7 +9,7 @@ import pytest
 
 from streamsink.errors import Corrupt, Misuse
 from streamsink.testing.crashing import CrashingCalls
-from streamsink.testing.driver import Checkpoint
+from streamsink.testing.driver import SparkCheckpoint
 from streamsink.testing.faults import InjectedCrash
 from tests.crash.giving_up import follow, run_from
 from tests.crash.world import die_at_step, memory_world
@@ -59,7 +59,7 @@ def test_a_torn_mark_of_a_record_that_a_rollback_took_is_given_up():
         world.run(boundaries=(3, 6, 9))
     assert refused.value.kind == "table.rolled-back" and mine_of(world) == [0, 1, 2]
     assert follow(world, refused.value).records == (2,)
-    world.checkpoint = Checkpoint("00000000-0000-0000-0000-000000000009")
+    world.checkpoint = SparkCheckpoint("00000000-0000-0000-0000-000000000009")
     run_from(world, 3, (6, 9))
     assert mine_of(world) == list(range(9))
 

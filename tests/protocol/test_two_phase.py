@@ -12,17 +12,17 @@ from streamsink.errors import Fenced, Misuse, RestoredThenFailed
 from streamsink.faults import arm
 from streamsink.protocol.decision import Verdict
 from streamsink.storage.file_io import FileIO
-from streamsink.testing.driver import Checkpoint, columns, written
+from streamsink.testing.driver import SparkCheckpoint, columns, written
 from tests.crash.world import expected, memory_world
 
 
 def _sink(world, query="00000000-0000-0000-0000-000000000001"):
-    return world.driver.start(FileIO(world.calls, IdSource().new_id), Checkpoint(query))
+    return world.driver.start(FileIO(world.calls, IdSource().new_id), SparkCheckpoint(query))
 
 
 def _pre_commit(world, sink, start, end, batch_id):
     """A checkpoint up to and with its pre-commit, not published."""
-    checkpoint = Checkpoint("00000000-0000-0000-0000-000000000001", [0] * batch_id + [end])
+    checkpoint = SparkCheckpoint("00000000-0000-0000-0000-000000000001", [0] * batch_id + [end])
     if batch_id:
         checkpoint.ends[batch_id - 1] = start
     batch = world.driver.describe(checkpoint, batch_id)
@@ -69,7 +69,7 @@ def test_a_batch_that_cannot_be_written_leaves_nothing_and_the_next_one_is_writt
             raise OSError(errno.EIO, "the disk is broken")
 
     arm(fail)
-    batch = world.driver.describe(Checkpoint("00000000-0000-0000-0000-000000000001", [5]), 0)
+    batch = world.driver.describe(SparkCheckpoint("00000000-0000-0000-0000-000000000001", [5]), 0)
     try:
         with pytest.raises(OSError, match="broken"):
             sink.batch(batch)
@@ -84,11 +84,11 @@ def test_what_a_zombie_gives_up_is_its_own():
     """Its writing fails when its successor has pre-committed under the same number: the successor's files stay."""
     world = memory_world(restore="restore-and-continue")
     zombie = _sink(world)
-    batch = world.driver.describe(Checkpoint("00000000-0000-0000-0000-000000000001", [5]), 0)
+    batch = world.driver.describe(SparkCheckpoint("00000000-0000-0000-0000-000000000001", [5]), 0)
     opened = zombie.protocol.begin(batch, zombie.protocol.admit(batch))
     successor = _sink(world)
     _pre_commit(world, successor, 0, 5, 0)
-    zombie.protocol.abort(opened, zombie._io.together())
+    zombie.protocol.abort(opened, zombie._io.flush_group())
     successor.protocol.commit_up_to_checkpoint(0)
     assert world.ids() == list(range(5)) and world.unknown_files() == []
 
@@ -120,11 +120,11 @@ def test_commit_up_to_checkpoint_publishes_all_pending_in_order_and_no_more():
 
 def _pending_chain(world, sink, ends):
     """Pre-commits of several batches before any of them is published."""
-    first = world.driver.describe(Checkpoint("00000000-0000-0000-0000-000000000001", [ends[0]]), 0)
+    first = world.driver.describe(SparkCheckpoint("00000000-0000-0000-0000-000000000001", [ends[0]]), 0)
     decision = sink.protocol.admit(first)
     start = 0
     for batch_id, end in enumerate(ends):
-        checkpoint = Checkpoint("00000000-0000-0000-0000-000000000001", ends[: batch_id + 1])
+        checkpoint = SparkCheckpoint("00000000-0000-0000-0000-000000000001", ends[: batch_id + 1])
         _save(world, sink, world.driver.describe(checkpoint, batch_id), decision, (start, end))
         start = end
 
@@ -204,11 +204,11 @@ def test_each_guard_against_a_zombie_holds_alone():
         zombie.protocol._store.check_owner(writer)
     assert early.value.kind == "writer.fenced"
     other = replace(committable, state=replace(committable.state, record_id="of-another-try"))
-    with zombie._io.together() as group:
-        create = zombie.protocol._store.prepare(other, group)
+    with zombie._io.flush_group() as group:
+        zombie.protocol._store.stage_record(other, group)
         group.flush()
     with pytest.raises(Fenced):
-        create()
+        zombie.protocol._store.create_record(other)
     _pre_commit(world, successor, 5, 8, 1)
     successor.protocol.commit_up_to_checkpoint(1)
     with pytest.raises(Fenced, match="epoch"):
@@ -282,7 +282,7 @@ def test_a_zombie_that_saves_first_is_published_by_its_successor_not_twice():
     """Two drivers of one checkpoint want the same record number: one gets it, the other is told so."""
     world = memory_world(restore="restore-and-continue")
     zombie, successor = _sink(world), None
-    batch = world.driver.describe(Checkpoint("00000000-0000-0000-0000-000000000001", [5]), 0)
+    batch = world.driver.describe(SparkCheckpoint("00000000-0000-0000-0000-000000000001", [5]), 0)
     decision = zombie.protocol.admit(batch)
     successor = _sink(world)
     _save(world, successor, batch, successor.protocol.admit(batch), (0, 5))

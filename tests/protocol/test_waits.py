@@ -3,7 +3,7 @@
 from streamsink.clock import IdSource
 from streamsink.storage.file_io import FileIO
 from streamsink.testing.crashing import CrashingCalls
-from streamsink.testing.driver import Checkpoint
+from streamsink.testing.driver import SparkCheckpoint
 from tests.crash.world import memory_world
 from tests.protocol.query import QUERY
 
@@ -42,11 +42,11 @@ def test_a_batch_waits_four_times():
     """File, manifest and the record's bytes; the record's name; lists, the snapshot's bytes and final names; the snapshot's name."""
     world = memory_world(table_options={"manifest.merge-min-count": "1000"})
     calls = _Waits(world.calls, world.driver.root)
-    sink = world.driver.start(FileIO(calls, IdSource().new_id), Checkpoint(QUERY))
+    sink = world.driver.start(FileIO(calls, IdSource().new_id), SparkCheckpoint(QUERY))
     ends = list(range(1, _BEFORE + 2))
     for batch_id in range(len(ends)):
         calls.waits.clear()
-        sink.batch(world.driver.describe(Checkpoint(QUERY, ends), batch_id))
+        sink.batch(world.driver.describe(SparkCheckpoint(QUERY, ends), batch_id))
     journal = f"streamsink/{world.driver.options.application}"
     assert calls.waits == [
         ["file", "file", "file", f"{journal}/staging", f"{journal}/staging/1-{len(ends)}"],
@@ -60,12 +60,12 @@ def test_the_folder_of_a_new_partition_is_durable_with_the_record():
     """Made before the record, with the same wait: so a power failure leaves a record whose files can get their names. Later it costs nothing."""
     world = memory_world(table_options={"manifest.merge-min-count": "1000"})
     calls = _Waits(world.calls, world.driver.root)
-    sink = world.driver.start(FileIO(calls, IdSource().new_id), Checkpoint(QUERY))
+    sink = world.driver.start(FileIO(calls, IdSource().new_id), SparkCheckpoint(QUERY))
     ends, first, asked = [1, 2, 3, 4, 5], [], []
     for batch_id in range(len(ends)):  # their partitions: a, b, none, a, b
         calls.waits.clear()
         before = calls.by_name
-        sink.batch(world.driver.describe(Checkpoint(QUERY, ends), batch_id))
+        sink.batch(world.driver.describe(SparkCheckpoint(QUERY, ends), batch_id))
         with_the_record = next(wait for wait in calls.waits if isinstance(wait, list))
         first.append({folder for folder in with_the_record if folder.startswith(("part=", world.driver.root))})
         asked.append(calls.by_name - before)

@@ -10,7 +10,7 @@ from streamsink.commands.verify import verify
 from streamsink.errors import Conflict, Corrupt, Misuse
 from streamsink.format.snapshot import Snapshot
 from streamsink.table.table import open_table
-from streamsink.testing.driver import Checkpoint
+from streamsink.testing.driver import SparkCheckpoint
 from tests.crash.giving_up import follow
 from tests.crash.world import World, die_at_step, memory_world
 from tests.protocol.history import (
@@ -78,7 +78,7 @@ def test_without_its_journal_nobody_knows_it_and_the_answer_is_an_error():
     world = memory_world()
     _lost_history(world)
     io_of(world).delete_tree(f"{world.driver.root}/streamsink/streamsink")
-    world.checkpoint = Checkpoint(world.checkpoint.query)
+    world.checkpoint = SparkCheckpoint(world.checkpoint.query)
     with pytest.raises(Misuse) as refused:
         world.run(boundaries=(6, 9, 14))
     assert refused.value.kind == "history.incomplete" and "new_application='" in str(refused.value)
@@ -170,7 +170,7 @@ def test_what_a_dropped_table_left_is_named_with_the_way_on(left):
     for name in io_of(world).names(f"{world.driver.root}/snapshot"):
         if name not in left:  # hints, which a driver writes that slept right before
             io_of(world).delete(f"{world.driver.root}/snapshot/{name}")
-    world.checkpoint = Checkpoint("00000000-0000-0000-0000-000000000009")
+    world.checkpoint = SparkCheckpoint("00000000-0000-0000-0000-000000000009")
     with pytest.raises(Misuse) as refused:
         world.run(boundaries=(6, 9))
     assert refused.value.kind == "table.not-empty"
@@ -221,14 +221,14 @@ def test_records_of_a_dropped_table_are_not_published_into_the_new_one(step):
     table = open_table(io, root, for_writing=False)
     for name in [e.name for e in io.entries(root) if e.name != "streamsink"]:
         io.delete_tree(f"{root}/{name}")
-    io.create_if_absent(f"{root}/schema/schema-0", dataclasses.replace(table.schema, time_millis=1).to_json())
+    io.create_if_absent(f"{root}/schema/schema-0", dataclasses.replace(table.latest_schema(), time_millis=1).to_json())
     with pytest.raises(Misuse) as refused:
         world.run(boundaries=(6,))
     assert refused.value.kind == "table.recreated"
     assert table.table_id in str(refused.value) and f"{root}/streamsink/streamsink" in str(refused.value)
     # The advice: delete that folder, and start a new checkpoint.
     io.delete_tree(f"{root}/streamsink/streamsink")
-    world.checkpoint = Checkpoint("00000000-0000-0000-0000-000000000009")
+    world.checkpoint = SparkCheckpoint("00000000-0000-0000-0000-000000000009")
     world.run(boundaries=(6,))
     assert world.ids() == list(range(6))
 

@@ -16,9 +16,9 @@ from streamsink.sinks.paimon.opening import PaimonTable
 from streamsink.storage.file_io import FileIO, local_file_io
 from streamsink.table.read.scan import read_arrow
 from streamsink.table.table import is_table, open_table
-from streamsink.testing.conformance import SCHEMA, Broken, check_sink
+from streamsink.testing.conformance import SCHEMA, BrokenSink, check_sink
 from streamsink.testing.crashing import CrashingCalls
-from streamsink.testing.driver import Checkpoint, MicroBatchDriver
+from streamsink.testing.driver import MicroBatchDriver, SparkCheckpoint
 from streamsink.testing.faults import InjectedCrash, arm, crash
 from streamsink.testing.memory import MemoryCalls
 from tests.advice.following import follows, told
@@ -70,7 +70,7 @@ def _manifest_of(committable) -> bytes:
 def _publishes_whatever_is_there(self, committable, *, expect, restored, fence):
     """Neither the last record nor the name is looked at."""
     for file in committable.files:
-        self._io.adopt(f"{self._path}/{file.staged}", f"{self._path}/{file.final}", True)
+        self._io.place(f"{self._path}/{file.staged}", f"{self._path}/{file.final}", True)
     path = f"{self._path}/commits/{committable.application}/{committable.state.sequence:010}{committable.state.record_id}.json"
     self._io.replace(path, _manifest_of(committable), committable.state.record_id)
     return Published(committable.state.checkpoint_id, committable.state.sequence, 1)
@@ -155,7 +155,7 @@ def _publishes_over_anything(self, committable, *, expect, restored, fence):
 ], ids=["publishes nothing", "publishes whatever is there", "names are not durable", "remembers nothing", "knows no other name",
         "knows no other name's record", "asks no owner", "publishes over anything", "mentions nothing", "has one identity", "is never ready"])
 def test_a_sink_that_breaks_a_rule_does_not_pass(broken):
-    with pytest.raises(Broken):
+    with pytest.raises(BrokenSink):
         check_sink(broken, rows_of)
 
 
@@ -164,7 +164,7 @@ def test_commands_for_tables_say_that_they_know_no_other_destination(tmp_path):
     io = local_file_io(flush=False)
     driver = MicroBatchDriver(str(tmp_path), SCHEMA, lambda first, end: rows(first, end), SinkOptions.of(str(tmp_path), {}))
     driver.destination = lambda: plain_files(str(tmp_path))
-    driver.run(io, Checkpoint("query"), (3, 5))
+    driver.run(io, SparkCheckpoint("query"), (3, 5))
     before = sorted(path for path in tmp_path.rglob("*") if path.is_file())
     for command in (streamsink.give_up, streamsink.starting_offsets, lambda path: streamsink.retire(path, "streamsink")):
         with pytest.raises(Misuse) as refused:
@@ -177,7 +177,7 @@ class _Lake:
     """The sink of the docs in memory, and one query."""
 
     def __init__(self):
-        self.calls, self.checkpoint = MemoryCalls(), Checkpoint("query")
+        self.calls, self.checkpoint = MemoryCalls(), SparkCheckpoint("query")
 
     def io(self, over=None):
         return FileIO(over or self.calls, IdSource().new_id)

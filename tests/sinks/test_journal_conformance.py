@@ -2,13 +2,13 @@
 
 import pytest
 
-from streamsink.journal.file_journal import PendingLog, encode_record
+from streamsink.journal.file_journal import FileJournal, encode_record
 from streamsink.protocol.ids import Writer
-from streamsink.testing.journal_conformance import APPLICATION, RETAIN, Broken, check_journal
+from streamsink.testing.journal_conformance import APPLICATION, RETAIN, BrokenJournal, check_journal
 
 
 def _ours(io):
-    return PendingLog(io, "/table", APPLICATION, RETAIN)
+    return FileJournal(io, "/table", APPLICATION, RETAIN)
 
 
 def test_the_journal_in_files_passes():
@@ -16,7 +16,7 @@ def test_the_journal_in_files_passes():
 
 
 def _broken(**methods):
-    return lambda io: type("Broken", (PendingLog,), methods)(io, "/table", APPLICATION, RETAIN)
+    return lambda io: type("Broken", (FileJournal,), methods)(io, "/table", APPLICATION, RETAIN)
 
 
 def _claims_the_same(self, query, above, run=""):
@@ -24,12 +24,9 @@ def _claims_the_same(self, query, above, run=""):
     return Writer(APPLICATION, query, above + 1)
 
 
-def _writes_over(self, committable, group):
-    def create():
-        self._io.replace(self._record(committable.state.sequence), encode_record(committable), committable.state.record_id)
-        self.read_listing()
-
-    return create
+def _writes_over(self, committable):
+    self._io.replace(self._record(committable.state.sequence), encode_record(committable), "another")
+    self.read_listing()
 
 
 def _keeps_nothing(self, sequences):
@@ -41,7 +38,7 @@ def _keeps_nothing(self, sequences):
 @pytest.mark.parametrize("methods", [
     {"claim": _claims_the_same},
     {"check_owner": lambda self, writer: None},
-    {"prepare": _writes_over},
+    {"create_record": _writes_over},
     {"forget": _keeps_nothing},
     {"forget": lambda self, sequences: None},
     {"mark_published": lambda self, committable, where=None: None},
@@ -51,5 +48,5 @@ def _keeps_nothing(self, sequences):
 ], ids=["claims the same", "fences nobody", "writes over a record", "keeps nothing", "keeps all", "marks nothing", "sweeps nothing",
         "discards nothing", "has no identity"])
 def test_a_journal_that_breaks_a_rule_does_not_pass(methods):
-    with pytest.raises(Broken):
+    with pytest.raises(BrokenJournal):
         check_journal(_broken(**methods))

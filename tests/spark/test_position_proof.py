@@ -39,7 +39,7 @@ def proven(folder, pieces, told: bool):
     writer = writing.open(io)
     for piece in pieces:
         writer.write(piece)
-    with io.together() as group:
+    with io.flush_group() as group:
         texts = [writing.encode(each) for each in writer.close(group)]
         group.flush()
     return [writing.decode(text) for text in texts]

@@ -12,7 +12,7 @@ import pytest
 import streamsink
 from streamsink.errors import Fenced, Misuse
 from streamsink.table.table import open_table
-from streamsink.testing.driver import Checkpoint
+from streamsink.testing.driver import SparkCheckpoint
 from tests.crash.world import World, expected
 from tests.storage import writer
 from tests.storage.back_ends import REMOTE, back_end
@@ -54,12 +54,12 @@ def test_an_old_copy_of_the_checkpoint_with_other_boundaries_is_filtered_by_row(
 def test_a_deleted_checkpoint_is_filtered_by_row_or_refused(make_world, world):
     """A new query that reads from the beginning; without position columns it gets an error before anything is written."""
     fresh = make_world()
-    fresh.checkpoint = Checkpoint("00000000-0000-0000-0000-000000000002")
+    fresh.checkpoint = SparkCheckpoint("00000000-0000-0000-0000-000000000002")
     with pytest.raises(Misuse) as caught:
         fresh.run(boundaries=(5, 9))
     assert caught.value.kind == "positions.overlap"
     assert world.ids() == expected(BOUNDARIES)
-    world.checkpoint = Checkpoint("00000000-0000-0000-0000-000000000002")
+    world.checkpoint = SparkCheckpoint("00000000-0000-0000-0000-000000000002")
     world.run(boundaries=(5, 9))
     assert world.ids() == expected((9,))
 
@@ -68,7 +68,7 @@ def test_two_queries_under_one_name_do_not_meet(make_world, world):
     """The second is refused while the first lives, which is not harmed."""
     sink = world.driver.start(world.file_io(world.calls), world.checkpoint)
     second = make_world(**POSITIONS)
-    second.checkpoint = Checkpoint("00000000-0000-0000-0000-000000000003")
+    second.checkpoint = SparkCheckpoint("00000000-0000-0000-0000-000000000003")
     try:
         with pytest.raises(Fenced) as caught:
             second.run(boundaries=(20,))
@@ -121,7 +121,7 @@ def test_a_table_recreated_under_the_query_is_an_error(make_world, world):
     sink = world.driver.start(world.file_io(world.calls), world.checkpoint)
     world.file_io(world.calls).delete_tree(world.driver.root)
     other = make_world(**POSITIONS)
-    other.checkpoint = Checkpoint("00000000-0000-0000-0000-000000000004")
+    other.checkpoint = SparkCheckpoint("00000000-0000-0000-0000-000000000004")
     other.run(boundaries=(3,))
     world.checkpoint.ends.append(9)
     try:

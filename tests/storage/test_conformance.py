@@ -83,13 +83,13 @@ def test_adopt_is_idempotent_and_keeps_the_source_when_asked(store):
     for keep in (False, True):
         source, target = f"{root}/staged-{keep}", f"{root}/dt=1/bucket-0/data-{keep}"
         io.write(source, b"rows")
-        io.adopt(source, target, keep)
-        io.adopt(source, target, keep)
+        io.place(source, target, keep)
+        io.place(source, target, keep)
         assert io.read(target) == b"rows"
         assert io.exists(source) or not keep
         assert [e.name for e in io.entries(f"{root}/dt=1/bucket-0")] == [f"data-{k}" for k in (False, True)][:keep + 1]
     with pytest.raises(FileNotFoundError):
-        io.adopt(f"{root}/nothing", f"{root}/nowhere", False)
+        io.place(f"{root}/nothing", f"{root}/nowhere", False)
 
 
 def test_replace_replaces(store):
@@ -127,7 +127,7 @@ def test_names_of_every_kind(store):
     names = ["dt=2026-01-01 00%3A00", "ü#?*[x]&+", "a=b'c"]
     for name in names:
         io.write(f"{root}/n/staged/{name}", name.encode())
-        io.adopt(f"{root}/n/staged/{name}", f"{root}/n/final/{name}", False)
+        io.place(f"{root}/n/staged/{name}", f"{root}/n/final/{name}", False)
     assert sorted(e.name for e in io.entries(f"{root}/n/final")) == sorted(names)
     assert [io.read(f"{root}/n/final/{name}").decode() for name in names] == names
 

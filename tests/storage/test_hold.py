@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from streamsink.storage.hold import Lease
+from streamsink.storage.hold import BeatingHold
 from tests.storage.back_ends import ALL, back_end
 
 BEAT_MS = 150
@@ -21,7 +21,7 @@ def holds(request):
     folder = f"{made.root}/streamsink/app"
     remote = request.param in ("hdfs", "s3")
     made.io().make_dir(folder)
-    return lambda: Lease(made.io(), folder, BEAT_MS, LONG_LEASE_MS) if remote else made.io().hold(folder)
+    return lambda: BeatingHold(made.io(), folder, BEAT_MS, LONG_LEASE_MS) if remote else made.io().hold(folder)
 
 
 def test_a_rival_is_kept_out_while_the_holder_lives_and_let_in_after_its_release(holds):
@@ -54,11 +54,11 @@ def test_a_lease_of_a_dead_driver_expires(kind, request):
     """No beat for one lease length: taken over, whether it died after a beat or before its first one."""
     made = back_end(kind, request)
     folder = f"{made.root}/streamsink/app"
-    dead = Lease(made.io(), folder, BEAT_MS, SHORT_LEASE_MS)
+    dead = BeatingHold(made.io(), folder, BEAT_MS, SHORT_LEASE_MS)
     dead.keep(1)
     dead._ended.set()  # its process is gone: no beat and no release any more
     dead._thread.join()
-    rival = Lease(made.io(), folder, BEAT_MS, SHORT_LEASE_MS)
+    rival = BeatingHold(made.io(), folder, BEAT_MS, SHORT_LEASE_MS)
     assert rival.allows(1) is True
     assert rival.allows(2) is True
 
@@ -68,7 +68,7 @@ def test_a_superseded_driver_stops_beating(kind, request):
     """A newer owner exists: its hold is nobody's business any more."""
     made = back_end(kind, request)
     folder = f"{made.root}/streamsink/app"
-    old = Lease(made.io(), folder, BEAT_MS, LONG_LEASE_MS)
+    old = BeatingHold(made.io(), folder, BEAT_MS, LONG_LEASE_MS)
     old.keep(1)
     made.io().write(f"{folder}/owner-2", b"{}")
     old._thread.join(30)

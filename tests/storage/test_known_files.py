@@ -11,7 +11,7 @@ import pytest
 
 from streamsink.clock import Clock, IdSource
 from streamsink.errors import Corrupt
-from streamsink.journal.file_journal import PendingLog
+from streamsink.journal.file_journal import FileJournal
 from streamsink.protocol import recorded_files
 from streamsink.protocol.admission import files
 from streamsink.protocol.committable import AppState, Batch, Committable
@@ -36,7 +36,7 @@ class Journal:
     def start(self) -> None:
         """A new start of its query."""
         self.calls = CrashingCalls(self.inner)
-        self.log = PendingLog(FileIO(self.calls, IdSource().new_id), ROOT, "streamsink", self.retain)
+        self.log = FileJournal(FileIO(self.calls, IdSource().new_id), ROOT, "streamsink", self.retain)
         self.log.claim("q", 0)
 
     def restart(self, retain: int | None = None) -> None:
@@ -50,17 +50,17 @@ class Journal:
             read = recorded_files.entries(source(number + other, per_batch)) if tells else None
             state = AppState("q", 0, 1, number, number, f"id-{number}", "t", (), files_from=since)
             record = Committable(state, "streamsink", None, (), {"manifest": None}, read)
-            with self.log._io.together() as group:
-                create = self.log.prepare(record, group)
+            with self.log._io.flush_group() as group:
+                self.log.stage_record(record, group)
                 group.flush()
-            create()
+            self.log.create_record(record)
             self.log.mark_published(record)
             self.log.forget([number])
 
     def names(self, pattern: str) -> list[str]:
         return sorted(os.path.basename(path) for path in self.inner._names if re.fullmatch(f"{FOLDER}/{pattern}", path))
 
-    def known(self, since: int = 0) -> files.KnownFiles | None:
+    def known(self, since: int = 0) -> recorded_files.KnownFiles | None:
         return self.log.known_files(since)
 
 
@@ -70,7 +70,7 @@ def source(number: int, per_batch: int = 1) -> tuple[SourceRange, ...]:
     return (SourceRange({"logOffset": number - 1}, {"logOffset": number}, files=paths),)
 
 
-def all_seen(known: files.KnownFiles, first: int, last: int, per_batch: int = 1) -> bool:
+def all_seen(known: recorded_files.KnownFiles, first: int, last: int, per_batch: int = 1) -> bool:
     return all(not files.sort_out(source(n, per_batch), known).new for n in range(first, last + 1))
 
 
@@ -300,7 +300,7 @@ def test_a_death_while_records_are_given_up_leaves_no_wrong_knowledge():
         journal.record(1, 9)
         journal.log.release()
         try:
-            log = PendingLog(FileIO(CrashingCalls(journal.inner, call), IdSource().new_id), ROOT, "streamsink", 3)
+            log = FileJournal(FileIO(CrashingCalls(journal.inner, call), IdSource().new_id), ROOT, "streamsink", 3)
             log.read_listing()
             log.give_up([9, 8], base=7)
         except InjectedCrash:

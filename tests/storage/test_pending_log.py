@@ -8,7 +8,7 @@ import pytest
 from streamsink import faults
 from streamsink.clock import IdSource
 from streamsink.errors import Corrupt, Fenced
-from streamsink.journal.file_journal import PendingLog, decode_record
+from streamsink.journal.file_journal import FileJournal, decode_record
 from streamsink.storage.file_io import FileIO
 from streamsink.testing.faults import InjectedCrash, arm, crash
 from streamsink.testing.memory import MemoryCalls
@@ -111,7 +111,7 @@ def test_a_sweep_keeps_the_files_of_records_that_are_not_published(world, keep):
     root, io = world.driver.root, FileIO(world.calls, IdSource().new_id)
     record = decode_record(_record(world), RECORD)
     named = sorted([*(f"{root}/{file.staged}" for file in record.files), f"{root}/{record.payload['manifest']['staged']}"])
-    log = PendingLog(io, root, "streamsink", 2, keep)
+    log = FileJournal(io, root, "streamsink", 2, keep)
     writer = log.claim(world.checkpoint.query, 0)
     orphan = f"{log.staging(2, writer)}/data-of-nobody.parquet"
     io.write(orphan, b"x")
@@ -128,7 +128,7 @@ def test_a_sweep_takes_what_other_epochs_staged_for_the_number_of_a_record(world
     """Also where the files of published records are kept: a power failure may bring back what their writer had deleted."""
     root, io = world.driver.root, FileIO(world.calls, IdSource().new_id)
     record = decode_record(_record(world), RECORD)
-    log = PendingLog(io, root, "streamsink", 2, keep_staging=True)
+    log = FileJournal(io, root, "streamsink", 2, keep_staging=True)
     writer = log.claim(world.checkpoint.query, 0)
     assert writer.epoch != record.state.epoch
     brought_back = f"{log.staging(1, writer)}/manifest-of-nobody-0"
@@ -144,7 +144,7 @@ def test_a_sweep_takes_what_other_epochs_staged_for_the_number_of_a_record(world
 def test_a_driver_whose_journal_was_removed_owns_nothing_of_the_next_one():
     """Which counts its epochs anew: with the same number it was taken for the owner, and deleted what the other one had staged."""
     io = FileIO(MemoryCalls(), IdSource().new_id)
-    first, second = (PendingLog(io, "/lake/t", "app", 2) for _ in range(2))
+    first, second = (FileJournal(io, "/lake/t", "app", 2) for _ in range(2))
     writer = first.claim("query", 0)
     folder = first.staging(1, writer)
     io.delete_tree(first.place)
@@ -163,14 +163,14 @@ def test_a_record_that_is_not_marked_stays_and_so_does_all_after_it(world):
     """Whatever the journal retains: without holes, and nothing that may be pending goes."""
     record = decode_record(_record(world), RECORD)
     io = FileIO(world.calls, IdSource().new_id)
-    log = PendingLog(io, world.driver.root, "streamsink", 2)
+    log = FileJournal(io, world.driver.root, "streamsink", 2)
     log.claim(world.checkpoint.query, 0)
     for sequence in range(2, 6):
         later = dataclasses.replace(record, state=dataclasses.replace(record.state, sequence=sequence))
-        with io.together() as group:
-            create = log.prepare(later, group)
+        with io.flush_group() as group:
+            log.stage_record(later, group)
             group.flush()
-        create()
+        log.create_record(later)
         log.mark_published(later)
     log.forget([2, 3, 4, 5])
     assert log.retained() == [1, 2, 3, 4, 5]

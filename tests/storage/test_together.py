@@ -35,7 +35,7 @@ def test_files_are_flushed_by_several_threads_and_folders_with_them(tmp_path):
     """On the local disk."""
     calls = _Slow()
     io = FileIO(calls, IdSource().new_id)
-    with io.together() as group:
+    with io.flush_group() as group:
         for number in range(5):
             group.write(f"{tmp_path}/new/{number}", b"x" * number)
         group.sync_dir(f"{tmp_path}/new")
@@ -48,7 +48,7 @@ def test_files_are_flushed_by_several_threads_and_folders_with_them(tmp_path):
 def test_one_error_is_raised_when_all_have_ended(tmp_path, bad):
     """Whichever of them it is: so nobody still writes to a file that the caller now deletes."""
     calls = _Slow()
-    group = FileIO(calls, IdSource().new_id).together()
+    group = FileIO(calls, IdSource().new_id).flush_group()
     for number in range(4):
         group.write(f"{tmp_path}/{'bad' if number == bad else number}", b"x")
     with pytest.raises(OSError, match="no"):
@@ -63,11 +63,11 @@ def test_what_was_not_flushed_is_forgotten_by_a_power_failure_and_what_was_is_no
     io.make_dir("/t")
     io.begin_dir("/t/a")
     io.begin_dir("/t/b")
-    with io.together() as group:
+    with io.flush_group() as group:
         group.write("/t/a/1", b"one")
         group.sync_dir("/t/a")
         group.flush()
-    group = io.together()
+    group = io.flush_group()
     group.write("/t/b/2", b"two")
     group.sync_dir("/t/b")
     calls.power_failure()
@@ -79,7 +79,7 @@ def test_a_group_that_is_given_up_leaves_its_files_closed(tmp_path):
     """An error in the middle of it: nothing is flushed, the names are there to be swept."""
     io = FileIO(PosixCalls(), IdSource().new_id)
     with pytest.raises(FileExistsError):
-        with io.together() as group:
+        with io.flush_group() as group:
             group.write(f"{tmp_path}/1", b"x")
             group.write(f"{tmp_path}/1", b"x")
     assert io.names(str(tmp_path)) == ["1"]
@@ -91,7 +91,7 @@ def test_a_prepared_creation_is_one_or_is_given_up(tmp_path):
     io = FileIO(PosixCalls(), IdSource().new_id)
     path = f"{tmp_path}/snapshot-1"
     for unique in ("a", "b", "c"):
-        with io.together() as group:
+        with io.flush_group() as group:
             io.prepare(group, path, unique.encode(), unique)
             group.flush()
     assert io.create_if_absent(path, b"a", "a", prepared=True)

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from streamsink.options import SinkOptions
 from streamsink.storage.stores import store_of
-from streamsink.testing.driver import Checkpoint, MicroBatchDriver
+from streamsink.testing.driver import MicroBatchDriver, SparkCheckpoint
 
 SCHEMA = pa.schema([("application", pa.string()), ("id", pa.int64())])
 
@@ -27,7 +27,7 @@ def main(root: str, options: str, application: str, batches: int, rows: int) -> 
         "application": application, "commit_max_retries": 1000, "commit_max_wait_ms": 200, "commit_min_wait_ms": 1,
     })
     boundaries = [rows * (i + 1) for i in range(batches)]
-    checkpoint = Checkpoint(f"query-of-{application}", list(boundaries))
+    checkpoint = SparkCheckpoint(f"query-of-{application}", list(boundaries))
     MicroBatchDriver(store.root, SCHEMA, make, settings).run(store.open(), checkpoint, boundaries)
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 
 from streamsink.clock import IdSource
-from streamsink.errors import Misuse
 from streamsink.format.snapshot import BATCH_COMMIT_IDENTIFIER, COMPACT
 from streamsink.options import SinkOptions
 from streamsink.table.commit.changes import CommitMessage, collect
@@ -32,13 +31,5 @@ def commit_messages(
 
 
 def commit_compaction(table: Table, options: SinkOptions, messages: Iterable[CommitMessage]) -> Committed:
-    """Commit one compaction. Raises: Misuse when the messages append or are empty; Conflict; as ``TableCommit.commit``."""
-    messages = list(messages)
-    append, compact = collect(messages)
-    if append or not compact:
-        raise Misuse(
-            f"{table.root}: {'a compaction that appends' if append else 'an empty compaction'} cannot be committed",
-            kind="commit.not-a-compaction",
-        )
-    user = f"streamsink-compact-{IdSource().new_id()}"
-    return commit_messages(table, options, messages, user, BATCH_COMMIT_IDENTIFIER)[0]
+    """Commit one compaction. Raises as ``TableCommit.commit``."""
+    return commit_messages(table, options, messages, f"streamsink-compact-{IdSource().new_id()}", BATCH_COMMIT_IDENTIFIER)[0]

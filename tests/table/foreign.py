@@ -100,7 +100,7 @@ def rewritten(table, old) -> list:
     new = []
     for number, entry in enumerate(old):
         file = dataclasses.replace(entry.file, file_name=f"compacted-{number}.parquet")
-        path = data_file_path(table, table.schema, entry)
+        path = data_file_path(table, table.latest_schema(), entry)
         table.file_io.write(f"{path.rsplit('/', 1)[0]}/{file.file_name}", table.file_io.read(path))
         new.append(dataclasses.replace(entry, file=file))
     return new

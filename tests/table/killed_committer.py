@@ -16,12 +16,12 @@ from streamsink.events import CheckpointPublished
 from streamsink.options import SinkOptions
 from streamsink.storage.calls import PosixCalls
 from streamsink.storage.file_io import FileIO
-from streamsink.testing.driver import Checkpoint, MicroBatchDriver
+from streamsink.testing.driver import MicroBatchDriver, SparkCheckpoint
 
 SCHEMA = pa.schema([("application", pa.string()), ("id", pa.int64())])
 
 
-class DurableCheckpoint(Checkpoint):
+class DurableCheckpoint(SparkCheckpoint):
     """How many batches are committed stands in a file."""
 
     def __init__(self, query: str, ends: list[int], file: Path):

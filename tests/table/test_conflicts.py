@@ -116,13 +116,6 @@ def test_what_writing_and_compacting_did_becomes_two_snapshots():
     assert collect([gone])[0].append_kind == "OVERWRITE"
 
 
-def test_a_message_that_appends_is_no_compaction():
-    table = new_table(MemoryCalls())
-    with pytest.raises(Misuse) as caught:
-        commit_compaction(table, OPTIONS, [CommitMessage(part("x"), 0, -1, Increment(new=(data_file("a"),)))])
-    assert caught.value.kind == "commit.not-a-compaction" and table.snapshots.latest() is None
-
-
 def _index(name, kind, partition, sign=FileKind.ADD, **more):
     return IndexManifestEntry(sign, part(partition), 0, index_file(name, kind, **more))
 

@@ -73,7 +73,7 @@ def test_only_the_bad_rows_are_set_aside(ddl, arrow, good, bad, kind, rng):
 
 def test_no_reason_repeats_a_value():
     """What stands in the reason is the type; the value is in the row."""
-    schema = _table("v BIGINT, w VARCHAR(2)").schema
+    schema = _table("v BIGINT, w VARCHAR(2)").latest_schema()
     _, refused = Screen(schema)(pa.RecordBatch.from_pydict({"v": ["secret-1"], "w": ["secret-2"]}))
     [row] = refused
     assert row.column == "v" and "secret" not in row.reason
@@ -105,7 +105,7 @@ def test_a_dead_letter_keeps_the_whole_row_and_its_position():
     positions = from_arrow_schema(pa.schema([("topic", pa.string()), ("offset", pa.int64())]))
     schema = new_schema(dead_letter_fields(positions), (), {})
     dead = DeadLetters("rejected", schema.to_json(), "app", 5, ("topic", "offset"))
-    _, bad = Screen(_table("v BIGINT").schema)(rows.select(["v"]).slice(1))
+    _, bad = Screen(_table("v BIGINT").latest_schema())(rows.select(["v"]).slice(1))
     letter = dead.batch(rows.slice(1), "a", bad).to_pylist()
     assert letter == [{
         "application": "app", "checkpoint_id": 5, "target": "a", "column": "v",

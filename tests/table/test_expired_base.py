@@ -24,11 +24,11 @@ class _Sleeps(FileIO):
 
     early = before = after = hint = None
 
-    def together(self):
+    def flush_group(self):
         happens, self.early = self.early, None
         if happens:
             happens()
-        return super().together()
+        return super().flush_group()
 
     def replace(self, path, data, unique):
         if path.endswith("/LATEST") and self.hint:

@@ -61,7 +61,7 @@ def write(folder: str, partition_by: list[str]) -> None:
     writer = TableWriter(io, WriteSpec(folder, schema.to_json(), 2**40, 10, 2**20))
     for number in range(BATCHES):
         writer.write(batch(given, number))
-    with io.together() as group:
+    with io.flush_group() as group:
         written = writer.close(group)
         group.flush()
     rows = [row for file in written for row in pq.read_table(file.staged).to_pylist()]

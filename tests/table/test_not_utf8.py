@@ -127,7 +127,7 @@ def test_a_name_of_a_table_is_refused():
     assert "2 rows" in str(refused.value)
     writer = _routed(said.option("unrouted"), {"*": {}})
     writer.write(_named(b"a", BAD, None, b"b", BAD))
-    with writer._io.together() as group:
+    with writer._io.flush_group() as group:
         [written] = writer.close(group)
         group.flush()
     counts = {name: file.meta.row_count for name, file in written.files}

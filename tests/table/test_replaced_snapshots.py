@@ -21,7 +21,7 @@ from tests.table.foreign import Prepared, compact, files_of_record, opened, reco
 
 # Where in our second commit (snapshot 2) the other one's rename may come, and in the third, when ours is long published.
 AFTER_OURS = ["commit.published", "commit.hinted", "commit.marked", "forget.staging_removed", "batch.end"]
-BEFORE_NEXT = ["write.begin", "write.staged", "precommit.saved", "commit.adopted", "commit.before_filter"]
+BEFORE_NEXT = ["write.begin", "write.staged", "precommit.saved", "commit.placed", "commit.before_filter"]
 WHILE_BUILDING = ["commit.lists_written", "commit.before_publish"]
 
 

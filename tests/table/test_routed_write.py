@@ -17,7 +17,7 @@ from streamsink.table.routed.rules import ROUTE, Routing
 from streamsink.table.table import new_schema
 from streamsink.table.write.writer import TableWriter, WriteSpec
 from streamsink.testing.crashing import CrashingCalls
-from streamsink.testing.driver import Checkpoint
+from streamsink.testing.driver import SparkCheckpoint
 from streamsink.testing.many_driver import ManyTablesDriver
 from streamsink.testing.memory import MemoryCalls
 from tests.crash.many_world import ManyWorld
@@ -65,7 +65,7 @@ def test_fifty_tables_share_one_bound_of_files_and_memory(rng, monkeypatch):
             rows.setdefault(name, []).append(number)
         writer.write(pa.RecordBatch.from_pydict({"id": ids, "text": ["x" * 40] * 500, ROUTE: names}))
         held.append(sum(w.buffered for w in writers))
-    with writer._io.together() as group:
+    with writer._io.flush_group() as group:
         [written] = writer.close(group)
         group.flush()
     assert len(writers) == 50 and calls.most == 7 and calls.now == 0
@@ -137,9 +137,9 @@ def test_each_table_takes_its_own_columns():
         world.driver.options, dead_letters="rejected", unrouted="dead-letter",
     )
     world.run()
-    assert world.table("a").schema.field_names == ("id", "version")
-    assert world.table("more_x").schema.field_names == ("id", "part", "version")
-    assert world.table("more_y").schema.field_names == ("id", "part", "n", "version")
+    assert world.table("a").latest_schema().field_names == ("id", "version")
+    assert world.table("more_x").latest_schema().field_names == ("id", "part", "version")
+    assert world.table("more_y").latest_schema().field_names == ("id", "part", "n", "version")
     assert len(world.rows()) == 18
     world.driver.routing = Routing.of(
         world.driver.root, {"a": {}, "*": {}}, world.driver.options, dead_letters="rejected", unrouted="dead-letter"
@@ -177,7 +177,7 @@ def _calls_of_a_batch_after(tables: int) -> int:
         return pa.RecordBatch.from_pydict({"id": list(range(start, end)), ROUTE: names}, schema=schema)
 
     driver = ManyTablesDriver("/lake", schema, rows, routing, options)
-    checkpoint = Checkpoint("00000000-0000-0000-0000-000000000001", [tables, tables + 1, tables + 2, tables + 3])
+    checkpoint = SparkCheckpoint("00000000-0000-0000-0000-000000000001", [tables, tables + 1, tables + 2, tables + 3])
     counting = CrashingCalls(calls)
     sink = driver.start(FileIO(counting, IdSource().new_id), checkpoint)
     for batch_id in range(3):

@@ -21,7 +21,7 @@ from streamsink.table.commit.table_commit import CommitRequest, TableCommit
 from streamsink.table.read.scan import plan
 from streamsink.table.table import create_table, new_schema, open_table
 from streamsink.testing.crashing import MeteredCalls
-from streamsink.testing.driver import Checkpoint, MicroBatchDriver
+from streamsink.testing.driver import MicroBatchDriver, SparkCheckpoint
 
 MIB = 2**20
 SCHEMA = pa.schema([("id", pa.int64())])
@@ -50,7 +50,7 @@ def costs_of(root, calls, commits) -> list[Cost]:
     """What each of so many micro-batches of one row asked of the store, from its admission to its end."""
     options = SinkOptions.of(root, {"journal_retain": 3})
     driver = MicroBatchDriver(root, SCHEMA, lambda start, end: pa.RecordBatch.from_pydict({"id": [0]}, schema=SCHEMA), options)
-    checkpoint = Checkpoint(IdSource().new_id(), list(range(1, commits + 1)))
+    checkpoint = SparkCheckpoint(IdSource().new_id(), list(range(1, commits + 1)))
     file_io = FileIO(calls, IdSource().new_id, flush=False)
     sink = driver.start(file_io, checkpoint)
     costs = []

@@ -174,7 +174,7 @@ def test_a_journal_of_a_table_that_was_dropped_is_a_note(is_pending):
     faults.arm(None)
     world.die()
     io = FileIO(world.calls, IdSource().new_id)
-    schema = open_table(io, world.driver.root, for_writing=True).schema
+    schema = open_table(io, world.driver.root, for_writing=True).latest_schema()
     for entry in io.entries(world.driver.root):
         if entry.name != "streamsink":
             io.delete_tree(f"{world.driver.root}/{entry.name}")

@@ -102,7 +102,7 @@ def test_a_batch_asks_for_one_file_more():
     for before in (3, 9):
         world = memory_world(**NO_MERGE)
         calls = CrashingCalls(world.calls)
-        world.driver.beside = None
+        world.driver.background = None
         sink = world.driver.start(FileIO(calls, IdSource().new_id), world.checkpoint)
         world.checkpoint.ends = list(range(3, 3 * before + 6, 3))
         for batch_id in range(before):

@@ -61,7 +61,7 @@ class Others:
         name = entry.file.file_name
         if name not in self._rows:
             table = self.table()
-            self._rows[name] = self._read(data_file_path(table, table.schema, entry))
+            self._rows[name] = self._read(data_file_path(table, table.latest_schema(), entry))
         return self._rows[name]
 
     def rows_in(self, path: str) -> list[int] | None:
@@ -101,7 +101,7 @@ class Others:
     def _letters_of(self, table: Table, snapshot: Snapshot | None) -> list[int]:
         found = []
         for entry in table.manifests.entries_of(snapshot) if snapshot else ():
-            path = data_file_path(table, table.schema, entry)
+            path = data_file_path(table, table.latest_schema(), entry)
             if path not in self._rows:
                 with self.io.open_input(path) as stream:
                     column = pq.ParquetFile(stream).read(["row"], use_threads=False).column("row")
@@ -161,7 +161,7 @@ class Others:
         table = open_table(io, self.root, for_writing=True)
         changes, overwrite = Changes(tuple(self._added(io, table, rows)) if rows is not None else ()), None
         if kind == OVERWRITE:
-            overwrite = Overwrite.of(self.root, table.schema, partition)
+            overwrite = Overwrite.of(self.root, table.latest_schema(), partition)
         if kind == COMPACT:
             changes = self._compacted(io, table)
             if changes is None:
@@ -201,14 +201,14 @@ class Others:
     def _added(self, io: FileIO, table: Table, rows) -> list[ManifestEntry]:
         folder = f"{self.root}/{IdSource().new_id()}"
         io.make_dir(folder)
-        spec = WriteSpec(folder, table.schema.to_json(), _MEMORY, 10, _MEMORY)
-        writer, group = TableWriter(io, spec), io.together()
+        spec = WriteSpec(folder, table.latest_schema().to_json(), _MEMORY, 10, _MEMORY)
+        writer, group = TableWriter(io, spec), io.flush_group()
         writer.write(rows)
         written = writer.close(group)
         group.flush()
         for file in written:
             target = table.layout.within(file.final)
-            io.adopt(file.staged, target, False)
+            io.place(file.staged, target, False)
             io.sync_dir(os.path.dirname(target))
         io.delete_tree(folder)
         return [ManifestEntry(FileKind.ADD, file.partition, 0, -1, file.meta) for file in written]
@@ -223,7 +223,7 @@ class Others:
             return None
         parts = []
         for entry in most:
-            with io.open_input(data_file_path(table, table.schema, entry)) as stream:
+            with io.open_input(data_file_path(table, table.latest_schema(), entry)) as stream:
                 parts.append(pq.read_table(stream))
         whole = pa.concat_tables(parts).combine_chunks().to_batches()[0]
         return Changes((*(entry.deleting for entry in most), *self._added(io, table, whole)))
@@ -275,6 +275,6 @@ class Others:
         for snapshot in snapshots:
             found |= {table.layout.manifest(n) for n in (snapshot.base_manifest_list, snapshot.delta_manifest_list)}
             found |= {table.layout.manifest(meta.file_name) for meta in table.manifests.all_of(snapshot)}
-            found |= {data_file_path(table, table.schema, entry) for entry in table.manifests.entries_of(snapshot)}
+            found |= {data_file_path(table, table.latest_schema(), entry) for entry in table.manifests.entries_of(snapshot)}
         return found
 

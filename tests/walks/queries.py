@@ -170,7 +170,7 @@ class Waiting(Stepping):
     """Waits while the batch function itself publishes, as a thread would."""
 
     def _turn(self):
-        if self._step.__self__._publisher._publishing.locked():
+        if self._step.__self__._queue._publishing.locked():
             self._left = 1
         else:
             super()._turn()
@@ -247,7 +247,7 @@ class Run:
         """letters: the table for dead letters."""
         self.process, self.parts, self._root, self._query_id, self._letters = process, parts, root, query_id, letters
         self.driver = MicroBatchDriver(root, SCHEMA, lambda start, end: None, settings)
-        self.driver.beside = lambda step: Waiting(step, process, delay)
+        self.driver.background = lambda step: Waiting(step, process, delay)
         self.id = IdSource().new_id()
         self.sink: Driven | None = None
         self.slept = False  # in the work that it did last
@@ -282,7 +282,7 @@ class Run:
         """By a function that calls the sink twice, each time with a part of the rows."""
         first, second = (lambda: halves(read())[0]), (lambda: halves(read())[1])
 
-        def beside() -> None:
+        def background() -> None:
             try:
                 self.batch(query, at, second)
             except Misuse as refused:
@@ -291,7 +291,7 @@ class Run:
 
         self.open(at[1])  # under a lock, which the other thread waits for
         if query.at_once:
-            self.process.pause_in(query.at_once, beside)
+            self.process.pause_in(query.at_once, background)
         self.batch(query, at, first)
         self.batch(query, at, second)  # its thread has come later; or it waited, which one thread cannot do
 

@@ -47,7 +47,7 @@ class _Letters(_OneOfSeveral):
 
     def rows_of(self, entry):
         table = self.table()
-        path = data_file_path(table, table.schema, entry)
+        path = data_file_path(table, table.latest_schema(), entry)
         if path not in self._rows:
             with self.io.open_input(path) as stream:
                 self._rows[path] = _ids(pq.ParquetFile(stream).read(["row"], use_threads=False))

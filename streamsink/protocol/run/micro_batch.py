@@ -20,8 +20,8 @@ from streamsink.protocol.committable import Batch, Committable, StagedFile
 from streamsink.protocol.decision import Checkpoint, Verdict
 from streamsink.protocol.journal import Group
 from streamsink.protocol.run.one_call import OneCall
-from streamsink.protocol.run.publish_schedule import Beside, Step
-from streamsink.protocol.run.publish_thread import CommitterThread
+from streamsink.protocol.run.publish_schedule import Background, Step
+from streamsink.protocol.run.publish_thread import PublishThread
 from streamsink.protocol.run.two_phase import TwoPhaseCommit
 from streamsink.protocol.same_query import Comparison
 from streamsink.protocol.sink import OpenSink, Published
@@ -97,7 +97,7 @@ class QueryRun:
     @classmethod
     def start(
         cls, sink: OpenSink, query: str, options: SinkOptions, emit: Callable[[events.Event], None], *,
-        beside: Callable[[Step], Beside] = CommitterThread, run: str = "",
+        background: Callable[[Step], Background] = PublishThread, run: str = "",
     ) -> "QueryRun":
         """Claim the application and settle what earlier starts left. Raises as ``TwoPhaseCommit.restore``; it is closed then.
 
@@ -105,7 +105,7 @@ class QueryRun:
         bounded job, which is repeated under its id.
         """
         options = replace(options, application=sink.application)
-        protocol = TwoPhaseCommit(sink.to, sink.journal, sink.committer, options, emit, beside=beside)
+        protocol = TwoPhaseCommit(sink.to, sink.journal, sink.committer, options, emit, background=background)
         try:
             protocol.restore(query, IdSource().new_id, run)
         except BaseException:
@@ -179,7 +179,7 @@ class QueryRun:
             rows.read_over()  # what the state becomes by them is what the next batch builds on
         if decision.verdict is Verdict.SKIP:
             self.protocol.emit(events.BatchSkipped, checkpoint_id=batch.batch_id, reason=decision.reason)
-            self.protocol.commit()  # an earlier call of this run may have ended between the batch's record and its snapshot
+            self.protocol.publish_when_due()  # an earlier call of this run may have ended between the batch's record and its snapshot
             return 0
         if decision.verdict is Verdict.FILTER:
             self.protocol.emit(events.BatchFiltered, checkpoint_id=batch.batch_id)
@@ -194,7 +194,7 @@ class QueryRun:
                 self.protocol.abort(checkpoint, group)
                 raise
             self.protocol.pre_commit(checkpoint, files, payload, group)
-        self.protocol.commit()
+        self.protocol.publish_when_due()
         return sum(file.rows for file in files)
 
     def _check_sources(self, batch: Batch, now: Batch) -> None:
@@ -222,7 +222,7 @@ class QueryRun:
         return files, payload
 
     def commit_up_to_checkpoint(self, checkpoint_id: int) -> list[Published]:
-        """Publish everything pending up to and with this checkpoint now. Raises as ``TwoPhaseCommit.commit``."""
+        """Publish everything pending up to and with this checkpoint now. Raises as ``TwoPhaseCommit.publish_when_due``."""
         return self.protocol.commit_up_to_checkpoint(checkpoint_id)
 
     def finish(self) -> None:

@@ -4,7 +4,7 @@ Two threads meet here: the batch function records checkpoints, and whoever publi
 the one that stops the query) makes them visible. What each may touch:
 
 - ``_publishing`` is held throughout a publishing, a restore included. So the committer that publishes, its table and its
-  caches have one user at a time. The batch function reads the table with a committer of its own (``Committer.beside``).
+  caches have one user at a time. The batch function reads the table with a committer of its own (``Committer.for_background``).
 - ``changed`` guards the few facts that both sides read; it is never held during I/O.
 - What is handed over is the record: frozen, and durable in the journal before it is handed over. The journal keeps its own lists.
 """
@@ -20,7 +20,7 @@ from streamsink.faults import fault_point
 from streamsink.options import ONE_SNAPSHOT, SinkOptions
 from streamsink.protocol.committable import AppState, Committable
 from streamsink.protocol.ids import Writer
-from streamsink.protocol.journal import Mark, PendingStore, Where, comes_again, readable
+from streamsink.protocol.journal import Journal, Mark, Where, comes_again, readable
 from streamsink.protocol.run.first_name import check_name_before
 from streamsink.protocol.run.restore import RestorePlan, plan_restore
 from streamsink.protocol.sink import Committer, Destination, Published
@@ -28,7 +28,7 @@ from streamsink.protocol.states import CheckpointState
 
 
 @dataclass(frozen=True)
-class Recorded:
+class QueuedRecord:
     """A checkpoint of this run that is durable and not published. Times in ms of the monotonic clock: its batch's begin, its record."""
 
     committable: Committable
@@ -48,10 +48,10 @@ class Reconciled:
     leftovers: list[str]
 
 
-class Publisher:
+class PublishQueue:
     """Publishes recorded checkpoints in the order of their records. Its first error is its last: the run is over then."""
 
-    def __init__(self, destination: Destination, store: PendingStore, committer: Committer, options: SinkOptions,
+    def __init__(self, destination: Destination, store: Journal, committer: Committer, options: SinkOptions,
                  emit: Callable[[events.Event], None]):
         self._to = destination
         self._store = store
@@ -61,19 +61,19 @@ class Publisher:
         self._clock = Clock()
         self._publishing = threading.Lock()
         self.changed = threading.Condition()
-        self._pending: list[Recorded] = []
+        self._pending: list[QueuedRecord] = []
         self._published: AppState | None = None
         self._failure: BaseException | None = None
         self._writer: Writer | None = None
 
     # -- what both sides read --------------------------------------------------------------------------------------
 
-    def add(self, recorded: Recorded) -> None:
+    def add(self, recorded: QueuedRecord) -> None:
         """The record is durable: from here on it is this object's to publish."""
         with self.changed:
             self._pending.append(recorded)
 
-    def pending(self) -> list[Recorded]:
+    def pending(self) -> list[QueuedRecord]:
         """What is recorded and not published, in order."""
         with self.changed:
             return list(self._pending)
@@ -96,7 +96,7 @@ class Publisher:
 
     # -- publishing ------------------------------------------------------------------------------------------------
 
-    def commit_up_to(self, checkpoint_id: int | None) -> list[Published]:
+    def publish_up_to(self, checkpoint_id: int | None) -> list[Published]:
         """Publish everything pending up to and with this checkpoint, in order; ``None``: everything.
 
         Idempotent. Raises as ``Committer.publish``; what was not published stays pending for the next restore.
@@ -104,7 +104,7 @@ class Publisher:
         with self._publishing:
             self.check()
             try:
-                return self._commit(self._up_to(checkpoint_id))
+                return self._publish_all(self._up_to(checkpoint_id))
             except BaseException as failed:
                 with self.changed:
                     self._failure = failed
@@ -122,14 +122,14 @@ class Publisher:
             for snapshot_id in plan.replaced:
                 self._emit(events.SnapshotReplaced(self._to.path, self._options.application, snapshot_id, lost))
             with self._committer.restoring((*plan.mark, *plan.publish)):
-                leftovers = self._filter_and_commit(plan)
+                leftovers = self._filter_and_publish(plan)
             with self.changed:
                 self._pending.clear()
                 last = self._published
         published = tuple(c.state.checkpoint_id for c in plan.publish)
         return Reconciled(last, published, plan.rolled_back, plan.replaced, leftovers)
 
-    def _filter_and_commit(self, plan: RestorePlan) -> list[str]:
+    def _filter_and_publish(self, plan: RestorePlan) -> list[str]:
         """Publish the records of a restore plan in order, those that are visible already only being marked.
 
         Returns the files of dead tries that were deleted. Those go before the mark: a record with a mark is never looked at
@@ -182,7 +182,7 @@ class Publisher:
         """Where a record is that is published; or the newest of all that is."""
         return self._committer.where_is(committable) or self._committer.where_now()
 
-    def _up_to(self, checkpoint_id: int | None) -> list[Recorded]:
+    def _up_to(self, checkpoint_id: int | None) -> list[QueuedRecord]:
         entries = self.pending()
         wanted = [
             number for number, entry in enumerate(entries, 1)
@@ -190,7 +190,7 @@ class Publisher:
         ]
         return entries[: wanted[-1]] if wanted else []
 
-    def _commit(self, entries: Sequence[Recorded]) -> list[Published]:
+    def _publish_all(self, entries: Sequence[QueuedRecord]) -> list[Published]:
         outcomes = []
         by_sequence = {entry.committable.state.sequence: entry for entry in entries}
         for unit, group in self._units([entry.committable for entry in entries]):

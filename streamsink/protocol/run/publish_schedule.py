@@ -7,7 +7,7 @@ from streamsink.clock import Clock
 from streamsink.errors import Retryable
 from streamsink.faults import fault_point
 from streamsink.options import ASYNC, SinkOptions
-from streamsink.protocol.run.publish_queue import Publisher
+from streamsink.protocol.run.publish_queue import PublishQueue
 
 # While something is pending, how often it is asked whether the query has ended.
 LOOK_MS = 1000
@@ -19,8 +19,8 @@ PATIENCE_MS = 120_000
 Step = Callable[[bool], float | None]
 
 
-class Beside(ABC):
-    """What calls the step: ``CommitterThread``; in tests, chosen interleavings within one thread. Never two calls at once."""
+class Background(ABC):
+    """What calls the step: ``PublishThread``; in tests, chosen interleavings within one thread. Never two calls at once."""
 
     @abstractmethod
     def wake(self) -> None:
@@ -35,24 +35,24 @@ class Beside(ABC):
         """No step runs after this returned True; False when one did not end in time. Idempotent."""
 
 
-class Committing:
+class PublishSchedule:
     """Publishes in the batch or beside it, as the options say. The batch function's side; the step is the other one's."""
 
-    def __init__(self, table: str, publisher: Publisher, options: SinkOptions, beside: Callable[[Step], Beside]):
+    def __init__(self, table: str, queue: PublishQueue, options: SinkOptions, background: Callable[[Step], Background]):
         self._table = table
-        self._publisher = publisher
+        self._queue = queue
         self._options = options
         self._clock = Clock()
         self._patience_ms = max(PATIENCE_MS, options.commit_timeout_ms or 0)
-        self._beside = beside(self._step) if options.groups else None
+        self._background = background(self._step) if options.groups else None
         self._unheard = False
         self._stopped = False
 
     def check(self) -> None:
         """Raises the error that publishing failed with, the original one; Retryable when this run was stopped."""
-        if self._publisher.failed:
+        if self._queue.failed:
             self._unheard = False
-            self._publisher.check()
+            self._queue.check()
         if self._stopped:
             raise Retryable(
                 f"{self._table}: this run of the query was closed, and publishes no further batch. Nothing is lost; a restarted "
@@ -69,20 +69,20 @@ class Committing:
         if self._options.publish != ASYNC:
             return
         if not self._has_room():
-            self._beside.hurry()
+            self._background.hurry()
             timeout_ms = 2 * self._patience_ms  # one publishing may take that long, and one makes room
-            with self._publisher.changed:
-                if not self._publisher.changed.wait_for(self._has_room, timeout_ms / 1000):
+            with self._queue.changed:
+                if not self._queue.changed.wait_for(self._has_room, timeout_ms / 1000):
                     raise self._stuck(timeout_ms)
         self.check()
 
-    def recorded(self) -> None:
+    def publish_when_due(self) -> None:
         """What is durable may be published: in this call, or by a later one or the thread. Raises as publishing does."""
-        if self._options.publish != ASYNC and len(self._publisher.pending()) >= self._options.publish_every_batches:
-            self._publisher.commit_up_to(None)
-        elif self._beside is not None:
+        if self._options.publish != ASYNC and len(self._queue.pending()) >= self._options.publish_every_batches:
+            self._queue.publish_up_to(None)
+        elif self._background is not None:
             fault_point("group.queued")
-            self._beside.wake()
+            self._background.wake()
 
     def stop(self) -> None:
         """The run has ended: stop the thread, then publish what is pending, unless publishing has failed.
@@ -90,27 +90,27 @@ class Committing:
         Raises an error of the thread that no batch has raised yet; Retryable when the thread does not end.
         Idempotent. What could not be published is pending still, and the next start publishes it.
         """
-        if self._beside is None:
+        if self._background is None:
             return
         self._stopped = True
-        if not self._beside.stop(self._patience_ms):
+        if not self._background.stop(self._patience_ms):
             raise self._stuck(self._patience_ms)
-        if self._publisher.failed:
+        if self._queue.failed:
             if self._unheard:
                 self._unheard = False
-                self._publisher.check()
-        elif self._publisher.pending():
+                self._queue.check()
+        elif self._queue.pending():
             fault_point("group.stopping")
-            self._publisher.commit_up_to(None)
+            self._queue.publish_up_to(None)
 
     def _has_room(self) -> bool:
-        return self._publisher.failed or len(self._publisher.pending()) < self._options.publish_queue
+        return self._queue.failed or len(self._queue.pending()) < self._options.publish_queue
 
     def _step(self, ended: bool) -> float | None:
         """Publish what is due. An error is kept by the publisher, and the next batch raises it."""
         try:
-            if not self._publisher.failed and (ended or self._due()):
-                self._publisher.commit_up_to(None)
+            if not self._queue.failed and (ended or self._due()):
+                self._queue.publish_up_to(None)
         except BaseException:  # handed on: the batch function raises it
             self._unheard = True
             return None
@@ -118,13 +118,13 @@ class Committing:
         return left_ms if left_ms is None else min(left_ms, LOOK_MS)
 
     def _due(self) -> bool:
-        full = len(self._publisher.pending()) >= self._options.publish_every_batches
+        full = len(self._queue.pending()) >= self._options.publish_every_batches
         return self._options.publish == ASYNC and full or self._interval_left_ms() == 0
 
     def _interval_left_ms(self) -> float | None:
         """Until the oldest pending checkpoint has waited long enough; None when none is pending or publishing is over."""
-        pending = self._publisher.pending()
-        if not pending or self._publisher.failed:
+        pending = self._queue.pending()
+        if not pending or self._queue.failed:
             return None
         if not self._options.publish_interval_ms:
             return LOOK_MS

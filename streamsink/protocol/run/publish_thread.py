@@ -3,10 +3,10 @@
 import threading
 from collections.abc import Callable
 
-from streamsink.protocol.run.publish_schedule import Beside, Step
+from streamsink.protocol.run.publish_schedule import Background, Step
 
 
-class CommitterThread(Beside):
+class PublishThread(Background):
     """Calls ``step`` when it is woken, and again after the time that the step asked for.
 
     A daemon: an interpreter that exits does not wait for it. ``has_ended``: whether the query has ended, so that no batch

@@ -7,7 +7,7 @@ from streamsink.errors import Corrupt, Misuse, StreamsinkError
 from streamsink.options import ON_ROLLBACK_REPUBLISH, SinkOptions, words_of
 from streamsink.protocol import ways
 from streamsink.protocol.committable import AppState, Committable
-from streamsink.protocol.journal import Mark, PendingStore, comes_again, readable
+from streamsink.protocol.journal import Journal, Mark, comes_again, readable
 from streamsink.protocol.run.first_name import check_gone_on, check_name_before
 from streamsink.protocol.sink import Committer, Destination, History
 
@@ -35,7 +35,7 @@ class RestorePlan:
 
 
 def plan_restore(
-    to: Destination, history: History, store: PendingStore, committer: Committer, options: SinkOptions, *, untried: Container[int] = ()
+    to: Destination, history: History, store: Journal, committer: Committer, options: SinkOptions, *, untried: Container[int] = ()
 ) -> RestorePlan:
     """Compare table and journal. Raises Misuse (rolled back, history incomplete) or Corrupt; changes nothing.
 
@@ -98,7 +98,7 @@ def _cannot_follow(table: str, numbers: tuple[int, int, int], lost: Sequence[int
     )
 
 
-def _check_identity(to: Destination, found: AppState | None, store: PendingStore, options: SinkOptions) -> None:
+def _check_identity(to: Destination, found: AppState | None, store: Journal, options: SinkOptions) -> None:
     """The newest record, and what the table says, must be of this very table, and not of one that had its path before."""
     newest = store.load(store.retained()[-1]) if store.retained() and (found is None or store.last_sequence() > found.sequence) else None
     for state in (newest.state if newest else None, found):
@@ -112,7 +112,7 @@ def _check_identity(to: Destination, found: AppState | None, store: PendingStore
             )
 
 
-def marks_of(marked: Sequence[int], store: PendingStore) -> dict[int, Mark]:
+def marks_of(marked: Sequence[int], store: Journal) -> dict[int, Mark]:
     """Where these records were published, of those whose marks say it, in order. Of several tables the committer has looked by then."""
     marks = ((sequence, store.mark_of(sequence)) for sequence in marked)
     return {sequence: mark for sequence, mark in marks if isinstance(mark, Mark)}
@@ -139,7 +139,7 @@ def _to_publish(committable: Committable, replaced: Mapping[int, int], committer
 
 
 def _without_their_state(
-    lost: Sequence[int], marks: Mapping[int, Mark], store: PendingStore, committer: Committer
+    lost: Sequence[int], marks: Mapping[int, Mark], store: Journal, committer: Committer
 ) -> tuple[dict[int, Committable], list[Committable]]:
     """Of the records whose state was published alone, or may have been, and has gone: what of those is to be published whose rows are there,
     and those of which that cannot be told. They were published in order. lost: those whose marked snapshot went, or was replaced.
@@ -166,7 +166,7 @@ def _rolled_back(table: str, found: str, newest: int, options: SinkOptions) -> M
 
 
 def _from_journal(
-    to: Destination, retained: Sequence[int], store: PendingStore, committer: Committer, options: SinkOptions, *, untried: Container[int]
+    to: Destination, retained: Sequence[int], store: Journal, committer: Committer, options: SinkOptions, *, untried: Container[int]
 ) -> RestorePlan:
     """No snapshot of ours is left and older ones have expired: only the journal and the files can tell."""
     table = to.path
@@ -227,7 +227,7 @@ def _rolled_back_past_the_journal(table: str, oldest: int, newest: int, options:
     )
 
 
-def _is_undone(sequence: int, marks: Mapping[int, Mark], store: PendingStore, committer: Committer) -> bool:
+def _is_undone(sequence: int, marks: Mapping[int, Mark], store: Journal, committer: Committer) -> bool:
     """Whether a marked record is certainly not in the table any more. A mark that does not say where was torn by a power failure, or is
     of earlier code: what was published then is named by a snapshot, as long as all snapshots since the record was made are there.
     """
@@ -272,7 +272,7 @@ def _decide(table: str, unsure: Sequence[Committable], committer: Committer, opt
     # Whoever publishes an overwrite may be asked for its word next, and the option holds one: that word answers this question too.
     words = {token_of(record, MAY_OVERWRITE) for record in unsure}
     accepted = bool(as_new & {of_each[0], *words} or as_seen & words)
-    gone = next(((c, paths) for c in unsure for paths in [committer.files_adopted(c)[2]] if paths), None)
+    gone = next(((c, paths) for c in unsure for paths in [committer.files_in_place(c)[2]] if paths), None)
     if gone is None and (accepted or committer.sees_all_since(unsure[0])):
         return 0
     first, last = unsure[0].state, unsure[-1].state
@@ -328,7 +328,7 @@ def token_of(committable: Committable, question: str) -> str:
     return ways.word(f"{committable.state.table_id}|{committable.state.record_id}|{question}")
 
 
-def _load(store: PendingStore, sequence: int) -> Committable:
+def _load(store: Journal, sequence: int) -> Committable:
     committable = store.load(sequence)
     if committable is None:
         raise Corrupt(f"record {sequence} of the journal vanished while it was read", kind="journal.missing-record")

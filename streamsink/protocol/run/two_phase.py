@@ -18,11 +18,11 @@ from streamsink.protocol.admission.admit import Past, admit, recreated_meanwhile
 from streamsink.protocol.committable import AppState, Batch, Committable, KnownRun, LastOfOther, StagedFile
 from streamsink.protocol.decision import Checkpoint, Decision, Verdict
 from streamsink.protocol.ids import END_OF_INPUT, Writer
-from streamsink.protocol.journal import Group, JournalIdentity, PendingStore, readable
+from streamsink.protocol.journal import Group, Journal, JournalIdentity, readable
 from streamsink.protocol.recorded_files import KnownFiles, recorded_files
-from streamsink.protocol.run.publish_queue import Publisher, Reconciled, Recorded
-from streamsink.protocol.run.publish_schedule import Beside, Committing, Step
-from streamsink.protocol.run.publish_thread import CommitterThread
+from streamsink.protocol.run.publish_queue import PublishQueue, QueuedRecord, Reconciled
+from streamsink.protocol.run.publish_schedule import Background, PublishSchedule, Step
+from streamsink.protocol.run.publish_thread import PublishThread
 from streamsink.protocol.sink import Committer, Destination, Published
 from streamsink.protocol.states import CheckpointState
 
@@ -34,8 +34,8 @@ class TwoPhaseCommit:
     in ``publisher.py``.
     """
 
-    def __init__(self, destination: Destination, store: PendingStore, committer: Committer, options: SinkOptions,
-                 emit: Callable[[events.Event], None], *, beside: Callable[[Step], Beside] = CommitterThread):
+    def __init__(self, destination: Destination, store: Journal, committer: Committer, options: SinkOptions,
+                 emit: Callable[[events.Event], None], *, background: Callable[[Step], Background] = PublishThread):
         """beside: makes what calls the committer's step beside the batches, when the options ask for it."""
         self._to = destination
         self._store = store
@@ -43,8 +43,8 @@ class TwoPhaseCommit:
         self._options = options
         self._emit = emit
         self._clock = Clock()
-        self._publisher = Publisher(destination, store, committer.beside() if options.groups else committer, options, emit)
-        self._committing = Committing(destination.path, self._publisher, options, beside)
+        self._queue = PublishQueue(destination, store, committer.for_background() if options.groups else committer, options, emit)
+        self._schedule = PublishSchedule(destination.path, self._queue, options, background)
         self._writer: Writer | None = None
         self._last: AppState | None = None  # the last that is recorded, published or not
         self._begins = True  # nothing of this run is recorded yet
@@ -60,7 +60,7 @@ class TwoPhaseCommit:
     def restore(self, query: str, new_id: Callable[[], str], run: str = "") -> None:
         """Claim the application, publish what earlier runs left pending, remove their orphans.
 
-        run: as ``PendingStore.claim``. Idempotent: a second run right after finds nothing to do. Raises: RestoredThenFailed on purpose
+        run: as ``Journal.claim``. Idempotent: a second run right after finds nothing to do. Raises: RestoredThenFailed on purpose
         under 'restore-and-fail' when something was published; Fenced, Misuse, Corrupt.
         """
         self._new_id = new_id
@@ -113,7 +113,7 @@ class TwoPhaseCommit:
 
     def _reconcile(self) -> Reconciled:
         """Bring journal and table together, with nobody else publishing meanwhile."""
-        reconciled = self._publisher.reconcile(self._writer)
+        reconciled = self._queue.reconcile(self._writer)
         self._last = reconciled.last
         if reconciled.rolled_back and not reconciled.replaced:
             self._emit(events.RolledBackRepublished(self._to.path, self._options.application, reconciled.published))
@@ -127,8 +127,8 @@ class TwoPhaseCommit:
         The newest snapshot must carry that one, or one that is pending now or was when this began. Raises whatever
         publishing beside the batches has failed with.
         """
-        self._committing.check()
-        expected = self._publisher.expected()
+        self._schedule.check()
+        expected = self._queue.expected()
         # The table first: a dropped table takes the journal along, and then it is the table that is to be named.
         history = self._committer.history(self._options.application)
         self._store.check_owner(self._writer)
@@ -145,7 +145,7 @@ class TwoPhaseCommit:
 
     def begin(self, batch: Batch, decision: Decision) -> Checkpoint:
         """Open the checkpoint: its number and its staging folder. Waits while too many are pending. After a crash: swept."""
-        self._committing.wait_for_room()
+        self._schedule.wait_for_room()
         last = self._last.sequence if self._last else 0
         sequence = max(last, self._store.last_sequence()) + 1
         checkpoint = Checkpoint(
@@ -166,7 +166,7 @@ class TwoPhaseCommit:
         raises, when nothing of the checkpoint is left.
         """
         batch, decision = checkpoint.batch, checkpoint.decision
-        if any(entry.committable.state.checkpoint_id == batch.batch_id for entry in self._publisher.pending()):
+        if any(entry.committable.state.checkpoint_id == batch.batch_id for entry in self._queue.pending()):
             raise Misuse(
                 f"{self._to.path}: checkpoint {batch.batch_id} is repeatedly committed: it is pending already",
                 kind="checkpoint.repeated",
@@ -184,7 +184,7 @@ class TwoPhaseCommit:
         read = recorded_files(batch, self._last if not decision.leads_on else None)
         committable = Committable(state, self._options.application, batch.watermark_ms, files, payload, read)
         try:
-            create = self._store.prepare(committable, group)
+            self._store.stage_record(committable, group)
             group.flush()
             # Last, when all that the record names can be seen: a successor's sweep leaves it alone, or has come before this look.
             self._store.check_owner(self._writer)
@@ -194,26 +194,26 @@ class TwoPhaseCommit:
         checkpoint.state.step("flushed")
         fault_point("precommit.before_record")
         try:
-            create()
+            self._store.create_record(committable)
         except (Fenced, Retryable):  # another driver's record has the number, so none will ever name what this one has staged
             self._store.discard(checkpoint.staging)
             raise
         checkpoint.state.step("save")
         self._last, self._begins = state, False
-        self._publisher.add(Recorded(committable, checkpoint.state, checkpoint.begun_ms, self._clock.monotonic_ms()))
+        self._queue.add(QueuedRecord(committable, checkpoint.state, checkpoint.begun_ms, self._clock.monotonic_ms()))
         fault_point("precommit.saved")
         return committable
 
-    def commit(self) -> None:
+    def publish_when_due(self) -> None:
         """Publish what is pending now, or leave it to a later batch or to the thread, as the options say. Idempotent.
 
         Raises as ``Committer.publish``; what was not published stays pending for the next restore.
         """
-        self._committing.recorded()
+        self._schedule.publish_when_due()
 
     def commit_up_to_checkpoint(self, checkpoint_id: int) -> list[Published]:
-        """Publish everything pending up to and with this checkpoint now, in order. Idempotent. Raises as ``commit``."""
-        return self._publisher.commit_up_to(checkpoint_id)
+        """Publish everything pending up to and with this checkpoint now, in order. Idempotent. Raises as ``publish_when_due``."""
+        return self._queue.publish_up_to(checkpoint_id)
 
     def abort(self, checkpoint: Checkpoint, group: Group) -> None:
         """Writing failed: let go of what ``group`` holds and remove the checkpoint's files. Nothing of it is durable.
@@ -225,14 +225,14 @@ class TwoPhaseCommit:
         self._store.discard(checkpoint.staging)
 
     def finish(self) -> None:
-        """No further batch will come: publish what is pending. Raises as ``commit``; an error that a batch has raised is not repeated.
+        """No further batch will come: publish what is pending. Raises as ``publish_when_due``; an error that a batch has raised is not repeated.
 
         Idempotent. Any thread may call it.
         """
-        self._committing.stop()
+        self._schedule.stop()
 
     def close(self, unused: bool = False) -> None:
-        """Finish, and give the hold on the application back; the next writer needs no takeover. unused: as ``PendingStore.release``."""
+        """Finish, and give the hold on the application back; the next writer needs no takeover. unused: as ``Journal.release``."""
         try:
             self.finish()
         finally:

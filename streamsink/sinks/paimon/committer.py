@@ -24,21 +24,21 @@ from streamsink.sinks.paimon.past import filter_of, history_of
 from streamsink.sinks.paimon.past.above import as_journals_say
 from streamsink.sinks.paimon.past.history_of import mark_of, names_of
 from streamsink.sinks.paimon.past.records import (
-    adopt,
     commit_name,
-    files_adopted,
+    files_in_place,
     is_older_than,
     is_readable,
     joined,
     manifest_meta,
     path_of_rows,
+    place_files,
     read_staged,
     staged_manifests,
     state_alone,
 )
 from streamsink.sinks.paimon.restoring import Restoring
 from streamsink.sinks.paimon.trouble import explained
-from streamsink.storage.flush_group import Together
+from streamsink.storage.flush_group import FlushGroup
 from streamsink.table.application_states import States
 from streamsink.table.commit.changes import Changes
 from streamsink.table.commit.delta import CommitRequest
@@ -76,7 +76,7 @@ class PaimonCommitter(Committer):
         self._checked_schema = -1
         self._restoring: Restoring | None = None
 
-    def beside(self) -> "PaimonCommitter":
+    def for_background(self) -> "PaimonCommitter":
         """Over the same table, opened again: no cache is shared.
 
         Only the entries of staged manifests are: put in by one side before the record exists, taken out once by the other side
@@ -89,7 +89,7 @@ class PaimonCommitter(Committer):
     # -- pre-commit ------------------------------------------------------------------------------------------------
 
     def stage(
-        self, staging: str, written: Sequence[WrittenFile], group: Together, *, seen: bool = False, leads_on: tuple[str, int] | None = None
+        self, staging: str, written: Sequence[WrittenFile], group: FlushGroup, *, seen: bool = False, leads_on: tuple[str, int] | None = None
     ) -> tuple[tuple[StagedFile, ...], Mapping[str, Any]]:
         """Write the manifest that holds the whole metadata of these files into staging; durable when ``group`` is flushed.
 
@@ -106,7 +106,7 @@ class PaimonCommitter(Committer):
             ManifestEntry(FileKind.ADD, w.partition, UNAWARE_BUCKET, UNAWARE_TOTAL_BUCKETS, w.meta) for w in written
         ]
         if self._options.mode == MODE_OVERWRITE and not seen:
-            schema = self._table.schema
+            schema = self._table.latest_schema()
             overwrite = Overwrite.of(self._table.root, schema, self._options.overwrite_partition)
             overwrite.check_inside(self._table.root, schema, entries)
             payload |= {"kind": OVERWRITE, "overwrite": overwrite.to_json()}
@@ -178,8 +178,8 @@ class PaimonCommitter(Committer):
     def holds(self, committable: Committable, since: int) -> bool:
         return were_named(self._table, names_of(committable), since)
 
-    def files_adopted(self, committable: Committable) -> tuple[int, int, tuple[str, ...]]:
-        return files_adopted(self._table, committable)
+    def files_in_place(self, committable: Committable) -> tuple[int, int, tuple[str, ...]]:
+        return files_in_place(self._table, committable)
 
     def path_of_rows(self, committable: Committable) -> str:
         return path_of_rows(self._table, committable)
@@ -201,7 +201,7 @@ class PaimonCommitter(Committer):
         if restored and self._restoring is not None:
             committable = self._restoring.unpublished(committable)
         if restored:
-            _, _, gone = self.files_adopted(committable)
+            _, _, gone = self.files_in_place(committable)
             if gone:
                 newest = filter_of.newest_with(self._table, committable)
                 if newest is None:
@@ -214,7 +214,7 @@ class PaimonCommitter(Committer):
             check = self._restoring.presence if self._restoring else Presence(self._table.manifests)
         begun_ms = Clock().now_ms()
         is_prepared = self._restoring is not None and self._restoring.prepare(committable)
-        folders = frozenset() if is_prepared else self._adopt_now(committable, fence)
+        folders = frozenset() if is_prepared else self._place_now(committable, fence)
         manifests, entries = self._read_manifests(committable)
         request = CommitRequest(
             commit_user=Writer(committable.application, state.query, state.epoch).commit_user(state.generation),
@@ -248,7 +248,7 @@ class PaimonCommitter(Committer):
 
     @contextmanager
     def restoring(self, records: Sequence[Committable]) -> Iterator[None]:
-        ahead = self._adopt if self._options.publish_as != ONE_SNAPSHOT else None
+        ahead = self._place if self._options.publish_as != ONE_SNAPSHOT else None
         self._restoring = Restoring(self._table, records, self._entries, ahead)
         try:
             yield
@@ -271,26 +271,26 @@ class PaimonCommitter(Committer):
     def _if_still_meant(self, committable: Committable) -> Committable:
         """An overwrite of an earlier run, which others' commits since its record may have made wrong."""
         _, entries = self._read_manifests(committable, keep=True)
-        covers = _overwrite_of(committable).covers(self._table.schema, {entry.partition for entry in entries})
+        covers = _overwrite_of(committable).covers(self._table.latest_schema(), {entry.partition for entry in entries})
         return history_of.still_meant(self._table, committable, covers, self._options)
 
     def _check_schema(self) -> None:
         """A foreign writer may have set an option that is not honoured here, or that a commit cannot read."""
-        schema = self._table.schema
+        schema = self._table.latest_schema()
         if schema.id != self._checked_schema:
             check_writable(schema)
             self._commit.check_options()
             self._checked_schema = schema.id
 
-    def _adopt_now(self, committable: Committable, fence: Callable[[], None]) -> frozenset[str]:
+    def _place_now(self, committable: Committable, fence: Callable[[], None]) -> frozenset[str]:
         try:
-            return self._adopt(committable)
+            return self._place(committable)
         except FileNotFoundError as gone:
             fence()  # a successor has published the record and swept what was staged
             raise _files_gone(self._table.root, committable, [str(gone.filename or gone)], self._way_on) from gone
 
-    def _adopt(self, committable: Committable) -> frozenset[str]:
-        return adopt(self._table, committable, keep=self._options.on_rollback == ON_ROLLBACK_REPUBLISH)
+    def _place(self, committable: Committable) -> frozenset[str]:
+        return place_files(self._table, committable, keep=self._options.on_rollback == ON_ROLLBACK_REPUBLISH)
 
     def _read_manifests(
         self, committable: Committable, keep: bool = False

@@ -34,7 +34,7 @@ from streamsink.protocol.sink import History, Published
 from streamsink.sinks.paimon import promise
 from streamsink.sinks.paimon.committer import PaimonCommitter
 from streamsink.sinks.paimon.many_tables import Member, Place
-from streamsink.storage.flush_group import Together
+from streamsink.storage.flush_group import FlushGroup
 from streamsink.table.routed.rules import Routing
 from streamsink.table.table import Table, is_table, open_table
 from streamsink.table.write.writer import WrittenFile
@@ -57,11 +57,11 @@ class TableCommitter(PaimonCommitter):
     ):
         super().__init__(table, options, entries)
         self._emit = emit
-        self._beside: dict[str, tuple[Table, PaimonCommitter]] = {}
+        self._of_letters: dict[str, tuple[Table, PaimonCommitter]] = {}
         self._history: History | None = None
 
-    def beside(self) -> "TableCommitter":
-        other = super().beside()
+    def for_background(self) -> "TableCommitter":
+        other = super().for_background()
         other._emit = self._emit
         return other
 
@@ -73,15 +73,15 @@ class TableCommitter(PaimonCommitter):
 
     def letters(self, name: str) -> tuple[Table, PaimonCommitter]:
         """The table for dead letters with this name, and its committer; opened once. Raises Misuse when there is none."""
-        if name not in self._beside:
+        if name not in self._of_letters:
             # What the query asks of its table is nothing that the other one has to do.
             options = replace(
                 self._options, mode=MODE_APPEND, overwrite_partition=None, on_rollback=ON_ROLLBACK_FAIL, publish=SYNC,
                 publish_every_batches=1, publish_interval_ms=0, publish_as=SNAPSHOT_PER_CHECKPOINT, lock_id=None,
             )
             table = open_table(self._table.file_io, self.path_of(name), for_writing=True)
-            self._beside[name] = table, PaimonCommitter(table, options, journal_of=self._table.root, is_undone=lambda sequence: False)
-        return self._beside[name]
+            self._of_letters[name] = table, PaimonCommitter(table, options, journal_of=self._table.root, is_undone=lambda sequence: False)
+        return self._of_letters[name]
 
     def look_after(self, name: str) -> None:
         """A restore removes what dead processes left in this table for dead letters, too."""
@@ -91,7 +91,7 @@ class TableCommitter(PaimonCommitter):
     # -- pre-commit ------------------------------------------------------------------------------------------------
 
     def stage_letters(
-        self, staging: str, sequence: int, name: str, written: Sequence[WrittenFile], group: Together
+        self, staging: str, sequence: int, name: str, written: Sequence[WrittenFile], group: FlushGroup
     ) -> Mapping[str, Any]:
         """What the payload of the record is to say of these dead letters; durable when ``group`` is flushed.
 
@@ -124,7 +124,7 @@ class TableCommitter(PaimonCommitter):
         self.look_after(name)
         head = self._heads().get(name)
         with self._unless_replaced(name):
-            history = self.letters(name)[1].history(self._key) if name in self._beside else None
+            history = self.letters(name)[1].history(self._key) if name in self._of_letters else None
         found = history.state.sequence if history and history.state else 0
         known = head["sequence"] if head and head["key"] == self._key else 0
         if found > known and (self._history.state is not None or self._history.complete):
@@ -268,7 +268,7 @@ class TableCommitter(PaimonCommitter):
             if not self._can_take(part):
                 return False
             _, committer = self.letters(part["name"])
-            if not self._has(part, mine) and (committer.files_adopted(mine)[2] or not committer.is_readable(mine)):
+            if not self._has(part, mine) and (committer.files_in_place(mine)[2] or not committer.is_readable(mine)):
                 return False
         return super().is_readable(committable)
 
@@ -293,7 +293,7 @@ class TableCommitter(PaimonCommitter):
 
     def sweep(self, published: Sequence[Committable]) -> list[str]:
         removed = super().sweep(published)
-        by_name: dict[str, list[Committable]] = {name: [] for name in self._beside}
+        by_name: dict[str, list[Committable]] = {name: [] for name in self._of_letters}
         for part, mine in self._parts(published):
             if self._is_there(part):
                 by_name.setdefault(part["name"], []).append(mine)
@@ -361,7 +361,7 @@ class TableAndLetters:
         return ()
 
     def stage(
-        self, checkpoint: Checkpoint, written: Mapping[str, tuple[str, Sequence[WrittenFile]]], dead: Mapping[str, int], group: Together, *,
+        self, checkpoint: Checkpoint, written: Mapping[str, tuple[str, Sequence[WrittenFile]]], dead: Mapping[str, int], group: FlushGroup, *,
         had: Sequence[Any],
     ) -> tuple[tuple[StagedFile, ...], Mapping[str, Any]]:
         """As ``ManyTables.stage``: files and payload of the one record."""

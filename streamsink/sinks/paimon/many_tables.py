@@ -15,7 +15,7 @@ from typing import Any
 from streamsink import events
 from streamsink.errors import Conflict, Misuse
 from streamsink.faults import fault_point
-from streamsink.journal.file_journal import PendingLog
+from streamsink.journal.file_journal import FileJournal
 from streamsink.options import MODE_APPEND, ON_ROLLBACK_FAIL, SYNC, SinkOptions
 from streamsink.protocol.committable import Committable, LastOfOther, StagedFile
 from streamsink.protocol.decision import Checkpoint
@@ -29,7 +29,7 @@ from streamsink.sinks.paimon.past.chains import Chains
 from streamsink.sinks.paimon.past.name_before import SUFFIX, Had, NameBefore, parts_of_all
 from streamsink.sinks.paimon.past.records import state_alone
 from streamsink.storage.file_io import FileIO
-from streamsink.storage.flush_group import Together
+from streamsink.storage.flush_group import FlushGroup
 from streamsink.table.table import Table, is_table, open_table
 from streamsink.table.write.writer import WrittenFile
 
@@ -98,7 +98,7 @@ class Member:
 class ManyTables(Committer):
     """Publishes checkpoints of several append tables, one snapshot for each table that has rows."""
 
-    def __init__(self, place: Place, journal: PendingLog, options: SinkOptions, emit: Callable[[events.Event], None]):
+    def __init__(self, place: Place, journal: FileJournal, options: SinkOptions, emit: Callable[[events.Event], None]):
         """journal: a reader of its own, which never claims. Raises Misuse for an option that several tables do not have."""
         check_options(place.root, options, several=True)
         self.place = place
@@ -143,7 +143,7 @@ class ManyTables(Committer):
         return NameBefore(self.place, self.member, self._expected, self._options)
 
     def stage(
-        self, checkpoint: Checkpoint, written: Mapping[str, tuple[str, Sequence[WrittenFile]]], dead: Mapping[str, int], group: Together, *,
+        self, checkpoint: Checkpoint, written: Mapping[str, tuple[str, Sequence[WrittenFile]]], dead: Mapping[str, int], group: FlushGroup, *,
         had: Sequence[Had],
     ) -> tuple[tuple[StagedFile, ...], Mapping[str, Any]]:
         """Stage each table's manifest; the files and the payload of the one record that names them all.
@@ -253,8 +253,8 @@ class ManyTables(Committer):
     def sees_all_since(self, committable: Committable) -> bool:
         return all(member.committer.sees_all_since(mine) for _, member, mine in self._parts(committable))
 
-    def files_adopted(self, committable: Committable) -> tuple[int, int, tuple[str, ...]]:
-        found = [member.committer.files_adopted(mine) for _, member, mine in self._parts(committable)]
+    def files_in_place(self, committable: Committable) -> tuple[int, int, tuple[str, ...]]:
+        found = [member.committer.files_in_place(mine) for _, member, mine in self._parts(committable)]
         return sum(f[0] for f in found), sum(f[1] for f in found), tuple(path for f in found for path in f[2])
 
     def path_of_rows(self, committable: Committable) -> str:

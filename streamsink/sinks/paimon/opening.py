@@ -10,7 +10,7 @@ from streamsink.clock import IdSource
 from streamsink.errors import Misuse
 from streamsink.format.schema import TableSchema
 from streamsink.format.types import DataField
-from streamsink.journal.file_journal import PendingLog
+from streamsink.journal.file_journal import FileJournal
 from streamsink.locks.creation import lock_creations
 from streamsink.options import MODE_OVERWRITE, ON_ROLLBACK_REPUBLISH, SinkOptions
 from streamsink.protocol.committable import Batch, StagedFile
@@ -23,7 +23,7 @@ from streamsink.sinks.paimon.past.earlier_name import goes_on_under
 from streamsink.sinks.paimon.routed import RoutedTables
 from streamsink.sinks.paimon.writing import RoutedWriting, TableWriting
 from streamsink.storage.file_io import FileIO
-from streamsink.storage.flush_group import Together
+from streamsink.storage.flush_group import FlushGroup
 from streamsink.table.routed.routed_writer import RoutedFiles
 from streamsink.table.routed.rules import Routing
 from streamsink.table.table import Table, create_table, is_table, new_schema, open_table
@@ -36,7 +36,7 @@ class Opened(OpenSink):
     """What all have. dead_letters: the table for them, None without. options: as given, with the application's name as it is known here."""
 
     committer: TableCommitter | ManyTables
-    journal: PendingLog
+    journal: FileJournal
     to: Destination
     options: SinkOptions
     file_io: FileIO
@@ -50,8 +50,8 @@ class Opened(OpenSink):
     def known_as(self) -> str:
         return self.committer.place.key if isinstance(self.committer, ManyTables) else self.application
 
-    def group(self) -> AbstractContextManager[Together]:
-        return self.file_io.together()
+    def group(self) -> AbstractContextManager[FlushGroup]:
+        return self.file_io.flush_group()
 
 
 @dataclass(frozen=True)
@@ -73,14 +73,14 @@ class OpenTable(Opened):
     def writing(self, checkpoint: Checkpoint, fields: Sequence[DataField], positions: Sequence[DataField]) -> TableWriting:
         """The table's schema is looked at anew. Evolves it where the options say so."""
         options, fitted = self.options, self._fitted
-        if fitted is None or fitted.fields is not fields or fitted.schema is not self.table.schema:
+        if fitted is None or fitted.fields is not fields or fitted.schema is not self.table.latest_schema():
             schema = fit(self.table, fields, options)
             fitted = self._fitted = Fitted(fields, schema, schema.to_json())
         return TableWriting(WriteSpec(
             checkpoint.staging, fitted.schema_json, options.target_file_bytes, options.max_open_writers, options.writer_memory_bytes, self.to.path,
         ))
 
-    def stage(self, checkpoint: Checkpoint, written: Sequence[WrittenFile], group: Together) -> tuple[tuple[StagedFile, ...], Mapping[str, Any]]:
+    def stage(self, checkpoint: Checkpoint, written: Sequence[WrittenFile], group: FlushGroup) -> tuple[tuple[StagedFile, ...], Mapping[str, Any]]:
         decision = checkpoint.decision
         return self.committer.stage(checkpoint.staging, written, group, seen=decision.verdict is Verdict.SEEN, leads_on=decision.leads_on)
 
@@ -94,7 +94,7 @@ class OpenTables(Opened):
     def writing(self, checkpoint: Checkpoint, fields: Sequence[DataField], positions: Sequence[DataField]) -> RoutedWriting:
         return RoutedWriting(self.tables.spec(checkpoint.staging, fields, positions, checkpoint.batch))
 
-    def stage(self, checkpoint: Checkpoint, written: Sequence[RoutedFiles], group: Together) -> tuple[tuple[StagedFile, ...], Mapping[str, Any]]:
+    def stage(self, checkpoint: Checkpoint, written: Sequence[RoutedFiles], group: FlushGroup) -> tuple[tuple[StagedFile, ...], Mapping[str, Any]]:
         return self.tables.stage(checkpoint, written, group)
 
 
@@ -157,7 +157,7 @@ def open_one(
     table = _open_or_create(file_io, path, options, batch_id, fields)
     _check_partitions(table, options)
     keep = options.on_rollback == ON_ROLLBACK_REPUBLISH
-    journal = PendingLog(file_io, path, options.application, options.journal_retain, keep)
+    journal = FileJournal(file_io, path, options.application, options.journal_retain, keep)
     return OpenTable(TableCommitter(table, options, emit=emit), journal, Destination(path, table.table_id), options, file_io, table)
 
 
@@ -187,7 +187,7 @@ def open_many(file_io: FileIO, routing: Routing, options: SinkOptions, emit: Cal
     """The tables below a warehouse, as the rules name them; each is created when its first rows come."""
     path = routing.root
     place = open_place(file_io, path, options.application, IdSource().new_id)
-    journal, reader = (PendingLog(file_io, path, options.application, options.journal_retain) for _ in range(2))
+    journal, reader = (FileJournal(file_io, path, options.application, options.journal_retain) for _ in range(2))
     committer = ManyTables(place, reader, options, emit)
     tables = RoutedTables(committer, routing, options)
     committer.expect_tables(tables.existing)
@@ -196,7 +196,7 @@ def open_many(file_io: FileIO, routing: Routing, options: SinkOptions, emit: Cal
 
 def _check_partitions(table: Table, options: SinkOptions) -> None:
     """Raises Misuse when an overwrite would replace other parts of the table than those by which its user divides it."""
-    keys = table.schema.partition_keys
+    keys = table.latest_schema().partition_keys
     if options.mode == MODE_OVERWRITE and options.partition_by and set(options.partition_by) != set(keys):
         raise Misuse(
             f"{table.root}: option 'partition_by' is {', '.join(options.partition_by)}, and the table that is there has "

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from streamsink.errors import Corrupt, Misuse
 from streamsink.storage.file_io import FileIO
-from streamsink.storage.flush_group import Together
+from streamsink.storage.flush_group import FlushGroup
 from streamsink.table.table import Table
 from streamsink.table.write.writer import WrittenFile
 
@@ -31,7 +31,7 @@ _REFUSED = {
 _REFUSED[errno.EEXIST] = _REFUSED[errno.ENOTDIR]
 
 
-def check(table: Table, staging: str, written: Sequence[WrittenFile], group: Together) -> None:
+def check(table: Table, staging: str, written: Sequence[WrittenFile], group: FlushGroup) -> None:
     """Raises Misuse, which names the table and the way on; OSError when the store fails. What is made is durable with ``group``."""
     see(table.file_io, table.root, staging, written)
     _check_sizes(table, written)

@@ -12,7 +12,7 @@ from streamsink.format.manifest_list import write_manifest_list
 from streamsink.format.snapshot import APPEND
 from streamsink.protocol.committable import Committable, StagedFile
 from streamsink.sinks.paimon.past.records import commit_name, manifest_meta, read_staged, staged_manifests, state_alone
-from streamsink.storage.flush_group import Together
+from streamsink.storage.flush_group import FlushGroup
 from streamsink.table.commit.delta import Written
 from streamsink.table.history import leftovers
 from streamsink.table.history.deletion import try_name
@@ -31,16 +31,16 @@ class Restoring:
 
     def __init__(
         self, table: Table, records: Sequence[Committable], entries: dict[str, list[ManifestEntry]],
-        adopt: Callable[[Committable], frozenset[str]] | None,
+        place: Callable[[Committable], frozenset[str]] | None,
     ):
         """entries: by name, of manifests that are not published: what is read is put in, to be taken out by who publishes.
-        adopt: gives a record's files their final names; the folders that are to be synced then. None: nothing is prepared,
+        place: gives a record's files their final names; the folders that are to be synced then. None: nothing is prepared,
         because what groups are published with depends on the groups.
         """
         self._table = table
         self._records = records
         self._entries = entries
-        self._adopt = adopt
+        self._place = place
         self._sweeps = 0
         self._prepared: dict[str, Written | None] = {}
 
@@ -56,10 +56,10 @@ class Restoring:
     def prepare(self, committable: Committable) -> bool:
         """Give this record's files their final names, durably, and those of the records behind it: one wait for some of them.
 
-        False when that is not done here, or its files are gone. After a crash: they are pending still, and adopting is repeated.
+        False when that is not done here, or its files are gone. After a crash: they are pending still, and placing is repeated.
         """
         record_id = committable.state.record_id
-        if record_id not in self._prepared and self._adopt is not None:
+        if record_id not in self._prepared and self._place is not None:
             number = [c.state.record_id for c in self._records].index(record_id)
             self._prepare(self._records[number:number + _AHEAD])
         return record_id in self._prepared
@@ -127,10 +127,10 @@ class Restoring:
 
     def _prepare(self, records: Sequence[Committable]) -> None:
         done = {}
-        with self._table.file_io.together() as group:
+        with self._table.file_io.flush_group() as group:
             for committable in (c for c in records if self.unpublished(c) is c):
                 try:
-                    folders = self._adopt(committable)
+                    folders = self._place(committable)
                 except FileNotFoundError:
                     break  # publishing this record says so; until then those before it are published
                 for folder in sorted(folders):
@@ -139,7 +139,7 @@ class Restoring:
             group.flush()
         self._prepared |= done
 
-    def _write_delta_list(self, committable: Committable, group: Together) -> Written | None:
+    def _write_delta_list(self, committable: Committable, group: FlushGroup) -> Written | None:
         """None when what the record adds may depend on what is in the table, or would have to be read again."""
         manifests = staged_manifests(committable)
         known = [self._entries.get(os.path.basename(manifest["final"])) for manifest in manifests]

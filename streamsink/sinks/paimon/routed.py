@@ -12,7 +12,7 @@ from streamsink.protocol.committable import Batch
 from streamsink.protocol.decision import Checkpoint
 from streamsink.sinks.paimon.letters import TableAndLetters
 from streamsink.sinks.paimon.many_tables import ManyTables
-from streamsink.storage.flush_group import Together
+from streamsink.storage.flush_group import FlushGroup
 from streamsink.table.history import leftovers
 from streamsink.table.routed.dead_letters import DeadLetters, dead_letter_fields, fit_by_value
 from streamsink.table.routed.routed_writer import RoutedFiles, RoutedSpec, Target
@@ -71,7 +71,7 @@ class RoutedTables:
             dead = DeadLetters(routing.dead_letters, self._dead_schema, options.application, batch.batch_id, names)
         return RoutedSpec(limits, routing, dict(self._targets), dict(self._templates), dead)
 
-    def stage(self, checkpoint: Checkpoint, written: Sequence[RoutedFiles], group: Together) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+    def stage(self, checkpoint: Checkpoint, written: Sequence[RoutedFiles], group: FlushGroup) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
         """Create the tables that got their first rows, then stage: files and payload of the record, durable when ``group`` is flushed.
 
         Raises Corrupt when rows in and rows out differ: then nothing is recorded.
@@ -126,7 +126,7 @@ class RoutedTables:
 
     def _target(self, name: str, table: Table, data: Sequence[DataField]) -> Target:
         rule = self.routing.rules[self.routing.rule_of(name)]
-        columns = rule.choose([f.name for f in data], table.schema.field_names)
+        columns = rule.choose([f.name for f in data], table.latest_schema().field_names)
         self._check_columns(name, columns)
         fields = [f for f in data if f.name in columns]
         fitting = fit if self.routing.dead_letters is None else fit_by_value

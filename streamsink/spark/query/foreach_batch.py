@@ -17,7 +17,7 @@ from streamsink.protocol.admission.query_rules import check_query
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.ids import END_OF_INPUT
 from streamsink.protocol.run.micro_batch import QueryRun
-from streamsink.protocol.run.publish_thread import CommitterThread
+from streamsink.protocol.run.publish_thread import PublishThread
 from streamsink.spark import runs
 from streamsink.spark.explain import explain
 from streamsink.spark.gateway import running
@@ -120,7 +120,7 @@ class BatchFunction:
             has_ended = functools.partial(running.has_ended, df.sparkSession, batch.query)
             opened = self.sink.open(df, batch, self._listener)
             started = QueryRun.start(
-                opened, batch.query, self.options, self._listener, beside=functools.partial(CommitterThread, has_ended=has_ended),
+                opened, batch.query, self.options, self._listener, background=functools.partial(PublishThread, has_ended=has_ended),
                 run=batch.run if batch.batch_id != END_OF_INPUT else "",
             )
             self._run = Run(self.sink, opened, started, batch, has_ended)

@@ -25,7 +25,7 @@ from streamsink.spark.runs import Run
 from streamsink.spark.sizes import DRIVER, SPARK
 from streamsink.spark.types import to_fields
 from streamsink.storage.file_io import FileIO
-from streamsink.storage.flush_group import Together
+from streamsink.storage.flush_group import FlushGroup
 from streamsink.storage.stores import Store
 from streamsink.table.write.fit import check_once
 
@@ -44,7 +44,7 @@ class FrameRows(BatchRows):
         self._io = file_io
         self.way = DRIVER
 
-    def write(self, checkpoint: Checkpoint, group: Together) -> Sequence[Any]:
+    def write(self, checkpoint: Checkpoint, group: FlushGroup) -> Sequence[Any]:
         small = write_ways.is_small(checkpoint.batch, self._options, self._run.sizes)
         write = functools.partial(self._write, checkpoint, small, group)
         decision = checkpoint.decision
@@ -87,7 +87,7 @@ class FrameRows(BatchRows):
     def looked_at_again(self, batch: Batch) -> Batch:
         return running.looked_at_again(batch)
 
-    def _write(self, checkpoint: Checkpoint, small: bool, group: Together) -> tuple[Sequence[Any], str]:
+    def _write(self, checkpoint: Checkpoint, small: bool, group: FlushGroup) -> tuple[Sequence[Any], str]:
         """What the writers hand back, and the way in which the rows were written."""
         rows, options = self._new_rows(checkpoint), self._options
         kept = stored(rows, self._store.root, options)

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from streamsink.protocol.sink import Writing
 from streamsink.storage.file_io import FileIO
-from streamsink.storage.flush_group import Together
+from streamsink.storage.flush_group import FlushGroup
 from streamsink.table.write.position_ranges import PositionRanges
 
 # A column of the JVM's own answer, where the position columns themselves need not come to Python.
@@ -69,7 +69,7 @@ class ProvenWriter:
             self._outside += self._ranges.outside(batch)
         self._inner.write(batch.select([name for name in batch.schema.names if name not in self._dropped]))
 
-    def close(self, group: Together) -> Sequence[Proven]:
+    def close(self, group: FlushGroup) -> Sequence[Proven]:
         return [Proven(tuple(self._inner.close(group)), self._rows, self._outside)]
 
     def abort(self) -> None:

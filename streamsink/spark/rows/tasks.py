@@ -32,7 +32,7 @@ def write_task(
         try:
             for batch in batches:
                 writer.write(batch if names is None else pa.RecordBatch.from_arrays(batch.columns, names))
-            with file_io.together() as group:
+            with file_io.flush_group() as group:
                 texts = [writing.encode(written) for written in writer.close(group)]
                 group.flush()
             fault_point("task.end")

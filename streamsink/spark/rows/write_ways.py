@@ -28,7 +28,7 @@ from streamsink.spark.rows.tasks import COMMITTABLE_SCHEMA, write_task
 from streamsink.spark.sizes import TASKS, Sizes
 from streamsink.spark.types import to_fields
 from streamsink.storage.file_io import FileIO
-from streamsink.storage.flush_group import Together
+from streamsink.storage.flush_group import FlushGroup
 from streamsink.storage.stores import Store
 from streamsink.table.write.writer import WriteSpec
 
@@ -75,7 +75,7 @@ def by_tasks(df: DataFrame, batch: Batch, sizes: Sizes) -> Large:
     return Large(rows_at_once=rows_at_once(df.sparkSession, to_fields(df.schema), batch, sizes.bytes_per_row))
 
 
-def write_small(df: DataFrame, writing: Callable[[], Writing], file_io: FileIO, group: Together) -> list[Any] | None:
+def write_small(df: DataFrame, writing: Callable[[], Writing], file_io: FileIO, group: FlushGroup) -> list[Any] | None:
     """All rows of the DataFrame in staged files, which are durable when ``group`` is flushed: what the writer hands back.
 
     writing: called while Spark works out the rows. None when Spark refuses to collect so much: the estimate was wrong, and it is a

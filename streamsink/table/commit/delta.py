@@ -98,7 +98,7 @@ class Deltas:
 
     def _resolve(self, request: CommitRequest, newest: Snapshot | None) -> tuple[Delta, list[ManifestEntry] | None]:
         """The delta, and the live files it is to be checked against; None when it needs no check."""
-        schema, changes, manifests = self._table.schema, request.changes, request.manifests
+        schema, changes, manifests = self._table.latest_schema(), request.changes, request.manifests
         discard = request.kind == APPEND and schema.options.get(DISCARD_DUPLICATES, "false").strip().lower() == "true"
         if request.kind == APPEND and not discard:
             if request.check is not None:

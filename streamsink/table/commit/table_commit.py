@@ -19,7 +19,7 @@ from streamsink.format.manifest_list import ManifestFileMeta, write_manifest_lis
 from streamsink.format.snapshot import Snapshot
 from streamsink.locks.configured import lock_of
 from streamsink.options import SinkOptions
-from streamsink.storage.flush_group import Together
+from streamsink.storage.flush_group import FlushGroup
 from streamsink.table.application_states import States
 from streamsink.table.commit import strict
 from streamsink.table.commit.delta import CommitRequest, Delta, Deltas, Written
@@ -135,7 +135,7 @@ class TableCommit:
         if attempt == 1:
             self._table.schemas.check_there({self._table.known_schema.id, *request.changes.schema_ids})
         name = try_name(request.name, newest.id + 1 if newest else 1, attempt)
-        with self._io.together() as group:
+        with self._io.flush_group() as group:
             files = self._write_files(delta, newest, (name, tries), group)  # 4 manifests
             properties = states.properties(request.application, request.state)
             snapshot = self._snapshot(request, newest, files, (delta.changes.rows, properties))  # 5 snapshot
@@ -226,7 +226,7 @@ class TableCommit:
 
     # -- files -----------------------------------------------------------------------------------------------------
 
-    def _write_files(self, delta: Delta, newest: Snapshot | None, named: tuple[str, _Tries], group: Together) -> "_Files":
+    def _write_files(self, delta: Delta, newest: Snapshot | None, named: tuple[str, _Tries], group: FlushGroup) -> "_Files":
         """Merged manifests, the delta's own, both lists, the index manifest. Nothing refers to them yet."""
         name, tries = named
 

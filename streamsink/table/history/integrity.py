@@ -190,7 +190,7 @@ class TableCheck:
         return self._entries[meta.file_name]
 
     def _data_files(self, snapshot: Snapshot, live: list[ManifestEntry]) -> None:
-        schema = self._table.schema
+        schema = self._table.latest_schema()
         for entry in live:
             path = data_file_path(self._table, schema, entry)
             if path not in self.files:

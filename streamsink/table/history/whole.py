@@ -121,7 +121,7 @@ class Whole:
         return None
 
     def _data_file_missing(self, newest: Snapshot, metas: list[ManifestFileMeta]) -> Corrupt | None:
-        schema = self._table.schema
+        schema = self._table.latest_schema()
         for entry in self._some_live(metas):
             path = data_file_path(self._table, schema, entry)
             if self._table.file_io.size(path) is None:

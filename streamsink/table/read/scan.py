@@ -39,7 +39,7 @@ def plan(
 
     Raises Misuse when the snapshot does not exist or the condition does not fit the table, Corrupt for damaged metadata.
     """
-    return _plan(table, snapshot_id, bind(where, table.schema, table.root) if where is not None else None)
+    return _plan(table, snapshot_id, bind(where, table.latest_schema(), table.root) if where is not None else None)
 
 
 def _plan(table: Table, snapshot_id: int | None, condition: Condition | None) -> tuple[Snapshot | None, list[ScanFile]]:
@@ -52,7 +52,7 @@ def _plan(table: Table, snapshot_id: int | None, condition: Condition | None) ->
             f"{table.root}: there is no snapshot {snapshot_id}; there are {f'{ids[0]} to {ids[-1]}' if ids else 'none'}",
             kind="snapshot.missing",
         )
-    schema = table.schema
+    schema = table.latest_schema()
     pruner = Pruner(condition, schema, table.schemas) if condition is not None else None
     folders: dict[tuple[bytes, int], str] = {}
     files = []
@@ -80,7 +80,7 @@ def read_arrow(
     Everything that is returned is held in memory. Raises Misuse, naming the column, for a condition or a column that does
     not fit the table; Corrupt for damaged files.
     """
-    schema = table.schema
+    schema = table.latest_schema()
     condition = bind(where, schema, table.root) if where is not None else None
     fields = schema.fields if columns is None else _chosen(table, schema, columns)
     names = [field.name for field in fields]

@@ -49,7 +49,7 @@ def dead_letter_fields(positions: Sequence[DataField]) -> list[DataField]:
 
 def fit_by_value(table: Table, given: Sequence[DataField], options: SinkOptions) -> TableSchema:
     """As ``fit``, but what only some values break (nulls, a narrower type, text that is a number) is left to ``Screen``."""
-    known = {field.name: field.type for field in table.schema.fields}
+    known = {field.name: field.type for field in table.latest_schema().fields}
     lenient = [replace(f, type=_by_value(f.type, known.get(f.name, f.type), options)) for f in given]
     return fit(table, lenient, options)
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 from streamsink.errors import Misuse
 from streamsink.format.schema import TableSchema
 from streamsink.storage.file_io import FileIO
-from streamsink.storage.flush_group import Together
+from streamsink.storage.flush_group import FlushGroup
 from streamsink.table.routed.dead_letters import BadRow, DeadLetters, Screen
 from streamsink.table.routed.rules import ROUTE, UNROUTED_DEAD_LETTER, Routing
 from streamsink.table.write.folders import Folders
@@ -78,7 +78,7 @@ class RoutedWriter:
             else:
                 self._routed(name, rows, target)
 
-    def close(self, group: Together) -> list[RoutedFiles]:
+    def close(self, group: FlushGroup) -> list[RoutedFiles]:
         """Write and close everything; every file is durable when ``group`` is flushed. One item."""
         for writer in self._writers.values():
             writer.write_buffered()  # of all, before the first is closed: what is closed holds its file until the flush

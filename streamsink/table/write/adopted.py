@@ -106,7 +106,7 @@ def _take(file_io: FileIO, file: _Found, name: str, schema: TableSchema) -> Writ
         stats.update_from(chunks)
     value_stats, columns = stats.finish()
     staged = os.path.join(os.path.dirname(os.path.dirname(file.path)), name)
-    file_io.adopt(file.path, staged, keep_source=False)
+    file_io.place(file.path, staged, keep_source=False)
     meta = DataFileMeta.for_append(
         file_name=name, file_size=file.size, row_count=file.footer.num_rows, schema_id=schema.id, value_stats=value_stats,
         value_stats_cols=columns, creation_time=Clock().now_ms(),

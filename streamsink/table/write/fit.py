@@ -32,7 +32,7 @@ def check_once(names: Sequence[str], where: str, way: str = _ONCE_IN_THE_QUERY) 
 
 def fit(table: Table, given: Sequence[DataField], options: SinkOptions) -> TableSchema:
     """The table's schema, evolved when an option allows it. Raises Misuse: missing, extra, other type, nullability."""
-    schema = table.schema
+    schema = table.latest_schema()
     by_name = {field.name: field for field in given}
     for field in schema.fields:
         found = by_name.get(field.name)

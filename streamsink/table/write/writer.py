@@ -18,7 +18,7 @@ from streamsink.format.data_file import DataFileMeta
 from streamsink.format.schema import TableSchema
 from streamsink.format.stats import StatsCollector
 from streamsink.storage.file_io import FileIO
-from streamsink.storage.flush_group import Together
+from streamsink.storage.flush_group import FlushGroup
 from streamsink.table.history.deletion import delete_staged
 from streamsink.table.write.conform import Conform
 from streamsink.table.write.folders import Folders
@@ -163,7 +163,7 @@ class TableWriter:
         for buffer in list(self._buffers.values()):
             self._flush(buffer)
 
-    def close(self, group: Together) -> list[WrittenFile]:
+    def close(self, group: FlushGroup) -> list[WrittenFile]:
         """Write and close everything; every file is durable when ``group`` is flushed, and open until then."""
         self.write_buffered()
         return self._files.close(group)
@@ -254,7 +254,7 @@ class _OpenFile:
         self._output.write(rows)
         self.rows += rows.num_rows
 
-    def close(self, group: Together) -> int:
+    def close(self, group: FlushGroup) -> int:
         """Write the footer; ``group`` flushes the file. Its size in bytes."""
         self._output.close()
         group.close(self._stream)
@@ -301,7 +301,7 @@ class _FileSeries:
     def finish_largest(self) -> None:
         self._finish(max(self.open.values(), key=lambda f: f.bytes))
 
-    def close(self, group: Together) -> list[WrittenFile]:
+    def close(self, group: FlushGroup) -> list[WrittenFile]:
         for file in list(self.open.values()):
             self._close(file, group)
         return self._done
@@ -323,11 +323,11 @@ class _FileSeries:
 
     def _finish(self, file: _OpenFile) -> None:
         """Before the others: it is durable now, and holds nothing any more."""
-        with self.io.together() as group:
+        with self.io.flush_group() as group:
             self._close(file, group)
             group.flush()
 
-    def _close(self, file: _OpenFile, group: Together) -> None:
+    def _close(self, file: _OpenFile, group: FlushGroup) -> None:
         size = file.close(group)
         del self.open[file.key.row]
         fault_point("task.file_closed")

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from streamsink.journal.file_journal import JOURNAL_DIR, PendingLog, journal_dir
+from streamsink.journal.file_journal import JOURNAL_DIR, FileJournal, journal_dir
 from streamsink.protocol.committable import AppState, Committable, LastOfOther
 from streamsink.sinks.paimon.past.history_of import is_undone, newest_in
 from streamsink.sinks.paimon.past.marks import mark_of_table
@@ -50,7 +50,7 @@ def _forgotten(table: Table) -> dict[str, LastOfOther]:
     found = {}
     for folder in _folders_above(table.root):
         for entry in _journals_in(table.file_io, folder):
-            journal = PendingLog(table.file_io, folder, entry.name, 2)
+            journal = FileJournal(table.file_io, folder, entry.name, 2)
             last = newest_in(journal, None, functools.partial(_has_its_part, table, journal, folder)) if entry.is_dir else None
             here = _heads_here(table, folder, journal.newest()) if last is not None else {}
             for head in here.values():
@@ -72,7 +72,7 @@ def _heads_here(table: Table, folder: str, newest: Committable) -> dict[str, Map
     return {name: head for name, head in heads.items() if os.path.join(folder, head["path"]) == table.root and head["table_id"] == table.table_id}
 
 
-def _has_its_part(table: Table, journal: PendingLog, folder: str, newest: Committable) -> bool:
+def _has_its_part(table: Table, journal: FileJournal, folder: str, newest: Committable) -> bool:
     """Whether nothing that is retained shows that it went with a rollback."""
     here = _heads_here(table, folder, newest)
     return not any(is_undone(table, None, mark_of_table(journal, head["sequence"], name)) for name, head in here.items())
@@ -82,7 +82,7 @@ def _as_journal_says(table: Table, name: str, last: LastOfOther) -> LastOfOther:
     """One that has its part of a record does not say that the others have theirs; and the last record may have no part for it."""
     application = name.removesuffix(SUFFIX)
     folder = folder_of(table.file_io, table.root, application, last.state)
-    journal = PendingLog(table.file_io, folder, application, 2) if folder is not None else None
+    journal = FileJournal(table.file_io, folder, application, 2) if folder is not None else None
     newest = newest_in(journal, None, lambda record: True) if journal is not None else None
     if newest is None or newest.state.sequence < last.state.sequence:
         return replace(last, is_whole=False)

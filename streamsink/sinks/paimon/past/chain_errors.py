@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from streamsink.errors import Misuse
-from streamsink.journal.file_journal import PendingLog
+from streamsink.journal.file_journal import FileJournal
 from streamsink.protocol.admission.renamed import BEHIND_THE_OTHERS, look_first, word_without_journal
 from streamsink.protocol.committable import AppState, Committable, LastOfOther
 from streamsink.protocol.run.restore import token_of
@@ -31,7 +31,7 @@ def first_start(place, root: str, word: str) -> Misuse:
     )
 
 
-def gone(place, name: str, head: Mapping[str, Any], journal: PendingLog) -> Misuse:
+def gone(place, name: str, head: Mapping[str, Any], journal: FileJournal) -> Misuse:
     """head: what the journal knows of the table. place: of ``many_tables.py``."""
     return Misuse(
         f"{place.absolute(head['path'])}: table '{name}' is gone: application '{place.application}' has written it up to record "
@@ -40,7 +40,7 @@ def gone(place, name: str, head: Mapping[str, Any], journal: PendingLog) -> Misu
     )
 
 
-def lost(place, root: str, kind: str, journal: PendingLog) -> Misuse:
+def lost(place, root: str, kind: str, journal: FileJournal) -> Misuse:
     """Of a table that was there when this process opened it, or has another identity. root: its path."""
     newest = journal.newest()
     heads = newest.payload["heads"] if newest is not None else {}
@@ -53,7 +53,7 @@ def lost(place, root: str, kind: str, journal: PendingLog) -> Misuse:
     )
 
 
-def rolled_back(place, name: str, head: Mapping[str, Any], sequence: int, *, journal: PendingLog, before: str | None = None) -> Misuse:
+def rolled_back(place, name: str, head: Mapping[str, Any], sequence: int, *, journal: FileJournal, before: str | None = None) -> Misuse:
     """sequence: number of the record that the table does not have any more. before: the application that it is of, the query's name before."""
     by = f"'{place.application}'" if before is None else f"'{before}', which was the query's name before,"
     return Misuse(
@@ -117,7 +117,7 @@ def word_of_another_name(newest: Committable, name: str) -> str:
     return token_of(newest, f"another name without {name}")
 
 
-def _without_it(place, name: str | None, journal: PendingLog) -> str:
+def _without_it(place, name: str | None, journal: FileJournal) -> str:
     """The way on without the rows of a table that is lost. Under another name nothing that is pending would be published."""
     newest = journal.newest()
     if newest is None:

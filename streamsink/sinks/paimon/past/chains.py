@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from streamsink.errors import Corrupt, Misuse
-from streamsink.journal.file_journal import PendingLog
+from streamsink.journal.file_journal import FileJournal
 from streamsink.options import SinkOptions, with_word, words_of
 from streamsink.protocol.admission.renamed import same_program
 from streamsink.protocol.committable import AppState, Committable, LastOfOther
@@ -25,7 +25,7 @@ LOST = ("table.gone", "table.recreated", "table.rolled-back")
 class Chains:
     """Compares the journal with the tables. The records that touched one table are its chain, newest first."""
 
-    def __init__(self, place, journal: PendingLog, member: Callable[..., Any], own_parts: Callable, options: SinkOptions):
+    def __init__(self, place, journal: FileJournal, member: Callable[..., Any], own_parts: Callable, options: SinkOptions):
         """member(name, path): an open table. own_parts(record): its tables' parts; see ``ManyTables``."""
         self._place = place
         self._journal = journal
@@ -161,7 +161,7 @@ class Chains:
     def _has_lost_files(self, sequence: int, name: str) -> bool:
         """Whether files of a table's part of a record, which it does not have, are nowhere any more."""
         [(entry, mine)] = self._part_of(self._journal.load(sequence), name)
-        _, _, gone = self._member(name, entry["path"]).committer.files_adopted(mine)
+        _, _, gone = self._member(name, entry["path"]).committer.files_in_place(mine)
         return bool(gone)
 
     def _part_of(self, record: Committable, name: str) -> list[tuple[Mapping[str, Any], Committable]]:
@@ -214,7 +214,7 @@ class Chains:
             return True
         if self._is_accepted_as_seen(member, mine):
             return True
-        _, _, gone = member.committer.files_adopted(mine)
+        _, _, gone = member.committer.files_in_place(mine)
         word = _word(member.table.root, mine)
         if not gone and (not mine.files or word in words_of(self._options.accept_as_new) or member.committer.sees_all_since(mine)):
             return False
@@ -280,7 +280,7 @@ def _word(root: str, mine: Committable) -> str:
     return token_of(mine, f"published in {root}")
 
 
-def _load(place, journal: PendingLog, sequence: int) -> Committable:
+def _load(place, journal: FileJournal, sequence: int) -> Committable:
     record = journal.load(sequence)
     if record is None:
         raise Corrupt(
@@ -291,7 +291,7 @@ def _load(place, journal: PendingLog, sequence: int) -> Committable:
     return record
 
 
-def _record_id(journal: PendingLog, sequence: int) -> str:
+def _record_id(journal: FileJournal, sequence: int) -> str:
     """Of the journal's record of that number; '' where it is damaged, or not there any more: it is published."""
     record = readable(journal, sequence)
     return record.state.record_id if record is not None else ""

@@ -1,7 +1,7 @@
 """A table whose dead letters were written by code that took another application for them goes on under that name. Driver only."""
 
 from streamsink.errors import Misuse
-from streamsink.journal.file_journal import PendingLog, journal_dir
+from streamsink.journal.file_journal import FileJournal, journal_dir
 from streamsink.protocol.committable import AppState
 from streamsink.sinks.paimon.past.name_before import SUFFIX
 from streamsink.storage.file_io import FileIO
@@ -16,7 +16,7 @@ def goes_on_under(file_io: FileIO, path: str, application: str, earlier: str, *,
     """
     table = open_table(file_io, path, for_writing=False) if is_table(file_io, path) else None
     root, _, name = path.rpartition("/")
-    newest = PendingLog(file_io, root, earlier, 2).newest()
+    newest = FileJournal(file_io, root, earlier, 2).newest()
     written = set(newest.payload.get("heads", {})) if newest is not None else set()
     of_this = newest is not None and (name in written or written <= {dead_letters})
     before = newest.state if newest is not None and of_this else _newest(table, earlier + SUFFIX, None)
@@ -24,7 +24,7 @@ def goes_on_under(file_io: FileIO, path: str, application: str, earlier: str, *,
     is_claimed = newest is None and bool(file_io.names(journal_dir(root, earlier)))
     if before is None and not is_claimed:
         return None
-    own = _newest(table, application, PendingLog(file_io, path, application, 2))
+    own = _newest(table, application, FileJournal(file_io, path, application, 2))
     if own is None or before is None:
         return earlier if own is None else None
     if query not in (own.query, before.query):
@@ -40,7 +40,7 @@ def goes_on_under(file_io: FileIO, path: str, application: str, earlier: str, *,
     return earlier if theirs > ours else None
 
 
-def _newest(table: Table | None, key: str, journal: PendingLog | None) -> AppState | None:
+def _newest(table: Table | None, key: str, journal: FileJournal | None) -> AppState | None:
     """The last record under this name, published or not."""
     said = table.states.read(table.snapshots.latest()).by_application.get(key) if table is not None else None
     state = AppState.from_json(said) if said is not None else None

@@ -9,7 +9,7 @@ from typing import Any
 from streamsink.clock import Clock
 from streamsink.errors import Conflict, Corrupt, Misuse
 from streamsink.format.snapshot import COMPACT, Snapshot
-from streamsink.journal.file_journal import JOURNAL_DIR, PendingLog
+from streamsink.journal.file_journal import JOURNAL_DIR, FileJournal
 from streamsink.options import SinkOptions, words_of
 from streamsink.protocol.committable import LED_ID, AppState, Committable, KnownRun, LastOfOther
 from streamsink.protocol.ids import END_OF_INPUT, Writer
@@ -67,14 +67,14 @@ def last_of_others(table: Table, application: str) -> dict[str, LastOfOther]:
                 found[name] = LastOfOther(state := AppState.from_json(said), True, said=state)
     for entry in table.file_io.entries(table.layout.within(JOURNAL_DIR)):
         if entry.is_dir and entry.name != application:
-            journal = PendingLog(table.file_io, table.root, entry.name, 2)
+            journal = FileJournal(table.file_io, table.root, entry.name, 2)
             last = newest_in(journal, found.get(entry.name), lambda record: (
                 not states.complete and record.state.table_id == table.table_id and not is_undone_in(table, journal, record)))
             found |= {entry.name: last} if last is not None else {}
     return found
 
 
-def newest_in(journal: PendingLog, said: LastOfOther | None, may_be_forgotten: Callable[[Committable], bool]) -> LastOfOther | None:
+def newest_in(journal: FileJournal, said: LastOfOther | None, may_be_forgotten: Callable[[Committable], bool]) -> LastOfOther | None:
     """The newer one of what a table says of an application, if it says anything, and the last record of its journal.
 
     A mark proves that the record is published where the table says nothing any more (may_be_forgotten). Where it says less, or has all of
@@ -90,7 +90,7 @@ def newest_in(journal: PendingLog, said: LastOfOther | None, may_be_forgotten: C
     return LastOfOther(newest.state, is_published, said=said.said if said is not None else None)
 
 
-def is_certain(journal: PendingLog, sequence: int) -> bool:
+def is_certain(journal: FileJournal, sequence: int) -> bool:
     """Whether a mark says that the record is published, and not that it was to come again."""
     return journal.is_marked(sequence) and not comes_again(journal.mark_of(sequence))
 
@@ -141,12 +141,12 @@ def record_of(table: Table, application: str, sequence: int) -> Committable | No
     return readable(journal_of(table, application), sequence)
 
 
-def journal_of(table: Table, application: str) -> PendingLog:
+def journal_of(table: Table, application: str) -> FileJournal:
     """Of a query of one table; to be read, not written."""
-    return PendingLog(table.file_io, table.root, application, 2)
+    return FileJournal(table.file_io, table.root, application, 2)
 
 
-def where_marked(journal: PendingLog, sequence: int) -> Mark | None:
+def where_marked(journal: FileJournal, sequence: int) -> Mark | None:
     """The mark of a record of a query of one table; None where it does not say where that is."""
     mark = journal.mark_of(sequence)
     return mark if isinstance(mark, Mark) else None
@@ -157,7 +157,7 @@ def names_of(record: Committable) -> set[str]:
     return {os.path.basename(file.final) for file in record.files}
 
 
-def is_undone_in(table: Table, journal: PendingLog, record: Committable) -> bool:
+def is_undone_in(table: Table, journal: FileJournal, record: Committable) -> bool:
     """As ``is_undone``, by the mark in the journal of a query of one table."""
     return is_undone(table, record, where_marked(journal, record.state.sequence))
 

@@ -6,7 +6,7 @@ The mark of a record says it, which goes with the record when that is pruned. So
 from collections.abc import Mapping
 from typing import Any
 
-from streamsink.journal.file_journal import PendingLog
+from streamsink.journal.file_journal import FileJournal
 from streamsink.protocol.committable import Committable
 from streamsink.protocol.journal import Mark, MarkOfTables
 
@@ -14,7 +14,7 @@ from streamsink.protocol.journal import Mark, MarkOfTables
 PUBLISHED = "published"
 
 
-def so_far(journal: PendingLog) -> dict[str, Mapping[str, Any]]:
+def so_far(journal: FileJournal) -> dict[str, Mapping[str, Any]]:
     """What the next record says of all tables; none of one of which it is not known, or of earlier code."""
     newest = journal.newest()
     if newest is None:
@@ -23,7 +23,7 @@ def so_far(journal: PendingLog) -> dict[str, Mapping[str, Any]]:
     return {**_repeated(newest), **last}
 
 
-def mark_of_table(journal: PendingLog, sequence: int, name: str) -> Mark | None:
+def mark_of_table(journal: FileJournal, sequence: int, name: str) -> Mark | None:
     """Where this table got its part of the record, which is the last one that it has, or has and lacks the newest one."""
     mark = _of_tables(journal, sequence).get(name)
     if mark is not None:
@@ -33,7 +33,7 @@ def mark_of_table(journal: PendingLog, sequence: int, name: str) -> Mark | None:
     return Mark.from_json(said) if said is not None and said["sequence"] == sequence else None
 
 
-def _of_tables(journal: PendingLog, sequence: int) -> Mapping[str, Mark]:
+def _of_tables(journal: FileJournal, sequence: int) -> Mapping[str, Mark]:
     mark = journal.mark_of(sequence)
     return mark.tables if isinstance(mark, MarkOfTables) else {}
 

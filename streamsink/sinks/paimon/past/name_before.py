@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from streamsink.errors import Corrupt
-from streamsink.journal.file_journal import PendingLog, journal_dir
+from streamsink.journal.file_journal import FileJournal, journal_dir
 from streamsink.options import SinkOptions, with_word, words_of
 from streamsink.protocol.committable import AppState, LastOfOther
 from streamsink.protocol.journal import Mark
@@ -68,7 +68,7 @@ class NameBefore:
             if entry.is_dir and other != self._place.key:
                 # The journal is the authority: a table that has less than it is not one that was rolled back, and one that has its part
                 # of a record does not say that the others have theirs.
-                journal = PendingLog(self._place.file_io, self._place.root, entry.name, 2)
+                journal = FileJournal(self._place.file_io, self._place.root, entry.name, 2)
                 last = newest_in(journal, None, lambda record: True)
                 known = found.get(other)
                 if last is not None and (known is None or known.state.sequence <= last.state.sequence and _knows(journal, known.state)):
@@ -80,7 +80,7 @@ class NameBefore:
 
         Raises Misuse: one of them has not, and no word in ``accept_as_seen`` says that the query is to go on without it.
         """
-        journal = PendingLog(self._place.file_io, self._place.root, key.removesuffix(SUFFIX), 2)
+        journal = FileJournal(self._place.file_io, self._place.root, key.removesuffix(SUFFIX), 2)
         names = {path: name for name, path in self._existing()}  # a table may get another name with the query
         said = (self._member(name, path).committer.history(key).state for path, name in names.items())
         newest = journal.newest() if key.endswith(SUFFIX) and all(state is None or _knows(journal, state) for state in said) else None
@@ -124,7 +124,7 @@ class NameBefore:
         return None if member.committer.has_reached(had.key, had.sequence, had.where) else "table.rolled-back"
 
 
-def _knows(journal: PendingLog, state: AppState) -> bool:
+def _knows(journal: FileJournal, state: AppState) -> bool:
     """Whether the journal has this record of a table, as far as it remembers: it may have been put back, and be of another past."""
     try:
         record = journal.load(state.sequence)

@@ -64,22 +64,22 @@ def commit_name(committable: Committable) -> str:
     return f"{committable.state.record_id}-{IdSource().new_id()[:8]}"
 
 
-def adopt(table: Table, committable: Committable, *, keep: bool) -> frozenset[str]:
+def place_files(table: Table, committable: Committable, *, keep: bool) -> frozenset[str]:
     """Give every staged file its final name. Idempotent. Returns the folders, in which the names are not durable yet.
 
     keep: the staged names stay, so that it can be repeated after a rollback. Raises FileNotFoundError when a file is gone.
     """
-    fault_point("commit.adopting")
+    fault_point("commit.placing")
     folders = set()
     for source, target in renames(committable):
         path = table.layout.within(target)
-        table.file_io.adopt(table.layout.within(source), path, keep)
+        table.file_io.place(table.layout.within(source), path, keep)
         folders.add(os.path.dirname(path))
-    fault_point("commit.adopted")
+    fault_point("commit.placed")
     return frozenset(folders)
 
 
-def files_adopted(table: Table, committable: Committable) -> tuple[int, int, tuple[str, ...]]:
+def files_in_place(table: Table, committable: Committable) -> tuple[int, int, tuple[str, ...]]:
     """(files under their final name, files only staged, paths of those that are gone, or have lost some of their bytes)."""
     final, staged, gone = 0, 0, []
     sizes = [file.size for file in committable.files] + [manifest["size"] for manifest in staged_manifests(committable)]
