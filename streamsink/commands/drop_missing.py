@@ -6,7 +6,7 @@ from streamsink.clock import IdSource
 from streamsink.errors import Misuse
 from streamsink.format.manifest import FileKind
 from streamsink.format.snapshot import OVERWRITE
-from streamsink.locks.creation import lock_creations
+from streamsink.locks.locked_creation import lock_creations
 from streamsink.options import SinkOptions
 from streamsink.storage.file_io import FileIO
 from streamsink.table.commit.changes import Changes

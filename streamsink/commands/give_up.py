@@ -14,7 +14,7 @@ from streamsink.commands.own_sinks import check_of_tables
 from streamsink.errors import Corrupt, Misuse
 from streamsink.journal.file_journal import FileJournal, journal_dir
 from streamsink.journal.identity import behind_of
-from streamsink.locks.creation import lock_creations
+from streamsink.locks.locked_creation import lock_creations
 from streamsink.options import ON_ROLLBACK_REPUBLISH, SinkOptions, words_of
 from streamsink.protocol.admission.renamed import first_that_is_there, starting_at
 from streamsink.protocol.committable import AppState, Committable

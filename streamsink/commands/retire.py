@@ -11,7 +11,7 @@ from streamsink.errors import Misuse
 from streamsink.format.snapshot import BATCH_COMMIT_IDENTIFIER
 from streamsink.journal.file_journal import FileJournal, journal_dir
 from streamsink.journal.identity import behind_of
-from streamsink.locks.creation import lock_creations
+from streamsink.locks.locked_creation import lock_creations
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import AppState
 from streamsink.protocol.ids import check_application

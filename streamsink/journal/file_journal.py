@@ -25,7 +25,7 @@ from streamsink.faults import fault_point
 from streamsink.journal import identity
 from streamsink.journal.known_files import FilesLog
 from streamsink.journal.owners import Owners
-from streamsink.journal.runs import Runs
+from streamsink.journal.run_marks import Runs
 from streamsink.journal.staging import Staging
 from streamsink.protocol import ways
 from streamsink.protocol.committable import DEAD_LETTERS, AppState, Committable, KnownRun

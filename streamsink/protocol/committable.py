@@ -11,7 +11,7 @@ from streamsink.protocol.file_entries import lengthened
 from streamsink.protocol.ids import END_OF_INPUT
 from streamsink.protocol.positions import SourceRange
 from streamsink.protocol.recorded import Recorded
-from streamsink.protocol.same_query import Comparison, QueryFingerprint
+from streamsink.protocol.same_query import QueryComparison, QueryFingerprint
 
 # In the payload of a record of one table: its rows that did not fit, for the table beside it.
 DEAD_LETTERS = "letters"
@@ -52,7 +52,7 @@ class Batch:
     has_one_count: bool = False
     rows: int | None = None
     inputs: frozenset[str] | None = None
-    compared: Comparison | None = None
+    compared: QueryComparison | None = None
     before: Callable[[], tuple[SourceRange, ...] | None] = field(default=_not_told, compare=False, repr=False)
 
 

@@ -45,7 +45,7 @@ _FIELDS = ("sources", "plan", "dates", "schema", "spark", "comparable")
 
 
 @dataclass(frozen=True)
-class Comparison:
+class QueryComparison:
     """differs: parts that are certainly different, each with the digests found and recorded. unknown: why it cannot be told."""
 
     differs: tuple[str, ...]
@@ -56,12 +56,12 @@ class Comparison:
         return not self.differs and not self.unknown
 
 
-def compare(recorded: QueryFingerprint | None, found: QueryFingerprint | None) -> Comparison:
+def compare(recorded: QueryFingerprint | None, found: QueryFingerprint | None) -> QueryComparison:
     """A difference that is certain comes before one that cannot be told; both are empty for the same query."""
     if recorded is None:
-        return Comparison((), ("the table records no fingerprint of the query that wrote it: an older streamsink did",))
+        return QueryComparison((), ("the table records no fingerprint of the query that wrote it: an older streamsink did",))
     if found is None:
-        return Comparison((), ("this query has no fingerprint",))
+        return QueryComparison((), ("this query has no fingerprint",))
     one_spark = recorded.spark == found.spark
     parts = ("sources", "schema", "plan") if one_spark else ("sources", "schema")
     differs = tuple(
@@ -81,4 +81,4 @@ def compare(recorded: QueryFingerprint | None, found: QueryFingerprint | None) -
             f"dates or timestamps in its conditions differ (found {found.dates}, recorded {recorded.dates}), which the program may "
             "compute anew at each start"
         )
-    return Comparison(differs, tuple(unknown))
+    return QueryComparison(differs, tuple(unknown))

@@ -18,7 +18,7 @@ from streamsink.storage.flush_group import FlushGroup, Unflushed
 from streamsink.storage.hold import Flock, Hold
 from streamsink.storage.reading import Reading
 
-# (store, path, data, what creates it) -> whether it was created; see ``locks/creation.py``.
+# (store, path, data, what creates it) -> whether it was created; see ``locks/locked_creation.py``.
 CreateUnderLock = Callable[["FileIO", str, bytes, Callable[[], bool]], bool]
 
 
@@ -154,7 +154,7 @@ class FileIO(Reading):
         return won
 
     def use_lock(self, create: "CreateUnderLock") -> None:
-        """Let what this store cannot create atomically be created under a lock; see ``locks/creation.py``."""
+        """Let what this store cannot create atomically be created under a lock; see ``locks/locked_creation.py``."""
         self._under_lock = create
 
     def prepare(self, group: FlushGroup, path: str, data: bytes, unique: str) -> None:

@@ -23,7 +23,7 @@ def create(
         raise Misuse(f"{root}: there is a table already; open it, or choose another path", kind="table.exists")
     keys = names_of(root, "partition_by", partition_by)
     try:
-        wanted = new_schema(to_fields(schema), keys, _options(options), comment)
+        wanted = new_schema(fields_of(schema), keys, _options(options), comment)
     except Misuse as refused:
         raise Misuse(f"{root}: {refused}. Nothing was written", kind=refused.kind) from refused
     with told_of(root):
@@ -31,7 +31,7 @@ def create(
     return root
 
 
-def to_fields(schema) -> Sequence[DataField]:
+def fields_of(schema) -> Sequence[DataField]:
     """Fields of a pyarrow.Schema, of DDL text such as ``id BIGINT NOT NULL, name STRING``, or fields as they are."""
     if isinstance(schema, pa.Schema):
         return from_arrow_schema(schema)

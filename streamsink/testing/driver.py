@@ -22,12 +22,12 @@ from streamsink.protocol.run.micro_batch import BatchRows, QueryRun
 from streamsink.protocol.run.publish_schedule import Background, Step
 from streamsink.protocol.run.publish_thread import PublishThread
 from streamsink.protocol.run.two_phase import TwoPhaseCommit
-from streamsink.protocol.same_query import Comparison, QueryFingerprint
+from streamsink.protocol.same_query import QueryComparison, QueryFingerprint
 from streamsink.protocol.sink import OpenSink, Sink, Writing
 from streamsink.sinks.paimon.opening import PaimonTable
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.flush_group import FlushGroup
-from streamsink.table.creation import to_fields
+from streamsink.table.creation import fields_of
 from streamsink.table.routed.rules import ROUTE
 from streamsink.table.write.adopted import adopt_files
 from streamsink.table.write.writer import WrittenFile
@@ -73,7 +73,7 @@ class MicroBatchDriver:
         self.earliest: int | None = None
         self.newest: int | None = None
         self.job_rows = (0, 0)
-        self.compared = Comparison((), ())
+        self.compared = QueryComparison((), ())
         self.tells_files = False
         self.first_file = 0
         self.other_sinks: frozenset[str] = frozenset()
@@ -163,7 +163,7 @@ class DrivenRows(BatchRows):
         first, end = self._driver.job_rows
         return end - first
 
-    def compared(self, published: Committable | None) -> Comparison:
+    def compared(self, published: Committable | None) -> QueryComparison:
         return self._driver.compared
 
     def looked_at_again(self, batch: Batch) -> Batch:
@@ -238,7 +238,7 @@ class NumberedRows(DrivenRows):
 @functools.lru_cache(maxsize=16)
 def columns(schema: pa.Schema) -> tuple[DataField, ...]:
     """The columns of rows without their route: the same object for one schema."""
-    return tuple(field for field in to_fields(schema) if field.name != ROUTE)
+    return tuple(field for field in fields_of(schema) if field.name != ROUTE)
 
 
 def written(writing: Writing, file_io: FileIO, rows: pa.RecordBatch, group: FlushGroup) -> list[Any]:

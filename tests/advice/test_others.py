@@ -18,7 +18,7 @@ from streamsink.options import SinkOptions
 from streamsink.protocol import committable
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.positions import SourceRange
-from streamsink.sinks.paimon.position_check import ranges_of
+from streamsink.sinks.paimon.row_positions import ranges_of
 from streamsink.storage import s3
 from streamsink.storage.file_io import FileIO
 from streamsink.table.read.scan import read_arrow

@@ -11,7 +11,7 @@ from streamsink.clock import IdSource
 from streamsink.errors import Fenced, Retryable
 from streamsink.faults import arm
 from streamsink.storage.file_io import local_file_io
-from streamsink.table.creation import to_fields
+from streamsink.table.creation import fields_of
 from streamsink.table.table import open_table
 from streamsink.testing.driver import SparkCheckpoint
 from tests.compat.shared_locks import JavaLocks, LockedPaimon
@@ -140,7 +140,7 @@ def test_java_s_hive_lock_and_ours_wait_for_each_other(request, tmp_path, locks)
 def test_nothing_of_ours_is_published_while_a_java_writer_has_the_lock(both, spark, java, tmp_path):
     """It has looked, and its rename is still to come: our commit waits for it, and then takes the next number."""
     table = str(tmp_path / "shop.db" / "orders")
-    java.create(table, to_fields("application STRING, id BIGINT"))
+    java.create(table, fields_of("application STRING, id BIGINT"))
     settings = {**both.place.settings, "lock": both.url + both.zone, "lock_id": f"jdbc.{IdSource().new_id()[:8]}.orders"}
     driver = replacing.driver(table, "ours", settings)
     at_the_lock = threading.Event()
@@ -169,7 +169,7 @@ def test_java_s_writers_and_ours_lose_no_commit_under_one_lock(both, spark, lock
     name = f"t{IdSource().new_id()[:8]}"
     table = str(tmp_path / f"{name}.db" / "orders")
     java = LockedPaimon(spark, catalog, name, "orders")
-    java.make(to_fields("application STRING, id BIGINT"), {"commit.max-retries": "1000", "commit.max-retry-wait": "50 ms"})
+    java.make(fields_of("application STRING, id BIGINT"), {"commit.max-retries": "1000", "commit.max-retry-wait": "50 ms"})
     failed = []
 
     def append(writer):

@@ -5,7 +5,7 @@ import signal
 import time
 
 from streamsink.locks.configured import lock_of
-from streamsink.locks.creation import lock_creations
+from streamsink.locks.locked_creation import lock_creations
 from streamsink.options import SinkOptions
 from tests.locks import replacing
 

@@ -6,16 +6,16 @@ import pytest
 
 from streamsink.errors import Misuse
 from streamsink.protocol import run_inputs
-from streamsink.protocol.same_query import Comparison
+from streamsink.protocol.same_query import QueryComparison
 from tests.crash.world import memory_world
 from tests.protocol import bounded_runs
 from tests.protocol.bounded_runs import forget_record, run_job, set_fingerprint, word_in
 
 OLD, NEW = frozenset({"monday/a", "monday/b"}), frozenset({"tuesday/a", "tuesday/b"})
-SAME, OTHER, UNKNOWN = Comparison((), ()), Comparison(("the rows in them",), ()), Comparison((), ("nobody remembers them",))
+SAME, OTHER, UNKNOWN = QueryComparison((), ()), QueryComparison(("the rows in them",), ()), QueryComparison((), ("nobody remembers them",))
 
 
-def _reading(monkeypatch, world, files: frozenset[str] | None, compared: Comparison = SAME) -> None:
+def _reading(monkeypatch, world, files: frozenset[str] | None, compared: QueryComparison = SAME) -> None:
     whole = bounded_runs.job_of
     monkeypatch.setattr(bounded_runs, "job_of", lambda *given: dataclasses.replace(whole(*given), inputs=files and run_inputs.digests(files)))
     world.driver.compared = compared

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from streamsink.errors import Misuse, StreamsinkError
-from streamsink.journal.runs import Runs
+from streamsink.journal.run_marks import Runs
 from streamsink.protocol.committable import KnownRun
 from streamsink.table.table import open_table
 from tests.crash.giving_up import follow

@@ -10,7 +10,7 @@ from streamsink.format.types import parse_ddl
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.positions import SourceRange
-from streamsink.sinks.paimon.position_check import judge, ranges_of
+from streamsink.sinks.paimon.row_positions import judge, ranges_of
 from streamsink.sinks.paimon.writing import TableWriting
 from streamsink.spark.rows.position_proof import OUTSIDE, ProvenWriting
 from streamsink.storage.file_io import local_file_io

@@ -30,7 +30,7 @@ ALLOWED = {
     "streamsink/journal/file_journal.py:discard": "the staging folder of a checkpoint of its own that has no record",
     "streamsink/journal/file_journal.py:sweep": "what Staging found to be of nobody, and temporary files",
     "streamsink/journal/file_journal.py:give_up": "records that can never be published, on purpose only",
-    "streamsink/journal/runs.py:forget": "marks of bounded runs that are given up, on purpose only",
+    "streamsink/journal/run_marks.py:forget": "marks of bounded runs that are given up, on purpose only",
     "streamsink/journal/known_files.py:_drop": "digests that stand in the next larger segment already",
     "streamsink/journal/file_journal.py:remove": "a retired application's journal, on purpose only",
     "streamsink/journal/staging.py:remove": "folders that no record names or can come to name",

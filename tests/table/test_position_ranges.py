@@ -7,7 +7,7 @@ from streamsink.errors import Misuse
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.positions import SourceRange, row_ranges
-from streamsink.sinks.paimon.position_check import judge, ranges_of
+from streamsink.sinks.paimon.row_positions import judge, ranges_of
 from streamsink.table.write.position_ranges import MOST_PARTITIONS, PositionRanges
 
 COLUMNS = ("topic", "partition", "offset")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from streamsink.faults import STEPS
-from streamsink.table.creation import to_fields
+from streamsink.table.creation import fields_of
 from streamsink.testing.crashing import Mode
 from tests.walks.machine import Fault
 from tests.walks.model import Version
@@ -280,7 +280,7 @@ def drop(walk, keep):
     world.store.remove(world.root, keep=f"{world.root}/streamsink" if keep % 2 else "")
     world.went_back(Version())
     if keep % 2:
-        world.others.create(to_fields(world.schema), partitioned(world.parts))
+        world.others.create(fields_of(world.schema), partitioned(world.parts))
     world.accident("table", "journal", "journal-ever")
 
 

@@ -16,9 +16,9 @@ from streamsink.protocol import run_inputs
 from streamsink.protocol.committable import Batch, Committable
 from streamsink.protocol.decision import Verdict
 from streamsink.protocol.ids import END_OF_INPUT
-from streamsink.protocol.same_query import Comparison, QueryFingerprint
+from streamsink.protocol.same_query import QueryComparison, QueryFingerprint
 from streamsink.sinks.paimon.opening import open_one, open_with_letters
-from streamsink.table.creation import to_fields
+from streamsink.table.creation import fields_of
 from streamsink.table.routed.rules import ROUTE, Routing
 from streamsink.testing.driver import Driven, MicroBatchDriver, NumberedRows, columns, written
 from streamsink.testing.stepping import Stepping
@@ -189,18 +189,18 @@ class Rows(NumberedRows):
     def count(self) -> int:
         return len(self._read())
 
-    def compared(self, published: Committable | None) -> Comparison:
+    def compared(self, published: Committable | None) -> QueryComparison:
         """Of a bounded run: with what is in the files that it has published."""
         if published is None:
-            return Comparison((), ("the journal does not remember the run's record",))
+            return QueryComparison((), ("the journal does not remember the run's record",))
         there = []
         try:
             for file in published.files:
                 with self._io.open_input(os.path.join(self._root, file.final)) as stream:
                     there += pq.ParquetFile(stream).read(["id"], use_threads=False).column("id").to_pylist()
         except OSError:
-            return Comparison((), ("the files in which they were published are gone",))
-        return Comparison(() if sorted(there) == sorted(self._read()) else ("the rows in them",), ())
+            return QueryComparison((), ("the files in which they were published are gone",))
+        return QueryComparison(() if sorted(there) == sorted(self._read()) else ("the rows in them",), ())
 
     def looked_at_again(self, batch: Batch) -> Batch:
         """What the broker says now."""
@@ -255,7 +255,7 @@ class Run:
     def open(self, batch_id: int) -> None:
         if self.sink is not None:
             return
-        options, fields = self.driver.options, lambda: to_fields(SCHEMA)  # noqa: E731
+        options, fields = self.driver.options, lambda: fields_of(SCHEMA)  # noqa: E731
         if self._letters is None:
             self.opened = open_one(self.process.io, self._root, options, batch_id, fields)
         else:

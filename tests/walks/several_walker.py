@@ -3,7 +3,7 @@
 import re
 
 from streamsink.faults import STEPS
-from streamsink.table.creation import to_fields
+from streamsink.table.creation import fields_of
 from tests.walks.events import KINDS as OF_ONE_TABLE
 from tests.walks.events import Kind, query_of
 from tests.walks.machine import Fault
@@ -114,7 +114,7 @@ def drop(walk, table, again):
     world.store.remove(world.others.root)
     world.went_back(Version())
     if again % 3 == 0 and world.table != LETTERS:
-        world.others.create(to_fields(world.schema), partitioned(world.parts))
+        world.others.create(fields_of(world.schema), partitioned(world.parts))
     world.accident("table", _ONE_OF_SEVERAL)
 
 

@@ -23,7 +23,7 @@ from streamsink.protocol.run.one_call import OneCall
 from streamsink.protocol.run.publish_schedule import Background, Step
 from streamsink.protocol.run.publish_thread import PublishThread
 from streamsink.protocol.run.two_phase import TwoPhaseCommit
-from streamsink.protocol.same_query import Comparison
+from streamsink.protocol.same_query import QueryComparison
 from streamsink.protocol.sink import OpenSink, Published
 
 
@@ -54,12 +54,12 @@ class BatchRows(ABC):
     def count(self) -> int:
         """How many rows there are. Called for a bounded run whose id is published already, or accepted as seen."""
 
-    def compared(self, published: Committable | None) -> Comparison:
+    def compared(self, published: Committable | None) -> QueryComparison:
         """With those that this record of their bounded run has published; None: the journal does not remember it.
 
         Called for a run that is published already and reads other files now.
         """
-        return Comparison((), ("they are not compared",))
+        return QueryComparison((), ("they are not compared",))
 
     def read_over(self) -> None:
         """Compute the rows and drop them. Called for a batch of a stateful query whose rows are not written."""

@@ -213,7 +213,7 @@ class PaimonCommitter(Committer):
         if restored:  # before the manifests are read, which it does too
             check = self._restoring.presence if self._restoring else Presence(self._table.manifests)
         begun_ms = Clock().now_ms()
-        is_prepared = self._restoring is not None and self._restoring.prepare(committable)
+        is_prepared = self._restoring is not None and self._restoring.place_ahead(committable)
         folders = frozenset() if is_prepared else self._place_now(committable, fence)
         manifests, entries = self._read_manifests(committable)
         request = CommitRequest(

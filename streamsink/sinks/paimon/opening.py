@@ -11,7 +11,7 @@ from streamsink.errors import Misuse
 from streamsink.format.schema import TableSchema
 from streamsink.format.types import DataField
 from streamsink.journal.file_journal import FileJournal
-from streamsink.locks.creation import lock_creations
+from streamsink.locks.locked_creation import lock_creations
 from streamsink.options import MODE_OVERWRITE, ON_ROLLBACK_REPUBLISH, SinkOptions
 from streamsink.protocol.committable import Batch, StagedFile
 from streamsink.protocol.decision import Checkpoint, Verdict

@@ -53,7 +53,7 @@ class Restoring:
         """Whether no record is published after it."""
         return committable.state.sequence == self._records[-1].state.sequence
 
-    def prepare(self, committable: Committable) -> bool:
+    def place_ahead(self, committable: Committable) -> bool:
         """Give this record's files their final names, durably, and those of the records behind it: one wait for some of them.
 
         False when that is not done here, or its files are gone. After a crash: they are pending still, and placing is repeated.
@@ -65,7 +65,7 @@ class Restoring:
         return record_id in self._prepared
 
     def delta_list(self, committable: Committable) -> Written | None:
-        """The manifest list that ``prepare`` wrote of what the record adds."""
+        """The manifest list that ``place_ahead`` wrote of what the record adds."""
         return self._prepared.get(committable.state.record_id)
 
     @functools.cached_property

@@ -13,7 +13,7 @@ from streamsink.options import SinkOptions
 from streamsink.protocol.committable import Batch, Committable, StagedFile
 from streamsink.protocol.decision import Checkpoint, Verdict
 from streamsink.protocol.run.micro_batch import BatchRows
-from streamsink.protocol.same_query import Comparison
+from streamsink.protocol.same_query import QueryComparison
 from streamsink.protocol.sink import Writing
 from streamsink.sinks.paimon.writing import TableWriting
 from streamsink.spark.gateway import plan, planned_files, running
@@ -78,7 +78,7 @@ class FrameRows(BatchRows):
             )
         return count
 
-    def compared(self, published: Committable | None) -> Comparison:
+    def compared(self, published: Committable | None) -> QueryComparison:
         return run_rows.compared(stored(self._df, self._store.root, self._options), published, self._store.root)
 
     def check_read(self, checkpoint: Checkpoint) -> None:

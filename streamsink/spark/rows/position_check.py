@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.sink import Writing
-from streamsink.sinks.paimon import position_check
+from streamsink.sinks.paimon import row_positions
 from streamsink.spark.names import without
 from streamsink.spark.rows import position_columns
 from streamsink.spark.rows.position_proof import OUTSIDE, Proven, ProvenWriting
@@ -28,7 +28,7 @@ class PositionCheck:
         self._told = (table, batch, options)
         self._rows = rows
         self._kept = rows if kept is None else kept
-        self._ranges: PositionRanges | None = position_check.ranges_of(table, batch, options)
+        self._ranges: PositionRanges | None = row_positions.ranges_of(table, batch, options)
 
     @property
     def sql(self) -> str | None:
@@ -63,7 +63,7 @@ class PositionCheck:
         """Raises Misuse unless none of the batch's rows lies outside."""
         table, batch, options = self._told
         types = {name: self._rows.schema[name].dataType.simpleString() for name in options.position_columns} if outside else {}
-        position_check.judge(table, batch, options, types, (rows, outside))
+        row_positions.judge(table, batch, options, types, (rows, outside))
 
     def _left_out(self) -> tuple[str, ...]:
         kept = set(self._kept.columns)

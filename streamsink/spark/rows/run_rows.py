@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, MapType, StructField, StructType
 
 from streamsink.protocol.committable import Committable
-from streamsink.protocol.same_query import Comparison
+from streamsink.protocol.same_query import QueryComparison
 from streamsink.spark.gateway import job_inputs
 from streamsink.spark.read import parquet_files
 from streamsink.spark.types import quoted
@@ -24,7 +24,7 @@ _JSON = {
 _DIGITS = {DoubleType: "%.9e", FloatType: "%.4e"}
 
 
-def compared(rows: DataFrame, published: Committable | None, table: str) -> Comparison:
+def compared(rows: DataFrame, published: Committable | None, table: str) -> QueryComparison:
     """The rows with those that are published, but for values that another try makes anew. rows: as they are to be stored.
 
     Raises what reading ``rows`` raises.
@@ -48,11 +48,11 @@ def compared(rows: DataFrame, published: Committable | None, table: str) -> Comp
         hashes, found = _hashes(given, there.schema.fields, sums), _sum_of(_hashes(there, there.schema.fields, sums))
     except (PySparkException, Py4JError) as failed:
         return _unknown(f"the files in which they were published cannot be read as such rows: {type(failed).__name__}")
-    return Comparison(() if found == _sum_of(hashes) else ("the rows in them",), ())
+    return QueryComparison(() if found == _sum_of(hashes) else ("the rows in them",), ())
 
 
-def _unknown(why: str) -> Comparison:
-    return Comparison((), (why,))
+def _unknown(why: str) -> QueryComparison:
+    return QueryComparison((), (why,))
 
 
 def _sum_of(hashes: DataFrame) -> tuple[Any, ...]:

@@ -11,8 +11,8 @@ from enum import Enum
 from streamsink.errors import OutcomeUnknown
 from streamsink.faults import fault_point
 from streamsink.format.snapshot import Snapshot
-from streamsink.locks.creation import LeaseEnded, create_under
 from streamsink.locks.lock import Lock
+from streamsink.locks.locked_creation import LeaseEnded, create_under
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.flush_group import FlushGroup
 from streamsink.table.commit.late import Base, is_base_kept
@@ -42,7 +42,7 @@ class Prepared:
     name: str
 
 
-def prepare(table: Table, snapshot: Snapshot, name: str, group: FlushGroup) -> Prepared:
+def prepare_snapshot(table: Table, snapshot: Snapshot, name: str, group: FlushGroup) -> Prepared:
     """Write the snapshot's bytes, where the store lets them be written ahead of the name; ``group`` makes them durable."""
     prepared = Prepared(snapshot, snapshot.to_json(), name)
     table.file_io.prepare(group, table.layout.snapshot(snapshot.id), prepared.data, name)

@@ -24,7 +24,7 @@ from streamsink.table.application_states import States
 from streamsink.table.commit import strict
 from streamsink.table.commit.delta import CommitRequest, Delta, Deltas, Written
 from streamsink.table.commit.late import Base, has_slept
-from streamsink.table.commit.publish import Outcome, prepare, publish
+from streamsink.table.commit.publish import Outcome, prepare_snapshot, publish
 from streamsink.table.commit.retry import RetryPolicy
 from streamsink.table.commit.unanswered import Unanswered, is_built_on, without_files
 from streamsink.table.history.deletion import Look, delete, delete_hint, try_name
@@ -139,7 +139,7 @@ class TableCommit:
             files = self._write_files(delta, newest, (name, tries), group)  # 4 manifests
             properties = states.properties(request.application, request.state)
             snapshot = self._snapshot(request, newest, files, (delta.changes.rows, properties))  # 5 snapshot
-            prepared = prepare(self._table, snapshot, name, group)
+            prepared = prepare_snapshot(self._table, snapshot, name, group)
             for folder in sorted({self._at.manifest_dir, *request.folders}):
                 group.sync_dir(folder)
             group.flush()
