@@ -8,15 +8,17 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-DDL = (
-    "id BIGINT, customer BIGINT, price DOUBLE, discount DOUBLE, at TIMESTAMP, status STRING, city STRING, note STRING"
-)
+DDL = "id BIGINT, customer BIGINT, price DOUBLE, discount DOUBLE, at TIMESTAMP, status STRING, city STRING, note STRING"
 STATUS = ("new", "paid", "packed", "sent", "returned")
 _COLUMNS = (
-    "id", "pmod(hash(id), 100000) * 1L customer", "rand(1) * 1000 price", "(id % 20) / 100 discount",
+    "id",
+    "pmod(hash(id), 100000) * 1L customer",
+    "rand(1) * 1000 price",
+    "(id % 20) / 100 discount",
     "timestamp_micros(1700000000000000 + id * 1000) at",
     "element_at(array('new', 'paid', 'packed', 'sent', 'returned'), cast(id % 5 as int) + 1) status",
-    "concat('city-', pmod(hash(id, 7), 1000)) city", "md5(cast(id as string)) note",
+    "concat('city-', pmod(hash(id, 7), 1000)) city",
+    "md5(cast(id as string)) note",
 )
 _FILES = 4
 
@@ -47,8 +49,22 @@ class Sizes:
     @classmethod
     def quick(cls) -> "Sizes":
         return cls(
-            rounds=2, micro_rounds=2, micro_batches=3, batches=3, more_rounds=2, large_rows=100_000, partitioned_rows=50_000, road_rows=50_000, partitions=(8, 20), snapshots=(3, 10),
-            growth=(8, 40), pending=5, live_files=2_000, replays=3, small_files=40, commits=24,
+            rounds=2,
+            micro_rounds=2,
+            micro_batches=3,
+            batches=3,
+            more_rounds=2,
+            large_rows=100_000,
+            partitioned_rows=50_000,
+            road_rows=50_000,
+            partitions=(8, 20),
+            snapshots=(3, 10),
+            growth=(8, 40),
+            pending=5,
+            live_files=2_000,
+            replays=3,
+            small_files=40,
+            commits=24,
         )
 
 
@@ -88,7 +104,12 @@ def parquet_stream(spark: SparkSession, folder: str, schema: str) -> DataFrame:
 
 def _row(number: int, chance: random.Random) -> dict:
     return {
-        "id": number, "customer": chance.randrange(100_000), "price": chance.random() * 1000, "discount": number % 20 / 100,
+        "id": number,
+        "customer": chance.randrange(100_000),
+        "price": chance.random() * 1000,
+        "discount": number % 20 / 100,
         "at": f"2024-05-{number // 86400 % 28 + 1:02}T{number // 3600 % 24:02}:{number // 60 % 60:02}:{number % 60:02}Z",
-        "status": STATUS[number % 5], "city": f"city-{chance.randrange(1000)}", "note": f"{chance.getrandbits(128):032x}",
+        "status": STATUS[number % 5],
+        "city": f"city-{chance.randrange(1000)}",
+        "note": f"{chance.getrandbits(128):032x}",
     }

@@ -39,7 +39,10 @@ def growth(spark, folder: Path, sizes: data.Sizes) -> list:
 
     seen = commits(at, max(marks), _OPTIONS, _ROWS, keep)
     shutil.rmtree(at)
-    counted = {number: [seen[n] for n in range(max(_OPTIONS["journal_retain"] + 2, number - 29), number + 1)] for number in marks}
+    counted = {
+        number: [seen[n] for n in range(max(_OPTIONS["journal_retain"] + 2, number - 29), number + 1)]
+        for number in marks
+    }
     found = [*_counts(counted), *_times(spark, folder, sizes)]
     found += restart(folder, sizes, checkpoints[max(marks)])
     for number in marks:
@@ -51,12 +54,25 @@ def _counts(counted: dict[int, list[Commit]]) -> list:
     calls = {number: statistics.median(c.total for c in some) for number, some in counted.items()}
     written = {number: statistics.median(c.bytes_written for c in some) for number, some in counted.items()}
     rows = [
-        [f"{number:,}", spread([c.total for c in some]), spread([c.fsyncs for c in some]), spread([c.bytes_written for c in some]),
-         f"{statistics.mean(c.bytes_written for c in some):.0f}", spread([c.ms for c in some], 1)]
+        [
+            f"{number:,}",
+            spread([c.total for c in some]),
+            spread([c.fsyncs for c in some]),
+            spread([c.bytes_written for c in some]),
+            f"{statistics.mean(c.bytes_written for c in some):.0f}",
+            spread([c.ms for c in some], 1),
+        ]
         for number, some in counted.items()
     ]
     first, last = min(counted), max(counted)
-    head = ("snapshots", "file operations", "fsyncs asked for", "bytes written", "their mean", "ms without them, without Spark")
+    head = (
+        "snapshots",
+        "file operations",
+        "fsyncs asked for",
+        "bytes written",
+        "their mean",
+        "ms without them, without Spark",
+    )
     note = f"Median [min..max] of up to 30 commits of {_ROWS} rows before the mark; the greatest are those that merge manifests."
     what = f"of a commit of {_ROWS} rows, snapshot {last:,} against snapshot {first:,}"
     return [
@@ -76,10 +92,12 @@ def _times(spark, folder: Path, sizes: data.Sizes) -> list:
         at = folder / f"growth-{number}"
         sink = streamsink.to_table(str(root_of(at)), lambda event: None, application="measured", journal_retain=5)
         query = data.json_stream(spark, source).selectExpr("id", "note name").writeStream.foreachBatch(sink)
-        done = ended(query.option("checkpointLocation", str(at / "checkpoint")).trigger(availableNow=True).start())[WARM_UP:]
+        done = ended(query.option("checkpointLocation", str(at / "checkpoint")).trigger(availableNow=True).start())[
+            WARM_UP:
+        ]
         if turn:  # the first one warms up
             trigger[number] += [took["triggerExecution"] for took in done]
-            medians[number].append(statistics.median(trigger[number][-len(done):]))
+            medians[number].append(statistics.median(trigger[number][-len(done) :]))
 
     in_turns(sizes.more_rounds + 1, sizes.growth, measure)
     first, last = min(sizes.growth), max(sizes.growth)
@@ -112,10 +130,18 @@ def restart(folder: Path, sizes: data.Sizes, checkpoint: SparkCheckpoint) -> lis
         sink.close()
         shutil.rmtree(copy)
     title = f"A restart with {sizes.pending} checkpoints pending, at {newest:,} snapshots"
-    rows = [["until everything pending is published", spread(opened)], ["until the end of the first new batch", spread(first_batch)]]
+    rows = [
+        ["until everything pending is published", spread(opened)],
+        ["until the end of the first new batch", spread(first_batch)],
+    ]
     what = f"restart at {newest:,} snapshots and {sizes.pending} pending checkpoints, to the end of the first new batch"
     return [
-        Table(title, ("", "ms of our time"), rows, f"Everything flushed; median [min..max] of {sizes.more_rounds}. Load {load()}."),
+        Table(
+            title,
+            ("", "ms of our time"),
+            rows,
+            f"Everything flushed; median [min..max] of {sizes.more_rounds}. Load {load()}.",
+        ),
         at_most(what, statistics.median(first_batch), 1000, "{:.0f} ms"),
     ]
 
@@ -136,9 +162,16 @@ def _pre_commit(driver: MicroBatchDriver, sink: Driven, batch, decision) -> None
     table = open_table(file_io, driver.root, for_writing=True)
     table.snapshots.latest()  # as admitting the batch does: the record says on which snapshot it was made
     opened = sink.protocol.begin(batch, replace(decision, recorded=decision.recorded.advanced(batch.sources)))
-    writer = TableWriter(file_io, WriteSpec(
-        opened.staging, table.latest_schema().to_json(), options.target_file_bytes, options.max_open_writers, options.writer_memory_bytes,
-    ))
+    writer = TableWriter(
+        file_io,
+        WriteSpec(
+            opened.staging,
+            table.latest_schema().to_json(),
+            options.target_file_bytes,
+            options.max_open_writers,
+            options.writer_memory_bytes,
+        ),
+    )
     writer.write(driver.rows(0, _ROWS))
     with file_io.flush_group() as group:
         files, payload = PaimonCommitter(table, options).stage(opened.staging, writer.close(group), group)

@@ -10,7 +10,18 @@ from benchmarks.machine import files_and_bytes, in_turns, load, measured, slug, 
 from benchmarks.report import Bar, Table, at_least, at_most
 from benchmarks.ways import NOOP, OURS, OURS_SNAPPY, RIVALS, SNAPPY, SPARK, WRITER, Ways, ended
 
-WAYS = (NOOP, SNAPPY, SPARK, peers.ICEBERG, peers.ICEBERG_EQUAL, peers.DELTA, peers.DELTA_EQUAL, OURS, OURS_SNAPPY, WRITER)
+WAYS = (
+    NOOP,
+    SNAPPY,
+    SPARK,
+    peers.ICEBERG,
+    peers.ICEBERG_EQUAL,
+    peers.DELTA,
+    peers.DELTA_EQUAL,
+    OURS,
+    OURS_SNAPPY,
+    WRITER,
+)
 PARTITIONED_WAYS = (NOOP, SPARK, peers.ICEBERG_EQUAL, OURS)
 # Iceberg keeps a file open for each partition: with 3 GB of heap its writers run out of memory at 1,000, and the session ends.
 _MOST_ICEBERG_PARTITIONS = 100
@@ -52,8 +63,16 @@ def large(spark, folder: Path, sizes: data.Sizes) -> list:
     seen = _compare(spark, folder, given, WAYS, sizes)
     best = min((way for way in RIVALS if way in seen.trigger_s), key=lambda way: statistics.median(seen.trigger_s[way]))
     goals = [
-        at_least(f"one batch of {given.rows:,} rows: rows/s against the best ({best})", 1 / seen.ratio(seen.trigger_s, OURS, best), 1.0),
-        at_most(f"one batch of {given.rows:,} rows: processor time against Spark's own (zstd)", seen.ratio(seen.cpu_s, OURS, SPARK), 1.1),
+        at_least(
+            f"one batch of {given.rows:,} rows: rows/s against the best ({best})",
+            1 / seen.ratio(seen.trigger_s, OURS, best),
+            1.0,
+        ),
+        at_most(
+            f"one batch of {given.rows:,} rows: processor time against Spark's own (zstd)",
+            seen.ratio(seen.cpu_s, OURS, SPARK),
+            1.1,
+        ),
     ]
     return [_table(title, seen, given), *goals, *_bars(f"one batch of {given.rows:,} rows", seen, given)]
 
@@ -64,11 +83,15 @@ def partitioned(spark, folder: Path, sizes: data.Sizes) -> list:
     for partitions in sizes.partitions:
         given = _Input(sizes.partitioned_rows, sizes.rounds, partitions)
         what = f"{given.rows:,} unsorted rows over {partitions:,} partitions"
-        names = tuple(way for way in PARTITIONED_WAYS if way != peers.ICEBERG_EQUAL or partitions <= _MOST_ICEBERG_PARTITIONS)
+        names = tuple(
+            way for way in PARTITIONED_WAYS if way != peers.ICEBERG_EQUAL or partitions <= _MOST_ICEBERG_PARTITIONS
+        )
         seen = _compare(spark, folder, given, names, sizes)
         found += [
             _table(f"One batch of {what}", seen, given),
-            at_least(f"{what}: rows/s against Spark's partitionBy (zstd)", 1 / seen.ratio(seen.trigger_s, OURS, SPARK), 1.0),
+            at_least(
+                f"{what}: rows/s against Spark's partitionBy (zstd)", 1 / seen.ratio(seen.trigger_s, OURS, SPARK), 1.0
+            ),
             *_bars(what, seen, given),
         ]
     return found
@@ -80,7 +103,9 @@ def _compare(spark, folder: Path, given: _Input, names: tuple[str, ...], sizes: 
     seen = _Seen(*({way: [] for way in ways} for _ in range(4)), {})  # in the order of the ways, whichever ran first
 
     def measure(way: str, number: int) -> None:
-        at = folder / f"large-{given.partitions}-{number}" / slug(way)  # a place of its own: Delta remembers tables by path
+        at = (
+            folder / f"large-{given.partitions}-{number}" / slug(way)
+        )  # a place of its own: Delta remembers tables by path
         stream = given.stream(spark, folder, given.rows if number else min(given.rows, _WARM_UP_ROWS))
         spark._jvm.System.gc()  # what the one before left is not this one's to clear away
         with measured() as cost:
@@ -99,17 +124,38 @@ def _compare(spark, folder: Path, given: _Input, names: tuple[str, ...], sizes: 
 
 def _table(title: str, seen: _Seen, given: _Input) -> Table:
     rows = [
-        [way, spread([given.rows / s / 1000 for s in took]), spread(took, 2), spread(seen.add_s[way], 2),
-         spread(seen.cpu_s[way], 1), f"{statistics.median(seen.python_s[way]):.1f}", *seen.output[way],
-         f"{seen.ratio(seen.trigger_s, way, SPARK):.2f}", f"{seen.ratio(seen.cpu_s, way, SPARK):.2f}"]
+        [
+            way,
+            spread([given.rows / s / 1000 for s in took]),
+            spread(took, 2),
+            spread(seen.add_s[way], 2),
+            spread(seen.cpu_s[way], 1),
+            f"{statistics.median(seen.python_s[way]):.1f}",
+            *seen.output[way],
+            f"{seen.ratio(seen.trigger_s, way, SPARK):.2f}",
+            f"{seen.ratio(seen.cpu_s, way, SPARK):.2f}",
+        ]
         for way, took in seen.trigger_s.items()
     ]
-    head = ("sink", "1000 rows/s", "trigger s", "addBatch s", "CPU s", "of it Python", "files", "MB", "time against Spark's (zstd)",
-            "CPU against")
+    head = (
+        "sink",
+        "1000 rows/s",
+        "trigger s",
+        "addBatch s",
+        "CPU s",
+        "of it Python",
+        "files",
+        "MB",
+        "time against Spark's (zstd)",
+        "CPU against",
+    )
     return Table(title, head, rows, f"Median [min..max] of {given.rounds} rounds. Load {load()}.")
 
 
 def _bars(what: str, seen: _Seen, given: _Input) -> list[Bar]:
     shown = [way for way in seen.trigger_s if way != NOOP]
-    speed = [Bar(f"{what}: 1000 rows/s (more is better)", way, [given.rows / s / 1000 for s in seen.trigger_s[way]]) for way in shown]
+    speed = [
+        Bar(f"{what}: 1000 rows/s (more is better)", way, [given.rows / s / 1000 for s in seen.trigger_s[way]])
+        for way in shown
+    ]
     return speed + [Bar(f"{what}: processor seconds (less is better)", way, seen.cpu_s[way]) for way in shown]

@@ -126,7 +126,9 @@ def _processes() -> dict[int, _Process]:
             name, _, rest = (folder / "stat").read_text().rpartition(")")
             fields = rest.split()
             user, system, ended_user, ended_system = (int(ticks) / _TICKS for ticks in fields[11:15])
-            found[int(folder.name)] = _Process(int(fields[1]), user + system, ended_user + ended_system, name.endswith("(java"))
+            found[int(folder.name)] = _Process(
+                int(fields[1]), user + system, ended_user + ended_system, name.endswith("(java")
+            )
     parents = {pid: process.parent for pid, process in found.items()}
     return {pid: process for pid, process in found.items() if _is_below(pid, os.getpid(), parents)}
 

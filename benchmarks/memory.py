@@ -38,7 +38,9 @@ def memory(spark, folder: Path, sizes: data.Sizes) -> list:
         what = f"a writer's task, {count:,} rows" + (f" over {partitions:,} partitions" if partitions else "")
         base, peak = _tasks(spark, folder, count, partitions)
         rows.append([what, f"{base / _MIB:.0f}", f"{peak / _MIB:.0f}", f"{(peak - base) / _MIB:.0f}"])
-        goals.append(at_most(f"peak memory over the worker's base: {what}", (peak - base) / _MIB, _MOST_TASK_MIB, "{:.0f} MiB"))
+        goals.append(
+            at_most(f"peak memory over the worker's base: {what}", (peak - base) / _MIB, _MOST_TASK_MIB, "{:.0f} MiB")
+        )
     base, peak = _driver(folder / "live", sizes.live_files)
     what = f"the driver, {sizes.live_files:,} live files: restore, {_COMMITS} commits"
     rows.append([what, f"{base / _MIB:.0f}", f"{peak / _MIB:.0f}", f"{(peak - base) / _MIB:.0f}"])
@@ -57,7 +59,9 @@ def _tasks(spark, folder: Path, count: int, partitions: int) -> tuple[int, int]:
     base = max(peak for pid, peak in python_workers().items() if pid not in known)
     at = folder / "memory"
     keys = ("part",) if partitions else ()
-    streamsink.write(frame, str(at), "memory", lambda event: None, partition_by=keys, driver_max_rows=0, large_batches="tasks")
+    streamsink.write(
+        frame, str(at), "memory", lambda event: None, partition_by=keys, driver_max_rows=0, large_batches="tasks"
+    )
     peak = max(peak for pid, peak in python_workers().items() if pid not in known)
     shutil.rmtree(at)
     del environment["STREAMSINK_BENCHMARK"]
@@ -94,12 +98,20 @@ def _many_files(folder: Path, live_files: int) -> None:
             for number in numbered
         )
         for made in entries:
-            os.symlink(data_file_path(table, table.latest_schema(), entry), data_file_path(table, table.latest_schema(), made))
+            os.symlink(
+                data_file_path(table, table.latest_schema(), entry), data_file_path(table, table.latest_schema(), made)
+            )
         name, content = f"manifest-{first:036}-0", write_manifest(entries)
         file_io.write(table.layout.manifest(name), content)
         meta = ManifestFileMeta.of(name, len(content), entries, [])
         request = CommitRequest(
-            "benchmark", first, Changes(entries), f"many-{first}", manifests=(meta,), application=application, state=state
+            "benchmark",
+            first,
+            Changes(entries),
+            f"many-{first}",
+            manifests=(meta,),
+            application=application,
+            state=state,
         )
         commit.commit(request, lambda states: False)
 

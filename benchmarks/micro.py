@@ -15,7 +15,17 @@ from benchmarks.ways import ASYNC, NAIVE, NOOP, NOTHING, OURS, RIVALS, SNAPPY, S
 from streamsink.events import BatchSkipped
 
 WAYS = (
-    NOOP, NOTHING, SNAPPY, SPARK, NAIVE, peers.ICEBERG, peers.ICEBERG_EQUAL, peers.DELTA_EQUAL, OURS, ASYNC, UNFLUSHED,
+    NOOP,
+    NOTHING,
+    SNAPPY,
+    SPARK,
+    NAIVE,
+    peers.ICEBERG,
+    peers.ICEBERG_EQUAL,
+    peers.DELTA_EQUAL,
+    OURS,
+    ASYNC,
+    UNFLUSHED,
     TASKS,
 )
 # The first batches of a query's start compile and restore; they are run, not counted. So is a whole round before all.
@@ -36,7 +46,7 @@ def micro(spark, folder: Path, sizes: data.Sizes) -> list:
         if number == 0:
             return
         trigger[way] += [took["triggerExecution"] for took in done[WARM_UP:]]
-        medians[way].append(statistics.median(trigger[way][-len(done) + WARM_UP:]))
+        medians[way].append(statistics.median(trigger[way][-len(done) + WARM_UP :]))
         add[way] += [took["addBatch"] for took in done[WARM_UP:]]
         cpu[way].append(cost.cpu_s * 1000 / len(done))
 
@@ -44,11 +54,27 @@ def micro(spark, folder: Path, sizes: data.Sizes) -> list:
     over = {way: [mine - noop for mine, noop in zip(medians[way], medians[NOOP])] for way in ways}
     base = statistics.median(trigger[SPARK])
     rows = [
-        [way, spread(trigger[way]), spread(add[way]), spread(over[way]), spread(cpu[way]),
-         f"{statistics.median(trigger[way]) / base:.2f}", *files_and_bytes(folder / "micro" / slug(way) / "out")]
+        [
+            way,
+            spread(trigger[way]),
+            spread(add[way]),
+            spread(over[way]),
+            spread(cpu[way]),
+            f"{statistics.median(trigger[way]) / base:.2f}",
+            *files_and_bytes(folder / "micro" / slug(way) / "out"),
+        ]
         for way in ways
     ]
-    head = ("sink", "trigger ms", "addBatch ms", "ms over noop, by round", "CPU ms a batch", "against Spark's (zstd)", "files", "MB")
+    head = (
+        "sink",
+        "trigger ms",
+        "addBatch ms",
+        "ms over noop, by round",
+        "CPU ms a batch",
+        "against Spark's (zstd)",
+        "files",
+        "MB",
+    )
     title = f"{len(trigger[NOOP])} micro-batches of {sizes.batch_rows:,} rows, JSON files, one file a trigger"
     note = f"Median [min..max]; CPU by round, all processes, start of the query included. Load {load()}."
     chart = f"micro-batch of {sizes.batch_rows:,} rows: ms over noop (less is better)"
@@ -60,8 +86,13 @@ def _goals(trigger: dict[str, list[float]], add: dict[str, list[float]]) -> list
     """From the medians of all batches. Everything flushed on our side, nothing on the others'. ``addBatch`` is the sink's part of a trigger."""
     what = "micro-batches of 1,000 rows, flushed: overhead over noop, against the best of Spark's, Iceberg's, Delta's"
     return [
-        at_most(f"{what}; by {by}{way.removeprefix(OURS)}", _overhead(took, way) / min(_overhead(took, r) for r in RIVALS if r in took), 0.3)
-        for way in (OURS, ASYNC) for by, took in (("trigger", trigger), ("addBatch", add))
+        at_most(
+            f"{what}; by {by}{way.removeprefix(OURS)}",
+            _overhead(took, way) / min(_overhead(took, r) for r in RIVALS if r in took),
+            0.3,
+        )
+        for way in (OURS, ASYNC)
+        for by, took in (("trigger", trigger), ("addBatch", add))
     ]
 
 
@@ -138,20 +169,37 @@ def inside(spark, folder: Path, sizes: data.Sizes) -> list[Table]:
         walls.append((time.perf_counter() - begun) * 1000)
 
     stream = data.json_stream(spark, source).writeStream.foreachBatch(profiled)
-    took = ended(stream.option("checkpointLocation", str(at / "checkpoint")).trigger(availableNow=True).start())[WARM_UP:]
+    took = ended(stream.option("checkpointLocation", str(at / "checkpoint")).trigger(availableNow=True).start())[
+        WARM_UP:
+    ]
     stats = pstats.Stats(profile).stats
     number = len(walls)
-    rows = [[what, f"{sum(_cumulative(stats, *name) for name in names) * 1000 / number:.1f}", ""] for what, names in _PARTS]
+    rows = [
+        [what, f"{sum(_cumulative(stats, *name) for name in names) * 1000 / number:.1f}", ""] for what, names in _PARTS
+    ]
     syncs = [value for (_, _, name), value in stats.items() if "posix.fsync" in name]
-    asked = [value for (path, _, name), value in stats.items() if name == "send_command" and path.endswith("/clientserver.py")]
+    asked = [
+        value
+        for (path, _, name), value in stats.items()
+        if name == "send_command" and path.endswith("/clientserver.py")
+    ]
     rows += [
         ["**our function, in all**", f"**{statistics.mean(walls):.1f}**", f"median {statistics.median(walls):.1f}"],
-        ["of it fsync, wherever it is called", f"{sum(v[2] for v in syncs) * 1000 / number:.1f}",
-         f"{sum(v[0] for v in syncs) / number:.0f} calls a batch"],
-        ["of it waiting for the JVM (py4j), collecting's among it", f"{sum(v[3] for v in asked) * 1000 / number:.1f}",
-         f"{sum(v[0] for v in asked) / number:.0f} calls a batch"],
-        ["the whole trigger", f"{statistics.mean(t['triggerExecution'] for t in took):.1f}",
-         f"median {statistics.median(t['triggerExecution'] for t in took):.1f}"],
+        [
+            "of it fsync, wherever it is called",
+            f"{sum(v[2] for v in syncs) * 1000 / number:.1f}",
+            f"{sum(v[0] for v in syncs) / number:.0f} calls a batch",
+        ],
+        [
+            "of it waiting for the JVM (py4j), collecting's among it",
+            f"{sum(v[3] for v in asked) * 1000 / number:.1f}",
+            f"{sum(v[0] for v in asked) / number:.0f} calls a batch",
+        ],
+        [
+            "the whole trigger",
+            f"{statistics.mean(t['triggerExecution'] for t in took):.1f}",
+            f"median {statistics.median(t['triggerExecution'] for t in took):.1f}",
+        ],
     ]
     note = f"Mean of {number} batches under cProfile, which makes Python look dearer than it is. Load {load()}."
     return [Table("Where a micro-batch's time goes (driver's way)", ("part", "ms a batch", ""), rows, note)]
@@ -159,6 +207,7 @@ def inside(spark, folder: Path, sizes: data.Sizes) -> list[Table]:
 
 def _cumulative(stats: dict, file: str, function: str) -> float:
     return sum(
-        value[3] for (path, _, name), value in stats.items()
+        value[3]
+        for (path, _, name), value in stats.items()
         if name == function and path.endswith("/" + file) and not (file == "write.py" and "/table/" not in path)
     )

@@ -71,18 +71,31 @@ def operations(spark, folder: Path, sizes: Sizes) -> list[Table]:
         seen = commits(at, counted[-1], {"table_options": options})
         for number in counted:
             one = seen[number]
-            rows.append([
-                f"{what}, snapshot {number:,}", str(one.total), *(str(one.calls[name]) for name in _NAMES), str(one.fsyncs),
-                f"{one.bytes_read:,}", f"{one.bytes_written:,}",
-            ])
+            rows.append(
+                [
+                    f"{what}, snapshot {number:,}",
+                    str(one.total),
+                    *(str(one.calls[name]) for name in _NAMES),
+                    str(one.fsyncs),
+                    f"{one.bytes_read:,}",
+                    f"{one.bytes_written:,}",
+                ]
+            )
         for number in counted:
             before = [seen[n] for n in range(max(2, number - _TWO_CYCLES + 1), number + 1)]
             read, written = ([getattr(c, of) for c in before] for of in ("bytes_read", "bytes_written"))
-            cycles.append([
-                f"{what}, the last {len(before)} up to {number:,}", spread([c.total for c in before]), spread([c.fsyncs for c in before]),
-                f"{sum(read) / len(read):,.0f}", f"{max(read):,}", f"{sum(written) / len(written):,.0f}", f"{max(written):,}",
-                spread([c.ms for c in before], 1),
-            ])
+            cycles.append(
+                [
+                    f"{what}, the last {len(before)} up to {number:,}",
+                    spread([c.total for c in before]),
+                    spread([c.fsyncs for c in before]),
+                    f"{sum(read) / len(read):,.0f}",
+                    f"{max(read):,}",
+                    f"{sum(written) / len(written):,.0f}",
+                    f"{max(written):,}",
+                    spread([c.ms for c in before], 1),
+                ]
+            )
     note = (
         "Calls of one micro-batch of one data file, from its admission to its end, all that the sink does on the disk "
         f"(fsyncs are those it asks for; the ms are without them). Load {load()}."
@@ -97,7 +110,11 @@ def operations(spark, folder: Path, sizes: Sizes) -> list[Table]:
 
 
 def commits(
-    folder: Path, snapshots: int, options: dict, rows: int = 3, at_snapshot: Callable[[int, SparkCheckpoint], None] = lambda number, checkpoint: None
+    folder: Path,
+    snapshots: int,
+    options: dict,
+    rows: int = 3,
+    at_snapshot: Callable[[int, SparkCheckpoint], None] = lambda number, checkpoint: None,
 ) -> dict[int, Commit]:
     """A table below ``folder`` of so many commits of ``rows`` rows each; what each cost, by its snapshot.
 
@@ -123,7 +140,9 @@ def commits(
 def numbers(folder: Path, options: dict, rows: int) -> MicroBatchDriver:
     """A driver of the table below ``folder`` whose batches are ``rows`` rows; no Spark."""
     root = str(root_of(folder))
-    batch = pa.RecordBatch.from_pydict({"id": list(range(rows)), "name": [f"name-{n}" for n in range(rows)]}, schema=_SCHEMA)
+    batch = pa.RecordBatch.from_pydict(
+        {"id": list(range(rows)), "name": [f"name-{n}" for n in range(rows)]}, schema=_SCHEMA
+    )
     return MicroBatchDriver(root, _SCHEMA, lambda start, end: batch, SinkOptions.of(root, options))
 
 

@@ -61,7 +61,13 @@ def planning(spark, folder: Path, sizes: Sizes) -> list:
 
     in_turns(sizes.rounds + 2, tuple(ways), measure)
     rows = [
-        [way, f"{found[way]:,}", spread(took[way]), f"{min(took[way]) / min(took[_PLAIN]):.2f}", f"{min(took[way]) / min(took[_KEPT]):.2f}"]
+        [
+            way,
+            f"{found[way]:,}",
+            spread(took[way]),
+            f"{min(took[way]) / min(took[_PLAIN]):.2f}",
+            f"{min(took[way]) / min(took[_KEPT]):.2f}",
+        ]
         for way in ways
     ]
     note = f"CPU ms of this process, median [min..max]; ratios of the least, rounds in turns. {commits} manifests. Load {load()}."
@@ -70,9 +76,23 @@ def planning(spark, folder: Path, sizes: Sizes) -> list:
     memory["plan()"] = _fresh("plan", root, commits)
     memory["one commit more, with full merging"] = _fresh("merge", root, commits)
     rows = [[what, f"{base / _MIB:.0f}", f"{(peak - base) / _MIB:.0f}"] for what, (base, peak) in memory.items()]
-    held = Table("Peak memory of it", ("", "base MiB", "over it MiB"), rows, "High-water mark of a fresh process over that after its imports.")
-    goals = [at_most("time of planning against reading the manifests into lists", min(took["plan()"]) / min(took[_PLAIN]), _MOST_TIME)]
-    goals += [at_most(f"peak memory: {what}", (peak - base) / _MIB, _MOST_MIB, "{:.0f} MiB") for what, (base, peak) in memory.items()]
+    held = Table(
+        "Peak memory of it",
+        ("", "base MiB", "over it MiB"),
+        rows,
+        "High-water mark of a fresh process over that after its imports.",
+    )
+    goals = [
+        at_most(
+            "time of planning against reading the manifests into lists",
+            min(took["plan()"]) / min(took[_PLAIN]),
+            _MOST_TIME,
+        )
+    ]
+    goals += [
+        at_most(f"peak memory: {what}", (peak - base) / _MIB, _MOST_MIB, "{:.0f} MiB")
+        for what, (base, peak) in memory.items()
+    ]
     return [times, held, *goals]
 
 
@@ -91,7 +111,9 @@ def _read(table: PaimonTable, keep: bool) -> int:
 
 def _make(root: str, commits: int) -> None:
     fields = parse_ddl(_DDL)
-    table = create_table(local_file_io(flush=False), root, new_schema(fields, ["day"], {"manifest.merge-min-count": "1000"}))
+    table = create_table(
+        local_file_io(flush=False), root, new_schema(fields, ["day"], {"manifest.merge-min-count": "1000"})
+    )
     commit = TableCommit(table, SinkOptions.of(root, {}))
     for number in range(commits):
         _commit(table, commit, number, _FILES_A_COMMIT)
@@ -105,11 +127,25 @@ def _commit(table: PaimonTable, commit: TableCommit, number: int, files: int) ->
     def entry(i: int) -> ManifestEntry:
         at = number * _FILES_A_COMMIT + i
         low = [_day(number), at * 100, at * 7919 % 99991, at / 7, at * 10**9, f"city-{at % 1000:03}"]
-        high = [_day(number), at * 100 + 99, at * 7919 % 99991 + 5, at / 7 + 1, at * 10**9 + 10**6, f"city-{at % 1000:03}-x"]
+        high = [
+            _day(number),
+            at * 100 + 99,
+            at * 7919 % 99991 + 5,
+            at / 7 + 1,
+            at * 10**9 + 10**6,
+            f"city-{at % 1000:03}-x",
+        ]
         stats = SimpleStats(encode_row(low, types), encode_row(high, types), (0,) * len(types))
         name = f"data-{at * 0x9E3779B97F4A7C15F39CC0605CEDC835 % 2**128:032x}-0.parquet"
-        file = DataFileMeta.for_append(file_name=name, file_size=at + 1000, row_count=100, schema_id=0, value_stats=stats,
-                                       value_stats_cols=None, creation_time=1_700_000_000_000 + at)
+        file = DataFileMeta.for_append(
+            file_name=name,
+            file_size=at + 1000,
+            row_count=100,
+            schema_id=0,
+            value_stats=stats,
+            value_stats_cols=None,
+            creation_time=1_700_000_000_000 + at,
+        )
         return ManifestEntry(FileKind.ADD, partition, 0, -1, file)
 
     entries = tuple(entry(i) for i in range(files))

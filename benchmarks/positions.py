@@ -21,7 +21,10 @@ from streamsink.spark.rows.position_columns import recorded
 
 _COLUMNS = ("topic", "partition", "offset")
 _WITH, _WITHOUT = "with position_columns", "without"
-_LARGE = {"tasks": {"driver_max_rows": 0, "large_batches": "tasks"}, "Spark's own writer": {"driver_max_rows": 0, "large_batches": "spark"}}
+_LARGE = {
+    "tasks": {"driver_max_rows": 0, "large_batches": "tasks"},
+    "Spark's own writer": {"driver_max_rows": 0, "large_batches": "spark"},
+}
 _PARTITIONS, _TASKS = 3, 3
 _RECORDED = (3, 3_000)
 _MOST_SHARE, _MOST_MS, _MOST_PLAN_MS = 1.01, 1.0, 1_000
@@ -57,7 +60,9 @@ def _micro(spark, folder: Path, sizes: Sizes) -> list:
         sink = _sink(table, way)
         for batch_id in range(sizes.micro_batches):
             first = batch_id * each * _PARTITIONS
-            rows = spark.range(first, first + each * _PARTITIONS, 1, _TASKS).selectExpr("id", "CAST(id AS STRING) name", *_positions_of(_PARTITIONS))
+            rows = spark.range(first, first + each * _PARTITIONS, 1, _TASKS).selectExpr(
+                "id", "CAST(id AS STRING) name", *_positions_of(_PARTITIONS)
+            )
             given = rows if way == _WITH else rows.drop(*_COLUMNS)
             begun = time.perf_counter()
             sink._micro_batch(given, _batch(batch_id, batch_id * each, (batch_id + 1) * each))
@@ -72,7 +77,15 @@ def _micro(spark, folder: Path, sizes: Sizes) -> list:
     rows.append(["the proof alone, CPU of the driver's Python", spread(alone, 2), f"{min(alone):.2f}"])
     note = f"ms, median [min..max]. {each * _PARTITIONS} rows of {_TASKS} tasks, without Spark's stream around them. Load {load()}."
     table = Table("Position columns of a micro-batch, on the driver", ("", "ms", "least"), rows, note)
-    return [table, at_most("proving the positions of a micro-batch, median of the proof alone", statistics.median(alone), _MOST_MS, "{:.2f} ms")]
+    return [
+        table,
+        at_most(
+            "proving the positions of a micro-batch, median of the proof alone",
+            statistics.median(alone),
+            _MOST_MS,
+            "{:.2f} ms",
+        ),
+    ]
 
 
 class _Nothing:
@@ -90,7 +103,9 @@ class _Nothing:
 
 def _alone(spark, each: int, times: int) -> list[float]:
     """ms of this thread's processor time for all that a batch does more: ranges, types, the columns of each piece, the sum."""
-    rows = spark.range(0, each * _PARTITIONS, 1, _TASKS).selectExpr("id", "CAST(id AS STRING) name", *_positions_of(_PARTITIONS))
+    rows = spark.range(0, each * _PARTITIONS, 1, _TASKS).selectExpr(
+        "id", "CAST(id AS STRING) name", *_positions_of(_PARTITIONS)
+    )
     pieces = rows.toArrow().to_batches()
     options, batch, took = SinkOptions(position_columns=_COLUMNS), _batch(0, 0, each), []
     for _ in range(times):
@@ -101,12 +116,14 @@ def _alone(spark, each: int, times: int) -> list[float]:
             writer.write(piece)
         check.settle(writer.close(None))
         took.append((time.thread_time() - begun) * 1000)
-    return took[times // 10:]
+    return took[times // 10 :]
 
 
 def _large(spark, folder: Path, sizes: Sizes) -> list:
     source = str(folder / "positions-input")
-    spark.read.parquet(data.large(spark, folder, sizes.large_rows)).selectExpr("*", *_positions_of(_PARTITIONS)).write.parquet(source)
+    spark.read.parquet(data.large(spark, folder, sizes.large_rows)).selectExpr(
+        "*", *_positions_of(_PARTITIONS)
+    ).write.parquet(source)
     end = sizes.large_rows // _PARTITIONS + 1
     cpu, wall = defaultdict(list), defaultdict(list)
     ways = [f"{way}, {what}" for way in _LARGE for what in (_WITHOUT, _WITH)]
@@ -130,8 +147,11 @@ def _large(spark, folder: Path, sizes: Sizes) -> list:
     note = f"Seconds, median [min..max]: processor time of all processes, and on the clock. {sizes.large_rows:,} rows. Load {load()}."
     table = Table("Position columns of a large batch", ("", "CPU s", "s"), rows, note)
     goals = [
-        at_most(f"proving the positions of a large batch, {way}: CPU, least against least",
-                min(cpu[f"{way}, {_WITH}"]) / min(cpu[f"{way}, {_WITHOUT}"]), _MOST_SHARE)
+        at_most(
+            f"proving the positions of a large batch, {way}: CPU, least against least",
+            min(cpu[f"{way}, {_WITH}"]) / min(cpu[f"{way}, {_WITHOUT}"]),
+            _MOST_SHARE,
+        )
         for way in _LARGE
     ]
     return [table, *goals]
@@ -148,7 +168,9 @@ def _filter(spark, sizes: Sizes) -> list:
         batch = Batch(0, "query", "run", (SourceRange(None, end),))
         options = SinkOptions(position_columns=_COLUMNS)
         begun = time.perf_counter()
-        kept = rows.where(f"NOT {recorded('table', _COLUMNS, below)} OR {PositionCheck('table', batch, options, rows).sql}")
+        kept = rows.where(
+            f"NOT {recorded('table', _COLUMNS, below)} OR {PositionCheck('table', batch, options, rows).sql}"
+        )
         kept._jdf.queryExecution().executedPlan()
         plans[way].append((time.perf_counter() - begun) * 1000)
         with measured() as cost:

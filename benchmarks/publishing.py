@@ -24,7 +24,11 @@ WAYS = {
     f"every {_GROUP}, one snapshot": {"publish_every_batches": _GROUP, "publish_as": "one-snapshot"},
     "async": {"publish": "async"},
     "async, one snapshot": {"publish": "async", "publish_as": "one-snapshot"},
-    f"async, every {_GROUP}, one snapshot": {"publish": "async", "publish_every_batches": _GROUP, "publish_as": "one-snapshot"},
+    f"async, every {_GROUP}, one snapshot": {
+        "publish": "async",
+        "publish_every_batches": _GROUP,
+        "publish_as": "one-snapshot",
+    },
 }
 # The first batches of a query's start compile and restore; they are run, and not counted in the medians.
 WARM_UP = 2
@@ -57,12 +61,25 @@ def publishing(spark, folder: Path, sizes: data.Sizes) -> list[Table]:
 
     in_turns(sizes.rounds, tuple(WAYS), measure)
     rows = [
-        [way, spread(trigger[way]), spread(ours[way]), spread(whole[way]), spread(publish[way]),
-         str(_snapshots(folder / "publishing" / slug(way) / "out"))]
+        [
+            way,
+            spread(trigger[way]),
+            spread(ours[way]),
+            spread(whole[way]),
+            spread(publish[way]),
+            str(_snapshots(folder / "publishing" / slug(way) / "out")),
+        ]
         for way in WAYS
     ]
     share = statistics.median(publish[PLAIN]) / statistics.median(ours[PLAIN])
-    head = ("publishing", "trigger ms", "of it our function ms", "the whole run ms a batch", "publishing ms a batch", "snapshots")
+    head = (
+        "publishing",
+        "trigger ms",
+        "of it our function ms",
+        "the whole run ms a batch",
+        "publishing ms a batch",
+        "snapshots",
+    )
     title = f"{len(trigger[PLAIN])} micro-batches of {sizes.batch_rows:,} rows, by the way of publishing"
     note = (
         f"Median [min..max]. The whole run has the start, and publishing what was left at the end. By default publishing is "

@@ -28,7 +28,14 @@ def reading(spark, folder: Path, sizes: data.Sizes) -> list[Table]:
     for what, root in (("large", large / "out"), ("small files", small / "out")):
         rows += _compare(spark, what, root, sizes.rounds)
     head = ("table", "reader", "DataFrame and physical plan ms", "count ms", "sums of two columns ms")
-    return [Table("Reading the newest snapshot", head, rows, f"Median [min..max] of {sizes.rounds} rounds, paired. Load {load()}.")]
+    return [
+        Table(
+            "Reading the newest snapshot",
+            head,
+            rows,
+            f"Median [min..max] of {sizes.rounds} rounds, paired. Load {load()}.",
+        )
+    ]
 
 
 def _compare(spark, what: str, root: Path, rounds: int) -> list[list[str]]:
@@ -48,7 +55,10 @@ def _compare(spark, what: str, root: Path, rounds: int) -> list[list[str]]:
             plan[way].append(plan_ms), count[way].append(count_ms), total[way].append(total_ms)
 
     in_turns(rounds + 1, tuple(frames), measure)
-    return [[f"{what}, {len(files)} files", way, spread(plan[way]), spread(count[way]), spread(total[way])] for way in frames]
+    return [
+        [f"{what}, {len(files)} files", way, spread(plan[way]), spread(count[way]), spread(total[way])]
+        for way in frames
+    ]
 
 
 def _planned(frame: DataFrame) -> DataFrame:

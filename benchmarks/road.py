@@ -21,7 +21,11 @@ from streamsink.table.table import new_schema
 from streamsink.table.write.writer import WriteSpec
 
 _ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
-_NOOP, _SPARK, _ADOPT = "noop", "Spark's writer (zstd), df.write.parquet", "Spark's writer, its files adopted (the sink's way)"
+_NOOP, _SPARK, _ADOPT = (
+    "noop",
+    "Spark's writer (zstd), df.write.parquet",
+    "Spark's writer, its files adopted (the sink's way)",
+)
 _NUMBERS, _STRINGS = ("id", "customer", "price", "discount", "at"), ("status", "city", "note")
 STAGES = (
     Variant("hand-over only (count)", "count"),
@@ -111,8 +115,14 @@ class _Road:
         def against(values) -> str:
             return f"{statistics.median(values[name]) / statistics.median(values[base]):.2f}"
 
-        return [name, spread(self.wall[name], 2), spread(self.cpu[name], 1),
-                f"{statistics.median(self.python[name]):.1f}", against(self.wall), against(self.cpu)]
+        return [
+            name,
+            spread(self.wall[name], 2),
+            spread(self.cpu[name], 1),
+            f"{statistics.median(self.python[name]):.1f}",
+            against(self.wall),
+            against(self.cpu),
+        ]
 
 
 def road(spark, folder: Path, sizes: data.Sizes) -> list[Table]:
@@ -126,7 +136,9 @@ def road(spark, folder: Path, sizes: data.Sizes) -> list[Table]:
     parts = [[part, spread(values, 2)] for part, values in ways.parts.items()]
     return [
         Table("Where a large batch's time goes (tasks)", head, rows, note),
-        Table("Processor seconds inside the Python workers, of those steps that have the part", ("part", "CPU s"), parts),
+        Table(
+            "Processor seconds inside the Python workers, of those steps that have the part", ("part", "CPU s"), parts
+        ),
     ]
 
 
@@ -148,9 +160,13 @@ def worker(spark, folder: Path, sizes: data.Sizes) -> list[Table]:
         "noop": (worker_daemon.MODULE, lambda: kept.write.format("noop").mode("append").save()),
         "mapInArrow, Spark's daemon": (_SPARKS_DAEMON, lambda: kept.mapInArrow(stages.count, stages.RESULT).collect()),
         "mapInArrow, Spark's daemon, zip importers out of the cache": (
-            _SPARKS_DAEMON, lambda: kept.mapInArrow(stages.lean(stages.count), stages.RESULT).collect(),
+            _SPARKS_DAEMON,
+            lambda: kept.mapInArrow(stages.lean(stages.count), stages.RESULT).collect(),
         ),
-        "mapInArrow, our daemon": (worker_daemon.MODULE, lambda: kept.mapInArrow(stages.count, stages.RESULT).collect()),
+        "mapInArrow, our daemon": (
+            worker_daemon.MODULE,
+            lambda: kept.mapInArrow(stages.count, stages.RESULT).collect(),
+        ),
     }
     took, cpu = defaultdict(list), defaultdict(list)
     environment, conf = spark.sparkContext.environment, spark._jvm.org.apache.spark.SparkEnv.get().conf()

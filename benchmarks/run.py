@@ -77,14 +77,28 @@ def session(folder: Path, compared: bool) -> SparkSession:
 
 def arguments(argv: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="small sizes, to try the program; the numbers mean nothing")
-    parser.add_argument("--only", action="append", choices=list(BENCHMARKS), help=f"may be repeated; without it: {', '.join(MAIN)}")
+    parser.add_argument(
+        "--quick", action="store_true", help="small sizes, to try the program; the numbers mean nothing"
+    )
+    parser.add_argument(
+        "--only", action="append", choices=list(BENCHMARKS), help=f"may be repeated; without it: {', '.join(MAIN)}"
+    )
     parser.add_argument("--all", action="store_true", help="everything")
-    parser.add_argument("--sink", action="append", default=[], metavar="MODULE:FUNCTION", help="compare with it too; see benchmarks/ways.py")
+    parser.add_argument(
+        "--sink",
+        action="append",
+        default=[],
+        metavar="MODULE:FUNCTION",
+        help="compare with it too; see benchmarks/ways.py",
+    )
     parser.add_argument("--no-peers", action="store_true", help="leave Iceberg and Delta out")
     parser.add_argument("--rounds", type=int, help="rounds of A B A B")
-    parser.add_argument("--out", default="build/bench", help="folder of report.md and report.svg (default: %(default)s)")
-    parser.add_argument("--write", action="store_true", help="put the tables into docs/BENCHMARKS.md, the picture beside it")
+    parser.add_argument(
+        "--out", default="build/bench", help="folder of report.md and report.svg (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--write", action="store_true", help="put the tables into docs/BENCHMARKS.md, the picture beside it"
+    )
     return parser.parse_args(argv)
 
 
@@ -92,7 +106,9 @@ def main(argv: list[str]) -> None:
     options = arguments(argv)
     sizes = dataclasses.replace(Sizes.quick() if options.quick else Sizes(), more_sinks=tuple(options.sink))
     if options.rounds:
-        sizes = dataclasses.replace(sizes, rounds=options.rounds, micro_rounds=options.rounds, more_rounds=options.rounds)
+        sizes = dataclasses.replace(
+            sizes, rounds=options.rounds, micro_rounds=options.rounds, more_rounds=options.rounds
+        )
     items: list = []
     with tempfile.TemporaryDirectory(prefix="streamsink-bench-") as name:
         spark = session(Path(name), not options.no_peers)
@@ -119,7 +135,9 @@ def finish(items: list, about: str, options: argparse.Namespace) -> None:
     out = Path(options.out)
     out.mkdir(parents=True, exist_ok=True)
     body = "![bars](report.svg)\n\n" if any(isinstance(item, report.Bar) for item in items) else ""
-    (out / "report.md").write_text(f"# Benchmarks\n\n{goals}\n\n{body}{report.text(items)}\n\n{about}.\n", encoding="utf-8")
+    (out / "report.md").write_text(
+        f"# Benchmarks\n\n{goals}\n\n{body}{report.text(items)}\n\n{about}.\n", encoding="utf-8"
+    )
     picture.draw(items, out / "report.svg")
     if options.write:
         report.write("goals", f"{goals}\n\n{about}.")

@@ -64,14 +64,23 @@ def stores(spark, folder: Path, sizes: Sizes) -> list[Table]:
 
         in_turns(sizes.rounds, tuple(ways), measure)
     slow = {name: statistics.quantiles(took[name], n=100, method="inclusive")[94] for name in ways}
-    rows = [[name, spread(took[name], 1), f"{slow[name]:.1f}", spread(calls[name]), spread(share[name])] for name in ways]
+    rows = [
+        [name, spread(took[name], 1), f"{slow[name]:.1f}", spread(calls[name]), spread(share[name])] for name in ways
+    ]
     note = (
         f"Batches of {ROWS} rows, each one data file and one snapshot; {commits} a round, after one that is not counted. Servers run on "
         "this machine: a network between adds its round trips. I/O calls are those of the table's store (a write "
         "into an open file is one, although HDFS and S3 send it later); a lock's own are not among them. "
         f"Median [min..max]. Load {load()}.{''.join(f' Not measured: {name} ({why}).' for name, why in missing.items())}"
     )
-    return [Table("One commit by store and lock", ("store", "ms a batch", "95 of 100 within ms", "I/O calls", "publishing, % of it"), rows, note)]
+    return [
+        Table(
+            "One commit by store and lock",
+            ("store", "ms a batch", "95 of 100 within ms", "I/O calls", "publishing, % of it"),
+            rows,
+            note,
+        )
+    ]
 
 
 def _ways(folder: Path, servers: contextlib.ExitStack) -> tuple[dict[str, Way], dict[str, str]]:
@@ -150,4 +159,6 @@ def _commits(way: Way, root: str, commits: int) -> list[tuple[float, float, int]
 
 
 def _rows(begin: int, end: int) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pydict({"id": range(begin, end), "name": [f"name-{n}" for n in range(begin, end)]}, schema=_SCHEMA)
+    return pa.RecordBatch.from_pydict(
+        {"id": range(begin, end), "name": [f"name-{n}" for n in range(begin, end)]}, schema=_SCHEMA
+    )

@@ -13,7 +13,12 @@ from benchmarks.peers import Start
 
 # The level that streamsink writes with; Spark's own default would be 3.
 ZSTD = {"compression": "zstd", "parquet.compression.codec.zstd.level": "1"}
-NOOP, SNAPPY, SPARK, OURS = "noop", "Spark parquet sink (snappy, its default)", "Spark parquet sink (zstd)", "streamsink"
+NOOP, SNAPPY, SPARK, OURS = (
+    "noop",
+    "Spark parquet sink (snappy, its default)",
+    "Spark parquet sink (zstd)",
+    "streamsink",
+)
 NOTHING, NAIVE = "foreachBatch that does nothing", "naive foreachBatch parquet (zstd)"
 OURS_SNAPPY, UNFLUSHED, TASKS = "streamsink (snappy)", "streamsink, flush=False", "streamsink, tasks"
 ASYNC, WRITER = 'streamsink, publish="async"', "streamsink, Spark's writer"

@@ -39,8 +39,14 @@ def writers(spark, folder: Path, sizes: Sizes) -> list[Table]:
 
     in_turns(sizes.rounds, WRITERS, measure)
     rows = [
-        [str(n), spread(rates[n], 1), spread(waits[n], 1), f"{statistics.quantiles(waits[n], n=100)[94]:.0f}",
-         f"{statistics.mean(tries[n]):.2f}", str(max(tries[n]))]
+        [
+            str(n),
+            spread(rates[n], 1),
+            spread(waits[n], 1),
+            f"{statistics.quantiles(waits[n], n=100)[94]:.0f}",
+            f"{statistics.mean(tries[n]):.2f}",
+            str(max(tries[n])),
+        ]
         for n in WRITERS
     ]
     head = ("writers", "commits/s, all together", "ms a batch", "95 of 100 within ms", "tries a commit", "most tries")

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Order events from Kafka, or generated ones, into a Paimon table: each exactly once, whatever is killed."""
+
 import sys
 
 from support import chaos, session
@@ -42,7 +43,10 @@ def main() -> int:
     ending.run(start)
     interrupted_after = progress.last_batch if ending.by_signal else None
     outcome = source.outcome(streamsink.read(spark, str(places.table)), interrupted_after)
-    more = {"batches since the start": f"{progress.batches:,}", "rows/s since the start": f"{progress.rows_per_second():,.0f}"}
+    more = {
+        "batches since the start": f"{progress.batches:,}",
+        "rows/s since the start": f"{progress.rows_per_second():,.0f}",
+    }
     say(closing_table(outcome, more))
     return 0 if outcome.exactly_once else 1
 

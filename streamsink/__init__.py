@@ -29,8 +29,21 @@ if TYPE_CHECKING:
     Listener = Callable[[Event], None]
 
 __all__ = [
-    "SinkOptions", "col", "create_table", "drop_missing", "errors", "give_up", "read", "read_arrow", "retire", "run", "starting_offsets",
-    "to_table", "to_tables", "verify", "write",
+    "SinkOptions",
+    "col",
+    "create_table",
+    "drop_missing",
+    "errors",
+    "give_up",
+    "read",
+    "read_arrow",
+    "retire",
+    "run",
+    "starting_offsets",
+    "to_table",
+    "to_tables",
+    "verify",
+    "write",
 ]
 __version__ = "0.1.0"
 
@@ -64,8 +77,15 @@ def to_table(
 
 
 def to_tables(
-    warehouse: "Path", route: str, tables: Mapping[str, Mapping[str, Any]], listener: "Listener | None" = None, *,
-    dead_letters: str | None = None, unrouted: str = "fail", drop_route_column: bool = True, **options: "Unpack[Settings]"
+    warehouse: "Path",
+    route: str,
+    tables: Mapping[str, Mapping[str, Any]],
+    listener: "Listener | None" = None,
+    *,
+    dead_letters: str | None = None,
+    unrouted: str = "fail",
+    drop_route_column: bool = True,
+    **options: "Unpack[Settings]",
 ) -> "BatchFunction":
     """A function for ``foreachBatch`` that publishes every micro-batch exactly once into several tables below ``warehouse``.
 
@@ -95,7 +115,9 @@ def run(
     return supervisor.run(start, max_restarts=max_restarts, min_wait_ms=min_wait_ms, max_wait_ms=max_wait_ms)
 
 
-def write(df: "DataFrame", path: "Path", run_id: str, listener: "Listener | None" = None, **options: "Unpack[Settings]") -> int:
+def write(
+    df: "DataFrame", path: "Path", run_id: str, listener: "Listener | None" = None, **options: "Unpack[Settings]"
+) -> int:
     """Publish a batch DataFrame exactly once under ``run_id``: a repeated call with that id changes nothing."""
     from streamsink.spark.query.bounded import write_bounded
 
@@ -112,8 +134,11 @@ def read(
 
 
 def read_arrow(
-    path: "Path", snapshot_id: int | None = None, where: "Predicate | None" = None, columns: Sequence[str] | None = None,
-    store_options: Mapping[str, str] | None = None
+    path: "Path",
+    snapshot_id: int | None = None,
+    where: "Predicate | None" = None,
+    columns: Sequence[str] | None = None,
+    store_options: Mapping[str, str] | None = None,
 ) -> "pa.Table":
     """A pyarrow.Table of the newest snapshot, or of the given one; all of it in memory, without Spark.
 
@@ -138,8 +163,13 @@ def col(name: str) -> "Column":
 
 
 def create_table(
-    path: "Path", schema: "StructType | pa.Schema | str", partition_by: Sequence[str] = (), options: Mapping[str, str] | None = None, *,
-    comment: str | None = None, store_options: Mapping[str, str] | None = None
+    path: "Path",
+    schema: "StructType | pa.Schema | str",
+    partition_by: Sequence[str] = (),
+    options: Mapping[str, str] | None = None,
+    *,
+    comment: str | None = None,
+    store_options: Mapping[str, str] | None = None,
 ) -> str:
     """Create an append table. ``schema``: a Spark StructType, a pyarrow.Schema, or DDL text. Returns its absolute path."""
     from streamsink.storage.stores import store_of
@@ -153,9 +183,14 @@ def create_table(
 
 
 def starting_offsets(
-    path: "Path", application: str = "streamsink", partitions: Mapping[str, int] | None = None,
-    store_options: Mapping[str, str] | None = None, *, source: int | str | None = None,
-    from_beginning: str | Sequence[str] = (), without: str | Sequence[str] = ()
+    path: "Path",
+    application: str = "streamsink",
+    partitions: Mapping[str, int] | None = None,
+    store_options: Mapping[str, str] | None = None,
+    *,
+    source: int | str | None = None,
+    from_beginning: str | Sequence[str] = (),
+    without: str | Sequence[str] = (),
 ) -> str:
     """JSON for Kafka's option ``startingOffsets``: where the table's own record of ``application`` ends.
 
@@ -168,7 +203,9 @@ def starting_offsets(
     from streamsink.storage.stores import store_of
 
     store = store_of(path, store_options)
-    names = (names_of(store.root, name, given) for name, given in (("from_beginning", from_beginning), ("without", without)))
+    names = (
+        names_of(store.root, name, given) for name, given in (("from_beginning", from_beginning), ("without", without))
+    )
     return of_table(store, application, Wanted(partitions or {}, source, *names))
 
 

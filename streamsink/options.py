@@ -209,9 +209,20 @@ _TEXTS = {
     "new_application": "the word that the error of a start without this option prints",
 }
 _AT_LEAST = {
-    "target_file_bytes": 1, "max_open_writers": 1, "writer_memory_bytes": 1, "driver_max_rows": 0,
-    "driver_max_bytes": 0, "journal_retain": 2, "publish_every_batches": 1, "publish_interval_ms": 0, "publish_queue": 1,
-    "commit_max_retries": 0, "commit_min_wait_ms": 0, "commit_max_wait_ms": 0, "commit_timeout_ms": 1, "lock_lease_ms": 1_000,
+    "target_file_bytes": 1,
+    "max_open_writers": 1,
+    "writer_memory_bytes": 1,
+    "driver_max_rows": 0,
+    "driver_max_bytes": 0,
+    "journal_retain": 2,
+    "publish_every_batches": 1,
+    "publish_interval_ms": 0,
+    "publish_queue": 1,
+    "commit_max_retries": 0,
+    "commit_min_wait_ms": 0,
+    "commit_max_wait_ms": 0,
+    "commit_timeout_ms": 1,
+    "lock_lease_ms": 1_000,
     "lock_acquire_timeout_ms": 0,
 }
 # Left to the table's options when they are not given.

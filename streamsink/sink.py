@@ -29,9 +29,32 @@ if TYPE_CHECKING:
     from streamsink.spark.query.foreach_batch import BatchFunction
 
 __all__ = [
-    "AppState", "Batch", "Checkpoint", "Committable", "Committer", "Destination", "Event", "FileIO", "Group", "History", "IdSource", "KnownRun",
-    "LastOfOther", "Mark", "OpenSink", "FileJournal", "Journal", "Published", "Sink", "SinkOptions", "StagedFile", "FlushGroup", "Where", "Writing",
-    "last_of_others", "to_sink",
+    "AppState",
+    "Batch",
+    "Checkpoint",
+    "Committable",
+    "Committer",
+    "Destination",
+    "Event",
+    "FileIO",
+    "Group",
+    "History",
+    "IdSource",
+    "KnownRun",
+    "LastOfOther",
+    "Mark",
+    "OpenSink",
+    "FileJournal",
+    "Journal",
+    "Published",
+    "Sink",
+    "SinkOptions",
+    "StagedFile",
+    "FlushGroup",
+    "Where",
+    "Writing",
+    "last_of_others",
+    "to_sink",
 ]
 
 

@@ -2,6 +2,7 @@
 
 `make test` prepares everything and says where it is in the environment; under a plain `pytest` the fixtures prepare it themselves.
 """
+
 import json
 import os
 import random

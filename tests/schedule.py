@@ -12,16 +12,29 @@ import pytest
 # Longest first (`make test ARGS=--durations=0` tells); every other file is a unit of its own, and comes after these.
 UNITS = {
     "Kafka": (
-        "e2e/test_kafka_kills", "e2e/test_accidents_kafka", "e2e/test_kafka_identity", "e2e/test_real_walks", "jobs/test_jobs",
+        "e2e/test_kafka_kills",
+        "e2e/test_accidents_kafka",
+        "e2e/test_kafka_identity",
+        "e2e/test_real_walks",
+        "jobs/test_jobs",
         "test_services",
     ),
     "kills": ("e2e/test_kill_every_step",),
     "HDFS and S3": (
-        "e2e/test_stores", "crash/test_stores", "storage/test_accidents", "storage/test_conformance", "storage/test_hold",
-        "storage/test_s3", "compat/test_java_on_hdfs",
+        "e2e/test_stores",
+        "crash/test_stores",
+        "storage/test_accidents",
+        "storage/test_conformance",
+        "storage/test_hold",
+        "storage/test_s3",
+        "compat/test_java_on_hdfs",
     ),
     "locks": (
-        "locks/test_conformance", "locks/test_publishing", "locks/test_configured", "locks/test_deadlock", "compat/test_shared_locks",
+        "locks/test_conformance",
+        "locks/test_publishing",
+        "locks/test_configured",
+        "locks/test_deadlock",
+        "compat/test_shared_locks",
     ),
     "tasks": ("e2e/test_accidents_tasks",),
     "restarts": ("e2e/test_accidents_kills",),

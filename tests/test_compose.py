@@ -1,4 +1,5 @@
 """docker-compose.yml is well-formed and starts the job against its own broker: checked by a compose client where there is one."""
+
 import shutil
 import subprocess
 
@@ -24,7 +25,9 @@ def test_a_compose_client_accepts_the_file():
     command = client()
     if command is None:
         return  # the other tests read the file themselves; a client is no requirement of the gate
-    done = subprocess.run([*command, "-f", str(FILE), "config", "-q"], capture_output=True, text=True, timeout=TIMEOUT_S)
+    done = subprocess.run(
+        [*command, "-f", str(FILE), "config", "-q"], capture_output=True, text=True, timeout=TIMEOUT_S
+    )
     assert done.returncode == 0, done.stderr
 
 

@@ -20,7 +20,11 @@ _ROWS = 20
 
 
 def _library() -> set[str]:
-    found = (path.relative_to(ROOT) for path in (ROOT / "streamsink").rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    found = (
+        path.relative_to(ROOT)
+        for path in (ROOT / "streamsink").rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    )
     return {path.as_posix() for path in found}
 
 
@@ -61,7 +65,12 @@ def installed(built, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("installed")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
     python = folder / "bin" / "python"
-    site = subprocess.run([python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], check=True, capture_output=True, text=True)
+    site = subprocess.run(
+        [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
     subprocess.run([*pip_for(folder), "install", "-q", "--no-deps", "--no-index", _only(built, ".whl")], check=True)
     # A path in a .pth file is searched, and .pth files there are not read: of the checkout, which is linked so, nothing is found.
     Path(site.stdout.strip(), "libraries.pth").write_text(sysconfig.get_path("purelib") + "\n")
@@ -69,7 +78,13 @@ def installed(built, tmp_path_factory) -> Path:
 
 
 def test_it_is_imported_from_the_wheel(installed, tmp_path):
-    said = subprocess.run([installed, "-c", "import streamsink; print(streamsink.__file__)"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    said = subprocess.run(
+        [installed, "-c", "import streamsink; print(streamsink.__file__)"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert Path(said.stdout.strip()).is_relative_to(installed.parent.parent)
 
 
@@ -79,20 +94,27 @@ def test_it_is_imported_from_the_wheel(installed, tmp_path):
 def test_the_lines_of_the_readme_run_on_it(installed, tmp_path, kafka_broker, spark_settings):
     """As they stand there, but for the broker's address, and to the end of what is there."""
     lines = re.search(r"## Ten lines\n\n```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)[1]
-    for said, here in (("localhost:9092", kafka_broker.bootstrap), ('processingTime="1 second"', "availableNow=True"),
-                       (".load()", '.option("startingOffsets", "earliest").load()')):
+    for said, here in (
+        ("localhost:9092", kafka_broker.bootstrap),
+        ('processingTime="1 second"', "availableNow=True"),
+        (".load()", '.option("startingOffsets", "earliest").load()'),
+    ):
         assert said in lines
         lines = lines.replace(said, here)
     send(kafka_broker.bootstrap, "orders", range(_ROWS), 1)
     program = tmp_path / "program.py"
-    program.write_text(textwrap.dedent('''\
+    program.write_text(
+        textwrap.dedent("""\
         import json, os
         from pyspark.sql import SparkSession
         builder = SparkSession.builder
         for name, value in json.load(open(os.environ["STREAMSINK_TEST_SPARK_CONF"])).items():
             builder = builder.config(name, value)
         spark = builder.getOrCreate()
-    ''') + lines + '\nprint("ROWS", streamsink.read(spark, "lake/shop.db/orders").count())\nos._exit(0)\n')
+    """)
+        + lines
+        + '\nprint("ROWS", streamsink.read(spark, "lake/shop.db/orders").count())\nos._exit(0)\n'
+    )
     env = {**os.environ, "PYTHONPATH": "", "PYSPARK_PYTHON": str(installed)}
     done = subprocess.run([installed, program], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=300)
     assert f"ROWS {_ROWS}" in done.stdout, done.stderr[-3000:]

@@ -1,4 +1,5 @@
 """The services that other tests rely on are real and keep their promises: the broker its messages, Spark its connector."""
+
 import os
 import subprocess
 import uuid
@@ -80,7 +81,9 @@ def test_the_session_has_paimons_library(spark):
 
 @pytest.mark.compat
 def test_pypaimon_can_be_imported(pypaimon_python):
-    done = subprocess.run([pypaimon_python, "-c", "import pypaimon, pyarrow; print(pyarrow.__version__)"], capture_output=True, text=True)
+    done = subprocess.run(
+        [pypaimon_python, "-c", "import pypaimon, pyarrow; print(pyarrow.__version__)"], capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     assert int(done.stdout.split(".")[0]) < 20
 

@@ -56,7 +56,11 @@ def _tree(path: Path) -> ast.Module:
 def _imports(path: Path, running: bool = False):
     """running: without those that only a type checker sees."""
     tree = _tree(path)
-    seen = [node for node in ast.walk(tree) if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"] if running else []
+    seen = (
+        [node for node in ast.walk(tree) if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
+        if running
+        else []
+    )
     never = {id(inner) for node in seen for inner in ast.walk(node)}
     for node in (node for node in ast.walk(tree) if id(node) not in never):
         if isinstance(node, ast.Import):
@@ -79,8 +83,12 @@ def test_an_import_goes_only_downwards():
     rooms = {module: _room(module) for module in modules}
     assert set(rooms.values()) == floors.keys() - {"__init__"}, "a room is missing in the list, or empty"
     wrong = [
-        f"{_name(path)} imports {module}" for path in LIBRARY if path.name != "__init__.py" for module in _imports(path)
-        if module in modules and rooms[module] != rooms[_module(path)]
+        f"{_name(path)} imports {module}"
+        for path in LIBRARY
+        if path.name != "__init__.py"
+        for module in _imports(path)
+        if module in modules
+        and rooms[module] != rooms[_module(path)]
         and floors[rooms[module]] >= floors[rooms[_module(path)]]
     ]
     assert wrong == []
@@ -90,7 +98,9 @@ def test_only_the_right_folders_import_the_big_libraries():
     """pyspark in spark/ only; fastavro in format/ only; py4j in spark/ only."""
     allowed = {"pyspark": {"spark"}, "py4j": {"spark"}, "fastavro": {"format"}}
     wrong = [
-        f"{_name(path)} imports {module}" for path in LIBRARY for module in _imports(path, running=True)
+        f"{_name(path)} imports {module}"
+        for path in LIBRARY
+        for module in _imports(path, running=True)
         if module.split(".")[0] in allowed
         and path.relative_to(ROOT / "streamsink").parts[0] not in allowed[module.split(".")[0]]
     ]
@@ -138,7 +148,11 @@ def test_names_that_are_taken_from_our_modules_are_there():
         other = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
         other |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
         for node in ast.walk(tree):
-            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in known.keys() - other:
+            if (
+                isinstance(node, ast.Attribute)
+                and isinstance(node.value, ast.Name)
+                and node.value.id in known.keys() - other
+            ):
                 there = known[node.value.id]
                 if node.attr not in has[there] and f"{there}.{node.attr}" not in has:
                     wrong.append(f"{module}, line {node.lineno}: {there}.{node.attr}")
@@ -179,7 +193,9 @@ def test_sizes(path):
             length = node.end_lineno - node.lineno + 1
             assert length <= MOST_FUNCTION_LINES, f"{node.name} has {length} lines"
             if path in CODE:
-                assert _positional(node) <= MOST_POSITIONAL, f"{node.name} has {_positional(node)} positional parameters"
+                assert _positional(node) <= MOST_POSITIONAL, (
+                    f"{node.name} has {_positional(node)} positional parameters"
+                )
         elif isinstance(node, ast.ClassDef):
             length = node.end_lineno - node.lineno + 1
             assert length <= MOST_CLASS_LINES, f"{node.name} has {length} lines"
@@ -206,7 +222,9 @@ def test_bans(path):
 
 def test_ruff_finds_nothing():
     """The rules stand in pyproject.toml."""
-    said = subprocess.run([sys.executable, "-m", "ruff", "check", "--no-cache", "--quiet", "."], capture_output=True, text=True, cwd=ROOT)
+    said = subprocess.run(
+        [sys.executable, "-m", "ruff", "check", "--no-cache", "--quiet", "."], capture_output=True, text=True, cwd=ROOT
+    )
     assert said.stdout == "" and said.returncode == 0, said.stdout + said.stderr
 
 
@@ -256,9 +274,22 @@ def _committed() -> list[Path]:
 def test_nothing_of_one_machine_is_committed():
     """No path of a developer's machine, no host of a registry, no credential."""
     banned = re.compile(
-        "|".join(("/wo" + "rk/", "/ro" + r"ot/\.", "pypi" + r"\.org", "repo1" + r"\.maven", "repo" + r"\.maven", "files" + r"\.pythonhosted"))
+        "|".join(
+            (
+                "/wo" + "rk/",
+                "/ro" + r"ot/\.",
+                "pypi" + r"\.org",
+                "repo1" + r"\.maven",
+                "repo" + r"\.maven",
+                "files" + r"\.pythonhosted",
+            )
+        )
     )
-    wrong = [_name(p) for p in _committed() if p.suffix not in (".png", ".jar") and banned.search(p.read_text(errors="ignore"))]
+    wrong = [
+        _name(p)
+        for p in _committed()
+        if p.suffix not in (".png", ".jar") and banned.search(p.read_text(errors="ignore"))
+    ]
     assert wrong == []
 
 

@@ -1,4 +1,5 @@
 """The set-up machinery remembers only what is still true, and falls back to what is published."""
+
 import json
 import sys
 
@@ -25,7 +26,11 @@ def test_a_damaged_list_of_jars_is_made_again(tmp_path):
 def test_jars_that_pyspark_ships_are_left_out(tmp_path):
     (tmp_path / "slf4j-api-2.0.17.jar").touch()
     (tmp_path / "commons-pool-1.5.4.jar").touch()
-    resolved = ["/i/org.slf4j_slf4j-api-2.0.16.jar", "/i/org.apache.commons_commons-pool2-2.12.1.jar", "/i/a_b_2.13-4.1.0-preview1.jar"]
+    resolved = [
+        "/i/org.slf4j_slf4j-api-2.0.16.jar",
+        "/i/org.apache.commons_commons-pool2-2.12.1.jar",
+        "/i/a_b_2.13-4.1.0-preview1.jar",
+    ]
     assert jars._beyond(resolved, tmp_path) == resolved[1:]
 
 

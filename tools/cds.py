@@ -1,4 +1,5 @@
 """A class-data archive for Spark's JVM: made once for an environment, it halves the start of every session that the tests open."""
+
 import hashlib
 import json
 import os
@@ -86,7 +87,9 @@ def _train(python: str, java: Java, archive: Path) -> bool:
         env.pop("PYSPARK_SUBMIT_ARGS", None)
         try:
             command = [python, "-c", TRAIN, options, folder]
-            done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=TIMEOUT_S, stdin=subprocess.DEVNULL)
+            done = subprocess.run(
+                command, env=env, capture_output=True, text=True, timeout=TIMEOUT_S, stdin=subprocess.DEVNULL
+            )
         except subprocess.TimeoutExpired:
             say("no archive: the training run took too long")
             return False

@@ -1,4 +1,5 @@
 """What every set-up step shares: where things are kept, one lock a thing, retries, and errors that say what to do."""
+
 import contextlib
 import fcntl
 import json
@@ -67,7 +68,9 @@ def run_retrying(command: list, what: str, env: dict | None = None) -> None:
     """Run `command`; try again after a pause, since registries and networks hiccup. Raises SetupError after the last try."""
     for attempt in range(1, ATTEMPTS + 1):
         # stdout joins stderr: the only thing on our stdout is the result of the whole call
-        code = subprocess.run([str(part) for part in command], env=env, stdin=subprocess.DEVNULL, stdout=sys.stderr).returncode
+        code = subprocess.run(
+            [str(part) for part in command], env=env, stdin=subprocess.DEVNULL, stdout=sys.stderr
+        ).returncode
         if code == 0:
             return
         if attempt < ATTEMPTS:

@@ -6,6 +6,7 @@ compare with, `jars("jdbc")` what Java needs to reach the tests' databases.
 A registry does not always hold every version of everything: the Kafka source needs Spark's token provider, which some mirrors have in
 other versions only. So the plain coordinate is tried first, and then the two separately; `Resolved.way` says which way was taken.
 """
+
 import functools
 import hashlib
 import importlib.metadata
@@ -24,7 +25,9 @@ from tools.common import ATTEMPTS, RETRY_PAUSES_S, SetupError, cache_dir, locked
 from tools.java import find_java
 
 PAIMON = "org.apache.paimon:paimon-bundle:1.4.2"
-BROKER = "org.apache.kafka:kafka_2.13:4.1.1,org.slf4j:slf4j-simple:1.7.36"  # without the second, the broker's log is lost
+BROKER = (
+    "org.apache.kafka:kafka_2.13:4.1.1,org.slf4j:slf4j-simple:1.7.36"  # without the second, the broker's log is lost
+)
 # Hadoop's own cluster for tests; WebHDFS needs the second on Java 11 and newer
 HDFS = "org.apache.hadoop:hadoop-client-minicluster:3.4.2,javax.xml.bind:jaxb-api:2.3.1,org.slf4j:slf4j-simple:1.7.36"
 # For the Spark minor version at hand. Iceberg's runtime holds all that it needs.
@@ -115,7 +118,7 @@ def _resolve_once(python: str, packages: str, excluded: str) -> list[str]:
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=TIMEOUT_S, stdin=subprocess.DEVNULL)
     line = next((line for line in done.stdout.splitlines() if line.startswith("JARS=")), None)
     if done.returncode == 0 and line:
-        return [unquote(urlparse(url).path) for url in json.loads(line[len("JARS="):]).split(",")]
+        return [unquote(urlparse(url).path) for url in json.loads(line[len("JARS=") :]).split(",")]
     output = done.stdout + done.stderr
     reasons = sorted(set(re.findall(r":: (\S+#\S+: .+?)\s*::", output))) or output.strip().splitlines()[-5:]
     failure = f"{packages} cannot be resolved: {'; '.join(reasons)}"

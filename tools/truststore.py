@@ -3,6 +3,7 @@
 A Java from a wheel brings certificates of its own and does not know those that an administrator added to the machine, so behind a
 company's proxy pip would work and Spark's resolver would not. The JKS format is small enough to be written without keytool.
 """
+
 import hashlib
 import os
 import ssl

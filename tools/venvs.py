@@ -1,6 +1,7 @@
 """The virtual environments of a checkout.
 
 `.cache/venv-<python>-<spark>` for the library, `.cache/venv-<python>-pypaimon` for the other reader of the tables."""
+
 import functools
 import hashlib
 import json
@@ -106,7 +107,9 @@ def _create(venv: Path, python: str) -> None:
     if not _runs(python, "-m", "venv", "--without-pip", venv):
         raise SetupError(f"{python} cannot make a virtual environment: its `venv` module is missing")
     if not _outer_pip(python):
-        raise SetupError(f"{python} has no ensurepip and no pip 22.3 or newer is on PATH: install python3-venv or python3-pip")
+        raise SetupError(
+            f"{python} has no ensurepip and no pip 22.3 or newer is on PATH: install python3-venv or python3-pip"
+        )
 
 
 def pip_for(venv: Path) -> list:
@@ -170,7 +173,9 @@ def ensure_main(extras: str = "") -> Path:
     if not extras and read_json(venv / STAMP) == for_tests:
         return venv_python(venv)
     project = f"{ROOT}[{extras}]" if extras else str(ROOT)
-    return _fill(venv, python, [extras, spark, digest], lambda place: _install(place, [f"pyspark=={spark}", "-e", project]))
+    return _fill(
+        venv, python, [extras, spark, digest], lambda place: _install(place, [f"pyspark=={spark}", "-e", project])
+    )
 
 
 def ensure_pypaimon() -> Path:
@@ -181,7 +186,9 @@ def ensure_pypaimon() -> Path:
         older = next((name for name in map(shutil.which, names) if name and _runs(name, "-c", "pass")), None)
         if not older:
             newest = ".".join(map(str, PYPAIMON_NEWEST_PYTHON))
-            raise SetupError(f"pypaimon needs pyarrow<20, which has no wheel after Python {newest}; none of {', '.join(names)} is on PATH")
+            raise SetupError(
+                f"pypaimon needs pyarrow<20, which has no wheel after Python {newest}; none of {', '.join(names)} is on PATH"
+            )
         say(f"pypaimon: pyarrow<20 has no wheel for Python {version[0]}.{version[1]}, taking {older} for it")
         python, version = _asked(older)
     venv = checkout_cache() / f"venv-{version[0]}.{version[1]}-pypaimon"

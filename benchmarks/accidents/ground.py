@@ -78,7 +78,9 @@ class Ground:
 
     def run_function(self, function: Put, per_batch: int = 1) -> None:
         """The same with a batch function of the user's own."""
-        writer = self.files(per_batch).writeStream.foreachBatch(function).option("checkpointLocation", str(self.checkpoint))
+        writer = (
+            self.files(per_batch).writeStream.foreachBatch(function).option("checkpointLocation", str(self.checkpoint))
+        )
         self._to_end(lambda: writer.trigger(availableNow=True).start())
 
     def once(self, job: Callable[[], None]) -> None:

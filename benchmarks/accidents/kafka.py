@@ -86,7 +86,9 @@ class Clusters:
 
 
 def messages(ground: Ground, bootstrap: str, topic: str, **options) -> DataFrame:
-    reader = ground.spark.readStream.format("kafka").option("kafka.bootstrap.servers", bootstrap).option("subscribe", topic)
+    reader = (
+        ground.spark.readStream.format("kafka").option("kafka.bootstrap.servers", bootstrap).option("subscribe", topic)
+    )
     rows = reader.option("startingOffsets", "earliest").options(**options).load()
     return rows.selectExpr("CAST(CAST(value AS STRING) AS BIGINT) AS id", "topic", "partition", "offset")
 

@@ -43,9 +43,13 @@ def session(folder: Path) -> SparkSession:
 
 def arguments(argv: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", nargs="+", default=[""], metavar="TEXT", help="situations whose name begins so, as S15")
+    parser.add_argument(
+        "--only", nargs="+", default=[""], metavar="TEXT", help="situations whose name begins so, as S15"
+    )
     parser.add_argument("--sink", nargs="+", default=[""], metavar="TEXT", help="sinks whose name begins so, as Delta")
-    parser.add_argument("--brokers", nargs=2, default=[], metavar="HOST:PORT", help="two clusters, instead of brokers of its own")
+    parser.add_argument(
+        "--brokers", nargs=2, default=[], metavar="HOST:PORT", help="two clusters, instead of brokers of its own"
+    )
     parser.add_argument("--out", default="build/accidents", help="folder of report.md (default: %(default)s)")
     return parser.parse_args(argv)
 

@@ -69,7 +69,9 @@ def sinks(spark: SparkSession) -> Iterator[Sink]:
         yield Sink("Delta sink", _peer(peers.DELTA), _delta)
         yield Sink("Delta txnAppId", _each_batch(_put_delta), _delta, _put_delta, _run_delta)
     if spark.conf.get("spark.sql.catalog.bench_iceberg", None):
-        yield Sink("Iceberg sink", _peer(peers.ICEBERG), lambda spark, at: spark.read.format("iceberg").load(f"{at}/out"))
+        yield Sink(
+            "Iceberg sink", _peer(peers.ICEBERG), lambda spark, at: spark.read.format("iceberg").load(f"{at}/out")
+        )
     there = spark.conf.get("spark.jars", "")
     if "hudi-spark" in there:
         yield Sink("Hudi sink", _hudi, lambda spark, at: spark.read.format("hudi").load(f"{at}/out"))
@@ -113,8 +115,11 @@ def _each_batch(put):
 def _hudi(df: DataFrame, at: Path, keys: tuple[str, ...]) -> DataStreamWriter:
     """Rows without keys, inserted: what an append stream is."""
     options = {
-        "path": f"{at}/out", "hoodie.table.name": "orders", "hoodie.datasource.write.operation": "insert",
-        "hoodie.datasource.write.partitionpath.field": ",".join(keys), "hoodie.metadata.enable": "false",
+        "path": f"{at}/out",
+        "hoodie.table.name": "orders",
+        "hoodie.datasource.write.operation": "insert",
+        "hoodie.datasource.write.partitionpath.field": ",".join(keys),
+        "hoodie.metadata.enable": "false",
     }
     return df.writeStream.format("hudi").options(**options)
 

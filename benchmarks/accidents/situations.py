@@ -14,7 +14,11 @@ from benchmarks.accidents.sinks import REJECTED
 NO_CALL = "n/a"
 # the last two are what folders of a null are called
 VALUES = {
-    "300 bytes": "x" * 300, "'..'": "..", "'a/b'": "a/b", "the empty string": "", "a null character": "a\0b",
+    "300 bytes": "x" * 300,
+    "'..'": "..",
+    "'a/b'": "a/b",
+    "the empty string": "",
+    "a null character": "a\0b",
     **{name: name for name in ("__HIVE_DEFAULT_PARTITION__", "__DEFAULT_PARTITION__")},
 }
 

@@ -1,4 +1,5 @@
 """The arguments of the main job."""
+
 import argparse
 
 from support import chaos
@@ -13,12 +14,18 @@ def of_main_job(description: str, given: list[str]) -> argparse.Namespace:
     parser.add_argument("--warehouse", default="lake", help="folder of the tables; checkpoints go to ckpt/ beside it")
     parser.add_argument("--brokers", help="host:port of a Kafka cluster; without it the events are generated")
     parser.add_argument("--topic", default="orders", help="topic of JSON orders")
-    parser.add_argument("--until-caught-up", action="store_true", help="Kafka: stop when what is there now is published")
+    parser.add_argument(
+        "--until-caught-up", action="store_true", help="Kafka: stop when what is there now is published"
+    )
     parser.add_argument("--events", type=_positive, default=EVENTS, help="events that this run generates")
     parser.add_argument("--up-to", type=_positive, help="generate until there are so many in all runs, instead")
-    parser.add_argument("--rows-per-batch", type=_positive, help=f"default {ROWS_PER_BATCH}; --chaos makes smaller batches")
+    parser.add_argument(
+        "--rows-per-batch", type=_positive, help=f"default {ROWS_PER_BATCH}; --chaos makes smaller batches"
+    )
     parser.add_argument("--chaos", action="store_true", help="kill the driver at named steps, restart it, and compare")
-    parser.add_argument("--kills", type=_positive, default=len(chaos.STEPS), help=f"of --chaos, up to {len(chaos.STEPS)}")
+    parser.add_argument(
+        "--kills", type=_positive, default=len(chaos.STEPS), help=f"of --chaos, up to {len(chaos.STEPS)}"
+    )
     args = parser.parse_args(given)
     if args.until_caught_up and not args.brokers:
         parser.error("--until-caught-up goes with --brokers")

@@ -1,4 +1,5 @@
 """The main job under fire: a parent that starts the driver again and again, each time with a step at which it dies by SIGKILL."""
+
 import argparse
 import os
 import signal
@@ -12,9 +13,18 @@ from support.progress import say
 # (step, at which time that life of the driver reaches it). Mostly the second: a batch is published first.
 # The steps of a restore that publishes come after a kill that left something pending.
 STEPS = (
-    ("write.staged", 3), ("precommit.saved", 2), ("restore.before_publish", 1), ("restore.published", 1),
-    ("commit.before_publish", 2), ("restore.claimed", 1), ("commit.published", 2), ("precommit.before_record", 2),
-    ("restore.before_sweep", 1), ("commit.placing", 2), ("commit.marked", 3), ("batch.end", 2),
+    ("write.staged", 3),
+    ("precommit.saved", 2),
+    ("restore.before_publish", 1),
+    ("restore.published", 1),
+    ("commit.before_publish", 2),
+    ("restore.claimed", 1),
+    ("commit.published", 2),
+    ("precommit.before_record", 2),
+    ("restore.before_sweep", 1),
+    ("commit.placing", 2),
+    ("commit.marked", 3),
+    ("batch.end", 2),
 )
 NO_FAULT = ""
 BATCHES = 25  # more than these lives publish
@@ -27,7 +37,7 @@ def is_life() -> bool:
 
 def run(args: argparse.Namespace, places: Places) -> int:
     """Start the driver until it ends by itself. Returns the exit code: 0 when every planned kill happened and nothing is lost."""
-    steps = STEPS[:args.kills]
+    steps = STEPS[: args.kills]
     happened = []
     for step, occurrence in steps:
         code = _life(args, f"{step}@{occurrence}:kill")

@@ -1,4 +1,5 @@
 """How a run ends before its source does: Ctrl-C or SIGTERM stops the query, and the closing table still comes."""
+
 import logging
 import signal
 import threading

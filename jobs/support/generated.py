@@ -1,4 +1,5 @@
 """The embedded source: Spark's rate-micro-batch, a million order events and more without any service."""
+
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 

@@ -1,4 +1,5 @@
 """Where a job keeps its table, its checkpoint and Spark's log."""
+
 import json
 import re
 from dataclasses import dataclass

@@ -1,4 +1,5 @@
 """The closing table: what the source gave, what the table holds, and whether the two are the same."""
+
 from dataclasses import dataclass
 
 
@@ -19,7 +20,9 @@ class Outcome:
 
 def closing_table(outcome: Outcome, more: dict[str, str]) -> str:
     counts = {
-        outcome.given_as: outcome.given, "rows in the table": outcome.rows, "duplicates": outcome.duplicates,
+        outcome.given_as: outcome.given,
+        "rows in the table": outcome.rows,
+        "duplicates": outcome.duplicates,
         "lost": outcome.lost,
     }
     lines = {name: f"{count:,}" for name, count in counts.items()} | more

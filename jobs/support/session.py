@@ -1,4 +1,5 @@
 """A local Spark session that says nothing: what Spark logs goes into a file, the terminal shows progress only."""
+
 import contextlib
 import logging
 import os

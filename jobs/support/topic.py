@@ -1,4 +1,5 @@
 """The Kafka source: a topic of JSON orders, and what the broker itself says of the topic."""
+
 import argparse
 import json
 
@@ -28,7 +29,9 @@ class Topic:
         self.brokers = brokers
         self.name = name
         settings = {
-            "bootstrap.servers": brokers, "default.api.timeout.ms": str(TIMEOUT_MS), "request.timeout.ms": str(TIMEOUT_MS),
+            "bootstrap.servers": brokers,
+            "default.api.timeout.ms": str(TIMEOUT_MS),
+            "request.timeout.ms": str(TIMEOUT_MS),
         }
         self._admin = self._call(lambda: self._kafka.clients.admin.AdminClient.create(settings))
 
@@ -37,7 +40,9 @@ class Topic:
         spec = self._kafka.clients.admin.OffsetSpec
         found = self._call(lambda: self._admin.describeTopics([self.name]).allTopicNames().get())
         wanted = {
-            self._kafka.common.TopicPartition(self.name, part.partition()): spec.earliest() if earliest else spec.latest()
+            self._kafka.common.TopicPartition(self.name, part.partition()): spec.earliest()
+            if earliest
+            else spec.latest()
             for part in found[self.name].partitions()
         }
         offsets = self._call(lambda: self._admin.listOffsets(wanted).all().get())
@@ -47,12 +52,16 @@ class Topic:
         try:
             return ask()
         except TypeError as missing:  # py4j sees a package where there is no class
-            raise TopicError("Spark's Kafka connector is not there: start the job by `make run BROKERS=... TOPIC=...`") from missing
+            raise TopicError(
+                "Spark's Kafka connector is not there: start the job by `make run BROKERS=... TOPIC=...`"
+            ) from missing
         except Py4JJavaError as failed:
             cause = failed.java_exception.getCause() or failed.java_exception
             kind = cause.getClass().getSimpleName()
             if kind == "UnknownTopicOrPartitionException":
-                raise TopicError(f"there is no topic '{self.name}' at {self.brokers}; create it, or write to it first") from None
+                raise TopicError(
+                    f"there is no topic '{self.name}' at {self.brokers}; create it, or write to it first"
+                ) from None
             raise TopicError(f"no answer for topic '{self.name}' from {self.brokers}: {kind}") from None
 
 
@@ -71,12 +80,18 @@ class KafkaOrders:
 
     def stream(self) -> DataFrame:
         options = {
-            "kafka.bootstrap.servers": self._topic.brokers, "subscribe": self._topic.name, "startingOffsets": "earliest",
+            "kafka.bootstrap.servers": self._topic.brokers,
+            "subscribe": self._topic.name,
+            "startingOffsets": "earliest",
             "maxOffsetsPerTrigger": self._settings.rows_per_batch,
         }
         source = self._spark.readStream.format("kafka").options(**options).load()
         order = F.from_json(F.col("value").cast("string"), PAYLOAD)
-        return source.select(order.alias("order"), *POSITION).select("order.*", *POSITION).withColumn("dt", day(F.col("event_time")))
+        return (
+            source.select(order.alias("order"), *POSITION)
+            .select("order.*", *POSITION)
+            .withColumn("dt", day(F.col("event_time")))
+        )
 
     def trigger(self) -> dict:
         return {"availableNow": True} if self._settings.until_caught_up else {"processingTime": "1 second"}

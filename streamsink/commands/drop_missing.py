@@ -34,7 +34,9 @@ class Dropped:
         return self.text
 
 
-def drop_missing(file_io: FileIO, path: str, options: SinkOptions | None = None, *, everything: bool = False) -> Dropped:
+def drop_missing(
+    file_io: FileIO, path: str, options: SinkOptions | None = None, *, everything: bool = False
+) -> Dropped:
     """Publish one snapshot without the data files that do not exist. Their rows were lost with them.
 
     everything: do so although no file at all is there, which looks like a disk that is not mounted. Idempotent. After a crash: done or
@@ -62,7 +64,9 @@ def drop_missing(file_io: FileIO, path: str, options: SinkOptions | None = None,
     rows = sum(entry.file.row_count for entry in missing if entry.kind is FileKind.ADD)
     more = f" and {len(folders) - _NAMED} more" if len(folders) > _NAMED else ""
     return Dropped(
-        len(missing), rows, done.snapshot_id,
+        len(missing),
+        rows,
+        done.snapshot_id,
         f"{path}: {len(missing)} data files that were gone, of {rows} rows, are not in the table any more from snapshot {done.snapshot_id} on; "
         f"they were in {', '.join(folders[:_NAMED])}{more}",
     )

@@ -45,9 +45,7 @@ from streamsink.table.table import is_table, open_table
 _CLAIMED_BY = "give-up"
 
 # No snapshot is left then to which the table could go back.
-_WHERE_ALL_NAME_THEM = (
-    "; or, where no snapshot before that is left, start the query with on_rollback='republish', which writes no row again that the table has"
-)
+_WHERE_ALL_NAME_THEM = "; or, where no snapshot before that is left, start the query with on_rollback='republish', which writes no row again that the table has"
 
 
 @dataclass(frozen=True)
@@ -88,14 +86,18 @@ def give_up(file_io: FileIO, path: str, options: SinkOptions) -> GivenUp:
         journal.check_owner(writer)
         base, is_whole = state.sequence if state else 0, len(known) == len(records) or not journal.runs()
         runs = _unknown_runs(committer, journal, options, known=known, base=base if is_whole else None)
-        behind = _behind(known, state) or (behind_of(file_io, journal_dir(path, options.application)) if state is None else ())
+        behind = _behind(known, state) or (
+            behind_of(file_io, journal_dir(path, options.application)) if state is None else ()
+        )
         journal.give_up(records, runs, base, knows_runs=is_whole, behind=behind if state is None else ())
     finally:
         journal.release()
     checkpoints = tuple(record.state.checkpoint_id for record in known if record.state.checkpoint_id != END_OF_INPUT)
     runs = tuple(record.state.query for record in known if record.state.checkpoint_id == END_OF_INPUT)
     begins = _where_it_begins(path, committer, options, records, known=known, behind=behind)
-    return GivenUp(tuple(records), checkpoints, _text(path, options, state, records, known=known, runs=runs, begins=begins), runs)
+    return GivenUp(
+        tuple(records), checkpoints, _text(path, options, state, records, known=known, runs=runs, begins=begins), runs
+    )
 
 
 def _open(file_io: FileIO, path: str, options: SinkOptions) -> tuple[TableCommitter | ManyTables, FileJournal]:
@@ -117,7 +119,15 @@ def _open(file_io: FileIO, path: str, options: SinkOptions) -> tuple[TableCommit
 class _Look:
     """Which records can never be published, by the rules of a restore. Changes nothing."""
 
-    def __init__(self, path: str, committer: TableCommitter | ManyTables, journal: FileJournal, options: SinkOptions, *, limits: NameLimits):
+    def __init__(
+        self,
+        path: str,
+        committer: TableCommitter | ManyTables,
+        journal: FileJournal,
+        options: SinkOptions,
+        *,
+        limits: NameLimits,
+    ):
         self._path = path
         self._committer = committer
         self._journal = journal
@@ -144,11 +154,16 @@ class _Look:
             found = self._from(base, retained)
             unsure = self._alone(found)
             seen = self._decided(unsure, base, is_rolled_back=True) if unsure else base
-            return (history.state, found) if seen == base else (self._journal.load(seen).state, self._from(seen, retained))
+            return (
+                (history.state, found) if seen == base else (self._journal.load(seen).state, self._from(seen, retained))
+            )
         lost = next((s for s in retained if self._is_undone(s)), None)
         kept = [s for s in retained if lost is None or s < lost]
         # A rollback may have gone further back than the first record that shows it: then a mark proves nothing.
-        base = next((s for s in reversed(kept) if self._was_published(s, by_mark=lost is None)), retained[0] - 1 if retained else 0)
+        base = next(
+            (s for s in reversed(kept) if self._was_published(s, by_mark=lost is None)),
+            retained[0] - 1 if retained else 0,
+        )
         found = self._from(base, retained)
         undecided = [sequence for sequence in kept if sequence > base] + self._alone(found)
         if found and undecided:
@@ -169,11 +184,21 @@ class _Look:
 
     def _alone(self, sequences: Sequence[int]) -> list[int]:
         """Of these records those whose state was published alone, or may have been, and went: of which it cannot be told whether their rows are there."""
-        marks = ((sequence, self._journal.mark_of(sequence)) for sequence in sequences if self._journal.is_marked(sequence))
-        records = (readable(self._journal, sequence) for sequence, mark in marks if mark is None or isinstance(mark, Mark) and mark.alone)
+        marks = (
+            (sequence, self._journal.mark_of(sequence)) for sequence in sequences if self._journal.is_marked(sequence)
+        )
+        records = (
+            readable(self._journal, sequence)
+            for sequence, mark in marks
+            if mark is None or isinstance(mark, Mark) and mark.alone
+        )
         return [
-            record.state.sequence for record in records
-            if record is not None and record.files and not self._committer.mentions(record) and not self._committer.sees_all_since(record)
+            record.state.sequence
+            for record in records
+            if record is not None
+            and record.files
+            and not self._committer.mentions(record)
+            and not self._committer.sees_all_since(record)
         ]
 
     def _can_be_published(self, sequence: int) -> bool:
@@ -216,7 +241,9 @@ class _Look:
 
     def _decided(self, sequences: Sequence[int], base: int, *, is_rolled_back: bool) -> int:
         """The last of these records, or ``base``, that is published. Raises Corrupt when no history tells, and neither does the user by a token."""
-        records = [record for record in (readable(self._journal, sequence) for sequence in sequences) if record is not None]
+        records = [
+            record for record in (readable(self._journal, sequence) for sequence in sequences) if record is not None
+        ]
         first = next((record for record in records if record.files), None)
         if first is not None and self._committer.sees_all_since(first):
             return base
@@ -227,7 +254,10 @@ class _Look:
             return seen[-1]
         word = token_of(first, IS_PUBLISHED) if first is not None else f"record-{sequences[0]}"
         if self._options.accept_as_new != word:
-            name, rows = self._options.application, f"the rows of {from_to(records[0].state, records[-1].state)}" if records else "their rows"
+            name, rows = (
+                self._options.application,
+                f"the rows of {from_to(records[0].state, records[-1].state)}" if records else "their rows",
+            )
             if records and self._alone(sequences[-1:]):
                 published = (
                     f"if they are, start the query with on_rollback='republish' and accept_as_seen='{words[-1]}', which writes none of them again"
@@ -251,7 +281,12 @@ class _Look:
 
 
 def _unknown_runs(
-    committer: TableCommitter | ManyTables, journal: FileJournal, options: SinkOptions, *, known: Sequence[Committable], base: int | None
+    committer: TableCommitter | ManyTables,
+    journal: FileJournal,
+    options: SinkOptions,
+    *,
+    known: Sequence[Committable],
+    base: int | None,
 ) -> list[str]:
     """Bounded runs that the journal takes for published and that are not, or may not be, since the table was rolled back.
 
@@ -261,7 +296,11 @@ def _unknown_runs(
     if base is not None and min((record.state.sequence for record in known), default=base + 1) == base + 1:
         return sorted(given_up)
     # Records between were pruned, or are damaged, and nobody knows any more whose they were.
-    return [run for run in journal.runs() if run in given_up or not committer.known_run(options.application, run).is_published]
+    return [
+        run
+        for run in journal.runs()
+        if run in given_up or not committer.known_run(options.application, run).is_published
+    ]
 
 
 def _check_unpublished(path: str, committer: TableCommitter | ManyTables, record: Committable) -> None:
@@ -269,12 +308,22 @@ def _check_unpublished(path: str, committer: TableCommitter | ManyTables, record
     places = committer.places_of(record)
     if places:
         beside = " and ".join(place for place in places if place != path)
-        drop = f", or drop {beside} where there is none before it, or it has expired (then first copy to another table what else is in it)" if beside else ""
+        drop = (
+            f", or drop {beside} where there is none before it, or it has expired (then first copy to another table what else is in it)"
+            if beside
+            else ""
+        )
         raise Misuse(
             f"{path}: record {record.state.sequence} ({record.state.checkpoint_name}) is in {', '.join(places)}: reading its rows "
             "again would double them there. Nothing was given up. Restore the files that are gone; or roll back "
             f"{' and '.join(places)} to the snapshot before the one that names them{drop}, and call this again"
-            + (_without_the_lost(committer) if isinstance(committer, ManyTables) else _WHERE_ALL_NAME_THEM if places == [path] else ""),
+            + (
+                _without_the_lost(committer)
+                if isinstance(committer, ManyTables)
+                else _WHERE_ALL_NAME_THEM
+                if places == [path]
+                else ""
+            ),
             kind="give-up.published",
         )
 
@@ -283,9 +332,13 @@ def _without_the_lost(committer: ManyTables) -> str:
     """The way on that takes nothing from tables that have their part."""
     lost, option = committer.without_the_lost()
     return (
-        f"; or, where others have written to them since, start the query with accept_as_seen='{option}', which publishes the record in the "
-        f"other tables, and follow its next error: its rows for {' and '.join(lost)} are lost then"
-    ) if lost else ""
+        (
+            f"; or, where others have written to them since, start the query with accept_as_seen='{option}', which publishes the record in the "
+            f"other tables, and follow its next error: its rows for {' and '.join(lost)} are lost then"
+        )
+        if lost
+        else ""
+    )
 
 
 def _behind(known: Sequence[Committable], state: AppState | None) -> tuple[str, int] | tuple[()]:
@@ -298,7 +351,12 @@ def _behind(known: Sequence[Committable], state: AppState | None) -> tuple[str, 
 
 
 def _where_it_begins(
-    path: str, committer: TableCommitter | ManyTables, options: SinkOptions, records: Sequence[int], *, known: Sequence[Committable],
+    path: str,
+    committer: TableCommitter | ManyTables,
+    options: SinkOptions,
+    records: Sequence[int],
+    *,
+    known: Sequence[Committable],
     behind: tuple[str, int] | tuple[()],
 ) -> str:
     """Where a new checkpoint of a source with positions reads it again. behind: as ``_behind``, or as an earlier call of the command left it."""
@@ -310,23 +368,46 @@ def _where_it_begins(
         return f"with {starting_at(known[0].state.sources)}{_without_its_loss(known[0], before, committer)}"
     if before and not is_of_other_form and committer.has_reached(before, 1):
         is_settled = before.endswith(SUFFIX) or before not in others or others[before].is_published
-        first = "" if is_settled else (
-            f"; before that start the query once under application='{before}' with on_rollback='republish', whose journal has what the table has not")
+        first = (
+            ""
+            if is_settled
+            else (
+                f"; before that start the query once under application='{before}' with on_rollback='republish', whose journal has what the table has not"
+            )
+        )
         return f"at streamsink.starting_offsets({path!r}, application={before.partition('@')[0]!r}){first}"
-    return f"at streamsink.starting_offsets({path!r}, application={options.application!r})" if records and records[0] > 1 else "at the beginning of the source"
+    return (
+        f"at streamsink.starting_offsets({path!r}, application={options.application!r})"
+        if records and records[0] > 1
+        else "at the beginning of the source"
+    )
 
 
 def _without_its_loss(first: Committable, before: str, committer: TableCommitter | ManyTables) -> str:
-    return f"; what the table does not have any more of '{before.removesuffix(SUFFIX)}' is left out then" if is_cut_off(first, committer) else ""
+    return (
+        f"; what the table does not have any more of '{before.removesuffix(SUFFIX)}' is left out then"
+        if is_cut_off(first, committer)
+        else ""
+    )
 
 
 def _text(
-    path: str, options: SinkOptions, state: AppState | None, records: Sequence[int], *, known: Sequence[Committable], runs: Sequence[str], begins: str
+    path: str,
+    options: SinkOptions,
+    state: AppState | None,
+    records: Sequence[int],
+    *,
+    known: Sequence[Committable],
+    runs: Sequence[str],
+    begins: str,
 ) -> str:
     """begins: as ``_where_it_begins``."""
     if not records:
         return f"{path}: every record of application '{options.application}' is published, or will be at the next start: nothing was given up"
-    name, numbers = options.application, f"record {records[0]}" if len(records) == 1 else f"records {records[0]} to {records[-1]}"
+    name, numbers = (
+        options.application,
+        f"record {records[0]}" if len(records) == 1 else f"records {records[0]} to {records[-1]}",
+    )
     at = f"record {state.sequence}, {state.checkpoint_name}" if state else "no record"
     head = f"{path}: {numbers} of application '{name}' given up; the table ends, or will at the next start, before them (now at {at}). "
     if runs:
@@ -339,17 +420,29 @@ def _text(
         damaged = len(records) - len(known)
         return head + (
             f"{damaged} of these records cannot be read. Run the job again under the id of each run of which you do not know that it is in the "
-            "table: its rows are written if it is not" if damaged else ""
+            "table: its rows are written if it is not"
+            if damaged
+            else ""
         )
     batch = first.checkpoint_id if first else state.checkpoint_id + 1 if state else 0
-    is_empty = state is None and not (first is not None and first.leads_on)  # else the name before tells what is to be adopted
+    is_empty = state is None and not (
+        first is not None and first.leads_on
+    )  # else the name before tells what is to be adopted
     without, gap = (" and without adopt_from_batch", "gap.first-batch") if is_empty else ("", "positions.gap")
     again = f"Restart the query with its checkpoint{without}: if Spark gives batch {batch} again, its rows are written, each once. "
     if like is not None and like.recorded and all_numeric(like.sources):
-        return head + again + (
-            f"If it has gone past it, the query stops with an error ({gap}) before it writes anything: then start a new checkpoint {begins}"
+        return (
+            head
+            + again
+            + (
+                f"If it has gone past it, the query stops with an error ({gap}) before it writes anything: then start a new checkpoint {begins}"
+            )
         )
-    return head + again + (
-        "If it has gone past it, the query stops with an error (batch.gap, or gap.first-batch) before it writes anything: then delete, in the "
-        f"folders 'offsets' and 'commits' of the checkpoint, the files numbered {batch} and higher, and restart: Spark plans their rows again"
+    return (
+        head
+        + again
+        + (
+            "If it has gone past it, the query stops with an error (batch.gap, or gap.first-batch) before it writes anything: then delete, in the "
+            f"folders 'offsets' and 'commits' of the checkpoint, the files numbered {batch} and higher, and restart: Spark plans their rows again"
+        )
     )

@@ -79,7 +79,9 @@ class _Journal:
         rollback took what was behind it. Raises Misuse: only a start of the query settles whether rows of a record are there.
         """
         base = state.sequence if state is not None else 0
-        marked = [sequence for sequence in self._journal.retained() if sequence > base and self._journal.is_marked(sequence)]
+        marked = [
+            sequence for sequence in self._journal.retained() if sequence > base and self._journal.is_marked(sequence)
+        ]
         is_told = state is not None or complete
         found = {s: (readable(self._journal, s), where_marked(self._journal, s)) for s in marked}
         first = next((s for s in marked if is_told or was_undone(self._table, *found[s])), None)
@@ -89,8 +91,13 @@ class _Journal:
         if is_told:
             return None
         before = {s: readable(self._journal, s) for s in self._journal.retained() if s < first}
-        named = max((s for s, record in before.items() if record is not None and were_named(self._table, names_of(record))), default=0)
-        self._check_settled([s for s, record in before.items() if s > named and needs_a_start(self._table, record, None)])
+        named = max(
+            (s for s, record in before.items() if record is not None and were_named(self._table, names_of(record))),
+            default=0,
+        )
+        self._check_settled(
+            [s for s, record in before.items() if s > named and needs_a_start(self._table, record, None)]
+        )
         return before.get(named)
 
     def _check_settled(self, unsettled: Sequence[int]) -> None:
@@ -109,7 +116,8 @@ def _of_several_tables(file_io: FileIO, root: str, application: str, wanted: Wan
     newest = FileJournal(file_io, root, application, 2).newest()
     if newest is None or not newest.state.recorded:
         raise Misuse(
-            f"{root}: no Kafka positions are recorded for application '{application}' in its journal", kind="positions.none"
+            f"{root}: no Kafka positions are recorded for application '{application}' in its journal",
+            kind="positions.none",
         )
     return _text(root, newest.state.recorded, wanted)
 
@@ -158,6 +166,7 @@ def _wanted_of(root: str, recorded: Recorded, source: int | str | None) -> list[
     if not found:
         known = ", ".join(sorted({repr(record.source) for record in recorded.topics}))
         raise Misuse(
-            f"{root}: no Kafka positions are recorded for source {source!r}; those that are: {known}", kind="positions.none"
+            f"{root}: no Kafka positions are recorded for source {source!r}; those that are: {known}",
+            kind="positions.none",
         )
     return found

@@ -107,7 +107,9 @@ def _belongs_to(table: Table, application: str, key: str, state: AppState) -> st
     if key.endswith(SUFFIX):
         return folder_of(table.file_io, table.root, application, state)
     path = f"{table.root.rpartition('/')[0]}/{key.split('@')[1]}"
-    is_there = is_table(table.file_io, path) and open_table(table.file_io, path, for_writing=False).table_id == state.table_id
+    is_there = (
+        is_table(table.file_io, path) and open_table(table.file_io, path, for_writing=False).table_id == state.table_id
+    )
     return path if is_there else None
 
 
@@ -161,7 +163,9 @@ def _commit(table: Table, application: str, options: SinkOptions) -> None:
     if application not in table.states.read(table.snapshots.latest()).by_application:
         return
     name = IdSource().new_id()
-    request = CommitRequest(f"streamsink-retire-{name}", BATCH_COMMIT_IDENTIFIER, Changes(()), name, application=application)
+    request = CommitRequest(
+        f"streamsink-retire-{name}", BATCH_COMMIT_IDENTIFIER, Changes(()), name, application=application
+    )
 
     def is_retired(states: States) -> bool:
         return application not in states.by_application

@@ -111,10 +111,14 @@ class _Journal:
             )
 
     def _replaced(self, sequence: int, by: Snapshot) -> None:
-        what = (f"snapshot {by.id}, which published record {sequence} of application '{self._name}', was replaced by one of "
-                f"'{by.commit_user}': a writer that publishes by a rename that replaces")
+        what = (
+            f"snapshot {by.id}, which published record {sequence} of application '{self._name}', was replaced by one of "
+            f"'{by.commit_user}': a writer that publishes by a rename that replaces"
+        )
         if sequence > self._published:
-            self._check.damage("checkpoint.lost", f"{what}. The next start of the application publishes the record again")
+            self._check.damage(
+                "checkpoint.lost", f"{what}. The next start of the application publishes the record again"
+            )
         else:
             self._check.note("snapshot.replaced", f"{what}. Nothing of the application is lost")
 

@@ -6,25 +6,37 @@ from typing import Any
 import pyarrow as pa
 
 from streamsink.errors import Misuse
-from streamsink.format.types import (
-    TIMESTAMP_ROOTS,
-    ArrayType,
-    AtomicType,
-    DataField,
-    DataType,
-    MapType,
-    RowType,
-)
+from streamsink.format.types import TIMESTAMP_ROOTS, ArrayType, AtomicType, DataField, DataType, MapType, RowType
 
 _PLAIN = {
-    "BOOLEAN": pa.bool_(), "TINYINT": pa.int8(), "SMALLINT": pa.int16(), "INT": pa.int32(), "BIGINT": pa.int64(),
-    "FLOAT": pa.float32(), "DOUBLE": pa.float64(), "DATE": pa.date32(), "CHAR": pa.string(), "VARCHAR": pa.string(),
-    "BINARY": pa.binary(), "VARBINARY": pa.binary(), "TIME": pa.time32("ms"),
+    "BOOLEAN": pa.bool_(),
+    "TINYINT": pa.int8(),
+    "SMALLINT": pa.int16(),
+    "INT": pa.int32(),
+    "BIGINT": pa.int64(),
+    "FLOAT": pa.float32(),
+    "DOUBLE": pa.float64(),
+    "DATE": pa.date32(),
+    "CHAR": pa.string(),
+    "VARCHAR": pa.string(),
+    "BINARY": pa.binary(),
+    "VARBINARY": pa.binary(),
+    "TIME": pa.time32("ms"),
 }
 _FROM_PLAIN = {
-    pa.bool_(): "BOOLEAN", pa.int8(): "TINYINT", pa.int16(): "SMALLINT", pa.int32(): "INT", pa.int64(): "BIGINT",
-    pa.float32(): "FLOAT", pa.float64(): "DOUBLE", pa.date32(): "DATE", pa.string(): "STRING",
-    pa.large_string(): "STRING", pa.string_view(): "STRING", pa.binary(): "BYTES", pa.large_binary(): "BYTES",
+    pa.bool_(): "BOOLEAN",
+    pa.int8(): "TINYINT",
+    pa.int16(): "SMALLINT",
+    pa.int32(): "INT",
+    pa.int64(): "BIGINT",
+    pa.float32(): "FLOAT",
+    pa.float64(): "DOUBLE",
+    pa.date32(): "DATE",
+    pa.string(): "STRING",
+    pa.large_string(): "STRING",
+    pa.string_view(): "STRING",
+    pa.binary(): "BYTES",
+    pa.large_binary(): "BYTES",
     pa.binary_view(): "BYTES",
 }
 _UNIT_PRECISION = {"s": 0, "ms": 3, "us": 6, "ns": 9}
@@ -42,11 +54,14 @@ def to_arrow_type(t: DataType, column: str) -> pa.DataType:
         return pa.list_(pa.field("element", to_arrow_type(t.element, column), t.element.nullable))
     if isinstance(t, MapType):
         # A key of an Arrow map, and of a Parquet map, is never null.
-        return pa.map_(pa.field("key", to_arrow_type(t.key, column), False),
-                       pa.field("value", to_arrow_type(t.value, column), t.value.nullable))
+        return pa.map_(
+            pa.field("key", to_arrow_type(t.key, column), False),
+            pa.field("value", to_arrow_type(t.value, column), t.value.nullable),
+        )
     if isinstance(t, RowType):
-        return pa.struct([pa.field(f.name, to_arrow_type(f.type, f"{column}.{f.name}"), f.type.nullable)
-                          for f in t.fields])
+        return pa.struct(
+            [pa.field(f.name, to_arrow_type(f.type, f"{column}.{f.name}"), f.type.nullable) for f in t.fields]
+        )
     if isinstance(t, AtomicType):
         if t.root in _PLAIN:
             return _PLAIN[t.root]
@@ -95,13 +110,18 @@ def from_arrow_type(t: pa.DataType, nullable: bool, column: str) -> DataType:
     if pa.types.is_decimal(t) and t.precision <= 38 and 0 <= t.scale <= t.precision:
         return AtomicType("DECIMAL", nullable, precision=t.precision, scale=t.scale)
     if pa.types.is_map(t):
-        return MapType(from_arrow_type(t.key_type, False, column),
-                       from_arrow_type(t.item_type, t.item_field.nullable, column), nullable)
+        return MapType(
+            from_arrow_type(t.key_type, False, column),
+            from_arrow_type(t.item_type, t.item_field.nullable, column),
+            nullable,
+        )
     if _is_list(t):
         return ArrayType(from_arrow_type(t.value_type, t.value_field.nullable, column), nullable)
     if pa.types.is_struct(t) and t.num_fields:
-        return RowType(tuple(DataField(-1, f.name, from_arrow_type(f.type, f.nullable, f"{column}.{f.name}"))
-                             for f in t.fields), nullable)
+        return RowType(
+            tuple(DataField(-1, f.name, from_arrow_type(f.type, f.nullable, f"{column}.{f.name}")) for f in t.fields),
+            nullable,
+        )
     hint = ""
     if pa.types.is_unsigned_integer(t):
         hint = "; Paimon has no unsigned integers: cast it to a larger signed type"

@@ -23,8 +23,22 @@ _SYNC_MARKER = b"streamsink-sync."
 
 
 def _decoding_errors() -> tuple[Any, ...]:
-    found = [EOFError, ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError, MemoryError,
-             AssertionError, RecursionError, OSError, struct.error, zlib.error, SchemaParseException]
+    found = [
+        EOFError,
+        ValueError,
+        KeyError,
+        IndexError,
+        TypeError,
+        AttributeError,
+        OverflowError,
+        MemoryError,
+        AssertionError,
+        RecursionError,
+        OSError,
+        struct.error,
+        zlib.error,
+        SchemaParseException,
+    ]
     for module in ("compression.zstd", "backports.zstd"):
         try:
             found.append(__import__(module, fromlist=["ZstdError"]).ZstdError)
@@ -73,14 +87,19 @@ class AvroStream:
         """The bytes. The header says how many records there are, so it is written last."""
         self._writer.flush()
         header, _ = self._open(self._count)
-        return header.getvalue() + self._out.getbuffer()[self._body:]
+        return header.getvalue() + self._out.getbuffer()[self._body :]
 
     def _open(self, count: int) -> tuple[io.BytesIO, Writer]:
         out = io.BytesIO()
         codec, level, block_bytes = self._settings
         return out, Writer(
-            out, self._schema, codec=codec, sync_interval=block_bytes, metadata={COUNT_KEY: str(count)},
-            sync_marker=_SYNC_MARKER, compression_level=level if codec in ("zstandard", "deflate") else None,
+            out,
+            self._schema,
+            codec=codec,
+            sync_interval=block_bytes,
+            metadata={COUNT_KEY: str(count)},
+            sync_marker=_SYNC_MARKER,
+            compression_level=level if codec in ("zstandard", "deflate") else None,
         )
 
 
@@ -132,8 +151,11 @@ def _check_count(count: int, metadata: Mapping[str, str]) -> None:
 
 def unreadable(name: str, why: object) -> Corrupt:
     """The error of a manifest file whose bytes are wrong."""
-    return Corrupt(f"{name} is not readable: {type(why).__name__}: {why}. It is torn or altered: restore it, or roll "
-                   "the table back to a snapshot that does not use it", kind="manifest.corrupt")
+    return Corrupt(
+        f"{name} is not readable: {type(why).__name__}: {why}. It is torn or altered: restore it, or roll "
+        "the table back to a snapshot that does not use it",
+        kind="manifest.corrupt",
+    )
 
 
 def nullable(schema: Any) -> list[Any]:
@@ -148,8 +170,11 @@ def record(name: str, fields: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 def stats_schema(name: str) -> dict[str, Any]:
     """The schema of SimpleStats."""
-    return record(name, [
-        {"name": "_MIN_VALUES", "type": "bytes"},
-        {"name": "_MAX_VALUES", "type": "bytes"},
-        {"name": "_NULL_COUNTS", "type": nullable({"type": "array", "items": nullable("long")}), "default": None},
-    ])
+    return record(
+        name,
+        [
+            {"name": "_MIN_VALUES", "type": "bytes"},
+            {"name": "_MAX_VALUES", "type": "bytes"},
+            {"name": "_NULL_COUNTS", "type": nullable({"type": "array", "items": nullable("long")}), "default": None},
+        ],
+    )

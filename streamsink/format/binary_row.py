@@ -26,8 +26,17 @@ from streamsink.format.values import from_physical, to_physical
 __all__ = ["EMPTY_ROW", "decode_physical", "decode_row", "encode_row", "field_reader"]
 
 #: root -> struct code of fixed-width values
-_FIXED: dict[str, str] = {"BOOLEAN": "<?", "TINYINT": "<b", "SMALLINT": "<h", "INT": "<i", "DATE": "<i", "TIME": "<i",
-                          "BIGINT": "<q", "FLOAT": "<f", "DOUBLE": "<d"}
+_FIXED: dict[str, str] = {
+    "BOOLEAN": "<?",
+    "TINYINT": "<b",
+    "SMALLINT": "<h",
+    "INT": "<i",
+    "DATE": "<i",
+    "TIME": "<i",
+    "BIGINT": "<q",
+    "FLOAT": "<f",
+    "DOUBLE": "<d",
+}
 _INLINE = 7
 _COMPACT_DECIMAL = 18
 _COMPACT_TIMESTAMP = 3
@@ -132,7 +141,7 @@ def _write_value(area: _Area, at: int, value: Any, t: DataType) -> None:
 
 def _write_bytes(area: _Area, at: int, data: bytes) -> None:
     if len(data) <= _INLINE:
-        area.bytes[at:at + len(data)] = data
+        area.bytes[at : at + len(data)] = data
         area.bytes[at + 7] = 0x80 | len(data)
     else:
         area.append(at, data, len(data))
@@ -221,8 +230,7 @@ def _decode_fields(data: bytes, types: Sequence[DataType]) -> tuple[Any, ...]:
     slots = (len(types) + 63 + 8) // 64 * 8
     if len(data) < slots + 8 * len(types):
         raise ValueError("the row is cut short")
-    return tuple(None if _is_null(data, 0, i + 8) else _read_value(data, slots + 8 * i, t)
-                 for i, t in enumerate(types))
+    return tuple(None if _is_null(data, 0, i + 8) else _read_value(data, slots + 8 * i, t) for i, t in enumerate(types))
 
 
 def _pointed(data: bytes, at: int) -> tuple[int, int]:
@@ -233,7 +241,7 @@ def _pointed(data: bytes, at: int) -> tuple[int, int]:
 def _slice(data: bytes, offset: int, length: int) -> bytes:
     if offset + length > len(data):
         raise ValueError("a value lies outside of the row")
-    return data[offset:offset + length]
+    return data[offset : offset + length]
 
 
 def _read_value(data: bytes, at: int, t: DataType) -> Any:
@@ -243,7 +251,7 @@ def _read_value(data: bytes, at: int, t: DataType) -> Any:
         return struct.unpack_from(_FIXED[t.root], data, at)[0]
     if t.root in CHARACTER_ROOTS or t.root in BINARY_ROOTS:
         mark = data[at + 7]
-        raw = data[at:at + (mark & 0x7F)] if mark & 0x80 else _slice(data, *_pointed(data, at))
+        raw = data[at : at + (mark & 0x7F)] if mark & 0x80 else _slice(data, *_pointed(data, at))
         return raw.decode("utf-8") if t.root in CHARACTER_ROOTS else bytes(raw)
     if t.root == "DECIMAL":
         if (t.precision or 0) <= _COMPACT_DECIMAL:
@@ -266,7 +274,7 @@ def _decode_nested(data: bytes, t: DataType) -> Any:
         return _decode_array(data, t.element)
     if isinstance(t, MapType):
         size = struct.unpack_from("<i", data)[0]
-        return dict(zip(_decode_array(_slice(data, 4, size), t.key), _decode_array(data[4 + size:], t.value)))
+        return dict(zip(_decode_array(_slice(data, 4, size), t.key), _decode_array(data[4 + size :], t.value)))
     raise ValueError(f"values of type {t} cannot be read here")
 
 

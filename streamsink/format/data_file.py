@@ -8,13 +8,7 @@ from typing import Any
 
 from streamsink.errors import Corrupt
 from streamsink.format.avro_file import nullable, record, stats_schema
-from streamsink.format.simple_stats import (
-    EMPTY_ROW,
-    EMPTY_STATS,
-    SimpleStats,
-    decode_bytes,
-    encode_bytes,
-)
+from streamsink.format.simple_stats import EMPTY_ROW, EMPTY_STATS, SimpleStats, decode_bytes, encode_bytes
 
 FILE_SOURCE_APPEND = 0
 FILE_SOURCE_COMPACT = 1
@@ -51,16 +45,35 @@ class DataFileMeta:
     write_cols_sequences: tuple[int, ...] | None = None
 
     @classmethod
-    def for_append(cls, *, file_name: str, file_size: int, row_count: int, schema_id: int,
-                   value_stats: SimpleStats = EMPTY_STATS, value_stats_cols: Sequence[str] | None = (),
-                   creation_time: int | None = None) -> "DataFileMeta":
+    def for_append(
+        cls,
+        *,
+        file_name: str,
+        file_size: int,
+        row_count: int,
+        schema_id: int,
+        value_stats: SimpleStats = EMPTY_STATS,
+        value_stats_cols: Sequence[str] | None = (),
+        creation_time: int | None = None,
+    ) -> "DataFileMeta":
         """A new file of a bucket-unaware append table: sequence 0..rows-1, level 0, no keys.
 
         ``value_stats_cols`` None means that the stats cover every column; the default is no stats at all.
         """
         return cls(
-            file_name, file_size, row_count, EMPTY_ROW, EMPTY_ROW, EMPTY_STATS, value_stats, 0,
-            max(row_count - 1, 0), schema_id, 0, creation_time=creation_time, delete_row_count=0,
+            file_name,
+            file_size,
+            row_count,
+            EMPTY_ROW,
+            EMPTY_ROW,
+            EMPTY_STATS,
+            value_stats,
+            0,
+            max(row_count - 1, 0),
+            schema_id,
+            0,
+            creation_time=creation_time,
+            delete_row_count=0,
             file_source=FILE_SOURCE_APPEND,
             value_stats_cols=None if value_stats_cols is None else tuple(value_stats_cols),
         )
@@ -118,8 +131,9 @@ class DataFileMeta:
                 values[name] = SimpleStats.from_wire(values[name])
             return cls(**values)
         except (KeyError, TypeError, ValueError) as bad:
-            raise Corrupt(f"a data file's record is not readable: {type(bad).__name__}: {bad}",
-                          kind="wire.corrupt") from bad
+            raise Corrupt(
+                f"a data file's record is not readable: {type(bad).__name__}: {bad}", kind="wire.corrupt"
+            ) from bad
 
 
 _NAMES: tuple[str, ...] = tuple(f.name for f in dataclass_fields(DataFileMeta))
@@ -143,21 +157,31 @@ def file_schema(with_sequences: bool) -> dict[str, Any]:
     """The Avro schema of ``_FILE``: 20 fields as released Java writes them, 21 with ``_WRITE_COLS_SEQUENCES``."""
     texts = {"type": "array", "items": "string"}
     required: list[dict[str, Any]] = [
-        {"name": "_FILE_NAME", "type": "string"}, {"name": "_FILE_SIZE", "type": "long"},
-        {"name": "_ROW_COUNT", "type": "long"}, {"name": "_MIN_KEY", "type": "bytes"},
-        {"name": "_MAX_KEY", "type": "bytes"}, {"name": "_KEY_STATS", "type": stats_schema("record__FILE__KEY_STATS")},
+        {"name": "_FILE_NAME", "type": "string"},
+        {"name": "_FILE_SIZE", "type": "long"},
+        {"name": "_ROW_COUNT", "type": "long"},
+        {"name": "_MIN_KEY", "type": "bytes"},
+        {"name": "_MAX_KEY", "type": "bytes"},
+        {"name": "_KEY_STATS", "type": stats_schema("record__FILE__KEY_STATS")},
         {"name": "_VALUE_STATS", "type": stats_schema("record__FILE__VALUE_STATS")},
-        {"name": "_MIN_SEQUENCE_NUMBER", "type": "long"}, {"name": "_MAX_SEQUENCE_NUMBER", "type": "long"},
-        {"name": "_SCHEMA_ID", "type": "long"}, {"name": "_LEVEL", "type": "int"},
+        {"name": "_MIN_SEQUENCE_NUMBER", "type": "long"},
+        {"name": "_MAX_SEQUENCE_NUMBER", "type": "long"},
+        {"name": "_SCHEMA_ID", "type": "long"},
+        {"name": "_LEVEL", "type": "int"},
         {"name": "_EXTRA_FILES", "type": texts},
     ]
     optional = [
-        ("_CREATION_TIME", {"type": "long", "logicalType": "timestamp-millis"}), ("_DELETE_ROW_COUNT", "long"),
-        ("_EMBEDDED_FILE_INDEX", "bytes"), ("_FILE_SOURCE", "int"), ("_VALUE_STATS_COLS", texts),
-        ("_EXTERNAL_PATH", "string"), ("_FIRST_ROW_ID", "long"), ("_WRITE_COLS", texts),
+        ("_CREATION_TIME", {"type": "long", "logicalType": "timestamp-millis"}),
+        ("_DELETE_ROW_COUNT", "long"),
+        ("_EMBEDDED_FILE_INDEX", "bytes"),
+        ("_FILE_SOURCE", "int"),
+        ("_VALUE_STATS_COLS", texts),
+        ("_EXTERNAL_PATH", "string"),
+        ("_FIRST_ROW_ID", "long"),
+        ("_WRITE_COLS", texts),
     ]
     if with_sequences:
         optional.append(("_WRITE_COLS_SEQUENCES", {"type": "array", "items": "long"}))
-    return record("record__FILE", required + [
-        {"name": name, "type": nullable(kind), "default": None} for name, kind in optional
-    ])
+    return record(
+        "record__FILE", required + [{"name": name, "type": nullable(kind), "default": None} for name, kind in optional]
+    )

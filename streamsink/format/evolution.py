@@ -36,8 +36,9 @@ class _Plan:
     fixed: Sequence[str] = ()
 
 
-def evolve(current: TableSchema, wanted: Sequence[DataField], *, add_columns: bool, widen_types: bool,
-           time_millis: int) -> TableSchema:
+def evolve(
+    current: TableSchema, wanted: Sequence[DataField], *, add_columns: bool, widen_types: bool, time_millis: int
+) -> TableSchema:
     """The schema that holds rows of ``wanted`` as well; ``current`` itself when it already does.
 
     A column of the table that is not in ``wanted`` stays. So does a type of the table that is wider than the one
@@ -45,7 +46,9 @@ def evolve(current: TableSchema, wanted: Sequence[DataField], *, add_columns: bo
     new schema's creation time. Raises: Misuse ``schema.evolution`` naming the column, both types, and the option.
     """
     check_names(wanted)
-    plan = _Plan(add_columns, widen_types, IdCounter(current.highest_field_id), current.partition_keys + current.primary_keys)
+    plan = _Plan(
+        add_columns, widen_types, IdCounter(current.highest_field_id), current.partition_keys + current.primary_keys
+    )
     fields = _merge_fields(current.fields, wanted, plan, "")
     for name in current.partition_keys + current.primary_keys:
         before, after = current.field(name).type, next(f.type for f in fields if f.name == name)
@@ -53,8 +56,14 @@ def evolve(current: TableSchema, wanted: Sequence[DataField], *, add_columns: bo
             raise _error(name, after, before, _FIXED)
     if fields == list(current.fields):
         return current
-    return replace(current, version=3, id=current.id + 1, fields=tuple(fields), highest_field_id=plan.ids.highest,
-                   time_millis=time_millis)
+    return replace(
+        current,
+        version=3,
+        id=current.id + 1,
+        fields=tuple(fields),
+        highest_field_id=plan.ids.highest,
+        time_millis=time_millis,
+    )
 
 
 def _merge_fields(have: Sequence[DataField], wanted: Sequence[DataField], plan: _Plan, where: str) -> list[DataField]:
@@ -68,8 +77,11 @@ def _merge_fields(have: Sequence[DataField], wanted: Sequence[DataField], plan: 
     added = [field for field in wanted if field.name in by_name]
     for field in added:
         if field.name.lower() in folded:
-            raise Misuse(f"column {where + field.name!r}: the table has {folded[field.name.lower()]!r}, which differs only in case; "
-                         "rename one of them", kind="schema.evolution")
+            raise Misuse(
+                f"column {where + field.name!r}: the table has {folded[field.name.lower()]!r}, which differs only in case; "
+                "rename one of them",
+                kind="schema.evolution",
+            )
     _check_added(added, plan, where)
     return merged + [plan.ids.assign(field) for field in added]
 
@@ -82,13 +94,20 @@ def _check_added(added: Sequence[DataField], plan: _Plan, where: str) -> None:
     way_on = "add_columns=True would add it"
     if strict:
         outer = f"`{strict[0].partition('.')[0]}`"
-        how = f"cast its column to a type without NOT NULL, CAST({outer} AS ...)" if where else f"such as if({outer} IS NULL, NULL, {outer})"
+        how = (
+            f"cast its column to a type without NOT NULL, CAST({outer} AS ...)"
+            if where
+            else f"such as if({outer} IS NULL, NULL, {outer})"
+        )
         way_on = (
             f"a new column must be nullable, because the rows already there have no value, and {', '.join(map(repr, strict))} in the data "
             f"{'is' if len(strict) == 1 else 'are'} NOT NULL. Do both: make {'it' if len(strict) == 1 else 'each of them'} nullable in the query, {how}, "
             "and set add_columns=True"
         )
-    raise Misuse(f"column {where + added[0].name!r} of type {added[0].type} is not in the table; {way_on}", kind="schema.evolution")
+    raise Misuse(
+        f"column {where + added[0].name!r} of type {added[0].type} is not in the table; {way_on}",
+        kind="schema.evolution",
+    )
 
 
 def _merge(have: DataType, wanted: DataType, plan: _Plan, path: str) -> DataType:

@@ -33,8 +33,9 @@ def covered_columns(file: Mapping[str, Any]) -> tuple[str, ...] | None:
     return None if names is None else tuple(names)
 
 
-def stats_reader(fields: Sequence[DataField], covered: Sequence[str] | None, name: str,
-                 bounded: bool) -> StatsReader | None:
+def stats_reader(
+    fields: Sequence[DataField], covered: Sequence[str] | None, name: str, bounded: bool
+) -> StatsReader | None:
     """Reads the stats of column ``name`` from files of a schema with these ``fields``; None when there are none.
 
     ``bounded`` False leaves the bounds out. Stats that cannot be read (other writers leave rows empty) are unknown.

@@ -68,8 +68,9 @@ class IndexManifestEntry:
         return self.partition, self.bucket, self.file.index_type
 
 
-def combine(before: Sequence[IndexManifestEntry], changes: Sequence[IndexManifestEntry], *,
-            unaware_buckets: bool) -> list[IndexManifestEntry]:
+def combine(
+    before: Sequence[IndexManifestEntry], changes: Sequence[IndexManifestEntry], *, unaware_buckets: bool
+) -> list[IndexManifestEntry]:
     """The state after these changes, by Paimon's rules: deletes first, then adds.
 
     A bucket has one index of a type, which an added one replaces; deletion vectors of a table without buckets and
@@ -97,8 +98,9 @@ def _key(entry: IndexManifestEntry, unaware_buckets: bool) -> tuple[Any, ...]:
 
 
 def _changed(entry: IndexManifestEntry, what: str) -> Conflict:
-    return Conflict(f"index file {entry.file.file_name} {what}: another writer changed it meanwhile",
-                    kind="commit.index-changed")
+    return Conflict(
+        f"index file {entry.file.file_name} {what}: another writer changed it meanwhile", kind="commit.index-changed"
+    )
 
 
 def write_index_manifest(entries: Iterable[IndexManifestEntry], *, codec: str = "zstandard", level: int = 1) -> bytes:
@@ -118,41 +120,79 @@ def read_index_manifest(data: bytes, name: str) -> list[IndexManifestEntry]:
     return entries
 
 
-_RANGE = record("record__DELETIONS_VECTORS_RANGES", [
-    {"name": "f0", "type": "string"}, {"name": "f1", "type": "int"}, {"name": "f2", "type": "int"},
-    {"name": "_CARDINALITY", "type": nullable("long"), "default": None},
-])
-_GLOBAL = record("record__GLOBAL_INDEX", [
-    {"name": "_ROW_RANGE_START", "type": "long"}, {"name": "_ROW_RANGE_END", "type": "long"},
-    {"name": "_INDEX_FIELD_ID", "type": "int"},
-    {"name": "_EXTRA_FIELD_IDS", "type": nullable({"type": "array", "items": "int"}), "default": None},
-    {"name": "_INDEX_META", "type": nullable("bytes"), "default": None},
-    {"name": "_SOURCE_META", "type": nullable("bytes"), "default": None},
-])
-_SCHEMA = parsed(record("record", [
-    {"name": "_VERSION", "type": "int"}, {"name": "_KIND", "type": "int"}, {"name": "_PARTITION", "type": "bytes"},
-    {"name": "_BUCKET", "type": "int"}, {"name": "_INDEX_TYPE", "type": "string"},
-    {"name": "_FILE_NAME", "type": "string"}, {"name": "_FILE_SIZE", "type": "long"},
-    {"name": "_ROW_COUNT", "type": "long"},
-    {"name": "_DELETIONS_VECTORS_RANGES", "type": nullable({"type": "array", "items": nullable(_RANGE)}), "default": None},
-    {"name": "_EXTERNAL_PATH", "type": nullable("string"), "default": None},
-    {"name": "_GLOBAL_INDEX", "type": nullable(_GLOBAL), "default": None},
-]))
+_RANGE = record(
+    "record__DELETIONS_VECTORS_RANGES",
+    [
+        {"name": "f0", "type": "string"},
+        {"name": "f1", "type": "int"},
+        {"name": "f2", "type": "int"},
+        {"name": "_CARDINALITY", "type": nullable("long"), "default": None},
+    ],
+)
+_GLOBAL = record(
+    "record__GLOBAL_INDEX",
+    [
+        {"name": "_ROW_RANGE_START", "type": "long"},
+        {"name": "_ROW_RANGE_END", "type": "long"},
+        {"name": "_INDEX_FIELD_ID", "type": "int"},
+        {"name": "_EXTRA_FIELD_IDS", "type": nullable({"type": "array", "items": "int"}), "default": None},
+        {"name": "_INDEX_META", "type": nullable("bytes"), "default": None},
+        {"name": "_SOURCE_META", "type": nullable("bytes"), "default": None},
+    ],
+)
+_SCHEMA = parsed(
+    record(
+        "record",
+        [
+            {"name": "_VERSION", "type": "int"},
+            {"name": "_KIND", "type": "int"},
+            {"name": "_PARTITION", "type": "bytes"},
+            {"name": "_BUCKET", "type": "int"},
+            {"name": "_INDEX_TYPE", "type": "string"},
+            {"name": "_FILE_NAME", "type": "string"},
+            {"name": "_FILE_SIZE", "type": "long"},
+            {"name": "_ROW_COUNT", "type": "long"},
+            {
+                "name": "_DELETIONS_VECTORS_RANGES",
+                "type": nullable({"type": "array", "items": nullable(_RANGE)}),
+                "default": None,
+            },
+            {"name": "_EXTERNAL_PATH", "type": nullable("string"), "default": None},
+            {"name": "_GLOBAL_INDEX", "type": nullable(_GLOBAL), "default": None},
+        ],
+    )
+)
 
 
 def _to_record(entry: IndexManifestEntry) -> dict[str, Any]:
     file, ranges, index = entry.file, None, None
     if file.dv_ranges is not None:
-        ranges = [{"f0": r.data_file, "f1": r.offset, "f2": r.length, "_CARDINALITY": r.cardinality} for r in file.dv_ranges]
+        ranges = [
+            {"f0": r.data_file, "f1": r.offset, "f2": r.length, "_CARDINALITY": r.cardinality} for r in file.dv_ranges
+        ]
     if file.global_index is not None:
         g = file.global_index
-        index = {"_ROW_RANGE_START": g.row_range_start, "_ROW_RANGE_END": g.row_range_end,
-                 "_INDEX_FIELD_ID": g.index_field_id, "_INDEX_META": g.index_meta, "_SOURCE_META": g.source_meta,
-                 "_EXTRA_FIELD_IDS": None if g.extra_field_ids is None else list(g.extra_field_ids)}
-    return {"_VERSION": INDEX_MANIFEST_VERSION, "_KIND": int(entry.kind), "_PARTITION": entry.partition,
-            "_BUCKET": entry.bucket, "_INDEX_TYPE": file.index_type, "_FILE_NAME": file.file_name,
-            "_FILE_SIZE": file.file_size, "_ROW_COUNT": file.row_count, "_DELETIONS_VECTORS_RANGES": ranges,
-            "_EXTERNAL_PATH": file.external_path, "_GLOBAL_INDEX": index}
+        index = {
+            "_ROW_RANGE_START": g.row_range_start,
+            "_ROW_RANGE_END": g.row_range_end,
+            "_INDEX_FIELD_ID": g.index_field_id,
+            "_INDEX_META": g.index_meta,
+            "_SOURCE_META": g.source_meta,
+            "_EXTRA_FIELD_IDS": None if g.extra_field_ids is None else list(g.extra_field_ids),
+        }
+    return {
+        "_VERSION": INDEX_MANIFEST_VERSION,
+        "_KIND": int(entry.kind),
+        "_PARTITION": entry.partition,
+        "_BUCKET": entry.bucket,
+        "_INDEX_TYPE": file.index_type,
+        "_FILE_NAME": file.file_name,
+        "_FILE_SIZE": file.file_size,
+        "_ROW_COUNT": file.row_count,
+        "_DELETIONS_VECTORS_RANGES": ranges,
+        "_EXTERNAL_PATH": file.external_path,
+        "_GLOBAL_INDEX": index,
+    }
 
 
 def _from_record(found: dict[str, Any]) -> IndexManifestEntry:
@@ -161,8 +201,21 @@ def _from_record(found: dict[str, Any]) -> IndexManifestEntry:
         ranges = tuple(DeletionVectorRange(r["f0"], r["f1"], r["f2"], r.get("_CARDINALITY")) for r in ranges if r)
     if g is not None:
         extra = g.get("_EXTRA_FIELD_IDS")
-        g = GlobalIndexMeta(g["_ROW_RANGE_START"], g["_ROW_RANGE_END"], g["_INDEX_FIELD_ID"],
-                            None if extra is None else tuple(extra), g.get("_INDEX_META"), g.get("_SOURCE_META"))
-    file = IndexFileMeta(found["_INDEX_TYPE"], found["_FILE_NAME"], found["_FILE_SIZE"], found["_ROW_COUNT"], ranges,
-                         found.get("_EXTERNAL_PATH"), g)
+        g = GlobalIndexMeta(
+            g["_ROW_RANGE_START"],
+            g["_ROW_RANGE_END"],
+            g["_INDEX_FIELD_ID"],
+            None if extra is None else tuple(extra),
+            g.get("_INDEX_META"),
+            g.get("_SOURCE_META"),
+        )
+    file = IndexFileMeta(
+        found["_INDEX_TYPE"],
+        found["_FILE_NAME"],
+        found["_FILE_SIZE"],
+        found["_ROW_COUNT"],
+        ranges,
+        found.get("_EXTERNAL_PATH"),
+        g,
+    )
     return IndexManifestEntry(FileKind(found["_KIND"]), found["_PARTITION"], found["_BUCKET"], file)

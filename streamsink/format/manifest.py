@@ -8,15 +8,7 @@ from enum import IntEnum
 from typing import Any
 
 from streamsink.errors import Corrupt
-from streamsink.format.avro_file import (
-    DECODING_ERRORS,
-    parsed,
-    read_avro,
-    read_blocks,
-    record,
-    unreadable,
-    write_avro,
-)
+from streamsink.format.avro_file import DECODING_ERRORS, parsed, read_avro, read_blocks, record, unreadable, write_avro
 from streamsink.format.data_file import DataFileMeta, file_schema
 
 MANIFEST_VERSION = 2
@@ -49,8 +41,15 @@ class ManifestEntry:
     def identity(self) -> Identity:
         """What makes two entries speak of the same file. The level is part of it."""
         f = self.file
-        return (self.partition, self.bucket, f.level, f.file_name, f.extra_files, f.embedded_file_index,
-                f.external_path)
+        return (
+            self.partition,
+            self.bucket,
+            f.level,
+            f.file_name,
+            f.extra_files,
+            f.embedded_file_index,
+            f.external_path,
+        )
 
     @property
     def deleting(self) -> "ManifestEntry":
@@ -61,11 +60,19 @@ class ManifestEntry:
 @functools.lru_cache
 def manifest_schema(with_sequences: bool) -> dict[str, Any]:
     """The Avro schema of a manifest's records: Java's fields in Java's order."""
-    return parsed(record("record", [
-        {"name": "_VERSION", "type": "int"}, {"name": "_KIND", "type": "int"}, {"name": "_PARTITION", "type": "bytes"},
-        {"name": "_BUCKET", "type": "int"}, {"name": "_TOTAL_BUCKETS", "type": "int"},
-        {"name": "_FILE", "type": file_schema(with_sequences)},
-    ]))
+    return parsed(
+        record(
+            "record",
+            [
+                {"name": "_VERSION", "type": "int"},
+                {"name": "_KIND", "type": "int"},
+                {"name": "_PARTITION", "type": "bytes"},
+                {"name": "_BUCKET", "type": "int"},
+                {"name": "_TOTAL_BUCKETS", "type": "int"},
+                {"name": "_FILE", "type": file_schema(with_sequences)},
+            ],
+        )
+    )
 
 
 def write_manifest(entries: Sequence[ManifestEntry], *, codec: str = "zstandard", level: int = 1) -> bytes:
@@ -75,12 +82,19 @@ def write_manifest(entries: Sequence[ManifestEntry], *, codec: str = "zstandard"
 
 
 def _to_record(entry: ManifestEntry) -> dict[str, Any]:
-    return {"_VERSION": MANIFEST_VERSION, "_KIND": int(entry.kind), "_PARTITION": entry.partition,
-            "_BUCKET": entry.bucket, "_TOTAL_BUCKETS": entry.total_buckets, "_FILE": entry.file.to_record()}
+    return {
+        "_VERSION": MANIFEST_VERSION,
+        "_KIND": int(entry.kind),
+        "_PARTITION": entry.partition,
+        "_BUCKET": entry.bucket,
+        "_TOTAL_BUCKETS": entry.total_buckets,
+        "_FILE": entry.file.to_record(),
+    }
 
 
-def iter_manifest(data: bytes, name: str, partitions: Collection[bytes] | None = None,
-                  counts: Counts | None = None) -> Iterator[ManifestEntry]:
+def iter_manifest(
+    data: bytes, name: str, partitions: Collection[bytes] | None = None, counts: Counts | None = None
+) -> Iterator[ManifestEntry]:
     """The entries of a manifest, only those of ``partitions`` when given; ``name`` is the file's name.
 
     Raises: Corrupt ``manifest.corrupt`` (unreadable, torn, or not the ``counts`` of its list: perhaps only after the
@@ -90,8 +104,13 @@ def iter_manifest(data: bytes, name: str, partitions: Collection[bytes] | None =
         try:
             if partitions is not None and found["_PARTITION"] not in partitions:
                 continue
-            entry = ManifestEntry(FileKind(found["_KIND"]), found["_PARTITION"], found["_BUCKET"],
-                                  found["_TOTAL_BUCKETS"], DataFileMeta.from_record(found["_FILE"]))
+            entry = ManifestEntry(
+                FileKind(found["_KIND"]),
+                found["_PARTITION"],
+                found["_BUCKET"],
+                found["_TOTAL_BUCKETS"],
+                DataFileMeta.from_record(found["_FILE"]),
+            )
         except DECODING_ERRORS as bad:
             raise unreadable(name, bad) from bad
         yield entry
@@ -109,8 +128,12 @@ def checked_records(data: bytes, name: str, counts: Counts | None) -> Iterator[d
             raise unreadable(name, bad) from bad
         yield found
     if counts is not None and tuple(seen) != counts:
-        raise unreadable(name, ValueError(f"{seen[0]} files added and {seen[1]} deleted, its manifest list says "
-                                          f"{counts[0]} and {counts[1]}"))
+        raise unreadable(
+            name,
+            ValueError(
+                f"{seen[0]} files added and {seen[1]} deleted, its manifest list says {counts[0]} and {counts[1]}"
+            ),
+        )
 
 
 class NameSearch:
@@ -158,8 +181,9 @@ LiveFile = tuple[bytes, int, str, int, int, int]
 Keep = Callable[[bytes, Mapping[str, Any]], bool]
 
 
-def iter_files(data: bytes, name: str, counts: Counts, keep: Keep | None = None,
-               deleted: Collection[Identity] = ()) -> Iterator[LiveFile]:
+def iter_files(
+    data: bytes, name: str, counts: Counts, keep: Keep | None = None, deleted: Collection[Identity] = ()
+) -> Iterator[LiveFile]:
     """The files that a manifest adds, that are not ``deleted``, and that ``keep`` wants. Raises as ``iter_manifest``."""
     for found in checked_records(data, name, counts):
         try:
@@ -168,8 +192,14 @@ def iter_files(data: bytes, name: str, counts: Counts, keep: Keep | None = None,
                 continue
             if deleted and _identity(found) in deleted:
                 continue
-            item = (partition, found["_BUCKET"], file["_FILE_NAME"], file["_FILE_SIZE"], file["_ROW_COUNT"],
-                    file["_SCHEMA_ID"])
+            item = (
+                partition,
+                found["_BUCKET"],
+                file["_FILE_NAME"],
+                file["_FILE_SIZE"],
+                file["_ROW_COUNT"],
+                file["_SCHEMA_ID"],
+            )
         except DECODING_ERRORS as bad:
             raise unreadable(name, bad) from bad
         yield item
@@ -190,14 +220,22 @@ def iter_records(data: bytes, name: str, counts: Counts) -> Iterator[tuple[FileK
 
 def _identity(found: dict[str, Any]) -> Identity:
     file = found["_FILE"]
-    return (found["_PARTITION"], found["_BUCKET"], file["_LEVEL"], file["_FILE_NAME"], tuple(file["_EXTRA_FILES"]),
-            file.get("_EMBEDDED_FILE_INDEX"), file.get("_EXTERNAL_PATH"))
+    return (
+        found["_PARTITION"],
+        found["_BUCKET"],
+        file["_LEVEL"],
+        file["_FILE_NAME"],
+        tuple(file["_EXTRA_FILES"]),
+        file.get("_EMBEDDED_FILE_INDEX"),
+        file.get("_EXTERNAL_PATH"),
+    )
 
 
 def check_version(found: dict[str, Any], expected: int, name: str) -> None:
     """Raises: Corrupt ``manifest.version`` when a record has another ``_VERSION``."""
     if found.get("_VERSION") != expected:
-        raise Corrupt(f"{name} has records of version {found.get('_VERSION')!r}, known is {expected}; a newer Paimon "
-                      "may have written it. Nothing was written. Use a streamsink that knows it, or roll the table back to an older snapshot",
-                      kind="manifest.version")
-
+        raise Corrupt(
+            f"{name} has records of version {found.get('_VERSION')!r}, known is {expected}; a newer Paimon "
+            "may have written it. Nothing was written. Use a streamsink that knows it, or roll the table back to an older snapshot",
+            kind="manifest.version",
+        )

@@ -47,8 +47,9 @@ class ManifestFileMeta:
     extra_files: tuple[str, ...] | None = None
 
     @classmethod
-    def of(cls, name: str, size: int, entries: Sequence[ManifestEntry],
-           partition_types: Sequence[DataType]) -> "ManifestFileMeta":
+    def of(
+        cls, name: str, size: int, entries: Sequence[ManifestEntry], partition_types: Sequence[DataType]
+    ) -> "ManifestFileMeta":
         """The record of a manifest of ``size`` bytes. Raises: Misuse ``manifest.empty`` without entries."""
         summary = EntrySummary()
         for e in entries:
@@ -64,8 +65,11 @@ class ManifestFileMeta:
     @functools.cached_property
     def _record(self) -> dict[str, Any]:
         """As Avro takes it. Kept: the same manifests are in list after list."""
-        out = {"_VERSION": MANIFEST_LIST_VERSION, "_PARTITION_STATS": self.partition_stats.to_record(),
-               "_EXTRA_FILES": None if self.extra_files is None else list(self.extra_files)}
+        out = {
+            "_VERSION": MANIFEST_LIST_VERSION,
+            "_PARTITION_STATS": self.partition_stats.to_record(),
+            "_EXTRA_FILES": None if self.extra_files is None else list(self.extra_files),
+        }
         for name in _PLAIN_REQUIRED + _OPTIONAL_INTS + _OPTIONAL_LONGS + ("total_buckets",):
             out["_" + name.upper()] = getattr(self, name)
         return out
@@ -104,8 +108,18 @@ class EntrySummary:
         added, deleted = self._count
         min_row, max_row = self._rows if self._all_rows and self._rows else (None, None)
         return ManifestFileMeta(
-            name, size, added, deleted, partition_stats(self._partitions, partition_types), self._schema_id,
-            min(self._buckets), max(self._buckets), min(self._levels), max(self._levels), min_row, max_row,
+            name,
+            size,
+            added,
+            deleted,
+            partition_stats(self._partitions, partition_types),
+            self._schema_id,
+            min(self._buckets),
+            max(self._buckets),
+            min(self._levels),
+            max(self._levels),
+            min_row,
+            max_row,
         )
 
 
@@ -118,8 +132,10 @@ _OPTIONAL_LONGS = ("min_row_id", "max_row_id")
 def _schema(with_extras: bool) -> dict[str, Any]:
     fields = [{"name": "_VERSION", "type": "int"}, {"name": "_FILE_NAME", "type": "string"}]
     fields += [{"name": n, "type": "long"} for n in ("_FILE_SIZE", "_NUM_ADDED_FILES", "_NUM_DELETED_FILES")]
-    fields += [{"name": "_PARTITION_STATS", "type": stats_schema("record__PARTITION_STATS")},
-               {"name": "_SCHEMA_ID", "type": "long"}]
+    fields += [
+        {"name": "_PARTITION_STATS", "type": stats_schema("record__PARTITION_STATS")},
+        {"name": "_SCHEMA_ID", "type": "long"},
+    ]
     optional: list[tuple[str, Any]] = [("_" + n.upper(), "int") for n in _OPTIONAL_INTS]
     optional += [("_" + n.upper(), "long") for n in _OPTIONAL_LONGS]
     if with_extras:
@@ -147,8 +163,13 @@ def read_manifest_list(data: bytes, name: str) -> list[ManifestFileMeta]:
             for n in _OPTIONAL_INTS + _OPTIONAL_LONGS + ("total_buckets",):
                 values[n] = found.get("_" + n.upper())
             extra = found.get("_EXTRA_FILES")
-            metas.append(ManifestFileMeta(partition_stats=SimpleStats.from_record(found["_PARTITION_STATS"]),
-                                          extra_files=None if extra is None else tuple(extra), **values))
+            metas.append(
+                ManifestFileMeta(
+                    partition_stats=SimpleStats.from_record(found["_PARTITION_STATS"]),
+                    extra_files=None if extra is None else tuple(extra),
+                    **values,
+                )
+            )
         except DECODING_ERRORS as bad:
             raise unreadable(name, bad) from bad
     return metas

@@ -56,7 +56,7 @@ def _annotated(footer: bytes, columns: Timestamps) -> bytes:
         elements.append(fields)
     for element in _top_level_leaves(elements):
         name = element[_NAME][1]
-        name = name[_varint(name, 0)[1]:].decode("utf-8")
+        name = name[_varint(name, 0)[1] :].decode("utf-8")
         if name in columns and _number(element, _TYPE) == _INT64 and _LOGICAL not in element:
             _annotate(element, *columns[name])
     return footer[:first] + b"".join(map(_write_struct, elements)) + footer[at:]

@@ -20,15 +20,21 @@ _DAY_MILLIS = 86_400_000
 _DAY_NANOS = _DAY_MILLIS * 1_000_000
 
 
-def partition_path(partition_values: Sequence[Any], partition_fields: Sequence[DataField], *,
-                   default_name: str = DEFAULT_PARTITION_NAME, legacy: bool = True) -> str:
+def partition_path(
+    partition_values: Sequence[Any],
+    partition_fields: Sequence[DataField],
+    *,
+    default_name: str = DEFAULT_PARTITION_NAME,
+    legacy: bool = True,
+) -> str:
     """``k1=v1/k2=v2`` relative to the table, "" when unpartitioned; values as ``decode_row`` gives them.
 
     ``legacy`` is the table option ``partition.legacy-name``. Raises: Misuse ``path.unsupported-type``.
     """
     if len(partition_values) != len(partition_fields):
-        raise Misuse(f"{len(partition_values)} values for {len(partition_fields)} partition columns",
-                     kind="path.bad-partition")
+        raise Misuse(
+            f"{len(partition_values)} values for {len(partition_fields)} partition columns", kind="path.bad-partition"
+        )
     parts = []
     for value, field in zip(partition_values, partition_fields):
         text = default_name if value is None else _text(value, field, legacy)
@@ -50,8 +56,9 @@ def escape(text: str) -> str:
 
 
 def _is_blank(text: str) -> bool:
-    return all(c in _BLANK_CONTROLS or (unicodedata.category(c) in ("Zs", "Zl", "Zp") and c not in _NO_BREAK)
-               for c in text)
+    return all(
+        c in _BLANK_CONTROLS or (unicodedata.category(c) in ("Zs", "Zl", "Zp") and c not in _NO_BREAK) for c in text
+    )
 
 
 def check_partition_field(field: DataField, legacy: bool) -> None:
@@ -60,8 +67,11 @@ def check_partition_field(field: DataField, legacy: bool) -> None:
     if not isinstance(t, AtomicType) or t.root in BINARY_ROOTS:
         raise Misuse(f"column {field.name!r}: type {t} cannot be a partition column here", kind="path.unsupported-type")
     if not legacy and t.root == "TIMESTAMP_LTZ":
-        raise Misuse(f"column {field.name!r}: with partition.legacy-name=false the directory of a {t} value "
-                     "depends on the reader's time zone", kind="path.unsupported-type")
+        raise Misuse(
+            f"column {field.name!r}: with partition.legacy-name=false the directory of a {t} value "
+            "depends on the reader's time zone",
+            kind="path.unsupported-type",
+        )
 
 
 def _text(value: Any, field: DataField, legacy: bool) -> str:
@@ -70,8 +80,9 @@ def _text(value: Any, field: DataField, legacy: bool) -> str:
     try:
         physical = to_physical(value, t)
     except (TypeError, ValueError, AttributeError) as bad:
-        raise Misuse(f"column {field.name!r}: a value of type {type(value).__name__} does not fit {t}",
-                     kind="row.bad-value") from bad
+        raise Misuse(
+            f"column {field.name!r}: a value of type {type(value).__name__} does not fit {t}", kind="row.bad-value"
+        ) from bad
     if t.root in CHARACTER_ROOTS:
         return physical
     if t.root == "BOOLEAN":
@@ -171,7 +182,7 @@ def java_float_text(value: float, *, single: bool) -> str:
     if exponent < 0:
         return f"{sign}0.{'0' * (-exponent - 1)}{digits}"
     digits = digits.ljust(exponent + 1, "0")
-    return f"{sign}{digits[:exponent + 1]}.{digits[exponent + 1:] or '0'}"
+    return f"{sign}{digits[: exponent + 1]}.{digits[exponent + 1 :] or '0'}"
 
 
 def _shortest(value: float, single: bool) -> str:

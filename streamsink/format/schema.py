@@ -42,9 +42,16 @@ class TableSchema:
     time_millis: int = 0
 
     @classmethod
-    def create(cls, fields: Sequence[DataField], partition_keys: Sequence[str] = (),
-               options: Mapping[str, str] | None = None, comment: str | None = None, time_millis: int = 0, *,
-               primary_keys: Sequence[str] = ()) -> "TableSchema":
+    def create(
+        cls,
+        fields: Sequence[DataField],
+        partition_keys: Sequence[str] = (),
+        options: Mapping[str, str] | None = None,
+        comment: str | None = None,
+        time_millis: int = 0,
+        *,
+        primary_keys: Sequence[str] = (),
+    ) -> "TableSchema":
         """Schema 0 of a new table. Ids are assigned depth first, as Java does; ids of ``fields`` are ignored.
 
         Raises: Misuse ``schema.*``, naming the column, for what Paimon does not allow.
@@ -60,8 +67,17 @@ class TableSchema:
             fields = [replace(f, type=f.type.as_nullable(False)) if f.name in primary_keys else f for f in fields]
         counter = IdCounter(-1)
         numbered = tuple(counter.assign(f) for f in fields)
-        return cls(CURRENT_VERSION, 0, numbered, counter.highest, tuple(partition_keys), tuple(primary_keys),
-                   options, comment, time_millis)
+        return cls(
+            CURRENT_VERSION,
+            0,
+            numbered,
+            counter.highest,
+            tuple(partition_keys),
+            tuple(primary_keys),
+            options,
+            comment,
+            time_millis,
+        )
 
     @property
     def field_names(self) -> tuple[str, ...]:
@@ -83,15 +99,20 @@ class TableSchema:
         for found in self.fields:
             if found.name == name:
                 return found
-        raise Misuse(f"the table has no column {name!r}; it has {', '.join(self.field_names)}",
-                     kind="schema.no-such-column")
+        raise Misuse(
+            f"the table has no column {name!r}; it has {', '.join(self.field_names)}", kind="schema.no-such-column"
+        )
 
     def to_json(self) -> bytes:
         """The bytes of the schema file, UTF-8."""
         out: dict[str, Any] = {
-            "version": self.version, "id": self.id, "fields": [field_to_json(f) for f in self.fields],
-            "highestFieldId": self.highest_field_id, "partitionKeys": list(self.partition_keys),
-            "primaryKeys": list(self.primary_keys), "options": dict(self.options),
+            "version": self.version,
+            "id": self.id,
+            "fields": [field_to_json(f) for f in self.fields],
+            "highestFieldId": self.highest_field_id,
+            "partitionKeys": list(self.partition_keys),
+            "primaryKeys": list(self.primary_keys),
+            "options": dict(self.options),
         }
         if self.comment is not None:
             out["comment"] = self.comment
@@ -107,8 +128,11 @@ class TableSchema:
         try:
             return _from_object(json.loads(data.decode("utf-8")))
         except (ValueError, KeyError, TypeError, RecursionError, Misuse) as bad:
-            raise Corrupt(f"schema file {name} is not readable: {type(bad).__name__}: {bad}. Restore it from a "
-                          "backup or another copy of the table", kind="schema.corrupt") from bad
+            raise Corrupt(
+                f"schema file {name} is not readable: {type(bad).__name__}: {bad}. Restore it from a "
+                "backup or another copy of the table",
+                kind="schema.corrupt",
+            ) from bad
 
 
 class IdCounter:
@@ -168,23 +192,28 @@ def _check_keys(fields: Sequence[DataField], keys: Sequence[str], what: str) -> 
     by_name = {f.name: f for f in fields}
     for key in keys:
         if key not in by_name:
-            raise Misuse(f"{what} column {key!r} is not a column of the table, which has {', '.join(by_name)}", kind="schema.bad-key")
+            raise Misuse(
+                f"{what} column {key!r} is not a column of the table, which has {', '.join(by_name)}",
+                kind="schema.bad-key",
+            )
         if not is_primitive(by_name[key].type):
-            raise Misuse(f"{what} column {key!r} has type {by_name[key].type}; keys must be of a primitive type",
-                         kind="schema.bad-key")
+            raise Misuse(
+                f"{what} column {key!r} has type {by_name[key].type}; keys must be of a primitive type",
+                kind="schema.bad-key",
+            )
     if len(set(keys)) != len(keys):
         raise Misuse(f"a {what} column is named twice: {', '.join(keys)}", kind="schema.bad-key")
 
 
-def _check_options(options: Mapping[str, str], fields: Sequence[DataField], partition_keys: Sequence[str],
-                   primary_keys: Sequence[str]) -> None:
+def _check_options(
+    options: Mapping[str, str], fields: Sequence[DataField], partition_keys: Sequence[str], primary_keys: Sequence[str]
+) -> None:
     for key, value in options.items():
         if not isinstance(key, str) or not isinstance(value, str):
             raise Misuse(f"option {key!r}: keys and values must be strings", kind="schema.bad-option")
     for key in ("primary-key", "partition"):
         if key in options:
-            raise Misuse(f"option {key!r}: give the columns as an argument, not as an option",
-                         kind="schema.bad-option")
+            raise Misuse(f"option {key!r}: give the columns as an argument, not as an option", kind="schema.bad-option")
     text = options.get("bucket", "-1").strip()
     try:
         bucket = int(text)
@@ -196,8 +225,11 @@ def _check_options(options: Mapping[str, str], fields: Sequence[DataField], part
     names = [f.name for f in fields]
     for key in bucket_keys:
         if key not in names or key in partition_keys or (primary_keys and key not in primary_keys):
-            raise Misuse(f"bucket-key column {key!r} must be a column, no partition column, and part of the primary "
-                         "key if there is one", kind="schema.bad-key")
+            raise Misuse(
+                f"bucket-key column {key!r} must be a column, no partition column, and part of the primary "
+                "key if there is one",
+                kind="schema.bad-key",
+            )
     if bucket > 0 and not primary_keys and not bucket_keys:
         raise Misuse(f"an append table with bucket={bucket} needs the option 'bucket-key'", kind="schema.bad-option")
     if bucket == -1 and bucket_keys and not primary_keys:
@@ -224,9 +256,15 @@ def _from_object(value: Any) -> TableSchema:
     if not isinstance(comment, (str, type(None))):
         raise ValueError("comment is not a string")
     schema = TableSchema(
-        version, _integer(value["id"], "id"), fields, _integer(value["highestFieldId"], "highestFieldId"),
-        _names(value["partitionKeys"], "partitionKeys"), _names(value["primaryKeys"], "primaryKeys"), options,
-        comment, _integer(value.get("timeMillis") or 0, "timeMillis"),
+        version,
+        _integer(value["id"], "id"),
+        fields,
+        _integer(value["highestFieldId"], "highestFieldId"),
+        _names(value["partitionKeys"], "partitionKeys"),
+        _names(value["primaryKeys"], "primaryKeys"),
+        options,
+        comment,
+        _integer(value.get("timeMillis") or 0, "timeMillis"),
     )
     known = set(schema.field_names)
     if len(known) != len(fields):

@@ -19,8 +19,7 @@ class SimpleStats:
 
     def to_record(self) -> dict[str, Any]:
         """The Avro record."""
-        return {"_MIN_VALUES": self.min_values, "_MAX_VALUES": self.max_values,
-                "_NULL_COUNTS": list(self.null_counts)}
+        return {"_MIN_VALUES": self.min_values, "_MAX_VALUES": self.max_values, "_NULL_COUNTS": list(self.null_counts)}
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> "SimpleStats":
@@ -30,8 +29,11 @@ class SimpleStats:
 
     def to_wire(self) -> dict[str, Any]:
         """A JSON-safe dict."""
-        return {"min": encode_bytes(self.min_values), "max": encode_bytes(self.max_values),
-                "nulls": list(self.null_counts)}
+        return {
+            "min": encode_bytes(self.min_values),
+            "max": encode_bytes(self.max_values),
+            "nulls": list(self.null_counts),
+        }
 
     @classmethod
     def from_wire(cls, value: Mapping[str, Any]) -> "SimpleStats":

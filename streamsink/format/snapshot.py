@@ -67,31 +67,47 @@ class Snapshot:
             _check_properties(values["properties"])
             values["version"] = NEWEST_VERSION if values["version"] is None else values["version"]
         except (ValueError, KeyError, TypeError, RecursionError) as bad:
-            raise Corrupt(f"snapshot file {name} is not readable: {type(bad).__name__}: {bad}. Restore it, or roll "
-                          "the table back to an older snapshot", kind="snapshot.corrupt") from bad
+            raise Corrupt(
+                f"snapshot file {name} is not readable: {type(bad).__name__}: {bad}. Restore it, or roll "
+                "the table back to an older snapshot",
+                kind="snapshot.corrupt",
+            ) from bad
         if values["version"] > NEWEST_VERSION:
-            raise Corrupt(f"snapshot file {name} is of version {values['version']}, the newest known is {NEWEST_VERSION}; a newer Paimon "
-                          "may have written it. Nothing was written. Use a streamsink that knows it, or roll the table back to an "
-                          "older snapshot", kind="snapshot.version")
+            raise Corrupt(
+                f"snapshot file {name} is of version {values['version']}, the newest known is {NEWEST_VERSION}; a newer Paimon "
+                "may have written it. Nothing was written. Use a streamsink that knows it, or roll the table back to an "
+                "older snapshot",
+                kind="snapshot.version",
+            )
         return cls(**values)
 
 
 #: key, attribute, type, required; in Java's order.
 _KEYS: tuple[tuple[str, str, type, bool], ...] = (
-    ("version", "version", int, False), ("uuid", "uuid", str, False), ("id", "id", int, True),
-    ("schemaId", "schema_id", int, True), ("baseManifestList", "base_manifest_list", str, True),
+    ("version", "version", int, False),
+    ("uuid", "uuid", str, False),
+    ("id", "id", int, True),
+    ("schemaId", "schema_id", int, True),
+    ("baseManifestList", "base_manifest_list", str, True),
     ("baseManifestListSize", "base_manifest_list_size", int, False),
     ("deltaManifestList", "delta_manifest_list", str, True),
     ("deltaManifestListSize", "delta_manifest_list_size", int, False),
     ("changelogManifestList", "changelog_manifest_list", str, False),
     ("changelogManifestListSize", "changelog_manifest_list_size", int, False),
-    ("indexManifest", "index_manifest", str, False), ("commitUser", "commit_user", str, True),
-    ("writerVersion", "writer_version", str, False), ("commitIdentifier", "commit_identifier", int, True),
-    ("commitKind", "commit_kind", str, True), ("timeMillis", "time_millis", int, True),
-    ("totalRecordCount", "total_record_count", int, True), ("deltaRecordCount", "delta_record_count", int, True),
-    ("changelogRecordCount", "changelog_record_count", int, False), ("watermark", "watermark", int, False),
-    ("statistics", "statistics", str, False), ("properties", "properties", dict, False),
-    ("nextRowId", "next_row_id", int, False), ("operation", "operation", str, False),
+    ("indexManifest", "index_manifest", str, False),
+    ("commitUser", "commit_user", str, True),
+    ("writerVersion", "writer_version", str, False),
+    ("commitIdentifier", "commit_identifier", int, True),
+    ("commitKind", "commit_kind", str, True),
+    ("timeMillis", "time_millis", int, True),
+    ("totalRecordCount", "total_record_count", int, True),
+    ("deltaRecordCount", "delta_record_count", int, True),
+    ("changelogRecordCount", "changelog_record_count", int, False),
+    ("watermark", "watermark", int, False),
+    ("statistics", "statistics", str, False),
+    ("properties", "properties", dict, False),
+    ("nextRowId", "next_row_id", int, False),
+    ("operation", "operation", str, False),
 )
 
 

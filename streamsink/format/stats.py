@@ -16,14 +16,7 @@ from streamsink.format.arrow_types import physical, to_arrow_type
 from streamsink.format.binary_row import encode_row
 from streamsink.format.partition_stats import partition_stats
 from streamsink.format.simple_stats import EMPTY_STATS, SimpleStats
-from streamsink.format.types import (
-    BINARY_ROOTS,
-    CHARACTER_ROOTS,
-    FOREIGN_ROOTS,
-    TIMESTAMP_ROOTS,
-    AtomicType,
-    DataField,
-)
+from streamsink.format.types import BINARY_ROOTS, CHARACTER_ROOTS, FOREIGN_ROOTS, TIMESTAMP_ROOTS, AtomicType, DataField
 
 __all__ = ["EMPTY_STATS", "ColumnChunk", "SimpleStats", "StatsCollector", "partition_stats"]
 
@@ -72,12 +65,15 @@ class StatsCollector:
         Raises: Misuse ``stats.bad-batch`` when the batch has other columns or types that cannot be cast.
         """
         if batch.num_columns != len(self._columns):
-            raise Misuse(f"a batch has {batch.num_columns} columns, expected {len(self._columns)}",
-                         kind="stats.bad-batch")
+            raise Misuse(
+                f"a batch has {batch.num_columns} columns, expected {len(self._columns)}", kind="stats.bad-batch"
+            )
         for i, column in enumerate(self._columns):
             if batch.schema.field(i).name != column.field.name:
-                raise Misuse(f"column {i} of a batch is {batch.schema.field(i).name!r}, expected "
-                             f"{column.field.name!r}", kind="stats.bad-batch")
+                raise Misuse(
+                    f"column {i} of a batch is {batch.schema.field(i).name!r}, expected {column.field.name!r}",
+                    kind="stats.bad-batch",
+                )
             column.update(batch.column(i))
 
     def update_from(self, chunks: Sequence[ColumnChunk]) -> None:
@@ -92,8 +88,11 @@ class StatsCollector:
             return EMPTY_STATS, (() if self._columns else None)
         types = [c.field.type.as_nullable(True) for c in kept]
         bounds = [c.bounds() for c in kept]
-        stats = SimpleStats(encode_row([low for low, _ in bounds], types), encode_row([hi for _, hi in bounds], types),
-                            tuple(c.nulls if c.collected else None for c in kept))
+        stats = SimpleStats(
+            encode_row([low for low, _ in bounds], types),
+            encode_row([hi for _, hi in bounds], types),
+            tuple(c.nulls if c.collected else None for c in kept),
+        )
         return stats, (None if len(kept) == len(self._columns) else tuple(c.field.name for c in kept))
 
 
@@ -116,7 +115,8 @@ class _Column:
         self._root = t.root if isinstance(t, AtomicType) else ""
         # Timestamps above microseconds are INT96 in the file, for which Parquet has no order: Java writes no bounds.
         unordered = self._root in BINARY_ROOTS or (
-            isinstance(t, AtomicType) and self._root in TIMESTAMP_ROOTS and (t.precision or 0) > 6)
+            isinstance(t, AtomicType) and self._root in TIMESTAMP_ROOTS and (t.precision or 0) > 6
+        )
         self._bounded = self.collected and text != "COUNTS" and not unordered
         self._arrow = to_arrow_type(t, field.name) if self._bounded else None
 
@@ -130,8 +130,10 @@ class _Column:
             try:
                 values = values.cast(self._arrow)
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as bad:
-                raise Misuse(f"column {self.field.name!r}: a batch has type {values.type}, expected {self._arrow}",
-                             kind="stats.bad-batch") from bad
+                raise Misuse(
+                    f"column {self.field.name!r}: a batch has type {values.type}, expected {self._arrow}",
+                    kind="stats.bad-batch",
+                ) from bad
         if self._root in ("FLOAT", "DOUBLE") and pc.any(pc.is_nan(values)).as_py():
             # As in Parquet: with a NaN there is no order, so there are no bounds for the whole file.
             self._spoiled = True
@@ -172,7 +174,7 @@ class _Column:
             return (-0.0 if low == 0 else low), (0.0 if high == 0 else high)
         if self._root in CHARACTER_ROOTS and self._length is not None:
             high = _truncated_above(high, self._length)
-            return (None, None) if high is None else (low[:self._length], high)
+            return (None, None) if high is None else (low[: self._length], high)
         return low, high
 
 

@@ -74,9 +74,12 @@ _WRITE_CHECKS: dict[str, tuple[Check, str]] = {
 }
 #: Every option that starts so and is not in the table above.
 _WRITE_PREFIXES: tuple[tuple[str, str], ...] = (
-    ("blob-", "BLOB files are not written"), ("blob.", "BLOB files are not written"),
-    ("global-index.", "global indexes are not maintained"), ("pk-", "primary-key tables are not written"),
-    ("metastore.", "a metastore is not kept up to date"), ("sequence.", "rows are appended, not merged"),
+    ("blob-", "BLOB files are not written"),
+    ("blob.", "BLOB files are not written"),
+    ("global-index.", "global indexes are not maintained"),
+    ("pk-", "primary-key tables are not written"),
+    ("metastore.", "a metastore is not kept up to date"),
+    ("sequence.", "rows are appended, not merged"),
 )
 #: Prefixed like the ones above, and harmless.
 _HARMLESS: frozenset[Any] = frozenset(("global-index.enabled",))
@@ -94,8 +97,12 @@ def check_writable(schema: TableSchema) -> None:
         check_partition_field(field, legacy)
     for option, value in schema.options.items():
         for prefix, why in _WRITE_PREFIXES:
-            if option.startswith(prefix) and option not in _WRITE_CHECKS and option not in _HARMLESS \
-                    and not _off(value):
+            if (
+                option.startswith(prefix)
+                and option not in _WRITE_CHECKS
+                and option not in _HARMLESS
+                and not _off(value)
+            ):
                 raise _refusal(option, value, why, "write to")
 
 
@@ -108,16 +115,20 @@ def check_readable(schema: TableSchema) -> None:
 
 def _check_keys(schema: TableSchema) -> None:
     if schema.primary_keys:
-        raise Misuse(f"the table has a primary key ({', '.join(schema.primary_keys)}); only append tables are "
-                     "supported", kind="table.primary-key")
+        raise Misuse(
+            f"the table has a primary key ({', '.join(schema.primary_keys)}); only append tables are supported",
+            kind="table.primary-key",
+        )
 
 
 def _check_columns(schema: TableSchema) -> None:
     for field in schema.fields:
         found = _unsupported(field.type)
         if found is not None:
-            raise Misuse(f"column {field.name!r} has a part of type {found}, which is not supported",
-                         kind="table.unsupported-column")
+            raise Misuse(
+                f"column {field.name!r} has a part of type {found}, which is not supported",
+                kind="table.unsupported-column",
+            )
 
 
 def _unsupported(t: DataType) -> DataType | None:

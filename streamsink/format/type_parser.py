@@ -25,8 +25,16 @@ _TOKEN = re.compile(
     r"\s*(?:(?P<quoted>`(?:[^`]|``)+`)|(?P<text>'(?:[^'\\]|''|\\.)*'|\"(?:[^\"\\]|\"\"|\\.)*\")"
     r"|(?P<word>[^\W\d]\w*)|(?P<number>\d+)|(?P<sign>[<>(),:]))"
 )
-_SPARK_ALIASES = {"LONG": "BIGINT", "INTEGER": "INT", "SHORT": "SMALLINT", "BYTE": "TINYINT", "REAL": "FLOAT",
-                  "DEC": "DECIMAL", "NUMERIC": "DECIMAL", "TIMESTAMP_NTZ": "TIMESTAMP"}
+_SPARK_ALIASES = {
+    "LONG": "BIGINT",
+    "INTEGER": "INT",
+    "SHORT": "SMALLINT",
+    "BYTE": "TINYINT",
+    "REAL": "FLOAT",
+    "DEC": "DECIMAL",
+    "NUMERIC": "DECIMAL",
+    "TIMESTAMP_NTZ": "TIMESTAMP",
+}
 _TAKES_LENGTH = ("CHAR", "VARCHAR", "BINARY", "VARBINARY")
 _TAKES_PRECISION = ("TIME", "TIMESTAMP", "TIMESTAMP_LTZ")
 _PLAIN = ("BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DATE", "STRING", "BYTES")
@@ -53,7 +61,7 @@ class TypeParser:
         while position < end:
             match = _TOKEN.match(text, position)
             if match is None:
-                raise bad_type(f"cannot read {text[position:position + 20].strip()!r} in {text!r}")
+                raise bad_type(f"cannot read {text[position : position + 20].strip()!r} in {text!r}")
             self._tokens.append((match.lastgroup or "", match.group(match.lastgroup or 0)))
             position = match.end()
 

@@ -1,8 +1,8 @@
 """Types of a table's columns: the values, the JSON of schema files, and the column lists people write.
 
-    parse_ddl("id BIGINT NOT NULL, tags ARRAY<STRING>")  -> [DataField(-1, "id", ...), DataField(-1, "tags", ...)]
-    parse_type("DECIMAL(10, 2) NOT NULL")                -> AtomicType("DECIMAL", False, precision=10, scale=2)
-    type_to_json(...)                                    -> what Java Paimon writes into schema-N
+parse_ddl("id BIGINT NOT NULL, tags ARRAY<STRING>")  -> [DataField(-1, "id", ...), DataField(-1, "tags", ...)]
+parse_type("DECIMAL(10, 2) NOT NULL")                -> AtomicType("DECIMAL", False, precision=10, scale=2)
+type_to_json(...)                                    -> what Java Paimon writes into schema-N
 """
 
 from collections.abc import Mapping
@@ -28,9 +28,26 @@ from streamsink.format.type_model import (
 from streamsink.format.type_parser import MAX_DEPTH, TypeParser, bad_type
 
 __all__ = [
-    "BINARY_ROOTS", "CHARACTER_ROOTS", "FOREIGN_ROOTS", "MAX_LENGTH", "TIMESTAMP_ROOTS", "ArrayType", "AtomicType",
-    "DataField", "DataType", "MapType", "MultisetType", "RowType", "VectorType", "field_from_json", "field_to_json",
-    "is_nested", "is_primitive", "parse_ddl", "parse_type", "type_to_json",
+    "BINARY_ROOTS",
+    "CHARACTER_ROOTS",
+    "FOREIGN_ROOTS",
+    "MAX_LENGTH",
+    "TIMESTAMP_ROOTS",
+    "ArrayType",
+    "AtomicType",
+    "DataField",
+    "DataType",
+    "MapType",
+    "MultisetType",
+    "RowType",
+    "VectorType",
+    "field_from_json",
+    "field_to_json",
+    "is_nested",
+    "is_primitive",
+    "parse_ddl",
+    "parse_type",
+    "type_to_json",
 ]
 
 

@@ -181,7 +181,15 @@ class FileJournal(Journal):
         """Bounded runs that were marked published."""
         return self._runs.names()
 
-    def give_up(self, sequences: Sequence[int], runs: Sequence[str] = (), base: int = 0, *, knows_runs: bool = True, behind: tuple[Any, ...] = ()) -> None:
+    def give_up(
+        self,
+        sequences: Sequence[int],
+        runs: Sequence[str] = (),
+        base: int = 0,
+        *,
+        knows_runs: bool = True,
+        behind: tuple[Any, ...] = (),
+    ) -> None:
         """Forget records that are not published, durably, the newest first; their numbers are given again. Idempotent.
 
         runs: bounded runs that do not count as published any more. base: the last record that the destination has; when records
@@ -218,7 +226,7 @@ class FileJournal(Journal):
                 if sequence not in self._marked or len(self._marked) - len(oldest) <= self._retain:
                     break
                 oldest.append(sequence)
-            self._sequences = self._sequences[len(oldest):]
+            self._sequences = self._sequences[len(oldest) :]
             self._marked.difference_update(oldest)
             return oldest, published
 
@@ -263,7 +271,7 @@ class FileJournal(Journal):
 
     def _numbers(self, prefix: str, suffix: str) -> list[int]:
         names = self._io.names(self._dir)
-        texts = [n[len(prefix):len(n) - len(suffix)] for n in names if n.startswith(prefix) and n.endswith(suffix)]
+        texts = [n[len(prefix) : len(n) - len(suffix)] for n in names if n.startswith(prefix) and n.endswith(suffix)]
         return sorted(int(t) for t in texts if t.isdigit())
 
     def _path(self, *parts: str) -> str:
@@ -308,7 +316,9 @@ def decode_record(data: bytes, path: str) -> Committable:
         if header["format"] != _FORMAT:
             raise _corrupt(path, "it is not a pending record")
         if header["version"] not in _VERSIONS:
-            raise _corrupt(path, f"its version is {header['version']}, this library reads {' and '.join(map(str, _VERSIONS))}")
+            raise _corrupt(
+                path, f"its version is {header['version']}, this library reads {' and '.join(map(str, _VERSIONS))}"
+            )
         body = rest[:-1]
         if not separator or len(body) != header["length"] or rest[-1:] != b"\n":
             raise _corrupt(path, f"it has {len(rest)} body bytes, expected {header['length'] + 1}")
@@ -326,4 +336,3 @@ def _corrupt(path: str, what: str) -> Corrupt:
         f"{ways.give_up(root, application)}",
         kind="journal.corrupt",
     )
-

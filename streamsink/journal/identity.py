@@ -12,7 +12,9 @@ from streamsink.storage.file_io import FileIO
 _PREFIX = "journal-"
 
 
-def identify(file_io: FileIO, folder: str, last: int, published: int, new_id: Callable[[], str], *, anew: bool = False) -> JournalIdentity:
+def identify(
+    file_io: FileIO, folder: str, last: int, published: int, new_id: Callable[[], str], *, anew: bool = False
+) -> JournalIdentity:
     """The identity of the journal in ``folder``; a new one when it does not know the last record that was published.
 
     last: number of the journal's newest record. published: number of the last record that the destination has. anew: a new one in any
@@ -27,7 +29,9 @@ def identify(file_io: FileIO, folder: str, last: int, published: int, new_id: Ca
     return _create(file_io, folder, numbers, JournalIdentity(new_id(), published if behind or anew else 0))
 
 
-def go_back(file_io: FileIO, folder: str, to: int, pruned: int, new_id: Callable[[], str], *, behind: tuple[Any, ...] = ()) -> None:
+def go_back(
+    file_io: FileIO, folder: str, to: int, pruned: int, new_id: Callable[[], str], *, behind: tuple[Any, ...] = ()
+) -> None:
     """All records behind number ``to`` are about to be given up. pruned: the last of those that the journal does not know any more, or 0. behind: as
     of ``JournalIdentity``."""
     numbers = _numbers(file_io, folder)
@@ -45,7 +49,9 @@ def behind_of(file_io: FileIO, folder: str) -> tuple[str, int] | tuple[()]:
 
 
 def _numbers(file_io: FileIO, folder: str) -> list[int]:
-    return sorted(int(n[len(_PREFIX):]) for n in file_io.names(folder) if n.startswith(_PREFIX) and n[len(_PREFIX):].isdigit())
+    return sorted(
+        int(n[len(_PREFIX) :]) for n in file_io.names(folder) if n.startswith(_PREFIX) and n[len(_PREFIX) :].isdigit()
+    )
 
 
 def _create(file_io: FileIO, folder: str, numbers: list[int], fresh: JournalIdentity) -> JournalIdentity:
@@ -62,7 +68,9 @@ def _path(folder: str, number: int) -> str:
 def _load(file_io: FileIO, path: str) -> JournalIdentity:
     try:
         found = json.loads(file_io.read(path))
-        return JournalIdentity(str(found["id"]), int(found["began"]), int(found.get("ended", 0)), tuple(found.get("behind", ())))
+        return JournalIdentity(
+            str(found["id"]), int(found["began"]), int(found.get("ended", 0)), tuple(found.get("behind", ()))
+        )
     except (ValueError, TypeError, KeyError) as broken:
         raise Corrupt(
             f"{path}: not a valid identity of a journal ({type(broken).__name__}). Nothing was written. It holds no data: restore it from a "

@@ -71,12 +71,17 @@ class Part:
     def first(self, records: int) -> "Part":
         """Of its first records. It must be counted."""
         counts = self.counts[:records]
-        return Part(counts, self.entries[:sum(counts) * ENTRY_BYTES])
+        return Part(counts, self.entries[: sum(counts) * ENTRY_BYTES])
 
     def encode(self) -> bytes:
         counts = b"" if self.counts is None else struct.pack(f"<{len(self.counts)}I", *self.counts)
         body, version = counts + self.entries, _UNCOUNTED if self.counts is None else _COUNTED
-        header = {"format": _FORMAT, "version": version, "length": len(body), "sha256": hashlib.sha256(body).hexdigest()}
+        header = {
+            "format": _FORMAT,
+            "version": version,
+            "length": len(body),
+            "sha256": hashlib.sha256(body).hexdigest(),
+        }
         return json.dumps(header).encode() + b"\n" + body
 
     @classmethod
@@ -85,7 +90,11 @@ class Part:
         first, _, body = data.partition(b"\n")
         try:
             header = json.loads(first)
-            whole = (header["format"], header["length"], header["sha256"]) == (_FORMAT, len(body), hashlib.sha256(body).hexdigest())
+            whole = (header["format"], header["length"], header["sha256"]) == (
+                _FORMAT,
+                len(body),
+                hashlib.sha256(body).hexdigest(),
+            )
             kind = _VERSIONS.get(header["version"])
         except (ValueError, KeyError, TypeError):
             return None
@@ -109,7 +118,9 @@ class FilesLog:
         self._dir = folder
         self._load = load
         self._changing = threading.Lock()  # held during I/O, but waited for by admission only, after an accident
-        self._recent: dict[int, tuple[bytes | None, int]] = {}  # of records that this process has marked and that are retained
+        self._recent: dict[
+            int, tuple[bytes | None, int]
+        ] = {}  # of records that this process has marked and that are retained
         self._segments: list[Segment] | None = None
         self._knows_all = True
 
@@ -158,7 +169,10 @@ class FilesLog:
             if len(mine) < _LOT:
                 return
             if all(a.last + 1 == b.first for a, b in itertools.pairwise(mine)):
-                self._write(Segment(level + 1, mine[0].first, mine[-1].last), Part.joined([self._read(segment) for segment in mine]))
+                self._write(
+                    Segment(level + 1, mine[0].first, mine[-1].last),
+                    Part.joined([self._read(segment) for segment in mine]),
+                )
                 self._drop(mine)
 
     def _of(self, sequence: int) -> tuple[bytes | None, int]:
@@ -220,7 +234,9 @@ class FilesLog:
         if any(entries is None for entries, _ in found) or any(s.first < since <= s.last for s in self._segments):
             return None
         parts = [self._read(segment).entries for segment in self._segments if segment.first >= since]
-        return KnownFiles(b"".join(parts + [entries for sequence, (entries, _) in zip(rest, found) if sequence >= since]))
+        return KnownFiles(
+            b"".join(parts + [entries for sequence, (entries, _) in zip(rest, found) if sequence >= since])
+        )
 
     def _covered(self) -> int:
         """The last record up to which all are in such files."""
@@ -234,7 +250,9 @@ class FilesLog:
         return covered
 
     def _found(self) -> list[Segment]:
-        return [Segment(*map(int, match.groups())) for match in map(_NAME.fullmatch, self._io.names(self._dir)) if match]
+        return [
+            Segment(*map(int, match.groups())) for match in map(_NAME.fullmatch, self._io.names(self._dir)) if match
+        ]
 
     def _read(self, segment: Segment) -> Part:
         path = self._path(segment)

@@ -54,7 +54,13 @@ class Owners:
                 raise in_use(self._table, self._application, owner)
             epoch = max(epochs[-1] if epochs else 0, above) + 1
             # The id tells two processes apart that have the same number on machines of the same name, as in containers.
-            mine = {"query": query, "run": run, "pid": os.getpid(), "host": os.uname().nodename, "id": IdSource().new_id()}
+            mine = {
+                "query": query,
+                "run": run,
+                "pid": os.getpid(),
+                "host": os.uname().nodename,
+                "id": IdSource().new_id(),
+            }
             body = json.dumps(mine).encode()
             if self._io.create_if_absent(self._path(epoch), body):
                 self._hold.keep(epoch)

@@ -64,4 +64,7 @@ class Runs:
 
     def _folders(self) -> list[str]:
         journal, name = os.path.split(self._folder)
-        return [self._folder, *(os.path.join(journal, each) for each in self._io.names(journal) if each.startswith(f"{name}-"))]
+        return [
+            self._folder,
+            *(os.path.join(journal, each) for each in self._io.names(journal) if each.startswith(f"{name}-")),
+        ]

@@ -31,7 +31,9 @@ class Staging:
         self._io.begin_dir(folder)
         return folder
 
-    def orphans(self, needed: Collection[int], last: int, load: Callable[[int], Committable | None]) -> dict[str, list[str]]:
+    def orphans(
+        self, needed: Collection[int], last: int, load: Callable[[int], Committable | None]
+    ) -> dict[str, list[str]]:
         """Folders that no record names or can come to name, and the files in each. needed: numbers of records that name theirs.
 
         last: the newest number that is taken. Of a later one a record may come to name what is ready for it: that is left until
@@ -43,10 +45,16 @@ class Staging:
         numbers = {folder: number for folder, (_, number) in epochs.items()}
         several = [number for number, folders in Counter(numbers.values()).items() if folders > 1 and number in needed]
         writers = {number: record.state.epoch for number in several if (record := load(number))}
-        named = {folder for folder, (epoch, number) in epochs.items() if number in needed and writers.get(number, epoch) == epoch}
+        named = {
+            folder
+            for folder, (epoch, number) in epochs.items()
+            if number in needed and writers.get(number, epoch) == epoch
+        }
         below = {folder: self._files_below(folder) for folder in numbers if folder not in named}
         left = [folder for folder, files in below.items() if numbers[folder] > last and any(map(_is_ready, files))]
-        self._left = {number: [folder for folder in left if numbers[folder] == number] for number in {numbers[f] for f in left}}
+        self._left = {
+            number: [folder for folder in left if numbers[folder] == number] for number in {numbers[f] for f in left}
+        }
         return {folder: files for folder, files in below.items() if folder not in left}
 
     def remove(self, folders: Collection[str]) -> None:

@@ -73,6 +73,7 @@ def _password(root: str, variable: str | None) -> str | None:
         return None
     if variable not in os.environ:
         raise Misuse(
-            f"{root}: lock_password_env names the environment variable {variable}, which is not set", kind="lock.password"
+            f"{root}: lock_password_env names the environment variable {variable}, which is not set",
+            kind="lock.password",
         )
     return os.environ[variable]

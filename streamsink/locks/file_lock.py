@@ -17,7 +17,9 @@ class FileLock(Lock):
     holder is possible; it takes the next token, and the first one is fenced by that.
     """
 
-    def __init__(self, file_io: FileIO, path: str, terms: LockTerms, clock: Clock | None = None, ids: IdSource | None = None):
+    def __init__(
+        self, file_io: FileIO, path: str, terms: LockTerms, clock: Clock | None = None, ids: IdSource | None = None
+    ):
         super().__init__(terms, clock, ids)
         self._io = file_io
         self._path = path
@@ -57,7 +59,9 @@ class FileLock(Lock):
     def holder(self) -> str:
         newest = self._newest()
         since = (self._clock.now_ms() - newest["since_ms"]) // 1000
-        return f"{newest['owner']} (host:process:id) has held {self._path} for {since} s; end that process when it hangs"
+        return (
+            f"{newest['owner']} (host:process:id) has held {self._path} for {since} s; end that process when it hangs"
+        )
 
     def _let_go(self) -> None:
         if self._release is not None:

@@ -35,7 +35,9 @@ def _client():
 class HiveLock(Lock):
     """The lock of one table, named by its database and table. A connection lives as long as a lease."""
 
-    def __init__(self, host: str, port: int, terms: LockTerms, *, clock: Clock | None = None, ids: IdSource | None = None):
+    def __init__(
+        self, host: str, port: int, terms: LockTerms, *, clock: Clock | None = None, ids: IdSource | None = None
+    ):
         super().__init__(terms, clock, ids)
         _, self._database, self._table = terms.lock_id.rsplit(".", 2)
         self._host, self._port = host, port
@@ -57,7 +59,9 @@ class HiveLock(Lock):
             self._request = answer.lockid
         else:
             # Asking keeps a waiting request alive, too.
-            answer = self._call(lambda client: client.check_lock(types.CheckLockRequest(lockid=self._request)), gone=None)
+            answer = self._call(
+                lambda client: client.check_lock(types.CheckLockRequest(lockid=self._request)), gone=None
+            )
         if answer is None:
             self._request = None  # it timed out on the server, and the next try asks anew
             return None
@@ -128,7 +132,8 @@ class HiveLock(Lock):
         except (self._thrift.TException, OSError, EOFError) as failed:
             self._disconnect()
             raise Retryable(
-                f"lock {self.lock_id}: hive://{self._host}:{self._port}: {type(failed).__name__}: {failed}", kind=UNAVAILABLE
+                f"lock {self.lock_id}: hive://{self._host}:{self._port}: {type(failed).__name__}: {failed}",
+                kind=UNAVAILABLE,
             ) from failed
         except BaseException:
             self._disconnect()  # a reply may be on its way that nobody waits for

@@ -34,8 +34,16 @@ _SAME_ROW = "lock_id = ? AND acquired_at = ? AND expire_time_seconds = ?"
 class JdbcLock(Lock):
     """A row of Paimon's lock table. Leases count in whole seconds, rounded up. A connection lives as long as a lease."""
 
-    def __init__(self, dialect: Dialect, address: Address, password: str | None, terms: LockTerms, *,
-                 clock: Clock | None = None, ids: IdSource | None = None):
+    def __init__(
+        self,
+        dialect: Dialect,
+        address: Address,
+        password: str | None,
+        terms: LockTerms,
+        *,
+        clock: Clock | None = None,
+        ids: IdSource | None = None,
+    ):
         super().__init__(terms, clock, ids)
         self._dialect = dialect
         self._driver = dialect.driver()
@@ -57,11 +65,17 @@ class JdbcLock(Lock):
             inserted = run(
                 f"{before} paimon_distributed_locks (lock_id, acquired_at, expire_time_seconds) "
                 f"VALUES (?, {self._dialect.now}, ?){after}",
-                self.lock_id, self._lease_s + _MARK_S,
+                self.lock_id,
+                self._lease_s + _MARK_S,
             ).rowcount
             if inserted != 1:
                 return None
-            run("UPDATE streamsink_lock_tokens SET token = ?, owner = ? WHERE lock_id = ?", token + 1, owner, self.lock_id)
+            run(
+                "UPDATE streamsink_lock_tokens SET token = ?, owner = ? WHERE lock_id = ?",
+                token + 1,
+                owner,
+                self.lock_id,
+            )
             self._remember_row(run)
             return token + 1
 
@@ -92,10 +106,14 @@ class JdbcLock(Lock):
     def holder(self) -> str:
         def ask(run):
             _, owner, *ours = self._newest(run)
-            return owner, ours, run(
-                f"SELECT acquired_at, expire_time_seconds, {self._dialect.age_s} FROM paimon_distributed_locks WHERE lock_id = ?",
-                self.lock_id,
-            ).fetchone()
+            return (
+                owner,
+                ours,
+                run(
+                    f"SELECT acquired_at, expire_time_seconds, {self._dialect.age_s} FROM paimon_distributed_locks WHERE lock_id = ?",
+                    self.lock_id,
+                ).fetchone(),
+            )
 
         owner, ours, found = self._transaction(ask)
         if found is None:
@@ -117,13 +135,20 @@ class JdbcLock(Lock):
         found = run(ask, self.lock_id).fetchone()
         if found is None:
             before, after = self._dialect.insert_ignore
-            run(f"{before} streamsink_lock_tokens (lock_id, token, owner, expire_time_seconds) VALUES (?, 0, '', 0){after}", self.lock_id)
+            run(
+                f"{before} streamsink_lock_tokens (lock_id, token, owner, expire_time_seconds) VALUES (?, 0, '', 0){after}",
+                self.lock_id,
+            )
             found = run(ask, self.lock_id).fetchone()
         return found
 
     def _renew(self, run, row) -> bool:
         """Begin the lease of this row anew, if it is still there: expired or not, nobody else has taken it."""
-        renewed = run(f"UPDATE paimon_distributed_locks SET acquired_at = {self._dialect.now} WHERE {_SAME_ROW}", self.lock_id, *row)
+        renewed = run(
+            f"UPDATE paimon_distributed_locks SET acquired_at = {self._dialect.now} WHERE {_SAME_ROW}",
+            self.lock_id,
+            *row,
+        )
         if renewed.rowcount != 1:
             return False
         self._remember_row(run)
@@ -131,8 +156,14 @@ class JdbcLock(Lock):
 
     def _remember_row(self, run) -> None:
         """Note which row of Paimon's table is ours: Paimon's writers delete rows that are not theirs, and insert their own."""
-        row = run("SELECT acquired_at, expire_time_seconds FROM paimon_distributed_locks WHERE lock_id = ?", self.lock_id).fetchone()
-        run("UPDATE streamsink_lock_tokens SET acquired_at = ?, expire_time_seconds = ? WHERE lock_id = ?", *row, self.lock_id)
+        row = run(
+            "SELECT acquired_at, expire_time_seconds FROM paimon_distributed_locks WHERE lock_id = ?", self.lock_id
+        ).fetchone()
+        run(
+            "UPDATE streamsink_lock_tokens SET acquired_at = ?, expire_time_seconds = ? WHERE lock_id = ?",
+            *row,
+            self.lock_id,
+        )
 
     def _delete_row_of(self, run, owner: str) -> None:
         _, newest_owner, *row = self._newest(run)
@@ -145,8 +176,12 @@ class JdbcLock(Lock):
         It is run again when the database ended it to solve a deadlock; any other error of the database ends the connection.
         """
         retrying = tenacity.Retrying(
-            retry=tenacity.retry_if_exception(lambda error: isinstance(error, self._driver.Error) and self._dialect.is_deadlock(error)),
-            stop=tenacity.stop_after_attempt(_TRIES), wait=tenacity.wait_random(0, _MOST_PAUSE_S), reraise=True,
+            retry=tenacity.retry_if_exception(
+                lambda error: isinstance(error, self._driver.Error) and self._dialect.is_deadlock(error)
+            ),
+            stop=tenacity.stop_after_attempt(_TRIES),
+            wait=tenacity.wait_random(0, _MOST_PAUSE_S),
+            reraise=True,
             sleep=lambda seconds: self._clock.sleep_ms(seconds * 1000),
         )
         try:

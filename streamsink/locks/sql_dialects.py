@@ -81,8 +81,13 @@ class PostgreSql(Dialect):
     def connect(self, address, password):
         zone = address.parameters.get("timezone", "UTC")
         return self.driver().connect(
-            host=address.host, port=address.port or 5432, dbname=address.database, user=address.user, password=password,
-            connect_timeout=CONNECT_TIMEOUT_S, tcp_user_timeout=CALL_TIMEOUT_S * 1000,
+            host=address.host,
+            port=address.port or 5432,
+            dbname=address.database,
+            user=address.user,
+            password=password,
+            connect_timeout=CONNECT_TIMEOUT_S,
+            tcp_user_timeout=CALL_TIMEOUT_S * 1000,
             options=f"-c statement_timeout={CALL_TIMEOUT_S * 1000} -c timezone={zone}",
         )
 
@@ -90,7 +95,10 @@ class PostgreSql(Dialect):
         if isinstance(error, self.driver().ProgrammingError):
             return error.sqlstate != "42P07"  # two writers make the lock's tables at once
         said = str(error)
-        return any(words in said for words in ("authentication failed", "does not exist", "no pg_hba.conf entry", "no password"))
+        return any(
+            words in said
+            for words in ("authentication failed", "does not exist", "no pg_hba.conf entry", "no password")
+        )
 
     def is_deadlock(self, error: Exception) -> bool:
         return error.sqlstate in ("40001", "40P01")  # serialization failure, deadlock
@@ -109,8 +117,14 @@ class MySql(Dialect):
     def connect(self, address, password):
         pymysql = self.driver()
         connection = pymysql.connect(
-            host=address.host, port=address.port or 3306, database=address.database, user=address.user, password=password or "",
-            connect_timeout=CONNECT_TIMEOUT_S, read_timeout=CALL_TIMEOUT_S, write_timeout=CALL_TIMEOUT_S,
+            host=address.host,
+            port=address.port or 3306,
+            database=address.database,
+            user=address.user,
+            password=password or "",
+            connect_timeout=CONNECT_TIMEOUT_S,
+            read_timeout=CALL_TIMEOUT_S,
+            write_timeout=CALL_TIMEOUT_S,
             client_flag=pymysql.constants.CLIENT.FOUND_ROWS,  # a renewal within one second changes nothing, and counts
             init_command="SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
         )
@@ -139,7 +153,9 @@ class Sqlite(Dialect):
 
     def connect(self, address, password):
         sqlite = self.driver()
-        connection = sqlite.connect(address.database, timeout=CALL_TIMEOUT_S, isolation_level=None, check_same_thread=False)
+        connection = sqlite.connect(
+            address.database, timeout=CALL_TIMEOUT_S, isolation_level=None, check_same_thread=False
+        )
         with contextlib.suppress(sqlite.OperationalError):  # busy just now: a later connection does it, and it stays
             # A catalog of Paimon's leaves a read open, which would block every writer for as long as that catalog lives.
             connection.execute("PRAGMA journal_mode=WAL")

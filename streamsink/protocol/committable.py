@@ -199,8 +199,14 @@ class KnownRun:
 
     def to_json(self) -> bytes:
         """What it was made of, and where it is."""
-        said = {"fingerprint": self.fingerprint.to_json() if self.fingerprint is not None else None, "rows": self.rows, "table": self.table_id}
-        more = ({"journal": self.journal_id} if self.journal_id else {}) | ({"inputs": self.inputs} if self.inputs else {})
+        said = {
+            "fingerprint": self.fingerprint.to_json() if self.fingerprint is not None else None,
+            "rows": self.rows,
+            "table": self.table_id,
+        }
+        more = ({"journal": self.journal_id} if self.journal_id else {}) | (
+            {"inputs": self.inputs} if self.inputs else {}
+        )
         return json.dumps(said | more).encode()
 
     @classmethod
@@ -210,7 +216,14 @@ class KnownRun:
             value = json.loads(data)
             known, rows = value["fingerprint"], value["rows"]
             made_of = QueryFingerprint.from_json(known) if known is not None else None
-            return cls(True, made_of, rows, tuple(value.get("inputs", ())), str(value.get("table", "")), str(value.get("journal", "")))
+            return cls(
+                True,
+                made_of,
+                rows,
+                tuple(value.get("inputs", ())),
+                str(value.get("table", "")),
+                str(value.get("journal", "")),
+            )
         except (ValueError, KeyError, TypeError):
             return cls(True)
 

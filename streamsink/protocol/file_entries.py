@@ -41,7 +41,7 @@ def paths_of(entries: bytes) -> bytes:
     """The digests of the paths alone, one after another. Eight slices, however many entries there are."""
     paths = bytearray(len(entries) // ENTRY_BYTES * (ENTRY_BYTES - KNOWN_BYTES))
     for at in range(KNOWN_BYTES, ENTRY_BYTES):
-        paths[at - KNOWN_BYTES::ENTRY_BYTES - KNOWN_BYTES] = entries[at::ENTRY_BYTES]
+        paths[at - KNOWN_BYTES :: ENTRY_BYTES - KNOWN_BYTES] = entries[at::ENTRY_BYTES]
     return bytes(paths)
 
 

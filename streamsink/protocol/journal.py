@@ -32,7 +32,13 @@ class Mark:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "Mark":
-        return cls(int(value["snapshot"]), str(value["uuid"]), int(value["at_ms"]), bool(value.get("alone")), bool(value.get("again")))
+        return cls(
+            int(value["snapshot"]),
+            str(value["uuid"]),
+            int(value["at_ms"]),
+            bool(value.get("alone")),
+            bool(value.get("again")),
+        )
 
 
 @dataclass(frozen=True)

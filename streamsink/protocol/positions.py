@@ -116,8 +116,12 @@ class SourceRange:
                 start[topic] = {part: end[topic][part] - count for part, count in unpack(read).items()}
                 start[topic].update(*map(unpack, gone))
         return cls(
-            None if "start" in value else start, end, value.get("fingerprint", ""), name=value.get("name", ""),
-            cluster=value.get("cluster", ""), topic_ids=ids,
+            None if "start" in value else start,
+            end,
+            value.get("fingerprint", ""),
+            name=value.get("name", ""),
+            cluster=value.get("cluster", ""),
+            topic_ids=ids,
         )
 
 
@@ -158,7 +162,9 @@ def _is_named(ranges: tuple[SourceRange, ...]) -> bool:
 
 
 def _in_any_order(ranges: tuple[SourceRange, ...], names: bool) -> list[str]:
-    return sorted(_text([source.name if names else "", source.start, source.end, source.fingerprint]) for source in ranges)
+    return sorted(
+        _text([source.name if names else "", source.start, source.end, source.fingerprint]) for source in ranges
+    )
 
 
 def _text(value) -> str:

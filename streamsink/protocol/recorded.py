@@ -122,9 +122,7 @@ class Recorded:
         """sources: of the same state; what they say already is not said again."""
         ends = _ends(sources)
         own = {record.identity: record for record in self.topics}
-        follows = all(
-            identity in own and set(end.next) <= set(own[identity].next) for identity, end in ends.items()
-        )
+        follows = all(identity in own and set(end.next) <= set(own[identity].next) for identity, end in ends.items())
         if not follows:
             return [record.to_json() for record in self.topics]
         rest = [record.to_json() for identity, record in own.items() if identity not in ends]
@@ -167,7 +165,8 @@ def _ends(sources: tuple[SourceRange, ...]) -> dict[tuple[Any, ...], TopicRecord
     """Where the batch ends, as records, in an order that does not depend on whether the ranges were read from JSON."""
     found = [
         TopicRecord(source.key(place), topic, source.cluster, source.topic_id(topic), end)
-        for place, source in numeric_ones(sources) for topic, end in sorted(source.end.items())
+        for place, source in numeric_ones(sources)
+        for topic, end in sorted(source.end.items())
     ]
     return {record.identity: record for record in found}
 

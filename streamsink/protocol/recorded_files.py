@@ -69,7 +69,7 @@ class KnownFiles:
 
     def _at(self, number: int) -> bytes:
         """Nothing after the last one."""
-        return self._sorted[number * ENTRY_BYTES:(number + 1) * ENTRY_BYTES]
+        return self._sorted[number * ENTRY_BYTES : (number + 1) * ENTRY_BYTES]
 
 
 def _in_order(recorded: bytes) -> bytes:
@@ -83,7 +83,7 @@ def _in_order(recorded: bytes) -> bytes:
         pa.binary(ENTRY_BYTES), len(recorded) // ENTRY_BYTES, [None, pa.py_buffer(recorded)]
     )
     ordered = entries.take(pc.array_sort_indices(entries))
-    return ordered.buffers()[1].to_pybytes()[:len(recorded)]
+    return ordered.buffers()[1].to_pybytes()[: len(recorded)]
 
 
 def _in_order_of_numbers(digests: bytes) -> memoryview:
@@ -94,4 +94,4 @@ def _in_order_of_numbers(digests: bytes) -> memoryview:
         return memoryview(b"").cast(_PATH_TYPE)
     numbers = pa.Int64Array.from_buffers(pa.int64(), len(digests) // 8, [None, pa.py_buffer(digests)])
     ordered = numbers.take(pc.array_sort_indices(numbers))
-    return memoryview(ordered.buffers()[1].to_pybytes()[:len(digests)]).cast(_PATH_TYPE)
+    return memoryview(ordered.buffers()[1].to_pybytes()[: len(digests)]).cast(_PATH_TYPE)

@@ -59,13 +59,16 @@ class QueryComparison:
 def compare(recorded: QueryFingerprint | None, found: QueryFingerprint | None) -> QueryComparison:
     """A difference that is certain comes before one that cannot be told; both are empty for the same query."""
     if recorded is None:
-        return QueryComparison((), ("the table records no fingerprint of the query that wrote it: an older streamsink did",))
+        return QueryComparison(
+            (), ("the table records no fingerprint of the query that wrote it: an older streamsink did",)
+        )
     if found is None:
         return QueryComparison((), ("this query has no fingerprint",))
     one_spark = recorded.spark == found.spark
     parts = ("sources", "schema", "plan") if one_spark else ("sources", "schema")
     differs = tuple(
-        f"{part} (found {getattr(found, part)}, recorded {getattr(recorded, part)})" for part in parts
+        f"{part} (found {getattr(found, part)}, recorded {getattr(recorded, part)})"
+        for part in parts
         if getattr(found, part) != getattr(recorded, part)
     )
     unknown = []

@@ -64,7 +64,8 @@ class Committer(ABC):
         Called once, before anything is published, when publishing is grouped or 'async'. A sink that leaves it out does not support that.
         """
         raise Misuse(
-            "this sink publishes each batch in the batch. No row was written. Leave out publish and publish_every_batches", kind="option.publish"
+            "this sink publishes each batch in the batch. No row was written. Leave out publish and publish_every_batches",
+            kind="option.publish",
         )
 
     def join(self, records: Sequence[Committable]) -> list[Committable]:
@@ -166,9 +167,7 @@ class Committer(ABC):
         """
 
     @abstractmethod
-    def publish(
-        self, committable: Committable, *, expect: int, restored: bool, fence: Callable[[], None]
-    ) -> Published:
+    def publish(self, committable: Committable, *, expect: int, restored: bool, fence: Callable[[], None]) -> Published:
         """Make it visible at one instant.
 
         expect: the sequence that must be the last published one, checked again inside every retry.
@@ -226,7 +225,9 @@ class OpenSink(ABC):
         """
 
     @abstractmethod
-    def stage(self, checkpoint: Checkpoint, written: Sequence[Any], group: Group) -> tuple[tuple[StagedFile, ...], Mapping[str, Any]]:
+    def stage(
+        self, checkpoint: Checkpoint, written: Sequence[Any], group: Group
+    ) -> tuple[tuple[StagedFile, ...], Mapping[str, Any]]:
         """The files, and the sink's own payload (a JSON object), that the record will name. Called once for a checkpoint, before its record.
 
         written: what all writers of the checkpoint handed back; empty when its rows are in the destination already (``Verdict.SEEN``). What this
@@ -248,7 +249,12 @@ class Sink(ABC):
 
     @abstractmethod
     def open(
-        self, file_io: Any, options: SinkOptions, batch: Batch, fields: Callable[[], Sequence[Any]], emit: Callable[[Event], None]
+        self,
+        file_io: Any,
+        options: SinkOptions,
+        batch: Batch,
+        fields: Callable[[], Sequence[Any]],
+        emit: Callable[[Event], None],
     ) -> OpenSink:
         """Open it for one start of a query, and create it when there is none. Called once in a start, with its first batch, before the application
         is claimed: another driver may still be writing.
@@ -259,11 +265,32 @@ class Sink(ABC):
 
 
 # They say how Paimon tables are made, written and committed.
-_OF_TABLES = frozenset({
-    "partition_by", "table_options", "create", "mode", "overwrite_partition", "add_columns", "widen_types", "target_file_bytes", "max_open_writers",
-    "writer_memory_bytes", "large_batches", "publish_as", "commit_max_retries", "commit_min_wait_ms", "commit_max_wait_ms", "commit_timeout_ms",
-    "lock", "lock_id", "lock_user", "lock_password_env", "lock_lease_ms", "lock_acquire_timeout_ms",
-})
+_OF_TABLES = frozenset(
+    {
+        "partition_by",
+        "table_options",
+        "create",
+        "mode",
+        "overwrite_partition",
+        "add_columns",
+        "widen_types",
+        "target_file_bytes",
+        "max_open_writers",
+        "writer_memory_bytes",
+        "large_batches",
+        "publish_as",
+        "commit_max_retries",
+        "commit_min_wait_ms",
+        "commit_max_wait_ms",
+        "commit_timeout_ms",
+        "lock",
+        "lock_id",
+        "lock_user",
+        "lock_password_env",
+        "lock_lease_ms",
+        "lock_acquire_timeout_ms",
+    }
+)
 
 
 def check_supported(sink: Sink, given: Iterable[str]) -> None:

@@ -19,13 +19,16 @@ _OF_A_TASK = re.compile(r"streamsink\.errors\.(\w+): (.*?) \[kind ([a-z.-]+)\]",
 # What a task needs, and a Python that Spark found by itself may lack.
 _MISSING = re.compile(r"No module named '(streamsink|pyarrow|fastavro)[\w.]*'")
 # Where Java says what failed; first what was asked, then the causes. The first that says more than that something failed is the reason.
-_HEAD = re.compile(r"^(?:: |Caused by: )[\w.$]+: (.*?)(?=^\s+at |^Caused by: |^Driver stacktrace:|\Z)", re.DOTALL | re.MULTILINE)
+_HEAD = re.compile(
+    r"^(?:: |Caused by: )[\w.$]+: (.*?)(?=^\s+at |^Caused by: |^Driver stacktrace:|\Z)", re.DOTALL | re.MULTILINE
+)
 _SAYS_NOTHING = re.compile(r"Exception thrown in awaitResult|Job aborted\.|Writing job aborted")
 _OF_A_STAGE = re.compile(r"Job aborted due to stage failure: .*?Lost task [^)]*\) \([^)]*\): (?:[\w.$]+: )?", re.DOTALL)
 _LONGEST_REASON = 600
 # What a batch meets when its query is stopped: its job is cancelled, or its thread interrupted where it asks Spark.
 _STOPPED = re.compile(
-    r"\[SPARK_JOB_CANCELLED\].* was stopped|java\.(?:lang\.Interrupted|io\.InterruptedIO|nio\.channels\.ClosedByInterrupt)Exception", re.DOTALL
+    r"\[SPARK_JOB_CANCELLED\].* was stopped|java\.(?:lang\.Interrupted|io\.InterruptedIO|nio\.channels\.ClosedByInterrupt)Exception",
+    re.DOTALL,
 )
 
 
@@ -40,7 +43,11 @@ def explain(table: str, failed: Exception) -> Exception:
     ours = _of_a_task(text)
     if ours is not None:
         return _naming(table, ours)
-    of_store = in_words(table, failed.errno, failed.filename) if isinstance(failed, OSError) else in_words(table, _code_in(text))
+    of_store = (
+        in_words(table, failed.errno, failed.filename)
+        if isinstance(failed, OSError)
+        else in_words(table, _code_in(text))
+    )
     if of_store is not None:
         return of_store
     missing = _MISSING.search(text)
@@ -68,7 +75,9 @@ def is_of_a_stop(failed: Exception) -> bool:
 def reason_of(account: str) -> str:
     """Why a job failed, of Java's account of it, which is many thousand characters long."""
     heads = [" ".join(_OF_A_STAGE.sub("", head).split()) for head in _HEAD.findall(account)]
-    found = next((head for head in heads if head and not _SAYS_NOTHING.match(head)), None) or account.strip().split("\n")[0]
+    found = (
+        next((head for head in heads if head and not _SAYS_NOTHING.match(head)), None) or account.strip().split("\n")[0]
+    )
     return found[:_LONGEST_REASON].rstrip(".")
 
 

@@ -25,7 +25,10 @@ _PARALLEL_LISTING = "spark.sql.sources.parallelPartitionDiscovery.threshold"
 
 
 def read(
-    spark: SparkSession, path: str | os.PathLike, snapshot_id: int | None = None, store_options: Mapping[str, str] | None = None
+    spark: SparkSession,
+    path: str | os.PathLike,
+    snapshot_id: int | None = None,
+    store_options: Mapping[str, str] | None = None,
 ) -> DataFrame:
     """The rows of a snapshot (the newest unless given) in the newest schema's columns.
 
@@ -63,7 +66,7 @@ def parquet_files(spark: SparkSession, paths: Sequence[str], schema: spark_types
 
 def _for_spark(path: str) -> str:
     """Spark knows S3 as s3a."""
-    return "s3a://" + path[len("s3://"):] if path.startswith("s3://") else path
+    return "s3a://" + path[len("s3://") :] if path.startswith("s3://") else path
 
 
 @contextlib.contextmanager

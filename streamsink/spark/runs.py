@@ -84,7 +84,11 @@ def other_sinks(path: str, application: str, run_id: str) -> frozenset[str]:
     one thread, this one among them.
     """
     runs, path = list(_RUNS.items()), _place(path)
-    others = [(place, run.to.known_as) for (place, name), run in runs if run.id == run_id and (place, name) != (path, application)]
+    others = [
+        (place, run.to.known_as)
+        for (place, name), run in runs
+        if run.id == run_id and (place, name) != (path, application)
+    ]
     return frozenset(name for place, name in others if _is_within(place, path) or _is_within(path, place))
 
 

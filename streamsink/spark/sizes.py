@@ -29,5 +29,7 @@ class Sizes:
 
     def rows_in(self, target_bytes: int, schema: TableSchema) -> int:
         """How many rows make a file of this size, about."""
-        bytes_a_row = self.spark_bytes_per_row or sum(_GUESSED_BYTES.get(f.type.root, _FIXED_BYTES) for f in schema.fields)
+        bytes_a_row = self.spark_bytes_per_row or sum(
+            _GUESSED_BYTES.get(f.type.root, _FIXED_BYTES) for f in schema.fields
+        )
         return max(1, int(target_bytes / bytes_a_row))

@@ -9,15 +9,32 @@ from streamsink.format.schema import TableSchema
 from streamsink.format.types import ArrayType, AtomicType, DataField, DataType, MapType, RowType
 
 _IN_PAIMON = {
-    "boolean": "BOOLEAN", "byte": "TINYINT", "short": "SMALLINT", "integer": "INT", "long": "BIGINT", "float": "FLOAT",
-    "double": "DOUBLE", "string": "STRING", "binary": "BYTES", "date": "DATE",
+    "boolean": "BOOLEAN",
+    "byte": "TINYINT",
+    "short": "SMALLINT",
+    "integer": "INT",
+    "long": "BIGINT",
+    "float": "FLOAT",
+    "double": "DOUBLE",
+    "string": "STRING",
+    "binary": "BYTES",
+    "date": "DATE",
 }
 _IN_SPARK = {
-    "BOOLEAN": spark_types.BooleanType, "TINYINT": spark_types.ByteType, "SMALLINT": spark_types.ShortType,
-    "INT": spark_types.IntegerType, "BIGINT": spark_types.LongType, "FLOAT": spark_types.FloatType,
-    "DOUBLE": spark_types.DoubleType, "CHAR": spark_types.StringType, "VARCHAR": spark_types.StringType,
-    "BINARY": spark_types.BinaryType, "VARBINARY": spark_types.BinaryType, "DATE": spark_types.DateType,
-    "TIMESTAMP": spark_types.TimestampNTZType, "TIMESTAMP_LTZ": spark_types.TimestampType,
+    "BOOLEAN": spark_types.BooleanType,
+    "TINYINT": spark_types.ByteType,
+    "SMALLINT": spark_types.ShortType,
+    "INT": spark_types.IntegerType,
+    "BIGINT": spark_types.LongType,
+    "FLOAT": spark_types.FloatType,
+    "DOUBLE": spark_types.DoubleType,
+    "CHAR": spark_types.StringType,
+    "VARCHAR": spark_types.StringType,
+    "BINARY": spark_types.BinaryType,
+    "VARBINARY": spark_types.BinaryType,
+    "DATE": spark_types.DateType,
+    "TIMESTAMP": spark_types.TimestampNTZType,
+    "TIMESTAMP_LTZ": spark_types.TimestampType,
 }
 _CHAR = re.compile(r"(char|varchar)\((\d+)\)")
 _TIME = re.compile(r"time\((\d)\)")

@@ -29,7 +29,9 @@ def without_shipped_archives(path: Sequence[str], found: Callable[[str, list[str
     if home is None or found(_GATEWAY, rest) is None:
         return list(path)
     home = os.path.realpath(home)
-    foreign = [entry for entry in path if _is_shipped(entry) and os.path.commonpath([home, os.path.realpath(entry)]) != home]
+    foreign = [
+        entry for entry in path if _is_shipped(entry) and os.path.commonpath([home, os.path.realpath(entry)]) != home
+    ]
     return list(path) if foreign else rest
 
 

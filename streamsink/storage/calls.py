@@ -243,7 +243,9 @@ class PosixCalls(PosixLikeCalls):
         while not os.path.isdir(path) and os.path.dirname(path) != path:
             path = os.path.dirname(path)
         longest = _most(path, "PC_PATH_MAX")
-        return NameLimits(_most(path, "PC_NAME_MAX"), longest and longest - 1)  # the system counts a byte behind its end
+        return NameLimits(
+            _most(path, "PC_NAME_MAX"), longest and longest - 1
+        )  # the system counts a byte behind its end
 
     def at_once(self, actions: Sequence[Callable[[], None]]) -> None:
         """In threads: a disk writes several files out in hardly more time than one."""

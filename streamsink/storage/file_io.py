@@ -135,7 +135,9 @@ class FileIO(Reading):
         except FileExistsError:
             return
 
-    def create_if_absent(self, path: str, data: bytes, unique: str = "", *, prepared: bool = False, replaceable: bool = False) -> bool:
+    def create_if_absent(
+        self, path: str, data: bytes, unique: str = "", *, prepared: bool = False, replaceable: bool = False
+    ) -> bool:
         """Publish ``data`` under ``path``, whole and durable, unless the name is taken: then False. The one publishing primitive.
 
         As ``create_new``; where that needs a lock, under it. Raises besides: Misuse when there is none.
@@ -165,7 +167,9 @@ class FileIO(Reading):
         """A creation that was prepared is not wanted any more. Idempotent."""
         self._calls.unlink(_temporary(path, unique))
 
-    def create_new(self, path: str, data: bytes, unique: str = "", *, prepared: bool = False, replaceable: bool = False) -> bool:
+    def create_new(
+        self, path: str, data: bytes, unique: str = "", *, prepared: bool = False, replaceable: bool = False
+    ) -> bool:
         """The store's own creation; its user holds a lock unless ``atomic_create``.
 
         unique: known only to this try; whatever a death leaves behind has it in its name. prepared: ``prepare`` was called so, and

@@ -47,7 +47,9 @@ class FlushGroup:
 
     def flush(self) -> None:
         """Make all of it durable, in no order. Raises the first error; then nothing is known to be durable."""
-        actions = [file.finish for file in self._files] + [partial(self._io.sync_dir, folder) for folder in self._folders]
+        actions = [file.finish for file in self._files] + [
+            partial(self._io.sync_dir, folder) for folder in self._folders
+        ]
         try:
             self._io.at_once(actions)
             for folder in self._made:

@@ -22,9 +22,13 @@ _NAME_LIMIT, _MOST_NAME_BYTES, _MOST_PATH_CHARACTERS = "dfs.namenode.fs-limits.m
 
 # What the NameNode refuses with, by a word of its message.
 _MEANING = {
-    "AccessControlException": errno.EACCES, "PathComponentTooLongException": errno.ENAMETOOLONG,
-    "Pathname too long": errno.ENAMETOOLONG, "ParentNotDirectoryException": errno.ENOTDIR,
-    "FileAlreadyExistsException": errno.EEXIST, "QuotaExceededException": errno.EDQUOT, "SafeModeException": errno.EROFS,
+    "AccessControlException": errno.EACCES,
+    "PathComponentTooLongException": errno.ENAMETOOLONG,
+    "Pathname too long": errno.ENAMETOOLONG,
+    "ParentNotDirectoryException": errno.ENOTDIR,
+    "FileAlreadyExistsException": errno.EEXIST,
+    "QuotaExceededException": errno.EDQUOT,
+    "SafeModeException": errno.EROFS,
 }
 
 
@@ -103,7 +107,7 @@ class HdfsCalls(Calls):
         return _translated(path, lambda: action(self._client, self._below(path)))
 
     def _below(self, path: str) -> str:
-        return path[len(self._root):] or "/"
+        return path[len(self._root) :] or "/"
 
 
 class HdfsFileIO(FileIO):
@@ -123,7 +127,9 @@ class HdfsFileIO(FileIO):
     def place(self, source: str, target: str, keep_source: bool) -> None:
         try:
             # False: an earlier try was done already.
-            self._in_dir(target, lambda: self._copy(source, target) if keep_source else self._calls.move(source, target))
+            self._in_dir(
+                target, lambda: self._copy(source, target) if keep_source else self._calls.move(source, target)
+            )
         except FileNotFoundError:
             if self._calls.size(target) is None:
                 raise
@@ -152,7 +158,7 @@ class HdfsFileIO(FileIO):
         data = self._calls.read(source)
         stream = self._calls.open_new(temporary)
         for at in range(0, len(data), _COPY_BYTES):
-            stream.write(data[at:at + _COPY_BYTES])
+            stream.write(data[at : at + _COPY_BYTES])
         self._calls.close(stream, self._flush)
         self._give_name(temporary, target)
 

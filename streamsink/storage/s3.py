@@ -22,15 +22,18 @@ from streamsink.storage.hold import BeatingHold, Hold
 
 CONNECT_TIMEOUT_S, READ_TIMEOUT_S, ATTEMPTS = 10, 60, 5
 PART_BYTES = 16 * 1024 * 1024  # of a multipart upload, which may have 10,000
-MOST_COPIED_BYTES = 5 * 1024 ** 3  # CopyObject's limit
+MOST_COPIED_BYTES = 5 * 1024**3  # CopyObject's limit
 _MOST_KEY_BYTES, _LONG_NAME_BYTES = 1_024, 255
 _DELETED_AT_ONCE, _CONFLICT_WAIT_MS = 1_000, 100
 _TRY = "streamsink-try"
 _PROBES = 3
 # Names of the options as Paimon and Flink have them.
 _CLIENT_OPTIONS = {
-    "s3.endpoint": "endpoint_url", "s3.region": "region_name", "s3.access-key": "aws_access_key_id",
-    "s3.secret-key": "aws_secret_access_key", "s3.session-token": "aws_session_token",
+    "s3.endpoint": "endpoint_url",
+    "s3.region": "region_name",
+    "s3.access-key": "aws_access_key_id",
+    "s3.secret-key": "aws_secret_access_key",
+    "s3.session-token": "aws_session_token",
 }
 _PATH_STYLE = "s3.path-style-access"
 OPTIONS = (*_CLIENT_OPTIONS, _PATH_STYLE)
@@ -45,7 +48,8 @@ def _client(options: frozenset[Any], process: int):
         from botocore.exceptions import BotoCoreError
     except ImportError as missing:
         raise Misuse(
-            "tables on S3 need the package boto3: pip install 'streamsink[s3]', on executors too", kind="store.extra-missing"
+            "tables on S3 need the package boto3: pip install 'streamsink[s3]', on executors too",
+            kind="store.extra-missing",
         ) from missing
     given = dict(options)
     more = {}
@@ -55,14 +59,19 @@ def _client(options: frozenset[Any], process: int):
     if _PATH_STYLE in given:
         more["s3"] = {"addressing_style": "path" if given[_PATH_STYLE].lower() == "true" else "virtual"}
     config = Config(
-        connect_timeout=CONNECT_TIMEOUT_S, read_timeout=READ_TIMEOUT_S, retries={"mode": "standard", "total_max_attempts": ATTEMPTS},
+        connect_timeout=CONNECT_TIMEOUT_S,
+        read_timeout=READ_TIMEOUT_S,
+        retries={"mode": "standard", "total_max_attempts": ATTEMPTS},
         **more,
     )
     settings = {name: given[key] for key, name in _CLIENT_OPTIONS.items() if key in given}
     try:
         return boto3.session.Session().client("s3", config=config, **settings)
     except (ValueError, BotoCoreError) as refused:
-        raise Misuse(f"the S3 client refuses its settings: {refused}. Mend store_options ({', '.join(sorted(given))})", kind="store.options") from refused
+        raise Misuse(
+            f"the S3 client refuses its settings: {refused}. Mend store_options ({', '.join(sorted(given))})",
+            kind="store.options",
+        ) from refused
 
 
 class S3Calls(Calls):
@@ -87,8 +96,8 @@ class S3Calls(Calls):
         found = []
         for page in self._pages(path, "list_objects_v2", Bucket=bucket, Prefix=prefix, Delimiter="/"):
             objects = [o for o in page.get("Contents", ()) if o["Key"] != prefix]
-            found += [(o["Key"][len(prefix):], o["Size"], False) for o in objects]
-            found += [(p["Prefix"][len(prefix):-1], 0, True) for p in page.get("CommonPrefixes", ())]
+            found += [(o["Key"][len(prefix) :], o["Size"], False) for o in objects]
+            found += [(p["Prefix"][len(prefix) : -1], 0, True) for p in page.get("CommonPrefixes", ())]
         return found
 
     def open_new(self, path: str) -> BinaryIO:
@@ -111,9 +120,10 @@ class S3Calls(Calls):
         """
         for _ in range(ATTEMPTS):
             try:
-                self._do(path, lambda at: self._client.put_object(
-                    **_body(data), IfNoneMatch="*", Metadata={_TRY: unique}, **at
-                ))
+                self._do(
+                    path,
+                    lambda at: self._client.put_object(**_body(data), IfNoneMatch="*", Metadata={_TRY: unique}, **at),
+                )
                 return True
             except FileExistsError:
                 return self._is_mine(path, data, unique)
@@ -138,7 +148,7 @@ class S3Calls(Calls):
 
     def name_limits(self, path: str) -> NameLimits:
         bucket, key = _split(path)
-        return NameLimits(None, _MOST_KEY_BYTES, path[:len(path) - len(key)])
+        return NameLimits(None, _MOST_KEY_BYTES, path[: len(path) - len(key)])
 
     def remove_tree(self, path: str) -> None:
         """Every object below, a thousand a request."""
@@ -146,7 +156,7 @@ class S3Calls(Calls):
         for page in self._pages(path, "list_objects_v2", Bucket=bucket, Prefix=prefix):
             keys = [{"Key": o["Key"]} for o in page.get("Contents", ())]
             for at in range(0, len(keys), _DELETED_AT_ONCE):
-                doomed = {"Objects": keys[at:at + _DELETED_AT_ONCE], "Quiet": True}
+                doomed = {"Objects": keys[at : at + _DELETED_AT_ONCE], "Quiet": True}
                 done = self._do(path, lambda _: self._client.delete_objects(Bucket=bucket, Delete=doomed))
                 for refused in done.get("Errors", ())[:1]:
                     raise OSError(errno.EIO, f"deleting {refused.get('Key')}: {refused.get('Code')}", path)
@@ -155,7 +165,7 @@ class S3Calls(Calls):
         """(path, upload id) of multipart uploads below that were neither finished nor given up."""
         bucket, prefix = _split(path.rstrip("/") + "/")
         pages = self._pages(path, "list_multipart_uploads", Bucket=bucket, Prefix=prefix)
-        root = path[:path.index("://") + 3] + bucket
+        root = path[: path.index("://") + 3] + bucket
         return [(f"{root}/{u['Key']}", u["UploadId"]) for page in pages for u in page.get("Uploads", ())]
 
     def abort(self, path: str, upload: str) -> None:
@@ -171,16 +181,19 @@ class S3Calls(Calls):
         return self._do(path, lambda at: self._client.create_multipart_upload(**at))["UploadId"]
 
     def part(self, path: str, upload: str, number: int, data: bytes) -> dict[str, Any]:
-        done = self._do(path, lambda at: self._client.upload_part(
-            UploadId=upload, PartNumber=number, **_body(data), **at
-        ))
+        done = self._do(
+            path, lambda at: self._client.upload_part(UploadId=upload, PartNumber=number, **_body(data), **at)
+        )
         return {"PartNumber": number, "ETag": done["ETag"]}
 
     def complete(self, path: str, upload: str, parts: list[dict[str, Any]], size: int) -> None:
         try:
-            self._do(path, lambda at: self._client.complete_multipart_upload(
-                UploadId=upload, MultipartUpload={"Parts": parts}, **at
-            ))
+            self._do(
+                path,
+                lambda at: self._client.complete_multipart_upload(
+                    UploadId=upload, MultipartUpload={"Parts": parts}, **at
+                ),
+            )
         except FileNotFoundError:
             if self.size(path) != size:  # else repeated after a lost reply: the upload is gone because it is finished
                 raise
@@ -213,7 +226,9 @@ def _as_os_error(failed, path: str) -> Exception:
     status = failed.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
     code = failed.response.get("Error", {}).get("Code", "")
     if code == "NoSuchBucket":
-        return Misuse(f"{path}: the bucket does not exist. Create it, or give the path of another one", kind="store.bucket")
+        return Misuse(
+            f"{path}: the bucket does not exist. Create it, or give the path of another one", kind="store.bucket"
+        )
     if status == 404:
         return FileNotFoundError(errno.ENOENT, "no such object", path)
     if status == 412:
@@ -226,7 +241,11 @@ def _as_os_error(failed, path: str) -> Exception:
 
 
 # Codes whose meaning a disk would tell as well.
-_MEANING = {"KeyTooLongError": errno.ENAMETOOLONG, "InsufficientStorage": errno.ENOSPC, "XMinioStorageFull": errno.ENOSPC}
+_MEANING = {
+    "KeyTooLongError": errno.ENAMETOOLONG,
+    "InsufficientStorage": errno.ENOSPC,
+    "XMinioStorageFull": errno.ENOSPC,
+}
 
 
 class S3FileIO(FileIO):
@@ -282,14 +301,16 @@ class S3FileIO(FileIO):
         """A name is durable when the reply comes."""
 
     def write(self, path: str, data: bytes) -> None:
-        created = self._calls.put_new(path, data, self._new_id()) if self.atomic_create else self._put_if_free(path, data)
+        created = (
+            self._calls.put_new(path, data, self._new_id()) if self.atomic_create else self._put_if_free(path, data)
+        )
         if not created:
             raise FileExistsError(errno.EEXIST, "object exists", path)
 
     def begin(self, path: str, data: bytes) -> Unflushed:
         return Unflushed(lambda: self.write(path, data), lambda: None)
 
-    def mark(self, path: str, data: bytes = b'') -> None:
+    def mark(self, path: str, data: bytes = b"") -> None:
         self._calls.put(path, data)
 
     def prepare(self, group: FlushGroup, path: str, data: bytes, unique: str) -> None:
@@ -298,7 +319,9 @@ class S3FileIO(FileIO):
     def give_up(self, path: str, unique: str) -> None:
         """Nothing was prepared."""
 
-    def create_new(self, path: str, data: bytes, unique: str = '', *, prepared: bool = False, replaceable: bool = False) -> bool:
+    def create_new(
+        self, path: str, data: bytes, unique: str = "", *, prepared: bool = False, replaceable: bool = False
+    ) -> bool:
         if not self.atomic_create:
             return self._put_if_free(path, data)
         try:

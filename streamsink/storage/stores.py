@@ -32,7 +32,7 @@ class Store:
         if scheme == "hdfs":
             from streamsink.storage.hdfs import HdfsCalls, HdfsFileIO
 
-            authority = "hdfs://" + self.root[len("hdfs://"):].partition("/")[0]
+            authority = "hdfs://" + self.root[len("hdfs://") :].partition("/")[0]
             return HdfsFileIO(HdfsCalls(authority, self.options), new_id, self.flush)
         if scheme in _S3:
             from streamsink.storage.s3 import S3Calls, S3FileIO
@@ -71,14 +71,16 @@ def table_path(table: str | os.PathLike) -> str:
     if cut:  # else it would be a folder of that name on the local disk
         raise Misuse(
             f"{table}: there is one slash behind '{cut[1]}:', as pathlib.Path leaves it: give the URI as a text, expected a path such as "
-            f"'{cut[1]}://{table[cut.end():]}'",
+            f"'{cut[1]}://{table[cut.end() :]}'",
             kind="table.path",
         )
     scheme = _scheme(table)
     if scheme == "hdfs" or scheme in _S3:
-        authority, _, path = table[len(scheme) + 3:].partition("/")
+        authority, _, path = table[len(scheme) + 3 :].partition("/")
         if not path.strip("/") or (scheme in _S3 and not authority):
-            raise Misuse(f"{table}: expected {scheme}://{'bucket' if scheme in _S3 else 'namenode:port'}/path", kind="table.path")
+            raise Misuse(
+                f"{table}: expected {scheme}://{'bucket' if scheme in _S3 else 'namenode:port'}/path", kind="table.path"
+            )
         return f"{scheme}://{authority}/{os.path.normpath(path.strip('/'))}"
     if scheme:
         parts = urlsplit(table)

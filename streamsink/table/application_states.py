@@ -93,7 +93,7 @@ def is_foreign(snapshot: Snapshot) -> bool:
 def states_in(snapshot: Snapshot, path: str) -> dict[str, Any] | None:
     """State of each application, as this snapshot itself, of the file ``path``, says; None for a foreign writer's. Raises Corrupt."""
     properties = snapshot.properties or {}
-    texts = {k[len(PREFIX):]: v for k, v in properties.items() if k.startswith(PREFIX)}
+    texts = {k[len(PREFIX) :]: v for k, v in properties.items() if k.startswith(PREFIX)}
     if not texts:
         return {} if HISTORY in properties else None  # the last application was retired
     try:

@@ -14,7 +14,10 @@ from streamsink.table.table import create_table, is_table, new_schema
 
 
 def create(
-    store: Store, schema, partition_by: Sequence[str] = (), options: Mapping[str, str] | None = None,
+    store: Store,
+    schema,
+    partition_by: Sequence[str] = (),
+    options: Mapping[str, str] | None = None,
     comment: str | None = None,
 ) -> str:
     """Create the table; its absolute path. Raises Misuse that names the column, or when there is a table already."""
@@ -39,11 +42,15 @@ def fields_of(schema) -> Sequence[DataField]:
         return parse_ddl(schema)
     fields = list(schema) if isinstance(schema, Iterable) else [schema]
     if not all(isinstance(field, DataField) for field in fields):
-        raise Misuse(f"the schema is {schema!r}, expected a Spark StructType, a pyarrow.Schema, or DDL text", kind="option.value")
+        raise Misuse(
+            f"the schema is {schema!r}, expected a Spark StructType, a pyarrow.Schema, or DDL text", kind="option.value"
+        )
     return fields
 
 
 def _options(given) -> Mapping[str, str]:
-    if not isinstance(given or {}, Mapping) or not all(isinstance(word, str) for pair in (given or {}).items() for word in pair):
+    if not isinstance(given or {}, Mapping) or not all(
+        isinstance(word, str) for pair in (given or {}).items() for word in pair
+    ):
         raise Misuse(f"the options are {given!r}, expected a dictionary of strings", kind="option.value")
     return given or {}

@@ -22,7 +22,8 @@ from streamsink.format.types import DataType
 
 Record = dict[str, Any]
 _BYTES = {
-    unit: 2 ** (10 * power) for power, units in enumerate(("|b|bytes", "k|kb|kibibytes", "m|mb|mebibytes", "g|gb|gibibytes"))
+    unit: 2 ** (10 * power)
+    for power, units in enumerate(("|b|bytes", "k|kb|kibibytes", "m|mb|mebibytes", "g|gb|gibibytes"))
     for unit in units.split("|")
 }
 
@@ -176,7 +177,7 @@ def _with_deletes(metas: Iterable[ManifestFileMeta]) -> list[ManifestFileMeta]:
 def _positive(options: Mapping[str, str], name: str, default: str, units: Mapping[str, int]) -> int:
     text = options.get(name, default).strip().lower()
     number = text.rstrip("abcdefghijklmnopqrstuvwxyz ")
-    unit = text[len(number):].strip()
+    unit = text[len(number) :].strip()
     if not number.isdigit() or int(number) == 0 or unit not in units:
         raise Misuse(
             f"the table's option '{name}' is {options.get(name)!r}, expected a positive number such as '{default}'. Nothing "

@@ -79,9 +79,7 @@ class Manifests:
         """A snapshot that was just published here: its lists need not be read again."""
         self._known = (snapshot, metas)
 
-    def entries_of(
-        self, snapshot: Snapshot, partitions: Collection[bytes] | None = None
-    ) -> Iterator[ManifestEntry]:
+    def entries_of(self, snapshot: Snapshot, partitions: Collection[bytes] | None = None) -> Iterator[ManifestEntry]:
         """The live entries: every ADD that no DELETE of any manifest hides. One by one: few are in memory at a time.
 
         partitions: only entries of these (``ManifestEntry.partition``); manifests that hold none of them are not read.
@@ -123,7 +121,9 @@ class Manifests:
     def identities_of(self, metas: Sequence[ManifestFileMeta]) -> set[Identity]:
         """Of all files that are live by these manifests; all of them in memory. Raises as ``entries_of``."""
         added = {
-            identity for meta, path, data in self._data_of(metas) for kind, identity, _ in iter_records(data, path, meta.counts)
+            identity
+            for meta, path, data in self._data_of(metas)
+            for kind, identity, _ in iter_records(data, path, meta.counts)
             if kind is FileKind.ADD
         }
         return added - self._deleted(metas)
@@ -174,7 +174,9 @@ class Manifests:
     def _deleted(self, metas: Sequence[ManifestFileMeta]) -> set[Identity]:
         found = self._data_of([meta for meta in metas if meta.num_deleted_files])
         return {
-            identity for meta, path, data in found for kind, identity, _ in iter_records(data, path, meta.counts)
+            identity
+            for meta, path, data in found
+            for kind, identity, _ in iter_records(data, path, meta.counts)
             if kind is FileKind.DELETE
         }
 

@@ -55,7 +55,9 @@ class Schemas:
 
         Asks once for each but the first, without which the table has no identity either.
         """
-        missing = [number for number in sorted(set(schema_ids)) if number and not self._io.exists(self._at.schema(number))]
+        missing = [
+            number for number in sorted(set(schema_ids)) if number and not self._io.exists(self._at.schema(number))
+        ]
         if not missing:
             return
         there = sorted(name for name in self._io.names(self._at.schema_dir) if name.startswith("schema-"))

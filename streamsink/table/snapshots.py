@@ -48,7 +48,9 @@ class Snapshots:
         except FileNotFoundError:
             return None
         known = self._newest
-        return known[1] if known and known[0] == data and known[1].id == snapshot_id else _decode(data, path, snapshot_id)
+        return (
+            known[1] if known and known[0] == data and known[1].id == snapshot_id else _decode(data, path, snapshot_id)
+        )
 
     def ids(self) -> list[int]:
         """Numbers of all snapshot files, in order."""

@@ -74,7 +74,10 @@ class Table:
                 return self.schemas.add(target)
             except Conflict:
                 continue
-        raise Conflict(f"{self.root}: the schema changed {_EVOLVE_ATTEMPTS} times meanwhile. Nothing was written; start again", kind="schema.contended")
+        raise Conflict(
+            f"{self.root}: the schema changed {_EVOLVE_ATTEMPTS} times meanwhile. Nothing was written; start again",
+            kind="schema.contended",
+        )
 
 
 def open_table(file_io: FileIO, root: str, *, for_writing: bool) -> Table:
@@ -110,7 +113,9 @@ def create_table(file_io: FileIO, root: str, schema: TableSchema) -> Table:
     """
     if not is_table(file_io, root):
         found = _foreign_entries(file_io, root)
-        if (found or file_io.size(root)) and not is_table(file_io, root):  # another one may have made it between the two looks
+        if (found or file_io.size(root)) and not is_table(
+            file_io, root
+        ):  # another one may have made it between the two looks
             raise Misuse(
                 f"{root}: not a table and not empty (it holds {', '.join(found[:5]) or 'a file'}): a table whose "
                 f"metadata was removed, or another folder. Nothing was written. Restore it, or choose another path{_way_on(file_io, root, found)}",
@@ -137,7 +142,9 @@ def _way_on(file_io: FileIO, root: str, found: Sequence[str]) -> str:
     """For a folder in which a driver that was still at work has left its journal, manifests, data files or hints after the table was dropped."""
     layout = Layout(root)
     ours = {JOURNAL_DIR, os.path.basename(layout.manifest_dir)}
-    if set(file_io.names(layout.snapshot_dir)) <= {os.path.basename(hint) for hint in (layout.latest_hint, layout.earliest_hint)}:
+    if set(file_io.names(layout.snapshot_dir)) <= {
+        os.path.basename(hint) for hint in (layout.latest_hint, layout.earliest_hint)
+    }:
         ours.add(os.path.basename(layout.snapshot_dir))
     if not all(name in ours or _DATA_FOLDER.fullmatch(name) for name in found):
         return ""

@@ -39,7 +39,9 @@ class BrokenSink(AssertionError):
     """What the sink does wrong, and where."""
 
 
-def check_sink(make: Callable[[str], Sink], rows_of: Callable[[FileIO, str], Sequence[int]], *, every: int = 1, **options: Any) -> int:
+def check_sink(
+    make: Callable[[str], Sink], rows_of: Callable[[FileIO, str], Sequence[int]], *, every: int = 1, **options: Any
+) -> int:
     """Try everything; how many states of the store were restarted from. Raises ``BrokenSink``.
 
     make: the sink at a path. rows_of: ids that a reader sees there. every: accidents come at each so many-th call of the sink. options: of
@@ -55,15 +57,25 @@ def check_sink(make: Callable[[str], Sink], rows_of: Callable[[FileIO, str], Seq
     world.rename("published")
     world.rename("recorded")
     killed = [(mode, power) for mode in (Mode.BEFORE, Mode.TORN) for power in (False, True)]
-    return world.sleep() + sum(itertools.starmap(world.accident, [*killed, *((mode, False) for mode in Mode if (mode, False) not in killed)]))
+    return world.sleep() + sum(
+        itertools.starmap(world.accident, [*killed, *((mode, False) for mode in Mode if (mode, False) not in killed)])
+    )
 
 
 class _World:
     """One store, one query, and Spark's own logs, which outlive every crash."""
 
-    def __init__(self, make: Callable[[str], Sink], rows_of: Callable[[FileIO, str], Sequence[int]], every: int, options: dict[str, Any]):
+    def __init__(
+        self,
+        make: Callable[[str], Sink],
+        rows_of: Callable[[FileIO, str], Sequence[int]],
+        every: int,
+        options: dict[str, Any],
+    ):
         self._make, self._rows_of, self._every = make, rows_of, every
-        self._settings = SinkOptions.of(ROOT, {"restore": "restore-and-continue", "commit_min_wait_ms": 0, "commit_max_wait_ms": 0, **options})
+        self._settings = SinkOptions.of(
+            ROOT, {"restore": "restore-and-continue", "commit_min_wait_ms": 0, "commit_max_wait_ms": 0, **options}
+        )
         self._versions = itertools.count()
         self.all = list(range(ENDS[-1]))
 
@@ -135,9 +147,13 @@ class _World:
             self.driver(application="other").run(self.io(), self.checkpoint, (*ENDS, ENDS[-1] + 3))
         except Misuse as told:
             if told.kind != "application.renamed":
-                raise BrokenSink(f"a query whose name was changed is told what is not so: does 'others' know its first name? {told}") from told
+                raise BrokenSink(
+                    f"a query whose name was changed is told what is not so: does 'others' know its first name? {told}"
+                ) from told
         else:
-            raise BrokenSink(f"a query whose name was changed writes once more what was {what}: 'others' does not know it")
+            raise BrokenSink(
+                f"a query whose name was changed writes once more what was {what}: 'others' does not know it"
+            )
         self.see("a refused change of the name", before)
 
     def recorded(self) -> None:
@@ -168,10 +184,13 @@ class _World:
         names = self.io().names(os.path.dirname(os.path.join(ROOT, record.files[0].staged)))
         if not any(name.startswith("manifest-") for name in names):
             raise BrokenSink(f"the staging folder of a record has no file that begins with 'manifest-': {names}")
-        committer, first = opened.committer, self.all[:ENDS[0]]
+        committer, first = opened.committer, self.all[: ENDS[0]]
         if committer.mentions(record) or committer.history(opened.application).state is not None:
             raise BrokenSink("a record that is not published is said to be")
-        for expect, fence, what in ((0, _fenced, "a fenced writer's"), (7, _free, "a record over another one than is there")):
+        for expect, fence, what in (
+            (0, _fenced, "a fenced writer's"),
+            (7, _free, "a record over another one than is there"),
+        ):
             try:
                 committer.publish(record, expect=expect, restored=True, fence=fence)
             except StreamsinkError:
@@ -182,7 +201,12 @@ class _World:
             committer.publish(record, expect=0, restored=True, fence=_free)
             self.see("a record's publishing", first)
         said = committer.history(opened.application).state
-        if not committer.mentions(record) or said is None or said.record_id != record.state.record_id or committer.files_in_place(record)[2]:
+        if (
+            not committer.mentions(record)
+            or said is None
+            or said.record_id != record.state.record_id
+            or committer.files_in_place(record)[2]
+        ):
             raise BrokenSink("of a published record it is not said that it is, or that its files are there")
         opened.journal.release()
 
@@ -195,7 +219,9 @@ class _World:
         Clock().sleep_ms(_LATER_MS)
         anew = self.opened().to.table_id
         if known != again or known == anew:
-            raise BrokenSink(f"its identity is {known}, at the next start {again}, and {anew} when it was dropped and created again")
+            raise BrokenSink(
+                f"its identity is {known}, at the next start {again}, and {anew} when it was dropped and created again"
+            )
 
     def opened(self) -> OpenSink:
         batch = Batch(0, _QUERY, "")
@@ -225,7 +251,9 @@ class _World:
     def _rows(self, start: int, end: int) -> pa.RecordBatch:
         """``version`` is never the same twice, as with a query that is not deterministic."""
         version = next(self._versions)
-        return pa.RecordBatch.from_pydict({"id": list(range(start, end)), "version": [version] * (end - start)}, schema=SCHEMA)
+        return pa.RecordBatch.from_pydict(
+            {"id": list(range(start, end)), "version": [version] * (end - start)}, schema=SCHEMA
+        )
 
 
 def _free() -> None:

@@ -33,7 +33,9 @@ from streamsink.table.write.adopted import adopt_files
 from streamsink.table.write.writer import WrittenFile
 
 _MAX_RESTARTS = 20
-_ONE_QUERY = QueryFingerprint(sources="a numbered source", plan="all rows", dates="", schema="", spark="", comparable=True)
+_ONE_QUERY = QueryFingerprint(
+    sources="a numbered source", plan="all rows", dates="", schema="", spark="", comparable=True
+)
 
 
 @dataclass
@@ -60,8 +62,14 @@ class MicroBatchDriver:
     ``modified``: times of files that were written anew, by number. ``folder``: where they lie.
     """
 
-    def __init__(self, root: str, schema: pa.Schema, rows: Callable[[int, int], pa.RecordBatch], options: SinkOptions,
-                 numeric: bool = True):
+    def __init__(
+        self,
+        root: str,
+        schema: pa.Schema,
+        rows: Callable[[int, int], pa.RecordBatch],
+        options: SinkOptions,
+        numeric: bool = True,
+    ):
         self.root = root
         self.schema = schema
         self.rows = rows
@@ -117,7 +125,11 @@ class MicroBatchDriver:
     def start(self, file_io: FileIO, checkpoint: SparkCheckpoint) -> "Driven":
         """The sink of one start of the query, restored."""
         batch = Batch(checkpoint.committed, checkpoint.query, "")
-        return self.driven(file_io, self.destination().open(file_io, self.options, batch, lambda: columns(self.schema), self.events.append), batch.query)
+        return self.driven(
+            file_io,
+            self.destination().open(file_io, self.options, batch, lambda: columns(self.schema), self.events.append),
+            batch.query,
+        )
 
     def driven(self, file_io: FileIO, opened: OpenSink, query: str) -> "Driven":
         """The query over what was opened."""
@@ -133,7 +145,12 @@ class MicroBatchDriver:
             files = tuple(self.file(number) for number in range(start, end)) if self.tells_files else None
             source = SourceRange({"logOffset": start}, {"logOffset": end}, self._digest(files), files=files)
         return Batch(
-            batch_id, checkpoint.query, self._ids.new_id(), (source,), fingerprint=self.fingerprint, place=self.place,
+            batch_id,
+            checkpoint.query,
+            self._ids.new_id(),
+            (source,),
+            fingerprint=self.fingerprint,
+            place=self.place,
             other_sinks=self.other_sinks,
         )
 
@@ -177,7 +194,9 @@ class Driven:
         self._driver = driver
         self._io = file_io
         self.opened = opened
-        self.run = QueryRun.start(opened, query, driver.options, driver.events.append, background=driver.background, run=driver.run_id)
+        self.run = QueryRun.start(
+            opened, query, driver.options, driver.events.append, background=driver.background, run=driver.run_id
+        )
 
     @property
     def protocol(self) -> TwoPhaseCommit:

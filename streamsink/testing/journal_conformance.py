@@ -32,8 +32,15 @@ def check_journal(make: Callable[[FileIO], Journal]) -> int:
 
     make: the journal of the application ``APPLICATION`` that keeps ``RETAIN`` published records, opened over this store.
     """
-    for claim in (_records_stay, _of_two_writers_one_is_told, _a_number_is_taken_once, _what_is_published_is_pruned, _staging_goes_with_its_writer,
-                  _runs_are_remembered, _an_identity_stays_and_is_lost_with_its_journal):
+    for claim in (
+        _records_stay,
+        _of_two_writers_one_is_told,
+        _a_number_is_taken_once,
+        _what_is_published_is_pruned,
+        _staging_goes_with_its_writer,
+        _runs_are_remembered,
+        _an_identity_stays_and_is_lost_with_its_journal,
+    ):
         claim(_Place(make))
     return sum(_death(make, mode, power) for mode in (Mode.BEFORE, Mode.TORN) for power in (False, True))
 
@@ -100,7 +107,11 @@ def _what_is_published_is_pruned(place: _Place) -> None:
         store.mark_published(record)
     store.forget([record.state.sequence for record in made[:-1]])
     for again in (store, place.claimed()[0]):
-        _expect("what it keeps: the newest published records, and the pending one", again.retained(), list(range(3, RETAIN + 4)))
+        _expect(
+            "what it keeps: the newest published records, and the pending one",
+            again.retained(),
+            list(range(3, RETAIN + 4)),
+        )
     pending, *_ = place.claimed()
     pending.forget([])
     _expect("what it keeps without a newer published record", pending.retained(), list(range(3, RETAIN + 4)))
@@ -139,7 +150,9 @@ def _an_identity_stays_and_is_lost_with_its_journal(place: _Place) -> None:
     _expect("its identity, after another start", again.identify(1, IdSource().new_id).id, known.id)
     older, *_ = place.claimed()
     if older.identify(5, IdSource().new_id).id == known.id:
-        raise BrokenJournal("a journal that does not have the destination's last record keeps its identity: it is an older copy")
+        raise BrokenJournal(
+            "a journal that does not have the destination's last record keeps its identity: it is an older copy"
+        )
 
 
 def _death(make: Callable[[FileIO], Journal], mode: Mode, power: bool) -> int:
@@ -184,8 +197,14 @@ def _lives(make: Callable[[FileIO], Journal], calls: CrashingCalls, done: list[s
 
 def _committable(writer: Writer, sequence: int, checkpoint_id: int | None = None) -> Committable:
     state = AppState(
-        query=_QUERY, generation=0, epoch=writer.epoch, checkpoint_id=sequence if checkpoint_id is None else checkpoint_id, sequence=sequence,
-        record_id=IdSource().new_id(), table_id=_TABLE, sources=(),
+        query=_QUERY,
+        generation=0,
+        epoch=writer.epoch,
+        checkpoint_id=sequence if checkpoint_id is None else checkpoint_id,
+        sequence=sequence,
+        record_id=IdSource().new_id(),
+        table_id=_TABLE,
+        sources=(),
     )
     return Committable(state, APPLICATION, None, (), {"kind": "APPEND", "manifest": None})
 

@@ -19,8 +19,14 @@ from streamsink.testing.driver import Driven, DrivenRows, MicroBatchDriver, colu
 class ManyTablesDriver(MicroBatchDriver):
     """One query over a numbered source. ``rows(start, end)`` makes batches with a column ``ROUTE`` that names each row's table."""
 
-    def __init__(self, root: str, schema: pa.Schema, rows: Callable[[int, int], pa.RecordBatch], routing: Routing,
-                 options: SinkOptions):
+    def __init__(
+        self,
+        root: str,
+        schema: pa.Schema,
+        rows: Callable[[int, int], pa.RecordBatch],
+        routing: Routing,
+        options: SinkOptions,
+    ):
         super().__init__(root, schema, rows, options)
         self.routing = routing
 
@@ -56,4 +62,9 @@ class NumberedRoutes(DrivenRows):
 
     def write(self, checkpoint: Checkpoint, group: FlushGroup) -> list[RoutedFiles]:
         start, end = (side["t"]["0"] for side in (checkpoint.batch.sources[0].start, checkpoint.batch.sources[0].end))
-        return written(self._opened.writing(checkpoint, columns(self._driver.schema), ()), self._io, self._driver.rows(start, end), group)
+        return written(
+            self._opened.writing(checkpoint, columns(self._driver.schema), ()),
+            self._io,
+            self._driver.rows(start, end),
+            group,
+        )

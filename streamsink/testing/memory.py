@@ -69,9 +69,7 @@ class MemoryCalls(PosixLikeCalls):
         return len(self._names[path].data) if path in self._names else None
 
     def entries(self, path: str) -> list[tuple[str, int, bool]]:
-        found = [
-            (os.path.basename(p), len(f.data), False) for p, f in self._names.items() if _folder_of(p) == path
-        ]
+        found = [(os.path.basename(p), len(f.data), False) for p, f in self._names.items() if _folder_of(p) == path]
         return found + [(os.path.basename(d), 0, True) for d in self._dirs if d != "/" and _folder_of(d) == path]
 
     def mkdir(self, path: str) -> None:

@@ -63,7 +63,12 @@ def _messages(tree: ast.Module) -> Iterator[tuple[str, str, str]]:
     """(kind, name of the class where it is one, text) of each call with a message and a kind."""
     for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
         given = [each.value for each in call.keywords if each.arg == "kind"]
-        words = [node.value for value in given for node in ast.walk(value) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+        words = [
+            node.value
+            for value in given
+            for node in ast.walk(value)
+            if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        ]
         text = " ".join(filter(None, (_text(argument) for argument in call.args)))
         name = ast.unparse(call.func).rpartition(".")[2]
         for kind in words:

@@ -42,7 +42,9 @@ class Advice:
 
     def option(self, name: str):
         """The value that the message gives for the option ``name``: ``name=<a Python literal>``."""
-        found = re.search(rf"(?<![\w.-]){re.escape(name)}=('[^']*'|\"[^\"]*\"|-?\d+|True|False|None|\{{\}}|\([^()]*\))", self.message)
+        found = re.search(
+            rf"(?<![\w.-]){re.escape(name)}=('[^']*'|\"[^\"]*\"|-?\d+|True|False|None|\{{\}}|\([^()]*\))", self.message
+        )
         assert found, f"no value for {name} in: {self.message}"
         _READ.add(self.kind)
         return ast.literal_eval(found[1])
@@ -57,7 +59,9 @@ class Advice:
         assert found, f"no call of {name} in: {self.message}"
         said = ast.parse(f"f{found[1]}", mode="eval").body
         _READ.add(self.kind)
-        return tuple(map(ast.literal_eval, said.args)), {given.arg: ast.literal_eval(given.value) for given in said.keywords}
+        return tuple(map(ast.literal_eval, said.args)), {
+            given.arg: ast.literal_eval(given.value) for given in said.keywords
+        }
 
     def find(self, pattern: str) -> str:
         """The first group of a pattern in the message, such as the path of a file."""

@@ -56,7 +56,9 @@ def followed() -> dict[str, list[str]]:
         if "follows(" not in text:
             continue
         tree = ast.parse(text, str(path))
-        for test in (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")):
+        for test in (
+            node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
+        ):
             for kind in _marks(test, tree):
                 found.setdefault(kind, []).append(f"{path.relative_to(ROOT)}::{test.name}")
     return found
@@ -94,7 +96,11 @@ def _of_table(path: Path, name: str) -> Iterator[tuple[str, int]]:
     raised = set(_raised(path))
     for node in ast.walk(_tree(path)):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and KIND.fullmatch(node.value):
-            if node.value not in TABLES[name] and node.value not in faults.STEPS and (node.value, node.lineno) not in raised:
+            if (
+                node.value not in TABLES[name]
+                and node.value not in faults.STEPS
+                and (node.value, node.lineno) not in raised
+            ):
                 yield node.value, node.lineno
 
 
@@ -110,7 +116,8 @@ def _words(given: ast.expr, tree: ast.Module) -> list[str]:
     if isinstance(given, ast.Starred):
         name = ast.unparse(given.value)
         table = next(
-            node.value for node in tree.body
+            node.value
+            for node in tree.body
             if isinstance(node, (ast.Assign, ast.AnnAssign)) and name in {ast.unparse(t) for t in _targets(node)}
         )
         return [ast.literal_eval(word) for word in (table.keys if isinstance(table, ast.Dict) else table.elts)]

@@ -35,7 +35,11 @@ def accept(world, **options) -> None:
 
 
 def files_in(world, folder: str) -> dict[str, bytes]:
-    return {path: file.data for path, file in world.calls._names.items() if path.startswith(f"{folder}/") and "/hold" not in path}
+    return {
+        path: file.data
+        for path, file in world.calls._names.items()
+        if path.startswith(f"{folder}/") and "/hold" not in path
+    }
 
 
 def put_back(world, files: dict[str, bytes]) -> None:
@@ -60,11 +64,22 @@ def commit_of_another(world, name: str, *, keeps_states: bool = False, keeps_ear
     """
     newest, empty = world.table(name).snapshots.latest(), write_manifest_list([])
     world.file_io().write(f"{ROOT}/{name}/manifest/manifest-list-empty", empty)
-    base = (newest.base_manifest_list, newest.base_manifest_list_size) if keeps_earlier else ("manifest-list-empty", len(empty))
+    base = (
+        (newest.base_manifest_list, newest.base_manifest_list_size)
+        if keeps_earlier
+        else ("manifest-list-empty", len(empty))
+    )
     foreign = dataclasses.replace(
-        newest, id=newest.id + 1, properties=newest.properties if keeps_states else None, commit_user="compactor", base_manifest_list=base[0],
-        delta_manifest_list="manifest-list-empty", base_manifest_list_size=base[1],
-        delta_manifest_list_size=len(empty), total_record_count=0, delta_record_count=0,
+        newest,
+        id=newest.id + 1,
+        properties=newest.properties if keeps_states else None,
+        commit_user="compactor",
+        base_manifest_list=base[0],
+        delta_manifest_list="manifest-list-empty",
+        base_manifest_list_size=base[1],
+        delta_manifest_list_size=len(empty),
+        total_record_count=0,
+        delta_record_count=0,
     )
     world.file_io().write(f"{ROOT}/{name}/snapshot/snapshot-{foreign.id}", foreign.to_json())
     for old in range(1, foreign.id):

@@ -25,7 +25,8 @@ REASONS: dict[str, str] = {
     # -- the same is refused earlier, with a way on
     "data.missing-column": "A column that is NOT NULL and missing is refused before the batch is written, as schema.missing-column.",
     # -- guards of streamsink against itself
-    "tables.order": _INSIDE + "a record that is published out of order is stopped by it, and the restart plans from the journal.",
+    "tables.order": _INSIDE
+    + "a record that is published out of order is stopped by it, and the restart plans from the journal.",
     "checkpoint.step": _INSIDE + "the state table of a checkpoint refuses a step that is out of order.",
     "checkpoint.repeated": _INSIDE + "a batch id that comes twice is refused earlier, as batch.twice.",
     "option.publish": "Only a sink of another author that cannot publish beside the batches raises it; streamsink's own sinks can.",
@@ -33,17 +34,22 @@ REASONS: dict[str, str] = {
     "parquet.footer": _INSIDE + "it reads only the footer of a file that streamsink has just written itself.",
     "path.bad-bucket": _INSIDE + "tables with buckets are refused when they are opened.",
     "path.bad-partition": _INSIDE + "a partition has as many values as its table has partition columns.",
-    "row.bad-value": _INSIDE + "values of rows are brought to the column's type before, with data.cast and data.too-long.",
+    "row.bad-value": _INSIDE
+    + "values of rows are brought to the column's type before, with data.cast and data.too-long.",
     "row.unsupported-type": _INSIDE + "a table with such a column is refused when it is opened or created.",
-    "row.corrupt": _INSIDE + "bytes of a row stand in manifests, of which each is checked as a whole (manifest.corrupt).",
+    "row.corrupt": _INSIDE
+    + "bytes of a row stand in manifests, of which each is checked as a whole (manifest.corrupt).",
     "wire.corrupt": _INSIDE + "a data file's record travels between a task and its driver of the same version.",
-    "schema.no-such-column": _INSIDE + "columns that a user names are checked by the call that takes them (read.columns, where.column).",
+    "schema.no-such-column": _INSIDE
+    + "columns that a user names are checked by the call that takes them (read.columns, where.column).",
     "schema.too-many-fields": "A table of two thousand million columns would be needed for it; there is nothing to advise.",
     "stats.bad-batch": _INSIDE + "batches are brought to the table's columns before they are counted.",
-    "commit.already-in-the-map": _COMPACTION + "and a file that is to be added twice is stopped by it, with nothing published.",
+    "commit.already-in-the-map": _COMPACTION
+    + "and a file that is to be added twice is stopped by it, with nothing published.",
     "commit.bucket-count": _COMPACTION + "and tables with buckets are refused when they are opened.",
     "commit.contradiction": _COMPACTION + "and a commit that deletes a file twice is a wrong argument.",
-    "commit.deletion-vector-left": _COMPACTION + "and tables that write deletion vectors are refused when they are opened.",
+    "commit.deletion-vector-left": _COMPACTION
+    + "and tables that write deletion vectors are refused when they are opened.",
     "commit.index-changed": _COMPACTION + "and tables that write index files are refused when they are opened.",
     "commit.key-ranges": _COMPACTION + "and tables with keys are refused when they are opened.",
     # -- of the tools for tests

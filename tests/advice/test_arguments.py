@@ -38,19 +38,35 @@ def path(tmp_path) -> str:
 CREATED = {
     "schema.bad-type": (("a INTT",), r"known are .*?\b(INT)\b", lambda word: (f"a {word}",)),
     "schema.bad-name": (("a INT, a INT",), r"column '(a)' is there twice", lambda word: (f"{word} INT, b INT",)),
-    "schema.bad-key": (("a INT, b INT", ["c"]), r"partition column 'c' is not a column of the table, which has (\w+)", lambda word: ("a INT, b INT", [word])),
+    "schema.bad-key": (
+        ("a INT, b INT", ["c"]),
+        r"partition column 'c' is not a column of the table, which has (\w+)",
+        lambda word: ("a INT, b INT", [word]),
+    ),
     "schema.bad-option": (
-        ("a INT", (), {"bucket": "none"}), r"expected a number such as '(-1)'", lambda word: ("a INT", (), {"bucket": word})
+        ("a INT", (), {"bucket": "none"}),
+        r"expected a number such as '(-1)'",
+        lambda word: ("a INT", (), {"bucket": word}),
     ),
     "table.unsupported-option": (
-        ("a INT", (), {"row-tracking.enabled": "true"}), r"option (row-tracking\.enabled)='true'", lambda word: ("a INT", (), {word: "false"})
+        ("a INT", (), {"row-tracking.enabled": "true"}),
+        r"option (row-tracking\.enabled)='true'",
+        lambda word: ("a INT", (), {word: "false"}),
     ),
-    "table.unsupported-column": (("v VARIANT",), r"column '(v)' has a part of type VARIANT", lambda word: (f"{word} STRING",)),
+    "table.unsupported-column": (
+        ("v VARIANT",),
+        r"column '(v)' has a part of type VARIANT",
+        lambda word: (f"{word} STRING",),
+    ),
     "path.unsupported-type": (
-        ("a BYTES, b INT", ["a"]), r"column '(a)': type BYTES cannot be a partition column", lambda word: (f"{word} STRING, b INT", [word])
+        ("a BYTES, b INT", ["a"]),
+        r"column '(a)': type BYTES cannot be a partition column",
+        lambda word: (f"{word} STRING, b INT", [word]),
     ),
     "schema.unsupported-type": (
-        (pa.schema([("a", pa.uint8())]),), r"cast it to a (larger signed) type", lambda word: (pa.schema([("a", pa.int16())]),)
+        (pa.schema([("a", pa.uint8())]),),
+        r"cast it to a (larger signed) type",
+        lambda word: (pa.schema([("a", pa.int16())]),),
     ),
 }
 
@@ -68,7 +84,9 @@ def test_a_table_that_is_created_as_the_error_says(kind, path, tmp_path):
 @follows("table.exists")
 def test_a_table_that_is_there_already(path):
     streamsink.create_table(path, "id BIGINT, s STRING")
-    told("table.exists", lambda: streamsink.create_table(path, "id BIGINT, s STRING")).says("open it, or choose another path")
+    told("table.exists", lambda: streamsink.create_table(path, "id BIGINT, s STRING")).says(
+        "open it, or choose another path"
+    )
     with ArrowSink(path) as sink:
         sink.write(ROW)
     assert streamsink.create_table(path + "2", "id BIGINT")
@@ -92,10 +110,7 @@ def test_a_path_without_a_table(path):
     assert streamsink.read_arrow(path).num_rows == 0
 
 
-PATHS = {
-    "table.path": ("", r"such as '(\S+)'"),
-    "table.scheme": ("gs://bucket/orders", r"expected (a local path)"),
-}
+PATHS = {"table.path": ("", r"such as '(\S+)'"), "table.scheme": ("gs://bucket/orders", r"expected (a local path)")}
 
 
 @follows(*PATHS)
@@ -121,9 +136,17 @@ READ = {
     "snapshot.missing": ({"snapshot_id": 7}, r"there are (\d+) to", lambda word: {"snapshot_id": int(word)}),
     "read.columns": ({"columns": ["ID"]}, r"which has (\w+)", lambda word: {"columns": [word]}),
     "where.column": ({"where": col("ID") > 0}, r"the table has (\w+)", lambda word: {"where": col(word) > 0}),
-    "where.type": ({"where": "id > 0"}, r"a condition such as (col\('x'\) > 5)", lambda word: {"where": eval(word.replace("'x'", "'id'").replace("5", "0"), {"col": col})}),
+    "where.type": (
+        {"where": "id > 0"},
+        r"a condition such as (col\('x'\) > 5)",
+        lambda word: {"where": eval(word.replace("'x'", "'id'").replace("5", "0"), {"col": col})},
+    ),
     "where.value": ({"where": col("id") > "x"}, r"column 'id' is (BIGINT)", lambda word: {"where": col("id") > 0}),
-    "where.nested": ({"where": col("m") == 1}, r"conditions on such a column are (is_null)\(\)", lambda word: {"where": getattr(col("m"), word)()}),
+    "where.nested": (
+        {"where": col("m") == 1},
+        r"conditions on such a column are (is_null)\(\)",
+        lambda word: {"where": getattr(col("m"), word)()},
+    ),
 }
 
 
@@ -157,7 +180,11 @@ _NOT_NULL = pa.schema([pa.field("id", pa.int64(), False)])
 ROWS = {
     "data.null": ("id BIGINT NOT NULL", {}, pa.table({"id": pa.array([1, None], pa.int64())}, schema=_NOT_NULL)),
     "data.too-long": ("s VARCHAR(2)", {}, pa.table({"s": ["ab", "abc"]})),
-    "data.cast": ("at TIMESTAMP(9)", {}, pa.table({"at": pa.array([datetime.datetime(2020, 1, 1), datetime.datetime(1582, 1, 1)], pa.timestamp("us"))})),
+    "data.cast": (
+        "at TIMESTAMP(9)",
+        {},
+        pa.table({"at": pa.array([datetime.datetime(2020, 1, 1), datetime.datetime(1582, 1, 1)], pa.timestamp("us"))}),
+    ),
     "path.unsupported-value": ("d DATE, id BIGINT", {"partition.legacy-name": "false"}, _dates(5, 5_000_000)),
 }
 
@@ -201,7 +228,9 @@ def test_a_new_column_that_is_not_null_is_added_as_a_nullable_one(path):
     streamsink.create_table(path, "id BIGINT")
     data = ROW.cast(pa.schema([ROW.schema.field("id"), pa.field("s", pa.string(), nullable=False)]))
     with ArrowSink(path) as sink:
-        said = told("schema.evolution", lambda: sink.write(data)).says("Nothing was written", "make it nullable in the query, such as if(`s` IS NULL, NULL, `s`)")
+        said = told("schema.evolution", lambda: sink.write(data)).says(
+            "Nothing was written", "make it nullable in the query, such as if(`s` IS NULL, NULL, `s`)"
+        )
     with ArrowSink(path, add_columns=said.option("add_columns")) as sink:
         sink.write(ROW)
         sink.write(ROW)
@@ -209,7 +238,9 @@ def test_a_new_column_that_is_not_null_is_added_as_a_nullable_one(path):
 
 
 @follows("stats.bad-mode")
-@pytest.mark.parametrize("option", ["metadata.stats-mode", "fields.id.stats-mode", "metadata.stats-keep-first-n-columns"])
+@pytest.mark.parametrize(
+    "option", ["metadata.stats-mode", "fields.id.stats-mode", "metadata.stats-keep-first-n-columns"]
+)
 def test_statistics_of_a_mode_that_there_is_not(option, path):
     """The error names the option and what it takes; set right, the batch is written."""
     streamsink.create_table(path, "id BIGINT, s STRING", (), {option: "some"})
@@ -287,11 +318,23 @@ def _lock(path, **settings):
 
 
 LOCKS = {
-    "lock.url": ("/lake/shop.db/orders", {"lock": "zookeeper://host"}, r"expected '(file)'", lambda word: {"lock": word}),
-    "lock.id": ("/lake/orders", {"lock": "file"}, r"give lock_id='(<catalog-key>\.<database>\.<table>)'", lambda word: {"lock": "file", "lock_id": "jdbc.shop.orders"}),
+    "lock.url": (
+        "/lake/shop.db/orders",
+        {"lock": "zookeeper://host"},
+        r"expected '(file)'",
+        lambda word: {"lock": word},
+    ),
+    "lock.id": (
+        "/lake/orders",
+        {"lock": "file"},
+        r"give lock_id='(<catalog-key>\.<database>\.<table>)'",
+        lambda word: {"lock": "file", "lock_id": "jdbc.shop.orders"},
+    ),
     "lock.password": (
-        "/lake/shop.db/orders", {"lock": "jdbc:sqlite:/tmp/x", "lock_password_env": "STREAMSINK_NOT_SET"},
-        r"names the environment variable (\w+), which is not set", lambda word: {"lock": "jdbc:sqlite:/tmp/x", "lock_password_env": word}
+        "/lake/shop.db/orders",
+        {"lock": "jdbc:sqlite:/tmp/x", "lock_password_env": "STREAMSINK_NOT_SET"},
+        r"names the environment variable (\w+), which is not set",
+        lambda word: {"lock": "jdbc:sqlite:/tmp/x", "lock_password_env": word},
     ),
 }
 

@@ -108,7 +108,12 @@ def _several_undecidable(published: int) -> tuple[World, list[int]]:
     """And what the table has."""
     world = memory_world(publish_every_batches=9, **PLAIN)
     world.run(boundaries=ENDS[:1])
-    assert die_at_step("commit.before_publish" if published < 3 else "commit.hinted", published + 1 if published < 3 else 3, world, boundaries=ENDS)
+    assert die_at_step(
+        "commit.before_publish" if published < 3 else "commit.hinted",
+        published + 1 if published < 3 else 3,
+        world,
+        boundaries=ENDS,
+    )
     there = _ours(world)
     assert there == list(range(ENDS[published]))
     for number in range(2, len(ENDS) + 1):
@@ -130,7 +135,10 @@ def test_several_records_of_which_the_first_ones_may_be_published(published):
         way = "accept_as_seen" if published else "accept_as_new"
         accept(world, **{way: said.option(way)})
     else:
-        accept(world, accept_as_seen=said.says("only those of the first ones").find(rf"'(\w+)' for checkpoint {published}\b"))
+        accept(
+            world,
+            accept_as_seen=said.says("only those of the first ones").find(rf"'(\w+)' for checkpoint {published}\b"),
+        )
     world.run(boundaries=ENDS)
     assert _ours(world) == sorted([*kept, *range(ENDS[published], ENDS[-1])])
 
@@ -141,7 +149,10 @@ def test_records_tell_where_their_rows_are_when_the_checkpoint_is_lost(published
     world, _ = _several_undecidable(published)
     lose_checkpoint(world)
     said = refused(world, "journal.undecidable", ENDS)
-    rows = {number: _rows_in(world, path) for number, path in re.findall(r"those of checkpoint (\d+) are in (\S+\.parquet)", said.message)}
+    rows = {
+        number: _rows_in(world, path)
+        for number, path in re.findall(r"those of checkpoint (\d+) are in (\S+\.parquet)", said.message)
+    }
     assert list(rows) == ["1", "2", "3"] and all(rows.values())
     assert [set(found) <= set(range(first, first + 3)) for found, first in zip(rows.values(), ENDS)] == [True] * 3
 

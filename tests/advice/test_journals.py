@@ -143,7 +143,12 @@ def test_a_record_that_a_snapshot_names_is_not_given_up_before_what_the_error_sa
     replacing.rename()
     third.rename()
     io, root = world.file_io(world.calls), world.driver.root
-    paths = [path for file in record(world, 2).files for path in (f"{root}/{file.staged}", f"{root}/{file.final}") if io.exists(path)]
+    paths = [
+        path
+        for file in record(world, 2).files
+        for path in (f"{root}/{file.staged}", f"{root}/{file.final}")
+        if io.exists(path)
+    ]
     kept = {path: take(world, path) for path in paths}
 
     def settle():
@@ -330,7 +335,9 @@ def test_what_is_pending_is_published_before_it_retires():
 @follows("restore.restarting")
 def test_a_query_that_failed_on_purpose_is_started_again():
     world = _pending(restore="restore-and-fail")
-    told("restore.restarting", lambda: world.driver.start(world.file_io(world.calls), world.checkpoint)).says("streamsink.run(...) restarts it by itself")
+    told("restore.restarting", lambda: world.driver.start(world.file_io(world.calls), world.checkpoint)).says(
+        "streamsink.run(...) restarts it by itself"
+    )
     world.driver._run_once(world.file_io(world.calls), world.checkpoint, ENDS)
     assert world.ids() == expected(ENDS)
 

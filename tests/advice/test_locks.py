@@ -60,7 +60,9 @@ def test_a_damaged_token_is_deleted(path, tmp_path):
     _write(path, checkpoint, [2], lock="file")
     [token] = tmp_path.rglob("*.lock.token")
     token.write_text("torn")
-    said = told("lock.token", lambda: _write(path, checkpoint, [2, 4], lock="file")).says("make sure that no writer runs, and delete it")
+    said = told("lock.token", lambda: _write(path, checkpoint, [2, 4], lock="file")).says(
+        "make sure that no writer runs, and delete it"
+    )
     assert said.find(r"(/\S+\.token)") == str(token)
     token.unlink()
     replacing.driver(path, "mine", {"lock": "file"}).run(replacing.store(), checkpoint, [2, 4])

@@ -47,7 +47,9 @@ def test_overlapping_positions_are_filtered_when_columns_are_named_as_the_error_
     """The query changes by that, which the token that the error names accepts."""
     world, said = _overlap()
     said.says("option position_columns", "topic, partition and offset")
-    world.driver.fingerprint = dataclasses.replace(world.driver.fingerprint, plan="three columns more", schema="three columns more")
+    world.driver.fingerprint = dataclasses.replace(
+        world.driver.fingerprint, plan="three columns more", schema="three columns more"
+    )
     accept(world, position_columns=POSITIONS, accept_as_same=said.option("accept_as_same"))
     world.run(boundaries=(5, 8, 14))
     assert world.ids() == expected((14,))
@@ -66,7 +68,9 @@ def test_overlapping_positions_of_rows_that_were_made_of_several():
     world = _query(position_columns=POSITIONS)
     lose_checkpoint(world)
     plain = world.driver.describe
-    world.driver.describe = lambda checkpoint, batch_id: dataclasses.replace(plain(checkpoint, batch_id), combines="Aggregate")
+    world.driver.describe = lambda checkpoint, batch_id: dataclasses.replace(
+        plain(checkpoint, batch_id), combines="Aggregate"
+    )
     assert stopped_by(world, (5, 8, 12)) == "positions.combined"
     assert world.checkpoint.committed == 2, "the batches that are all old go on"
     said = refused(world, "positions.combined", (5, 8, 12))
@@ -83,7 +87,9 @@ def test_overlapping_positions_of_rows_that_may_be_of_several(way):
     """One word for a replay in which partitions go at different speeds is tried with files; here one batch holds old and new messages."""
     world = _query(position_columns=POSITIONS)
     plain = world.driver.describe
-    world.driver.describe = lambda checkpoint, batch_id: dataclasses.replace(plain(checkpoint, batch_id), may_combine="MapInPandas")
+    world.driver.describe = lambda checkpoint, batch_id: dataclasses.replace(
+        plain(checkpoint, batch_id), may_combine="MapInPandas"
+    )
     lose_checkpoint(world)
     assert stopped_by(world, (5, 8, 12)) == "positions.may-combine", "the batches that are all old went on"
     said = refused(world, "positions.may-combine", (5, 8, 12))
@@ -93,7 +99,9 @@ def test_overlapping_positions_of_rows_that_may_be_of_several(way):
         accept(world, **{way: said.option(way)})
         world.run(boundaries=(5, 8, 12, 14))
     seen, new = range(9), range(8, 12)
-    assert world.ids() == {"accept_as_seen": [*seen, 12, 13], "accept_as_new": sorted([*seen, *new, 12, 13])}.get(way, expected((14,)))
+    assert world.ids() == {"accept_as_seen": [*seen, 12, 13], "accept_as_new": sorted([*seen, *new, 12, 13])}.get(
+        way, expected((14,))
+    )
 
 
 @follows("positions.overlap")
@@ -176,7 +184,9 @@ def test_another_topic_of_the_name(kind, way):
 
 
 @follows("positions.newest-below-recorded")
-@pytest.mark.parametrize("grown", [None, 8, 12], ids=["at-once", "when-it-has-grown", "when-it-has-outgrown-the-record"])
+@pytest.mark.parametrize(
+    "grown", [None, 8, 12], ids=["at-once", "when-it-has-grown", "when-it-has-outgrown-the-record"]
+)
 def test_a_topic_that_lost_messages_at_its_end(grown):
     """The messages that got the lost ones' numbers are written, also when they came before the user answered."""
     world = _query(position_columns=POSITIONS)

@@ -45,7 +45,9 @@ def test_dead_letters_of_which_nobody_knows_whether_they_were_published(way):
         world.check_complete()
     else:
         found = {number for _, number, _ in world.rows()}
-        assert set(range(BOUNDARIES[0], BOUNDARIES[-1])) <= found and len(found) == len(world.rows()) == BOUNDARIES[-1] - 2
+        assert (
+            set(range(BOUNDARIES[0], BOUNDARIES[-1])) <= found and len(found) == len(world.rows()) == BOUNDARIES[-1] - 2
+        )
 
 
 @follows("dead-letters.undecidable", "journal.undecidable")
@@ -105,7 +107,9 @@ def _give_up(world, said) -> None:
 
 def _takes_another_table(world) -> None:
     """Each row is there once, but for those that the first table for dead letters had of the records that were given up."""
-    known = _refused(world, "dead-letters.unknown-record").find(r"another name than '(\w+)', under which a new table begins")
+    known = _refused(world, "dead-letters.unknown-record").find(
+        r"another name than '(\w+)', under which a new table begins"
+    )
     before = world.rows()
     world.dead_letters = f"{known}_2"
     world.tables = (NAME, known, world.dead_letters)
@@ -202,11 +206,15 @@ def test_dead_letters_of_a_record_that_can_never_be_published_whole_and_before_w
     assert die_at_step("letters.published", 1, world, boundaries=(6, 9))
     table, letters = world.table(NAME), world.table(world.dead_letters)
     expire_before(letters, snapshot_of_another(letters))
-    world.file_io().delete(table.layout.within(FileJournal(world.file_io(), world.path, "streamsink", 2).load(2).files[0].staged))
+    world.file_io().delete(
+        table.layout.within(FileJournal(world.file_io(), world.path, "streamsink", 2).load(2).files[0].staged)
+    )
     with pytest.raises(StreamsinkError) as told:
         give_up(world.file_io(), world.path, SinkOptions.of(world.path, {}))
     said = advice(told.value, "give-up.published")
-    assert said.find(r"or drop (\S+) where there is none before it, or it has expired \(then first copy") == letters.root
+    assert (
+        said.find(r"or drop (\S+) where there is none before it, or it has expired \(then first copy") == letters.root
+    )
     world.file_io().delete_tree(letters.root)
     assert give_up(world.file_io(), world.path, SinkOptions.of(world.path, {})).records
     _goes_on_with_another_table(world, _refused(world, "dead-letters.changed", boundaries=(6, 9, 14)))

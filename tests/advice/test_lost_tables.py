@@ -54,7 +54,10 @@ def _take_newest_snapshot(world, name: str) -> tuple[dict, list[int]]:
     """As a rollback does it: (what went, the numbers of the rows that went with it)."""
     before = world.rows()
     newest = max(world.table(name).snapshots.ids())
-    files = {path: world.calls._names[path].data for path in (f"{ROOT}/{name}/snapshot/snapshot-{newest}", f"{ROOT}/{name}/snapshot/LATEST")}
+    files = {
+        path: world.calls._names[path].data
+        for path in (f"{ROOT}/{name}/snapshot/snapshot-{newest}", f"{ROOT}/{name}/snapshot/LATEST")
+    }
     for path in files:
         world.file_io().delete(path)
     after = world.rows()
@@ -172,7 +175,9 @@ def test_one_of_the_tables_is_lost_while_others_have_their_part_of_a_batch(kind)
     LOST[kind](world)
     said = refused(world, kind)
     refusal = refused(world, "give-up.published", lambda: follow(world, said))
-    for table in {name for name in ("a", "more_x", "more_y", "rejected") if f"{ROOT}/{name}" in refusal.says("roll back").message}:
+    for table in {
+        name for name in ("a", "more_x", "more_y", "rejected") if f"{ROOT}/{name}" in refusal.says("roll back").message
+    }:
         _take_newest_snapshot(world, table)
     assert follow(world, said).records == (5,)
     _go_on_without_it(world, kind, refused(world, kind), lost)
@@ -213,7 +218,9 @@ def test_one_of_the_tables_cannot_get_its_part_of_a_batch_any_more(is_one_lost):
     said = refused(world, "table.gone" if is_one_lost else "pending.files-gone")
     refusal = refused(world, "give-up.published", lambda: follow(world, said))
     names = ["more_x", "strict"] if is_one_lost else ["more_x"]
-    accept(world, accept_as_seen=refusal.says(f"its rows for {' and '.join(names)} are lost then").option("accept_as_seen"))
+    accept(
+        world, accept_as_seen=refusal.says(f"its rows for {' and '.join(names)} are lost then").option("accept_as_seen")
+    )
     world.run(boundaries=_STRICT_HAS_ROWS)
     missing = set(range(18)) - {number for _, number, _ in world.rows()}
     assert len(missing - set(lost)) == sum(_rows_of_part(world, 5, name) for name in names)
@@ -231,7 +238,9 @@ def test_a_table_that_is_left_out_of_one_record_is_not_left_out_of_the_next(kind
     (_take_newest_snapshot if kind == _WENT_BACK else _drop)(world, "strict")
     LOST.get(kind, lambda world: None)(world)
     said = refused(world, kind)
-    accept(world, accept_as_seen=refused(world, "give-up.published", lambda: follow(world, said)).option("accept_as_seen"))
+    accept(
+        world, accept_as_seen=refused(world, "give-up.published", lambda: follow(world, said)).option("accept_as_seen")
+    )
     world.run(boundaries=_STRICT_HAS_ROWS)
     left_out = set(range(18)) - {number for _, number, _ in world.rows()}
     with pytest.raises(StreamsinkError) as told:
@@ -251,7 +260,9 @@ def test_a_table_that_is_restored_after_all_is_not_left_out(kind):
     files, _ = _drop(world, "strict")
     LOST[kind](world)
     said = refused(world, kind)
-    accept(world, accept_as_seen=refused(world, "give-up.published", lambda: follow(world, said)).option("accept_as_seen"))
+    accept(
+        world, accept_as_seen=refused(world, "give-up.published", lambda: follow(world, said)).option("accept_as_seen")
+    )
     world.file_io().delete_tree(f"{ROOT}/strict")
     put_back(world, files)
     world.run(boundaries=_STRICT_HAS_ROWS)
@@ -291,7 +302,11 @@ def test_what_its_user_says_that_a_table_has_is_not_given_up(kind, way):
     assert die_at_step("tables.table_published", 1, world, boundaries=_STRICT_HAS_ROWS)
     commit_of_another(world, "a")
     _, lost = _drop(world, "strict")
-    lost += [number for number in range(18) if number not in [n for _, n, _ in world.rows()] and number < 9 and number not in lost]
+    lost += [
+        number
+        for number in range(18)
+        if number not in [n for _, n, _ in world.rows()] and number < 9 and number not in lost
+    ]
     LOST[kind](world)
     word = {way: refused(world, "journal.undecidable").option(way)}
     accept(world, **word)
@@ -321,7 +336,12 @@ def test_an_older_copy_of_the_journal_took_its_place(world, way):
         said.says("Restore the newest copy")
         put_back(world, files)
     else:
-        accept(world, application="another", adopt_from_batch=said.option("adopt_from_batch"), accept_as_seen=said.option("accept_as_seen"))
+        accept(
+            world,
+            application="another",
+            adopt_from_batch=said.option("adopt_from_batch"),
+            accept_as_seen=said.option("accept_as_seen"),
+        )
     world.run()
     check_complete(world.rows())
 
@@ -341,7 +361,9 @@ def _undecidable(published: int) -> ManyWorld:
 
 
 @follows("journal.undecidable")
-@pytest.mark.parametrize("ways", [("accept_as_seen",), ("accept_as_new",), *itertools.product(("accept_as_seen", "accept_as_new"), repeat=2)])
+@pytest.mark.parametrize(
+    "ways", [("accept_as_seen",), ("accept_as_new",), *itertools.product(("accept_as_seen", "accept_as_new"), repeat=2)]
+)
 def test_tables_of_which_nobody_knows_whether_they_have_their_part(ways):
     """Each one's part is left alone or published, whatever was said of the other; the rest get theirs in any case."""
     world = _undecidable(len(ways))

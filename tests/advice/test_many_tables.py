@@ -39,7 +39,12 @@ def test_the_journal_of_all_tables_is_lost(world, way):
         world.file_io().delete_tree(f"{ROOT}/streamsink")
         put_back(world, files)
     else:
-        accept(world, application="another", adopt_from_batch=said.option("adopt_from_batch"), accept_as_seen=said.option("accept_as_seen"))
+        accept(
+            world,
+            application="another",
+            adopt_from_batch=said.option("adopt_from_batch"),
+            accept_as_seen=said.option("accept_as_seen"),
+        )
     world.run()
     check_complete(world.rows())
 
@@ -61,9 +66,17 @@ def test_the_journal_of_all_tables_and_the_checkpoint_are_lost(world):
     """The tables tell up to where they were written; under the name that the error asks for every row came a second time."""
     world.file_io().delete_tree(f"{ROOT}/streamsink")
     world.checkpoint = SparkCheckpoint(SECOND)
-    accept(world, application="another", adopt_from_batch=refused(world, "tables.unknown-record").option("adopt_from_batch"))
+    accept(
+        world,
+        application="another",
+        adopt_from_batch=refused(world, "tables.unknown-record").option("adopt_from_batch"),
+    )
     said = refused(world, "checkpoint.begins-anew")
-    at = json.loads(said.find(r"leave adopt_from_batch out and start a new checkpoint, for what was 'streamsink@tables' before with startingOffsets='([^']*)'"))
+    at = json.loads(
+        said.find(
+            r"leave adopt_from_batch out and start a new checkpoint, for what was 'streamsink@tables' before with startingOffsets='([^']*)'"
+        )
+    )
     accept(world, adopt_from_batch=None)
     world.driver.first_file = at["t"]["0"]  # where batch 0 begins
     world.checkpoint = SparkCheckpoint(SECOND)
@@ -85,7 +98,11 @@ def test_an_older_journal_that_does_not_know_a_table_of_the_rules_and_a_lost_che
     said = refused(world, "tables.unknown-record", lambda: world.run(boundaries=(1, 12)))
     accept(world, application="another", **said.options("adopt_from_batch", "accept_as_seen"))
     said = refused(world, "checkpoint.begins-anew", lambda: world.run(boundaries=(1, 12)))
-    at = json.loads(said.find(r"leave adopt_from_batch out and start a new checkpoint, for what was 'streamsink@tables' before with startingOffsets='([^']*)'"))
+    at = json.loads(
+        said.find(
+            r"leave adopt_from_batch out and start a new checkpoint, for what was 'streamsink@tables' before with startingOffsets='([^']*)'"
+        )
+    )
     accept(world, adopt_from_batch=None)
     world.driver.first_file = at["t"]["0"]  # where batch 0 begins
     world.checkpoint = SparkCheckpoint(SECOND)
@@ -98,9 +115,17 @@ def test_the_journal_of_all_tables_is_lost_and_the_topic_recreated(world):
     """The first name cannot be started without its journal, and no other one goes on with another topic: there was no way on."""
     world.file_io().delete_tree(f"{ROOT}/streamsink")
     world.driver.topic_id = "another"
-    accept(world, application="another", adopt_from_batch=refused(world, "tables.unknown-record").option("adopt_from_batch"))
+    accept(
+        world,
+        application="another",
+        adopt_from_batch=refused(world, "tables.unknown-record").option("adopt_from_batch"),
+    )
     said = refused(world, "application.renamed")
-    at = json.loads(said.find(r"leave adopt_from_batch out and start a new checkpoint, for what was 'streamsink@tables' before with startingOffsets='([^']*)'"))
+    at = json.loads(
+        said.find(
+            r"leave adopt_from_batch out and start a new checkpoint, for what was 'streamsink@tables' before with startingOffsets='([^']*)'"
+        )
+    )
     assert at == {"t": {"0": -2}}
     before = Counter(number for _, number, _ in world.rows())
     accept(world, adopt_from_batch=None)
@@ -116,7 +141,9 @@ def test_a_table_that_to_table_has_written_under_this_name(way):
     world, checkpoint = ManyWorld(restore="restore-and-continue"), SparkCheckpoint(SECOND)
     rows = pa.schema([field for field in SCHEMA if field.name != ROUTE])
     options = SinkOptions.of(ROOT, {"partition_by": ("part",)})
-    single = MicroBatchDriver(f"{ROOT}/a", rows, lambda start, end: world._rows(start, end).drop_columns([ROUTE]), options)
+    single = MicroBatchDriver(
+        f"{ROOT}/a", rows, lambda start, end: world._rows(start, end).drop_columns([ROUTE]), options
+    )
     single.run(world.file_io(), checkpoint, (3,))
     said = refused(world, "tables.other-protocol")
     if way == "other-program":
@@ -127,7 +154,11 @@ def test_a_table_that_to_table_has_written_under_this_name(way):
         said.says("start it with the checkpoint that it had there under another application, and its error says how")
         world.checkpoint = checkpoint
         accept(world, application="another")
-        accept(world, application="another", adopt_from_batch=refused(world, "application.renamed").option("adopt_from_batch"))
+        accept(
+            world,
+            application="another",
+            adopt_from_batch=refused(world, "application.renamed").option("adopt_from_batch"),
+        )
         expected = Counter(range(BOUNDARIES[-1]))
     world.run()
     assert Counter(number for _, number, _ in world.rows()) == expected
@@ -143,7 +174,9 @@ def test_a_table_that_to_tables_has_written_under_this_name(world, way):
     def single(checkpoint: SparkCheckpoint, **more) -> None:
         options = SinkOptions.of(ROOT, {"partition_by": ("part",), "restore": "restore-and-continue", **more})
         make = lambda start, end: world._rows(start, end).drop_columns([ROUTE])  # noqa: E731
-        MicroBatchDriver(f"{ROOT}/a", rows, make, options).run(world.file_io(), checkpoint, (*BOUNDARIES, 30) if way == "its-checkpoint" else (3,))
+        MicroBatchDriver(f"{ROOT}/a", rows, make, options).run(
+            world.file_io(), checkpoint, (*BOUNDARIES, 30) if way == "its-checkpoint" else (3,)
+        )
 
     with pytest.raises(StreamsinkError) as told:
         single(SparkCheckpoint(SECOND))
@@ -155,20 +188,30 @@ def test_a_table_that_to_tables_has_written_under_this_name(world, way):
         there = Counter(world.rows())
         with pytest.raises(StreamsinkError) as told:
             single(world.checkpoint, application="another")
-        single(world.checkpoint, application="another", adopt_from_batch=advice(told.value, "application.renamed").option("adopt_from_batch"))
-        assert Counter(number for _, number, _ in world.rows()) == Counter([*(n for _, n, _ in there.elements()), *range(BOUNDARIES[-1], 30)])
+        single(
+            world.checkpoint,
+            application="another",
+            adopt_from_batch=advice(told.value, "application.renamed").option("adopt_from_batch"),
+        )
+        assert Counter(number for _, number, _ in world.rows()) == Counter(
+            [*(n for _, n, _ in there.elements()), *range(BOUNDARIES[-1], 30)]
+        )
         return
     said.says("If it is another program, set another application")
     more = {"application": "another"} if way == "other-program" else {"accept_as_new": said.option("accept_as_new")}
     single(SparkCheckpoint(SECOND), **more)
-    assert Counter(number for _, number, _ in world.rows()) == Counter([*(n for _, n, _ in there.elements()), *range(3)])
+    assert Counter(number for _, number, _ in world.rows()) == Counter(
+        [*(n for _, n, _ in there.elements()), *range(3)]
+    )
 
 
 @follows("tables.moved")
 @pytest.mark.parametrize("way", ["that-path", "another-name"])
 def test_a_table_that_is_given_another_path(world, way):
     def route(rules):
-        world.driver.routing = Routing.of(ROOT, rules, world.driver.options, dead_letters="rejected", unrouted="dead-letter")
+        world.driver.routing = Routing.of(
+            ROOT, rules, world.driver.options, dead_letters="rejected", unrouted="dead-letter"
+        )
 
     route({"a": {"path": "elsewhere/a"}, "strict": {"create": False}, "more_*": {}})
     ends = (*BOUNDARIES, 30)
@@ -201,7 +244,9 @@ def test_the_first_start_on_tables_whose_history_has_expired():
     world = ManyWorld(restore="restore-and-continue")
     rows = pa.schema([field for field in SCHEMA if field.name != ROUTE])
     options = SinkOptions.of(ROOT, {"application": "other", "partition_by": ("part",)})
-    other = MicroBatchDriver(f"{ROOT}/a", rows, lambda start, end: world._rows(start, end).drop_columns([ROUTE]), options)
+    other = MicroBatchDriver(
+        f"{ROOT}/a", rows, lambda start, end: world._rows(start, end).drop_columns([ROUTE]), options
+    )
     other.run(world.file_io(), SparkCheckpoint(SECOND), (0, 0))
     _forgets(world, "a")
     said = refused(world, "history.incomplete")
@@ -229,7 +274,9 @@ def test_the_journal_is_lost_behind_a_batch_that_one_table_has_which_has_forgott
     [name] = {name for name, _, _ in world.rows()}
     _forgets(world, name)
     said = refused(world, "history.incomplete")
-    said.says("delete there those of a batch that only some of its tables have", "a new checkpoint with startingOffsets")
+    said.says(
+        "delete there those of a batch that only some of its tables have", "a new checkpoint with startingOffsets"
+    )
     commit_of_another(world, name, keeps_earlier=False)  # as DELETE does it
     assert not world.rows()
     accept(world, new_application=said.option("new_application"))
@@ -249,14 +296,21 @@ def test_the_journal_is_lost_and_a_table_has_forgotten_a_batch_that_only_it_has(
     assert {name for name, number, _ in world.rows() if number >= 6} == {"a"}
     world.file_io().delete_tree(f"{ROOT}/streamsink")
     _forgets(world, "a")
-    said = refused(world, "tables.unknown-record").says(f"look into {ROOT}/a, where older snapshots have expired", "If no row of one is there, set another")
+    said = refused(world, "tables.unknown-record").says(
+        f"look into {ROOT}/a, where older snapshots have expired", "If no row of one is there, set another"
+    )
     accept(world, application="another")
     if not is_looked_first:
         accept(world, **said.options("adopt_from_batch", "accept_as_seen"))
         accept(world, new_application=refused(world, "history.incomplete").option("new_application"))
-        refused(world, "application.renamed").says("leave adopt_from_batch out and let the query begin behind what is there (a new checkpoint with startingOffsets")
+        refused(world, "application.renamed").says(
+            "leave adopt_from_batch out and let the query begin behind what is there (a new checkpoint with startingOffsets"
+        )
         accept(world, adopt_from_batch=None)
-    world.checkpoint, world.driver.first_file = SparkCheckpoint(SECOND), 1 + max(number for _, number, _ in world.rows())
+    world.checkpoint, world.driver.first_file = (
+        SparkCheckpoint(SECOND),
+        1 + max(number for _, number, _ in world.rows()),
+    )
     if is_looked_first:
         accept(world, new_application=refused(world, "history.incomplete").option("new_application"))
     world.run(boundaries=(14, 18))
@@ -300,7 +354,11 @@ def test_the_tables_are_those_of_another_past_than_the_journal(way):
         return
     accept(world, application="another", **said.options("adopt_from_batch", "accept_as_seen"))
     said = refused(world, "application.renamed", lambda: world.run(boundaries=(6, 9, 14)))
-    at = json.loads(said.find(r"leave adopt_from_batch out and start a new checkpoint, for what was 'streamsink@tables' before with startingOffsets='([^']*)'"))
+    at = json.loads(
+        said.find(
+            r"leave adopt_from_batch out and start a new checkpoint, for what was 'streamsink@tables' before with startingOffsets='([^']*)'"
+        )
+    )
     accept(world, adopt_from_batch=None)
     world.driver.first_file = at["t"]["0"]  # where batch 0 begins
     world.checkpoint = SparkCheckpoint(SECOND)

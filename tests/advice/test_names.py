@@ -105,7 +105,9 @@ def test_a_new_checkpoint_that_begins_behind_the_first_name_is_not_told_to_begin
     world.checkpoint.ends = []
     world.driver.first_file = 10
     said = refused(world, "checkpoint.begins-anew", (12,))
-    said.says("leave adopt_from_batch out: this checkpoint begins behind what was 'streamsink' before (what lies between them in t:0 is left out)")
+    said.says(
+        "leave adopt_from_batch out: this checkpoint begins behind what was 'streamsink' before (what lies between them in t:0 is left out)"
+    )
     assert "startingOffsets" not in said.message
     accept(world, adopt_from_batch=None)
     world.run(boundaries=(12,))
@@ -122,7 +124,10 @@ def test_nothing_is_left_under_a_name_that_was_taken_back_with_the_batch_that_an
         take(world, path)
     said = refused(world, "table.rolled-back", (6, 9))
     given_up = Advice(SimpleNamespace(kind=said.kind, message=str(follow(world, said))))
-    given_up.says("Restart the query with its checkpoint and without adopt_from_batch", "start a new checkpoint at the beginning of the source")
+    given_up.says(
+        "Restart the query with its checkpoint and without adopt_from_batch",
+        "start a new checkpoint at the beginning of the source",
+    )
     accept(world, adopt_from_batch=None)
     refused(world, given_up.find(r"the query stops with an error \(([\w.-]+)\)"), (6, 9))
     start_over(world, 0, (9,))
@@ -177,7 +182,9 @@ def test_a_query_whose_past_no_name_knows_without_its_checkpoint(numeric):
     assert retire(world.file_io(world.calls), world.driver.root, world.driver.options)
     accept(world, adopt_from_batch=2)
     lose_checkpoint(world)
-    said = refused(world, "checkpoint.begins-anew", (12,)).says("where that is lost, leave adopt_from_batch out and start a new checkpoint ")
+    said = refused(world, "checkpoint.begins-anew", (12,)).says(
+        "where that is lost, leave adopt_from_batch out and start a new checkpoint "
+    )
     accept(world, adopt_from_batch=None)
     behind = max(world.ids()) + 1
     if numeric:
@@ -213,7 +220,13 @@ def test_a_query_that_comes_back_under_another_name_without_its_checkpoint_while
     lose_checkpoint(world)
     said = refused(world, "checkpoint.begins-anew", (12,))
     assert "startingOffsets" not in said.message
-    accept(world, application=said.find(r"for what was 'streamsink' before set application='([^']*)' and leave adopt_from_batch out"), adopt_from_batch=None)
+    accept(
+        world,
+        application=said.find(
+            r"for what was 'streamsink' before set application='([^']*)' and leave adopt_from_batch out"
+        ),
+        adopt_from_batch=None,
+    )
     world.run(boundaries=(12,))
     assert world.ids() == expected((12,))
 
@@ -227,7 +240,9 @@ def test_a_name_that_another_query_holds():
     second.checkpoint = SparkCheckpoint(SECOND)
     renew_topic(second)
     said = refused(second, "application.in-use", (4,))
-    said.says("Only if this is another query, whose rows are not in the table, give it a name of its own, application='...'")
+    said.says(
+        "Only if this is another query, whose rows are not in the table, give it a name of its own, application='...'"
+    )
     accept(second, application="own")
     second.run(boundaries=(4,))
     first.batch(world.driver.describe(SparkCheckpoint(world.checkpoint.query, [6]), 0))
@@ -279,7 +294,12 @@ def test_a_table_goes_back_to_another_writers_snapshot_before_the_query_gets_ano
     world, others = _another_writer_came()
     gone = roll_back_to(_table(world), others)
     accept(world, application="new", adopt_from_batch=3)
-    said = refused(world, "application.renamed", (4, 8, 12, 16), lambda: say_new(world, lambda: world.run(boundaries=(4, 8, 12, 16))))
+    said = refused(
+        world,
+        "application.renamed",
+        (4, 8, 12, 16),
+        lambda: say_new(world, lambda: world.run(boundaries=(4, 8, 12, 16))),
+    )
     said.says("first start the query once more under the first one")
     accept(world, application=said.find(r"Set application='([^']*)' to go on"))
     said = refused(world, "table.rolled-back", (4, 8, 12))

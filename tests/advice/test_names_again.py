@@ -59,7 +59,11 @@ def _says_that_history_is_incomplete(world) -> None:
     """As where snapshots had expired before anybody had read what they said of applications."""
     path = f"{world.driver.root}/snapshot/snapshot-{newest_of(world)}"
     newest = Snapshot.from_json(io_of(world).read(path), path)
-    io_of(world).replace(path, dataclasses.replace(newest, properties={**newest.properties, HISTORY: "incomplete"}).to_json(), "incomplete")
+    io_of(world).replace(
+        path,
+        dataclasses.replace(newest, properties={**newest.properties, HISTORY: "incomplete"}).to_json(),
+        "incomplete",
+    )
 
 
 def _went_back(first, ends, *, to: int = 1, retain: int = 10, **options):
@@ -171,7 +175,11 @@ def test_the_other_name_has_pruned_the_record_that_says_what_it_went_on_from():
 def test_names_there_and_back_and_the_table_goes_back_behind_both():
     """Each name was sent to the other one: what the first one has behind the second is not in the table, and comes after it."""
     world = memory_world(restore="restore-and-continue", journal_retain=10)
-    for application, ends, adopted in (("streamsink", ENDS[:2], None), ("new", ENDS[:3], 2), ("streamsink", ENDS[:4], 3)):
+    for application, ends, adopted in (
+        ("streamsink", ENDS[:2], None),
+        ("new", ENDS[:3], 2),
+        ("streamsink", ENDS[:4], 3),
+    ):
         accept(world, application=application, adopt_from_batch=adopted)
         world.run(boundaries=ends)
     for newest in (3, 2):
@@ -222,7 +230,11 @@ def test_the_first_name_went_back_too_and_is_to_be_started_first():
 def test_names_there_and_back_and_the_table_goes_back_behind_all_three(way):
     """Each name was sent to the other one, for what the first name had before the second was not published for what it has behind that."""
     world = memory_world(restore="restore-and-continue", journal_retain=10, **way)
-    for application, ends, adopted in (("streamsink", ENDS[:2], None), ("new", ENDS[:3], 2), ("streamsink", ENDS[:4], 3)):
+    for application, ends, adopted in (
+        ("streamsink", ENDS[:2], None),
+        ("new", ENDS[:3], 2),
+        ("streamsink", ENDS[:4], 3),
+    ):
         accept(world, application=application, adopt_from_batch=adopted)
         world.run(boundaries=ends)
     for newest in (3, 2, 1):

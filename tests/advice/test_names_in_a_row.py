@@ -67,7 +67,9 @@ def test_a_new_checkpoint_goes_on_under_the_later_name_and_its_first_record_is_p
     world = _named("first", "second", retain=2)
     start_over(world, 12, (15, 18, 21, 24))
     _go_back(world, 2)
-    given_up = follow(world, refused(world, "table.rolled-back", ENDS, lambda: run_from(world, 12, (15, 18, 21, 24, 27))))
+    given_up = follow(
+        world, refused(world, "table.rolled-back", ENDS, lambda: run_from(world, 12, (15, 18, 21, 24, 27)))
+    )
     _begins_behind(world, given_up, 27, THIRD)
 
 
@@ -106,7 +108,11 @@ def test_names_in_a_ring_and_the_table_goes_back_behind_all(names):
         except Misuse as stopped:
             said = Advice(stopped)
             to_first = stopped.kind == "table.rolled-back-too-far" and "start the query once under" in said.message
-            pattern = r"start the query once under application='([^']*)'" if to_first else r"Set application='([^']*)' to go on"
+            pattern = (
+                r"start the query once under application='([^']*)'"
+                if to_first
+                else r"Set application='([^']*)' to go on"
+            )
             accept(world, application=said.find(pattern))
     assert world.ids() == list(range(18))
 

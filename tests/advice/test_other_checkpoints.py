@@ -140,7 +140,9 @@ def test_a_first_batch_that_is_not_the_first(way):
 
 
 OTHER = {
-    "query.other": QueryFingerprint(sources="a numbered source", plan="another filter", dates="", schema="", spark="", comparable=True),
+    "query.other": QueryFingerprint(
+        sources="a numbered source", plan="another filter", dates="", schema="", spark="", comparable=True
+    ),
     "query.not-comparable": None,
 }
 
@@ -163,16 +165,24 @@ def test_another_query_under_the_first_one_s_name(kind, way, columns):
         accept(world, application="own")
     else:
         accept(world, **{way: said.option(way)})
-    if not columns and way in ("accept_as_same", "accept_as_seen"):  # the rows to filter are told by columns, which the next error asks for
+    if not columns and way in (
+        "accept_as_same",
+        "accept_as_seen",
+    ):  # the rows to filter are told by columns, which the next error asks for
         again = refused(world, "positions.overlap", (5, 8, 12)).says("option position_columns")
         accept(world, position_columns=POSITIONS)
         if way == "accept_as_same":
             accept(world, accept_as_same=again.option(way))
     world.run(boundaries=(5, 8, 12))
-    assert world.ids() == {
-        "application": [*range(9), *range(1000, 1012)], "accept_as_same": expected((12,)),
-        "accept_as_new": sorted([*range(9), *range(12)]), "accept_as_seen": expected((12,)),
-    }[way]
+    assert (
+        world.ids()
+        == {
+            "application": [*range(9), *range(1000, 1012)],
+            "accept_as_same": expected((12,)),
+            "accept_as_new": sorted([*range(9), *range(12)]),
+            "accept_as_seen": expected((12,)),
+        }[way]
+    )
 
 
 @follows("positions.gap", *OTHER)
@@ -185,7 +195,9 @@ def test_another_query_under_the_first_one_s_name_that_begins_behind_the_recorde
     renew_topic(world)
     lose_checkpoint(world)
     said = refused(world, "positions.gap", (), lambda: run_from(world, 12, (14,)))
-    said.says("which may have left out rows of this one: to have them, start a new checkpoint with startingOffsets='earliest'")
+    said.says(
+        "which may have left out rows of this one: to have them, start a new checkpoint with startingOffsets='earliest'"
+    )
     lose_checkpoint(world, THIRD)
     again = refused(world, kind, (5, 14))
     if way == "application":
@@ -227,7 +239,11 @@ def test_a_stateful_query_that_lost_its_state(way):
         said.says("bring back the newest checkpoint")
         world.checkpoint = newest
     elif way == "another-table":
-        said.says("from the first position of the source, with a new checkpoint", "application='...'", "into a table of its own")
+        said.says(
+            "from the first position of the source, with a new checkpoint",
+            "application='...'",
+            "into a table of its own",
+        )
         world.driver.root += "_own"
         accept(world, application="own")
     else:
@@ -306,8 +322,10 @@ def _with_a_copy(ends, **options) -> tuple[World, World]:
 def test_a_copy_that_took_the_first_job_s_batches(kind, taken):
     """A second job of another program ran one or two batches from a copy of the checkpoint; then the first job goes on."""
     by_rows = {"filtered positions": {"position_columns": POSITIONS}, "files": {"file_column": "file"}}
-    world, copy = _with_a_copy((6, 9), **{**PLAIN, **by_rows.get(kind, {}), "numeric": "positions" in kind, "tells_files": kind == "files"})
-    copy.run(boundaries=(6, 9, 12, 15)[:2 + taken])
+    world, copy = _with_a_copy(
+        (6, 9), **{**PLAIN, **by_rows.get(kind, {}), "numeric": "positions" in kind, "tells_files": kind == "files"}
+    )
+    copy.run(boundaries=(6, 9, 12, 15)[: 2 + taken])
     said = refused(world, "checkpoint.copied", (6, 9, 12, 15, 18))
     said.says("this is the first job", "all of the batches after it, beside those that the copy has written")
     accept(world, accept_as_new=said.option("accept_as_new"))

@@ -49,7 +49,14 @@ def test_old_and_new_files_whose_rows_may_have_been_made_into_others(way):
         return
     accept(world, **{way: said.option(way)})
     world.run(boundaries=(12,))
-    assert world.ids() == {"accept_as_same": expected((12,)), "accept_as_seen": [*range(9)], "accept_as_new": sorted([*range(9), *range(12)])}[way]
+    assert (
+        world.ids()
+        == {
+            "accept_as_same": expected((12,)),
+            "accept_as_seen": [*range(9)],
+            "accept_as_new": sorted([*range(9), *range(12)]),
+        }[way]
+    )
 
 
 @follows("files.overlap")
@@ -61,7 +68,9 @@ def test_old_and_new_files_in_one_batch(way):
     said = refused(world, "files.overlap", (12,))
     if way == "file_column":
         said.says("Select _metadata.file_path among the columns", "option file_column")
-        world.driver.fingerprint = dataclasses.replace(world.driver.fingerprint, plan="a column more", schema="a column more")
+        world.driver.fingerprint = dataclasses.replace(
+            world.driver.fingerprint, plan="a column more", schema="a column more"
+        )
         accept(world, file_column="file", accept_as_same=said.option("accept_as_same"))
         world.run(boundaries=(12, 14))
         assert world.ids() == expected((14,))
@@ -112,8 +121,12 @@ def test_a_part_of_a_folder_that_was_moved(way):
     world = query(tells_files=True, file_column="file")
     lose_checkpoint(world)
     stays = world.driver.file
-    world.driver.file = lambda number: dataclasses.replace(stays(number), path=f"memory:/moved/{number:05}") if number in (2, 4) else stays(number)
-    said = refused(world, "files.moved", (12, 14)).says("2 of 12 files (memory:/moved/00002, memory:/moved/00004)", "beside which the others are decided")
+    world.driver.file = lambda number: (
+        dataclasses.replace(stays(number), path=f"memory:/moved/{number:05}") if number in (2, 4) else stays(number)
+    )
+    said = refused(world, "files.moved", (12, 14)).says(
+        "2 of 12 files (memory:/moved/00002, memory:/moved/00004)", "beside which the others are decided"
+    )
     if way == "first-path":
         said.says("Read them under their first path, and start a new checkpoint")
         world.driver.file = stays
@@ -131,7 +144,9 @@ def test_files_without_their_times_beside_moved_ones(first):
     world = query(tells_files=True, file_column="file")
     lose_checkpoint(world)
     stays, world.driver.modified[3] = world.driver.file, 1_700_000_000_000
-    world.driver.file = lambda number: dataclasses.replace(stays(number), path=f"memory:/moved/{number:05}") if number == 2 else stays(number)
+    world.driver.file = lambda number: (
+        dataclasses.replace(stays(number), path=f"memory:/moved/{number:05}") if number == 2 else stays(number)
+    )
     accept(world, **{first: refused(world, "files.other-times", (12,)).option(first)})
     accept(world, accept_as_seen=refused(world, "files.moved", (12,)).option("accept_as_seen"))
     world.run(boundaries=(12, 14))
@@ -162,9 +177,13 @@ def test_files_without_their_times_beside_new_ones():
     world = query(tells_files=True)
     lose_checkpoint(world)
     world.driver.modified[2] = 1_700_000_000_000
-    accept(world, accept_as_seen=refused(world, "files.other-times", (12,)).says("1 of 12 files").option("accept_as_seen"))
+    accept(
+        world, accept_as_seen=refused(world, "files.other-times", (12,)).says("1 of 12 files").option("accept_as_seen")
+    )
     said = refused(world, "files.overlap", (12,))
-    world.driver.fingerprint = dataclasses.replace(world.driver.fingerprint, plan="a column more", schema="a column more")
+    world.driver.fingerprint = dataclasses.replace(
+        world.driver.fingerprint, plan="a column more", schema="a column more"
+    )
     accept(world, file_column="file", accept_as_same=said.option("accept_as_same"))
     world.run(boundaries=(12, 14))
     assert world.ids() == expected((14,))

@@ -66,6 +66,7 @@ def test_a_driver_that_was_superseded():
 @follows("publish.expired-meanwhile")
 def test_a_snapshot_that_expired_before_it_was_looked_at():
     """The next start finds that it was published."""
+
     class Slept(FileIO):
         slept = False
 
@@ -101,7 +102,9 @@ def test_rows_without_a_table(kind, numbers, way):
     rows, rules = world.driver.rows, RULES
 
     def route(rules, unrouted):
-        world.driver.routing = Routing.of(WAREHOUSE, rules, world.driver.options, dead_letters="rejected", unrouted=unrouted)
+        world.driver.routing = Routing.of(
+            WAREHOUSE, rules, world.driver.options, dead_letters="rejected", unrouted=unrouted
+        )
 
     names = {"route.null": None, "route.unknown": "unknown"}
     world.driver.rows = lambda start, end: _routed(rows(start, end), dict.fromkeys(numbers, names[kind]))
@@ -120,7 +123,9 @@ def test_rows_without_a_table(kind, numbers, way):
         )
     world.run()
     found = sorted(number for _, number, _ in world.rows())
-    there = sorted(set(range(18)) - (set(numbers) if way == "filtered" or way == "rule" and kind == "route.null" else set()))
+    there = sorted(
+        set(range(18)) - (set(numbers) if way == "filtered" or way == "rule" and kind == "route.null" else set())
+    )
     unknown = [row["id"] for row in _read(world, "unknown")]
     assert sorted(found + unknown) == there
 
@@ -143,8 +148,12 @@ def test_rows_that_got_lost_on_the_way_are_replayed(monkeypatch):
     world = ManyWorld(**PLAIN)
     routed = RoutedWriter._routed
     with monkeypatch.context() as patch:
-        patch.setattr(RoutedWriter, "_routed", lambda self, name, rows, target: routed(self, name, rows.slice(1), target))
-        told("tables.count", world.run).says("Nothing was recorded or published", "the batch is replayed after a restart")
+        patch.setattr(
+            RoutedWriter, "_routed", lambda self, name, rows, target: routed(self, name, rows.slice(1), target)
+        )
+        told("tables.count", world.run).says(
+            "Nothing was recorded or published", "the batch is replayed after a restart"
+        )
     world.run()
     check_complete(world.rows())
 
@@ -263,6 +272,7 @@ def test_a_package_that_is_not_installed(s3_server, monkeypatch):
 @follows("application.contended")
 def test_a_claim_that_others_win_each_time():
     """Stopped, they leave it to this driver."""
+
     class Contended(FileIO):
         rivals = True
 
@@ -289,7 +299,9 @@ def test_a_schema_that_others_change_each_time(monkeypatch):
     table = open_table(world.file_io(world.calls), ROOT, for_writing=True)
 
     def evolve():
-        return table.evolve(parse_ddl("id BIGINT, part STRING, version BIGINT, more INT"), add_columns=True, widen_types=False)
+        return table.evolve(
+            parse_ddl("id BIGINT, part STRING, version BIGINT, more INT"), add_columns=True, widen_types=False
+        )
 
     def others_win(schema):
         raise Conflict("another writer was first", kind="schema.taken")

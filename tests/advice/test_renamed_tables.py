@@ -31,7 +31,11 @@ def _drop(world) -> None:
 
 def _recreate(world) -> None:
     _drop(world)
-    create_table(world.file_io(), f"{ROOT}/{_TABLE}", new_schema(parse_ddl("id BIGINT, part STRING, n STRING, version BIGINT"), (), {}))
+    create_table(
+        world.file_io(),
+        f"{ROOT}/{_TABLE}",
+        new_schema(parse_ddl("id BIGINT, part STRING, n STRING, version BIGINT"), (), {}),
+    )
 
 
 def _roll_back(world) -> None:
@@ -186,7 +190,9 @@ def test_a_table_may_get_another_path_with_another_name():
     """The one at its first path is no table of the query any more."""
     world = _renamed()
     rules = {"a": {"path": "elsewhere/a"}, "strict": {"create": False}, "more_*": {}}
-    world.driver.routing = Routing.of(ROOT, rules, world.driver.options, dead_letters="rejected", unrouted="dead-letter")
+    world.driver.routing = Routing.of(
+        ROOT, rules, world.driver.options, dead_letters="rejected", unrouted="dead-letter"
+    )
     before = {number for _, number, _ in world.rows()}
     world.tables = (*world.tables, "elsewhere/a")
     world.run()
@@ -199,7 +205,12 @@ def test_a_table_may_get_another_name_with_the_query():
     """It is one table, and has one part."""
     world = _renamed()
     world.driver.routing = Routing.of(
-        ROOT, {"b": {"path": "a"}, "strict": {"create": False}, "more_*": {}}, world.driver.options, dead_letters="rejected", unrouted="dead-letter")
+        ROOT,
+        {"b": {"path": "a"}, "strict": {"create": False}, "more_*": {}},
+        world.driver.options,
+        dead_letters="rejected",
+        unrouted="dead-letter",
+    )
     rows = world.driver.rows
     world.driver.rows = lambda start, end: _to_b(rows(start, end))
     world.run()
@@ -225,10 +236,14 @@ def test_a_query_with_its_third_name_knows_what_the_tables_had_under_the_first_o
 
 def _alone(world, batches: int) -> World:
     """The query as one of ``to_table``, which writes all rows to table a from then on."""
-    alone = World(world.calls, f"{ROOT}/a", application="alone", restore="restore-and-continue", adopt_from_batch=batches)
+    alone = World(
+        world.calls, f"{ROOT}/a", application="alone", restore="restore-and-continue", adopt_from_batch=batches
+    )
     fields = pa.schema([field for field in SCHEMA if field.name != ROUTE])
     options = dataclasses.replace(alone.driver.options, partition_by=("part",))
-    alone.driver = MicroBatchDriver(f"{ROOT}/a", fields, lambda start, end: world.driver.rows(start, end).drop_columns([ROUTE]), options)
+    alone.driver = MicroBatchDriver(
+        f"{ROOT}/a", fields, lambda start, end: world.driver.rows(start, end).drop_columns([ROUTE]), options
+    )
     alone.checkpoint = world.checkpoint
     return alone
 
@@ -258,7 +273,9 @@ def test_a_query_of_a_single_table_leaves_no_part_of_a_batch_behind(is_journal_l
     said = told("application.renamed", lambda: alone.run(boundaries=BOUNDARIES))
     if is_journal_lost:
         had = len(world.rows())
-        alone.driver.options = dataclasses.replace(alone.driver.options, **said.options("adopt_from_batch", "accept_as_seen"))
+        alone.driver.options = dataclasses.replace(
+            alone.driver.options, **said.options("adopt_from_batch", "accept_as_seen")
+        )
         alone.run(boundaries=BOUNDARIES)
         assert len(world.rows()) == had + BOUNDARIES[-1] - BOUNDARIES[0]
         return
@@ -276,7 +293,9 @@ def test_a_query_of_a_single_table_does_not_go_on_where_that_went_back():
     assert newest > 1
     for name in (f"snapshot-{newest}", "LATEST"):
         world.file_io().delete(f"{ROOT}/a/snapshot/{name}")
-    told("application.renamed", lambda: _alone(world, 4).run(boundaries=BOUNDARIES)).says("first start the query once more under the first one")
+    told("application.renamed", lambda: _alone(world, 4).run(boundaries=BOUNDARIES)).says(
+        "first start the query once more under the first one"
+    )
     refused(world, "table.rolled-back")
 
 
@@ -307,7 +326,9 @@ def test_a_query_of_several_tables_has_gone_on_since_the_single_table_went_back(
     checkpoint.committed = 2
     world.run(boundaries=BOUNDARIES[:4])
     alone.driver.options = dataclasses.replace(alone.driver.options, on_rollback="republish")
-    said = told("table.rolled-back-too-far", lambda: alone.run(boundaries=BOUNDARIES)).says("write through streamsink.to_tables")
+    said = told("table.rolled-back-too-far", lambda: alone.run(boundaries=BOUNDARIES)).says(
+        "write through streamsink.to_tables"
+    )
     assert said.find(r"Set application='([^']*)' and write") == world.driver.options.application
     world.run(boundaries=BOUNDARIES)
     assert sorted(number for _, number, _ in world.rows()) == list(range(BOUNDARIES[-1]))
@@ -350,7 +371,9 @@ def test_a_query_of_several_tables_gives_up_the_first_batch_after_that_of_a_sing
     alone.driver.options = dataclasses.replace(alone.driver.options, adopt_from_batch=None)
     alone.run(boundaries=BOUNDARIES[:1])
     accept(world, adopt_from_batch=1)
-    world._versions = itertools.count(6)  # all rows of this batch come to the table that has some, so that it has nothing of it
+    world._versions = itertools.count(
+        6
+    )  # all rows of this batch come to the table that has some, so that it has nothing of it
     assert die_at_step("precommit.saved", 1, world, boundaries=BOUNDARIES)
     _lose_files_of_pending(world)
     _begin_where_it_says(world, refused(world, "pending.files-gone"))

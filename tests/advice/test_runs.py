@@ -84,7 +84,9 @@ def test_rows_of_a_query_by_two_spellings_in_turn(tmp_path):
     world.driver.run_id = linked.driver.run_id = "one start"
     query = Query(world)
     query.batch(6)
-    told("batch.twice", lambda: Query(linked)).says("Spell the path in one way in both: if each is given all rows", world.driver.root)
+    told("batch.twice", lambda: Query(linked)).says(
+        "Spell the path in one way in both: if each is given all rows", world.driver.root
+    )
     query.batch(9)
     assert world.ids() == expected((9,))
 
@@ -107,7 +109,9 @@ def test_parts_of_a_batch_in_two_calls_at_one_time():
     first.start()
     inside.wait(60)
     try:
-        told("batch.concurrent", lambda: query.again(0)).says("Nothing of it was written", "Call it once in the batch function, and not from a pool of threads")
+        told("batch.concurrent", lambda: query.again(0)).says(
+            "Nothing of it was written", "Call it once in the batch function, and not from a pool of threads"
+        )
     finally:
         faults.arm(None)
         go_on.set()
@@ -263,7 +267,9 @@ def test_a_rollback_before_which_nobody_knows_what_was_published(there):
         return give_up(world.file_io(world.calls), ROOT, dataclasses.replace(world.driver.options, **options))
 
     refused(world, "table.rolled-back", ENDS)
-    said = told("give-up.undecidable", settle).says("Look whether the rows of checkpoint 0 to checkpoint 1 are in the table")
+    said = told("give-up.undecidable", settle).says(
+        "Look whether the rows of checkpoint 0 to checkpoint 1 are in the table"
+    )
     if there:
         word = said.find(r"'(\w+)' for checkpoint 0") if there == 1 else said.option("accept_as_seen")
         assert settle(accept_as_seen=word).records == tuple(range(there + 1, 4))
@@ -304,9 +310,13 @@ def test_a_topic_to_leave_out_that_is_not_recorded():
 
 
 @follows("positions.none")
-@pytest.mark.parametrize("wrong, pattern, right", [
-    ({"application": "stremsink"}, r"have written here: (\w+)", "application"), ({"source": 4}, r"those that are: '(\w+)'", "source"),
-])
+@pytest.mark.parametrize(
+    "wrong, pattern, right",
+    [
+        ({"application": "stremsink"}, r"have written here: (\w+)", "application"),
+        ({"source": 4}, r"those that are: '(\w+)'", "source"),
+    ],
+)
 def test_an_application_or_a_source_without_positions(wrong, pattern, right):
     """The error names those that have some."""
     world = _read({"t": {"0": 7}})

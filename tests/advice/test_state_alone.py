@@ -73,7 +73,9 @@ def test_what_is_asked_names_a_file_with_its_rows(gone):
     """Found by walks: whoever has lost the checkpoint does not know otherwise which rows they are."""
     world = _rolled_back(4, on_rollback="republish")
     record = record_of(world, 2)
-    for name in [record.payload["manifest"]["final"]] if gone == "its manifest" else [file.final for file in record.files]:
+    for name in (
+        [record.payload["manifest"]["final"]] if gone == "its manifest" else [file.final for file in record.files]
+    ):
         io_of(world).delete(f"{world.driver.root}/{name}")
     path = _asked(world).find(r"\(those of checkpoint 1 are in (\S+\.parquet)")
     assert io_of(world).exists(path)
@@ -156,7 +158,9 @@ def test_the_journal_has_lost_the_first_of_the_records_whose_rows_are_there():
 def test_the_journal_cannot_follow(lost):
     """Then a restored table is the way on."""
     ends = (6, 9, 14, 20, 23, 26)
-    world = _gone_back_to_rows_without_a_state(ends[:5], journal_retain=3 if lost == "one behind them" else 2, on_rollback="republish")
+    world = _gone_back_to_rows_without_a_state(
+        ends[:5], journal_retain=3 if lost == "one behind them" else 2, on_rollback="republish"
+    )
     if lost == "one behind them":
         io_of(world).delete(f"{world.driver.root}/streamsink/streamsink/record-4.json")
     refused(world, "table.rolled-back-too-far", ends)

@@ -50,7 +50,9 @@ def store():
 
 
 def _world(store, **options) -> World:
-    return World(MemoryCalls(), "/lake/shop.db/orders", make_io=lambda over: store(over, IdSource().new_id), **PLAIN, **options)
+    return World(
+        MemoryCalls(), "/lake/shop.db/orders", make_io=lambda over: store(over, IdSource().new_id), **PLAIN, **options
+    )
 
 
 BEFORE = {
@@ -69,7 +71,9 @@ def test_a_folder_that_takes_no_names_before_the_record(kind, store):
     world = _world(store)
     world.run(boundaries=ENDS[:1])
     store.refused = {"begin_names": code}
-    refused(world, kind, ENDS).says("Nothing was recorded", way_on, "restart the query").find(r"(/lake/shop.db/orders/part=\w)")
+    refused(world, kind, ENDS).says("Nothing was recorded", way_on, "restart the query").find(
+        r"(/lake/shop.db/orders/part=\w)"
+    )
     store.refused = {}
     world.run(boundaries=ENDS)
     assert world.ids() == expected(ENDS)
@@ -95,7 +99,9 @@ def test_a_folder_that_takes_no_names_after_the_record(kind, store):
     store.refused = {"place": code}
     with pytest.raises(Retryable) as told:
         world.driver._run_once(world.file_io(world.calls), world.checkpoint, ENDS)
-    advice(told.value, kind).says("Nothing is lost", way_on, "a restart of the query then publishes it").find(r"(/lake/shop.db/orders/part=\w)")
+    advice(told.value, kind).says("Nothing is lost", way_on, "a restart of the query then publishes it").find(
+        r"(/lake/shop.db/orders/part=\w)"
+    )
     store.refused = {}
     world.run(boundaries=ENDS)
     assert world.ids() == expected(ENDS)
@@ -149,7 +155,9 @@ def test_a_value_that_no_folder_can_be_named_by(way):
     else:
         said.says("partition by something shorter (such as a prefix or a hash of it)")
         world.driver.rows = lambda start, end: long_at(start, end).set_column(
-            1, "part", pa.array([(part or "")[:8] for part in long_at(start, end).column("part").to_pylist()], pa.string())
+            1,
+            "part",
+            pa.array([(part or "")[:8] for part in long_at(start, end).column("part").to_pylist()], pa.string()),
         )
     world.run(boundaries=ENDS[1:])
     assert world.ids() == [n for n in range(9) if way == "shorter" or n != 4]
@@ -170,6 +178,7 @@ def test_a_file_that_is_too_large_for_its_final_name(store):
 @follows("publish.unknown")
 def test_a_publish_of_which_no_answer_came(store):
     """The next start looks whether it was published: here it was."""
+
     class Silent(store):
         def create_if_absent(self, path, data, unique="", **prepared):
             done = super().create_if_absent(path, data, unique, **prepared)

@@ -53,7 +53,9 @@ def _cut(world, path: str) -> bytes:
 
 def _says(field: str, value):
     """A damage: the snapshot says something else in one field."""
-    return lambda world, path: damage(world, path, json.dumps({**json.loads(world.calls._names[path].data), field: value}).encode())
+    return lambda world, path: damage(
+        world, path, json.dumps({**json.loads(world.calls._names[path].data), field: value}).encode()
+    )
 
 
 def _state_altered(world, path: str) -> bytes:
@@ -71,10 +73,15 @@ def _schema(world) -> str:
 
 
 DAMAGED = {
-    "manifest.missing": (_list, take), "manifest.size": (_list, _cut), "manifest.corrupt": (_list, _torn),
-    "snapshot.corrupt": (_snapshot, damage), "snapshot.id": (_snapshot, _says("id", 7)),
-    "snapshot.state": (_snapshot, _state_altered), "snapshot.version": (_snapshot, _says("version", 9)),
-    "schema.corrupt": (_schema, damage), "data.missing": (_data, take),
+    "manifest.missing": (_list, take),
+    "manifest.size": (_list, _cut),
+    "manifest.corrupt": (_list, _torn),
+    "snapshot.corrupt": (_snapshot, damage),
+    "snapshot.id": (_snapshot, _says("id", 7)),
+    "snapshot.state": (_snapshot, _state_altered),
+    "snapshot.version": (_snapshot, _says("version", 9)),
+    "schema.corrupt": (_schema, damage),
+    "data.missing": (_data, take),
 }
 
 
@@ -90,7 +97,13 @@ def _damaged(kind: str, **options):
 
 
 RESTORED = (
-    "manifest.missing", "manifest.size", "manifest.corrupt", "snapshot.corrupt", "snapshot.id", "snapshot.state", "schema.corrupt",
+    "manifest.missing",
+    "manifest.size",
+    "manifest.corrupt",
+    "snapshot.corrupt",
+    "snapshot.id",
+    "snapshot.state",
+    "schema.corrupt",
     "data.missing",
 )
 
@@ -158,7 +171,10 @@ def test_a_table_without_any_data_file_is_emptied_when_that_is_said_expressly():
 
 
 def _roll_back(world, *snapshots) -> dict[str, bytes]:
-    return {path: take(world, path) for path in (*(f"{ROOT}/snapshot/snapshot-{n}" for n in snapshots), f"{ROOT}/snapshot/LATEST")}
+    return {
+        path: take(world, path)
+        for path in (*(f"{ROOT}/snapshot/snapshot-{n}" for n in snapshots), f"{ROOT}/snapshot/LATEST")
+    }
 
 
 @follows("table.rolled-back")
@@ -227,7 +243,9 @@ def test_a_table_rolled_back_while_a_batch_is_committed():
     arm("commit.before_filter", 1, roll_back)
     with pytest.raises(StreamsinkError) as told:
         world.driver._run_once(world.file_io(world.calls), world.checkpoint, ENDS)
-    advice(told.value, "table.history-changed").says("The restart of the query finds out which", "on_rollback says what it does")
+    advice(told.value, "table.history-changed").says(
+        "The restart of the query finds out which", "on_rollback says what it does"
+    )
     accept(world, on_rollback=refused(world, "table.rolled-back", ENDS).option("on_rollback"))
     world.run(boundaries=ENDS)
     assert world.ids() == expected(ENDS)
@@ -238,7 +256,9 @@ def test_a_table_rolled_back_while_a_batch_is_committed():
 
 def _dropped(world, running: bool, kind: str):
     """The table's folder is gone, between two runs or under the query."""
-    kept = {path: file.data for path, file in world.calls._names.items() if path.startswith(ROOT) and "/hold" not in path}
+    kept = {
+        path: file.data for path, file in world.calls._names.items() if path.startswith(ROOT) and "/hold" not in path
+    }
     io = world.file_io(world.calls)
     sink = world.driver.start(io, world.checkpoint) if running else None
     io.delete_tree(ROOT)
@@ -339,7 +359,9 @@ def test_data_files_that_another_call_takes_out_at_that_moment():
     arm("commit.before_filter", 1, other)
     with pytest.raises(StreamsinkError) as told:
         drop_missing(io, path, **given)
-    advice(told.value, "commit.not-previously-added").says("Nothing was published", "do it again from what the table is now")
+    advice(told.value, "commit.not-previously-added").says(
+        "Nothing was published", "do it again from what the table is now"
+    )
     assert drop_missing(io, path, **given).files == 0
     world.run(boundaries=ENDS)
     assert world.ids() == [n for n in range(12) if n >= 6 or n % 3 != 1]

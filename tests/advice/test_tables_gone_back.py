@@ -123,7 +123,12 @@ def test_a_table_goes_back_while_the_first_batch_under_another_name_is_pending(w
         _say_in_marks(world, b"")
     if journal == "lost":
         world.file_io().delete_tree(JOURNAL)
-        accept(world, accept_as_seen=refused(world, "application.renamed", lambda: world.run(boundaries=ENDS)).option("accept_as_seen"))
+        accept(
+            world,
+            accept_as_seen=refused(world, "application.renamed", lambda: world.run(boundaries=ENDS)).option(
+                "accept_as_seen"
+            ),
+        )
     assert die_at_step("precommit.saved", 1, world, boundaries=ENDS)
     gone = roll_back_to(world.table(X), others)
     said = refused(world, "table.rolled-back").says("estore the table")
@@ -135,7 +140,10 @@ def test_a_table_goes_back_while_the_first_batch_under_another_name_is_pending(w
     assert follow(world, said).records == (1,)
     if journal != "whole":
         return  # the table says nothing of the first name any more, and neither does anything else
-    accept(world, accept_as_seen=refused(world, "table.rolled-back", lambda: say_new(world, world.run)).option("accept_as_seen"))
+    accept(
+        world,
+        accept_as_seen=refused(world, "table.rolled-back", lambda: say_new(world, world.run)).option("accept_as_seen"),
+    )
     world.run(boundaries=ENDS)
     assert sorted([*world.numbers(), *LOST]) == list(range(ENDS[-1]))
 
@@ -234,7 +242,12 @@ def _alone(world) -> World:
     """The query as one of ``to_table``, which writes all rows to the first table from then on."""
     alone = World(world.calls, f"{ROOT}/{X}", application="alone", restore="restore-and-continue", adopt_from_batch=3)
     fields = pa.schema([field for field in SCHEMA if field.name != ROUTE])
-    alone.driver = MicroBatchDriver(alone.driver.root, fields, lambda start, end: world.driver.rows(start, end).drop_columns([ROUTE]), alone.driver.options)
+    alone.driver = MicroBatchDriver(
+        alone.driver.root,
+        fields,
+        lambda start, end: world.driver.rows(start, end).drop_columns([ROUTE]),
+        alone.driver.options,
+    )
     alone.checkpoint = world.checkpoint
     return alone
 
@@ -248,7 +261,9 @@ def test_a_table_goes_back_before_a_query_of_a_single_table_goes_on(others_came)
     if others_came:
         expire_before(world.table(X), snapshot_of_another(world.table(X)))
     alone = _alone(world)
-    told("application.renamed", lambda: say_new(alone, lambda: alone.run(boundaries=ENDS))).says("first start the query once more under the first one")
+    told("application.renamed", lambda: say_new(alone, lambda: alone.run(boundaries=ENDS))).says(
+        "first start the query once more under the first one"
+    )
     refused(world, "table.rolled-back").says("Restore the table")
     put_back(world, gone)
     alone.run(boundaries=ENDS)
@@ -261,7 +276,9 @@ def test_expiry_alone_takes_nothing_from_a_query_of_a_single_table_that_goes_on(
     world, _ = _another_writer_came()
     if is_denied:
         entries = FileIO.entries
-        monkeypatch.setattr(FileIO, "entries", lambda io, path: _deny() if path.startswith("/streamsink") else entries(io, path))
+        monkeypatch.setattr(
+            FileIO, "entries", lambda io, path: _deny() if path.startswith("/streamsink") else entries(io, path)
+        )
     expire_before(world.table(X), snapshot_of_another(world.table(X)))
     alone = _alone(world)
     say_new(alone, lambda: alone.run(boundaries=ENDS))

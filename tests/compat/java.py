@@ -8,12 +8,24 @@ from streamsink.format.schema import TableSchema
 from streamsink.format.types import AtomicType, type_to_json
 
 _BOXED = {
-    "BOOLEAN": "Boolean", "TINYINT": "Byte", "SMALLINT": "Short", "INT": "Integer", "DATE": "Integer",
-    "TIME": "Integer", "BIGINT": "Long", "FLOAT": "Float", "DOUBLE": "Double",
+    "BOOLEAN": "Boolean",
+    "TINYINT": "Byte",
+    "SMALLINT": "Short",
+    "INT": "Integer",
+    "DATE": "Integer",
+    "TIME": "Integer",
+    "BIGINT": "Long",
+    "FLOAT": "Float",
+    "DOUBLE": "Double",
 }
 _FUNCTIONS = {
-    "equal": "equal", "not_equal": "notEqual", "greater_than": "greaterThan", "less_than": "lessThan",
-    "greater_or_equal": "greaterOrEqual", "less_or_equal": "lessOrEqual", "is_null": "isNull",
+    "equal": "equal",
+    "not_equal": "notEqual",
+    "greater_than": "greaterThan",
+    "less_than": "lessThan",
+    "greater_or_equal": "greaterOrEqual",
+    "less_or_equal": "lessOrEqual",
+    "is_null": "isNull",
     "is_not_null": "isNotNull",
 }
 _COMPACT = 3
@@ -86,7 +98,7 @@ class JavaPaimon:
         data, at, rows = bytes(held.toByteArray()), 0, []
         while at < len(data):
             size = struct.unpack_from(">i", data, at)[0]
-            rows.append(data[at + 4:at + 4 + size])
+            rows.append(data[at + 4 : at + 4 + size])
             at += 4 + size
         return rows
 
@@ -190,7 +202,9 @@ class JavaPaimon:
         """Schema changes: (name of SchemaChange's method, arguments...). Types are given as ``DataType``s of ours."""
         made = self._jvm.java.util.ArrayList()
         for name, *arguments in changes:
-            given = [a if isinstance(a, (str, bool)) or not hasattr(a, "nullable") else self.data_type(a) for a in arguments]
+            given = [
+                a if isinstance(a, (str, bool)) or not hasattr(a, "nullable") else self.data_type(a) for a in arguments
+            ]
             made.add(getattr(self._paimon.schema.SchemaChange, name)(*given))
         self._manager(path).commitChanges(made)
 

@@ -12,8 +12,11 @@ from pypaimon import CatalogFactory, Schema
 from pypaimon.schema.data_types import PyarrowFieldParser
 
 _LITERALS = {
-    "decimal": decimal.Decimal, "date": datetime.date.fromisoformat, "timestamp": datetime.datetime.fromisoformat,
-    "bytes": bytes.fromhex, "plain": lambda value: value,
+    "decimal": decimal.Decimal,
+    "date": datetime.date.fromisoformat,
+    "timestamp": datetime.datetime.fromisoformat,
+    "bytes": bytes.fromhex,
+    "plain": lambda value: value,
 }
 
 
@@ -34,8 +37,11 @@ def read(request):
     builder = catalog.get_table(name).new_read_builder()
     if request["columns"]:
         builder = builder.with_projection(request["columns"])
-    predicates = builder.new_predicate_builder() if not request["columns"] else \
-        catalog.get_table(name).new_read_builder().new_predicate_builder()
+    predicates = (
+        builder.new_predicate_builder()
+        if not request["columns"]
+        else catalog.get_table(name).new_read_builder().new_predicate_builder()
+    )
     parts = []
     for function, column, value in request["where"]:
         literal = [] if value is None else [_LITERALS[value[0]](value[1])]

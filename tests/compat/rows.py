@@ -22,7 +22,7 @@ NESTED = """a ARRAY<INT>, aa ARRAY<ARRAY<STRING>>, ad ARRAY<DECIMAL(20,3)>, at A
   m MAP<STRING, BIGINT>, ma MAP<INT, ARRAY<DOUBLE>>, mr MAP<STRING, ROW<k INT, v MAP<INT, STRING>>>,
   r ROW<x INT, y STRING>, rr ROW<x INT, y ROW<z STRING, w ARRAY<INT>>>, ar ARRAY<ROW<p INT, q DATE>>"""
 
-_TEXTS = ("", " ", "a", "abc", "\u00e9t\u00e9", "\U0001F600", "\u4e2d\u6587", "a\nb", "'q\"", "%_")
+_TEXTS = ("", " ", "a", "abc", "\u00e9t\u00e9", "\U0001f600", "\u4e2d\u6587", "a\nb", "'q\"", "%_")
 _BITS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
 _UNIT_NANOS = {"s": 10**9, "ms": 10**6, "us": 1000, "ns": 1}
 _EXACT = decimal.Context(prec=50)
@@ -76,7 +76,10 @@ def _random_atom(rng: random.Random, t: AtomicType):
     if root == "TIME":
         return rng.choice([0, 86_399_999, rng.randrange(86_400_000)])
     step = 10 ** (9 - (t.precision or 0))
-    far = [9_223_372_036 * 10**9, -9_223_372_036 * 10**9]  # what fits into 64 bits of nanoseconds: pypaimon wraps INT96 beyond
+    far = [
+        9_223_372_036 * 10**9,
+        -9_223_372_036 * 10**9,
+    ]  # what fits into 64 bits of nanoseconds: pypaimon wraps INT96 beyond
     nanos = rng.choice([0, 1_704_164_645_123_456_789, rng.randrange(2**60), -1, -rng.randrange(2**60), *far])
     return nanos // step * step
 
@@ -84,9 +87,7 @@ def _random_atom(rng: random.Random, t: AtomicType):
 def to_arrow(rows: list[tuple], fields) -> pa.Table:
     """The rows as Arrow data in the types of a data file."""
     schema = to_arrow_schema(fields)
-    arrays = [
-        pa.array([_given(row[i], f.type) for row in rows], schema.field(i).type) for i, f in enumerate(fields)
-    ]
+    arrays = [pa.array([_given(row[i], f.type) for row in rows], schema.field(i).type) for i, f in enumerate(fields)]
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
@@ -153,8 +154,12 @@ def assert_same(found, expected) -> None:
 
 
 _COMPARE = {
-    "equal": operator.eq, "greater_than": operator.gt, "less_than": operator.lt, "greater_or_equal": operator.ge,
-    "less_or_equal": operator.le, "not_equal": operator.ne,
+    "equal": operator.eq,
+    "greater_than": operator.gt,
+    "less_than": operator.lt,
+    "greater_or_equal": operator.ge,
+    "less_or_equal": operator.le,
+    "not_equal": operator.ne,
 }
 
 

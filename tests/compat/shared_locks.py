@@ -67,7 +67,11 @@ class JavaLocks:
     def catalog(self, warehouse: str, url: str, user: str, password: str):
         """JdbcCatalog whose tables commit under the lock."""
         options = self.options(
-            metastore="jdbc", uri=url, warehouse=f"file:{warehouse}", lock__enabled="true", lock_check_max_sleep="100 ms",
+            metastore="jdbc",
+            uri=url,
+            warehouse=f"file:{warehouse}",
+            lock__enabled="true",
+            lock_check_max_sleep="100 ms",
         )
         for name, value in (("jdbc.user", user), ("jdbc.password", password)):
             if value:

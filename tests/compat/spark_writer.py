@@ -19,8 +19,11 @@ def run_query(spark, folder, path, batches: list[pa.Table], select=None, **optio
         os.utime(file, (number + 1, number + 1))  # the source takes files in the order of their times
     frame = spark.readStream.schema(spark.read.parquet(file).schema).option("maxFilesPerTrigger", 1).parquet(source)
     query = (
-        (select(frame) if select else frame).writeStream.foreachBatch(streamsink.to_table(path, **options))
-        .option("checkpointLocation", os.path.join(str(folder), "checkpoint")).trigger(availableNow=True).start()
+        (select(frame) if select else frame)
+        .writeStream.foreachBatch(streamsink.to_table(path, **options))
+        .option("checkpointLocation", os.path.join(str(folder), "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
     )
     query.awaitTermination(120)
     assert not query.isActive

@@ -106,8 +106,13 @@ def test_rows_stay_when_manifests_are_merged(java, pypaimon, path, rng, commits)
     table = open_table(local_file_io(), path, for_writing=False)
     assert len(table.manifests.all_of(newest)) < 32
     all_read(java, pypaimon, path, rows)
-    for where in ([("equal", "p", "p1")], [("greater_or_equal", "id", commits * 5)],
-                  [("equal", "p", "p2"), ("less_than", "id", 100)], [("is_null", "d", None)], [("equal", "p", "none")]):
+    for where in (
+        [("equal", "p", "p1")],
+        [("greater_or_equal", "id", commits * 5)],
+        [("equal", "p", "p2"), ("less_than", "id", 100)],
+        [("is_null", "d", None)],
+        [("equal", "p", "none")],
+    ):
         assert_same(java.read(path, where), matching(rows, fields, where))
         assert_same(from_arrow(pypaimon.read(path, where)), matching(rows, fields, where))
     java.append(path, rows[:2])

@@ -87,7 +87,9 @@ def test_java_reads_our_index_manifest_and_we_read_javas(java, path):
     vectors = (DeletionVectorRange("data-1.parquet", 1, 22, 3), DeletionVectorRange("data-2.parquet", 31, 40, None))
     ours = [
         IndexManifestEntry(FileKind.ADD, part("a"), 1, IndexFileMeta(HASH_INDEX, "index-1", 8, 2)),
-        IndexManifestEntry(FileKind.ADD, part(None), 0, IndexFileMeta(DELETION_VECTORS_INDEX, "index-2", 71, 2, vectors)),
+        IndexManifestEntry(
+            FileKind.ADD, part(None), 0, IndexFileMeta(DELETION_VECTORS_INDEX, "index-2", 71, 2, vectors)
+        ),
     ]
     commit(table, Changes((), tuple(ours)))
     name = table.snapshots.latest().index_manifest
@@ -107,7 +109,9 @@ def _race(java, path, commits) -> tuple[collections.Counter, int]:
         batches += 5
         driver.run(local_file_io(False), checkpoint, [2 * n for n in range(1, batches + 1)])
     theirs.join()
-    driver.run(local_file_io(False), checkpoint, [2 * n for n in range(1, batches + 2)])  # the last one may have been replaced
+    driver.run(
+        local_file_io(False), checkpoint, [2 * n for n in range(1, batches + 2)]
+    )  # the last one may have been replaced
     found = collections.Counter(row[0] for row in java.read(path))
     told = [e for e in driver.events if isinstance(e, SnapshotReplaced)]
     mine = {n: found[n] for n in range(2 * batches + 2)}

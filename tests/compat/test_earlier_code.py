@@ -59,7 +59,11 @@ class OldDriver:
     def __init__(self, root: str, query: str, application: str = "streamsink"):
         env = {**os.environ, "PYTHONPATH": str(EARLIER / "cde7565-code.zip")}
         self._process = subprocess.Popen(
-            [sys.executable, "-c", OLD_DRIVER, root, query, application], env=env, cwd="/", stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            [sys.executable, "-c", OLD_DRIVER, root, query, application],
+            env=env,
+            cwd="/",
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
             text=True,
         )
 
@@ -111,7 +115,9 @@ def test_the_first_commit_after_an_earlier_one_goes_on_for_a_query_that_lost_its
     """Positions of version 1 filter as those of version 2, once somebody has said that it is the same query: version 1 did not record it."""
     world.run(boundaries=BOUNDARIES[:3])
     world.checkpoint = SparkCheckpoint("00000000-0000-0000-0000-000000000002")
-    world.driver.options = dataclasses.replace(world.driver.options, position_columns=("t", "p", "o"), store_position_columns=True)
+    world.driver.options = dataclasses.replace(
+        world.driver.options, position_columns=("t", "p", "o"), store_position_columns=True
+    )
     with pytest.raises(Misuse, match="older streamsink") as refused:
         world.run(boundaries=(14, 20))
     assert refused.value.kind == "query.not-comparable" and world.ids() == list(range(14)) + OF_JOBS

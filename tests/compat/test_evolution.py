@@ -19,18 +19,31 @@ TABLE = "id BIGINT NOT NULL, name VARCHAR(5), n INT, r ROW<x INT, y STRING>, a A
 ROW = (1, "a", 2, (3, "y"), [4], {"k": 5}, None)
 # what the data has, and the column that the refusal must name; nothing here is allowed by any option
 NEVER = [
-    ("id STRING NOT NULL", "id"), ("n DOUBLE", "n"), ("n STRING", "n"), ("n DATE", "n"), ("r INT", "r"), ("a ARRAY<STRING>", "a"),
-    ("m MAP<INT, INT>", "m"), ("r ROW<x STRING, y STRING>", "r.x"), ("d DECIMAL(12, 4)", "d"), ("name BYTES", "name"),
-    ("d DOUBLE", "d"), ("a MAP<STRING, INT>", "a"), ("N INT", "N"),
+    ("id STRING NOT NULL", "id"),
+    ("n DOUBLE", "n"),
+    ("n STRING", "n"),
+    ("n DATE", "n"),
+    ("r INT", "r"),
+    ("a ARRAY<STRING>", "a"),
+    ("m MAP<INT, INT>", "m"),
+    ("r ROW<x STRING, y STRING>", "r.x"),
+    ("d DECIMAL(12, 4)", "d"),
+    ("name BYTES", "name"),
+    ("d DOUBLE", "d"),
+    ("a MAP<STRING, INT>", "a"),
+    ("N INT", "N"),
 ]
 # (what the data has, the column, the option that allows it, what the table's column becomes)
 BY_OPTION = [
-    ("n BIGINT", "n", "widen_types", "BIGINT"), ("d DECIMAL(20, 2)", "d", "widen_types", "DECIMAL(20, 2)"),
-    ("name VARCHAR(9)", "name", "widen_types", "VARCHAR(9)"), ("a ARRAY<BIGINT>", "a", "widen_types", "ARRAY<BIGINT>"),
+    ("n BIGINT", "n", "widen_types", "BIGINT"),
+    ("d DECIMAL(20, 2)", "d", "widen_types", "DECIMAL(20, 2)"),
+    ("name VARCHAR(9)", "name", "widen_types", "VARCHAR(9)"),
+    ("a ARRAY<BIGINT>", "a", "widen_types", "ARRAY<BIGINT>"),
     ("m MAP<STRING, BIGINT>", "m", "widen_types", "MAP<STRING, BIGINT>"),
     ("r ROW<x BIGINT, y STRING>", "r.x", "widen_types", "ROW<`x` BIGINT, `y` STRING>"),
     ("r ROW<x INT, y STRING, z DATE>", "r.z", "add_columns", "ROW<`x` INT, `y` STRING, `z` DATE>"),
-    ("extra ARRAY<ROW<q INT>>", "extra", "add_columns", "ARRAY<ROW<`q` INT>>"), ("id BIGINT", "id", "widen_types", "BIGINT"),
+    ("extra ARRAY<ROW<q INT>>", "extra", "add_columns", "ARRAY<ROW<`q` INT>>"),
+    ("id BIGINT", "id", "widen_types", "BIGINT"),
 ]
 
 
@@ -42,7 +55,9 @@ def replaced(ddl: str, change: str):
 
 
 def everything(path):
-    return sorted(os.path.join(f, name) for f, _, names in os.walk(path) for name in names if "/streamsink/" not in f + "/")
+    return sorted(
+        os.path.join(f, name) for f, _, names in os.walk(path) for name in names if "/streamsink/" not in f + "/"
+    )
 
 
 def all_read(spark, java, pypaimon, path, rows):
@@ -111,7 +126,9 @@ def test_extra_columns_and_values_that_do_not_fit(path):
         with pytest.raises(Misuse, match="column 'name' is VARCHAR\\(5\\)") as refused:
             sink.write(to_arrow([(1, "secret", *ROW[2:])], fields), fields)
         assert "secret" not in str(refused.value)
-        nulls = pa.table([pa.array([None], c.type) for c in to_arrow([ROW], fields).columns], names=[f.name for f in fields])
+        nulls = pa.table(
+            [pa.array([None], c.type) for c in to_arrow([ROW], fields).columns], names=[f.name for f in fields]
+        )
         with pytest.raises(Misuse, match="column 'id' is NOT NULL"):
             sink.write(nulls, fields)
     assert streamsink.read_arrow(path).num_rows == 0
@@ -120,29 +137,46 @@ def test_extra_columns_and_values_that_do_not_fit(path):
 @pytest.mark.parametrize("partition_by", [[], ["p"]], ids=["plain", "partitioned"])
 def test_evolved_tables_are_read_by_all(spark, java, pypaimon, path, partition_by):
     """Columns added (nested too), types widened, NOT NULL dropped, step by step: all readers see all rows, filtered too."""
-    streamsink.create_table(path, "id INT NOT NULL, p STRING, r ROW<x INT, y STRING>, f FLOAT, m MAP<STRING, ROW<k INT>>", partition_by)
+    streamsink.create_table(
+        path, "id INT NOT NULL, p STRING, r ROW<x INT, y STRING>, f FLOAT, m MAP<STRING, ROW<k INT>>", partition_by
+    )
     steps = [
-        ("id INT NOT NULL, p STRING, r ROW<x INT, y STRING>, f FLOAT, m MAP<STRING, ROW<k INT>>",
-         [(1, "a", (1, "y"), 1.5, {"k": (1,)}), (2, "b", None, None, None), (3, None, (None, None), -0.5, {})]),
-        ("id BIGINT NOT NULL, p STRING, r ROW<x BIGINT, y STRING, z DATE>, f DOUBLE, m MAP<STRING, ROW<k INT, l INT>>",
-         [(2**40, "a", (2**40, "y", 19724), 0.1, {"k": (1, 2), "j": None})]),
-        ("id BIGINT, p STRING, r ROW<x BIGINT, y STRING, z DATE, w ARRAY<ROW<q DECIMAL(9, 2)>>>, f DOUBLE, "
-         "m MAP<STRING, ROW<k BIGINT, l INT>>, late TIMESTAMP(6)",
-         [(None, "b", (None, None, None, [None]), None, None, 1000)]),
+        (
+            "id INT NOT NULL, p STRING, r ROW<x INT, y STRING>, f FLOAT, m MAP<STRING, ROW<k INT>>",
+            [(1, "a", (1, "y"), 1.5, {"k": (1,)}), (2, "b", None, None, None), (3, None, (None, None), -0.5, {})],
+        ),
+        (
+            "id BIGINT NOT NULL, p STRING, r ROW<x BIGINT, y STRING, z DATE>, f DOUBLE, m MAP<STRING, ROW<k INT, l INT>>",
+            [(2**40, "a", (2**40, "y", 19724), 0.1, {"k": (1, 2), "j": None})],
+        ),
+        (
+            "id BIGINT, p STRING, r ROW<x BIGINT, y STRING, z DATE, w ARRAY<ROW<q DECIMAL(9, 2)>>>, f DOUBLE, "
+            "m MAP<STRING, ROW<k BIGINT, l INT>>, late TIMESTAMP(6)",
+            [(None, "b", (None, None, None, [None]), None, None, 1000)],
+        ),
     ]
     rows = []
     with ArrowSink(path, add_columns=True, widen_types=True) as sink:
         for ddl, new in steps:
             sink.write(to_arrow(new, columns(ddl)), columns(ddl))
     rows = [
-        (1, "a", (1, "y", None, None), 1.5, {"k": (1, None)}, None), (2, "b", None, None, None, None),
+        (1, "a", (1, "y", None, None), 1.5, {"k": (1, None)}, None),
+        (2, "b", None, None, None, None),
         (3, None, (None, None, None, None), -0.5, {}, None),
-        (2**40, "a", (2**40, "y", 19724, None), 0.1, {"k": (1, 2), "j": None}, None), *steps[2][1],
+        (2**40, "a", (2**40, "y", 19724, None), 0.1, {"k": (1, 2), "j": None}, None),
+        *steps[2][1],
     ]
     all_read(spark, java, pypaimon, path, rows)
     fields = open_table(local_file_io(), path, for_writing=True).latest_schema().fields
-    for where in ([("greater_than", "id", 2)], [("equal", "id", 1)], [("equal", "p", "a")], [("is_null", "late", None)],
-                  [("less_than", "f", 1.0)], [("is_null", "id", None)], [("equal", "late", 1000)]):
+    for where in (
+        [("greater_than", "id", 2)],
+        [("equal", "id", 1)],
+        [("equal", "p", "a")],
+        [("is_null", "late", None)],
+        [("less_than", "f", 1.0)],
+        [("is_null", "id", None)],
+        [("equal", "late", 1000)],
+    ):
         assert_same(java.read(path, where), matching(rows, fields, where))
         if where[0][1] != "late" or where[0][2] is None:
             assert_same(from_arrow(pypaimon.read(path, where)), matching(rows, fields, where))
@@ -152,8 +186,11 @@ def test_an_old_writer_goes_on_after_another_evolved_the_table(java, path):
     """It writes what it knows: the new columns are null in its rows only where it may leave columns out, else it is told."""
     streamsink.create_table(path, "id INT, n INT")
     old_fields, new_fields = columns("id INT, n INT"), columns("id INT, n BIGINT, extra STRING")
-    with ArrowSink(path, application="old") as old, ArrowSink(path, application="new", add_columns=True, widen_types=True) as new, \
-            ArrowSink(path, application="lenient", add_columns=True) as lenient:
+    with (
+        ArrowSink(path, application="old") as old,
+        ArrowSink(path, application="new", add_columns=True, widen_types=True) as new,
+        ArrowSink(path, application="lenient", add_columns=True) as lenient,
+    ):
         old.write(to_arrow([(1, 1)], old_fields), old_fields)
         new.write(to_arrow([(2, 2**40, "x")], new_fields), new_fields)
         with pytest.raises(Misuse, match="column 'extra' of the table is missing"):
@@ -181,19 +218,40 @@ def test_spark_queries_are_refused_by_name_and_evolve_by_option(spark, java, pyp
     with pytest.raises(Exception, match="column 'extra'|column 'id'"):
         run_query(spark, tmp_path / "two", path, [to_arrow([(2, "b", 1)], second)], application="two")
     assert streamsink.read_arrow(path).num_rows == 1
-    run_query(spark, tmp_path / "three", path, [to_arrow([(2**40, "b", 1)], second)], application="three", add_columns=True,
-              widen_types=True)
+    run_query(
+        spark,
+        tmp_path / "three",
+        path,
+        [to_arrow([(2**40, "b", 1)], second)],
+        application="three",
+        add_columns=True,
+        widen_types=True,
+    )
     all_read(spark, java, pypaimon, path, [(1, "a", None), (2**40, "b", 1)])
 
 
 # options of the table that this writer does not honour
 UNSUPPORTED = {
-    "bucket": "4", "row-tracking.enabled": "true", "deletion-vectors.enabled": "true", "file.format": "orc",
-    "changelog-producer": "input", "merge-engine": "first-row", "data-file.external-paths": "file:///elsewhere",
-    "metadata.iceberg.storage": "table-location", "metastore.partitioned-table": "true", "type": "format-table",
-    "query-auth.enabled": "true", "data-file.path-directory": "data", "tag.automatic-creation": "process-time",
-    "commit.callbacks": "x.Y", "file.suffix.include.compression": "true", "data-evolution.enabled": "true",
-    "blob-field": "b", "chain-table.enabled": "true", "scan.fallback-branch": "b", "file.format.per.level": "0:orc",
+    "bucket": "4",
+    "row-tracking.enabled": "true",
+    "deletion-vectors.enabled": "true",
+    "file.format": "orc",
+    "changelog-producer": "input",
+    "merge-engine": "first-row",
+    "data-file.external-paths": "file:///elsewhere",
+    "metadata.iceberg.storage": "table-location",
+    "metastore.partitioned-table": "true",
+    "type": "format-table",
+    "query-auth.enabled": "true",
+    "data-file.path-directory": "data",
+    "tag.automatic-creation": "process-time",
+    "commit.callbacks": "x.Y",
+    "file.suffix.include.compression": "true",
+    "data-evolution.enabled": "true",
+    "blob-field": "b",
+    "chain-table.enabled": "true",
+    "scan.fallback-branch": "b",
+    "file.format.per.level": "0:orc",
 }
 
 

@@ -112,7 +112,9 @@ def test_java_s_schema_changes_are_followed(spark, java, pypaimon, path, rng):
     """Columns added (a nested field too), widened, renamed, dropped, made nullable by Java between commits of all."""
     java.create(path, columns("id INT NOT NULL, name STRING, old FLOAT, n INT, r ROW<x INT, y STRING>"))
     java.append(path, [(1, "a", 1.5, 10, (1, "y")), (2, None, None, None, None)])
-    java.change(path, ("addColumn", "extra", parse_type("DECIMAL(30, 2)")), ("updateColumnType", "id", parse_type("BIGINT")))
+    java.change(
+        path, ("addColumn", "extra", parse_type("DECIMAL(30, 2)")), ("updateColumnType", "id", parse_type("BIGINT"))
+    )
     java.change(path, ("updateColumnType", "n", parse_type("BIGINT")), ("renameColumn", "name", "title"))
     java.add_nested(path, ["r", "z"], parse_type("DATE"))
     java.change(path, ("dropColumn", "old"))
@@ -151,16 +153,28 @@ def test_a_swap_of_names_is_followed_by_id(spark, java, path):
 
 
 # a SchemaChange that Java allows and we do not make ourselves, a value before, and what Java reads afterwards
-CASTS = [("INT", "STRING", -7), ("BIGINT", "INT", 7), ("DOUBLE", "FLOAT", 1.5), ("INT", "DOUBLE", 3), ("DATE", "STRING", 19724),
-         ("TIMESTAMP(6)", "TIMESTAMP(3)", 1_704_164_645_123_456_000), ("DECIMAL(10, 2)", "DECIMAL(12, 4)", "1.25"),
-         ("STRING", "INT", "12"), ("TIMESTAMP(3)", "TIMESTAMP(6)", 1_704_164_645_123_000_000), ("BOOLEAN", "INT", True),
-         ("INT", "DECIMAL(10, 2)", 5), ("STRING", "VARCHAR(2)", "abc"), ("DOUBLE", "DECIMAL(10, 2)", 1.256)]
+CASTS = [
+    ("INT", "STRING", -7),
+    ("BIGINT", "INT", 7),
+    ("DOUBLE", "FLOAT", 1.5),
+    ("INT", "DOUBLE", 3),
+    ("DATE", "STRING", 19724),
+    ("TIMESTAMP(6)", "TIMESTAMP(3)", 1_704_164_645_123_456_000),
+    ("DECIMAL(10, 2)", "DECIMAL(12, 4)", "1.25"),
+    ("STRING", "INT", "12"),
+    ("TIMESTAMP(3)", "TIMESTAMP(6)", 1_704_164_645_123_000_000),
+    ("BOOLEAN", "INT", True),
+    ("INT", "DECIMAL(10, 2)", 5),
+    ("STRING", "VARCHAR(2)", "abc"),
+    ("DOUBLE", "DECIMAL(10, 2)", 1.256),
+]
 
 
 @pytest.mark.parametrize("old,new,value", CASTS, ids=[f"{old}-{new}" for old, new, _ in CASTS])
 def test_other_casts_are_read_as_java_does_or_refused(spark, java, path, old, new, value):
     """Changes of type that only Java makes: our readers agree with Java's, or say that they cannot; never other values."""
     import decimal
+
     value = decimal.Decimal(value) if old.startswith("DECIMAL") else value
     java.create(path, columns(f"id INT, c {old}"))
     java.append(path, [(1, value), (2, None)])

@@ -65,7 +65,7 @@ def test_a_table_of_files_from_all_ways_is_read_by_all(spark, java, pypaimon, pa
     """Every type, random rows, filters on each kind of column: Java, pypaimon, read_arrow and Spark see exactly these rows."""
     fields = columns(TYPES)
     rows = random_rows(rng, fields, 60)
-    parts = [frame_of(spark, path, rows[at:at + 20], fields) for at in (0, 20, 40)]
+    parts = [frame_of(spark, path, rows[at : at + 20], fields) for at in (0, 20, 40)]
     write(parts[0], path)
     write(parts[1], path, "tasks", large_batches="tasks")
     write(parts[2], path, target_file_bytes=1_000)
@@ -80,7 +80,9 @@ def test_a_table_of_files_from_all_ways_is_read_by_all(spark, java, pypaimon, pa
             names = list(dict.fromkeys(["st", column, "l"]))
             expected = project(matching(rows, fields, [(function, column, physical)]), fields, names)
             assert_same(java.read(path, [(function, column, None if unary else physical)], names), expected)
-            assert_same(from_arrow(pypaimon.read(path, [(function, column, None if unary else plain)], names)), expected)
+            assert_same(
+                from_arrow(pypaimon.read(path, [(function, column, None if unary else plain)], names)), expected
+            )
 
 
 def test_types_ids_and_statistics_in_the_file_are_java_s(spark, java, path, rng):
@@ -111,7 +113,7 @@ def test_statistics_of_several_row_groups_are_those_of_our_own_writer(spark, pat
     rows = [list(row) for row in random_rows(rng, fields, 300, 0.5)]
     at = [field.name for field in fields].index
     for row in rng.sample(rows, 20):
-        row[at("st")] = rng.choice(["\U0010FFFF", "a" * 16 + "\ud7ff", "\U0001F600", "z"]) * rng.choice([1, 17, 300])
+        row[at("st")] = rng.choice(["\U0010ffff", "a" * 16 + "\ud7ff", "\U0001f600", "z"]) * rng.choice([1, 17, 300])
         row[at("f")], row[at("d")] = rng.choice([(-0.0, 0.0), (0.0, -0.0), (1.5, float("inf"))])
     if rng.random() < 0.5:
         rows[-1][at("d")] = float("nan")
@@ -119,7 +121,13 @@ def test_statistics_of_several_row_groups_are_those_of_our_own_writer(spark, pat
     found = {}
     for way in ("spark", "tasks"):
         place = f"{path}_{way}"
-        write(frame, place, way, large_batches=way, table_options={"metadata.stats-mode": mode, "file.compression": "none"})
+        write(
+            frame,
+            place,
+            way,
+            large_batches=way,
+            table_options={"metadata.stats-mode": mode, "file.compression": "none"},
+        )
         found[way] = metas(place)[0]
     assert found["spark"].value_stats == found["tasks"].value_stats
     assert found["spark"].value_stats_cols == found["tasks"].value_stats_cols
@@ -131,7 +139,12 @@ def test_a_null_count_that_spark_leaves_out_is_unknown(spark, java, path):
     rows = [(1, "x" * 5000), (2, None), (3, "a")]
     write(frame_of(spark, path, rows, columns(ddl)), path)
     assert bounds(path, ddl) == ((1, None), (3, None), (0, None))
-    for where in ([("is_null", "big", None)], [("is_not_null", "big", None)], [("equal", "big", "a")], [("greater_than", "big", "b")]):
+    for where in (
+        [("is_null", "big", None)],
+        [("is_not_null", "big", None)],
+        [("equal", "big", "a")],
+        [("greater_than", "big", "b")],
+    ):
         expected = matching(rows, columns(ddl), where)
         assert_same(java.read(path, where), expected)
     assert streamsink.read_arrow(path, where=streamsink.col("big") == "a").num_rows == 1
@@ -159,8 +172,17 @@ def test_nan_leaves_no_bounds(spark, java, path):
 
 
 @pytest.mark.in_turn("values that repeat in large batches", 6)
-@pytest.mark.parametrize("kind", [kind for kind in CONSTANT if kind.split("(")[0] not in ("CHAR", "VARCHAR", "BINARY", "TIME")
-                                  and "(0)" not in kind and "(3)" not in kind and "(9)" not in kind])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        kind
+        for kind in CONSTANT
+        if kind.split("(")[0] not in ("CHAR", "VARCHAR", "BINARY", "TIME")
+        and "(0)" not in kind
+        and "(3)" not in kind
+        and "(9)" not in kind
+    ],
+)
 def test_a_value_that_repeats_is_found_by_java_s_filter(spark, java, path, kind):
     """In a column with a dictionary, which Java's filters look into."""
     fields = columns(f"id INT, c {kind}")
@@ -172,11 +194,17 @@ def test_a_value_that_repeats_is_found_by_java_s_filter(spark, java, path, kind)
 
 
 HOSTILE = {
-    "spark.sql.parquet.outputTimestampType": "INT96", "spark.sql.parquet.writeLegacyFormat": "true",
-    "spark.sql.parquet.datetimeRebaseModeInWrite": "LEGACY", "spark.sql.parquet.fieldId.write.enabled": "false",
-    "spark.sql.parquet.compression.codec": "gzip", "spark.sql.files.maxRecordsPerFile": "1",
-    "mapreduce.fileoutputcommitter.algorithm.version": "2", "parquet.writer.version": "v2", "spark.sql.caseSensitive": "true",
-    "spark.sql.session.timeZone": "America/Los_Angeles", "spark.sql.ansi.enabled": "false",
+    "spark.sql.parquet.outputTimestampType": "INT96",
+    "spark.sql.parquet.writeLegacyFormat": "true",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "LEGACY",
+    "spark.sql.parquet.fieldId.write.enabled": "false",
+    "spark.sql.parquet.compression.codec": "gzip",
+    "spark.sql.files.maxRecordsPerFile": "1",
+    "mapreduce.fileoutputcommitter.algorithm.version": "2",
+    "parquet.writer.version": "v2",
+    "spark.sql.caseSensitive": "true",
+    "spark.sql.session.timeZone": "America/Los_Angeles",
+    "spark.sql.ansi.enabled": "false",
 }
 
 
@@ -186,10 +214,14 @@ def test_settings_of_the_session_change_nothing_and_are_left_as_they_were(spark,
     for name, value in HOSTILE.items():
         session.conf.set(name, value)
     ddl = "id INT, ts6 TIMESTAMP(6), lt6 TIMESTAMP_LTZ(6), dt DATE, d1 DECIMAL(5,2)"
-    rows = [(i, nanos, nanos, None if nanos is None else nanos // (86_400 * 10**9), None) for i, nanos in enumerate(FAR)]
+    rows = [
+        (i, nanos, nanos, None if nanos is None else nanos // (86_400 * 10**9), None) for i, nanos in enumerate(FAR)
+    ]
     write(frame_of(session, path, rows, columns(ddl)), path)
     assert {name: session.conf.get(name) for name in HOSTILE} == HOSTILE
-    assert session.conf.get("spark.sql.sources.commitProtocolClass", None) == spark.conf.get("spark.sql.sources.commitProtocolClass", None)
+    assert session.conf.get("spark.sql.sources.commitProtocolClass", None) == spark.conf.get(
+        "spark.sql.sources.commitProtocolClass", None
+    )
     (file,) = glob.glob(f"{path}/bucket-0/*.parquet")
     footer = pq.read_metadata(file)
     assert [footer.schema.column(i).physical_type for i in range(5)] == ["INT32", "INT64", "INT64", "INT32", "INT32"]
@@ -235,6 +267,7 @@ def test_a_batch_that_spark_does_not_count_is_not_published(spark, path, monkeyp
 
 def test_a_batch_of_which_a_file_is_lost_is_not_published(spark, path):
     """Spark has counted the rows on their way, so that it is noticed."""
+
     def lose_one(step: str) -> None:
         if step == "spark.written":
             os.unlink(_files(path)[0])
@@ -262,7 +295,11 @@ def test_columns_are_brought_to_the_table_s(spark, java, path):
 def test_field_ids_are_the_table_s_whatever_the_columns_say(spark, path):
     """Columns that were read from another table's files bring that table's ids."""
     streamsink.create_table(path, "late INT, id BIGINT")
-    write(spark.range(3).select(F.col("id").alias("id", metadata={"parquet.field.id": 0, "other": "x"})), path, add_columns=True)
+    write(
+        spark.range(3).select(F.col("id").alias("id", metadata={"parquet.field.id": 0, "other": "x"})),
+        path,
+        add_columns=True,
+    )
     for file in _files(path):
         assert {f.name: f.metadata[b"PARQUET:field_id"] for f in pq.read_schema(file)} == {"late": b"0", "id": b"1"}
     assert streamsink.read_arrow(path).to_pylist() == [{"late": None, "id": i} for i in range(3)]
@@ -277,9 +314,7 @@ def test_names_that_are_one_to_spark_go_through_tasks(spark, path, other):
     assert streamsink.read_arrow(path).to_pylist() == [{one: None, other: i} for i in range(2)]
 
 
-NEEDS_TASKS = {
-    "array": "array(id) a", "row": "struct(id) r", "map": "map(id, id) m",
-}
+NEEDS_TASKS = {"array": "array(id) a", "row": "struct(id) r", "map": "map(id, id) m"}
 
 
 @pytest.mark.parametrize("shape", NEEDS_TASKS)
@@ -288,17 +323,33 @@ def test_other_columns_go_through_tasks(spark, path, shape):
     write(spark.range(3).selectExpr("id", NEEDS_TASKS[shape]), path, "tasks")
 
 
-@pytest.mark.parametrize("ddl", ["id BIGINT, c VARCHAR(5)", "id BIGINT, c CHAR(2)", "id BIGINT, c VARBINARY(3)", "id BIGINT, at TIMESTAMP(3)",
-                                 "id BIGINT, at TIMESTAMP(9)", "id BIGINT, at TIMESTAMP_LTZ(0)"])
+@pytest.mark.parametrize(
+    "ddl",
+    [
+        "id BIGINT, c VARCHAR(5)",
+        "id BIGINT, c CHAR(2)",
+        "id BIGINT, c VARBINARY(3)",
+        "id BIGINT, at TIMESTAMP(3)",
+        "id BIGINT, at TIMESTAMP(9)",
+        "id BIGINT, at TIMESTAMP_LTZ(0)",
+    ],
+)
 def test_limits_of_the_table_are_looked_at_by_tasks(spark, path, ddl):
     """A text that may be too long, a timestamp of another unit: value by value."""
     streamsink.create_table(path, ddl)
-    made = {"c VARC": "'ab' c", "c CHAR": "'ab' c", "c VARB": "binary('ab') c", "at TIM": "timestamp_ntz'2026-11-21 00:00:00' at"}
+    made = {
+        "c VARC": "'ab' c",
+        "c CHAR": "'ab' c",
+        "c VARB": "binary('ab') c",
+        "at TIM": "timestamp_ntz'2026-11-21 00:00:00' at",
+    }
     given = "timestamp'2026-11-21 00:00:00' at" if "LTZ" in ddl else made[ddl.split(", ")[1][:6]]
     write(spark.range(3).selectExpr("id", given), path, "tasks")
 
 
-@pytest.mark.parametrize("options", [{"partition_by": ["id"]}, {"table_options": {"file.compression": "lz4"}}], ids=["partitions", "lz4"])
+@pytest.mark.parametrize(
+    "options", [{"partition_by": ["id"]}, {"table_options": {"file.compression": "lz4"}}], ids=["partitions", "lz4"]
+)
 def test_other_tables_are_written_by_tasks(spark, path, options):
     """Rows of a partitioned table need no sorting there; lz4 is another format in Hadoop."""
     write(spark.range(3), path, "tasks", **options)

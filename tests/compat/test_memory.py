@@ -50,11 +50,15 @@ def spec(folder, partition_by, **caps):
 
 def batch(rng, start, rows, partitions, text_bytes=20):
     chosen = [rng.randrange(partitions) for _ in range(rows)]
-    return pa.RecordBatch.from_arrays([
-        pa.array(range(start, start + rows), pa.int64()), pa.array(chosen, pa.int32()),
-        pa.array([None if p % 7 == 0 else f"q{p % 5}" for p in chosen], pa.string()),
-        pa.array([rng.randbytes(text_bytes // 2).hex() for _ in range(rows)], pa.string()),
-    ], names=["id", "p", "q", "text"])
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array(range(start, start + rows), pa.int64()),
+            pa.array(chosen, pa.int32()),
+            pa.array([None if p % 7 == 0 else f"q{p % 5}" for p in chosen], pa.string()),
+            pa.array([rng.randbytes(text_bytes // 2).hex() for _ in range(rows)], pa.string()),
+        ],
+        names=["id", "p", "q", "text"],
+    )
 
 
 def closed(writer):
@@ -85,8 +89,11 @@ def check_every_row_once(written, batches):
 @pytest.mark.parametrize("round_number", range(4))
 def test_a_thousand_partitions_within_every_cap(tmp_path, rng, round_number):
     """Random caps and batch sizes, 1,000 partitions: never more open files or buffered bytes than allowed, every row once."""
-    caps = {"max_open": rng.choice([1, 2, 17]), "memory_bytes": rng.choice([1, 50 * KILO, 2000 * KILO]),
-            "target_file_bytes": rng.choice([1, 20 * KILO, 2**40])}
+    caps = {
+        "max_open": rng.choice([1, 2, 17]),
+        "memory_bytes": rng.choice([1, 50 * KILO, 2000 * KILO]),
+        "target_file_bytes": rng.choice([1, 20 * KILO, 2**40]),
+    }
     sizes = [rng.choice([1, 10, 1500]) for _ in range(6)]
     print(caps, sizes)
     io = CountingIO()
@@ -98,7 +105,9 @@ def test_a_thousand_partitions_within_every_cap(tmp_path, rng, round_number):
         writer.write(batches[-1])
         assert io.open <= io.most <= caps["max_open"]
         assert held(writer) <= caps["memory_bytes"]
-        assert sum(part.nbytes for part in writer._waiting) <= caps["memory_bytes"] / 8, "they are copied together once more"
+        assert sum(part.nbytes for part in writer._waiting) <= caps["memory_bytes"] / 8, (
+            "they are copied together once more"
+        )
     written = closed(writer)
     assert io.open == 0 and io.most <= caps["max_open"]
     assert io.opened == len(written) == len({file.staged for file in written})
@@ -182,7 +191,9 @@ def test_files_roll_at_the_target_size(tmp_path, rng, partition_by):
 
 def test_an_aborted_writer_leaves_no_file(tmp_path, rng):
     """Whatever was open, closed or buffered is gone, and aborting twice is as good as once."""
-    writer = TableWriter(CountingIO(), spec(tmp_path, ["p"], max_open=3, memory_bytes=10 * KILO, target_file_bytes=4 * KILO))
+    writer = TableWriter(
+        CountingIO(), spec(tmp_path, ["p"], max_open=3, memory_bytes=10 * KILO, target_file_bytes=4 * KILO)
+    )
     writer.write(batch(rng, 0, 5000, 50))
     assert any(tmp_path.iterdir())
     writer.abort()

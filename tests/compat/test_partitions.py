@@ -18,30 +18,62 @@ from tests.compat.rows import assert_same, columns, from_arrow, matching, to_arr
 pytestmark = [pytest.mark.compat, pytest.mark.spark]
 
 STRINGS = [
-    None, "", " ", "\t", "a/b=c%d:e", "../../x", "..", ".", "/etc/passwd", "..%2F..", ".hidden", "_hidden",
-    "__DEFAULT_PARTITION__", "\u00e9t\u00e9", "\U0001F600", "a b", "a\nb", "*?[]{}^\\\"'#", "bucket-0", "x" * 200, "\x7f",
-    "null", "dt=1", "+", "&", "~",
+    None,
+    "",
+    " ",
+    "\t",
+    "a/b=c%d:e",
+    "../../x",
+    "..",
+    ".",
+    "/etc/passwd",
+    "..%2F..",
+    ".hidden",
+    "_hidden",
+    "__DEFAULT_PARTITION__",
+    "\u00e9t\u00e9",
+    "\U0001f600",
+    "a b",
+    "a\nb",
+    "*?[]{}^\\\"'#",
+    "bucket-0",
+    "x" * 200,
+    "\x7f",
+    "null",
+    "dt=1",
+    "+",
+    "&",
+    "~",
 ]
 # type -> physical values, and the last one as pypaimon takes it in a filter
 TYPES = {
-    "BOOLEAN": ([None, True, False], False), "TINYINT": ([None, -128, 127], 127), "SMALLINT": ([None, -1, 300], 300),
-    "INT": ([None, 0, -7, 2**31 - 1], 2**31 - 1), "BIGINT": ([None, 0, 2**40], 2**40),
-    "FLOAT": ([None, 1.5, -0.25, 16777216.0], 16777216.0), "DOUBLE": ([None, 1e10, 0.001, 123456.789], 123456.789),
+    "BOOLEAN": ([None, True, False], False),
+    "TINYINT": ([None, -128, 127], 127),
+    "SMALLINT": ([None, -1, 300], 300),
+    "INT": ([None, 0, -7, 2**31 - 1], 2**31 - 1),
+    "BIGINT": ([None, 0, 2**40], 2**40),
+    "FLOAT": ([None, 1.5, -0.25, 16777216.0], 16777216.0),
+    "DOUBLE": ([None, 1e10, 0.001, 123456.789], 123456.789),
     "DECIMAL(5, 2)": ([None, Decimal("-0.01"), Decimal("5.10")], Decimal("5.10")),
-    "DECIMAL(30, 3)": ([None, Decimal("0.000"), Decimal("123456789012345678901.500")], Decimal("123456789012345678901.500")),
+    "DECIMAL(30, 3)": (
+        [None, Decimal("0.000"), Decimal("123456789012345678901.500")],
+        Decimal("123456789012345678901.500"),
+    ),
     "DATE": ([None, 0, -1, 19724], datetime.date(2024, 1, 2)),
     "TIMESTAMP(3)": ([None, -1_000_000, 1_704_164_645_123_000_000], datetime.datetime(2024, 1, 2, 3, 4, 5, 123000)),
     "TIMESTAMP(6)": ([None, 1_704_164_640_000_000_000, 1_704_164_645_123_456_000], None),
-    "TIMESTAMP(9)": ([None, 1, 1_704_164_645_123_456_789], None), "TIME(3)": ([None, 0, 3_600_120], None),
+    "TIMESTAMP(9)": ([None, 1, 1_704_164_645_123_456_789], None),
+    "TIME(3)": ([None, 0, 3_600_120], None),
     "TIMESTAMP(6) WITH LOCAL TIME ZONE": ([None, 0, 1_704_164_645_123_456_000], None),
-    "CHAR(4)": ([None, "a", "abcd"], "abcd"), "VARCHAR(9)": ([None, "", "\u00e9"], "\u00e9"),
+    "CHAR(4)": ([None, "a", "abcd"], "abcd"),
+    "VARCHAR(9)": ([None, "", "\u00e9"], "\u00e9"),
 }
 
 
 def write(path, fields, rows):
     with ArrowSink(path) as sink:
         for at in range(0, len(rows), 10):
-            sink.write(to_arrow(rows[at:at + 10], fields), fields)
+            sink.write(to_arrow(rows[at : at + 10], fields), fields)
 
 
 def files_below(path):

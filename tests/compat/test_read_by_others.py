@@ -24,15 +24,19 @@ from tests.compat.rows import (
 
 pytestmark = [pytest.mark.compat, pytest.mark.spark]
 
-SHAPES = {"primitives": PRIMITIVES, "nanoseconds": f"{PRIMITIVES}, {NANOS}", "nested": f"i INT, {NESTED}",
-          "all": f"{PRIMITIVES}, {NANOS}, {NESTED}"}
+SHAPES = {
+    "primitives": PRIMITIVES,
+    "nanoseconds": f"{PRIMITIVES}, {NANOS}",
+    "nested": f"i INT, {NESTED}",
+    "all": f"{PRIMITIVES}, {NANOS}, {NESTED}",
+}
 
 
 def write(path, fields, rows, commits=3, **options):
     step = -(-len(rows) // commits)
     with ArrowSink(path, **options) as sink:
         for at in range(0, len(rows), step):
-            sink.write(to_arrow(rows[at:at + step], fields), fields)
+            sink.write(to_arrow(rows[at : at + step], fields), fields)
 
 
 @pytest.mark.parametrize("partition", [None, "i"])
@@ -67,10 +71,20 @@ def test_years_1_to_9999_are_read(java, pypaimon, path, nanoseconds):
 
 # column -> a value in the middle of its kind, as Java takes it and as pypaimon takes it
 MIDDLE = {
-    "b": (True, True), "t": (0, 0), "s": (0, 0), "i": (6, 6), "l": (7, 7), "f": (1.5, 1.5), "d": (-2.25, -2.25),
-    "c": ("abc", "abc"), "v": ("a", "a"), "st": ("\u00e9t\u00e9", "\u00e9t\u00e9"),
-    "d1": (Decimal("0.00"), Decimal("0.00")), "d2": (Decimal("0.0000"), Decimal("0.0000")),
-    "d3": (Decimal("0E-10"), Decimal("0E-10")), "dt": (19724, datetime.date(2024, 1, 2)),
+    "b": (True, True),
+    "t": (0, 0),
+    "s": (0, 0),
+    "i": (6, 6),
+    "l": (7, 7),
+    "f": (1.5, 1.5),
+    "d": (-2.25, -2.25),
+    "c": ("abc", "abc"),
+    "v": ("a", "a"),
+    "st": ("\u00e9t\u00e9", "\u00e9t\u00e9"),
+    "d1": (Decimal("0.00"), Decimal("0.00")),
+    "d2": (Decimal("0.0000"), Decimal("0.0000")),
+    "d3": (Decimal("0E-10"), Decimal("0E-10")),
+    "dt": (19724, datetime.date(2024, 1, 2)),
     "ts3": (0, datetime.datetime(1970, 1, 1)),
     "ts6": (1_704_164_645_123_456_000, datetime.datetime(2024, 1, 2, 3, 4, 5, 123456)),
 }
@@ -79,9 +93,15 @@ _IN_TURN = pytest.mark.in_turn("filters", 1)
 
 
 # a partition for each value makes many files, each of which every reader opens for every filter
-@pytest.mark.parametrize("partition, nanoseconds", [
-    pytest.param(None, True, marks=_IN_TURN), pytest.param("i", False, marks=_IN_TURN), pytest.param(None, False, marks=pytest.mark.soak), pytest.param("i", True, marks=pytest.mark.soak),
-])
+@pytest.mark.parametrize(
+    "partition, nanoseconds",
+    [
+        pytest.param(None, True, marks=_IN_TURN),
+        pytest.param("i", False, marks=_IN_TURN),
+        pytest.param(None, False, marks=pytest.mark.soak),
+        pytest.param("i", True, marks=pytest.mark.soak),
+    ],
+)
 def test_filters_on_every_kind_of_column_give_the_same_rows(java, pypaimon, path, rng, partition, nanoseconds):
     """Filters are pushed into manifests and files; statistics that are no bounds would lose rows here."""
     fields = columns(f"{PRIMITIVES}, {NANOS}" if nanoseconds else PRIMITIVES)
@@ -100,12 +120,31 @@ def test_filters_on_every_kind_of_column_give_the_same_rows(java, pypaimon, path
 
 
 CONSTANT = {
-    "BOOLEAN": True, "TINYINT": -7, "SMALLINT": 300, "INT": 70_000, "BIGINT": 2**40, "FLOAT": 1.5, "DOUBLE": -0.1,
-    "CHAR(5)": "abc", "VARCHAR(9)": "", "STRING": "\u00e9t\u00e9" * 9, "BINARY(3)": b"abc", "BYTES": b"\x00\xff",
-    "DECIMAL(5, 2)": Decimal("-1.20"), "DECIMAL(18, 4)": Decimal("0.0000"), "DECIMAL(19, 4)": Decimal("1.0000"),
-    "DECIMAL(38, 10)": Decimal("0E-10"), "DECIMAL(38, 0)": Decimal(-1), "DATE": 19724, "TIME(3)": 1,
-    "TIMESTAMP(0)": 0, "TIMESTAMP(3)": 1_000_000, "TIMESTAMP(6)": 1000, "TIMESTAMP(9)": 7,
-    "TIMESTAMP(3) WITH LOCAL TIME ZONE": -1_000_000, "TIMESTAMP(6) WITH LOCAL TIME ZONE": -1000,
+    "BOOLEAN": True,
+    "TINYINT": -7,
+    "SMALLINT": 300,
+    "INT": 70_000,
+    "BIGINT": 2**40,
+    "FLOAT": 1.5,
+    "DOUBLE": -0.1,
+    "CHAR(5)": "abc",
+    "VARCHAR(9)": "",
+    "STRING": "\u00e9t\u00e9" * 9,
+    "BINARY(3)": b"abc",
+    "BYTES": b"\x00\xff",
+    "DECIMAL(5, 2)": Decimal("-1.20"),
+    "DECIMAL(18, 4)": Decimal("0.0000"),
+    "DECIMAL(19, 4)": Decimal("1.0000"),
+    "DECIMAL(38, 10)": Decimal("0E-10"),
+    "DECIMAL(38, 0)": Decimal(-1),
+    "DATE": 19724,
+    "TIME(3)": 1,
+    "TIMESTAMP(0)": 0,
+    "TIMESTAMP(3)": 1_000_000,
+    "TIMESTAMP(6)": 1000,
+    "TIMESTAMP(9)": 7,
+    "TIMESTAMP(3) WITH LOCAL TIME ZONE": -1_000_000,
+    "TIMESTAMP(6) WITH LOCAL TIME ZONE": -1000,
     "TIMESTAMP(9) WITH LOCAL TIME ZONE": -7,
 }
 
@@ -140,4 +179,8 @@ def test_only_nanoseconds_are_int96(java, path, rng):
     java.append(path + "_java", rows)
     ours, theirs = (pq.ParquetFile(glob.glob(f"{p}/bucket-0/*.parquet")[0]).schema for p in (path, path + "_java"))
     for mine, java_s in zip(ours, theirs):
-        assert (mine.path, mine.physical_type, str(mine.logical_type)) == (java_s.path, java_s.physical_type, str(java_s.logical_type))
+        assert (mine.path, mine.physical_type, str(mine.logical_type)) == (
+            java_s.path,
+            java_s.physical_type,
+            str(java_s.logical_type),
+        )

@@ -141,7 +141,11 @@ def test_nothing_of_ours_is_published_while_a_java_writer_has_the_lock(both, spa
     """It has looked, and its rename is still to come: our commit waits for it, and then takes the next number."""
     table = str(tmp_path / "shop.db" / "orders")
     java.create(table, fields_of("application STRING, id BIGINT"))
-    settings = {**both.place.settings, "lock": both.url + both.zone, "lock_id": f"jdbc.{IdSource().new_id()[:8]}.orders"}
+    settings = {
+        **both.place.settings,
+        "lock": both.url + both.zone,
+        "lock_id": f"jdbc.{IdSource().new_id()[:8]}.orders",
+    }
     driver = replacing.driver(table, "ours", settings)
     at_the_lock = threading.Event()
     arm(lambda step: at_the_lock.set() if step == "commit.lists_written" else None)
@@ -169,7 +173,9 @@ def test_java_s_writers_and_ours_lose_no_commit_under_one_lock(both, spark, lock
     name = f"t{IdSource().new_id()[:8]}"
     table = str(tmp_path / f"{name}.db" / "orders")
     java = LockedPaimon(spark, catalog, name, "orders")
-    java.make(fields_of("application STRING, id BIGINT"), {"commit.max-retries": "1000", "commit.max-retry-wait": "50 ms"})
+    java.make(
+        fields_of("application STRING, id BIGINT"), {"commit.max-retries": "1000", "commit.max-retry-wait": "50 ms"}
+    )
     failed = []
 
     def append(writer):

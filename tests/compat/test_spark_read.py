@@ -43,9 +43,22 @@ def test_each_snapshot_is_read_by_its_number(spark, path, rng):
 
 
 FILTERS = [
-    "i > 0", "i IS NULL", "i IS NOT NULL AND st = ''", "st LIKE 'a%'", "dt < DATE '2000-01-01'", "d3 = 0", "d1 >= 0 OR b",
-    "ts6 > TIMESTAMP_NTZ '1990-01-01 00:00:00'", "lt6 <= TIMESTAMP '2001-01-01 00:00:00Z'", "f = 1.5", "by IS NULL",
-    "NOT (l > 0)", "st IN ('', 'abc')", "get(a, 0) = 0", "r.x > 0", "size(m) = 0",
+    "i > 0",
+    "i IS NULL",
+    "i IS NOT NULL AND st = ''",
+    "st LIKE 'a%'",
+    "dt < DATE '2000-01-01'",
+    "d3 = 0",
+    "d1 >= 0 OR b",
+    "ts6 > TIMESTAMP_NTZ '1990-01-01 00:00:00'",
+    "lt6 <= TIMESTAMP '2001-01-01 00:00:00Z'",
+    "f = 1.5",
+    "by IS NULL",
+    "NOT (l > 0)",
+    "st IN ('', 'abc')",
+    "get(a, 0) = 0",
+    "r.x > 0",
+    "size(m) = 0",
 ]
 
 
@@ -56,13 +69,15 @@ def test_filters_and_projections_give_the_rows_of_a_full_scan(spark, path, rng, 
     fields = columns(f"{NO_TIME}, {NESTED}")
     rows = random_rows(rng, fields, 80)
     streamsink.create_table(path, fields, partition_by)
-    write(path, fields, [rows[at:at + 20] for at in range(0, 80, 20)])
+    write(path, fields, [rows[at : at + 20] for at in range(0, 80, 20)])
     frame = streamsink.read(spark, path)
     held = spark.createDataFrame(to_arrow(rows, fields)).cache()
     assert_same(from_arrow(held.toArrow()), rows)
     for text in FILTERS:
         names = ["l", "st", "r", "i", "dt"]
-        assert_same(from_arrow(frame.where(text).select(names).toArrow()), from_arrow(held.where(text).select(names).toArrow()))
+        assert_same(
+            from_arrow(frame.where(text).select(names).toArrow()), from_arrow(held.where(text).select(names).toArrow())
+        )
     assert frame.count() == 80
     assert frame.agg(F.sum("t")).collect() == held.agg(F.sum("t")).collect()
     held.unpersist()
@@ -71,16 +86,27 @@ def test_filters_and_projections_give_the_rows_of_a_full_scan(spark, path, rng, 
 def test_evolved_files_and_new_ones_are_one_frame(spark, path):
     """Columns added (in rows, arrays and maps of rows too) and widened; filters on such columns; earlier snapshots too."""
     old = columns("id INT, r ROW<x INT>, a ARRAY<ROW<k INT>>, m MAP<STRING, ROW<k FLOAT>>, d DECIMAL(5, 2)")
-    new = columns("id BIGINT, r ROW<x BIGINT, y STRING>, a ARRAY<ROW<k BIGINT, l DATE>>, m MAP<STRING, ROW<k DOUBLE, l INT>>, "
-                  "d DECIMAL(30, 2), late STRING")
+    new = columns(
+        "id BIGINT, r ROW<x BIGINT, y STRING>, a ARRAY<ROW<k BIGINT, l DATE>>, m MAP<STRING, ROW<k DOUBLE, l INT>>, "
+        "d DECIMAL(30, 2), late STRING"
+    )
     streamsink.create_table(path, old)
-    rows = [[(1, (1,), [(1,), None], {"a": (1.5,), "b": None}, None), (None, None, None, None, None), (2, (None,), [], {}, None)],
-            [(2**40, (2**40, "y"), [(2**40, 1)], {"a": (0.1, 1)}, None, "z")]]
+    rows = [
+        [
+            (1, (1,), [(1,), None], {"a": (1.5,), "b": None}, None),
+            (None, None, None, None, None),
+            (2, (None,), [], {}, None),
+        ],
+        [(2**40, (2**40, "y"), [(2**40, 1)], {"a": (0.1, 1)}, None, "z")],
+    ]
     with ArrowSink(path, add_columns=True, widen_types=True) as sink:
         sink.write(to_arrow(rows[0], old), old)
         sink.write(to_arrow(rows[1], new), new)
-    first = [(1, (1, None), [(1, None), None], {"a": (1.5, None), "b": None}, None, None), (None,) * 6,
-             (2, (None, None), [], {}, None, None)]
+    first = [
+        (1, (1, None), [(1, None), None], {"a": (1.5, None), "b": None}, None, None),
+        (None,) * 6,
+        (2, (None, None), [], {}, None, None),
+    ]
     assert_same(read(spark, path), first + rows[1])
     assert_same(read(spark, path, 1), first)
     assert_same(from_arrow(streamsink.read_arrow(path, 1)), first)
@@ -95,7 +121,11 @@ def test_nanoseconds_are_read_to_the_microsecond(spark, path):
     """Spark has microseconds: TIMESTAMP(9) and every timestamp of such a file is cut to them, whatever the session's zone."""
     fields = columns("id INT, n TIMESTAMP(9), z TIMESTAMP_LTZ(9), u TIMESTAMP(3), far TIMESTAMP(6)")
     far = 253_402_300_799_000_000_000
-    rows = [(1, 1_704_164_645_123_456_789, 1_704_164_645_123_456_789, 1_000_000, far), (2, -1, -1, -1_000_000, 0), (3,) + (None,) * 4]
+    rows = [
+        (1, 1_704_164_645_123_456_789, 1_704_164_645_123_456_789, 1_000_000, far),
+        (2, -1, -1, -1_000_000, 0),
+        (3,) + (None,) * 4,
+    ]
     streamsink.create_table(path, fields)
     write(path, fields, [rows])
     expected = [(i, *[None if v is None else v // 1000 * 1000 for v in row]) for i, *row in rows]

@@ -43,11 +43,16 @@ def test_spark_types_are_read_by_all(spark, java, pypaimon, path, tmp_path, rng,
     """Several micro-batches of every type Spark has, by both ways to write; filters and projections give the same rows."""
     fields = columns(f"{SPARK_TYPES}, {NESTED}")
     rows = random_rows(rng, fields, 40)
-    batches = [to_arrow(rows[at:at + 10], fields) for at in range(0, 40, 10)]
+    batches = [to_arrow(rows[at : at + 10], fields) for at in range(0, 40, 10)]
     run_query(spark, tmp_path, path, batches, partition_by=partition_by, **WAYS[way])
     all_read(java, pypaimon, path, rows)
     assert_same(from_arrow(streamsink.read(spark, path).toArrow()), rows)
-    for where in ([("equal", "st", "")], [("is_null", "st", None)], [("less_than", "i", 0)], [("greater_than", "l", 0)]):
+    for where in (
+        [("equal", "st", "")],
+        [("is_null", "st", None)],
+        [("less_than", "i", 0)],
+        [("greater_than", "l", 0)],
+    ):
         expected = project(matching(rows, fields, where), fields, ["l", "i", "st"])
         assert_same(java.read(path, where, ["l", "i", "st"]), expected)
         assert_same(from_arrow(pypaimon.read(path, where, ["l", "i", "st"])), expected)
@@ -55,7 +60,9 @@ def test_spark_types_are_read_by_all(spark, java, pypaimon, path, tmp_path, rng,
 
 def test_a_query_appends_to_java_s_columns_of_other_lengths(spark, java, pypaimon, path, tmp_path, rng):
     """Spark's STRING, BYTES and timestamps go into Java's CHAR(n), VARBINARY(n), TIMESTAMP(3) where the values fit."""
-    fields = columns("id INT, c CHAR(5), v VARCHAR(100), vb VARBINARY(30), ts TIMESTAMP(3), lt TIMESTAMP_LTZ(0), n TIMESTAMP(9)")
+    fields = columns(
+        "id INT, c CHAR(5), v VARCHAR(100), vb VARBINARY(30), ts TIMESTAMP(3), lt TIMESTAMP_LTZ(0), n TIMESTAMP(9)"
+    )
     java.create(path, fields)
     rows = random_rows(rng, fields, 20)
     rows = [(*row[:6], None if row[6] is None else row[6] // 1000 * 1000) for row in rows]
@@ -77,14 +84,30 @@ def test_statistics_are_java_s_to_the_byte(spark, java, path, tmp_path, rng, par
     (mine,), (java_s,) = entries(ours), entries(theirs)
     assert mine.partition == java_s.partition
     assert (mine.bucket, mine.total_buckets) == (java_s.bucket, java_s.total_buckets)
-    for name in ("row_count", "min_key", "max_key", "key_stats", "value_stats", "value_stats_cols", "min_sequence_number",
-                 "max_sequence_number", "schema_id", "level", "extra_files", "delete_row_count", "file_source"):
+    for name in (
+        "row_count",
+        "min_key",
+        "max_key",
+        "key_stats",
+        "value_stats",
+        "value_stats_cols",
+        "min_sequence_number",
+        "max_sequence_number",
+        "schema_id",
+        "level",
+        "extra_files",
+        "delete_row_count",
+        "file_source",
+    ):
         assert getattr(mine.file, name) == getattr(java_s.file, name), name
     mine, java_s = (open_table(local_file_io(), p, for_writing=False) for p in (ours, theirs))
     mine, java_s = (t.manifests.all_of(t.snapshots.latest())[0] for t in (mine, java_s))
     assert mine.partition_stats == java_s.partition_stats
-    assert (mine.num_added_files, mine.num_deleted_files, mine.schema_id) == \
-        (java_s.num_added_files, java_s.num_deleted_files, java_s.schema_id)
+    assert (mine.num_added_files, mine.num_deleted_files, mine.schema_id) == (
+        java_s.num_added_files,
+        java_s.num_deleted_files,
+        java_s.schema_id,
+    )
 
 
 def test_statistics_of_types_that_spark_lacks_are_java_s(java, path, rng):

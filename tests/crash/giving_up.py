@@ -25,7 +25,9 @@ def follow(world, told: StreamsinkError | Advice, **words: str):
     """Call what the message says, with the arguments that it says, and with words of a later one."""
     (path,), options = (told if isinstance(told, Advice) else Advice(told)).call("streamsink.give_up")
     assert path == (getattr(world, "root", None) or world.driver.root)
-    return give_up(world.file_io(world.calls), path, SinkOptions.of(path, {**options, **words, "commit_min_wait_ms": 0}))
+    return give_up(
+        world.file_io(world.calls), path, SinkOptions.of(path, {**options, **words, "commit_min_wait_ms": 0})
+    )
 
 
 def refused(world, kind, boundaries=ENDS) -> StreamsinkError:

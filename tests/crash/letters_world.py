@@ -34,8 +34,15 @@ def is_bad(number: int, version: int) -> bool:
 class LettersWorld(ManyWorld):
     """One store, one query, and Spark's own logs, which outlive every crash. The option is given, or not, to each run."""
 
-    def __init__(self, calls: Calls | None = None, root: str = ROOT, name: str = NAME, dead_letters: str = "rejected",
-                 make_io: Callable | None = None, **options):
+    def __init__(
+        self,
+        calls: Calls | None = None,
+        root: str = ROOT,
+        name: str = NAME,
+        dead_letters: str = "rejected",
+        make_io: Callable | None = None,
+        **options,
+    ):
         """make_io: FileIO over some calls, for stores unlike POSIX."""
         self._make_io = make_io
         self.calls = calls or MemoryCalls()
@@ -47,7 +54,9 @@ class LettersWorld(ManyWorld):
         self.events: list = []
         self._versions = itertools.count()
         self._screened: set[int] = set()
-        create_table(self.file_io(), self.path, new_schema(parse_ddl("id BIGINT, n BIGINT NOT NULL, version BIGINT"), (), {}))
+        create_table(
+            self.file_io(), self.path, new_schema(parse_ddl("id BIGINT, n BIGINT NOT NULL, version BIGINT"), (), {})
+        )
 
     def file_io(self, calls: Calls | None = None) -> FileIO:
         return self._make_io(calls or self.calls) if self._make_io else super().file_io(calls)
@@ -66,11 +75,19 @@ class LettersWorld(ManyWorld):
 
     def driver_of(self, how: str, **options) -> MicroBatchDriver:
         """How the query is started."""
-        settings = SinkOptions.of(self.path, {
-            "journal_retain": 2, "commit_min_wait_ms": 0, "commit_max_wait_ms": 0,
-            "table_options": {"manifest.merge-min-count": "3"}, "restore": "restore-and-continue", **self.options, **options,
-            **({"application": EARLIER_NAME} if how == EARLIER else {}),
-        })
+        settings = SinkOptions.of(
+            self.path,
+            {
+                "journal_retain": 2,
+                "commit_min_wait_ms": 0,
+                "commit_max_wait_ms": 0,
+                "table_options": {"manifest.merge-min-count": "3"},
+                "restore": "restore-and-continue",
+                **self.options,
+                **options,
+                **({"application": EARLIER_NAME} if how == EARLIER else {}),
+            },
+        )
         if how == PLAIN:
             schema = pa.schema([("id", pa.int64()), pa.field("n", pa.int64(), nullable=False), ("version", pa.int64())])
             return MicroBatchDriver(self.path, schema, lambda start, end: self._good(start, end, schema), settings)
@@ -98,12 +115,19 @@ class LettersWorld(ManyWorld):
 
     def _good(self, start: int, end: int, schema: pa.Schema) -> pa.RecordBatch:
         numbers, version = list(range(start, end)), next(self._versions)
-        return pa.RecordBatch.from_pydict({"id": numbers, "n": numbers, "version": [version] * len(numbers)}, schema=schema)
+        return pa.RecordBatch.from_pydict(
+            {"id": numbers, "n": numbers, "version": [version] * len(numbers)}, schema=schema
+        )
 
     def _some_bad(self, start: int, end: int, schema: pa.Schema) -> pa.RecordBatch:
         numbers, version = list(range(start, end)), next(self._versions)
         self._screened.add(version)
-        return pa.RecordBatch.from_pydict({
-            "id": numbers, "n": [None if is_bad(n, version) else n for n in numbers], "version": [version] * len(numbers),
-            ROUTE: [self.name] * len(numbers),
-        }, schema=schema)
+        return pa.RecordBatch.from_pydict(
+            {
+                "id": numbers,
+                "n": [None if is_bad(n, version) else n for n in numbers],
+                "version": [version] * len(numbers),
+                ROUTE: [self.name] * len(numbers),
+            },
+            schema=schema,
+        )

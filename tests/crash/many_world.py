@@ -22,7 +22,9 @@ from streamsink.testing.memory import MemoryCalls
 from tests.crash.world import FIRST, query_of
 
 ROOT = "/lake/shop.db"
-SCHEMA = pa.schema([("id", pa.int64()), ("part", pa.string()), ("n", pa.string()), ("version", pa.int64()), (ROUTE, pa.string())])
+SCHEMA = pa.schema(
+    [("id", pa.int64()), ("part", pa.string()), ("n", pa.string()), ("version", pa.int64()), (ROUTE, pa.string())]
+)
 # Batch 2 is empty, batch 1 goes to one table. The last ones make the journal prune.
 BOUNDARIES = (6, 9, 9, 14, 18)
 RULES = {"a": {"partition_by": ("part",)}, "strict": {"create": False}, "more_*": {}}
@@ -50,10 +52,16 @@ class ManyWorld:
         self.root = root
         self.checkpoint = SparkCheckpoint(query_of(options.get("application", FIRST)))
         self._versions = itertools.count()
-        settings = SinkOptions.of(root, {
-            "journal_retain": 2, "commit_min_wait_ms": 0, "commit_max_wait_ms": 0,
-            "table_options": {"manifest.merge-min-count": "3"}, **options,
-        })
+        settings = SinkOptions.of(
+            root,
+            {
+                "journal_retain": 2,
+                "commit_min_wait_ms": 0,
+                "commit_max_wait_ms": 0,
+                "table_options": {"manifest.merge-min-count": "3"},
+                **options,
+            },
+        )
         routing = Routing.of(root, RULES, settings, dead_letters="rejected", unrouted="dead-letter")
         self.driver = ManyTablesDriver(root, SCHEMA, self._rows, routing, settings)
         strict = new_schema(parse_ddl("id BIGINT, part STRING, n BIGINT NOT NULL, version BIGINT"), (), {})
@@ -73,7 +81,11 @@ class ManyWorld:
     def table(self, name: str):
         """The table, or None."""
         file_io = self.file_io()
-        return open_table(file_io, f"{self.root}/{name}", for_writing=False) if is_table(file_io, f"{self.root}/{name}") else None
+        return (
+            open_table(file_io, f"{self.root}/{name}", for_writing=False)
+            if is_table(file_io, f"{self.root}/{name}")
+            else None
+        )
 
     def rows(self) -> list[tuple[str, int, int]]:
         """(table, id, version) of each row that a reader sees; a dead letter's from its text."""
@@ -99,10 +111,16 @@ class ManyWorld:
     def _rows(self, start: int, end: int) -> pa.RecordBatch:
         numbers = list(range(start, end))
         version = next(self._versions)
-        return pa.RecordBatch.from_pydict({
-            "id": numbers, "part": [("p", "q", None)[n % 3] for n in numbers], "n": [count_text(n) for n in numbers],
-            "version": [version] * len(numbers), ROUTE: [route(n, version) for n in numbers],
-        }, schema=SCHEMA)
+        return pa.RecordBatch.from_pydict(
+            {
+                "id": numbers,
+                "part": [("p", "q", None)[n % 3] for n in numbers],
+                "n": [count_text(n) for n in numbers],
+                "version": [version] * len(numbers),
+                ROUTE: [route(n, version) for n in numbers],
+            },
+            schema=SCHEMA,
+        )
 
 
 def _files(file_io: FileIO, folder: str) -> list[str]:

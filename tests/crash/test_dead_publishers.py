@@ -64,11 +64,20 @@ def _snapshots_after_power_failure(calls: MemoryCalls) -> int:
     return _snapshots(other)
 
 
-@pytest.mark.parametrize("make, publishing", [
-    (memory_world, 1), (memory_world, 2), (lambda: memory_world(on_rollback="republish"), 2),
-    (lambda: memory_world(publish_every_batches=3), 2), (lambda: memory_world(publish_every_batches=3, publish_as="one-snapshot"), 1),
-    (ManyWorld, 1), (ManyWorld, 2), (ManyWorld, 3),
-], ids=["first", "second", "republish", "grouped", "one-snapshot", "many-1", "many-2", "many-3"])
+@pytest.mark.parametrize(
+    "make, publishing",
+    [
+        (memory_world, 1),
+        (memory_world, 2),
+        (lambda: memory_world(on_rollback="republish"), 2),
+        (lambda: memory_world(publish_every_batches=3), 2),
+        (lambda: memory_world(publish_every_batches=3, publish_as="one-snapshot"), 1),
+        (ManyWorld, 1),
+        (ManyWorld, 2),
+        (ManyWorld, 3),
+    ],
+    ids=["first", "second", "republish", "grouped", "one-snapshot", "many-1", "many-2", "many-3"],
+)
 def test_the_next_writer_makes_it_durable_before_it_counts_on_it(make, publishing):
     """The restarted query finds the checkpoint published. The power fails at a step of its life: each row is there once."""
     for step in _STEPS:
@@ -78,8 +87,11 @@ def test_the_next_writer_makes_it_durable_before_it_counts_on_it(make, publishin
         _check(world, f"killed in publishing {publishing}, then a power failure at {step}")
 
 
-@pytest.mark.parametrize("make", [memory_world, lambda: memory_world(publish_every_batches=3, publish_as="one-snapshot"), ManyWorld],
-                         ids=["plain", "one-snapshot", "many"])
+@pytest.mark.parametrize(
+    "make",
+    [memory_world, lambda: memory_world(publish_every_batches=3, publish_as="one-snapshot"), ManyWorld],
+    ids=["plain", "one-snapshot", "many"],
+)
 def test_what_a_dead_try_left_does_not_come_back(make):
     """The restart removes it durably before the mark, after which nobody looks for it: a power failure does not bring it back."""
     for step in _STEPS:

@@ -25,7 +25,9 @@ def _die_at_each_call(make_world, power, capsys, stride=1, first=1):
     assert points * stride > 300
 
 
-_EACH_MERGING = pytest.mark.parametrize("rollback, merging", [("fail", _MINOR), ("republish", _FULL)], ids=["fail", "republish"])
+_EACH_MERGING = pytest.mark.parametrize(
+    "rollback, merging", [("fail", _MINOR), ("republish", _FULL)], ids=["fail", "republish"]
+)
 
 
 @pytest.mark.in_turn("every call", 1)

@@ -12,7 +12,9 @@ _SINGLE = {step for step in faults.STEPS if not step.startswith(("tables.", "let
 _OF_SPARK = {"spark.written"}
 # Steps that the plain way never takes, and the others' that a run takes.
 _GROUP = {"group.queued", "group.stopping"}
-_OTHER_WAYS = sorted(step for step in _SINGLE if step.startswith(("precommit.saved", "group.", "commit.", "forget.", "batch.")))
+_OTHER_WAYS = sorted(
+    step for step in _SINGLE if step.startswith(("precommit.saved", "group.", "commit.", "forget.", "batch."))
+)
 
 
 @pytest.mark.parametrize("step", sorted(_SINGLE - _ONLY_AFTER_A_CRASH - _GROUP - {"task.end", *_OF_SPARK}))

@@ -59,7 +59,9 @@ def test_a_bounded_job_is_run_again_under_its_id():
     world = memory_world()
 
     def job(run_id="2026-11-21"):
-        sink = world.driver.start(world.file_io(CrashingCalls(world.calls)), SparkCheckpoint(run_id, committed=END_OF_INPUT))
+        sink = world.driver.start(
+            world.file_io(CrashingCalls(world.calls)), SparkCheckpoint(run_id, committed=END_OF_INPUT)
+        )
         try:
             sink.batch(Batch(END_OF_INPUT, run_id, run_id))
         finally:
@@ -256,7 +258,9 @@ def test_nothing_is_given_up_that_can_be_published():
         world = left(step, 2)
         records = set(world.file_io(world.calls).names(f"{world.driver.root}/streamsink/streamsink"))
         assert giving_up(world).records == ()
-        assert {n for n in records if n.startswith("record-")} <= set(world.file_io(world.calls).names(f"{world.driver.root}/streamsink/streamsink"))
+        assert {n for n in records if n.startswith("record-")} <= set(
+            world.file_io(world.calls).names(f"{world.driver.root}/streamsink/streamsink")
+        )
         world.run(boundaries=ENDS)
         assert world.ids() == expected(ENDS)
 

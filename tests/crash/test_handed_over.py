@@ -36,7 +36,6 @@ class _ByTasks(MicroBatchDriver):
 
 
 class _TaskRows(NumberedRows):
-
     def write(self, checkpoint, group):
         driver = self._driver
         writing = self._opened.writing(checkpoint, columns(driver.schema), ())
@@ -78,7 +77,9 @@ def test_a_file_that_is_gone_or_cut_is_noticed_before_the_record(kind, accident,
     world.driver.between = accident
     with pytest.raises(Corrupt) as refused:
         world.run(boundaries=(3, 7))
-    said = advice(refused.value, "staged.files-gone").says(world.driver.root, "keep cleaners away from its folder 'streamsink'")
+    said = advice(refused.value, "staged.files-gone").says(
+        world.driver.root, "keep cleaners away from its folder 'streamsink'"
+    )
     assert "the batch is replayed after a restart" in said.message
     assert len(_records(world)) == 1
     world.driver.between = lambda file_io, files: None
@@ -145,7 +146,11 @@ def test_a_file_that_cannot_be_copied_is_an_error_before_the_record():
     world = _copying_world(table_options={"file.compression": "none"})
     with pytest.raises(Misuse) as refused:
         world.run(boundaries=(2, 300_000))
-    assert refused.value.kind == "file.too-large" and world.driver.root in str(refused.value) and "600000" in str(refused.value)
+    assert (
+        refused.value.kind == "file.too-large"
+        and world.driver.root in str(refused.value)
+        and "600000" in str(refused.value)
+    )
     assert world.ids() == [0, 1] and len(_records(world)) == 1
     world.checkpoint.ends.pop()
     world.run(boundaries=(2, 500, 1_000))

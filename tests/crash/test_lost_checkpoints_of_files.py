@@ -78,7 +78,14 @@ def test_files_of_batches_before_the_first_one_of_a_name_are_not_new(earlier, ac
 
 def _under(world, name: str, ends: list[int], committed: int) -> World:
     """The query comes under this name, as its user has said."""
-    other = World(world.calls, world.driver.root, **OPTIONS, file_column="file", application=name, adopt_from_batch=committed or None)
+    other = World(
+        world.calls,
+        world.driver.root,
+        **OPTIONS,
+        file_column="file",
+        application=name,
+        adopt_from_batch=committed or None,
+    )
     other.checkpoint = SparkCheckpoint(FIRST, ends, committed)
     return other
 
@@ -111,7 +118,9 @@ def test_s4_over_files_accidents_follow_each_other():
     world.run(boundaries=(5, 8, 12))
     second = SparkCheckpoint(SECOND, [5], 1)
     for checkpoint, boundaries in (
-        (first, (1, 3, 7, 14)), (SparkCheckpoint("00000000-0000-0000-0000-000000000003"), (9, 18)), (second, (5, 16, 17, 20)),
+        (first, (1, 3, 7, 14)),
+        (SparkCheckpoint("00000000-0000-0000-0000-000000000003"), (9, 18)),
+        (second, (5, 16, 17, 20)),
     ):
         world.checkpoint = checkpoint
         world.run(boundaries=boundaries)
@@ -127,7 +136,10 @@ def test_without_the_column_a_batch_of_old_and_new_files_is_an_error_that_names_
     with pytest.raises(Misuse) as caught:
         world.run(boundaries=(6, 12))
     assert caught.value.kind == "files.overlap"
-    assert all(word in str(caught.value) for word in ("3 files whose rows are here", "3 whose rows are not", "_metadata.file_path", "file_column"))
+    assert all(
+        word in str(caught.value)
+        for word in ("3 files whose rows are here", "3 whose rows are not", "_metadata.file_path", "file_column")
+    )
     accept(world, file_column="file", accept_as_same=str(caught.value).partition("accept_as_same='")[2][:12])
     world.run(boundaries=(6, 12, 14))
     assert world.ids() == list(range(14)) and written(world) == [6, 3, 0, 3, 2]
@@ -139,7 +151,9 @@ def test_the_column_makes_another_query_of_it_and_the_token_of_the_error_covers_
     world.run(boundaries=(6,))
     world.checkpoint = SparkCheckpoint(SECOND)
     word = refused(world, "files.overlap", (9,))
-    world.driver.fingerprint = dataclasses.replace(world.driver.fingerprint, plan="with a column more", schema="with a column more")
+    world.driver.fingerprint = dataclasses.replace(
+        world.driver.fingerprint, plan="with a column more", schema="with a column more"
+    )
     accept(world, file_column="file")
     assert refused(world, "query.other", (9,)) == word
     accept(world, accept_as_same=word)
@@ -184,8 +198,8 @@ def test_files_that_were_restored_without_their_times_do_not_come_twice(boundari
     world.checkpoint = SparkCheckpoint(SECOND)
     world.driver.modified = dict.fromkeys(range(6), 1700000000000)
     for batch in range(len(boundaries)):
-        accept(world, accept_as_seen=refused(world, "files.other-times", boundaries[:batch + 1]))
-        world.run(boundaries=boundaries[:batch + 1])
+        accept(world, accept_as_seen=refused(world, "files.other-times", boundaries[: batch + 1]))
+        world.run(boundaries=boundaries[: batch + 1])
     assert world.ids() == list(range(boundaries[-1]))
     world.run(boundaries=(*boundaries, 12))
     assert world.ids() == list(range(12))
@@ -214,7 +228,9 @@ def test_files_of_which_a_part_was_moved_do_not_come_twice(moved, boundaries):
     world = files_world(journal_retain=2)
     world.run(boundaries=(2, 4, 6))
     world.checkpoint, stays = SparkCheckpoint(SECOND), world.driver.file
-    world.driver.file = lambda number: dataclasses.replace(stays(number), path=f"memory:/moved/{number:05}") if number in moved else stays(number)
+    world.driver.file = lambda number: (
+        dataclasses.replace(stays(number), path=f"memory:/moved/{number:05}") if number in moved else stays(number)
+    )
     for ends in (boundaries[:count] for count in range(1, len(boundaries) + 1)):
         if any(number in moved for number in range((0, *ends)[-2], ends[-1])):
             accept(world, accept_as_seen=refused(world, "files.moved", ends))
@@ -343,10 +359,14 @@ def test_a12_after_an_older_checkpoint_was_restored():
 _SOAK = pytest.mark.soak
 
 
-@pytest.mark.parametrize("power, stride", [
-    pytest.param(True, STRIDE, id="power-failure"), pytest.param(True, 1, marks=_SOAK, id="power-failure-each"),
-    pytest.param(False, 1, marks=_SOAK, id="killed-each"),
-])
+@pytest.mark.parametrize(
+    "power, stride",
+    [
+        pytest.param(True, STRIDE, id="power-failure"),
+        pytest.param(True, 1, marks=_SOAK, id="power-failure-each"),
+        pytest.param(False, 1, marks=_SOAK, id="killed-each"),
+    ],
+)
 def test_a_death_at_any_call_and_then_a_lost_checkpoint(power, stride, capsys, rng):
     """What pruned records knew outlives each crash: seven batches with two retained records, then a new checkpoint with other batches."""
     boundaries, points = tuple(range(2, 16, 2)), 0

@@ -69,7 +69,7 @@ def _half_published(after: int = 1) -> ManyWorld:
 def _roll_back(world: ManyWorld, name: str, by: int = 1) -> None:
     """As Paimon's rollback: the newest snapshots go, the hint moves."""
     ids = world.table(name).snapshots.ids()
-    for gone in ids[len(ids) - by:]:
+    for gone in ids[len(ids) - by :]:
         world.file_io().delete(f"{ROOT}/{name}/snapshot/snapshot-{gone}")
     world.file_io().delete(f"{ROOT}/{name}/snapshot/LATEST")
 
@@ -107,7 +107,9 @@ def test_a_driver_that_wakes_up_between_two_tables_is_fenced(occurrence):
 
     def sleep():
         faults.arm(None)
-        world.driver.run(world.file_io(), SparkCheckpoint(world.checkpoint.query, list(world.checkpoint.ends)), BOUNDARIES)
+        world.driver.run(
+            world.file_io(), SparkCheckpoint(world.checkpoint.query, list(world.checkpoint.ends)), BOUNDARIES
+        )
         check_complete(world.rows())
 
     arm("tables.table_published", occurrence, sleep)
@@ -133,8 +135,16 @@ def test_two_queries_of_two_names_share_their_tables():
 def test_a_half_published_batch_is_not_left_behind_under_an_earlier_name(after):
     """Found by a walk: one of the tables has its part, so the batch was skipped under the new name, and the others never got theirs."""
     world = _half_published(after)
-    first, world.driver.options = world.driver.options, dataclasses.replace(world.driver.options, application="other", adopt_from_batch=1)
-    _refused(world, "application.renamed", "first start the query once more under the first one", "recorded and not published yet")
+    first, world.driver.options = (
+        world.driver.options,
+        dataclasses.replace(world.driver.options, application="other", adopt_from_batch=1),
+    )
+    _refused(
+        world,
+        "application.renamed",
+        "first start the query once more under the first one",
+        "recorded and not published yet",
+    )
     world.driver.options = first
     world.run(boundaries=BOUNDARIES[:1])
     world.driver.options = dataclasses.replace(first, application="other", adopt_from_batch=1)
@@ -148,7 +158,9 @@ def test_a_half_published_batch_whose_journal_is_lost_is_not_left_behind_under_a
     there = len(world.rows())
     world.file_io().delete_tree(f"{ROOT}/streamsink")
     world.driver.options = dataclasses.replace(world.driver.options, application="other", adopt_from_batch=1)
-    _refused(world, "application.renamed", "restore the journal's folder", "to go on without what a table may lack of it")
+    _refused(
+        world, "application.renamed", "restore the journal's folder", "to go on without what a table may lack of it"
+    )
     with pytest.raises(Misuse) as refused:
         world.run()
     word = re.search(r"set adopt_from_batch=1 and accept_as_seen='(\w+)'", str(refused.value))[1]
@@ -299,9 +311,12 @@ def test_expired_history_of_a_half_published_checkpoint_is_answered_by_its_files
 def test_the_first_start_on_expired_history_asks():
     """Whether this application wrote there cannot be told; the option says that it did not."""
     world = ManyWorld()
-    other = MicroBatchDriver(f"{ROOT}/a", pa.schema([("id", pa.int64()), ("part", pa.string()), ("n", pa.string()), ("version", pa.int64())]),
-                             lambda start, end: world._rows(start, end).drop_columns([ROUTE]),
-                             SinkOptions.of(ROOT, {"application": "other", "partition_by": ("part",)}))
+    other = MicroBatchDriver(
+        f"{ROOT}/a",
+        pa.schema([("id", pa.int64()), ("part", pa.string()), ("n", pa.string()), ("version", pa.int64())]),
+        lambda start, end: world._rows(start, end).drop_columns([ROUTE]),
+        SinkOptions.of(ROOT, {"application": "other", "partition_by": ("part",)}),
+    )
     other.run(world.file_io(), SparkCheckpoint("00000000-0000-0000-0000-000000000002"), (0, 0))
     _foreign_commit_and_expiry(world, "a")
     say_new(world, world.run)
@@ -312,9 +327,12 @@ def test_the_first_start_on_expired_history_asks():
 def test_a_table_that_to_table_wrote_under_the_same_name_is_refused():
     """Its records and positions are not this journal's."""
     world = ManyWorld()
-    single = MicroBatchDriver(f"{ROOT}/a", pa.schema([("id", pa.int64())]),
-                              lambda start, end: pa.RecordBatch.from_pydict({"id": pa.array(range(start, end), pa.int64())}),
-                              SinkOptions.of(ROOT, {}))
+    single = MicroBatchDriver(
+        f"{ROOT}/a",
+        pa.schema([("id", pa.int64())]),
+        lambda start, end: pa.RecordBatch.from_pydict({"id": pa.array(range(start, end), pa.int64())}),
+        SinkOptions.of(ROOT, {}),
+    )
     single.run(world.file_io(), SparkCheckpoint("00000000-0000-0000-0000-000000000002"), (3,))
     _refused(world, "tables.other-protocol", f"{ROOT}/a")
 
@@ -322,7 +340,9 @@ def test_a_table_that_to_table_wrote_under_the_same_name_is_refused():
 def test_a_rule_that_moves_a_table_is_refused(world):
     """Else the two halves of it would be two tables."""
     rules = {"a": {"path": "elsewhere/a"}, "strict": {"create": False}, "more_*": {}}
-    world.driver.routing = Routing.of(ROOT, rules, world.driver.options, dead_letters="rejected", unrouted="dead-letter")
+    world.driver.routing = Routing.of(
+        ROOT, rules, world.driver.options, dead_letters="rejected", unrouted="dead-letter"
+    )
     with pytest.raises(Misuse) as refused:
         world.run()
         world.run(boundaries=(*BOUNDARIES, 30))
@@ -330,9 +350,16 @@ def test_a_rule_that_moves_a_table_is_refused(world):
     check_readable(world.rows())
 
 
-@pytest.mark.parametrize("option, value", [
-    ("on_rollback", "republish"), ("mode", "overwrite"), ("lock_id", "a.b.c"), ("publish", "async"), ("publish_every_batches", 2),
-])
+@pytest.mark.parametrize(
+    "option, value",
+    [
+        ("on_rollback", "republish"),
+        ("mode", "overwrite"),
+        ("lock_id", "a.b.c"),
+        ("publish", "async"),
+        ("publish_every_batches", 2),
+    ],
+)
 def test_options_of_one_table_are_refused_by_name(option, value):
     """Not ignored."""
     world = ManyWorld()

@@ -19,7 +19,9 @@ def _survive(seed: str) -> int:
     if "delay" in way:
         way["delay"] = chance.choice([0, 1, 7, 20, 45, None])
     world = memory_world(
-        on_rollback=chance.choice(["fail", "republish"]), restore=chance.choice(["restore-and-fail", "restore-and-continue"]), **way
+        on_rollback=chance.choice(["fail", "republish"]),
+        restore=chance.choice(["restore-and-fail", "restore-and-continue"]),
+        **way,
     )
     deaths = 0
     for _ in range(chance.randint(2, 6)):

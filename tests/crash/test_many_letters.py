@@ -68,14 +68,18 @@ def test_the_option_changes_after_each_of_two_deaths():
 def test_the_option_changes_on_a_store_without_renames(how, step):
     """An S3 in memory: files are copied to their final names, and paths are URIs."""
     root = "s3://bucket/shop.db"
-    world = LettersWorld(MemoryS3Calls(), root, make_io=lambda over: S3FileIO(over, IdSource().new_id, f"{root}/{NAME}"))
+    world = LettersWorld(
+        MemoryS3Calls(), root, make_io=lambda over: S3FileIO(over, IdSource().new_id, f"{root}/{NAME}")
+    )
     world.run(boundaries=(6,), how=_OTHER[how])
     assert die_at_step(step, 2, world)
     _ends_right(world, _OTHER[how], step)
 
 
 @pytest.mark.parametrize("how", [PLAIN, LETTERS])
-@pytest.mark.parametrize("step", ["precommit.saved", "letters.before_publish", "letters.published", "commit.before_publish"])
+@pytest.mark.parametrize(
+    "step", ["precommit.saved", "letters.before_publish", "letters.published", "commit.before_publish"]
+)
 def test_a_driver_that_wakes_up_beside_its_successor_is_fenced(step, how):
     """The successor has finished that checkpoint and all others, with or without the option; the sleeper writes nothing more."""
     for occurrence in (1, 2, 3):
@@ -84,7 +88,9 @@ def test_a_driver_that_wakes_up_beside_its_successor_is_fenced(step, how):
         def sleep():
             faults.arm(None)
             successor = world.driver_of(how)
-            successor.run(world.file_io(), dataclasses.replace(world.checkpoint, ends=list(world.checkpoint.ends)), BOUNDARIES)
+            successor.run(
+                world.file_io(), dataclasses.replace(world.checkpoint, ends=list(world.checkpoint.ends)), BOUNDARIES
+            )
             world.check_complete()
 
         arm(step, occurrence, sleep)
@@ -197,7 +203,11 @@ def test_history_expires_behind_a_half_published_checkpoint(names, step, how):
 
 @pytest.mark.parametrize("names", [(NAME,), (NAME, "rejected")], ids="+".join)
 @pytest.mark.parametrize("by", [1, 2])
-@pytest.mark.parametrize("how, more", [(LETTERS, {}), (PLAIN, {"publish_every_batches": 3, "publish_as": "one-snapshot"})], ids=[LETTERS, PLAIN])
+@pytest.mark.parametrize(
+    "how, more",
+    [(LETTERS, {}), (PLAIN, {"publish_every_batches": 3, "publish_as": "one-snapshot"})],
+    ids=[LETTERS, PLAIN],
+)
 def test_what_a_rollback_removed_is_published_again_and_nothing_else(by, names, how, more):
     """Dead letters that are where they were stay there: on_rollback='republish', with the option or without it."""
     world = LettersWorld()

@@ -12,7 +12,15 @@ from tests.crash.many_world import ManyWorld, check_complete, check_readable, di
 from tests.crash.world import die_at_step
 
 # Steps that a run without an earlier crash does not reach, that only grouped publishing has, and those of Spark's tasks and writer.
-_ELSEWHERE = {"restore.before_publish", "group.queued", "group.stopping", "task.end", "spark.written", "letters.before_publish", "letters.published"}
+_ELSEWHERE = {
+    "restore.before_publish",
+    "group.queued",
+    "group.stopping",
+    "task.end",
+    "spark.written",
+    "letters.before_publish",
+    "letters.published",
+}
 # A run has about 1,500 calls; each test of the default run tries every so-manieth, beginning somewhere else each time.
 _STRIDE = 97
 _MOST_CALLS = 5_000

@@ -14,7 +14,13 @@ LONG = {"letters": "a" * 300, "emoji": "\N{GRINNING FACE}" * 70, "slashes": "/" 
 LONG_KEYS = {"letters": "a" * 1_000, "slashes": "/" * 330}
 TOO_LONG = {"local": LONG, "memory": LONG, "hdfs": LONG, "s3": LONG_KEYS, "memory-s3": LONG_KEYS}
 # The longest that each takes: ``part=`` and 250 letters make 255 bytes.
-FITS = {"local": "a" * 250, "memory": "\N{GRINNING FACE}" * 62, "hdfs": "/" * 83, "s3": "/" * 85, "memory-s3": "a" * 700}
+FITS = {
+    "local": "a" * 250,
+    "memory": "\N{GRINNING FACE}" * 62,
+    "hdfs": "/" * 83,
+    "s3": "/" * 85,
+    "memory-s3": "a" * 700,
+}
 
 
 def _world(kind, request, **options) -> World:
@@ -24,10 +30,13 @@ def _world(kind, request, **options) -> World:
 
 def _rows(world, part, bad):
     """Rows whose partition is ``part`` for the numbers in ``bad``."""
+
     def rows(start, end):
         numbers = range(start, end)
         return pa.RecordBatch.from_pydict(
-            {"id": list(numbers), "part": [part if n in bad else "x" for n in numbers], "version": [0] * len(numbers)}, schema=SCHEMA)
+            {"id": list(numbers), "part": [part if n in bad else "x" for n in numbers], "version": [0] * len(numbers)},
+            schema=SCHEMA,
+        )
 
     world.driver.rows = rows
 
@@ -48,7 +57,11 @@ def test_a_value_that_no_folder_can_be_named_by_is_an_error_before_the_record(ki
         with pytest.raises(Misuse) as refused:
             world.run(boundaries=(2, 6))
         assert refused.value.kind == "partition.name-too-long"
-        assert "column 'part'" in str(refused.value) and world.driver.root in str(refused.value) and text[:20] not in str(refused.value)
+        assert (
+            "column 'part'" in str(refused.value)
+            and world.driver.root in str(refused.value)
+            and text[:20] not in str(refused.value)
+        )
         assert ("1024" if kind.endswith("s3") else "255") in str(refused.value)
         assert len(_records(world)) == 1, "a record names a file that can never get its name"
     _rows(world, "y", {3})
@@ -82,6 +95,10 @@ def test_such_a_row_is_a_dead_letter(value):
     found = world.rows()
     assert sorted(number for _, number, _ in found) == list(range(18)) and world.unknown_files() == []
     assert not any(name == "a" and number % 5 == 0 for name, number, _ in found)
-    letters = [row for row in read_arrow(world.table("rejected")).to_pylist() if row["reason"].startswith("partition.name-too-long")]
+    letters = [
+        row
+        for row in read_arrow(world.table("rejected")).to_pylist()
+        if row["reason"].startswith("partition.name-too-long")
+    ]
     assert letters and {(row["target"], row["column"]) for row in letters} == {("a", "part")}
     assert not any(LONG[value][:20] in row["reason"] for row in letters)

@@ -44,7 +44,11 @@ def test_a_disk_that_fills_up_after_the_record(disk, step):
                 world.driver._run_once(world.file_io(world.calls), world.checkpoint, (2, 6))
             told = explain(world.driver.root, failed.value)
             assert isinstance(told, Retryable), told
-            assert told.kind in ("storage.full", "publish.unknown") and world.driver.root in str(told) and "Free space" in str(told)
+            assert (
+                told.kind in ("storage.full", "publish.unknown")
+                and world.driver.root in str(told)
+                and "Free space" in str(told)
+            )
             assert is_prefix(world.ids(), (2, 6))
     finally:
         faults.arm(None)
@@ -64,7 +68,9 @@ class _Refusing(MemoryCalls):
         return super().link(source, target)
 
 
-@pytest.mark.parametrize("code", [errno.EROFS, errno.EACCES, errno.EXDEV, errno.ENOTDIR, errno.EDQUOT], ids=errno.errorcode.get)
+@pytest.mark.parametrize(
+    "code", [errno.EROFS, errno.EACCES, errno.EXDEV, errno.ENOTDIR, errno.EDQUOT], ids=errno.errorcode.get
+)
 @pytest.mark.parametrize("make", [memory_world, ManyWorld], ids=["one", "many"])
 def test_a_folder_that_takes_no_files_any_more(make, code):
     """It did when the record was made. The error is retryable, names table and folder; mended, the record is published."""

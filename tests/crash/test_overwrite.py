@@ -28,7 +28,8 @@ STRIDE = 29
 
 
 EACH_WAY = pytest.mark.parametrize(
-    "mode, scope", list(itertools.product([Mode.BEFORE, Mode.ERROR, Mode.REPLY_LOST], ["dynamic", "whole-table"])),
+    "mode, scope",
+    list(itertools.product([Mode.BEFORE, Mode.ERROR, Mode.REPLY_LOST], ["dynamic", "whole-table"])),
     ids=lambda value: value if isinstance(value, str) else value.value,
 )
 
@@ -140,7 +141,9 @@ def test_a_batch_that_is_seen_replaces_nothing():
     with pytest.raises(Misuse) as caught:
         world.run(boundaries=(6,))
     token = str(caught.value).split("accept_as_seen='")[1].split("'")[0]
-    again = World(world.calls, world.driver.root, numeric=False, mode="overwrite", overwrite_partition={}, accept_as_seen=token)
+    again = World(
+        world.calls, world.driver.root, numeric=False, mode="overwrite", overwrite_partition={}, accept_as_seen=token
+    )
     again.checkpoint = world.checkpoint
     again.run(boundaries=(6,))
     assert again.ids() == list(range(6))
@@ -169,19 +172,28 @@ def test_an_overwrite_of_one_partition_leaves_the_others():
         assert live(table) == (left if given == {"part": "x"} else ["1", "m", "n"])
 
 
-@pytest.mark.parametrize("given, says", [
-    ({"mode": "replace"}, "mode"), ({"overwrite_partition": {"part": "a"}}, "mode='overwrite'"),
-    ({"mode": "overwrite", "overwrite_partition": ["a"]}, "dictionary"),
-    ({"mode": "overwrite", "position_columns": ("t", "p", "o")}, "position_columns"),
-])
+@pytest.mark.parametrize(
+    "given, says",
+    [
+        ({"mode": "replace"}, "mode"),
+        ({"overwrite_partition": {"part": "a"}}, "mode='overwrite'"),
+        ({"mode": "overwrite", "overwrite_partition": ["a"]}, "dictionary"),
+        ({"mode": "overwrite", "position_columns": ("t", "p", "o")}, "position_columns"),
+    ],
+)
 def test_wrong_options_are_refused(given, says):
     with pytest.raises(Misuse, match=says):
         SinkOptions.of("t", given)
 
 
-@pytest.mark.parametrize("given, says", [
-    ({"id": 1}, "partition columns are part"), ({"part": 5}, "column 'part'"), ({"part": datetime.date(2026, 1, 1)}, "STRING"),
-])
+@pytest.mark.parametrize(
+    "given, says",
+    [
+        ({"id": 1}, "partition columns are part"),
+        ({"part": 5}, "column 'part'"),
+        ({"part": datetime.date(2026, 1, 1)}, "STRING"),
+    ],
+)
 def test_wrong_partition_values_are_refused(given, says):
     """By the name of the column, and without the value."""
     table = new_table(MemoryCalls())

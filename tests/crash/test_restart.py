@@ -83,7 +83,10 @@ def test_death_before_the_calls_of_a_restart_with_several_pending(left, power, c
 
     Each call of the plain way in a power failure, where most can go wrong; else one in five, other ones in each run of the suite.
     """
-    points, every = 0, power and left.driver.options.on_rollback == "fail" and left.driver.options.publish_as != "one-snapshot"
+    points, every = (
+        0,
+        power and left.driver.options.on_rollback == "fail" and left.driver.options.publish_as != "one-snapshot",
+    )
     for n in range(1 if every else rng.randint(1, STRIDE // 2), _MOST_CALLS, 1 if every else STRIDE // 2):
         world = _again(left)
         try:
@@ -112,7 +115,9 @@ def test_a_restart_leaves_nothing_of_a_batch_that_no_record_can_name(step, rollb
     (restored,) = [event for event in world.driver.events if isinstance(event, Restored)][-1:]
     assert sorted(os.path.basename(path) for path in restored.orphans_removed) == left
     published = 0 if step.startswith("task.") else 1
-    assert _staged_folders(world) == (published if rollback == "republish" else 0)  # with the links of the records that are retained
+    assert _staged_folders(world) == (
+        published if rollback == "republish" else 0
+    )  # with the links of the records that are retained
 
 
 def _staged_folders(world: World) -> int:
@@ -153,7 +158,12 @@ def test_an_error_in_a_restart_with_several_pending(left, mode, rng):
 def test_deaths_in_a_restart_with_more_pending_than_are_prepared_at_once(rollback, rng):
     """Killed or without power, again and again at random calls, each time in the restart of what the death before left."""
     pending = len(_MANY) - 1
-    settings = {"publish_every_batches": pending, "restore": "restore-and-continue", "on_rollback": rollback, "journal_retain": 50}
+    settings = {
+        "publish_every_batches": pending,
+        "restore": "restore-and-continue",
+        "on_rollback": rollback,
+        "journal_retain": 50,
+    }
     world = _left(_MANY, **settings)
     calls = CrashingCalls(copy.deepcopy(world.calls))
     _restart(_again(world), calls)
@@ -202,8 +212,11 @@ def test_a_record_that_an_earlier_driver_publishes_meanwhile(step, sequence):
         entries = table.manifests.read(name)
         types = [field.type for field in table.latest_schema().partition_fields]
         commit(
-            table, Changes(tuple(entries)), manifests=(ManifestFileMeta.of(name, manifest["size"], entries, types),),
-            application=record.application, state=record.state.to_json(),
+            table,
+            Changes(tuple(entries)),
+            manifests=(ManifestFileMeta.of(name, manifest["size"], entries, types),),
+            application=record.application,
+            state=record.state.to_json(),
         )
 
     arm("commit.before_filter", 1, publish)

@@ -15,14 +15,21 @@ BOUNDARIES = (4, 6)
 FEW_CALLS, MANY_CALLS = 6, 150
 # In a run of their own each; a few of them in the default run are the ones that a store could get wrong.
 STEPS = [
-    "restore.claimed", "precommit.before_record", "precommit.saved", "commit.placing", "commit.placed",
-    "commit.before_publish", "commit.published", "forget.staging_removed",
+    "restore.claimed",
+    "precommit.before_record",
+    "precommit.saved",
+    "commit.placing",
+    "commit.placed",
+    "commit.before_publish",
+    "commit.published",
+    "forget.staging_removed",
 ]
 
 
 @pytest.fixture(params=REMOTE)
 def make_world(request):
     """A function that makes a new world on the store each time."""
+
     def make(**options):
         made = back_end(request.param, request)
         return World(made.calls, f"{made.root}/shop.db/orders", make_io=made.io, **options)
@@ -49,7 +56,10 @@ def test_death_at_a_step(make_world, step):
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("step", sorted(set(faults.STEPS) - {"restore.before_publish", "task.end", "letters.before_publish", "letters.published"}))
+@pytest.mark.parametrize(
+    "step",
+    sorted(set(faults.STEPS) - {"restore.before_publish", "task.end", "letters.before_publish", "letters.published"}),
+)
 @pytest.mark.parametrize("rollback", ["fail", "republish"])
 def test_death_at_every_step(make_world, step, rollback):
     """All of them, with links to what may have to be published again as well."""

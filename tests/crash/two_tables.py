@@ -21,9 +21,10 @@ class TwoTables(ManyWorld):
 
     def _rows(self, start: int, end: int) -> pa.RecordBatch:
         numbers, version = range(start, end), next(self._versions)
-        return pa.RecordBatch.from_pylist([
-            {"id": n, "part": "p", "n": "1", "version": version, ROUTE: X if self.to_x(n) else Y} for n in numbers
-        ], schema=SCHEMA)
+        return pa.RecordBatch.from_pylist(
+            [{"id": n, "part": "p", "n": "1", "version": version, ROUTE: X if self.to_x(n) else Y} for n in numbers],
+            schema=SCHEMA,
+        )
 
     def numbers(self) -> list[int]:
         return sorted(number for _, number, _ in self.rows())

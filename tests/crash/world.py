@@ -51,8 +51,16 @@ class World:
     """One store, one query, and Spark's own logs, which outlive every crash."""
 
     def __init__(
-        self, calls: Calls, root: str, numeric: bool = True, delay: int | None = 0, *, make_io: Callable | None = None,
-        adopts: bool = False, tells_files: bool = False, **options
+        self,
+        calls: Calls,
+        root: str,
+        numeric: bool = True,
+        delay: int | None = 0,
+        *,
+        make_io: Callable | None = None,
+        adopts: bool = False,
+        tells_files: bool = False,
+        **options,
     ):
         """delay: of the committer's work, as ``Stepping`` has it. make_io: FileIO over some calls, for stores unlike POSIX.
 
@@ -63,10 +71,17 @@ class World:
         self.file_io = make_io or (lambda over: FileIO(over, IdSource().new_id))
         self.checkpoint = SparkCheckpoint(query_of(options.get("application", FIRST)))
         self._versions = itertools.count()
-        settings = SinkOptions.of(root, {
-            "partition_by": ("part",), "journal_retain": 2, "commit_min_wait_ms": 0, "commit_max_wait_ms": 0,
-            "table_options": {"manifest.merge-min-count": "3"}, **options,
-        })
+        settings = SinkOptions.of(
+            root,
+            {
+                "partition_by": ("part",),
+                "journal_retain": 2,
+                "commit_min_wait_ms": 0,
+                "commit_max_wait_ms": 0,
+                "table_options": {"manifest.merge-min-count": "3"},
+                **options,
+            },
+        )
         self.driver = MicroBatchDriver(root, SCHEMA, self._rows, settings, numeric and not tells_files)
         self.driver.tells_files = tells_files
         self.driver.adopts = adopts

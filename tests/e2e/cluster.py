@@ -2,6 +2,7 @@
 
 Spark never runs a speculative copy on the host of the original, so a local cluster, which is one host, never speculates.
 """
+
 import json
 import os
 import time
@@ -33,7 +34,16 @@ class Cluster:
         self.master = f"spark://{LOOPBACK}:{port}"
         self._spawn("master", "deploy.master.Master", "--host", LOOPBACK, "--port", str(port), "--webui-port", "0")
         for number, host in enumerate(HOSTS):
-            size = ["--host", host, "--cores", "1", "--memory", "600m", "--work-dir", str(self._folder / f"work-{number}")]
+            size = [
+                "--host",
+                host,
+                "--cores",
+                "1",
+                "--memory",
+                "600m",
+                "--work-dir",
+                str(self._folder / f"work-{number}"),
+            ]
             self._spawn(f"worker-{number}", "deploy.worker.Worker", *size, "--webui-port", "0", self.master)
         self._wait()
         return self
@@ -45,11 +55,17 @@ class Cluster:
     def conf(self, executor_env: dict) -> dict:
         """Settings of a driver: an executor with one core on each host, as cheap as the driver's JVM."""
         executor_env = {"PYTHONPATH": str(ROOT), **executor_env}
-        options = json.loads(Path(os.environ["STREAMSINK_TEST_SPARK_CONF"]).read_text()).get("spark.driver.extraJavaOptions", "")
+        options = json.loads(Path(os.environ["STREAMSINK_TEST_SPARK_CONF"]).read_text()).get(
+            "spark.driver.extraJavaOptions", ""
+        )
         return {
             **{f"spark.executorEnv.{name}": value for name, value in executor_env.items()},
-            "spark.master": self.master, "spark.executor.memory": "512m", "spark.executor.cores": "1",
-            "spark.executor.extraJavaOptions": options, "spark.jars": "", "spark.sql.adaptive.enabled": "false",
+            "spark.master": self.master,
+            "spark.executor.memory": "512m",
+            "spark.executor.cores": "1",
+            "spark.executor.extraJavaOptions": options,
+            "spark.jars": "",
+            "spark.sql.adaptive.enabled": "false",
         }
 
     def _spawn(self, name: str, main: str, *arguments: str) -> None:

@@ -1,4 +1,5 @@
 """The ground on which an accident happens."""
+
 import pytest
 
 from tests.e2e.harness import Ground

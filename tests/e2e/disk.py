@@ -41,4 +41,6 @@ class Disk(PosixCalls):
         """The copy takes the folder's place. keep: as ``remove``; of the copy, what is below it is left out."""
         self.remove(folder, keep)
         left_out = {os.path.basename(keep)} if keep else set()
-        shutil.copytree(copy, folder, dirs_exist_ok=True, ignore=lambda at, names: left_out if Path(at) == Path(copy) else set())
+        shutil.copytree(
+            copy, folder, dirs_exist_ok=True, ignore=lambda at, names: left_out if Path(at) == Path(copy) else set()
+        )

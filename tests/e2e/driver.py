@@ -3,6 +3,7 @@
 Prints one JSON line for each event, and one last line: {"done": rows read} or {"error": class, "kind": ..., "message": ...}.
 Exit code 0 or 1; what $STREAMSINK_FAULT arms ends or stops it before that.
 """
+
 import ctypes
 import json
 import os

@@ -1,4 +1,5 @@
 """Another writer at our table: Paimon's own Java API, in the JVM of the test's Spark session."""
+
 from collections.abc import Iterable
 
 from streamsink.storage.file_io import local_file_io

@@ -1,4 +1,5 @@
 """Accidents to order: input files, drivers that are killed or paused, and the oracle that counts rows without Spark."""
+
 import json
 import os
 import re
@@ -118,7 +119,13 @@ class Driver:
         command = [sys.executable, "-m", "tests.e2e.driver", str(config)]
         with open(self.output, "wb") as out, open(self.log, "wb") as err:
             self.process = subprocess.Popen(
-                command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
+                command,
+                cwd=ROOT,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                start_new_session=True,
             )
 
     def __enter__(self) -> "Driver":
@@ -172,7 +179,9 @@ class Driver:
 
     def _still_there(self) -> None:
         if self.process.poll() is not None:
-            raise AssertionError(f"the driver ended ({self.process.returncode}): {self.lines()[-2:]} {self.log.read_text()[-2000:]}")
+            raise AssertionError(
+                f"the driver ended ({self.process.returncode}): {self.lines()[-2:]} {self.log.read_text()[-2000:]}"
+            )
 
 
 def run_driver(ground: Ground, job: Job, fault: str | None = None, env: dict | None = None) -> Outcome:
@@ -260,9 +269,14 @@ def orphans(table: str) -> set[str]:
         named |= {f"snapshot/snapshot-{snapshot_id}"}
         named |= {f"manifest/{name}" for name in (snapshot.base_manifest_list, snapshot.delta_manifest_list)}
         for name in {meta.file_name for meta in metas}:
-            named |= {f"manifest/{name}"} | {f"bucket-0/{entry.file.file_name}" for entry in opened.manifests.read(name)}
+            named |= {f"manifest/{name}"} | {
+                f"bucket-0/{entry.file.file_name}" for entry in opened.manifests.read(name)
+            }
     for path in files_under(table):
-        if re.fullmatch(r"schema/schema-\d+|streamsink/[^/]+/(owner-\d+|journal-\d+|files-[\d-]+|hold|record-\d+\.json|done-\d+)", path):
+        if re.fullmatch(
+            r"schema/schema-\d+|streamsink/[^/]+/(owner-\d+|journal-\d+|files-[\d-]+|hold|record-\d+\.json|done-\d+)",
+            path,
+        ):
             named.add(path)
         if re.fullmatch(r"streamsink/[^/]+/record-\d+\.json", path):
             named |= _pending_files(table, path)

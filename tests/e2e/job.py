@@ -1,4 +1,5 @@
 """One streaming query as a value: written to JSON for a driver of its own, or run in the test's own Spark session."""
+
 import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
@@ -62,8 +63,12 @@ def frame(spark, job: Job):
         reader = reader.schema("id BIGINT, name STRING").option("maxFilesPerTrigger", job.per_batch)
         df = reader.load(job.source["dir"])
     elif kind == "kafka":
-        reader = reader.option("kafka.bootstrap.servers", job.source["bootstrap"]).option("subscribe", job.source["topic"])
-        reader = reader.option("startingOffsets", job.source.get("starting", "earliest")).options(**job.source.get("options", {}))
+        reader = reader.option("kafka.bootstrap.servers", job.source["bootstrap"]).option(
+            "subscribe", job.source["topic"]
+        )
+        reader = reader.option("startingOffsets", job.source.get("starting", "earliest")).options(
+            **job.source.get("options", {})
+        )
         df = reader.option("maxOffsetsPerTrigger", job.per_batch).load()
         df = df.selectExpr("CAST(CAST(value AS STRING) AS BIGINT) AS id", *POSITIONS)
     else:

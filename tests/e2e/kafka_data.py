@@ -1,4 +1,5 @@
 """Messages of a topic: each value is an id."""
+
 import uuid
 
 WAIT_S = 30
@@ -52,10 +53,17 @@ def send_to(bootstrap: str, topic: str, messages, settings: dict | None = None) 
     from confluent_kafka import Producer
 
     refused = []
-    own = {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 20, "queue.buffering.max.messages": 1_000_000}
+    own = {
+        "bootstrap.servers": bootstrap,
+        "enable.idempotence": True,
+        "linger.ms": 20,
+        "queue.buffering.max.messages": 1_000_000,
+    }
     producer = Producer(own | (settings or {}))
     for i, partition in messages:
-        producer.produce(topic, str(i).encode(), partition=partition, on_delivery=lambda e, _: refused.append(e) if e else None)
+        producer.produce(
+            topic, str(i).encode(), partition=partition, on_delivery=lambda e, _: refused.append(e) if e else None
+        )
         if i % 1000 == 0:
             producer.poll(0)
     assert producer.flush(60) == 0

@@ -1,4 +1,5 @@
 """How often a micro-batch asks Spark's JVM."""
+
 import traceback
 from collections import Counter
 

@@ -2,6 +2,7 @@
 
 It is the world of tests/walks with other parts: sources are kept in memory as well, so that the model and the operator can ask them.
 """
+
 import itertools
 import json
 import os
@@ -48,8 +49,11 @@ class RealTopic(Topic):
             offsets = flat(given)
             starting = json.dumps(nested({name: offsets.get(name, EARLIEST) for name in self.parts}))
         options = {
-            "kafka.bootstrap.servers": self._bootstrap, "subscribe": self._name, "startingOffsets": starting,
-            "failOnDataLoss": "false", "kafkaConsumer.pollTimeoutMs": "10000",
+            "kafka.bootstrap.servers": self._bootstrap,
+            "subscribe": self._name,
+            "startingOffsets": starting,
+            "failOnDataLoss": "false",
+            "kafkaConsumer.pollTimeoutMs": "10000",
         }
         return {"kind": "kafka", "options": options}
 
@@ -66,12 +70,14 @@ class RealTopic(Topic):
     def produce(self, ids, where):
         lengths = {name: len(rows) for name, rows in self.parts.items()}
         super().produce(ids, where)
-        new = [(row, _number_of(name)) for name, rows in self.parts.items() for row in rows[lengths[name]:]]
+        new = [(row, _number_of(name)) for name, rows in self.parts.items() for row in rows[lengths[name] :]]
         kafka_data.send_to(self._bootstrap, self._name, new)
 
     def expire(self, keep):
         gone = super().expire(keep)
-        kafka_data.delete_before(self._bootstrap, self._name, {_number_of(name): first for name, first in self.earliest.items()})
+        kafka_data.delete_before(
+            self._bootstrap, self._name, {_number_of(name): first for name, first in self.earliest.items()}
+        )
         return gone
 
     def planned(self, offsets: list[dict], folder: Path) -> list[Planned]:
@@ -217,12 +223,26 @@ class Start:
     def stream(self, most: int, how: str, batches: int, fault: Fault | None, kill_after_ms: int | None) -> None:
         checkpoint = self.query.checkpoint
         self._order(
-            {"do": "stream", "checkpoint": str(checkpoint.folder), "source": self.query.source.order(checkpoint.given),
-             "per_batch": most, "how": how, "batches": batches, "version": self.query.version}, fault, kill_after_ms)
+            {
+                "do": "stream",
+                "checkpoint": str(checkpoint.folder),
+                "source": self.query.source.order(checkpoint.given),
+                "per_batch": most,
+                "how": how,
+                "batches": batches,
+                "version": self.query.version,
+            },
+            fault,
+            kill_after_ms,
+        )
 
     def job(self, job: Job) -> None:
         folder = self._input_of(job)
-        self._order({"do": "write", "run_id": job.name, "dir": str(folder), "version": job.version}, self.world.fault_of_job, None)
+        self._order(
+            {"do": "write", "run_id": job.name, "dir": str(folder), "version": job.version},
+            self.world.fault_of_job,
+            None,
+        )
 
     def _input_of(self, job: Job) -> Path:
         """One folder for each run id, whose file is replaced where other rows come under it, or the same ones are made anew."""
@@ -240,14 +260,20 @@ class Start:
         options.pop("delay", None)  # which only the clock of a walk in memory knows
         parts = " ".join(f"WHEN {n} THEN '{PARTS[n]}'" for n in range(self.world.parts) if PARTS[n] is not None)
         order |= self.world.target() | {
-            "options": options, "part": f"CASE id % {self.world.parts} {parts} END", "fault": [fault.step, fault.occurrence] if fault else None,
+            "options": options,
+            "part": f"CASE id % {self.world.parts} {parts} END",
+            "fault": [fault.step, fault.occurrence] if fault else None,
         }
         answer = self.world.drivers.order(order, kill_after_ms)
         if answer["said"] is None:
             return
         if answer["kind"]:
             raise StreamsinkError(answer["said"], kind=answer["kind"])
-        if "Traceback (most recent call last)" in answer["said"] or "Py" not in answer["error"] and "Streaming" not in answer["error"]:
+        if (
+            "Traceback (most recent call last)" in answer["said"]
+            or "Py" not in answer["error"]
+            and "Streaming" not in answer["error"]
+        ):
             raise Wrong(f"raw {answer['error']}", answer["said"])
         raise SparkFailed(answer["said"])
 
@@ -362,6 +388,7 @@ class RealSeveral(SeveralTables, RealWorld):
     def target(self):
         routes = ", ".join(f"'{table}'" for table in TABLES)
         return {
-            "table": self.root, "tables": {table: {"partition_by": partitioned(self.parts)} for table in TABLES},
+            "table": self.root,
+            "tables": {table: {"partition_by": partitioned(self.parts)} for table in TABLES},
             "route": f"element_at(array({routes}), CAST(id DIV {IN_A_ROW} % {len(TABLES)} AS INT) + 1)",
         }

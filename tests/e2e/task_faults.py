@@ -4,6 +4,7 @@ $STREAMSINK_TASK_FAULT is ``step:action:attempts[:partition]``: attempts below t
 task, ``raise`` an error there, end their worker (``exit``), ``sleep`` (the first one to come, whichever it is: on a busy machine a
 speculative copy may overtake the original), kill -9 their executor (``lose-executor``) or the whole driver (``kill-driver``). Each leaves an empty file in the folder $STREAMSINK_TASK_MARKS.
 """
+
 import importlib
 import os
 import signal
@@ -63,7 +64,9 @@ def _act(action: str) -> None:
 
 
 if __name__ == "__main__":
-    importlib.import_module("streamsink.spark.rows.tasks")  # once, for all workers that are forked from here: attempts that fail are many
+    importlib.import_module(
+        "streamsink.spark.rows.tasks"
+    )  # once, for all workers that are forked from here: attempts that fail are many
     if VARIABLE in os.environ:
         _arm(os.environ[VARIABLE])
     daemon.manager()

@@ -1,4 +1,5 @@
 """S2, S3, S4, S7, S8: checkpoints deleted, restored or shared, tables dropped, recreated or without metadata."""
+
 import shutil
 from pathlib import Path
 
@@ -74,7 +75,9 @@ def test_s2_files_that_nobody_knows_are_asked_for_until_new_data_begins(spark, g
     job = three_batches(spark, ground)
     shutil.rmtree(job.checkpoint)
     forget_files(ground)
-    outcome = refused_before_writing(spark, ground, job, "checkpoint.replaced", "batch 2", "accept_as_new", "accept_as_seen", "application=")
+    outcome = refused_before_writing(
+        spark, ground, job, "checkpoint.replaced", "batch 2", "accept_as_new", "accept_as_seen", "application="
+    )
     for _ in range(2):
         word = accept_token(outcome)
         assert run_here(spark, job.but(options={"accept_as_seen": word})).kind == "batch.in-replay"
@@ -112,7 +115,9 @@ def test_s3_two_queries_under_two_names_write_one_table(spark, ground):
         (other / f"{number}.json").write_text("".join(f'{{"id": {i}, "name": "x"}}\n' for i in ids))
     streamsink.create_table(ground.table, "id BIGINT, name STRING")
     one = ground.job(options={"application": "one"})
-    two = ground.job(options={"application": "two"}, checkpoint=ground.checkpoint + "-2", source={"kind": "files", "dir": str(other)})
+    two = ground.job(
+        options={"application": "two"}, checkpoint=ground.checkpoint + "-2", source={"kind": "files", "dir": str(other)}
+    )
     queries = [start(spark, job, lambda event: None) for job in (one, two)]
     for query in queries:
         query.awaitTermination()

@@ -1,4 +1,5 @@
 """S2, S3, S4 over a file source whose rows carry their file: old files are filtered, new ones are written, whatever the batches."""
+
 import json
 import os
 import re
@@ -33,8 +34,6 @@ def add_odd_files(ground, first: int) -> set[int]:
     return ids_of(first, len(ODD))
 
 
-
-
 def test_s2_old_and_new_files_in_one_batch_whatever_their_names(spark, ground):
     """Checkpoint deleted; spaces, %, # and letters beyond ASCII in names: each row once, and the file is no column of the table."""
     ground.source.mkdir()
@@ -45,7 +44,10 @@ def test_s2_old_and_new_files_in_one_batch_whatever_their_names(spark, ground):
     expected |= add_odd_files(ground, len(ODD))
     outcome = run_here(spark, job.but(per_batch=2 * len(ODD) - 2))
     assert outcome.code == 0, outcome
-    assert len(outcome.of("BatchFiltered")) == 1 and outcome.of("BatchWritten")[0]["rows"] == (len(ODD) - 2) * ROWS_PER_FILE
+    assert (
+        len(outcome.of("BatchFiltered")) == 1
+        and outcome.of("BatchWritten")[0]["rows"] == (len(ODD) - 2) * ROWS_PER_FILE
+    )
     assert_each_once(ground.table, expected)
     assert streamsink.read_arrow(ground.table).column_names == ["id", "name"]
 
@@ -200,8 +202,11 @@ def test_without_the_column_the_error_says_how_to_get_it(spark, ground):
 
 
 @follows("files.column")
-@pytest.mark.parametrize("way", [{}, {"driver_max_rows": 0, "large_batches": "tasks"}, {"driver_max_rows": 0, "large_batches": "spark"}],
-                         ids=["driver", "tasks", "spark"])
+@pytest.mark.parametrize(
+    "way",
+    [{}, {"driver_max_rows": 0, "large_batches": "tasks"}, {"driver_max_rows": 0, "large_batches": "spark"}],
+    ids=["driver", "tasks", "spark"],
+)
 def test_a_column_that_is_not_the_file_loses_nothing_in_any_way_of_writing(spark, ground, way):
     """It is trusted only where it names files of the batch, row by row; mended, each row is there once."""
     ground.add_files(0, 2)
@@ -222,7 +227,10 @@ def test_a_column_that_is_not_the_file_loses_nothing_in_any_way_of_writing(spark
 def test_a_column_that_is_not_there_is_refused_at_the_first_batch(spark, ground):
     """Not at the accident."""
     ground.add_files(0, 1)
-    for job in (ground.job(options={"file_column": "extra"}), ground.job(column="id", options={"file_column": "extra"})):
+    for job in (
+        ground.job(options={"file_column": "extra"}),
+        ground.job(column="id", options={"file_column": "extra"}),
+    ):
         outcome = run_here(spark, job)
         assert_refused(outcome, "option.file-column", ground.table, "extra", "_metadata.file_path")
     assert not Path(ground.table, "snapshot").exists()

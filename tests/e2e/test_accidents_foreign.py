@@ -1,4 +1,5 @@
 """S5 and S6: others append, compact, expire and roll back, through Paimon's Java API."""
+
 import signal
 from pathlib import Path
 
@@ -120,7 +121,9 @@ def test_s6_the_lost_batches_are_published_again_with_the_option(spark, ground, 
     ROLLBACKS[way](spark, ground.table, 1)
     assert_each_once(ground.table, ids_of(0, 1))
     ground.add_files(3, 1)
-    until(lambda: Path(ground.checkpoint, "commits", "3").exists(), lambda: query.exception() and query.awaitTermination())
+    until(
+        lambda: Path(ground.checkpoint, "commits", "3").exists(), lambda: query.exception() and query.awaitTermination()
+    )
     query.stop()
     assert_each_once(ground.table, ids_of(0, 4))
 

@@ -1,4 +1,5 @@
 """S1 to S5 with Kafka: rows carry their position, so every accident ends with each row once and without an error."""
+
 import shutil
 import signal
 
@@ -85,7 +86,9 @@ def test_s2_without_position_columns_the_error_names_both_ways_on(spark, job, se
     shutil.rmtree(job.checkpoint)
     before = content(job.table)
     outcome = run_here(spark, plain)
-    assert_refused(outcome, "positions.overlap", job.table, "position_columns", "starting_offsets", "Nothing was written")
+    assert_refused(
+        outcome, "positions.overlap", job.table, "position_columns", "starting_offsets", "Nothing was written"
+    )
     assert content(job.table) == before
 
 
@@ -94,7 +97,9 @@ def test_s3_two_queries_under_two_names(spark, job, sent, kafka_broker):
     other = new_topic(kafka_broker.bootstrap, PARTITIONS)
     ids = sent(0, 30) | send(kafka_broker.bootstrap, other, range(1000, 1030), PARTITIONS)
     streamsink.create_table(job.table, "id BIGINT")
-    second = job.but(checkpoint=job.checkpoint + "-2", source={**job.source, "topic": other}, options={"application": "second"})
+    second = job.but(
+        checkpoint=job.checkpoint + "-2", source={**job.source, "topic": other}, options={"application": "second"}
+    )
     queries = [start(spark, one, lambda event: None) for one in (job, second)]
     for query in queries:
         query.awaitTermination()

@@ -1,4 +1,5 @@
 """S1, S10, S11, S12: drivers killed or paused in the middle of things. S13 is in test_kill_every_step.py."""
+
 import hashlib
 import signal
 from pathlib import Path
@@ -51,7 +52,9 @@ def test_s10_a_zombie_driver_is_fenced(spark, ground, step, kind):
         zombie.signal(signal.SIGCONT)
         outcome = zombie.wait()
     assert outcome.error == "Fenced", outcome
-    advice(outcome, kind).says(ground.table, "restart this one or stop it" if kind == "journal.record-taken" else "othing more")
+    advice(outcome, kind).says(
+        ground.table, "restart this one or stop it" if kind == "journal.record-taken" else "othing more"
+    )
     assert_each_once(ground.table, ids_of(0, 5))
     assert content(ground.table).items() <= before.items()  # it may remove what it had prepared, and no more
     assert run_here(spark, job).code == 0
@@ -71,7 +74,9 @@ def test_s11_restarted_with_other_cores_and_shuffle_partitions(ground):
     second = {"spark.master": "local[1]", "spark.sql.shuffle.partitions": "3"}
     no_merging = {"spark.sql.adaptive.enabled": "false"}
     assert run_driver(ground, job.but(conf=first | no_merging), fault="commit.published@1:kill").code == -signal.SIGKILL
-    committed = [f for f in content(ground.table) if f.startswith(("bucket-0/", "manifest/", "snapshot/snapshot-", "schema/"))]
+    committed = [
+        f for f in content(ground.table) if f.startswith(("bucket-0/", "manifest/", "snapshot/snapshot-", "schema/"))
+    ]
     assert sum(f.startswith("bucket-0/") for f in committed) == 2
     before = digests(ground.table, committed)
     outcome = run_driver(ground, job.but(conf=second | no_merging))

@@ -1,4 +1,5 @@
 """S9 and S13 where Spark's own writer writes: attempts that fail, run twice or lose their executor, and a driver killed in the middle."""
+
 import pytest
 
 from tests.e2e.cluster import Cluster

@@ -1,4 +1,5 @@
 """S9: tasks that fail, run twice or lose their executor, with the writers in Spark's tasks."""
+
 import pytest
 
 from tests.e2e import task_faults
@@ -8,8 +9,11 @@ from tests.e2e.harness import assert_each_once, ids_of, orphans, run_driver
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.usefixtures("spark_settings")]
 
 SPECULATION = {
-    "spark.speculation": "true", "spark.speculation.interval": "100ms", "spark.speculation.multiplier": "1.1",
-    "spark.speculation.quantile": "0.5", "spark.speculation.minTaskRuntime": "100ms",
+    "spark.speculation": "true",
+    "spark.speculation.interval": "100ms",
+    "spark.speculation.multiplier": "1.1",
+    "spark.speculation.quantile": "0.5",
+    "spark.speculation.minTaskRuntime": "100ms",
 }
 FOUR_TASKS = {"spark.sql.shuffle.partitions": "4"}
 

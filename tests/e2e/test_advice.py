@@ -83,7 +83,9 @@ def test_two_sinks_of_one_name_with_other_options(spark, ground):
     def both(*names):
         def each(df, batch_id):
             for name, part, rows in zip(names, (EVEN, ODD), (100, 200)):
-                streamsink.to_table(ground.table, silent, flush=False, application=name, driver_max_rows=rows)(df.where(part), batch_id)
+                streamsink.to_table(ground.table, silent, flush=False, application=name, driver_max_rows=rows)(
+                    df.where(part), batch_id
+                )
 
         return each
 
@@ -98,8 +100,11 @@ def test_two_sinks_of_one_name_with_other_options(spark, ground):
 
 
 @follows("schema.evolution")
-@pytest.mark.parametrize("way", [{}, {"driver_max_rows": 0, "large_batches": "tasks"}, {"driver_max_rows": 0, "large_batches": "spark"}],
-                         ids=["driver", "tasks", "spark"])
+@pytest.mark.parametrize(
+    "way",
+    [{}, {"driver_max_rows": 0, "large_batches": "tasks"}, {"driver_max_rows": 0, "large_batches": "spark"}],
+    ids=["driver", "tasks", "spark"],
+)
 def test_a_new_column_that_is_never_null(spark, ground, way):
     """A constant, a count, an offset: Spark says NOT NULL. What the error says makes it nullable for every way of writing."""
     ground.add_files(0, 2)
@@ -118,15 +123,23 @@ def test_a_new_column_that_is_never_null(spark, ground, way):
     assert error(add_columns=said.option("add_columns"), **way) is None
     assert_each_once(ground.table, ids_of(0, 2))
     rows = streamsink.read_arrow(ground.table)
-    assert set(rows.column("more").to_pylist()) == {"x"} and {row["two"] for row in rows.column("deep").to_pylist()} == {2}
+    assert set(rows.column("more").to_pylist()) == {"x"} and {
+        row["two"] for row in rows.column("deep").to_pylist()
+    } == {2}
 
 
 @pytest.mark.in_turn("files of a planned batch", 2)
 @follows("files.not-as-planned")
-@pytest.mark.parametrize("accident", ["the folder is not mounted", "a file is away", "a file is gone", "a file was written again"])
+@pytest.mark.parametrize(
+    "accident", ["the folder is not mounted", "a file is away", "a file is gone", "a file was written again"]
+)
 def test_files_that_are_gone_when_a_planned_batch_is_read(spark, ground, accident):
     """Spark leaves them out without a word. They were recorded as read: their rows were lost, under a new checkpoint too."""
-    sink, planned, away = streamsink.to_table(ground.table, silent, flush=False, file_column="file"), ground.source / "00001.json", ground.root / "away"
+    sink, planned, away = (
+        streamsink.to_table(ground.table, silent, flush=False, file_column="file"),
+        ground.source / "00001.json",
+        ground.root / "away",
+    )
     read = ("id", "name", "_metadata.file_path AS file")
 
     def dies(df, batch_id):
@@ -213,16 +226,24 @@ def test_a_file_column_that_the_data_does_not_have(spark, ground):
 
 
 @follows("option.position-columns")
-@pytest.mark.parametrize("given, columns", [
-    (("offset", "partition", "topic"), ("id", "name AS topic", "cast(id AS int) AS partition", "id AS offset")),
-    (("topic", "partition", "offset"), ("id", "name AS topic", "id AS offset")),
-], ids=["order", "missing"])
+@pytest.mark.parametrize(
+    "given, columns",
+    [
+        (("offset", "partition", "topic"), ("id", "name AS topic", "cast(id AS int) AS partition", "id AS offset")),
+        (("topic", "partition", "offset"), ("id", "name AS topic", "id AS offset")),
+    ],
+    ids=["order", "missing"],
+)
 def test_position_columns_that_are_not_those(spark, ground, given, columns):
     ground.add_files(0, 1)
     sink = streamsink.to_table(ground.table, silent, flush=False, position_columns=given)
     said = told(run(spark, ground, sink, columns=columns), "option.position-columns", ground.table)
-    named = tuple(said.find(r"the columns of (topic, partition, offset)").split(", ")) if given[0] == "offset" else given
-    assert given[0] == "offset" or "partition" in said.find(r"position_columns names ([\w, ]+), which the data does not have")
+    named = (
+        tuple(said.find(r"the columns of (topic, partition, offset)").split(", ")) if given[0] == "offset" else given
+    )
+    assert given[0] == "offset" or "partition" in said.find(
+        r"position_columns names ([\w, ]+), which the data does not have"
+    )
     right = ("id", "name AS topic", "cast(id AS int) AS partition", "id AS offset")
     sink = streamsink.to_table(ground.table, silent, flush=False, position_columns=named)
     assert run(spark, ground, sink, columns=right) is None
@@ -252,7 +273,12 @@ def test_a_session_without_a_file_system_for_s3(spark, s3_server):
 @follows("checkpoint.no-offsets")
 def test_positions_that_are_not_durable(spark, ground):
     """Asynchronous progress tracking, left out by turning it off."""
-    rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 5).load().selectExpr("value AS id", "'x' AS name")
+    rows = (
+        spark.readStream.format("rate-micro-batch")
+        .option("rowsPerBatch", 5)
+        .load()
+        .selectExpr("value AS id", "'x' AS name")
+    )
     sink = streamsink.to_table(ground.table, silent, flush=False)
 
     def start(**options):
@@ -272,7 +298,11 @@ def test_positions_that_are_not_durable(spark, ground):
             writer.start().awaitTermination()
         return errors[0] if errors else None
 
-    error = start(asyncProgressTrackingEnabled="true", asyncProgressTrackingCheckpointIntervalMs="60000", _asyncProgressTrackingOverrideSinkSupportCheck="true")
+    error = start(
+        asyncProgressTrackingEnabled="true",
+        asyncProgressTrackingCheckpointIntervalMs="60000",
+        _asyncProgressTrackingOverrideSinkSupportCheck="true",
+    )
     said = told(error, "checkpoint.no-offsets", ground.table)
     assert start(**{said.find(r"Turn (\w+) off"): "false"}) is None
     assert_each_once(ground.table, set(range(15)))

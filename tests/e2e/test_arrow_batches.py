@@ -1,4 +1,5 @@
 """How many rows a Python task is given at once: bounded by their number where rows are known to be narrow, by Spark everywhere else."""
+
 import sys
 
 import pyarrow as pa
@@ -24,6 +25,7 @@ MEGABYTE = 1 << 20
 
 def sizes(spark, rows, width) -> list[tuple[int, int]]:
     """(rows, bytes) of each batch that a task of so many rows is given."""
+
     def look(batches):
         for batch in batches:
             yield pa.RecordBatch.from_pydict({"rows": [batch.num_rows], "bytes": [batch.nbytes]})
@@ -46,6 +48,7 @@ def test_rows_bound_a_batch_where_spark_does_not_weigh_it(spark):
 
 def test_the_sink_s_tasks_are_given_so_many_at_once(spark, tmp_path):
     """What was worked out is what the job runs with."""
+
     class Writing:
         def open(self, file_io):
             class Writer:
@@ -70,7 +73,9 @@ def test_the_sink_s_tasks_are_given_so_many_at_once(spark, tmp_path):
         assert write_large(frame, Writing(), store.open(), store, large) == (given, TASKS)
 
 
-@pytest.mark.parametrize("bytes_per_row, rows", [(1, 10_000), (400, 10_000), (800, 5_242), (4_194, 1_000), (4_195, None), (10**6, None)])
+@pytest.mark.parametrize(
+    "bytes_per_row, rows", [(1, 10_000), (400, 10_000), (800, 5_242), (4_194, 1_000), (4_195, None), (10**6, None)]
+)
 def test_rows_that_were_narrow_are_not_weighed(spark, bytes_per_row, rows):
     """So many that sixteen times what they take in a file is no more than Spark's own limit."""
     assert rows_at_once(spark, FIELDS, BATCH, bytes_per_row) == rows
@@ -112,10 +117,16 @@ def test_a_first_batch_of_documents_is_weighed(spark, ground):
     def look(df, number):
         batch = Batch(number, "query", df.sparkSession.sparkContext.getLocalProperty("spark.jobGroup.id"))
         running.describe(df, number, ground.table, batch.run, lambda run: False)
-        found.update({ddl: rows_at_once(df.sparkSession, parse_ddl(ddl), batch, None) for ddl in
-                      ("id BIGINT, name STRING", "id BIGINT, name BYTES", "id BIGINT, name ARRAY<STRING>")})
+        found.update(
+            {
+                ddl: rows_at_once(df.sparkSession, parse_ddl(ddl), batch, None)
+                for ddl in ("id BIGINT, name STRING", "id BIGINT, name BYTES", "id BIGINT, name ARRAY<STRING>")
+            }
+        )
 
     ground.add_files(0, 1)
     stream = spark.readStream.schema("id LONG, name STRING").json(str(ground.source))
-    stream.writeStream.foreachBatch(look).option("checkpointLocation", ground.checkpoint).trigger(availableNow=True).start().awaitTermination()
+    stream.writeStream.foreachBatch(look).option("checkpointLocation", ground.checkpoint).trigger(
+        availableNow=True
+    ).start().awaitTermination()
     assert list(found.values()) == [10_000, None, None]

@@ -58,7 +58,12 @@ def test_an_option_that_does_not_exist_is_refused_when_the_query_is_built(ground
     with pytest.raises(Misuse, match="no option 'partitionBy'.*partition_by") as caught:
         streamsink.to_table(ground.table, partitionBy=["dt"])
     assert caught.value.kind == "option.unknown"
-    for bad in ({"target_file_bytes": 0}, {"restore": "maybe"}, {"position_columns": ["offset"]}, {"application": "../x"}):
+    for bad in (
+        {"target_file_bytes": 0},
+        {"restore": "maybe"},
+        {"position_columns": ["offset"]},
+        {"application": "../x"},
+    ):
         with pytest.raises(Misuse, match=next(iter(bad))):
             streamsink.to_table(ground.table, **bad)
 
@@ -85,12 +90,16 @@ def test_a_batch_dataframe_in_the_sink_names_the_way_out(spark, ground):
     assert caught.value.kind == "batch.not-streaming"
 
 
-@pytest.mark.parametrize("ddl, kind, column", [
-    ("id BIGINT", "schema.evolution", "name"),
-    ("id BIGINT, name STRING, more INT", "schema.missing-column", "more"),
-    ("id STRING, name STRING", "schema.evolution", "id"),
-    ("id BIGINT NOT NULL, name STRING", "schema.nullability", "id"),
-], ids=["extra", "missing", "other-type", "nullability"])
+@pytest.mark.parametrize(
+    "ddl, kind, column",
+    [
+        ("id BIGINT", "schema.evolution", "name"),
+        ("id BIGINT, name STRING, more INT", "schema.missing-column", "more"),
+        ("id STRING, name STRING", "schema.evolution", "id"),
+        ("id BIGINT NOT NULL, name STRING", "schema.nullability", "id"),
+    ],
+    ids=["extra", "missing", "other-type", "nullability"],
+)
 def test_a_schema_that_does_not_fit(spark, ground, ddl, kind, column):
     """It names the column, and neither a file nor a snapshot was added."""
     ground.add_files(0, 1)
@@ -101,7 +110,11 @@ def test_a_schema_that_does_not_fit(spark, ground, ddl, kind, column):
     assert content(ground.table) == before
 
 
-WAYS = {"driver": {}, "spark": {"driver_max_rows": 0, "large_batches": "spark"}, "tasks": {"driver_max_rows": 0, "large_batches": "tasks"}}
+WAYS = {
+    "driver": {},
+    "spark": {"driver_max_rows": 0, "large_batches": "spark"},
+    "tasks": {"driver_max_rows": 0, "large_batches": "tasks"},
+}
 
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)

@@ -1,4 +1,5 @@
 """END_OF_INPUT, empty batches, watermarks, source positions, and several checkpoints pending at once."""
+
 import json
 import re
 import signal
@@ -25,15 +26,7 @@ from streamsink.table.table import open_table
 from streamsink.table.write.writer import TableWriter, WriteSpec
 from tests.advice.following import advice, follows
 from tests.e2e import foreign
-from tests.e2e.harness import (
-    assert_each_once,
-    assert_refused,
-    content,
-    ids_in,
-    ids_of,
-    run_driver,
-    run_here,
-)
+from tests.e2e.harness import assert_each_once, assert_refused, content, ids_in, ids_of, run_driver, run_here
 
 STATE = "streamsink.app.streamsink"
 
@@ -67,7 +60,9 @@ def test_two_jobs_under_one_run_id(spark, ground):
 
     def write(rows, application="batch"):
         # Literals: the time of loading, and an id of this try.
-        given = rows.selectExpr("id", f"'{IdSource().new_id()}, a' AS tried", f"{time.time()}D AS at", "current_timestamp() AS now")
+        given = rows.selectExpr(
+            "id", f"'{IdSource().new_id()}, a' AS tried", f"{time.time()}D AS at", "current_timestamp() AS now"
+        )
         return streamsink.write(given, ground.table, "nightly", application=application, flush=False)
 
     first, second = (spark.read.parquet(day) for day in days)
@@ -92,17 +87,24 @@ def test_a_repeated_run_is_the_same_in_another_process_and_over_a_table_that_is_
     spark.range(8).createOrReplaceTempView("numbers_of_this_run")
     made = {
         "table": lambda of: streamsink.read(of, source).where("id < 5"),
-        "view": lambda of: of.sql("WITH n AS (SELECT * FROM numbers_of_this_run) SELECT id FROM n WHERE id > (SELECT min(id) FROM numbers_of_this_run)"),
+        "view": lambda of: of.sql(
+            "WITH n AS (SELECT * FROM numbers_of_this_run) SELECT id FROM n WHERE id > (SELECT min(id) FROM numbers_of_this_run)"
+        ),
         "local": lambda of: of.createDataFrame([(1,), (2,)], "id BIGINT"),
         "drawn": lambda of: of.range(100).where("rand() < 0.5"),
         "function": lambda of: of.range(4).select(F.udf(lambda x: x, "bigint")("id").alias("id")),
     }
-    counts = {name: streamsink.write(rows(spark), f"{ground.table}_{name}", "monday", flush=False) for name, rows in made.items()}
+    counts = {
+        name: streamsink.write(rows(spark), f"{ground.table}_{name}", "monday", flush=False)
+        for name, rows in made.items()
+    }
     assert counts.pop("drawn") in range(101) and counts == {"table": 5, "view": 7, "local": 2, "function": 4}
     streamsink.write(spark.range(5, 7), source, "more-rows", flush=False)
     again = spark.newSession()
     again.range(8).createOrReplaceTempView("numbers_of_this_run")
-    assert [streamsink.write(rows(again), f"{ground.table}_{name}", "monday", flush=False) for name, rows in made.items()] == [0] * 5
+    assert [
+        streamsink.write(rows(again), f"{ground.table}_{name}", "monday", flush=False) for name, rows in made.items()
+    ] == [0] * 5
     streamsink.write(spark.range(2), source, "older-rows", flush=False)
     with pytest.raises(Misuse, match=r"rows \(found 7, recorded 5\)"):
         streamsink.write(made["table"](spark), f"{ground.table}_table", "monday", flush=False)
@@ -125,7 +127,9 @@ def test_a_run_that_writes_a_micro_batch_is_refused(spark, ground):
     stream = spark.readStream.schema("id BIGINT, name STRING").json(str(ground.source))
 
     def run(function, checkpoint):
-        stream.writeStream.foreachBatch(function).option("checkpointLocation", checkpoint).trigger(availableNow=True).start().awaitTermination()
+        stream.writeStream.foreachBatch(function).option("checkpointLocation", checkpoint).trigger(
+            availableNow=True
+        ).start().awaitTermination()
 
     run(publish, ground.checkpoint)
     advice(refused[0], "run.of-a-batch").says("streamsink.to_table", ground.table)

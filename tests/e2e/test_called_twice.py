@@ -29,7 +29,12 @@ def _run(spark, ground, function) -> list[Exception]:
             errors.append(failed)
             raise
 
-    query = rows.writeStream.foreachBatch(each).option("checkpointLocation", ground.checkpoint).trigger(availableNow=True).start()
+    query = (
+        rows.writeStream.foreachBatch(each)
+        .option("checkpointLocation", ground.checkpoint)
+        .trigger(availableNow=True)
+        .start()
+    )
     with contextlib.suppress(StreamingQueryException):
         query.awaitTermination()
     return errors
@@ -68,7 +73,10 @@ def test_a_table_whose_path_is_spelled_in_two_ways_is_one(spark, ground):
     linked = ground.root / "linked"
     linked.symlink_to(ground.table.rpartition("/")[0])
     streamsink.create_table(ground.table, "id BIGINT, name STRING")
-    sinks = [(streamsink.to_table(path, lambda event: None, flush=False), part) for path, part in ((ground.table, EVEN), (f"{linked}/orders", ODD))]
+    sinks = [
+        (streamsink.to_table(path, lambda event: None, flush=False), part)
+        for path, part in ((ground.table, EVEN), (f"{linked}/orders", ODD))
+    ]
     [error] = _run(spark, ground, lambda batch, number: [sink(batch.where(part), number) for sink, part in sinks])
     assert isinstance(error, Misuse) and error.kind == "batch.twice"
 
@@ -97,7 +105,9 @@ def test_a_name_each_is_the_way_on(spark, ground):
 
     def both(batch, number):
         for name, part in (("even", EVEN), ("odd", ODD)):
-            streamsink.to_table(ground.table, lambda event: None, flush=False, application=name)(batch.where(part), number)
+            streamsink.to_table(ground.table, lambda event: None, flush=False, application=name)(
+                batch.where(part), number
+            )
 
     streamsink.create_table(ground.table, "id BIGINT, name STRING")
     assert _run(spark, ground, both) == []
@@ -106,6 +116,7 @@ def test_a_name_each_is_the_way_on(spark, ground):
 
 def _dies(*sinks):
     """A batch function that ends its query when its sinks have written, before Spark knows."""
+
     def function(batch, number):
         for sink, part in sinks:
             sink(batch.where(part), number)
@@ -115,7 +126,9 @@ def _dies(*sinks):
 
 
 def _sink(table: str, name: str, **options):
-    return streamsink.to_table(table, lambda event: None, flush=False, application=name, restore="restore-and-continue", **options)
+    return streamsink.to_table(
+        table, lambda event: None, flush=False, application=name, restore="restore-and-continue", **options
+    )
 
 
 @pytest.mark.spark
@@ -125,7 +138,11 @@ def test_a_query_that_is_renamed_before_spark_has_committed_its_first_batch(spar
     [died] = _run(spark, ground, _dies((_sink(table, "first"), "true"), (_sink(beside, "first"), EVEN)))
     assert isinstance(died, InterruptedError)
     [error] = _run(spark, ground, _dies((_sink(beside, "first"), EVEN), (_sink(table, "second"), "true")))
-    assert isinstance(error, Misuse) and error.kind == "application.renamed" and sorted(ids_in(table)) == sorted(ids_of(0, 1))
+    assert (
+        isinstance(error, Misuse)
+        and error.kind == "application.renamed"
+        and sorted(ids_in(table)) == sorted(ids_of(0, 1))
+    )
     adopt = int(re.search(r"set adopt_from_batch=(\d+)", str(error))[1])
     sinks = (_sink(beside, "first"), EVEN), (_sink(table, "second", adopt_from_batch=adopt), "true")
     assert _run(spark, ground, lambda batch, number: [sink(batch.where(part), number) for sink, part in sinks]) == []
@@ -140,8 +157,20 @@ def test_two_names_of_one_function_are_no_earlier_names_of_each_other(spark, gro
     streamsink.create_table(ground.table, "id BIGINT, name STRING")
 
     def parts():
-        tables = streamsink.to_tables(folder, f"'{name}'", {name: {}}, lambda event: None, flush=False, application="many", restore="restore-and-continue")
-        return (_sink(ground.table, "even"), EVEN), (tables, f"{ODD} AND id < 5"), (_sink(ground.table, "odd"), f"{ODD} AND id >= 5")
+        tables = streamsink.to_tables(
+            folder,
+            f"'{name}'",
+            {name: {}},
+            lambda event: None,
+            flush=False,
+            application="many",
+            restore="restore-and-continue",
+        )
+        return (
+            (_sink(ground.table, "even"), EVEN),
+            (tables, f"{ODD} AND id < 5"),
+            (_sink(ground.table, "odd"), f"{ODD} AND id >= 5"),
+        )
 
     for called in (1, 2, 3):
         [died] = _run(spark, ground, _dies(*parts()[:called]))
@@ -186,7 +215,11 @@ def test_a_sink_that_is_called_only_for_batches_with_rows_is_told_to_take_all_of
     streamsink.create_table(ground.table, rows.schema)
 
     def run(function) -> None:
-        query = rows.writeStream.foreachBatch(function).option("checkpointLocation", ground.checkpoint).trigger(availableNow=True)
+        query = (
+            rows.writeStream.foreachBatch(function)
+            .option("checkpointLocation", ground.checkpoint)
+            .trigger(availableNow=True)
+        )
         query.start().awaitTermination()
 
     sink, errors = streamsink.to_table(ground.table, lambda event: None, flush=False), []
@@ -204,7 +237,9 @@ def test_a_sink_that_is_called_only_for_batches_with_rows_is_told_to_take_all_of
     sink.close()
     (refused,) = errors
     assert refused.kind == kind and CALLED_FOR_EVERY_BATCH in str(refused)
-    option, value = re.search(r"also for one without rows.*?(accept_as_new|adopt_from_batch)='?(\w+)", str(refused)).groups()
+    option, value = re.search(
+        r"also for one without rows.*?(accept_as_new|adopt_from_batch)='?(\w+)", str(refused)
+    ).groups()
     value = int(value) if option == "adopt_from_batch" else value
     run(streamsink.to_table(ground.table, lambda event: None, flush=False, **{option: value}))
     assert_each_once(ground.table, ids_of(0, 3) - none_of)

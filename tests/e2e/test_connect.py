@@ -1,4 +1,5 @@
 """Spark Connect has no gateway to Spark's JVM: what needs one is refused by name before anything is written, what does not works."""
+
 import json
 import os
 import subprocess
@@ -11,7 +12,7 @@ import streamsink
 from tests.advice.following import Advice, Told, follows
 from tests.e2e.harness import ROOT, files_under
 
-PROGRAM = '''
+PROGRAM = """
 import json, sys
 from pyspark.sql import SparkSession
 import streamsink
@@ -34,7 +35,7 @@ note("read on S3", lambda: streamsink.spark.gateway.running.check_file_system(sp
 note("read", lambda: sorted(row.id for row in streamsink.read(spark, f"{root}/ready").collect()))
 print("FOUND=" + json.dumps(found))
 spark.stop()
-'''
+"""
 
 
 @follows("spark.connect")
@@ -48,9 +49,16 @@ def test_each_function_says_what_it_needs(tmp_path, spark):
     line = next((line for line in done.stdout.splitlines() if line.startswith("FOUND=")), None)
     assert line, done.stdout + done.stderr
     found = json.loads(line.removeprefix("FOUND="))
-    for name, place in (("write", "lake/write"), ("to_table", "lake/one"), ("to_tables", "lake/many"), ("read on S3", "s3a://b/t")):
+    for name, place in (
+        ("write", "lake/write"),
+        ("to_table", "lake/one"),
+        ("to_tables", "lake/many"),
+        ("read on S3", "s3a://b/t"),
+    ):
         _, _, text = found[name]
-        assert place in text and "Spark Connect" in text and "Nothing was written" in text and "without .remote(" in text, found[name]
+        assert (
+            place in text and "Spark Connect" in text and "Nothing was written" in text and "without .remote(" in text
+        ), found[name]
         assert found[name][:2] == ["Misuse", "spark.connect"]
         Advice(Told(*found[name][1:])).says("Use a session of Spark's own: built without .remote(...)")
     assert found["read"][2] == "[0, 1, 2]"

@@ -21,12 +21,19 @@ def test_a_query_gets_dead_letters_and_loses_them_under_one_checkpoint(spark, gr
     df = spark.readStream.schema(COLUMNS).json(str(source))
 
     def run(number, values, **options):
-        (source / f"{number}.json").write_text("\n".join(json.dumps({"id": 10 * number + at, "n": n}) for at, n in enumerate(values)))
+        (source / f"{number}.json").write_text(
+            "\n".join(json.dumps({"id": 10 * number + at, "n": n}) for at, n in enumerate(values))
+        )
         rows = df if options else df.selectExpr("id", "CAST(n AS INT) AS n")
 
         def start():
             sink = streamsink.to_table(table, flush=False, **options)
-            return rows.writeStream.foreachBatch(sink).option("checkpointLocation", f"{ground.root}/ck").trigger(availableNow=True).start()
+            return (
+                rows.writeStream.foreachBatch(sink)
+                .option("checkpointLocation", f"{ground.root}/ck")
+                .trigger(availableNow=True)
+                .start()
+            )
 
         streamsink.run(start, max_restarts=2, min_wait_ms=1, max_wait_ms=10)
 
@@ -38,7 +45,9 @@ def test_a_query_gets_dead_letters_and_loses_them_under_one_checkpoint(spark, gr
     dead = streamsink.read_arrow(str(lake / "rejected")).to_pylist()
     assert sorted(json.loads(row["row"])["id"] for row in dead) == [11, 20]
     assert {(row["application"], row["target"]) for row in dead} == {("streamsink", "orders")}
-    assert [entry.name for entry in (lake / "orders" / "streamsink").iterdir()] == ["streamsink"] and not (lake / "streamsink").exists()
+    assert [entry.name for entry in (lake / "orders" / "streamsink").iterdir()] == ["streamsink"] and not (
+        lake / "streamsink"
+    ).exists()
     assert streamsink.verify(table).ok
 
 
@@ -49,14 +58,22 @@ def test_two_sinks_of_one_name_with_and_without_dead_letters_are_refused(spark, 
     streamsink.create_table(table, "id BIGINT, n INT")
     source.mkdir()
     (source / "0.json").write_text('{"id": 1, "n": 1}')
-    with_letters, without = streamsink.to_table(table, dead_letters="rejected", flush=False), streamsink.to_table(table, flush=False)
+    with_letters, without = (
+        streamsink.to_table(table, dead_letters="rejected", flush=False),
+        streamsink.to_table(table, flush=False),
+    )
 
     def both(df, batch_id):
         with_letters(df, batch_id)
         without(df, batch_id)
 
     df = spark.readStream.schema("id BIGINT, n INT").json(str(source))
-    start = df.writeStream.foreachBatch(both).option("checkpointLocation", f"{ground.root}/ck").trigger(availableNow=True).start
+    start = (
+        df.writeStream.foreachBatch(both)
+        .option("checkpointLocation", f"{ground.root}/ck")
+        .trigger(availableNow=True)
+        .start
+    )
     with pytest.raises(Misuse) as refused:
         streamsink.run(start, max_restarts=0)
     assert refused.value.kind == "application.two-sinks"

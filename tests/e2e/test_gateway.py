@@ -1,4 +1,5 @@
 """What a micro-batch asks of Spark's JVM, counted; and that what is remembered of a run is never taken for another's."""
+
 import json
 
 import pytest
@@ -109,7 +110,10 @@ def test_a_batch_starts_where_spark_says_the_last_one_ended(spark, ground):
         run(spark, ground, "checkpoint", sink)
     table = open_table(local_file_io(), ground.table, for_writing=False)
     newest = table.snapshots.latest()
-    ranges = [json.loads(table.snapshots.load(n).properties["streamsink.app.streamsink"])["sources"] for n in range(1, newest.id + 1)]
+    ranges = [
+        json.loads(table.snapshots.load(n).properties["streamsink.app.streamsink"])["sources"]
+        for n in range(1, newest.id + 1)
+    ]
     ends = [None]
     for offsets in ranges:
         (source,) = offsets

@@ -1,4 +1,5 @@
 """Grouped and asynchronous publishing under Spark: killed drivers, a stopped query, an error beside the batches."""
+
 import signal
 import subprocess
 import sys
@@ -21,9 +22,14 @@ KILLS = ("commit.lists_written@2", "precommit.saved@4")
 MORE_KILLS = ("group.queued@3", KILLS[0], "commit.published@2", KILLS[1])
 
 
-@pytest.mark.parametrize("kills", [
-    pytest.param(KILLS, marks=pytest.mark.in_turn("pending beyond a batch", 1)), pytest.param(MORE_KILLS, marks=pytest.mark.soak),
-], ids=["", "more"])
+@pytest.mark.parametrize(
+    "kills",
+    [
+        pytest.param(KILLS, marks=pytest.mark.in_turn("pending beyond a batch", 1)),
+        pytest.param(MORE_KILLS, marks=pytest.mark.soak),
+    ],
+    ids=["", "more"],
+)
 def test_drivers_killed_while_checkpoints_are_pending_lose_and_double_nothing(ground, spark_settings, kills):
     """SIGKILL upon SIGKILL, then a run to the end: a reader always sees whole batches in order, and in the end each row once."""
     files = 8 * len(kills)

@@ -2,6 +2,7 @@
 
 The advice of each error is followed to the letter: the call and the token are taken out of its text.
 """
+
 import contextlib
 import re
 import shutil
@@ -64,7 +65,9 @@ def begin(spark, job, publish, **trigger):
     return writer.trigger(**(trigger or {"availableNow": True})).start()
 
 
-def test_a_topic_recreated_while_the_checkpoint_is_lost_is_refused_and_then_written_whole(spark, job, topic, kafka_broker):
+def test_a_topic_recreated_while_the_checkpoint_is_lost_is_refused_and_then_written_whole(
+    spark, job, topic, kafka_broker
+):
     """A2: all new rows below the old offsets were taken for old ones. The error's way on writes each of them once."""
     old = send(kafka_broker.bootstrap, topic, range(40), PARTITIONS)
     ends_with_each_once(spark, job, old)
@@ -81,7 +84,9 @@ def test_a_topic_recreated_while_the_checkpoint_is_lost_is_refused_and_then_writ
 
 
 @pytest.mark.xfail(
-    pyspark.__version__.startswith("4.0."), run=False, reason="Spark 4.0 itself refuses to go on with such a batch, before it calls the sink"
+    pyspark.__version__.startswith("4.0."),
+    run=False,
+    reason="Spark 4.0 itself refuses to go on with such a batch, before it calls the sink",
 )
 def test_advice_on_a_planned_batch_names_partitions_that_came_after_it(spark, job, topic, kafka_broker):
     """Found by a real walk: the batch was refused, the topic got a partition, and Spark refused startingOffsets without it."""
@@ -147,7 +152,12 @@ def test_a_topic_recreated_under_a_query_that_reads_a_folder_too(spark, job, top
 
         messages = frame(spark, job.but(source={**job.source, "starting": starting})).select("id")
         both = messages.union(spark.readStream.schema("id BIGINT").json(str(folder)))
-        query = both.writeStream.foreachBatch(publish).option("checkpointLocation", job.checkpoint).trigger(availableNow=True).start()
+        query = (
+            both.writeStream.foreachBatch(publish)
+            .option("checkpointLocation", job.checkpoint)
+            .trigger(availableNow=True)
+            .start()
+        )
         with contextlib.suppress(StreamingQueryException):
             query.awaitTermination(WAIT_S)
         query.stop()
@@ -160,7 +170,9 @@ def test_a_topic_recreated_under_a_query_that_reads_a_folder_too(spark, job, top
     new = send(kafka_broker.bootstrap, topic, range(100, 150), PARTITIONS) | {1001}
     (folder / "b.json").write_text('{"id": 1001}\n')
     refused = run()
-    assert refused.kind == "positions.topic-recreated" and topic in str(refused) and "Nothing was written" in str(refused)
+    assert (
+        refused.kind == "positions.topic-recreated" and topic in str(refused) and "Nothing was written" in str(refused)
+    )
     assert_each_once(job.table, old)
     call = re.search(r"(streamsink\.starting_offsets\([^()]*\)) for source 0", str(refused))[1]
     starting = eval(call, {"streamsink": streamsink})  # the advice itself
@@ -183,12 +195,18 @@ def test_another_cluster_with_the_same_topic_name_is_refused_by_its_id(spark, jo
         new = send(other.bootstrap, topic, range(100, 130), PARTITIONS)
         moved = job.but(source={**job.source, "bootstrap": other.bootstrap})
         outcome = run_here(spark, moved)
-        assert_refused(outcome, "positions.other-cluster", job.table, CLUSTER_ID, OTHER_CLUSTER_ID, topic, "Nothing was written")
+        assert_refused(
+            outcome, "positions.other-cluster", job.table, CLUSTER_ID, OTHER_CLUSTER_ID, topic, "Nothing was written"
+        )
         assert_each_once(job.table, old)
-        ends_with_each_once(spark, advised(moved, outcome).but(options={"accept_as_new": accept_token(outcome)}), old | new)
+        ends_with_each_once(
+            spark, advised(moved, outcome).but(options={"accept_as_new": accept_token(outcome)}), old | new
+        )
 
 
-def test_an_unknown_partition_that_a_new_checkpoint_does_not_begin_at_its_beginning_is_a_gap(spark, job, topic, kafka_broker):
+def test_an_unknown_partition_that_a_new_checkpoint_does_not_begin_at_its_beginning_is_a_gap(
+    spark, job, topic, kafka_broker
+):
     """A2b: checkpoint lost, startingOffsets=latest, and a partition that the table has never seen held messages."""
     old = send(kafka_broker.bootstrap, topic, range(40), PARTITIONS)
     ends_with_each_once(spark, job, old)
@@ -259,16 +277,21 @@ def test_ids_come_with_the_sources_own_settings_and_no_password_is_found_anywher
         outcome = run_driver(ground, job)
     assert_refused(outcome, "positions.topic-recreated", job.table, topic)
     said = [path for path in ground.root.rglob("*") if path.is_file() and tmp_path / "kafka" not in path.parents]
-    said = [path for path in said if not path.name.startswith("driver-") or path.suffix != ".json"]  # those the test made
+    said = [
+        path for path in said if not path.name.startswith("driver-") or path.suffix != ".json"
+    ]  # those the test made
     assert len(said) > 10
     for secret in broker.secrets:
         assert [str(path) for path in said if secret.encode() in path.read_bytes()] == []
 
 
-@pytest.mark.parametrize("setting, value", [
-    ("spark.sql.streaming.kafka.useDeprecatedOffsetFetching", "true"),
-    ("spark.sql.streaming.disabledV2MicroBatchReaders", "org.apache.spark.sql.kafka010.KafkaSourceProvider"),
-])
+@pytest.mark.parametrize(
+    "setting, value",
+    [
+        ("spark.sql.streaming.kafka.useDeprecatedOffsetFetching", "true"),
+        ("spark.sql.streaming.disabledV2MicroBatchReaders", "org.apache.spark.sql.kafka010.KafkaSourceProvider"),
+    ],
+)
 def test_ids_that_are_not_told_are_said_once_and_are_no_alarm(spark, job, topic, kafka_broker, caplog, setting, value):
     """Spark's older ways to read Kafka have no client that could be asked: positions count as before."""
     ids = send(kafka_broker.bootstrap, topic, range(40), PARTITIONS)
@@ -280,7 +303,9 @@ def test_ids_that_are_not_told_are_said_once_and_are_no_alarm(spark, job, topic,
     ends_with_each_once(spark, job, ids)
 
 
-def test_asking_for_ids_costs_a_batch_four_questions_to_the_jvm_however_many_topics(spark, job, topic, kafka_broker, monkeypatch):
+def test_asking_for_ids_costs_a_batch_four_questions_to_the_jvm_however_many_topics(
+    spark, job, topic, kafka_broker, monkeypatch
+):
     """Which run and which batch it is, eight times for its rows, and four times whether each of these topics is still the same."""
     other = new_topic(kafka_broker.bootstrap, PARTITIONS)
     ids = send(kafka_broker.bootstrap, topic, range(20), PARTITIONS)
@@ -300,7 +325,9 @@ def test_asking_for_ids_costs_a_batch_four_questions_to_the_jvm_however_many_top
 
 def two_sinks(*tables: str):
     """Sinks of these tables, and a batch function that gives each batch to all of them."""
-    sinks = [streamsink.to_table(table, lambda event: None, flush=False, position_columns=POSITIONS) for table in tables]
+    sinks = [
+        streamsink.to_table(table, lambda event: None, flush=False, position_columns=POSITIONS) for table in tables
+    ]
 
     def publish(df, batch_id: int) -> None:
         for sink in sinks:
@@ -309,9 +336,13 @@ def two_sinks(*tables: str):
     return sinks, publish
 
 
-def test_each_sink_and_each_attempt_is_told_where_the_brokers_messages_end(spark, job, topic, kafka_broker, monkeypatch, tmp_path):
+def test_each_sink_and_each_attempt_is_told_where_the_brokers_messages_end(
+    spark, job, topic, kafka_broker, monkeypatch, tmp_path
+):
     """Only the first call of a run was told: a retry, or a second sink, took new messages below the recorded offsets for old ones."""
-    monkeypatch.setattr(_Topics, "_topic_ids", lambda self, topics: dict.fromkeys(topics, ""))  # the broker does not tell them
+    monkeypatch.setattr(
+        _Topics, "_topic_ids", lambda self, topics: dict.fromkeys(topics, "")
+    )  # the broker does not tell them
     sinks, publish = two_sinks(job.table, str(tmp_path / "second"))
     old = send(kafka_broker.bootstrap, topic, range(40), PARTITIONS)
     begin(spark, job, publish).awaitTermination()

@@ -1,4 +1,5 @@
 """A real broker, 200,000 messages, and a driver that is killed again and again, at random steps and at random times."""
+
 import random
 import signal
 import time

@@ -4,6 +4,7 @@ Each test starts a driver on what the killed one before left behind, and kills i
 driver, and the last one runs to the end. So every kill costs one start. Among them is S13: killed
 again and again in the middle of a batch, and each time the next start names what was left and removes it.
 """
+
 import os
 import signal
 from dataclasses import dataclass, field
@@ -27,13 +28,24 @@ AT_START = ("table.", "restore.")
 AT_END = "group.stopping"
 # A kill here leaves files that neither a snapshot nor a record names.
 LEAVES_ORPHANS = {
-    "task.file_opened", "task.file_closed", "task.end", "spark.written", "write.staged", "precommit.manifest_staged",
-    "precommit.before_record", "commit.lists_written", "commit.before_publish",
+    "task.file_opened",
+    "task.file_closed",
+    "task.end",
+    "spark.written",
+    "write.staged",
+    "precommit.manifest_staged",
+    "precommit.before_record",
+    "commit.lists_written",
+    "commit.before_publish",
 }
 # Of the steps every so-manieth is tried in the gate, other ones for other code; and these two, on which others depend.
 _EVERY = 3
 _ALWAYS = ("restore.before_publish", AT_END)
-IN_THE_GATE = [step for place, step in enumerate(SINGLE) if step in _ALWAYS or (place + int(os.environ.get("STREAMSINK_SEED", 0))) % _EVERY == 0]
+IN_THE_GATE = [
+    step
+    for place, step in enumerate(SINGLE)
+    if step in _ALWAYS or (place + int(os.environ.get("STREAMSINK_SEED", 0))) % _EVERY == 0
+]
 # Nothing is published before the run ends.
 ALL_PENDING = {"publish_every_batches": 1000}
 
@@ -76,7 +88,7 @@ class Chain:
         if self.left:
             self.leaving.add(step)
         if step == AT_END:
-            self.add_files(self.steps[self.steps.index(step) + 1:])
+            self.add_files(self.steps[self.steps.index(step) + 1 :])
 
     def kill_and_look(self, step: str) -> None:
         """The step is reached, the driver dies there, and what a reader then sees is a prefix of the source, each row once."""
@@ -93,7 +105,9 @@ class Chain:
         assert outcome.code == 0, outcome
         self.check_what_was_left(outcome)
         lost, doubled = lost_and_doubled(ids_in(self.ground.table), ids_of(0, self.files))
-        print(f"RESULT kill-every-step: steps={len(self.steps)} kills={len(self.kills)} rows={self.files * 10} lost={lost} doubled={doubled}")
+        print(
+            f"RESULT kill-every-step: steps={len(self.steps)} kills={len(self.kills)} rows={self.files * 10} lost={lost} doubled={doubled}"
+        )
         assert_each_once(self.ground.table, ids_of(0, self.files))
         assert set(self.steps) <= set(self.kills)
         assert self.left == set() and LEAVES_ORPHANS & set(self.steps) <= self.leaving
@@ -107,10 +121,11 @@ class Chain:
             named = {path for event in outcome.of("Restored") for path in event["orphans_removed"]}
             waiting = {path for path in self.left if Path(path).exists() and self.is_waiting(path)}
             gone = {path for path in self.left if self.is_of_staging(path) and not Path(path).exists()}
-            assert self.left <= named | waiting | gone, f"left before {self.kills[-1]}: {self.left - named - waiting - gone}"
+            assert self.left <= named | waiting | gone, (
+                f"left before {self.kills[-1]}: {self.left - named - waiting - gone}"
+            )
             assert not any(Path(path).exists() for path in named)
         self.left = orphans(self.ground.table) if Path(self.ground.table, "schema", "schema-0").exists() else set()
-
 
     @staticmethod
     def is_of_staging(path: str) -> bool:
@@ -126,7 +141,7 @@ class Chain:
 
 def _chain(folder: Path, steps: list[str]) -> Chain:
     chain = Chain(Ground(folder), steps)
-    chain.add_files([*steps[:steps.index(AT_END)], *NEEDS.values()])
+    chain.add_files([*steps[: steps.index(AT_END)], *NEEDS.values()])
     return chain
 
 

@@ -58,7 +58,12 @@ def test_two_sinks_of_one_name_with_other_rules_are_refused(spark, ground):
             refused.append(error.kind)
 
     df = spark.readStream.schema("id BIGINT, name STRING").option("maxFilesPerTrigger", 1).json(str(ground.source))
-    query = df.writeStream.foreachBatch(publish).option("checkpointLocation", f"{ground.root}/ck").trigger(availableNow=True).start()
+    query = (
+        df.writeStream.foreachBatch(publish)
+        .option("checkpointLocation", f"{ground.root}/ck")
+        .trigger(availableNow=True)
+        .start()
+    )
     query.awaitTermination()
     assert refused == ["application.two-sinks"]
 
@@ -81,7 +86,9 @@ def _killed_one_after_another(ground, kills):
     ground.add_files(0, files)
     job = ground.job(table=str(ground.root / "lake"), many=RANDOM, options={"journal_retain": 2}, max_restarts=3)
     for fault in kills:
-        assert run_driver(ground, job, fault=f"{fault}:kill").code == -signal.SIGKILL, f"a driver does not reach {fault}"
+        assert run_driver(ground, job, fault=f"{fault}:kill").code == -signal.SIGKILL, (
+            f"a driver does not reach {fault}"
+        )
         found = all_ids(job.table)
         assert len(found) == len(set(found)) and set(found) <= ids_of(0, files), fault
     outcome = run_driver(ground, job)
@@ -100,7 +107,12 @@ def test_tasks_that_fail_twice_count_once(ground):
     ground.add_files(0, 4)
     conf = task_faults.CONF | {"spark.master": "local[2,3]", "spark.sql.shuffle.partitions": "2"}
     job = ground.job(
-        table=str(ground.root / "lake"), many=RANDOM, per_batch=2, shuffle=True, options={"driver_max_rows": 0}, conf=conf
+        table=str(ground.root / "lake"),
+        many=RANDOM,
+        per_batch=2,
+        shuffle=True,
+        options={"driver_max_rows": 0},
+        conf=conf,
     )
     outcome = run_driver(ground, job, env=task_faults.environment("task.end:exit:2", ground.root / "marks"))
     assert outcome.code == 0, outcome
@@ -116,7 +128,12 @@ def _run(df, checkpoint, **arguments) -> list:
 
     def start():
         sink = streamsink.to_tables(listener=events.append, flush=False, **arguments)
-        return df.writeStream.foreachBatch(sink).option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
+        return (
+            df.writeStream.foreachBatch(sink)
+            .option("checkpointLocation", checkpoint)
+            .trigger(availableNow=True)
+            .start()
+        )
 
     streamsink.run(start, max_restarts=2, min_wait_ms=1, max_wait_ms=10)
     return events
@@ -125,8 +142,11 @@ def _run(df, checkpoint, **arguments) -> list:
 COLUMNS = "id BIGINT, n BIGINT, amount DECIMAL(20,4), day STRING, at TIMESTAMP, bytes BINARY, name STRING"
 GOOD = (7, decimal.Decimal("12.5000"), "2026-11-21", datetime.datetime(2026, 11, 21, 12, 0, 0, 1000), b"\x01", "abc")
 BAD = {
-    "n": (2**31, "data.cast"), "amount": (decimal.Decimal("0.0001"), "data.cast"), "day": ("tomorrow", "data.cast"),
-    "at": (datetime.datetime(2026, 11, 21, 12, 0, 0, 1), "data.cast"), "bytes": (b"12345", "data.too-long"),
+    "n": (2**31, "data.cast"),
+    "amount": (decimal.Decimal("0.0001"), "data.cast"),
+    "day": ("tomorrow", "data.cast"),
+    "at": (datetime.datetime(2026, 11, 21, 12, 0, 0, 1), "data.cast"),
+    "bytes": (b"12345", "data.too-long"),
     "name": (None, "data.null"),
 }
 
@@ -143,8 +163,10 @@ def rows_of_each_kind(spark, ground):
     return spark.readStream.schema(COLUMNS).parquet(source)
 
 
-STRICT = ("id BIGINT, n INT, amount DECIMAL(6, 2), day DATE, at TIMESTAMP(3) WITH LOCAL TIME ZONE, bytes VARBINARY(4), "
-          "name VARCHAR(5) NOT NULL")
+STRICT = (
+    "id BIGINT, n INT, amount DECIMAL(6, 2), day DATE, at TIMESTAMP(3) WITH LOCAL TIME ZONE, bytes VARBINARY(4), "
+    "name VARCHAR(5) NOT NULL"
+)
 
 
 @pytest.mark.in_turn("bad rows", 1)
@@ -154,15 +176,26 @@ def test_bad_rows_of_each_kind_are_set_aside_alone(ground, rows_of_each_kind, wa
     df = rows_of_each_kind
     lake = str(ground.root / "lake")
     streamsink.create_table(f"{lake}/strict", STRICT)
-    _run(df, f"{ground.root}/ck-{way}", warehouse=lake, route="'strict'", tables={"strict": {}}, dead_letters="rejected",
-         driver_max_rows=20_000 if way == "driver" else 0)
+    _run(
+        df,
+        f"{ground.root}/ck-{way}",
+        warehouse=lake,
+        route="'strict'",
+        tables={"strict": {}},
+        dead_letters="rejected",
+        driver_max_rows=20_000 if way == "driver" else 0,
+    )
     assert sorted(streamsink.read_arrow(f"{lake}/strict").column("id").to_pylist()) == list(range(10))
     dead = streamsink.read_arrow(f"{lake}/rejected").to_pylist()
     found = {row["column"]: row["reason"].partition(":")[0] for row in dead}
     assert len(dead) == len(BAD) and found == {column: kind for column, (_, kind) in BAD.items()}
     texts = {row["column"]: json.loads(row["row"]) for row in dead}
     assert [list(text) for text in texts.values()] == [["id", *BAD]] * len(BAD)
-    assert texts["bytes"]["bytes"] == "MTIzNDU=" and texts["amount"]["amount"] == "0.0001" and texts["name"]["name"] is None
+    assert (
+        texts["bytes"]["bytes"] == "MTIzNDU="
+        and texts["amount"]["amount"] == "0.0001"
+        and texts["name"]["name"] is None
+    )
     assert all(row["target"] == "strict" and row["checkpoint_id"] == 0 for row in dead)
 
 
@@ -174,7 +207,12 @@ def test_one_table_with_dead_letters(spark, ground, rows_of_each_kind):
 
     def start():
         sink = streamsink.to_table(f"{lake}/strict", dead_letters="rejected", flush=False)
-        return df.writeStream.foreachBatch(sink).option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
+        return (
+            df.writeStream.foreachBatch(sink)
+            .option("checkpointLocation", checkpoint)
+            .trigger(availableNow=True)
+            .start()
+        )
 
     for _ in range(2):
         streamsink.run(start, max_restarts=2, min_wait_ms=1, max_wait_ms=10)
@@ -200,8 +238,16 @@ def test_fifty_tables_in_one_batch_from_tasks(spark, ground):
     rows = [(number, f"t_{number % 50}") for number in range(5_000)]
     spark.createDataFrame(rows, "id BIGINT, kind STRING").repartition(2).write.parquet(source)
     df = spark.readStream.schema("id BIGINT, kind STRING").parquet(source)
-    events = _run(df, f"{ground.root}/ck", warehouse=lake, route="kind", tables={"t_*": {}}, driver_max_rows=0, max_open_writers=5,
-                  writer_memory_bytes=20_000)
+    events = _run(
+        df,
+        f"{ground.root}/ck",
+        warehouse=lake,
+        route="kind",
+        tables={"t_*": {}},
+        driver_max_rows=0,
+        max_open_writers=5,
+        writer_memory_bytes=20_000,
+    )
     for number in range(50):
         table = streamsink.read_arrow(f"{lake}/t_{number}")
         assert table.column_names == ["id"]

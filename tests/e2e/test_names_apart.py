@@ -1,4 +1,5 @@
 """Columns whose names Spark takes for one, and names that are there twice: exactly what is named is meant, or it is an error."""
+
 import pytest
 
 import streamsink
@@ -26,13 +27,18 @@ def exact(spark):
 
 
 def one_of(table: str, **options) -> BatchFunction:
-    return BatchFunction(SparkSink(PaimonTable(table), SinkOptions.of(table, {**SILENT, **options})), lambda event: None)
+    return BatchFunction(
+        SparkSink(PaimonTable(table), SinkOptions.of(table, {**SILENT, **options})), lambda event: None
+    )
 
 
 def many_of(lake: str, route: str, dead_letters: str | None = None, columns=None, **options) -> BatchFunction:
     given = SinkOptions.of(lake, {**SILENT, **options})
     rules = {"t": {"columns": columns} if columns else {}}
-    return BatchFunction(tables_sink(route, Routing.of(lake, rules, given, dead_letters=dead_letters, unrouted="fail"), given), lambda event: None)
+    return BatchFunction(
+        tables_sink(route, Routing.of(lake, rules, given, dead_letters=dead_letters, unrouted="fail"), given),
+        lambda event: None,
+    )
 
 
 def refused(ground, sink, rows, kind: str, *words: str):
@@ -54,7 +60,17 @@ def test_a_column_that_spark_takes_for_a_position_column_is_not_dropped(spark, g
     """It was, in silence. Under another name, as the error says, both are what they are."""
     rows = spark.range(0, 40, 1, 2).selectExpr("id", *FITTING, "id + 1000 AS Offset")
     sink = one_of(ground.table, position_columns=POSITIONS, **WAYS[way])
-    refused(ground, sink, rows, "option.position-columns", "position_columns", "'offset'", "'Offset'", "another name", "spark.sql.caseSensitive")
+    refused(
+        ground,
+        sink,
+        rows,
+        "option.position-columns",
+        "position_columns",
+        "'offset'",
+        "'Offset'",
+        "another name",
+        "spark.sql.caseSensitive",
+    )
     rows = spark.range(0, 40, 1, 2).selectExpr("id", *FITTING[:2], "id * 10 AS kafka_offset", "id + 1000 AS Offset")
     sink = one_of(ground.table, position_columns=(*POSITIONS[:2], "kafka_offset"), **WAYS[way])
     sink._micro_batch(rows, batch())
@@ -78,7 +94,16 @@ def test_a_column_that_spark_takes_for_the_route_is_not_dropped(spark, exact, gr
     """Refused, or exactly the one that is named is in no table."""
     columns = ("id", "'t' AS kind", "id + 1000 AS Kind")
     sink = many_of(ground.table, "kind", **WAYS[way])
-    refused(ground, sink, spark.range(0, 40, 1, 2).selectExpr(*columns), "option.route", "'route'", "'kind'", "'Kind'", "another name")
+    refused(
+        ground,
+        sink,
+        spark.range(0, 40, 1, 2).selectExpr(*columns),
+        "option.route",
+        "'route'",
+        "'kind'",
+        "'Kind'",
+        "another name",
+    )
     sink = many_of(ground.table, "kind", **WAYS[way])
     sink._micro_batch(exact.range(0, 40, 1, 2).selectExpr(*columns), batch())
     sink.close()
@@ -136,11 +161,15 @@ def test_a_column_of_one_of_several_tables_that_is_there_twice(spark, ground, wa
     """Refused where a table, or a dead letter, would take both; a query of which no table takes them goes on."""
     rows = spark.range(0, 40, 1, 2).selectExpr("id", "id AS n", "id AS n")
     sink = many_of(ground.table, "'t'", **WAYS[way])
-    told("schema.bad-name", lambda: sink._micro_batch(rows, batch())).says("table 't'", "column 'n' is there twice", "Nothing was written", ground.table)
+    told("schema.bad-name", lambda: sink._micro_batch(rows, batch())).says(
+        "table 't'", "column 'n' is there twice", "Nothing was written", ground.table
+    )
     sink.close()
     assert not (ground.root / "lake" / "orders" / "t").exists()
     letters = many_of(f"{ground.table}_2", "'t'", "rejected", ["id"], **WAYS[way])
-    told("schema.bad-name", lambda: letters._micro_batch(rows, batch())).says(f"{ground.table}_2", "column 'n' is there twice", "Nothing was written")
+    told("schema.bad-name", lambda: letters._micro_batch(rows, batch())).says(
+        f"{ground.table}_2", "column 'n' is there twice", "Nothing was written"
+    )
     assert not (ground.root / "lake" / "orders_2").exists()
     sink = many_of(ground.table, "'t'", None, ["id"], **WAYS[way])
     sink._micro_batch(rows, batch())
@@ -155,7 +184,10 @@ def test_columns_that_differ_in_case_only_are_written_in_every_way(spark, exact,
     rows = spark.range(0, 40, 1, 2).selectExpr("id", *(f"id + {place} AS `{name}`" for place, name in enumerate(names)))
     for run in ("r1", "r2"):
         streamsink.write(rows, ground.table, run, **SILENT, **(WAYS[way] if run == "r2" else {}))
-    wanted = sorted([{"id": n, **{name: n + place for place, name in enumerate(names)}} for n in range(40)] * 2, key=lambda row: row["id"])
+    wanted = sorted(
+        [{"id": n, **{name: n + place for place, name in enumerate(names)}} for n in range(40)] * 2,
+        key=lambda row: row["id"],
+    )
     assert read(ground.table) == wanted
     assert streamsink.read(exact, ground.table).count() == 80
 
@@ -183,9 +215,18 @@ def test_a_table_with_such_columns_is_read_by_a_session_that_tells_them_apart(sp
 def test_an_error_of_names_is_told_by_a_running_query(spark, ground):
     """As any other, with the table's path."""
     ground.add_files(0, 1)
-    stream = spark.readStream.schema("id BIGINT, name STRING").json(str(ground.source)).selectExpr("id", "name", "id AS name")
+    stream = (
+        spark.readStream.schema("id BIGINT, name STRING")
+        .json(str(ground.source))
+        .selectExpr("id", "name", "id AS name")
+    )
     sink = streamsink.to_table(ground.table, flush=False)
-    start = stream.writeStream.foreachBatch(sink).option("checkpointLocation", ground.checkpoint).trigger(availableNow=True).start
+    start = (
+        stream.writeStream.foreachBatch(sink)
+        .option("checkpointLocation", ground.checkpoint)
+        .trigger(availableNow=True)
+        .start
+    )
     with pytest.raises(Misuse, match="column 'name' is there twice.*Nothing was written") as refused:
         streamsink.run(start, max_restarts=0)
     assert refused.value.kind == "schema.bad-name" and ground.table in str(refused.value)

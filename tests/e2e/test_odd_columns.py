@@ -42,12 +42,17 @@ def test_a_stream_into_many_tables_routes_by_a_column_of_any_name(spark, ground,
     """Small batches went through, and the first one that was not small failed."""
     ground.add_files(0, 2)
     sink = streamsink.to_tables(
-        str(ground.root / "lake"), "to.`x`", {"t": {"columns": ["id", "na.me", "b`t"]}, "u": {"columns": ["id"]}},
-        listener=lambda event: None, driver_max_rows=most_rows,
+        str(ground.root / "lake"),
+        "to.`x`",
+        {"t": {"columns": ["id", "na.me", "b`t"]}, "u": {"columns": ["id"]}},
+        listener=lambda event: None,
+        driver_max_rows=most_rows,
     )
 
     def publish(df, batch_id: int) -> None:
-        sink(df.selectExpr("id", "name", "id", "if(id % 2 = 0, 't', 'u')").toDF("id", "na.me", "b`t", "to.`x`"), batch_id)
+        sink(
+            df.selectExpr("id", "name", "id", "if(id % 2 = 0, 't', 'u')").toDF("id", "na.me", "b`t", "to.`x`"), batch_id
+        )
 
     run(spark, ground, "checkpoint", publish)
     found = streamsink.read_arrow(str(ground.root / "lake" / "t"))

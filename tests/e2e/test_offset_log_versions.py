@@ -1,4 +1,5 @@
 """Queries whose offset log is in version 1 or 2, with sources by place or by name: what this PySpark knows. Two file sources each."""
+
 import json
 from pathlib import Path
 
@@ -38,11 +39,16 @@ class Two:
 
     def run(self) -> None:
         """All that is there; a new start, as after a crash."""
+
         def query():
             frames = [self._source(name) for name in self.names]
             rows = frames[0].union(frames[1])
-            return (rows.writeStream.foreachBatch(self.sink).option("checkpointLocation", self.ground.checkpoint)
-                    .trigger(availableNow=True).start())
+            return (
+                rows.writeStream.foreachBatch(self.sink)
+                .option("checkpointLocation", self.ground.checkpoint)
+                .trigger(availableNow=True)
+                .start()
+            )
 
         streamsink.run(query, min_wait_ms=1, max_wait_ms=1)
         assert_each_once(self.ground.table, self.expected)
@@ -54,7 +60,9 @@ class Two:
         """As a Spark would have written the entry that goes on in version 2."""
         entry = self.entry(batch_id)
         metadata = json.loads(entry.read_text().split("\n")[1])
-        metadata["conf"]["spark.sql.streaming.queryEvolution.enableSourceEvolution"] = str(not lines[0][0].isdigit()).lower()
+        metadata["conf"]["spark.sql.streaming.queryEvolution.enableSourceEvolution"] = str(
+            not lines[0][0].isdigit()
+        ).lower()
         entry.write_text("\n".join(["v2", json.dumps(metadata), *lines]))
         Path(entry.parent, f".{entry.name}.crc").unlink(missing_ok=True)
 

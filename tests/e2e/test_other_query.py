@@ -1,4 +1,5 @@
 """A3: rows are filtered by themselves only for the same query. Another one under the same name is an error with ways on."""
+
 import os
 import re
 import shutil
@@ -41,7 +42,9 @@ def same_token(outcome) -> str:
 def run_function(spark, job, function, checkpoint: str, **options) -> Misuse | None:
     """The job's rows through a function before the sink, to the end; the error that the sink raised."""
     failed = []
-    sink = streamsink.to_table(job.table, listener=lambda event: None, position_columns=POSITIONS, flush=False, **options)
+    sink = streamsink.to_table(
+        job.table, listener=lambda event: None, position_columns=POSITIONS, flush=False, **options
+    )
 
     def publish(df, batch_id: int) -> None:
         try:
@@ -80,7 +83,9 @@ def test_a_second_job_that_was_given_a_copy_of_the_checkpoint(spark, job, sent):
     before = content(job.table)
     second = job.but(where="id % 3 = 1", checkpoint=copy)
     outcome = run_here(spark, second)
-    assert_refused(outcome, "checkpoint.copied", job.table, "plan", "application=", "accept_as_same=", "Nothing was written")
+    assert_refused(
+        outcome, "checkpoint.copied", job.table, "plan", "application=", "accept_as_same=", "Nothing was written"
+    )
     assert content(job.table) == before
     assert run_here(spark, second.but(checkpoint=copy + "-new", options={"application": "second"})).code == 0
     assert_each_once(job.table, {i for i in ids if i % 3 < 2})
@@ -110,19 +115,24 @@ def test_what_the_function_does_before_the_sink_belongs_to_the_query(spark, job,
     assert refused.kind == "query.other" and "plan" in str(refused)
     word = re.search(r"accept_as_same='([0-9a-f]{12})'", str(refused))[1]
     ids |= sent(30, 10)
-    assert run_function(spark, job, lambda df: df.where("id % 2 = 1"), job.checkpoint + "-2", accept_as_same=word) is None
+    assert (
+        run_function(spark, job, lambda df: df.where("id % 2 = 1"), job.checkpoint + "-2", accept_as_same=word) is None
+    )
     assert_each_once(job.table, {i for i in ids if (i % 2 == 0) == (i < 30)})
 
 
 @follows("positions.combined")
 def test_rows_that_the_function_has_combined_are_not_filtered(spark, job, sent):
     """Of an old and a new message of one key dropDuplicates kept the old one, and the filter dropped that: the new one was lost."""
+
     def one_of_each_key(df):
         return df.withColumn("key", F.col("id") % 20).dropDuplicates(["key"]).drop("key")
 
     ids = sent(0, 20)
     assert run_function(spark, job, one_of_each_key, job.checkpoint + "-1") is None
-    assert run_function(spark, job.but(per_batch=1000), one_of_each_key, job.checkpoint + "-2") is None, "a batch of old messages alone"
+    assert run_function(spark, job.but(per_batch=1000), one_of_each_key, job.checkpoint + "-2") is None, (
+        "a batch of old messages alone"
+    )
     ids |= sent(20, 20)
     before = content(job.table)
     refused = run_function(spark, job.but(per_batch=1000), one_of_each_key, job.checkpoint + "-3")
@@ -137,7 +147,11 @@ def test_rows_that_the_function_has_combined_are_not_filtered(spark, job, sent):
 def test_the_same_program_in_another_jvm_is_the_same_query(spark, ground, job, sent):
     """Other expression ids, another time of day, another checkpoint: filtered, each row once."""
     ids = sent(0, 30)
-    program = job.but(column="coalesce(cast(current_timestamp() AS string), uuid(), cast(rand() AS string))", where="id >= 0", shuffle=True)
+    program = job.but(
+        column="coalesce(cast(current_timestamp() AS string), uuid(), cast(rand() AS string))",
+        where="id >= 0",
+        shuffle=True,
+    )
     assert run_driver(ground, program).code == 0
     shutil.rmtree(job.checkpoint)
     outcome = run_here(spark, program)

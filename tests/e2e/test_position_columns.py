@@ -1,4 +1,5 @@
 """Position columns are proven in every batch, in all ways of writing; and what they filter costs the same for any number of partitions."""
+
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +27,9 @@ from tests.e2e.kafka_data import new_topic, send
 pytestmark = pytest.mark.spark
 POSITIONS = ("topic", "partition", "offset")
 WAYS = {
-    "driver": {}, "tasks": {"driver_max_rows": 0, "large_batches": "tasks"}, "spark": {"driver_max_rows": 0, "large_batches": "spark"},
+    "driver": {},
+    "tasks": {"driver_max_rows": 0, "large_batches": "tasks"},
+    "spark": {"driver_max_rows": 0, "large_batches": "spark"},
 }
 # Of rows whose id is a number from 0 to 39, their offset ten times that, in partitions 0 and 1 of two topics.
 FITTING = ("concat('t', id % 2) AS topic", "CAST(id % 4 DIV 2 AS INT) AS partition", "id * 10 AS offset")
@@ -58,7 +61,9 @@ def frame(spark, *columns):
 
 def batch(batch_id: int = 0, start: dict | None = None, end: dict | None = None) -> Batch:
     """What Spark says of a batch of Kafka's, each in a new start of the query."""
-    return Batch(batch_id, "a query", IdSource().new_id(), (SourceRange(BEGIN if start is None else start, end or END),))
+    return Batch(
+        batch_id, "a query", IdSource().new_id(), (SourceRange(BEGIN if start is None else start, end or END),)
+    )
 
 
 def sink_of(table: str, way: str, **options) -> BatchFunction:
@@ -68,6 +73,7 @@ def sink_of(table: str, way: str, **options) -> BatchFunction:
 
 def assert_way(way: str):
     """A listener that lets a batch be written in no other way."""
+
     def listen(event) -> None:
         assert not isinstance(event, BatchWritten) or event.way == way, event
 
@@ -77,13 +83,19 @@ def assert_way(way: str):
 def tables_of(warehouse: str, way: str) -> BatchFunction:
     """Two tables and dead letters."""
     options = SinkOptions.of(warehouse, {"position_columns": POSITIONS, "flush": False, **WAYS[way]})
-    routing = Routing.of(warehouse, {"even": {"columns": ["id"]}}, options, dead_letters="rejected", unrouted="dead-letter")
+    routing = Routing.of(
+        warehouse, {"even": {"columns": ["id"]}}, options, dead_letters="rejected", unrouted="dead-letter"
+    )
     return BatchFunction(tables_sink("IF(id % 2 = 0, 'even', 'odd')", routing, options), assert_way(way))
 
 
 def staged(folder: str) -> list[Path]:
     """Files that a batch has left."""
-    return [path for path in Path(folder).rglob("*") if path.is_file() and ("staging" in path.parts or "record-" in path.name)]
+    return [
+        path
+        for path in Path(folder).rglob("*")
+        if path.is_file() and ("staging" in path.parts or "record-" in path.name)
+    ]
 
 
 def assert_refused(sink, rows, given: Batch, outside: int, of: int = 40) -> None:
@@ -95,7 +107,14 @@ def assert_refused(sink, rows, given: Batch, outside: int, of: int = 40) -> None
         "Carry the three columns unchanged from the source to the sink, and name them in the order topic, partition, offset",
         "or leave position_columns out",
     )
-    for word in (sink.path, f"batch {given.batch_id}", f"{outside} of {of} rows", *POSITIONS, "position_columns", "Nothing of the batch"):
+    for word in (
+        sink.path,
+        f"batch {given.batch_id}",
+        f"{outside} of {of} rows",
+        *POSITIONS,
+        "position_columns",
+        "Nothing of the batch",
+    ):
         assert word in message, message
     assert staged(sink.path) == before
 
@@ -173,7 +192,13 @@ def test_an_overlap_is_proven_before_it_is_filtered(spark, ground, way):
     sink.close()
     first = {topic: dict.fromkeys(parts, 100) for topic, parts in END.items()}
     sink = sink_of(ground.table, way)
-    assert_refused(sink, frame(spark, *FITTING[:2], "IF(id = 30, 50, id * 10) AS offset").where("id >= 10"), batch(start=first), 1, of=20)
+    assert_refused(
+        sink,
+        frame(spark, *FITTING[:2], "IF(id = 30, 50, id * 10) AS offset").where("id >= 10"),
+        batch(start=first),
+        1,
+        of=20,
+    )
     sink._micro_batch(frame(spark, *FITTING).where("id >= 10"), batch(start=first))
     assert_each_once(ground.table, set(range(40)))
     sink.close()
@@ -192,13 +217,17 @@ def test_sources_without_numeric_positions_are_left_alone(spark, ground, way):
 @pytest.mark.parametrize("topics, partitions", [(1, 3000), (3000, 1)])
 def test_an_overlap_over_3000_recorded_partitions_is_filtered(spark, ground, topics, partitions):
     """Each partition has its own first new offset; of three rows in each, the one before it is old."""
-    numbers = [(f"topic-{topic}", str(part), 10 * (topic + part)) for topic in range(topics) for part in range(partitions)]
+    numbers = [
+        (f"topic-{topic}", str(part), 10 * (topic + part)) for topic in range(topics) for part in range(partitions)
+    ]
     below, end = ({name: {} for name, _, _ in numbers} for _ in range(2))
     for name, part, first in numbers:
         below[name][part], end[name][part] = first, first + 10
     sink = sink_of(ground.table, "tasks", store_position_columns=True)
     rows = spark.range(0, 9000, 1, 2).selectExpr(
-        "id", f"concat('topic-', id DIV 3 % {topics}) AS topic", f"CAST(id DIV 3 % {partitions} AS INT) AS partition",
+        "id",
+        f"concat('topic-', id DIV 3 % {topics}) AS topic",
+        f"CAST(id DIV 3 % {partitions} AS INT) AS partition",
         "id DIV 3 * 10 + id % 3 - 1 AS offset",
     )
     old, new = rows.where("id % 3 = 0 AND offset >= 0"), rows.where("id % 3 > 0")
@@ -212,6 +241,7 @@ def test_an_overlap_over_3000_recorded_partitions_is_filtered(spark, ground, top
 
 def test_the_plan_has_the_same_size_for_three_partitions_and_three_thousand():
     """Only constants grow: the text is the same but for what stands between quotes and for sizes."""
+
     def without_constants(sql: str) -> str:
         return re.sub(r"[0-9]+", "0", re.sub(r"X'[0-9a-f]*'", "X''", sql))
 
@@ -219,7 +249,9 @@ def test_the_plan_has_the_same_size_for_three_partitions_and_three_thousand():
         names = [f"topic-{number}" for number in range(topics)]
         ranges = PositionRanges(POSITIONS, ({name: dict.fromkeys(range(partitions), (5, 50)) for name in names},))
         below = {name: {str(part): 20 for part in range(partitions)} for name in names}
-        return without_constants(position_columns.outside(ranges)), without_constants(position_columns.recorded("table", POSITIONS, below))
+        return without_constants(position_columns.outside(ranges)), without_constants(
+            position_columns.recorded("table", POSITIONS, below)
+        )
 
     assert both(1, 3) == both(1, 3000)
     assert both(3, 1) == both(30, 100)
@@ -230,12 +262,22 @@ def test_the_plan_has_the_same_size_for_three_partitions_and_three_thousand():
 def test_spark_finds_the_rows_outside_that_arrow_finds(spark, rng):
     """Any rows and any ranges, one topic or many, several sources; in every row, whatever it holds, without an error of Spark's."""
     names = [f"t{number}" for number in range(40)] + ["", "T1", None]
-    values = [(rng.choice(names), rng.choice([0, 1, 2, 3, -1, 2**31 - 1, None]), rng.choice([*range(20), 2**63 - 1, -(2**63), None])) for _ in range(2000)]
+    values = [
+        (
+            rng.choice(names),
+            rng.choice([0, 1, 2, 3, -1, 2**31 - 1, None]),
+            rng.choice([*range(20), 2**63 - 1, -(2**63), None]),
+        )
+        for _ in range(2000)
+    ]
     rows = spark.createDataFrame(values, "topic STRING, partition INT, `off``set` BIGINT").coalesce(1).cache()
     held = rows.toArrow().to_batches()
     for topics in (1, 2, 40):
         sources = tuple(
-            {f"t{number}": {part: (low, low + 8) for part in range(3) for low in [rng.randrange(15)]} for number in range(topics)}
+            {
+                f"t{number}": {part: (low, low + 8) for part in range(3) for low in [rng.randrange(15)]}
+                for number in range(topics)
+            }
             for _ in range(rng.randrange(1, 3))
         )
         ranges = PositionRanges(("topic", "partition", "off`set"), sources)
@@ -254,10 +296,22 @@ def test_a_query_that_does_not_carry_kafka_s_positions_is_stopped_at_its_first_b
     ids = send(kafka_broker.bootstrap, topic, range(40), 2)
 
     def run(*columns):
-        source = spark.readStream.format("kafka").option("kafka.bootstrap.servers", kafka_broker.bootstrap).option("subscribe", topic)
-        rows = source.option("startingOffsets", "earliest").load().selectExpr("CAST(CAST(value AS STRING) AS BIGINT) AS id", *columns)
+        source = (
+            spark.readStream.format("kafka")
+            .option("kafka.bootstrap.servers", kafka_broker.bootstrap)
+            .option("subscribe", topic)
+        )
+        rows = (
+            source.option("startingOffsets", "earliest")
+            .load()
+            .selectExpr("CAST(CAST(value AS STRING) AS BIGINT) AS id", *columns)
+        )
         sink = streamsink.to_table(ground.table, position_columns=POSITIONS, flush=False)
-        writer = rows.writeStream.foreachBatch(sink).option("checkpointLocation", ground.checkpoint).trigger(availableNow=True)
+        writer = (
+            rows.writeStream.foreachBatch(sink)
+            .option("checkpointLocation", ground.checkpoint)
+            .trigger(availableNow=True)
+        )
         streamsink.run(writer.start)
 
     with pytest.raises(Misuse) as refused:

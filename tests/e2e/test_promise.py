@@ -27,7 +27,11 @@ def test_a_partition_value_that_has_no_folder(spark, tmp_path, way):
     options = {"partition_by": ["part"], **WAYS[way]}
     with pytest.raises(Exception, match="column 'part'.*255") as refused:
         streamsink.write(rows, path, "r1", **options)
-    said = str(refused.value) if isinstance(refused.value, StreamsinkError) else str(refused.value).partition("Misuse:")[2].split("\n")[0]
+    said = (
+        str(refused.value)
+        if isinstance(refused.value, StreamsinkError)
+        else str(refused.value).partition("Misuse:")[2].split("\n")[0]
+    )
     assert "secret" not in said
     assert not list(Path(path).glob("streamsink/*/record-*"))
     assert streamsink.write(rows.where("length(part) < 100"), path, "r1", **options) == 9
@@ -44,7 +48,10 @@ def test_files_of_a_batch_that_spark_has_committed_are_gone(spark, ground):
     for file in json.loads(record.read_text().split("\n")[1])["files"]:
         Path(ground.table, file["staged"]).unlink()
     refused = run_here(spark, job)
-    assert refused.kind == "pending.files-gone" and f"streamsink.give_up({ground.table!r}, application='streamsink')" in refused.message
+    assert (
+        refused.kind == "pending.files-gone"
+        and f"streamsink.give_up({ground.table!r}, application='streamsink')" in refused.message
+    )
     assert not streamsink.verify(ground.table).ok
     done = streamsink.give_up(ground.table, application="streamsink")
     assert done.records == (2, 3)
@@ -67,8 +74,14 @@ def test_a_query_of_this_process_that_has_failed_leaves_its_application_to_give_
     sink = streamsink.to_table(ground.table, lambda event: None, flush=False)
 
     def run(function) -> None:
-        rows = spark.readStream.schema("id BIGINT, name STRING").option("maxFilesPerTrigger", 1).json(str(ground.source))
-        query = rows.writeStream.foreachBatch(function).option("checkpointLocation", ground.checkpoint).trigger(availableNow=True)
+        rows = (
+            spark.readStream.schema("id BIGINT, name STRING").option("maxFilesPerTrigger", 1).json(str(ground.source))
+        )
+        query = (
+            rows.writeStream.foreachBatch(function)
+            .option("checkpointLocation", ground.checkpoint)
+            .trigger(availableNow=True)
+        )
         query.start().awaitTermination()
 
     def rolled_back(batch, number) -> None:

@@ -1,4 +1,5 @@
 """What a running query is: for each kind of query, whether it keeps state, as Spark's physical plan says; and what tells queries apart."""
+
 import datetime
 import json
 from dataclasses import replace
@@ -48,8 +49,11 @@ def described(queries: dict, folder, function=lambda df: df) -> dict:
         return publish
 
     started = [
-        df.writeStream.foreachBatch(look(name)).option("checkpointLocation", str(folder / f"checkpoint-{name}")).outputMode(mode)
-        .trigger(availableNow=True).start()
+        df.writeStream.foreachBatch(look(name))
+        .option("checkpointLocation", str(folder / f"checkpoint-{name}"))
+        .outputMode(mode)
+        .trigger(availableNow=True)
+        .start()
         for name, (df, mode) in queries.items()
     ]
     for query in started:
@@ -64,6 +68,7 @@ def pass_on(key, frames, state):
 
 def test_state_and_changing_results_are_recognised_for_each_kind_of_query(session, source, tmp_path):
     """As the physical plan says. A false alarm is a defect too."""
+
     def stream():
         return read(session, source)
 
@@ -82,21 +87,35 @@ def test_state_and_changing_results_are_recognised_for_each_kind_of_query(sessio
         "sql-distinct": (session.sql("SELECT DISTINCT id FROM stream"), "update"),
         "deduplicate": (stream().dropDuplicates(["id"]), "append"),
         "deduplicate-watermark": (timed().dropDuplicatesWithinWatermark(["id"]), "append"),
-        "join": (timed().join(late, F.expr("id = id2 AND at2 >= at AND at2 <= at + INTERVAL 1 MINUTE"), "left"), "append"),
+        "join": (
+            timed().join(late, F.expr("id = id2 AND at2 >= at AND at2 <= at + INTERVAL 1 MINUTE"), "left"),
+            "append",
+        ),
         "limit": (stream().limit(5), "append"),
         "except": (stream().select("id").exceptAll(table.select("id")), "update"),
-        "function": (stream().groupBy("id").applyInPandasWithState(pass_on, "id long", "x long", "append", "NoTimeout"), "append"),
+        "function": (
+            stream().groupBy("id").applyInPandasWithState(pass_on, "id long", "x long", "append", "NoTimeout"),
+            "append",
+        ),
         "plain": (stream().where("id > 0").select("id", F.explode(F.array(F.lit(1), F.lit(2)))), "update"),
         "watermark": (timed(), "append"),
         "static-join": (stream().join(table.groupBy("id").count(), "id", "left"), "append"),
         "subquery": (stream().where("id IN (SELECT max(id) FROM static GROUP BY d)"), "append"),
-        "cte": (session.sql("WITH c AS (SELECT id FROM stream) SELECT id, (SELECT max(id) FROM static) m FROM c"), "append"),
+        "cte": (
+            session.sql("WITH c AS (SELECT id FROM stream) SELECT id, (SELECT max(id) FROM static) m FROM c"),
+            "append",
+        ),
         "union": (stream().union(stream()), "append"),
-        "groups": (stream().groupBy("id").applyInPandas(lambda rows: rows, "id long, name string, at timestamp"), "append"),
+        "groups": (
+            stream().groupBy("id").applyInPandas(lambda rows: rows, "id long, name string, at timestamp"),
+            "append",
+        ),
     }
     found = described(queries, tmp_path)
     assert found.keys() == queries.keys()
-    assert {name: batch.stateful for name, (batch, _) in found.items()} == {name: stateful for name, (_, stateful) in found.items()}
+    assert {name: batch.stateful for name, (batch, _) in found.items()} == {
+        name: stateful for name, (_, stateful) in found.items()
+    }
     changing = {name: batch.output_mode for name, (batch, _) in found.items() if batch.output_mode != "append"}
     assert changing == {"aggregate": "update", "complete": "complete", "sql-distinct": "update", "except": "update"}
     assert {name for name, (batch, _) in found.items() if not batch.fingerprint.comparable} == {"function", "groups"}
@@ -107,18 +126,33 @@ def test_one_program_is_one_query_and_another_program_is_not(session, source, tm
     table = session.createDataFrame([(1, "a"), (2, "b")], "id BIGINT, d STRING")
 
     def program(least=0, at=source, day=datetime.date(2020, 1, 1), name="x", **options):
-        joined = read(session, at, **options).join(table, "id", "left").where((F.col("id") > least) & (F.to_date("at") > F.lit(day)))
+        joined = (
+            read(session, at, **options)
+            .join(table, "id", "left")
+            .where((F.col("id") > least) & (F.to_date("at") > F.lit(day)))
+        )
         wide = joined.select("*", *(F.lit(number).alias(f"c{number}") for number in range(40)))
-        return wide.withColumn(name, F.rand()).withColumn("now", F.current_timestamp()).withColumn("loaded", F.lit(datetime.datetime.now()))
+        return (
+            wide.withColumn(name, F.rand())
+            .withColumn("now", F.current_timestamp())
+            .withColumn("loaded", F.lit(datetime.datetime.now()))
+        )
 
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "0.json").write_text((source / "0.json").read_text())
     queries = {
-        "first": program(), "again": program(maxFilesPerTrigger=1, **{"fs.s3a.secret.key": "secret"}), "least": program(least=-1),
-        "place": program(at=tmp_path / "other"), "name": program(name="y"), "day": program(day=datetime.date(2020, 1, 2)),
+        "first": program(),
+        "again": program(maxFilesPerTrigger=1, **{"fs.s3a.secret.key": "secret"}),
+        "least": program(least=-1),
+        "place": program(at=tmp_path / "other"),
+        "name": program(name="y"),
+        "day": program(day=datetime.date(2020, 1, 2)),
         "parsing": program(mode="DROPMALFORMED"),
     }
-    found = {name: batch.fingerprint for name, (batch, _) in described({n: (df, "append") for n, df in queries.items()}, tmp_path).items()}
+    found = {
+        name: batch.fingerprint
+        for name, (batch, _) in described({n: (df, "append") for n, df in queries.items()}, tmp_path).items()
+    }
     first = found["first"]
     assert first.comparable and first.spark == ".".join(session.version.split(".")[:2])
     parts = {
@@ -126,7 +160,12 @@ def test_one_program_is_one_query_and_another_program_is_not(session, source, tm
         for name, each in found.items()
     }
     assert parts == {
-        "first": set(), "again": set(), "least": {"plan"}, "place": {"sources"}, "name": {"plan", "schema"}, "day": {"dates"},
+        "first": set(),
+        "again": set(),
+        "least": {"plan"},
+        "place": {"sources"},
+        "name": {"plan", "schema"},
+        "day": {"dates"},
         "parsing": {"sources"},
     }
 
@@ -136,8 +175,11 @@ def test_the_function_belongs_to_the_query(session, source, tmp_path):
     query = {"q": (read(session, source), "append")}
     odd = F.udf(lambda i: i % 2 == 1, "boolean")
     functions = {
-        "none": lambda df: df, "cached": lambda df: df.cache().repartition(2).alias("b"), "filter": lambda df: df.where("id > 0"),
-        "udf": lambda df: df.where(odd("id")), "rdd": lambda df: session.createDataFrame(df.rdd.map(tuple), "id BIGINT, name STRING, at TIMESTAMP"),
+        "none": lambda df: df,
+        "cached": lambda df: df.cache().repartition(2).alias("b"),
+        "filter": lambda df: df.where("id > 0"),
+        "udf": lambda df: df.where(odd("id")),
+        "rdd": lambda df: session.createDataFrame(df.rdd.map(tuple), "id BIGINT, name STRING, at TIMESTAMP"),
     }
     found = {
         name: described(query, tmp_path / name, function)["q"][0].fingerprint for name, function in functions.items()
@@ -147,13 +189,28 @@ def test_the_function_belongs_to_the_query(session, source, tmp_path):
     assert [found[name].comparable for name in functions] == [True, True, True, False, False]
 
 
-@pytest.mark.parametrize("name, options, read", [
-    ("kafka", {"subscribe": "b, a", "kafka.bootstrap.servers": "h:1", "kafka.sasl.jaas.config": "secret"}, {"subscribe": "a,b"}),
-    ("kafka", {"assign": '{"b": [1, 0], "a": [0]}', "startingOffsets": "latest"}, {"assign": '{"a": [0], "b": [0, 1]}'}),
-    ("csv", {"path": "file:/in/", "header": "true", "maxFilesPerTrigger": "3", "password": "secret"}, {"path": "/in", "header": "true"}),
-    ("json", {"path": "s3a://key:secret@bucket/in"}, {"path": "s3a://bucket/in"}),
-    ("jdbc-stream", {"dbtable": "t", "user": "u", "password": "secret"}, {"dbtable": "t"}),
-])
+@pytest.mark.parametrize(
+    "name, options, read",
+    [
+        (
+            "kafka",
+            {"subscribe": "b, a", "kafka.bootstrap.servers": "h:1", "kafka.sasl.jaas.config": "secret"},
+            {"subscribe": "a,b"},
+        ),
+        (
+            "kafka",
+            {"assign": '{"b": [1, 0], "a": [0]}', "startingOffsets": "latest"},
+            {"assign": '{"a": [0], "b": [0, 1]}'},
+        ),
+        (
+            "csv",
+            {"path": "file:/in/", "header": "true", "maxFilesPerTrigger": "3", "password": "secret"},
+            {"path": "/in", "header": "true"},
+        ),
+        ("json", {"path": "s3a://key:secret@bucket/in"}, {"path": "s3a://bucket/in"}),
+        ("jdbc-stream", {"dbtable": "t", "user": "u", "password": "secret"}, {"dbtable": "t"}),
+    ],
+)
 def test_options_that_say_what_is_read_count_and_no_others(name, options, read):
     """In one spelling; never a password, nor where to connect to."""
     assert what_is_read(name, options) == read

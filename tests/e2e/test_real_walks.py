@@ -3,6 +3,7 @@
 Events, model and operator are the ones of tests/walks; README.md there says what a walk is. A kill at a time is the one event that
 does not repeat exactly when a walk is walked again.
 """
+
 import itertools
 import os
 from collections import Counter
@@ -34,13 +35,38 @@ SEED = "4405"
 ONE = os.environ.get("STREAMSINK_WALK")
 LATEST_KILL_MS = 3000
 # Those that every start reaches which has something to write.
-_STEPS = [step for step in STEPS if step.startswith(("write.", "precommit.", "commit.", "forget."))] + ["restore.claimed", "restore.swept"]
+_STEPS = [step for step in STEPS if step.startswith(("write.", "precommit.", "commit.", "forget."))] + [
+    "restore.claimed",
+    "restore.swept",
+]
 
 # Those of tests/walks that mean the same here.
 _WEIGHTS = {
-    "produce": 8, "heal": 2, "run": 3, "overwrite_run": 1, "lose_checkpoint": 4, "copy": 5, "restore": 6, "lose_journal": 2,
-    "drop": 1, "partition": 2, "retention": 2, "recreate": 2, "option": 3, "rename": 1, "foreign_append": 2, "foreign_overwrite": 1,
-    "compaction": 2, "expiry": 2, "tag": 1, "rollback": 2, "same_run": 1, "upgrade_job": 1, "files_anew": 1, "upgrade": 1, "move": 1,
+    "produce": 8,
+    "heal": 2,
+    "run": 3,
+    "overwrite_run": 1,
+    "lose_checkpoint": 4,
+    "copy": 5,
+    "restore": 6,
+    "lose_journal": 2,
+    "drop": 1,
+    "partition": 2,
+    "retention": 2,
+    "recreate": 2,
+    "option": 3,
+    "rename": 1,
+    "foreign_append": 2,
+    "foreign_overwrite": 1,
+    "compaction": 2,
+    "expiry": 2,
+    "tag": 1,
+    "rollback": 2,
+    "same_run": 1,
+    "upgrade_job": 1,
+    "files_anew": 1,
+    "upgrade": 1,
+    "move": 1,
 }
 KINDS = {name: replace(events.KINDS[name], weight=weight) for name, weight in _WEIGHTS.items()}
 
@@ -71,7 +97,9 @@ def batch(walk, which, most, batches, how):
 @_kind(7, 4)
 def crash(walk, which, most, step, occurrence):
     """The driver dies at a step of a batch, and its JVM with it."""
-    walk.world.batch(_fed(walk, which), 1 + most % 4, Fault(step=_STEPS[step % len(_STEPS)], occurrence=1 + occurrence % 3 // 2))
+    walk.world.batch(
+        _fed(walk, which), 1 + most % 4, Fault(step=_STEPS[step % len(_STEPS)], occurrence=1 + occurrence % 3 // 2)
+    )
 
 
 @_kind(4, 3)
@@ -104,18 +132,39 @@ def file_column(walk):
 
 # Of walks over several tables.
 _WEIGHTS_OF_SEVERAL = {
-    "produce": 8, "heal": 2, "lose_checkpoint": 3, "copy": 4, "restore": 5, "lose_journal": 2, "drop": 1, "partition": 1, "retention": 1,
-    "recreate": 1, "option": 2, "rename": 1, "foreign_append": 2, "foreign_overwrite": 1, "compaction": 2, "expiry": 2, "tag": 1, "rollback": 2,
-    "upgrade": 1, "move": 1,
+    "produce": 8,
+    "heal": 2,
+    "lose_checkpoint": 3,
+    "copy": 4,
+    "restore": 5,
+    "lose_journal": 2,
+    "drop": 1,
+    "partition": 1,
+    "retention": 1,
+    "recreate": 1,
+    "option": 2,
+    "rename": 1,
+    "foreign_append": 2,
+    "foreign_overwrite": 1,
+    "compaction": 2,
+    "expiry": 2,
+    "tag": 1,
+    "rollback": 2,
+    "upgrade": 1,
+    "move": 1,
 }
-KINDS_OF_SEVERAL = {name: replace(several_walker.KINDS[name], weight=weight) for name, weight in _WEIGHTS_OF_SEVERAL.items()}
+KINDS_OF_SEVERAL = {
+    name: replace(several_walker.KINDS[name], weight=weight) for name, weight in _WEIGHTS_OF_SEVERAL.items()
+}
 KINDS_OF_SEVERAL |= {name: KINDS[name] for name in ("batch", "crash", "killed", "file_column")}
 
 
 def half_published(walk, which, most, occurrence):
     """The driver dies between two tables of a batch that comes to several."""
     walk.produce(events.query_of(walk.world, which), 6)
-    walk.world.batch(_fed(walk, which), 4 + most % 8, Fault(step="tables.table_published", occurrence=1 + occurrence % 2))
+    walk.world.batch(
+        _fed(walk, which), 4 + most % 8, Fault(step="tables.table_published", occurrence=1 + occurrence % 2)
+    )
 
 
 KINDS_OF_SEVERAL["half_published"] = Kind("half_published", 4, 3, half_published)
@@ -140,11 +189,16 @@ class RealWalker(Walker):
     def _set_up(self, parts, first, second, positions, way, restore):
         """Two queries, of a topic and of a folder, whose sources have some rows already."""
         self._begin(1 + parts % MOST_PARTS)
-        options = {"restore": "restore-and-continue" if restore % 2 else "restore-and-fail", "journal_retain": (2, 100)[restore % 3 > 0]}
+        options = {
+            "restore": "restore-and-continue" if restore % 2 else "restore-and-fail",
+            "journal_retain": (2, 100)[restore % 3 > 0],
+        }
         options |= self._options(way, restore)
         sources = [RealTopic(self._bootstrap), RealFolder(self._folder)]
         for name, source in zip("ab", sources if first % 3 else reversed(sources)):
-            carried = {"position_columns": ("topic", "partition", "offset")} if source.numeric else {"file_column": "file"}
+            carried = (
+                {"position_columns": ("topic", "partition", "offset")} if source.numeric else {"file_column": "file"}
+            )
             self.world.add_query(name, source, **options, **(carried if positions % 4 else {}))
             self.produce(self.world.queries[name], 2 + second % 5)
 
@@ -157,11 +211,19 @@ class RealWalker(Walker):
         copies = self._folder / "copies"
         copies.mkdir(parents=True)
         return kind(
-            parts, Disk(copies), root=str(self._folder / root), drivers=self._drivers, bootstrap=self._bootstrap, folder=self._folder,
+            parts,
+            Disk(copies),
+            root=str(self._folder / root),
+            drivers=self._drivers,
+            bootstrap=self._bootstrap,
+            folder=self._folder,
         )
 
     def _options(self, way: int, restore: int) -> dict:
-        return {"on_rollback": ("fail", "republish")[restore % 4 > 2], "partition_by": partitioned(self.world.parts)} | _WAYS[way % len(_WAYS)]
+        return {
+            "on_rollback": ("fail", "republish")[restore % 4 > 2],
+            "partition_by": partitioned(self.world.parts),
+        } | _WAYS[way % len(_WAYS)]
 
 
 class RealSeveralWalker(RealWalker, SeveralWalker):
@@ -178,8 +240,12 @@ class RealSeveralWalker(RealWalker, SeveralWalker):
 
 
 _WAYS = (
-    {}, {}, {"publish_every_batches": 3}, {"publish_every_batches": 2, "publish_as": "one-snapshot"},
-    {"publish": "async", "publish_queue": 2}, {"publish": "async", "publish_queue": 3},
+    {},
+    {},
+    {"publish_every_batches": 3},
+    {"publish_every_batches": 2, "publish_as": "one-snapshot"},
+    {"publish": "async", "publish_queue": 2},
+    {"publish": "async", "publish_queue": 3},
 )
 
 
@@ -199,7 +265,9 @@ class Walks:
                 self._walk_one(seed, drivers)
             print(f"events: {', '.join(f'{name} {count}' for name, count in sorted(self.counts.items()))}")
             print(f"ways on: {', '.join(f'{name} {count}' for name, count in sorted(self.ways.items()))}")
-            print(f"RESULT real walks: {len(seeds)}, wrong {len(self.wrong)}, starts {drivers.orders}, kills {drivers.kills}")
+            print(
+                f"RESULT real walks: {len(seeds)}, wrong {len(self.wrong)}, starts {drivers.orders}, kills {drivers.kills}"
+            )
             if self.wrong and ONE:
                 self._shrink(drivers)
         again = "\n".join(f"STREAMSINK_WALK={seed}: {more}\n{tell(draw_real(seed))}" for seed, _, more in self.wrong)

@@ -1,4 +1,5 @@
 """What the data or the options cannot be is refused by column before there is a table, a journal or any other file."""
+
 import pytest
 
 import streamsink
@@ -14,11 +15,19 @@ def refused(spark, ground, columns: list[str], **options) -> Misuse:
     ground.add_files(0, 1)
     stream = spark.readStream.schema("id BIGINT, name STRING").json(str(ground.source)).selectExpr("id", *columns)
     many = options.pop("many", None)
-    sink = streamsink.to_tables(ground.table, "'t'", {"t": {}}, **options) if many else streamsink.to_table(ground.table, **options)
+    sink = (
+        streamsink.to_tables(ground.table, "'t'", {"t": {}}, **options)
+        if many
+        else streamsink.to_table(ground.table, **options)
+    )
 
     def start():
-        return (stream.writeStream.foreachBatch(sink).option("checkpointLocation", ground.checkpoint)
-                .trigger(availableNow=True).start())
+        return (
+            stream.writeStream.foreachBatch(sink)
+            .option("checkpointLocation", ground.checkpoint)
+            .trigger(availableNow=True)
+            .start()
+        )
 
     with pytest.raises(Misuse) as caught:
         streamsink.run(start)
@@ -37,9 +46,11 @@ RIGHT = ["name AS topic", "cast(id AS int) AS partition", "id AS offset"]
 
 
 @pytest.mark.parametrize("many", [False, True], ids=["one", "many"])
-@pytest.mark.parametrize("given", [
-    ("offset", "partition", "topic"), ("partition", "topic", "offset"), ("topic", "offset", "partition"),
-], ids="-".join)
+@pytest.mark.parametrize(
+    "given",
+    [("offset", "partition", "topic"), ("partition", "topic", "offset"), ("topic", "offset", "partition")],
+    ids="-".join,
+)
 def test_position_columns_in_another_order(spark, ground, given, many):
     """Said by their types, each by its name; not by a cast that fails one day, at the first lost checkpoint."""
     error = refused(spark, ground, RIGHT, position_columns=given, many=many)
@@ -47,14 +58,25 @@ def test_position_columns_in_another_order(spark, ground, given, many):
     assert all(name in str(error) for name in POSITIONS) and "topic, partition, offset" in str(error)
 
 
-@pytest.mark.parametrize("columns", [
-    RIGHT, ["name AS topic", "id AS partition", "id AS offset"], ["name AS topic", "cast(id AS short) AS partition", "id AS offset"],
-], ids=["kafka", "long", "short"])
+@pytest.mark.parametrize(
+    "columns",
+    [
+        RIGHT,
+        ["name AS topic", "id AS partition", "id AS offset"],
+        ["name AS topic", "cast(id AS short) AS partition", "id AS offset"],
+    ],
+    ids=["kafka", "long", "short"],
+)
 def test_position_columns_of_the_right_kind_are_no_false_alarm(spark, ground, columns):
     """Kafka's own types, and whole numbers of another width."""
     ground.add_files(0, 1)
     stream = spark.readStream.schema("id BIGINT, name STRING").json(str(ground.source)).selectExpr("id", *columns)
     sink = streamsink.to_table(ground.table, position_columns=POSITIONS)
-    query = stream.writeStream.foreachBatch(sink).option("checkpointLocation", ground.checkpoint).trigger(availableNow=True).start()
+    query = (
+        stream.writeStream.foreachBatch(sink)
+        .option("checkpointLocation", ground.checkpoint)
+        .trigger(availableNow=True)
+        .start()
+    )
     query.awaitTermination()
     assert streamsink.read_arrow(ground.table).num_rows == 10

@@ -20,7 +20,11 @@ pytestmark = pytest.mark.spark
 def _rates(spark, ground, first: int, *, folder: str = "rates", files: int = 2) -> None:
     """Ten rates, as their publisher writes them anew each night: always as many, in files of new names."""
     rates = spark.range(first, first + 10, 1, files).selectExpr(
-        "id", "id * 1.5D AS rate", "map('a', id, 'b', null) AS more", "array(struct(id AS n)) AS parts", "date '2026-11-21' AS day",
+        "id",
+        "id * 1.5D AS rate",
+        "map('a', id, 'b', null) AS more",
+        "array(struct(id AS n)) AS parts",
+        "date '2026-11-21' AS day",
     )
     rates.write.mode("overwrite").parquet(str(ground.source / folder))
 
@@ -29,8 +33,15 @@ def _load(spark, ground, run: str = "nightly", folder: str = "rates", **options)
     """As a nightly job does: what it adds to each row is another value whenever it is repeated."""
     read = spark.read.parquet(str(ground.source / folder)).where("id >= 0")
     rows = read.selectExpr(
-        "id", "CAST(rate AS FLOAT) AS rate", "more", "parts", "day", "current_timestamp() AS loaded_at", "uuid() AS load_id",
-        "concat(uuid(), '/', id) AS row_id", f"'{datetime.datetime.now()}' AS at",
+        "id",
+        "CAST(rate AS FLOAT) AS rate",
+        "more",
+        "parts",
+        "day",
+        "current_timestamp() AS loaded_at",
+        "uuid() AS load_id",
+        "concat(uuid(), '/', id) AS row_id",
+        f"'{datetime.datetime.now()}' AS at",
     )
     return streamsink.write(rows, ground.table, run, **options)
 
@@ -103,6 +114,7 @@ def test_what_cannot_be_compared_any_more_is_asked_for_when_all_files_are_others
 
 def test_values_that_a_python_function_makes_are_compared(spark, ground):
     """Equal ones prove that the rows are the same; other ones are asked for."""
+
     def load(factor: int) -> int:
         times = F.udf(lambda value: value * factor, "double")
         rows = spark.read.parquet(str(ground.source / "rates")).select("id", times("rate").alias("rate"))
@@ -127,19 +139,47 @@ def _plain(rows):
 
 # By what: (the input, as many other rows, what the job does with it).
 SHAPES = {
-    "a constant in an expression": (_A, _B, lambda rows: rows.withColumn("rate", F.lit(1.1)).selectExpr("id", "price * rate AS eur", "rate")),
+    "a constant in an expression": (
+        _A,
+        _B,
+        lambda rows: rows.withColumn("rate", F.lit(1.1)).selectExpr("id", "price * rate AS eur", "rate"),
+    ),
     "a constant that is added up": (
-        _A, "id, 0D AS price, CAST(greatest(id - 2, 0) AS INT) AS k", lambda rows: rows.withColumn("one", F.lit(1)).groupBy("k").agg(F.sum("one").alias("n")),
+        _A,
+        "id, 0D AS price, CAST(greatest(id - 2, 0) AS INT) AS k",
+        lambda rows: rows.withColumn("one", F.lit(1)).groupBy("k").agg(F.sum("one").alias("n")),
     ),
-    "a constant in one part of a union": (_A, _B, lambda rows: rows.selectExpr("id", "0D AS price").where("id < 0").union(rows.select("id", "price"))),
+    "a constant in one part of a union": (
+        _A,
+        _B,
+        lambda rows: rows.selectExpr("id", "0D AS price").where("id < 0").union(rows.select("id", "price")),
+    ),
     "a lookup that is no file": (
-        _A, _B, lambda rows: rows.join(rows.sparkSession.createDataFrame([(0, "x"), (1, "y"), (2, "z")], "k INT, name STRING"), "k"),
+        _A,
+        _B,
+        lambda rows: rows.join(
+            rows.sparkSession.createDataFrame([(0, "x"), (1, "y"), (2, "z")], "k INT, name STRING"), "k"
+        ),
     ),
-    "sums": (_A.replace("id * 1.5D", "1D / (id + 1)"), _B, lambda rows: rows.groupBy("k").agg(F.sum("price"), F.avg("price").alias("mean"))),
-    "the path of a file": (_A, _B, lambda rows: rows.selectExpr("*", "_metadata.file_path AS path", "_metadata.file_modification_time AS at")),
-    "a null that moves to another column": ("id, id AS debit, CAST(NULL AS BIGINT) AS credit", "id, CAST(NULL AS BIGINT) AS debit, id AS credit", _plain),
+    "sums": (
+        _A.replace("id * 1.5D", "1D / (id + 1)"),
+        _B,
+        lambda rows: rows.groupBy("k").agg(F.sum("price"), F.avg("price").alias("mean")),
+    ),
+    "the path of a file": (
+        _A,
+        _B,
+        lambda rows: rows.selectExpr("*", "_metadata.file_path AS path", "_metadata.file_modification_time AS at"),
+    ),
+    "a null that moves to another column": (
+        "id, id AS debit, CAST(NULL AS BIGINT) AS credit",
+        "id, CAST(NULL AS BIGINT) AS debit, id AS credit",
+        _plain,
+    ),
     "a null that moves to another field": (
-        "id, named_struct('a', id, 'b', CAST(NULL AS BIGINT)) AS s", "id, named_struct('a', CAST(NULL AS BIGINT), 'b', id) AS s", _plain,
+        "id, named_struct('a', id, 'b', CAST(NULL AS BIGINT)) AS s",
+        "id, named_struct('a', CAST(NULL AS BIGINT), 'b', id) AS s",
+        _plain,
     ),
     "limits of arrays": ("id, array(array(1), array(2, 3)) AS a", "id, array(array(1, 2), array(3)) AS a", _plain),
     "maps": (
@@ -147,7 +187,11 @@ SHAPES = {
         "id, map(named_struct('x', id), timestamp'2020-01-01 00:00:00.000002', named_struct('x', -id - 1), NULL) AS m, map(CAST('a' AS BINARY), 1) AS b",
         _plain,
     ),
-    "a function that leaves all out": (_A, _B, lambda rows: rows.where(F.udf(lambda price: price * 1.0 > 6.0, "boolean")("price"))),
+    "a function that leaves all out": (
+        _A,
+        _B,
+        lambda rows: rows.where(F.udf(lambda price: price * 1.0 > 6.0, "boolean")("price")),
+    ),
 }
 
 
@@ -222,7 +266,9 @@ def test_a_table_of_a_catalog_is_files_as_well(spark, ground):
     location = str(ground.root / "catalog")
     for columns, expected in ((_A, 5), (_A, 0), (_B, None)):
         spark.sql(f"DROP TABLE IF EXISTS {name}")
-        spark.range(5).selectExpr(*_split(columns)).write.mode("overwrite").partitionBy("k").option("path", location).saveAsTable(name)
+        spark.range(5).selectExpr(*_split(columns)).write.mode("overwrite").partitionBy("k").option(
+            "path", location
+        ).saveAsTable(name)
         if expected is None:
             with pytest.raises(Misuse, match="the rows in them"):
                 streamsink.write(spark.table(name), ground.table, "nightly")

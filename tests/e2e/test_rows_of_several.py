@@ -1,4 +1,5 @@
 """Old and new files in one batch, whose rows a function may have made of several where no plan shows it: asked before a row is filtered."""
+
 import shutil
 
 import pytest
@@ -30,13 +31,17 @@ def go_through_the_driver(df):
 
 
 COMBINING = {
-    "aggregate-checkpoint": lambda df: df.groupBy("name").agg(F.max("id").alias("id"), F.max("extra").alias("extra")).localCheckpoint(),
+    "aggregate-checkpoint": lambda df: (
+        df.groupBy("name").agg(F.max("id").alias("id"), F.max("extra").alias("extra")).localCheckpoint()
+    ),
     "deduplicate-checkpoint": lambda df: df.dropDuplicates(["name"]).localCheckpoint(),
     "beside-the-batch": lambda df: df.where("id < 0").union(df.dropDuplicates(["name"]).localCheckpoint()),
     "driver": lambda df: go_through_the_driver(df.dropDuplicates(["name"])),
     "partitions": lambda df: df.coalesce(1).mapInPandas(one_of_each_name, COLUMNS),
     # Two that keep each row as it is, of which no plan shows it.
-    "static-of-its-columns": lambda df: df.join(df.sparkSession.createDataFrame([(-1, "x", "y")], COLUMNS), "id", "left_anti"),
+    "static-of-its-columns": lambda df: df.join(
+        df.sparkSession.createDataFrame([(-1, "x", "y")], COLUMNS), "id", "left_anti"
+    ),
     "beside-itself": lambda df: df.join(df.localCheckpoint(), "id", "left_semi"),
 }
 SHOWN = {"plain": lambda df: df.dropDuplicates(["name"]), "itself": lambda df: df.join(df, "name", "left_semi")}
@@ -44,7 +49,9 @@ SHOWN = {"plain": lambda df: df.dropDuplicates(["name"]), "itself": lambda df: d
 PLAIN = {
     "plan": lambda df: df.where("id >= 0").withColumn("name", F.upper("name")).sort("id").persist(),
     "scalar": lambda df: df.where(F.udf(lambda i: i >= 0, "boolean")("id")),
-    "static": lambda df: df.join(df.sparkSession.createDataFrame([("x", 1)], "name STRING, n INT").groupBy("name").count(), "name", "left").drop("count"),
+    "static": lambda df: df.join(
+        df.sparkSession.createDataFrame([("x", 1)], "name STRING, n INT").groupBy("name").count(), "name", "left"
+    ).drop("count"),
     "parts": lambda df: df.where("id % 2 = 0").union(df.where("id % 2 = 1")),
 }
 
@@ -57,7 +64,9 @@ def one_name(ground, number: int) -> set[int]:
     return ids
 
 
-def run(spark, ground, function, per_batch: int, stream=lambda df: df, to=streamsink.to_table, **options) -> Misuse | None:
+def run(
+    spark, ground, function, per_batch: int, stream=lambda df: df, to=streamsink.to_table, **options
+) -> Misuse | None:
     """The files through the function, to the end; the error that the sink raised."""
     failed = []
     sink = to(ground.table, listener=lambda event: None, flush=False, file_column="extra", **options)
@@ -72,7 +81,12 @@ def run(spark, ground, function, per_batch: int, stream=lambda df: df, to=stream
             raise
 
     source = stream(frame(spark, ground.job(column="_metadata.file_path", per_batch=per_batch)))
-    query = source.writeStream.foreachBatch(publish).option("checkpointLocation", ground.checkpoint).trigger(availableNow=True).start()
+    query = (
+        source.writeStream.foreachBatch(publish)
+        .option("checkpointLocation", ground.checkpoint)
+        .trigger(availableNow=True)
+        .start()
+    )
     try:
         query.awaitTermination()
     except Exception:
@@ -105,7 +119,9 @@ def test_rows_that_may_be_of_several_are_not_filtered(spark, ground, name):
     assert content(ground.table) == before
 
 
-@pytest.mark.parametrize("name, kind", [("partitions", KIND), ("plain", "files.combined"), ("itself", "files.combined")])
+@pytest.mark.parametrize(
+    "name, kind", [("partitions", KIND), ("plain", "files.combined"), ("itself", "files.combined")]
+)
 def test_a_function_that_makes_rows_of_several_in_a_later_batch_only(spark, ground, name, kind):
     """What it does with the first batch of a run says nothing of the batch that is filtered."""
     an_older_copy(spark, ground, lambda df: df, files=4)
@@ -121,9 +137,14 @@ def test_a_function_that_makes_rows_of_several_in_a_later_batch_only(spark, grou
     assert streamsink.read_arrow(ground.table).num_rows == 40
 
 
-@pytest.mark.parametrize("stream", [
-    lambda df: df.coalesce(1).mapInPandas(one_of_each_name, COLUMNS), lambda df: df.groupBy("name").applyInPandas(lambda each: each.head(1), COLUMNS),
-], ids=["partitions", "groups"])
+@pytest.mark.parametrize(
+    "stream",
+    [
+        lambda df: df.coalesce(1).mapInPandas(one_of_each_name, COLUMNS),
+        lambda df: df.groupBy("name").applyInPandas(lambda each: each.head(1), COLUMNS),
+    ],
+    ids=["partitions", "groups"],
+)
 def test_a_stream_whose_rows_may_be_of_several(spark, ground, stream):
     """What the function is given may be made of several as well."""
     an_older_copy(spark, ground, lambda df: df, stream=stream)
@@ -134,8 +155,11 @@ def test_a_stream_whose_rows_may_be_of_several(spark, ground, stream):
 
 @pytest.mark.in_turn("words for rows", 1)
 @follows("files.may-combine")
-@pytest.mark.parametrize("function", [lambda df: df.localCheckpoint(), go_through_the_driver, lambda df: df.mapInPandas(pass_on, COLUMNS)],
-                         ids=["checkpoint", "driver", "partitions"])
+@pytest.mark.parametrize(
+    "function",
+    [lambda df: df.localCheckpoint(), go_through_the_driver, lambda df: df.mapInPandas(pass_on, COLUMNS)],
+    ids=["checkpoint", "driver", "partitions"],
+)
 def test_one_word_is_for_all_batches_of_a_replay(spark, ground, function):
     """The checkpoint is deleted, and three batches hold an old and a new file each: asked for the query and for its rows, and not again."""
     for number in (0, 2, 4):
@@ -154,8 +178,11 @@ def test_one_word_is_for_all_batches_of_a_replay(spark, ground, function):
 
 def test_several_tables(spark, ground):
     """The same question, and the same answer to it."""
+
     def to_tables(path, **options):
-        return streamsink.to_tables(path, route="if(id % 2 = 0, 'even', 'odd')", tables={"even": {}, "odd": {}}, **options)
+        return streamsink.to_tables(
+            path, route="if(id % 2 = 0, 'even', 'odd')", tables={"even": {}, "odd": {}}, **options
+        )
 
     def through(df):
         return df.mapInPandas(pass_on, COLUMNS)
@@ -163,7 +190,11 @@ def test_several_tables(spark, ground):
     an_older_copy(spark, ground, through, to=to_tables)
     said = advice(run(spark, ground, through, 2, to=to_tables), KIND).says("Nothing was written")
     assert run(spark, ground, through, 2, to=to_tables, accept_as_same=said.option("accept_as_same")) is None
-    found = [id_ for name in ("even", "odd") for id_ in streamsink.read_arrow(f"{ground.table}/{name}").column("id").to_pylist()]
+    found = [
+        id_
+        for name in ("even", "odd")
+        for id_ in streamsink.read_arrow(f"{ground.table}/{name}").column("id").to_pylist()
+    ]
     assert sorted(found) == sorted(ids_of(0, 3))
 
 

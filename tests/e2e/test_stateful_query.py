@@ -1,4 +1,5 @@
 """A4 and A13: what a query keeps in its state is lost with its checkpoint, and results that change are no rows to append."""
+
 import re
 import shutil
 
@@ -29,7 +30,11 @@ def run(ground, df, output="append", checkpoint="checkpoint", **options) -> Stre
     sink = streamsink.to_table(ground.table, listener=lambda event: None, flush=False, **options)
 
     def start():
-        writer = df.writeStream.foreachBatch(sink).option("checkpointLocation", str(ground.root / checkpoint)).outputMode(output)
+        writer = (
+            df.writeStream.foreachBatch(sink)
+            .option("checkpointLocation", str(ground.root / checkpoint))
+            .outputMode(output)
+        )
         return writer.trigger(availableNow=True).start()
 
     try:
@@ -52,7 +57,9 @@ def token(error, option: str) -> str:
 def test_position_columns_on_a_stateful_query_are_refused_at_its_first_batch(session, ground):
     """Rows would come out of state with old positions, and a filter would drop them: said now, not at the accident."""
     ground.add_files(0, 1)
-    df = files(session, ground).dropDuplicates(["id"]).selectExpr("id", "'t' AS topic", "0 AS partition", "id AS offset")
+    df = (
+        files(session, ground).dropDuplicates(["id"]).selectExpr("id", "'t' AS topic", "0 AS partition", "id AS offset")
+    )
     assert_refused(run(ground, df, position_columns=POSITIONS), "query.stateful-positions", ground, "position_columns")
     assert not (ground.root / "lake").exists(), "no table was made"
     expected = ids_of(0, 1)

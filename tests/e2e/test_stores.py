@@ -1,4 +1,5 @@
 """A real Spark query onto a real HDFS and a real S3, killed once with SIGKILL and started again: each row once."""
+
 import signal
 from collections import Counter
 

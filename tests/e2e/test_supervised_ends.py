@@ -1,4 +1,5 @@
 """How a supervised query ends: by Ctrl-C, by a failure of Spark's job, by an error in a task; and that it restarts when it should."""
+
 import contextlib
 import signal
 import threading
@@ -17,12 +18,18 @@ from tests.advice.following import advice, follows
 from tests.e2e.harness import Driver, assert_each_once, ids_in, ids_of
 
 pytestmark = pytest.mark.spark
-WAYS = {"driver": {}, "spark": {"driver_max_rows": 0, "large_batches": "spark"}, "tasks": {"driver_max_rows": 0, "large_batches": "tasks"}}
+WAYS = {
+    "driver": {},
+    "spark": {"driver_max_rows": 0, "large_batches": "spark"},
+    "tasks": {"driver_max_rows": 0, "large_batches": "tasks"},
+}
 
 
 def supervised(spark, ground, function) -> None:
     def start():
-        stream = spark.readStream.schema("id BIGINT, name STRING").option("maxFilesPerTrigger", 1).json(str(ground.source))
+        stream = (
+            spark.readStream.schema("id BIGINT, name STRING").option("maxFilesPerTrigger", 1).json(str(ground.source))
+        )
         query = stream.writeStream.foreachBatch(function).option("checkpointLocation", ground.checkpoint)
         return query.trigger(availableNow=True).start()
 
@@ -47,7 +54,9 @@ def test_a_start_that_does_not_hand_over_its_query(spark, ground, given):
 
     with pytest.raises(Misuse) as caught:
         streamsink.run(forgotten)
-    said = advice(caught.value, "query.not-returned").says("for query in spark.streams.active: query.stop()", "return df.writeStream. ... .start()")
+    said = advice(caught.value, "query.not-returned").says(
+        "for query in spark.streams.active: query.stop()", "return df.writeStream. ... .start()"
+    )
     for query in spark.streams.active:
         query.stop()
     streamsink.run(lambda: writer().trigger(availableNow=True).start())
@@ -65,7 +74,7 @@ def test_ctrl_c_stops_the_query_publishes_what_is_pending_and_says_so_in_a_few_l
         assert driver.process.wait(120) in (-signal.SIGINT, 128 + signal.SIGINT)
         said = driver.log.read_text()
     assert said.count("Traceback") == 1 and said.rstrip().endswith("KeyboardInterrupt"), said
-    assert len(said[said.index("Traceback"):].splitlines()) <= 25, said
+    assert len(said[said.index("Traceback") :].splitlines()) <= 25, said
     assert set(ids_in(ground.table)) <= expected
     written = ids_in(ground.table)
     assert len(written) == len(set(written)) == 30

@@ -1,4 +1,5 @@
 """Python workers under our daemon: quick to start, and everything that runs under Spark's own runs under ours."""
+
 import json
 import logging
 import os
@@ -16,7 +17,11 @@ from tests.advice.following import Advice, Told, follows
 from tests.conftest import spark_conf
 from tests.e2e.harness import ROOT
 
-ZIP, PY4J, JAR = "/v/pyspark/python/lib/pyspark.zip", "/v/pyspark/python/lib/py4j-0.10.9.9-src.zip", "/v/pyspark/jars/spark-core_2.13-4.1.3.jar"
+ZIP, PY4J, JAR = (
+    "/v/pyspark/python/lib/pyspark.zip",
+    "/v/pyspark/python/lib/py4j-0.10.9.9-src.zip",
+    "/v/pyspark/jars/spark-core_2.13-4.1.3.jar",
+)
 PATH = ["/work", "/files/user.zip", ZIP, PY4J, JAR, "/v"]
 
 
@@ -32,7 +37,10 @@ def test_archives_of_an_installed_pyspark_leave_the_path():
 def test_a_pyspark_that_is_only_in_the_archive_stays_importable():
     """An executor without a pip-installed PySpark, or without py4j."""
     assert without_shipped_archives(PATH, lambda package, path: None) == PATH
-    assert without_shipped_archives(PATH, lambda package, path: None if package == "py4j" else installed(package, path)) == PATH
+    assert (
+        without_shipped_archives(PATH, lambda package, path: None if package == "py4j" else installed(package, path))
+        == PATH
+    )
 
 
 def test_the_archive_of_another_spark_wins_over_the_installed_pyspark():
@@ -41,7 +49,7 @@ def test_the_archive_of_another_spark_wins_over_the_installed_pyspark():
     assert without_shipped_archives(path, installed) == path
 
 
-DRIVER = '''
+DRIVER = """
 import json, sys
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -80,7 +88,7 @@ while not query.lastProgress or query.lastProgress["batchId"] < 2:
 query.stop()
 ids = streamsink.read_arrow(f"{folder}/table").num_rows
 print("FOUND=" + json.dumps({"looked": looked, "sums": sums, "plain": plain, "written": written, "rows": ids}))
-'''
+"""
 
 
 @pytest.mark.spark
@@ -91,7 +99,8 @@ def test_udfs_arrow_functions_zip_files_and_the_sink_run_under_it(tmp_path, spar
         with zipfile.ZipFile(tmp_path / f"{name}.zip", "w") as archive:
             archive.writestr(f"{name}.py", "VALUE = 7\n")
     conf = spark_conf() | {
-        "spark.python.daemon.module": worker_daemon.MODULE, "spark.submit.pyFiles": str(tmp_path / "zipped_before.zip"),
+        "spark.python.daemon.module": worker_daemon.MODULE,
+        "spark.submit.pyFiles": str(tmp_path / "zipped_before.zip"),
         "spark.sql.warehouse.dir": str(tmp_path / "warehouse"),
     }
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
@@ -121,7 +130,7 @@ def test_a_session_without_it_gets_one_line_of_advice(spark, ground, caplog):
     assert all(worker_daemon.MODULE in message for message in caplog.messages)
 
 
-ELSEWHERE = '''
+ELSEWHERE = """
 import json, sys
 from pyspark.sql import SparkSession
 import streamsink
@@ -135,12 +144,18 @@ try:
     streamsink.write(spark.range(3), f"{folder}/table", "run", large_batches="tasks")
 except streamsink.errors.Misuse as refused:
     print("FOUND=" + json.dumps([refused.kind, str(refused)]))
-'''
+"""
 
 
 @follows("worker.no-streamsink")
 @pytest.mark.spark
-@pytest.mark.parametrize("daemon", [pytest.param(worker_daemon.MODULE, marks=pytest.mark.in_turn("workers", 1)), pytest.param("pyspark.daemon", marks=pytest.mark.soak)])
+@pytest.mark.parametrize(
+    "daemon",
+    [
+        pytest.param(worker_daemon.MODULE, marks=pytest.mark.in_turn("workers", 1)),
+        pytest.param("pyspark.daemon", marks=pytest.mark.soak),
+    ],
+)
 def test_tasks_of_a_python_without_streamsink_are_told_what_to_set(tmp_path, spark_settings, daemon):
     """Spark starts 'python3' of the path unless it is told; that one has PySpark by Spark's own archive, and no streamsink."""
     conf = spark_conf() | {"spark.python.daemon.module": daemon, "spark.sql.warehouse.dir": str(tmp_path / "warehouse")}

@@ -3,6 +3,7 @@
 It reads one JSON line for each order and answers with one: {"said": null} or the error. An order whose fault comes about ends the
 process instead of an answer.
 """
+
 import contextlib
 import itertools
 import json
@@ -44,8 +45,13 @@ class Driver:
         environment = dict(os.environ) | {"PYTHONPATH": str(ROOT), "SPARK_LOCAL_DIRS": str(folder)}
         with open(self._log, "wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.e2e.walk_driver"], cwd=ROOT, env=environment, stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE, stderr=log, start_new_session=True,
+                [sys.executable, "-m", "tests.e2e.walk_driver"],
+                cwd=ROOT,
+                env=environment,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                start_new_session=True,
             )
         self._said = b""
         self._is_ready = False
@@ -136,7 +142,11 @@ def frame(spark, order: dict):
     """The rows: their id, their partition, and what the options name."""
     source, options = order["source"], order["options"]
     if source["kind"] == "kafka":
-        reader = spark.readStream.format("kafka").options(**source["options"]).option("maxOffsetsPerTrigger", order["per_batch"])
+        reader = (
+            spark.readStream.format("kafka")
+            .options(**source["options"])
+            .option("maxOffsetsPerTrigger", order["per_batch"])
+        )
         columns = ["CAST(CAST(value AS STRING) AS BIGINT) AS id", *options.get("position_columns", ())]
     else:
         reader = spark.readStream.format("json").schema("id BIGINT").option("maxFilesPerTrigger", order["per_batch"])

@@ -26,8 +26,9 @@ STRING, INT = parse_type("STRING"), parse_type("INT")
 
 
 def data_file(i=0, **more):
-    base = DataFileMeta.for_append(file_name=f"data-{i}.parquet", file_size=10 + i, row_count=5, schema_id=0,
-                                   creation_time=1_700_000_000_123)
+    base = DataFileMeta.for_append(
+        file_name=f"data-{i}.parquet", file_size=10 + i, row_count=5, schema_id=0, creation_time=1_700_000_000_123
+    )
     return replace(base, **more)
 
 
@@ -36,15 +37,23 @@ def entry(i=0, kind=FileKind.ADD, partition=EMPTY_ROW, **more):
 
 
 FULL = {
-    "extra_files": ("x.index",), "embedded_file_index": b"\0\1", "external_path": "s3://b/x", "first_row_id": 3,
-    "write_cols": ("a",), "value_stats": SimpleStats(EMPTY_ROW, EMPTY_ROW, (1, None)), "value_stats_cols": None,
+    "extra_files": ("x.index",),
+    "embedded_file_index": b"\0\1",
+    "external_path": "s3://b/x",
+    "first_row_id": 3,
+    "write_cols": ("a",),
+    "value_stats": SimpleStats(EMPTY_ROW, EMPTY_ROW, (1, None)),
+    "value_stats_cols": None,
 }
 
 
 @pytest.mark.parametrize("codec", ["zstandard", "null", "deflate"])
 def test_manifests_come_back(codec):
     """Every field survives, in every codec Java reads, and equal entries give equal bytes."""
-    entries = [entry(i) for i in range(300)] + [entry(1, FileKind.DELETE, **FULL), entry(2, write_cols_sequences=(1, 2))]
+    entries = [entry(i) for i in range(300)] + [
+        entry(1, FileKind.DELETE, **FULL),
+        entry(2, write_cols_sequences=(1, 2)),
+    ]
     data = write_manifest(entries, codec=codec)
     assert read_manifest(data, "m") == entries
     assert data == write_manifest(entries, codec=codec)
@@ -53,11 +62,19 @@ def test_manifests_come_back(codec):
 
 def test_the_file_record_has_java_s_fields():
     """20 fields as Java 1.4 writes them; the 21st only where it is used."""
+
     def fields(data):
         schema = fastavro.reader(io.BytesIO(data)).writer_schema
-        assert [f["name"] for f in schema["fields"]] == ["_VERSION", "_KIND", "_PARTITION", "_BUCKET",
-                                                         "_TOTAL_BUCKETS", "_FILE"]
+        assert [f["name"] for f in schema["fields"]] == [
+            "_VERSION",
+            "_KIND",
+            "_PARTITION",
+            "_BUCKET",
+            "_TOTAL_BUCKETS",
+            "_FILE",
+        ]
         return [f["name"] for f in schema["fields"][5]["type"]["fields"]]
+
     assert len(fields(write_manifest([entry()]))) == 20
     assert fields(write_manifest([entry(write_cols_sequences=(1,))]))[-1] == "_WRITE_COLS_SEQUENCES"
 
@@ -74,12 +91,14 @@ def test_wire_records_are_json_and_come_back():
 def test_manifest_lists_come_back_and_say_what_is_inside():
     """Counts, pruning bounds and partition stats are those of the entries; extras of newer writers are carried."""
     rows = [encode_row([day, n], [STRING, INT]) for day, n in (("b", 3), ("a", None), (None, 7))]
-    entries = [entry(i, partition=row, schema_id=i) for i, row in enumerate(rows)] + [entry(9, FileKind.DELETE,
-                                                                                          partition=rows[0])]
+    entries = [entry(i, partition=row, schema_id=i) for i, row in enumerate(rows)] + [
+        entry(9, FileKind.DELETE, partition=rows[0])
+    ]
     meta = ManifestFileMeta.of("m", 77, entries, [STRING, INT])
     assert (meta.num_added_files, meta.num_deleted_files, meta.schema_id, meta.min_row_id) == (3, 1, 2, None)
-    assert meta.partition_stats == SimpleStats(encode_row(["a", 3], [STRING, INT]),
-                                               encode_row(["b", 7], [STRING, INT]), (1, 1))
+    assert meta.partition_stats == SimpleStats(
+        encode_row(["a", 3], [STRING, INT]), encode_row(["b", 7], [STRING, INT]), (1, 1)
+    )
     metas = [meta, replace(meta, file_name="n", total_buckets=4, extra_files=("s",))]
     assert read_manifest_list(write_manifest_list(metas), "l") == metas
     assert read_manifest_list(write_manifest_list([]), "l") == []
@@ -102,12 +121,14 @@ def test_manifests_that_name_a_file_are_found_without_decoding(codec):
     for wanted in (names[:1], names[1000:1001], names[-1:] + others):
         assert NameSearch(wanted).may_find(data, "m", (2000, 0))
     assert not NameSearch(others).may_find(data, "m", (2000, 0))
-    assert NameSearch(["part-0.parquet", *others]).may_find(data, "m", (2000, 0)), "not a name of ours: not looked for in bytes"
+    assert NameSearch(["part-0.parquet", *others]).may_find(data, "m", (2000, 0)), (
+        "not a name of ours: not looked for in bytes"
+    )
 
 
 def test_torn_manifests_are_corrupt_and_named():
     """Cut anywhere, even between two blocks, or altered: Corrupt with the file's name, never a shorter list."""
-    seed = random.randrange(10 ** 9)
+    seed = random.randrange(10**9)
     print("seed", seed)
     pick = random.Random(seed)
     entries = [entry(i) for i in range(2000)]
@@ -161,15 +182,37 @@ SNAPSHOT = Snapshot(1, 0, "base", "delta", "me", 5, "APPEND", 1_700_000_000_000,
 
 def test_snapshots_come_back():
     """All keys survive; those without a value are left out; unknown ones are ignored."""
-    full = replace(SNAPSHOT, uuid="u", base_manifest_list_size=3, delta_manifest_list_size=4, index_manifest="i",
-                   writer_version="w", watermark=-2 ** 63, statistics="s", properties={"a": "\u00e9"}, next_row_id=0,
-                   operation="WRITE", changelog_manifest_list="c", changelog_manifest_list_size=1,
-                   changelog_record_count=0)
+    full = replace(
+        SNAPSHOT,
+        uuid="u",
+        base_manifest_list_size=3,
+        delta_manifest_list_size=4,
+        index_manifest="i",
+        writer_version="w",
+        watermark=-(2**63),
+        statistics="s",
+        properties={"a": "\u00e9"},
+        next_row_id=0,
+        operation="WRITE",
+        changelog_manifest_list="c",
+        changelog_manifest_list_size=1,
+        changelog_record_count=0,
+    )
     for snapshot in (SNAPSHOT, full):
         assert Snapshot.from_json(snapshot.to_json(), "s") == snapshot
     assert list(json.loads(SNAPSHOT.to_json())) == [
-        "version", "id", "schemaId", "baseManifestList", "deltaManifestList", "commitUser", "commitIdentifier",
-        "commitKind", "timeMillis", "totalRecordCount", "deltaRecordCount"]
+        "version",
+        "id",
+        "schemaId",
+        "baseManifestList",
+        "deltaManifestList",
+        "commitUser",
+        "commitIdentifier",
+        "commitKind",
+        "timeMillis",
+        "totalRecordCount",
+        "deltaRecordCount",
+    ]
     more = json.dumps({**json.loads(SNAPSHOT.to_json()), "future": [1]}).encode()
     assert Snapshot.from_json(more, "s") == SNAPSHOT
 

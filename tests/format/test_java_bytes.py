@@ -33,10 +33,15 @@ NESTED = ("a", "m", "r")
 @pytest.fixture(scope="module")
 def gateway():
     from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
+
     pyspark = pytest.importorskip("pyspark")
     jars = os.path.join(os.path.dirname(pyspark.__file__), "jars")
-    port, token = launch_gateway(classpath=os.pathsep.join([JAR, os.path.join(jars, "*")]), die_on_exit=True,
-                                 jarpath=glob.glob(os.path.join(jars, "py4j*.jar"))[0], enable_auth=True)
+    port, token = launch_gateway(
+        classpath=os.pathsep.join([JAR, os.path.join(jars, "*")]),
+        die_on_exit=True,
+        jarpath=glob.glob(os.path.join(jars, "py4j*.jar"))[0],
+        enable_auth=True,
+    )
     gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=token, auto_convert=True))
     yield gateway
     gateway.shutdown()
@@ -65,7 +70,8 @@ class JavaTable:
     def load(self, path):
         jvm = self.jvm
         self.table = jvm.org.apache.paimon.table.FileStoreTableFactory.create(
-            jvm.org.apache.paimon.fs.local.LocalFileIO.create(), path)
+            jvm.org.apache.paimon.fs.local.LocalFileIO.create(), path
+        )
 
     def write(self, rows):
         types = [f.type for f in self.schema.fields]
@@ -86,11 +92,13 @@ class JavaTable:
             self.call(kind, builder, "withFilter", ("predicate.Predicate", predicate))
         plan = self.call("table.source.TableScan", self.call(kind, builder, "newScan"), "plan")
         splits = self.call("table.source.TableScan$Plan", plan, "splits")
-        reader = self.call("table.source.TableRead", self.call(kind, builder, "newRead"), "createReader",
-                           ("java.util.List", splits))
+        reader = self.call(
+            "table.source.TableRead", self.call(kind, builder, "newRead"), "createReader", ("java.util.List", splits)
+        )
         rows, utils = [], self.jvm.org.apache.paimon.utils
         serializer = self.jvm.org.apache.paimon.data.serializer.InternalRowSerializer(
-            self.call("table.Table", self.table, "rowType"))
+            self.call("table.Table", self.table, "rowType")
+        )
         found = self.jvm.org.apache.paimon.reader.RecordReaderIterator(reader)
         while found.hasNext():
             rows.append(bytes(utils.SerializationUtils.serializeBinaryRow(serializer.toBinaryRow(found.next()))))
@@ -122,6 +130,7 @@ class JavaTable:
 
 def collected(schema, rows):
     import pyarrow as pa
+
     types = to_arrow_schema(schema.fields)
     columns = []
     for i, field in enumerate(types):
@@ -146,34 +155,61 @@ def collected(schema, rows):
 
 def random_rows(random_source, count, null_share):
     pick = random_source
-    texts = ["", "a", "abc\u00e9", "x" * 16, "x" * 17, "\U0001F600" * 20, "\U0010FFFF" * 18, "m" + "\U0010FFFF" * 20]
+    texts = ["", "a", "abc\u00e9", "x" * 16, "x" * 17, "\U0001f600" * 20, "\U0010ffff" * 18, "m" + "\U0010ffff" * 20]
 
     def row():
         day = datetime.datetime(2024, 1, 2, 3, 4, 5) + datetime.timedelta(
-            seconds=pick.randrange(-10 ** 10, 10 ** 9), milliseconds=pick.randrange(1000))
+            seconds=pick.randrange(-(10**10), 10**9), milliseconds=pick.randrange(1000)
+        )
         micros = day + datetime.timedelta(microseconds=pick.randrange(1000))
-        nanos = pick.randrange(-2 ** 60, 2 ** 60)
-        digits = pick.randrange(-10 ** 37, 10 ** 37)
-        out = [pick.random() < 0.5, pick.randrange(-128, 128), pick.randrange(-2 ** 15, 2 ** 15),
-               pick.randrange(-2 ** 31, 2 ** 31), pick.randrange(-2 ** 63, 2 ** 63), pick.choice([3.5, 1.5, -2.25]),
-               pick.choice([1e300, -7.125, float("inf")]), pick.choice(texts[:6]), pick.choice(texts),
-               pick.choice(texts[:5]), b"abc", b"xy", bytes(pick.randrange(30)),
-               decimal.Decimal(pick.randrange(-99999, 100000)).scaleb(-2),
-               decimal.Decimal(pick.randrange(-10 ** 17, 10 ** 17)).scaleb(-4),
-               decimal.Decimal(digits).scaleb(-10, decimal.Context(prec=50)),
-               day.date(), pick.randrange(86_400_000), day.replace(microsecond=0), day, micros, nanos, day, micros, nanos,
-               [1, None, 3], {"k": 7}, (1, "y"), None]
+        nanos = pick.randrange(-(2**60), 2**60)
+        digits = pick.randrange(-(10**37), 10**37)
+        out = [
+            pick.random() < 0.5,
+            pick.randrange(-128, 128),
+            pick.randrange(-(2**15), 2**15),
+            pick.randrange(-(2**31), 2**31),
+            pick.randrange(-(2**63), 2**63),
+            pick.choice([3.5, 1.5, -2.25]),
+            pick.choice([1e300, -7.125, float("inf")]),
+            pick.choice(texts[:6]),
+            pick.choice(texts),
+            pick.choice(texts[:5]),
+            b"abc",
+            b"xy",
+            bytes(pick.randrange(30)),
+            decimal.Decimal(pick.randrange(-99999, 100000)).scaleb(-2),
+            decimal.Decimal(pick.randrange(-(10**17), 10**17)).scaleb(-4),
+            decimal.Decimal(digits).scaleb(-10, decimal.Context(prec=50)),
+            day.date(),
+            pick.randrange(86_400_000),
+            day.replace(microsecond=0),
+            day,
+            micros,
+            nanos,
+            day,
+            micros,
+            nanos,
+            [1, None, 3],
+            {"k": 7},
+            (1, "y"),
+            None,
+        ]
         return [None if pick.random() < null_share else value for value in out]
 
     return [row() for _ in range(count)]
 
 
 MODES = [
-    {}, {"metadata.stats-mode": "full"}, {"metadata.stats-mode": "counts"}, {"metadata.stats-mode": "none"},
+    {},
+    {"metadata.stats-mode": "full"},
+    {"metadata.stats-mode": "counts"},
+    {"metadata.stats-mode": "none"},
     {"metadata.stats-mode": "truncate(3)", "fields.i.stats-mode": "none", "fields.v.stats-mode": "full"},
     {"metadata.stats-keep-first-n-columns": "9"},
     {"metadata.stats-keep-first-n-columns": "3", "fields.st.stats-mode": "full"},
-    {"metadata.stats-dense-store": "false"}, {"metadata.stats-dense-store": "false", "metadata.stats-mode": "none"},
+    {"metadata.stats-dense-store": "false"},
+    {"metadata.stats-dense-store": "false", "metadata.stats-mode": "none"},
 ]
 
 
@@ -181,7 +217,7 @@ MODES = [
 @pytest.mark.parametrize("nulls", [0.0, 0.3])
 def test_value_stats_are_the_bytes_java_writes(gateway, tmp_path, options, nulls):
     """For every type and stats mode, _VALUE_STATS and _VALUE_STATS_COLS equal Java's."""
-    seed = random.randrange(10 ** 9)
+    seed = random.randrange(10**9)
     print("seed", seed)
     schema = TableSchema.create(parse_ddl(COLUMNS), (), options, None, 1)
     rows = random_rows(random.Random(seed), 30, nulls)
@@ -200,11 +236,20 @@ def test_value_stats_are_the_bytes_java_writes(gateway, tmp_path, options, nulls
     assert (java.min_sequence_number, java.max_sequence_number, java.level) == (0, 29, 0)
 
 
-@pytest.mark.parametrize("column,values", [
-    ("f FLOAT", [0.0, -0.0]), ("d DOUBLE", [float("-inf"), -0.0, 0.0]),
-    ("s STRING", ["\U0010FFFF" * 17]), ("s STRING", ["a" * 15 + "\U0010FFFF" * 2]), ("s STRING", [None, None]),
-    ("s STRING", ["a" * 15 + "\uE000z", "b"]), ("i INT", [None]), ("b BYTES", [None]), ("t TIMESTAMP(9)", [None]),
-])
+@pytest.mark.parametrize(
+    "column,values",
+    [
+        ("f FLOAT", [0.0, -0.0]),
+        ("d DOUBLE", [float("-inf"), -0.0, 0.0]),
+        ("s STRING", ["\U0010ffff" * 17]),
+        ("s STRING", ["a" * 15 + "\U0010ffff" * 2]),
+        ("s STRING", [None, None]),
+        ("s STRING", ["a" * 15 + "\ue000z", "b"]),
+        ("i INT", [None]),
+        ("b BYTES", [None]),
+        ("t TIMESTAMP(9)", [None]),
+    ],
+)
 def test_awkward_values_have_java_s_stats(gateway, tmp_path, column, values):
     """Zeros, overflowing truncation, only nulls. (Where we go further than Java: see test_stats.py.)"""
     schema = TableSchema.create(parse_ddl(column), (), {}, None, 1)
@@ -215,14 +260,20 @@ def test_awkward_values_have_java_s_stats(gateway, tmp_path, column, values):
 
 
 PARTITIONS = [
-    ("p STRING", ["a/b=c%d:e", None, "", " ", "..", "\u00e9\u4e2d", "\u00a0", "\u2003"]), ("p INT", [1, -1, None]),
-    ("p DATE", [datetime.date(2024, 1, 2), datetime.date(1900, 12, 31)]), ("p BOOLEAN", [True, False]),
+    ("p STRING", ["a/b=c%d:e", None, "", " ", "..", "\u00e9\u4e2d", "\u00a0", "\u2003"]),
+    ("p INT", [1, -1, None]),
+    ("p DATE", [datetime.date(2024, 1, 2), datetime.date(1900, 12, 31)]),
+    ("p BOOLEAN", [True, False]),
     ("p DECIMAL(5,2)", [decimal.Decimal("5.10"), decimal.Decimal("-0.01")]),
     ("p DECIMAL(38,10)", [decimal.Decimal("0.0000000001"), decimal.Decimal(0), None]),
-    ("p TIME(3)", [3600000, 3600120, 1]), ("p DOUBLE", [1.5, 1e10, 1e7, 9999999.0, 0.001, 0.0001, -0.0, 123456.789, 1e22]),
+    ("p TIME(3)", [3600000, 3600120, 1]),
+    ("p DOUBLE", [1.5, 1e10, 1e7, 9999999.0, 0.001, 0.0001, -0.0, 123456.789, 1e22]),
     ("p FLOAT", [1.5, 16777216.0, 0.25, 1e-5]),
     ("p TIMESTAMP(3)", [datetime.datetime(2024, 1, 2, 3, 4, 5, 123000), datetime.datetime(2024, 1, 2, 3, 4)]),
-    ("p TIMESTAMP(6)", [datetime.datetime(2024, 1, 2, 3, 4, 5, 123456), datetime.datetime(1969, 1, 2, 3, 4, 0, 1), None]),
+    (
+        "p TIMESTAMP(6)",
+        [datetime.datetime(2024, 1, 2, 3, 4, 5, 123456), datetime.datetime(1969, 1, 2, 3, 4, 0, 1), None],
+    ),
     ("p TIMESTAMP(9)", [1, 1_700_000_000_123_456_789, -1]),
 ]
 
@@ -249,7 +300,7 @@ def test_partition_bytes_paths_and_stats_are_java_s(gateway, tmp_path, ddl, valu
 def test_java_re_encodes_our_rows_to_the_same_bytes(gateway):
     """A row that Java builds field by field has the bytes of ours, nulls of wide decimals and timestamps included."""
     jvm = gateway.jvm
-    seed = random.randrange(10 ** 9)
+    seed = random.randrange(10**9)
     print("seed", seed)
     schema = TableSchema.create(parse_ddl(COLUMNS + ", " + ", ".join(f"w{i} INT" for i in range(40))), (), {}, None, 1)
     types = [f.type for f in schema.fields]
@@ -259,24 +310,41 @@ def test_java_re_encodes_our_rows_to_the_same_bytes(gateway):
     order = jvm.java.util.stream.IntStream.range(0, len(types)).toArray()
     for row in random_rows(random.Random(seed), 50, 0.3):
         ours = encode_row(row + [None, 7] * 20, types)
-        again = serializer.toBinaryRow(getattr(utils.ProjectedRow, "from")(order).replaceRow(
-            utils.SerializationUtils.deserializeBinaryRow(ours)))
+        again = serializer.toBinaryRow(
+            getattr(utils.ProjectedRow, "from")(order).replaceRow(utils.SerializationUtils.deserializeBinaryRow(ours))
+        )
         assert bytes(utils.SerializationUtils.serializeBinaryRow(again)) == ours
 
 
 WIDENINGS = [
-    ("TINYINT", "SMALLINT"), ("SMALLINT", "INT"), ("INT", "BIGINT"), ("TINYINT", "BIGINT"), ("FLOAT", "DOUBLE"),
-    ("DECIMAL(5, 2)", "DECIMAL(30, 2)"), ("VARCHAR(3)", "STRING"), ("CHAR(3)", "VARCHAR(9)"), ("CHAR(3)", "STRING"),
-    ("BINARY(3)", "BYTES"), ("VARBINARY(3)", "VARBINARY(9)"), ("TIMESTAMP(4)", "TIMESTAMP(6)"),
-    ("TIMESTAMP_LTZ(0)", "TIMESTAMP_LTZ(3)"), ("TIMESTAMP(7)", "TIMESTAMP(9)"),
+    ("TINYINT", "SMALLINT"),
+    ("SMALLINT", "INT"),
+    ("INT", "BIGINT"),
+    ("TINYINT", "BIGINT"),
+    ("FLOAT", "DOUBLE"),
+    ("DECIMAL(5, 2)", "DECIMAL(30, 2)"),
+    ("VARCHAR(3)", "STRING"),
+    ("CHAR(3)", "VARCHAR(9)"),
+    ("CHAR(3)", "STRING"),
+    ("BINARY(3)", "BYTES"),
+    ("VARBINARY(3)", "VARBINARY(9)"),
+    ("TIMESTAMP(4)", "TIMESTAMP(6)"),
+    ("TIMESTAMP_LTZ(0)", "TIMESTAMP_LTZ(3)"),
+    ("TIMESTAMP(7)", "TIMESTAMP(9)"),
 ]
 
 
 @pytest.mark.parametrize("narrow,wide", WIDENINGS, ids=[f"{a}-{b}" for a, b in WIDENINGS])
 def test_java_reads_a_widened_column(gateway, tmp_path, narrow, wide):
     """A file written before the widening is read by Java with the new type, bounds and values intact."""
-    values = {"DEC": decimal.Decimal("-1.25"), "VAR": "abc", "CHA": "abc", "BIN": b"abc", "FLO": 1.5,
-              "TIM": datetime.datetime(2024, 1, 2, 3, 4, 5)}
+    values = {
+        "DEC": decimal.Decimal("-1.25"),
+        "VAR": "abc",
+        "CHA": "abc",
+        "BIN": b"abc",
+        "FLO": 1.5,
+        "TIM": datetime.datetime(2024, 1, 2, 3, 4, 5),
+    }
     value = b"abc" if "BINARY" in narrow else values.get(narrow[:3], -7)
     old = TableSchema.create(parse_ddl(f"c {narrow}"), (), {}, None, 1)
     table = JavaTable(gateway, tmp_path / "t", old)
@@ -311,6 +379,8 @@ def test_java_prunes_nothing_without_bounds(gateway, tmp_path, function):
     with open(os.path.join(table.root, "snapshot", "snapshot-1"), "wb") as out:
         out.write(new.to_json())
     again = JavaTable.open(gateway, table.root, schema)
-    builder = gateway.jvm.org.apache.paimon.predicate.PredicateBuilder(again.call("table.Table", again.table, "rowType"))
+    builder = gateway.jvm.org.apache.paimon.predicate.PredicateBuilder(
+        again.call("table.Table", again.table, "rowType")
+    )
     predicate = getattr(builder, function)(0, gateway.jvm.java.lang.Double.parseDouble("5.0"))
     assert len(again.read_rows(predicate)) == 2

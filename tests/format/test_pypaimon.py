@@ -61,6 +61,7 @@ def test_pypaimon_reads_what_we_write(tmp_path):
     """A table made of our bytes only, partitioned and with stats, read with and without a filter."""
     import pyarrow as pa
     import pyarrow.parquet as pq
+
     schema = TableSchema.create(parse_ddl("id BIGINT NOT NULL, p STRING"), ("p",), {}, None, 1)
     root, entries = str(tmp_path / "d.db" / "t"), []
     put(root + "/schema/schema-0", schema.to_json())
@@ -73,13 +74,23 @@ def test_pypaimon_reads_what_we_write(tmp_path):
         path = f"{root}/{bucket_dir(partition_path([part], schema.partition_fields), 0)}/data-{number}.parquet"
         os.makedirs(os.path.dirname(path))
         pq.write_table(pa.Table.from_batches([batch]), path, compression="zstd")
-        meta = DataFileMeta.for_append(file_name=f"data-{number}.parquet", file_size=os.path.getsize(path), row_count=2,
-                                       schema_id=0, value_stats=stats, value_stats_cols=cols, creation_time=1)
+        meta = DataFileMeta.for_append(
+            file_name=f"data-{number}.parquet",
+            file_size=os.path.getsize(path),
+            row_count=2,
+            schema_id=0,
+            value_stats=stats,
+            value_stats_cols=cols,
+            creation_time=1,
+        )
         entries.append(ManifestEntry(FileKind.ADD, encode_row([part], types), 0, -1, meta))
     size = put(root + "/manifest/m", write_manifest(entries))
     base = put(root + "/manifest/base", write_manifest_list([]))
     delta = put(root + "/manifest/delta", write_manifest_list([ManifestFileMeta.of("m", size, entries, types)]))
-    put(root + "/snapshot/snapshot-1", Snapshot(1, 0, "base", "delta", "me", 0, "APPEND", 1, 4, 4, base, delta).to_json())
+    put(
+        root + "/snapshot/snapshot-1",
+        Snapshot(1, 0, "base", "delta", "me", 0, "APPEND", 1, 4, 4, base, delta).to_json(),
+    )
     put(root + "/snapshot/LATEST", b"1")
     assert run(READ, tmp_path) == [[[1, "a/b"], [2, "a/b"], [11, None], [12, None]]]
     assert run(READ, tmp_path, 10) == [[[11, None], [12, None]]]
@@ -93,6 +104,7 @@ def test_we_read_what_pypaimon_writes(tmp_path):
     def get(name):
         with open(f"{root}/{name}", "rb") as found:
             return found.read()
+
     schema = TableSchema.from_json(get("schema/schema-0"), "schema-0")
     assert schema.partition_keys == ("p",) and schema.field_names == ("id", "p")
     snapshot = Snapshot.from_json(get("snapshot/snapshot-1"), "snapshot-1")

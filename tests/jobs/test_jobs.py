@@ -1,4 +1,5 @@
 """The jobs end with what they promise: each event once, after restarts, kills and a lost checkpoint. As users start them."""
+
 import os
 import re
 import shlex
@@ -38,7 +39,13 @@ class Job:
     def __call__(self, name: str, *args: str) -> subprocess.CompletedProcess:
         command = [sys.executable, str(JOBS / name), *args]
         return subprocess.run(
-            command, env=self._env, cwd=self.folder, capture_output=True, text=True, timeout=TIMEOUT_S, stdin=subprocess.DEVNULL
+            command,
+            env=self._env,
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            stdin=subprocess.DEVNULL,
         )
 
     def closing(self, name: str, *args: str) -> tuple[dict[str, int], str]:
@@ -77,7 +84,9 @@ def check_rows(table: Path, events: int) -> None:
 def test_the_embedded_run_ends_by_itself_and_a_second_one_goes_on_where_it_ended(job):
     counts, said = job.closing("kafka_to_lake.py", "--events", str(EVENTS), "--rows-per-batch", "1000")
     check(counts, "events generated", EVENTS)
-    lines = re.findall(r"^batch +(\d+)  rows +1,000  rows/s +[\d,]+  snapshot +(\d+)  pending +0  lag +0$", said, re.MULTILINE)
+    lines = re.findall(
+        r"^batch +(\d+)  rows +1,000  rows/s +[\d,]+  snapshot +(\d+)  pending +0  lag +0$", said, re.MULTILINE
+    )
     assert lines == [("0", "1"), ("1", "2"), ("2", "3"), ("3", "4")]
     counts, _ = job.closing("kafka_to_lake.py", "--events", "1500", "--rows-per-batch", "1500")
     check(counts, "events generated", EVENTS + 1500)
@@ -87,7 +96,9 @@ def test_the_embedded_run_ends_by_itself_and_a_second_one_goes_on_where_it_ended
 @pytest.mark.slow
 @pytest.mark.in_turn("jobs", 1)
 def test_chaos_kills_the_driver_at_named_steps_and_nothing_is_lost_or_doubled(job):
-    counts, said = job.closing("kafka_to_lake.py", "--chaos", "--kills", "3", "--events", "2000", "--rows-per-batch", "250")
+    counts, said = job.closing(
+        "kafka_to_lake.py", "--chaos", "--kills", "3", "--events", "2000", "--rows-per-batch", "250"
+    )
     check(counts, "events generated", 2000)
     killed = re.findall(r"^KILLED +at (\S+) in batch \d+$", said, re.MULTILINE)
     assert killed == ["write.staged", "precommit.saved", "restore.before_publish"]
@@ -101,7 +112,10 @@ def test_messages_are_in_the_table_once_although_the_checkpoint_was_lost(job, ka
     kafka = ("--brokers", kafka_broker.bootstrap, "--topic", topic)
     refused = job("kafka_to_lake.py", *kafka, "--until-caught-up")
     assert refused.returncode == 1
-    assert refused.stderr == f"error: there is no topic '{topic}' at {kafka_broker.bootstrap}; create it, or write to it first\n"
+    assert (
+        refused.stderr
+        == f"error: there is no topic '{topic}' at {kafka_broker.bootstrap}; create it, or write to it first\n"
+    )
     filled = job("generate_orders.py", *kafka, "--events", str(MESSAGES))
     assert filled.returncode == 0, filled.stderr
     counts, _ = job.closing("kafka_to_lake.py", *kafka, "--until-caught-up", "--rows-per-batch", "1000")

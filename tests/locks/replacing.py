@@ -1,6 +1,6 @@
 """A store that cannot create a name only when it is absent, and a process that commits to a table in it.
 
-    python -m tests.locks.replacing TABLE APPLICATION BATCHES ROWS OPTIONS_JSON
+python -m tests.locks.replacing TABLE APPLICATION BATCHES ROWS OPTIONS_JSON
 """
 
 import json
@@ -39,17 +39,28 @@ def store() -> ReplacingFileIO:
 
 def driver(table: str, application: str, settings: dict) -> MicroBatchDriver:
     """A query whose rows are its name and a number."""
-    def make(start, end):
-        return pa.RecordBatch.from_pydict({"application": [application] * (end - start), "id": list(range(start, end))}, schema=SCHEMA)
 
-    options = {"application": application, "flush": False, "commit_max_retries": 1000, "commit_max_wait_ms": 20, "commit_min_wait_ms": 1}
+    def make(start, end):
+        return pa.RecordBatch.from_pydict(
+            {"application": [application] * (end - start), "id": list(range(start, end))}, schema=SCHEMA
+        )
+
+    options = {
+        "application": application,
+        "flush": False,
+        "commit_max_retries": 1000,
+        "commit_max_wait_ms": 20,
+        "commit_min_wait_ms": 1,
+    }
     return MicroBatchDriver(table, SCHEMA, make, SinkOptions.of(table, {**options, **settings}))
 
 
 def main(table, application, batches, rows, settings) -> None:
     arm_from_env()
     boundaries = [int(rows) * (number + 1) for number in range(int(batches))]
-    driver(table, application, json.loads(settings)).run(store(), SparkCheckpoint(f"query-of-{application}"), boundaries)
+    driver(table, application, json.loads(settings)).run(
+        store(), SparkCheckpoint(f"query-of-{application}"), boundaries
+    )
 
 
 if __name__ == "__main__":

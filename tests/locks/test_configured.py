@@ -32,23 +32,27 @@ def test_a_file_in_the_table_is_the_lock_of_a_local_table(tmp_path):
         with pytest.raises(Retryable):
             _lock(root, lock="file", lock_acquire_timeout_ms=0).acquire()
     assert sorted(p.name for p in (tmp_path / "shop.db" / "orders" / "streamsink").iterdir()) == [
-        "jdbc.shop.orders.lock", "jdbc.shop.orders.lock.token",
+        "jdbc.shop.orders.lock",
+        "jdbc.shop.orders.lock.token",
     ]
 
 
-@pytest.mark.parametrize("root, settings, kind", [
-    ("/lake/orders", {"lock": "file"}, "lock.id"),
-    ("s3://bucket/shop.db/orders", {"lock": "file"}, "lock.url"),
-    (ROOT, {"lock": "file:"}, "lock.url"),
-    (ROOT, {"lock": "zookeeper://host"}, "lock.url"),
-    (ROOT, {"lock": "jdbc:oracle://host/db"}, "lock.url"),
-    (ROOT, {"lock": "jdbc:postgresql:///db"}, "lock.url"),
-    (ROOT, {"lock": f"jdbc:postgresql://me:{SECRET}@host/db"}, "lock.url"),
-    (ROOT, {"lock": f"jdbc:mysql://host/db?user=me&password={SECRET}"}, "lock.url"),
-    (ROOT, {"lock": "jdbc:mysql://host/db", "lock_password_env": "STREAMSINK_NOT_SET"}, "lock.password"),
-    (ROOT, {"lock": "file", "lock_id": "orders"}, "option.value"),
-    (ROOT, {"lock": "file", "lock_lease_ms": 10}, "option.value"),
-])
+@pytest.mark.parametrize(
+    "root, settings, kind",
+    [
+        ("/lake/orders", {"lock": "file"}, "lock.id"),
+        ("s3://bucket/shop.db/orders", {"lock": "file"}, "lock.url"),
+        (ROOT, {"lock": "file:"}, "lock.url"),
+        (ROOT, {"lock": "zookeeper://host"}, "lock.url"),
+        (ROOT, {"lock": "jdbc:oracle://host/db"}, "lock.url"),
+        (ROOT, {"lock": "jdbc:postgresql:///db"}, "lock.url"),
+        (ROOT, {"lock": f"jdbc:postgresql://me:{SECRET}@host/db"}, "lock.url"),
+        (ROOT, {"lock": f"jdbc:mysql://host/db?user=me&password={SECRET}"}, "lock.url"),
+        (ROOT, {"lock": "jdbc:mysql://host/db", "lock_password_env": "STREAMSINK_NOT_SET"}, "lock.password"),
+        (ROOT, {"lock": "file", "lock_id": "orders"}, "option.value"),
+        (ROOT, {"lock": "file", "lock_lease_ms": 10}, "option.value"),
+    ],
+)
 def test_what_cannot_be_a_lock_is_refused_before_anything_is_contacted(root, settings, kind):
     """The error has its kind, and shows no password."""
     with pytest.raises(Misuse) as caught:
@@ -56,9 +60,14 @@ def test_what_cannot_be_a_lock_is_refused_before_anything_is_contacted(root, set
     assert caught.value.kind == kind and SECRET not in str(caught.value)
 
 
-@pytest.mark.parametrize("url, module", [
-    ("jdbc:postgresql://host/db", "psycopg"), ("jdbc:mysql://host/db", "pymysql"), ("hive://host", "pymetastore.hive_metastore"),
-])
+@pytest.mark.parametrize(
+    "url, module",
+    [
+        ("jdbc:postgresql://host/db", "psycopg"),
+        ("jdbc:mysql://host/db", "pymysql"),
+        ("hive://host", "pymetastore.hive_metastore"),
+    ],
+)
 def test_a_missing_driver_is_named(monkeypatch, url, module):
     """With the command that installs it."""
     monkeypatch.setitem(sys.modules, module, None)

@@ -133,7 +133,9 @@ def test_the_time_out_says_who_and_what_to_do(place):
             place.lock(lock_acquire_timeout_ms=200).acquire()
         if place.kind == "hive":
             waiting = place.lock()
-            assert [found.agentInfo for found in waiting._shown()] == [lease.owner], "a request waits that nobody waits for"
+            assert [found.agentInfo for found in waiting._shown()] == [lease.owner], (
+                "a request waits that nobody waits for"
+            )
             waiting.give_up("nobody")
     said = str(caught.value)
     assert place.lock().lock_id in said and lease.owner in said and "lock_acquire_timeout_ms=200" in said

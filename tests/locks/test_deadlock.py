@@ -81,7 +81,9 @@ def test_the_victim_of_a_deadlock_decides_again(place, session):
             try:
                 checked = _deadlock(lease, session)
                 break
-            except lock._driver.Error as error:  # PostgreSQL ends the one that waits a second after the deadlock began: on a slow machine, ours
+            except (
+                lock._driver.Error
+            ) as error:  # PostgreSQL ends the one that waits a second after the deadlock began: on a slow machine, ours
                 assert asked(error) and not undone
         else:
             pytest.fail(f"the database ended the other transaction {_ROUNDS} times")

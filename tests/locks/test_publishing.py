@@ -130,7 +130,10 @@ def test_epochs_records_and_schemas_are_created_under_the_lock_as_well(two, proc
     table, settings = two
     settings = {**settings, "lock_lease_ms": 30_000}
     with processes.Pool(WRITERS + 1) as pool:
-        won = pool.starmap(worker.create_names, [(table, settings, f"{table}/streamsink", f"racer-{n}", 12) for n in range(WRITERS + 1)])
+        won = pool.starmap(
+            worker.create_names,
+            [(table, settings, f"{table}/streamsink", f"racer-{n}", 12) for n in range(WRITERS + 1)],
+        )
     owners = [name for names in won for name in names]
     assert sorted(owners) == sorted(f"owner-{n}" for n in range(12))
     for number, names in enumerate(won):
@@ -144,7 +147,9 @@ def test_an_application_is_retired_under_the_lock(two):
     with pytest.raises(Misuse) as refused:
         retire(replacing.store(), table, SinkOptions.of(table, {"application": "other"}))
     assert refused.value.kind == "lock.missing"
-    assert retire(replacing.store(), table, SinkOptions.of(table, {"application": "other", **settings})) and _ids(table) == [1, 2]
+    assert retire(replacing.store(), table, SinkOptions.of(table, {"application": "other", **settings})) and _ids(
+        table
+    ) == [1, 2]
     assert not retire(replacing.store(), table, SinkOptions.of(table, {"application": "other", **settings}))
 
 

@@ -56,6 +56,7 @@ def hold_then_check(root: str, settings: dict, said) -> None:
 
 def create_names(root: str, settings: dict, folder: str, me: str, names: int) -> list[str]:
     """Create ``owner-0`` and on in a store that replaces, under the lock; those that were won."""
+
     class Slow(replacing.ReplacingFileIO):
         def create_new(self, path, data, unique="", *, prepared=False, replaceable=False):
             time.sleep(0.01)  # whoever else looked meanwhile takes the name for free

@@ -80,7 +80,11 @@ def of_others(world) -> None:
 def drop_states(world) -> None:
     """The newest snapshot is of a writer that does not carry what streamsink says in them."""
     io, path = io_of(world), f"{world.driver.root}/snapshot/snapshot-{newest_of(world)}"
-    io.replace(path, dataclasses.replace(Snapshot.from_json(io.read(path), path), properties=None).to_json(), IdSource().new_id())
+    io.replace(
+        path,
+        dataclasses.replace(Snapshot.from_json(io.read(path), path), properties=None).to_json(),
+        IdSource().new_id(),
+    )
 
 
 def roll_back(world, to: int) -> None:
@@ -111,7 +115,9 @@ def drop_from_newest(world) -> None:
     io = io_of(world)
     table = open_table(io, world.driver.root, for_writing=False)
     newest = table.snapshots.latest()
-    alone = dataclasses.replace(newest, base_manifest_list=newest.delta_manifest_list, base_manifest_list_size=newest.delta_manifest_list_size)
+    alone = dataclasses.replace(
+        newest, base_manifest_list=newest.delta_manifest_list, base_manifest_list_size=newest.delta_manifest_list_size
+    )
     io.replace(f"{world.driver.root}/snapshot/snapshot-{newest.id}", alone.to_json(), IdSource().new_id())
 
 
@@ -122,7 +128,9 @@ def snapshot_of_another(table: Table, *, uuid: str = "of-another", later_ms: int
     """A writer that carries no properties forward commits, and changes no row: its number. later_ms: than the newest one, as its clock says."""
     newest = table.snapshots.latest()
     at_ms = newest.time_millis + later_ms
-    other = dataclasses.replace(newest, id=newest.id + 1, properties=None, commit_user="another", uuid=uuid, time_millis=at_ms)
+    other = dataclasses.replace(
+        newest, id=newest.id + 1, properties=None, commit_user="another", uuid=uuid, time_millis=at_ms
+    )
     table.file_io.write(table.snapshots.path(other.id), other.to_json())
     table.snapshots.move_hint(other.id, IdSource().new_id())
     return other.id

@@ -21,6 +21,7 @@ KAFKA_COLUMNS = {"position_columns": ("topic", "partition", "offset")}
 
 def kafka(start, end):
     """One partition's range; a dict gives several."""
+
     def side(value):
         return {"t": value if isinstance(value, dict) else {"0": value}}
 
@@ -34,11 +35,22 @@ def files(start, end, digest=""):
 
 def state(sources, checkpoint=5, query="q", recorded=None, generation=0):
     """recorded: positions as a state of version 1 has them; by default where the sources end."""
-    recorded = recorded if recorded is not None else ({"t": dict(sources[0].end["t"])} if sources and sources[0].numeric else {})
+    recorded = (
+        recorded
+        if recorded is not None
+        else ({"t": dict(sources[0].end["t"])} if sources and sources[0].numeric else {})
+    )
     return AppState(
-        query=query, generation=generation, epoch=1, checkpoint_id=checkpoint, sequence=checkpoint + 1,
-        record_id="r", table_id="t", sources=sources,
-        recorded=Recorded.from_json(recorded, sources), fingerprint=SAME_QUERY,
+        query=query,
+        generation=generation,
+        epoch=1,
+        checkpoint_id=checkpoint,
+        sequence=checkpoint + 1,
+        record_id="r",
+        table_id="t",
+        sources=sources,
+        recorded=Recorded.from_json(recorded, sources),
+        fingerprint=SAME_QUERY,
     )
 
 
@@ -74,7 +86,9 @@ def test_a_first_batch_that_is_not_zero_is_a_gap_unless_adopted():
 def test_a_checkpoint_that_begins_anew_is_not_the_one_that_is_adopted():
     """What was written elsewhere before is not known here: batch 0 would write it a second time."""
     batch = Batch(0, "q", "r", kafka(0, 4))
-    assert "Start the query with its own checkpoint, whose next batch is 7" in refused("checkpoint.begins-anew", batch, None, adopt_from_batch=7)
+    assert "Start the query with its own checkpoint, whose next batch is 7" in refused(
+        "checkpoint.begins-anew", batch, None, adopt_from_batch=7
+    )
     assert decide(batch, None).verdict is Verdict.NEW
 
 
@@ -92,9 +106,7 @@ def test_same_id_with_other_positions_is_never_skipped():
     """Peers skip it by its number, and lose what is new in it."""
     assert "position_columns" in refused("positions.overlap", Batch(5, "q", "r", kafka(50, 75)), state(kafka(50, 60)))
     decision = decide(Batch(5, "q", "r", kafka(50, 75)), state(kafka(50, 60)), **KAFKA_COLUMNS)
-    assert (decision.verdict, decision.below, offsets(decision)) == (
-        Verdict.FILTER, {"t": {"0": 60}}, {"t": {"0": 75}}
-    )
+    assert (decision.verdict, decision.below, offsets(decision)) == (Verdict.FILTER, {"t": {"0": 60}}, {"t": {"0": 75}})
     assert decision.generation == 1, "the ids of a commit user only grow"
 
 
@@ -104,11 +116,27 @@ def test_the_same_file_positions_with_other_files_are_no_replay():
     assert "accept_as_new=" in message and "accept_as_seen=" in message
 
 
-@pytest.mark.parametrize("told, begins, journal_id, same", [
-    (("other", ()), True, "j", False), (("d5", ()), True, "j", True), (("", None), True, "j", True), (("digest of nothing", None), True, "j", True),
-    (None, True, "j", True), (("other", ()), False, "j", True), (("other", ()), True, "", True),
-], ids=["other files", "the same files", "a source that says nothing", "a log that Spark has deleted", "positions that Spark has deleted", "later in a run",
-        "recorded by earlier code"])
+@pytest.mark.parametrize(
+    "told, begins, journal_id, same",
+    [
+        (("other", ()), True, "j", False),
+        (("d5", ()), True, "j", True),
+        (("", None), True, "j", True),
+        (("digest of nothing", None), True, "j", True),
+        (None, True, "j", True),
+        (("other", ()), False, "j", True),
+        (("other", ()), True, "", True),
+    ],
+    ids=[
+        "other files",
+        "the same files",
+        "a source that says nothing",
+        "a log that Spark has deleted",
+        "positions that Spark has deleted",
+        "later in a run",
+        "recorded by earlier code",
+    ],
+)
 def test_the_batch_before_in_the_checkpoint_must_be_the_recorded_one(told, begins, journal_id, same):
     """A log's position counts the source's own steps: two checkpoints that went on in different ways after a restore have the same numbers."""
     last = dataclasses.replace(state(files(4, 5, "d5")), journal_id=journal_id)
@@ -128,7 +156,9 @@ def test_the_batch_before_in_the_checkpoint_must_be_the_recorded_one(told, begin
 
 def test_an_earlier_batch_with_the_same_positions_is_a_replay():
     last = state(files(5, 6), checkpoint=6)
-    assert decide(Batch(4, "q", "r", files(3, 4)), last, earlier=state(files(3, 4), checkpoint=4)).verdict is Verdict.SKIP
+    assert (
+        decide(Batch(4, "q", "r", files(3, 4)), last, earlier=state(files(3, 4), checkpoint=4)).verdict is Verdict.SKIP
+    )
 
 
 def test_a_new_checkpoint_over_a_source_without_positions_is_refused_with_two_ways_on():
@@ -214,7 +244,9 @@ def named(**ranges):
 
 
 def places(*ranges):
-    return tuple(dataclasses.replace(source, name="") for source in named(**{str(i): pair for i, pair in enumerate(ranges)}))
+    return tuple(
+        dataclasses.replace(source, name="") for source in named(**{str(i): pair for i, pair in enumerate(ranges)})
+    )
 
 
 def test_named_sources_stand_in_any_order_and_come_and_go():
@@ -244,12 +276,18 @@ def test_the_name_of_a_source_is_kept_in_the_state():
         assert [source.name for source in AppState.from_json(told).sources] == [sources[0].name]
 
 
-@pytest.mark.parametrize("change, kind", [({"topic_id": "id-2"}, "positions.topic-recreated"), ({"cluster": "c-2"}, "positions.other-cluster")])
+@pytest.mark.parametrize(
+    "change, kind",
+    [({"topic_id": "id-2"}, "positions.topic-recreated"), ({"cluster": "c-2"}, "positions.other-cluster")],
+)
 def test_a_batch_that_was_seen_is_another_one_when_its_topic_is_another_one(change, kind):
     """Found by a walk: the plan did not compare, its user said that the rows were there, the topic was created again, and Spark read the batch that it
     had planned from the new one."""
     last = test_identity.state(test_identity.source(50, 60))
-    given = dataclasses.replace(test_identity.batch(test_identity.source(0, 60)), fingerprint=dataclasses.replace(last.fingerprint, comparable=False))
+    given = dataclasses.replace(
+        test_identity.batch(test_identity.source(0, 60)),
+        fingerprint=dataclasses.replace(last.fingerprint, comparable=False),
+    )
     with pytest.raises(Misuse) as told:
         test_identity.decide(given, last)
     assert told.value.kind == "query.not-comparable"

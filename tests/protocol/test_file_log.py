@@ -36,7 +36,11 @@ class Folder:
 
 
 def line(path: str, number: int) -> str:
-    return json.dumps({"path": path, "timestamp": 1_700_000_000_000 + number, "batchId": number}, separators=(",", ":"), ensure_ascii=False)
+    return json.dumps(
+        {"path": path, "timestamp": 1_700_000_000_000 + number, "batchId": number},
+        separators=(",", ":"),
+        ensure_ascii=False,
+    )
 
 
 def paths(*names) -> list[str]:
@@ -89,7 +93,9 @@ def test_the_digest_is_of_the_entries_whichever_file_they_stand_in(folder):
     assert folder.files(8, 9)[0] != compacted and folder.files(7, 9)[0] != folder.files(8, 9)[0]
 
 
-@pytest.mark.parametrize("position", [{"t": {"0": 5}}, {"logOffset": {"0": 5}}, 7, "text", {"logOffset": 1, "more": 2}, {"logOffset": "1"}])
+@pytest.mark.parametrize(
+    "position", [{"t": {"0": 5}}, {"logOffset": {"0": 5}}, 7, "text", {"logOffset": 1, "more": 2}, {"logOffset": "1"}]
+)
 def test_other_sources_tell_no_files(folder, position):
     assert file_log.of_batch(folder.read, "f", None, position) == ("", None)
 

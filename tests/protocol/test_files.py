@@ -30,10 +30,31 @@ def state(*sources, query="q", checkpoint=0, **changes):
     return dataclasses.replace(last, **changes)
 
 
-def decide(sources, known=None, *, number=0, query="q2", last=None, earlier=None, stateful=False, combines="", hides="", **options):
-    batch = Batch(number, query, "r", tuple(sources), fingerprint=QUERY, stateful=stateful, combines=combines, may_combine=hides)
+def decide(
+    sources,
+    known=None,
+    *,
+    number=0,
+    query="q2",
+    last=None,
+    earlier=None,
+    stateful=False,
+    combines="",
+    hides="",
+    **options,
+):
+    batch = Batch(
+        number, query, "r", tuple(sources), fingerprint=QUERY, stateful=stateful, combines=combines, may_combine=hides
+    )
     recorded = files.KnownFiles(recorded_files.entries(known)) if known is not None else None
-    past = Past("lake/t", "t", last or state(), lambda query, checkpoint: earlier, lambda run: KnownRun(False), known_files=lambda: recorded)
+    past = Past(
+        "lake/t",
+        "t",
+        last or state(),
+        lambda query, checkpoint: earlier,
+        lambda run: KnownRun(False),
+        known_files=lambda: recorded,
+    )
     return admit(batch, past, SinkOptions.of("lake/t", options))
 
 
@@ -104,17 +125,30 @@ def _word(message):
 def test_a_recorded_path_with_another_time_is_asked_for():
     """Restored without its time, or written again: nothing tells, and the one is here while the other is not."""
     known = [reads("a", "b")]
-    for batch in ([reads("a", time=2)], [reads("a"), reads("b", time=2)], [reads("c"), reads("b", time=2)], [reads("a", folder="file:/in", time=2)]):
+    for batch in (
+        [reads("a", time=2)],
+        [reads("a"), reads("b", time=2)],
+        [reads("c"), reads("b", time=2)],
+        [reads("a", folder="file:/in", time=2)],
+    ):
         message = refused("files.other-times", batch, known, file_column="f")
         assert "file:///in/" in message and " 1 of " in message
         word = _word(message)
-        assert word != re.search(r"accept_as_new='(\w+)'", refused("files.overlap", [reads("a", "c")], known))[1], "that one is for the whole batch"
-        decisions = [decide(batch, known, file_column="f", **{way: f"other {word}"}) for way in ("accept_as_seen", "accept_as_new")]
+        assert word != re.search(r"accept_as_new='(\w+)'", refused("files.overlap", [reads("a", "c")], known))[1], (
+            "that one is for the whole batch"
+        )
+        decisions = [
+            decide(batch, known, file_column="f", **{way: f"other {word}"})
+            for way in ("accept_as_seen", "accept_as_new")
+        ]
         assert all(decision.replaying and not decision.forgets_files for decision in decisions)
     both = [reads("a", "c"), reads("b", time=2)]
     refused("files.other-times", both, [reads("a"), reads("b")], accept_as_seen=word)
     word = _word(refused("files.other-times", both, [reads("a"), reads("b")]))
-    seen, new = (decide(both, [reads("a"), reads("b")], file_column="f", **{way: word}) for way in ("accept_as_seen", "accept_as_new"))
+    seen, new = (
+        decide(both, [reads("a"), reads("b")], file_column="f", **{way: word})
+        for way in ("accept_as_seen", "accept_as_new")
+    )
     assert seen.verdict is new.verdict is Verdict.FILTER
     assert (seen.seen_files, new.seen_files) == ({"file:///in/a", "file:///in/b"}, {"file:///in/a"})
 
@@ -123,7 +157,10 @@ def test_all_recorded_paths_with_other_times():
     """``cp -r``: the answer holds for this batch, and the next one is asked for."""
     known, batch = [reads("a", "b", "c")], [reads("a", "b", time=2)]
     word = _word(refused("files.other-times", batch, known))
-    assert decide(batch, known, accept_as_seen=word).verdict is Verdict.SEEN and decide(batch, known, accept_as_new=word).verdict is Verdict.NEW
+    assert (
+        decide(batch, known, accept_as_seen=word).verdict is Verdict.SEEN
+        and decide(batch, known, accept_as_new=word).verdict is Verdict.NEW
+    )
     replaying = state(replaying=True, query="q2")
     following = {"number": 1, "last": replaying, "accept_as_seen": word}
     refused("files.other-times", [reads("c", start={"logOffset": 0}, end=1, time=2)], known, **following)
@@ -140,10 +177,13 @@ def test_entries_of_earlier_code_do_not_know_a_path_alone():
     entries = recorded_files.entries([reads("a", "b")])
     record = Committable(state(), "x", None, (), {}, entries)
     value = record.to_json()
-    value["source_files"] = base64.b64encode(b"".join(entries[at:at + 20] for at in (0, 28))).decode()
+    value["source_files"] = base64.b64encode(b"".join(entries[at : at + 20] for at in (0, 28))).decode()
     del value["read_files"]
     known = files.KnownFiles(Committable.from_json(value).source_files)
-    single, two = [[reads(*names, time=time)] for names, time in ((("a", "b"), 1), (("a",), 2))], [reads("a"), reads("a")]
+    single, two = (
+        [[reads(*names, time=time)] for names, time in ((("a", "b"), 1), (("a",), 2))],
+        [reads("a"), reads("a")],
+    )
     assert files.sort_out(single[0], known).seen and files.sort_out(single[1], known).new and len(known) == 2
     assert files.sort_out(two, known).unclear
 
@@ -166,7 +206,10 @@ def test_moved_files_beside_known_ones_are_asked_for():
 def test_new_files_beside_moved_ones_are_written():
     """The answer says what these files are, and nothing of the others. ``accept_as_seen`` was for the whole batch, and lost them."""
     known, batch = [reads("a", "b")], [reads("d"), reads("b", folder="file:///other", end=1)]
-    seen, new = (decide(batch, known, file_column="f", **{way: word}) for way, word in _words(refused("files.moved", batch, known)).items())
+    seen, new = (
+        decide(batch, known, file_column="f", **{way: word})
+        for way, word in _words(refused("files.moved", batch, known)).items()
+    )
     assert (seen.verdict, seen.seen_files) == (Verdict.FILTER, {"file:///other/b"}) and new.verdict is Verdict.NEW
 
 
@@ -180,7 +223,9 @@ def test_what_is_said_of_moved_files_is_said_of_these_alone():
         refused("files.moved", [reads("a"), moved], known, last=state(record_id="r9"), **{way: word})
 
 
-@pytest.mark.parametrize("first, second", [(a, b) for a in ("accept_as_seen", "accept_as_new") for b in ("accept_as_seen", "accept_as_new")])
+@pytest.mark.parametrize(
+    "first, second", [(a, b) for a in ("accept_as_seen", "accept_as_new") for b in ("accept_as_seen", "accept_as_new")]
+)
 def test_one_batch_may_have_to_be_asked_for_both(first, second):
     """Moved files, and others without their times: the second error repeats what was answered, where it names the same option."""
     known = [reads("a", "b")]
@@ -190,7 +235,9 @@ def test_one_batch_may_have_to_be_asked_for_both(first, second):
     decision = decide(batch, known, file_column="f", **given)
     seen = {path for way, path in ((first, "file:///in/a"), (second, "file:///other/b")) if way == "accept_as_seen"}
     assert (decision.verdict, decision.seen_files) == {
-        0: (Verdict.NEW, frozenset()), 1: (Verdict.FILTER, frozenset(seen)), 2: (Verdict.SEEN, frozenset()),
+        0: (Verdict.NEW, frozenset()),
+        1: (Verdict.FILTER, frozenset(seen)),
+        2: (Verdict.SEEN, frozenset()),
     }[len(seen)]
 
 
@@ -216,7 +263,9 @@ def test_sources_that_tell_no_files_and_state_are_asked_for_as_before():
     refused("checkpoint.replaced", [other], [reads("a")])
     refused("checkpoint.replaced", [reads("a"), other], [reads("a")])
     refused("query.state-lost", [reads("a")], [reads("a")], stateful=True)
-    assert decide([reads("a"), reads()], [reads("a")]).verdict is Verdict.SEEN, "a source that has nothing for the batch"
+    assert decide([reads("a"), reads()], [reads("a")]).verdict is Verdict.SEEN, (
+        "a source that has nothing for the batch"
+    )
     refused("checkpoint.replaced", [reads()], [reads("a")])
 
 

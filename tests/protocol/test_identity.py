@@ -25,6 +25,7 @@ SAME_QUERY = QueryFingerprint(sources="aa", plan="bb", dates="cc", schema="dd", 
 
 def source(begin, end, topic_id="id-1", cluster="c-1", topic="t", **more):
     """Numbers for partition 0, or dictionaries. begin None: Spark does not say."""
+
     def side(value):
         return {topic: value if isinstance(value, dict) else {"0": value}}
 
@@ -34,8 +35,15 @@ def source(begin, end, topic_id="id-1", cluster="c-1", topic="t", **more):
 
 def state(*sources, query="q", checkpoint=5, record="r"):
     return AppState(
-        query=query, generation=0, epoch=1, checkpoint_id=checkpoint, sequence=6, record_id=record, table_id="t",
-        sources=tuple(dataclasses.replace(each, earliest=None, newest=None) for each in sources), recorded=Recorded().advanced(sources),
+        query=query,
+        generation=0,
+        epoch=1,
+        checkpoint_id=checkpoint,
+        sequence=6,
+        record_id=record,
+        table_id="t",
+        sources=tuple(dataclasses.replace(each, earliest=None, newest=None) for each in sources),
+        recorded=Recorded().advanced(sources),
         fingerprint=SAME_QUERY,
     )
 
@@ -66,17 +74,22 @@ def recorded(decision):
     return [(r.source, r.topic, r.cluster, r.topic_id, r.next) for r in decision.recorded.topics]
 
 
-@pytest.mark.parametrize("change, kind", [
-    ({"topic_id": "id-2"}, "positions.topic-recreated"),
-    ({"cluster": "c-2"}, "positions.other-cluster"),
-    ({"topic_id": "id-2", "cluster": ""}, "positions.topic-recreated"),
-])
+@pytest.mark.parametrize(
+    "change, kind",
+    [
+        ({"topic_id": "id-2"}, "positions.topic-recreated"),
+        ({"cluster": "c-2"}, "positions.other-cluster"),
+        ({"topic_id": "id-2", "cluster": ""}, "positions.topic-recreated"),
+    ],
+)
 @pytest.mark.parametrize("begin", [0, 60])
 def test_another_topic_of_the_same_name_is_refused_and_the_token_drops_its_record(change, kind, begin):
     """Whether its offsets overlap or continue those that are recorded: they say nothing of it."""
     last, given = state(source(50, 60)), batch(source(begin, 70, **change))
     word = refused(kind, given, last, *change.values(), "from_beginning=['t']", **COLUMNS)
-    assert refused(kind, batch(source(begin, 71, **change), query="q3"), last, **COLUMNS) == word, "whichever checkpoint comes next"
+    assert refused(kind, batch(source(begin, 71, **change), query="q3"), last, **COLUMNS) == word, (
+        "whichever checkpoint comes next"
+    )
     fresh = batch(source(0, 70, **change))
     decision = decide(fresh, last, accept_as_new=word, **COLUMNS)
     assert decision.verdict is Verdict.NEW
@@ -95,9 +108,12 @@ def test_a_recreated_topic_that_is_not_read_from_its_beginning_is_a_gap_although
 
 def test_other_topics_of_the_batch_are_filtered_all_the_same():
     """A token for one topic does not write another one twice."""
+
     def both(begin, end, topic_id):
         ids = {"t": topic_id, "u": "id-u"}
-        return SourceRange({"t": {"0": begin}, "u": {"0": begin}}, {"t": {"0": end}, "u": {"0": end}}, cluster="c-1", topic_ids=ids)
+        return SourceRange(
+            {"t": {"0": begin}, "u": {"0": begin}}, {"t": {"0": end}, "u": {"0": end}}, cluster="c-1", topic_ids=ids
+        )
 
     last, given = state(both(0, 60, "id-1")), batch(both(0, 70, "id-2"))
     word = refused("positions.topic-recreated", given, last, "id-1", "id-2", **COLUMNS)
@@ -111,7 +127,9 @@ def test_a_replay_of_the_last_batch_is_no_replay_when_its_topic_is_another_one()
     refused("positions.topic-recreated", batch(source(50, 60, "id-2"), query="q", number=5), last)
 
 
-@pytest.mark.parametrize("known, told", [(("", ""), ("id-1", "c-1")), (("id-1", "c-1"), ("", "")), (("", ""), ("", ""))])
+@pytest.mark.parametrize(
+    "known, told", [(("", ""), ("id-1", "c-1")), (("id-1", "c-1"), ("", "")), (("", ""), ("", ""))]
+)
 def test_an_id_that_is_not_known_is_never_an_alarm(known, told):
     """Of a table that an earlier version wrote, or a broker that does not tell them today."""
     last = state(source(50, 60, *known))
@@ -132,7 +150,10 @@ def test_topics_of_one_name_in_two_clusters_have_positions_of_their_own():
     """And a cluster that is added to the query accuses nobody."""
     first, second = source(50, 60), source(5, 6, "id-2", "c-2")
     going_on = batch(source(60, 70), source(6, 9, "id-2", "c-2"), query="q", number=6)
-    assert recorded(decide(going_on, state(first, second))) == [("0", "t", "c-1", "id-1", {"0": 70}), ("1", "t", "c-2", "id-2", {"0": 9})]
+    assert recorded(decide(going_on, state(first, second))) == [
+        ("0", "t", "c-1", "id-1", {"0": 70}),
+        ("1", "t", "c-2", "id-2", {"0": 9}),
+    ]
     added = batch(source(60, 70), source(0, 9, "id-2", "c-2"))
     assert decide(added, state(first)).verdict is Verdict.NEW
 
@@ -140,10 +161,13 @@ def test_topics_of_one_name_in_two_clusters_have_positions_of_their_own():
 # -- messages that are gone -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("given, kind", [
-    (source(60, 30), "positions.end-below-start"),
-    (source(0, 30, newest={"t": {"0": 30}}), "positions.newest-below-recorded"),
-])
+@pytest.mark.parametrize(
+    "given, kind",
+    [
+        (source(60, 30), "positions.end-below-start"),
+        (source(0, 30, newest={"t": {"0": 30}}), "positions.newest-below-recorded"),
+    ],
+)
 def test_a_topic_whose_id_stayed_and_whose_end_moved_back_is_refused(given, kind):
     """The new messages below the recorded offset were taken for old ones. The token takes the record back, or leaves it."""
     last = state(source(50, 60))
@@ -160,7 +184,11 @@ def test_a_start_behind_the_record_is_of_a_checkpoint_that_is_older_than_the_top
     with pytest.raises(Misuse) as caught:
         decide(given, last, **COLUMNS)
     message = str(caught.value)
-    assert caught.value.kind == "positions.end-below-start" and "Nothing was written" in message and "accept_as_new" not in message
+    assert (
+        caught.value.kind == "positions.end-below-start"
+        and "Nothing was written" in message
+        and "accept_as_new" not in message
+    )
     assert "start a new checkpoint with startingOffsets=streamsink.starting_offsets('lake/t')" in message
     word = message.partition("accept_as_seen='")[2].partition("'")[0]
     for option in ("accept_as_new", "accept_as_seen"):
@@ -176,8 +204,10 @@ def test_an_end_below_its_start_may_be_of_a_checkpoint_that_is_older_than_the_to
             decide(batch(given, query=query, number=6), last, **COLUMNS)
         message = str(caught.value)
         assert caught.value.kind == "positions.end-below-start" and "If messages were lost, accept_as_new" in message
-        assert ("another one than wrote last: if it is an older one, from before the topic was created again, restore the one that wrote last, or start a "
-                "new checkpoint with startingOffsets=streamsink.starting_offsets('lake/t')" in message) is is_said
+        assert (
+            "another one than wrote last: if it is an older one, from before the topic was created again, restore the one that wrote last, or start a "
+            "new checkpoint with startingOffsets=streamsink.starting_offsets('lake/t')" in message
+        ) is is_said
 
 
 def test_without_ids_an_end_that_moved_back_drops_the_record():
@@ -224,16 +254,19 @@ def test_a_batch_that_was_accepted_is_a_replay_when_it_comes_again():
     given = batch(source(60, 30), query="q", number=6)
     last = state(source(50, 60))
     decision = decide(given, last, accept_as_new=refused("positions.end-below-start", given, last))
-    after = dataclasses.replace(last, checkpoint_id=6, sources=given.sources, recorded=decision.recorded, record_id="r2")
+    after = dataclasses.replace(
+        last, checkpoint_id=6, sources=given.sources, recorded=decision.recorded, record_id="r2"
+    )
     assert decide(given, after).verdict is Verdict.SKIP
 
 
 # -- partitions that the table does not know ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("begin, earliest, verdict", [
-    (7, 7, Verdict.NEW), (5, 7, Verdict.NEW), (7, 5, None), (7, None, None), (0, None, Verdict.NEW),
-])
+@pytest.mark.parametrize(
+    "begin, earliest, verdict",
+    [(7, 7, Verdict.NEW), (5, 7, Verdict.NEW), (7, 5, None), (7, None, None), (0, None, Verdict.NEW)],
+)
 def test_a_partition_unknown_to_the_table_begins_at_its_beginning_or_it_is_a_gap(begin, earliest, verdict):
     """A2b: a lost checkpoint and startingOffsets=latest. Retention moves the beginning; what is not known is no proof."""
     first = None if earliest is None else {"t": {"0": 0, "1": earliest}}
@@ -248,7 +281,12 @@ def test_a_partition_unknown_to_the_table_begins_at_its_beginning_or_it_is_a_gap
 def test_an_error_counts_the_partitions_that_the_broker_has_now():
     """Spark refuses startingOffsets that leave one out, which was added after the batch was planned."""
     newest = {"t": {"0": 60, "1": 0, "2": 0}}
-    refused("positions.topic-recreated", batch(source(0, 60, "id-2", newest=newest)), state(source(50, 60)), "partitions={'t': 3}")
+    refused(
+        "positions.topic-recreated",
+        batch(source(0, 60, "id-2", newest=newest)),
+        state(source(50, 60)),
+        "partitions={'t': 3}",
+    )
 
 
 def _of_two(starts, ends, topic_id, **more):
@@ -285,22 +323,38 @@ def test_each_source_is_told_its_own_topics():
     last = state(source(50, 60), source(5, 8, "id-u", topic="u"))
     first, second = (source(0, 70), source({"0": 0, "1": 0}, {"0": 9, "1": 2}, "id-u", topic="u"))
     refused(
-        "positions.overlap", batch(first, second), last, "startingOffsets=streamsink.starting_offsets('lake/t', source=0) for source 0, "
+        "positions.overlap",
+        batch(first, second),
+        last,
+        "startingOffsets=streamsink.starting_offsets('lake/t', source=0) for source 0, "
         "streamsink.starting_offsets('lake/t', partitions={'u': 2}, source=1) for source 1 (in their order in the query, from 0), or",
     )
     anew = source(8, 9, "id-2", topic="u")
     refused(
-        "positions.topic-recreated", batch(source(60, 70), anew), last, "starting_offsets('lake/t', source=0) for source 0",
+        "positions.topic-recreated",
+        batch(source(60, 70), anew),
+        last,
+        "starting_offsets('lake/t', source=0) for source 0",
         "starting_offsets('lake/t', partitions={'u': 1}, from_beginning=['u'], source=1) for source 1",
     )
 
 
 def test_a_topic_that_the_query_reads_no_longer_is_left_out():
     """Of its one source, and of one of several."""
-    both = SourceRange({"t": {"0": 50}, "u": {"0": 5}}, {"t": {"0": 60}, "u": {"0": 8}}, cluster="c-1", topic_ids={"t": "id-1", "u": "id-u"})
+    both = SourceRange(
+        {"t": {"0": 50}, "u": {"0": 5}},
+        {"t": {"0": 60}, "u": {"0": 8}},
+        cluster="c-1",
+        topic_ids={"t": "id-1", "u": "id-u"},
+    )
     refused("positions.overlap", batch(source(0, 70)), state(both), "starting_offsets('lake/t', without=['u'])")
     two = batch(source(0, 70), source(0, 3, "id-v", topic="v"))
-    refused("positions.overlap", two, state(both), "starting_offsets('lake/t', without=['u'], source=0) for source 0, 'earliest' for source 1")
+    refused(
+        "positions.overlap",
+        two,
+        state(both),
+        "starting_offsets('lake/t', without=['u'], source=0) for source 0, 'earliest' for source 1",
+    )
 
 
 def test_sources_that_have_changed_places_are_told_their_own_topics():
@@ -330,11 +384,14 @@ def test_each_source_goes_on_from_its_own_position():
     refused("positions.gap", batch(source(20, 40), source(9, 16), query="q", number=6), last)
 
 
-@pytest.mark.parametrize("first, second, below", [
-    ((0, 10), (0, 4), 20),  # all is old
-    ((0, 30), (10, 10), 20),  # one has nothing
-    ((0, 10), (10, 16), 10),  # old for the first, and new for the second from there on
-])
+@pytest.mark.parametrize(
+    "first, second, below",
+    [
+        ((0, 10), (0, 4), 20),  # all is old
+        ((0, 30), (10, 10), 20),  # one has nothing
+        ((0, 10), (10, 16), 10),  # old for the first, and new for the second from there on
+    ],
+)
 def test_an_overlap_of_two_sources_is_filtered_where_one_comparison_is_right_for_both(first, second, below):
     last = state(source(0, 20), source(0, 10))
     decision = decide(batch(source(*first), source(*second)), last, **COLUMNS)
@@ -367,7 +424,9 @@ def test_sources_with_names_are_matched_by_name():
 # -- within a run ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("recorded_id, kind", [("before", "positions.topic-recreated"), ("", "positions.recreated-meanwhile")])
+@pytest.mark.parametrize(
+    "recorded_id, kind", [("before", "positions.topic-recreated"), ("", "positions.recreated-meanwhile")]
+)
 def test_a_topic_recreated_while_its_batch_is_written_is_found_before_the_record(recorded_id, kind):
     """Nothing of the batch is durable; where the id is recorded, the error has the ways on."""
     world = memory_world()
@@ -392,7 +451,22 @@ def test_a_topic_recreated_while_its_batch_is_written_is_found_before_the_record
 def test_who_only_says_that_a_topic_is_another_one_is_told_to_begin_with_it():
     """Its record stands in the table until a batch is written, and a new checkpoint was told the offsets of the topic before."""
     two = {"cluster": "c-1", "topic_ids": {"t": "id-2", "u": "id-u"}}
-    last = state(SourceRange({"t": {"0": 50}, "u": {"0": 5}}, {"t": {"0": 60}, "u": {"0": 8}}, cluster="c-1", topic_ids={"t": "id-1", "u": "id-u"}))
-    given = batch(SourceRange({"t": {"0": 60}, "u": {"0": 8}}, {"t": {"0": 70}, "u": {"0": 9}}, **two), query="q", number=6)
+    last = state(
+        SourceRange(
+            {"t": {"0": 50}, "u": {"0": 5}},
+            {"t": {"0": 60}, "u": {"0": 8}},
+            cluster="c-1",
+            topic_ids={"t": "id-1", "u": "id-u"},
+        )
+    )
+    given = batch(
+        SourceRange({"t": {"0": 60}, "u": {"0": 8}}, {"t": {"0": 70}, "u": {"0": 9}}, **two), query="q", number=6
+    )
     word = refused("positions.topic-recreated", given, last)
-    refused("positions.gap", given, last, "starting_offsets('lake/t', partitions={'t': 1}, from_beginning=['t'])", accept_as_new=word)
+    refused(
+        "positions.gap",
+        given,
+        last,
+        "starting_offsets('lake/t', partitions={'t': 1}, from_beginning=['t'])",
+        accept_as_new=word,
+    )

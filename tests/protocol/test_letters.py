@@ -31,7 +31,12 @@ def _key(world) -> str:
 def test_a_query_that_gets_and_loses_dead_letters_is_one_application_in_one_place():
     """Issue 10: the option changed the name, the journal and the state."""
     world = LettersWorld()
-    for boundaries, how in (((6, 9), PLAIN), ((6, 9, 14), LETTERS), ((6, 9, 14, 18), PLAIN), ((6, 9, 14, 18, 22), LETTERS)):
+    for boundaries, how in (
+        ((6, 9), PLAIN),
+        ((6, 9, 14), LETTERS),
+        ((6, 9, 14, 18), PLAIN),
+        ((6, 9, 14, 18, 22), LETTERS),
+    ):
         world.run(boundaries=boundaries, how=how)
         assert list(world.states(NAME)) == ["streamsink"]
         assert world.states(NAME)["streamsink"]["sequence"] == len(boundaries)
@@ -95,7 +100,12 @@ def test_a_record_with_dead_letters_is_refused_by_code_that_does_not_know_them()
     """By its version on disk; other records are those of before."""
     world = LettersWorld()
     world.run(boundaries=(1, 2))  # row 0 is bad in its first evaluation, row 1 is not
-    versions = [json.loads(world.file_io().read(f"{world.path}/streamsink/streamsink/record-{n}.json").split(b"\n")[0])["version"] for n in (1, 2)]
+    versions = [
+        json.loads(world.file_io().read(f"{world.path}/streamsink/streamsink/record-{n}.json").split(b"\n")[0])[
+            "version"
+        ]
+        for n in (1, 2)
+    ]
     assert versions == [3, 2]
 
 
@@ -181,7 +191,9 @@ def _replaced_under_the_query(world, occurrence: int, boundaries) -> None:
 
     def replace() -> None:
         world.file_io().delete_tree(table.root)
-        create_table(world.file_io(), table.root, new_schema(table.latest_schema().fields, (), {"owner": "somebody else"}))
+        create_table(
+            world.file_io(), table.root, new_schema(table.latest_schema().fields, (), {"owner": "somebody else"})
+        )
 
     arm("batch.end", occurrence, replace)
     driver = world.driver_of(LETTERS)
@@ -242,7 +254,9 @@ def test_dead_letters_whose_record_is_lost_are_named_and_the_advice_goes_on():
     _takes_another(world, refused)
     world.run(boundaries=(6, 9))
     rows = [row for row in world.rows() if row[0] != "rejected" or row[1] < 6]
-    assert sorted(number for _, number, _ in rows) == list(range(9)), "each once, but for those that the error has named"
+    assert sorted(number for _, number, _ in rows) == list(range(9)), (
+        "each once, but for those that the error has named"
+    )
 
 
 def test_dead_letters_whose_record_is_lost_are_named_when_none_come_again():
@@ -297,7 +311,10 @@ def test_what_is_among_the_dead_letters_and_can_never_be_published_whole(before)
     world.file_io().delete(f"{world.path}/{record.files[0].staged}")
     said = told("give-up.published", lambda: give_up(world.file_io(), world.path, SinkOptions.of(world.path, {})))
     table = world.table("rejected")
-    assert said.find(r"roll back (\S+) to the snapshot before" if before else r"or drop (\S+) where there is none") == table.root
+    assert (
+        said.find(r"roll back (\S+) to the snapshot before" if before else r"or drop (\S+) where there is none")
+        == table.root
+    )
     if before:
         newest = table.snapshots.ids()[-1]
         assert len(table.snapshots.ids()) == 1 + before
@@ -379,12 +396,17 @@ def test_a_query_that_neither_of_two_names_knows_is_asked_which():
     with pytest.raises(Misuse) as refused:
         world.run(boundaries=(5,))
     said = advice(refused.value, "application.two-names")
-    names = [said.find(r"Set application='([\w-]+)' or"), said.find(r"Set application='[\w-]+' or application='([\w-]+)' to say")]
+    names = [
+        said.find(r"Set application='([\w-]+)' or"),
+        said.find(r"Set application='[\w-]+' or application='([\w-]+)' to say"),
+    ]
     assert names == ["streamsink", EARLIER_NAME]
     for name in names:
         with pytest.raises(Misuse) as refused:
             world.run(boundaries=(5,), application=name)
-        assert refused.value.kind == "positions.overlap", "it is that name's record that the new checkpoint is compared with"
+        assert refused.value.kind == "positions.overlap", (
+            "it is that name's record that the new checkpoint is compared with"
+        )
     assert world.rows() == before
     driver = world.driver_of(LETTERS, application=names[1])
     driver.first_file = 14  # a new checkpoint that begins where the record under that name ends

@@ -9,7 +9,9 @@ from streamsink.protocol.recorded import Recorded, TopicRecord
 
 
 def source(start, end, cluster="c", ids=None, **more):
-    return SourceRange(start, end, cluster=cluster, topic_ids=ids if ids is not None else {t: f"id-{t}" for t in end}, **more)
+    return SourceRange(
+        start, end, cluster=cluster, topic_ids=ids if ids is not None else {t: f"id-{t}" for t in end}, **more
+    )
 
 
 def again(sources, recorded):
@@ -36,6 +38,7 @@ def test_partitions_that_are_far_apart_are_not_an_array_of_holes():
 
 def test_any_range_and_any_record_are_read_as_they_were_written(rng):
     """Also partitions that began and have no end, topics that are gone, sources without positions, and records ahead of a batch."""
+
     def offsets():
         topics = rng.sample(["a", "b", "c", "d"], rng.randint(1, 3))
         return {t: {str(p): rng.randint(0, 10**12) for p in rng.sample(range(30), rng.randint(0, 6))} for t in topics}
@@ -43,12 +46,16 @@ def test_any_range_and_any_record_are_read_as_they_were_written(rng):
     def kafka():
         end = offsets()
         ids = {topic: "x" for topic in end if rng.random() < 0.5}
-        return source(rng.choice([None, {}, offsets()]), end, rng.choice(["", "c"]), ids, name=rng.choice(["", str(rng.random())]))
+        return source(
+            rng.choice([None, {}, offsets()]), end, rng.choice(["", "c"]), ids, name=rng.choice(["", str(rng.random())])
+        )
 
     for _ in range(300):
         opaque = SourceRange({"logOffset": 1}, {"logOffset": 2}, "digest"), SourceRange(None, "text")
         sources = tuple(rng.choice([kafka(), kafka(), *opaque]) for _ in range(rng.randint(1, 3)))
-        before = Recorded.of(TopicRecord(rng.choice("012"), topic, "c", "x", parts) for topic, parts in offsets().items())
+        before = Recorded.of(
+            TopicRecord(rng.choice("012"), topic, "c", "x", parts) for topic, parts in offsets().items()
+        )
         for recorded in (Recorded(), before, before.advanced(sources)):
             assert again(sources, recorded)[1] == recorded
             assert same(again(sources, recorded)[0], sources)
@@ -60,7 +67,9 @@ def test_what_cde7565_wrote_is_read_without_ids_and_each_source_keeps_its_own_po
     sources = tuple(SourceRange.from_json(value) for value in old)
     recorded = Recorded.from_json({"t": {"0": 8, "7": 3}, "left": {"0": 1}}, sources)
     assert [(r.source, r.topic, r.topic_id, r.next) for r in recorded.topics] == [
-        ("", "left", "", {"0": 1}), ("0", "t", "", {"0": 20, "7": 3}), ("1", "t", "", {"0": 8, "7": 3}),
+        ("", "left", "", {"0": 1}),
+        ("0", "t", "", {"0": 20, "7": 3}),
+        ("1", "t", "", {"0": 8, "7": 3}),
     ]
 
 
@@ -90,4 +99,5 @@ def test_where_a_batch_begins_is_one_option_or_one_for_each_source():
     other = SourceRange({"u": {"0": 5}}, {"u": {"0": 6}})
     assert starting_at([one, other]) == """startingOffsets='{"t": {"0": 3, "1": -2}, "u": {"0": 5}}'"""
     assert starting_at([one, apart]) == (
-        """startingOffsets='{"t": {"0": 3, "1": -2}}' for its source '0' and startingOffsets='{"t": {"0": 4, "1": -2}}' for its source '1'""")
+        """startingOffsets='{"t": {"0": 3, "1": -2}}' for its source '0' and startingOffsets='{"t": {"0": 4, "1": -2}}' for its source '1'"""
+    )

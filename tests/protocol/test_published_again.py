@@ -47,7 +47,9 @@ def _answer(world, way: str) -> None:
     with pytest.raises(Corrupt) as asked:
         world.run(boundaries=(6, 9, 14))
     assert asked.value.kind == "journal.undecidable"
-    world.driver.options = dataclasses.replace(world.driver.options, **{way: re.search(rf"{way}='(\w+)'", str(asked.value))[1]})
+    world.driver.options = dataclasses.replace(
+        world.driver.options, **{way: re.search(rf"{way}='(\w+)'", str(asked.value))[1]}
+    )
     world.run(boundaries=(6, 9, 14))
     assert mine_of(world) == list(range(14))
 
@@ -100,7 +102,9 @@ def test_it_was_not_published_and_then_the_table_was_restored(way, on_rollback):
     if way == "died":
         assert die_at_step("commit.before_publish", 1, world, boundaries=(6, 9))
     else:
-        paths = [f"{world.driver.root}/{path}" for file in record_of(world, 2).files for path in (file.final, file.staged)]
+        paths = [
+            f"{world.driver.root}/{path}" for file in record_of(world, 2).files for path in (file.final, file.staged)
+        ]
         gone = {path: take(world, path) for path in paths if io_of(world).exists(path)}
         with pytest.raises(Corrupt) as stopped:
             world.run(boundaries=(6, 9))
@@ -221,7 +225,10 @@ def test_it_is_pending_for_verify():
     world, _ = _again()
     assert die_at_step("commit.before_publish", 1, world, boundaries=(6, 9))
     found = verify(io_of(world), world.driver.root).findings
-    assert [(each.severity, each.kind) for each in found] == [("note", "checkpoint.pending"), ("note", "staging.files")], "the latter of record 1"
+    assert [(each.severity, each.kind) for each in found] == [
+        ("note", "checkpoint.pending"),
+        ("note", "staging.files"),
+    ], "the latter of record 1"
 
 
 # -- which a start finds in the table, and from then on its mark says where it is ---------------------------------------
@@ -239,7 +246,12 @@ def _found_in_the_table(how: str):
     else:
         ends = (3, 6, 9, 12)
         world = memory_world(
-            restore="restore-and-continue", on_rollback="republish", journal_retain=20, publish_every_batches=2, publish_as="one-snapshot")
+            restore="restore-and-continue",
+            on_rollback="republish",
+            journal_retain=20,
+            publish_every_batches=2,
+            publish_as="one-snapshot",
+        )
         world.run(boundaries=ends)
         roll_back(world, 1)
         assert die_at_step("commit.published", 1, world, boundaries=ends)
@@ -347,7 +359,10 @@ def test_another_name_believes_the_first_one_that_has_found_it_since(is_expired)
     expire(world, 3 if is_expired else 1, 3)
     if is_expired:
         accept(world, application="streamsink", adopt_from_batch=None)
-        accept(world, application=refused(world, "application.renamed", (6, 9, 14)).find(r"Set application='([^']*)' to go on"))
+        accept(
+            world,
+            application=refused(world, "application.renamed", (6, 9, 14)).find(r"Set application='([^']*)' to go on"),
+        )
     world.run(boundaries=(6, 9, 14))
     assert mine_of(world) == list(range(14))
 

@@ -127,7 +127,9 @@ def test_pending_records_are_kept_whatever_the_journal_retains():
         query.batch(end)
     for end in range(10, 18):
         query.batch(end)
-    names = [e.name for e in FileIO(world.calls, IdSource().new_id).entries(f"{world.driver.root}/streamsink/streamsink")]
+    names = [
+        e.name for e in FileIO(world.calls, IdSource().new_id).entries(f"{world.driver.root}/streamsink/streamsink")
+    ]
     assert sorted(int(n[7:-5]) for n in names if n.startswith("record-")) == list(range(8, 18))
     world.die()
 
@@ -142,7 +144,9 @@ def test_no_record_is_forgotten_before_its_snapshot_exists(way):
         assert world.ids() == list(range(died_after))
         names = world.file_io(world.calls).names(f"{world.driver.root}/streamsink/streamsink")
         retained = range(max(1, died_after - 1), 7)  # the two newest that are published, and all that are not
-        assert [name for name in names if name.startswith("record-")] == [f"record-{number}.json" for number in retained]
+        assert [name for name in names if name.startswith("record-")] == [
+            f"record-{number}.json" for number in retained
+        ]
         Query(world).sink.close()
         assert world.ids() == list(range(6)) and world.unknown_files() == []
 
@@ -211,7 +215,9 @@ def test_nothing_is_published_over_another_writers_snapshot_that_the_table_went_
 
 def test_a_dead_group_that_is_published_within_a_larger_one_leaves_nothing():
     """Its try carries the name of its highest record, which no snapshot carries."""
-    world = memory_world(publish="async", publish_every_batches=2, publish_as="one-snapshot", restore="restore-and-continue")
+    world = memory_world(
+        publish="async", publish_every_batches=2, publish_as="one-snapshot", restore="restore-and-continue"
+    )
     query = Query(world)
     query.batch(6)
     query.batch(9)
@@ -255,7 +261,9 @@ def test_a_zombie_of_a_group_publishes_nothing_after_its_takeover():
 @follows("restore.overtaken")
 def test_a_predecessors_group_that_lands_during_the_restore_is_planned_anew():
     """It ends in the middle of ours: nothing is doubled, and the start after it goes on from there."""
-    world = memory_world(publish="async", publish_every_batches=2, publish_as="one-snapshot", restore="restore-and-continue")
+    world = memory_world(
+        publish="async", publish_every_batches=2, publish_as="one-snapshot", restore="restore-and-continue"
+    )
     zombie, held, may_land, landed = Query(world, background=None), *(threading.Event() for _ in range(3))
 
     def hook(step):
@@ -276,7 +284,9 @@ def test_a_predecessors_group_that_lands_during_the_restore_is_planned_anew():
     zombie.batch(12)
     with pytest.raises(Retryable) as overtaken:
         Query(world)
-    advice(overtaken.value, "restore.overtaken").says("Nothing is lost or doubled", "the next start sees it and goes on from there")
+    advice(overtaken.value, "restore.overtaken").says(
+        "Nothing is lost or doubled", "the next start sees it and goes on from there"
+    )
     arm(None)
     with pytest.raises(Fenced):
         zombie.sink.close()
@@ -338,11 +348,17 @@ def test_a_batch_waits_for_room_before_it_writes():
     assert seen == ["write.begin", "write.begin", "commit.published", "commit.published", "write.begin"]
 
 
-@pytest.mark.parametrize("given, option", [
-    ({"publish": "later"}, "publish"), ({"publish_as": "both"}, "publish_as"), ({"publish_every_batches": 0}, "publish_every_batches"),
-    ({"publish_interval_ms": 100}, "publish_interval_ms"), ({"publish_interval_ms": -1}, "publish_interval_ms"),
-    ({"publish": "async", "publish_every_batches": 9, "publish_queue": 8}, "publish_queue"),
-])
+@pytest.mark.parametrize(
+    "given, option",
+    [
+        ({"publish": "later"}, "publish"),
+        ({"publish_as": "both"}, "publish_as"),
+        ({"publish_every_batches": 0}, "publish_every_batches"),
+        ({"publish_interval_ms": 100}, "publish_interval_ms"),
+        ({"publish_interval_ms": -1}, "publish_interval_ms"),
+        ({"publish": "async", "publish_every_batches": 9, "publish_queue": 8}, "publish_queue"),
+    ],
+)
 def test_options_that_mean_nothing_are_refused_by_name(given, option):
     """Before anything is written."""
     with pytest.raises(Misuse, match=f"option '{option}'"):

@@ -218,7 +218,11 @@ def test_what_was_rolled_back_is_not_published_under_the_first_name(is_whole, ot
     if not is_whole:
         path = f"{world.driver.root}/snapshot/snapshot-1"
         newest = Snapshot.from_json(io_of(world).read(path), path)
-        io_of(world).replace(path, dataclasses.replace(newest, properties={**newest.properties, HISTORY: "incomplete"}).to_json(), "incomplete")
+        io_of(world).replace(
+            path,
+            dataclasses.replace(newest, properties={**newest.properties, HISTORY: "incomplete"}).to_json(),
+            "incomplete",
+        )
     if others_came:
         _others_take_the_place(world)
     assert "first start the query once more" in _is_told_that_it_is_renamed(world, (6, 9, 14), adopt_from_batch=2)
@@ -311,7 +315,9 @@ def test_a_second_sink_that_joins_a_running_query_is_let_in_by_the_token():
     token = re.search(r"second sink in the same batch function, set accept_as_new='(\w+)'", str(refused.value))[1]
     other.driver.options = dataclasses.replace(other.driver.options, accept_as_new=token)
     other.run(boundaries=(6, 9, 14, 16))
-    assert world.ids() == list(range(16)), "the first sink has written 0 to 8, and the second one goes on where it joined"
+    assert world.ids() == list(range(16)), (
+        "the first sink has written 0 to 8, and the second one goes on where it joined"
+    )
 
 
 def test_a_query_that_moves_to_several_tables_is_told_its_first_name():
@@ -348,9 +354,15 @@ def test_a_topic_that_is_another_one_by_now_is_for_the_first_name_to_judge(given
     assert "first start the query once more under the first one" in said and "set adopt_from_batch" not in said
 
 
-@pytest.mark.parametrize("given", [
-    source(65, 70), source(55, 70), source(60, 70, topic="u", earliest={"u": {"0": 0}}), source(60, 70, newest={"t": {"0": 59}}),
-])
+@pytest.mark.parametrize(
+    "given",
+    [
+        source(65, 70),
+        source(55, 70),
+        source(60, 70, topic="u", earliest={"u": {"0": 0}}),
+        source(60, 70, newest={"t": {"0": 59}}),
+    ],
+)
 def test_a_batch_that_does_not_continue_the_first_name_is_for_that_name_to_judge(given):
     """A gap, an overlap, an unknown topic that is not read from its beginning, and one that has lost messages."""
     with pytest.raises(Misuse, match="first start the query once more under the first one") as refused:
@@ -376,7 +388,9 @@ def test_batches_that_never_came_had_no_rows_where_positions_continue():
 
 def test_what_is_recorded_under_the_first_name_is_recorded_under_the_new_one():
     """Topics that the query has read before and may read again: their rows are in the table."""
-    last = dataclasses.replace(state(source(50, 60)), recorded=Recorded().advanced((source(0, 8, "id-u", topic="u"), source(50, 60))))
+    last = dataclasses.replace(
+        state(source(50, 60)), recorded=Recorded().advanced((source(0, 8, "id-u", topic="u"), source(50, 60)))
+    )
     decision = _led_on(batch(source(60, 70), query="q", number=6), last, adopt=6)
     assert {record.topic: record.next for record in decision.recorded.topics} == {"t": {"0": 70}, "u": {"0": 8}}
 
@@ -386,14 +400,25 @@ def test_files_that_another_checkpoint_has_read_are_filtered_under_the_first_nam
     before, given = _FILES
     last = state(before)
     assert _led_on(batch(given, query="q", number=6), last, adopt=6)
-    with pytest.raises(Misuse, match="The name cannot be changed: what an earlier checkpoint has read is filtered by it") as refused:
+    with pytest.raises(
+        Misuse, match="The name cannot be changed: what an earlier checkpoint has read is filtered by it"
+    ) as refused:
         _led_on(batch(given, query="q", number=6), dataclasses.replace(last, replaying=True), adopt=6)
     assert refused.value.kind == "application.renamed" and "set adopt_from_batch" not in str(refused.value)
-    assert "start a new checkpoint whose source has only what is not written yet" in str(refused.value)  # or nobody gets on when a table is lost
+    assert "start a new checkpoint whose source has only what is not written yet" in str(
+        refused.value
+    )  # or nobody gets on when a table is lost
 
 
 def test_files_of_another_past_are_for_the_first_name_to_judge():
     """Positions of a file source count its own steps: those of a checkpoint that went on in another way agree."""
-    (recorded, told), given = (dataclasses.replace(_FILES[0], fingerprint=digest, files=()) for digest in "ab"), batch(_FILES[1], query="q", number=6)
+    (recorded, told), given = (
+        (dataclasses.replace(_FILES[0], fingerprint=digest, files=()) for digest in "ab"),
+        batch(_FILES[1], query="q", number=6),
+    )
     with pytest.raises(Misuse, match="first start the query once more under the first one"):
-        _led_on(dataclasses.replace(given, before=lambda: (told,)), dataclasses.replace(state(recorded), journal_id="j"), adopt=6)
+        _led_on(
+            dataclasses.replace(given, before=lambda: (told,)),
+            dataclasses.replace(state(recorded), journal_id="j"),
+            adopt=6,
+        )

@@ -79,15 +79,24 @@ def test_a_restart_costs_a_part_for_the_table_and_a_part_for_each_pending_checkp
             assert world.ids() == list(range(snapshots + pending)) and world.unknown_files() == []
             # The first and the last are read once more, for the names of data files that are looked for; and the folder is listed
             # once more, to see that every manifest is there.
-            assert sorted(calls.manifests[name] for name in calls.manifests if name in old) == [1] * (snapshots - 2) + [2, 2]
+            assert sorted(calls.manifests[name] for name in calls.manifests if name in old) == [1] * (snapshots - 2) + [
+                2,
+                2,
+            ]
             assert calls.listed["manifest"] == 2
             found[snapshots, pending] = calls.by_name, sum(calls.manifests.values())
-            print(f"{pending} pending at {snapshots} snapshots: {calls.count} calls, {sum(calls.manifests.values())} manifests read")
+            print(
+                f"{pending} pending at {snapshots} snapshots: {calls.count} calls, {sum(calls.manifests.values())} manifests read"
+            )
     for snapshots in (20, 60):
         (few, few_read), (many, many_read) = found[snapshots, 5], found[snapshots, 10]
         each = found[20, 10][0] - found[20, 5][0]
-        assert each["sync_dir"] == 2 * 5, "a record more costs the syncs of the manifest folder and of the snapshot folder"
-        assert many - few == each and few - many == collections.Counter(), "what one more checkpoint costs depends on the table"
+        assert each["sync_dir"] == 2 * 5, (
+            "a record more costs the syncs of the manifest folder and of the snapshot folder"
+        )
+        assert many - few == each and few - many == collections.Counter(), (
+            "what one more checkpoint costs depends on the table"
+        )
         assert many_read - few_read == found[20, 10][1] - found[20, 5][1]
     fewer, more = found[20, 10], found[60, 10]
     assert more[0] - fewer[0] == collections.Counter(read=40), "a snapshot more costs one read"
@@ -106,7 +115,9 @@ def test_a_file_that_another_writer_adds_in_the_middle_of_a_restart_is_refused()
             calls.before_call = lambda: None
             path = f"{world.driver.root}/streamsink/streamsink/record-7.json"
             its_manifest = decode_record(table.file_io.read(path), path).payload["manifest"]["final"]
-            table.file_io.write(f"{table.layout.manifest_dir}/manifest-copy", table.file_io.read(table.layout.within(its_manifest)))
+            table.file_io.write(
+                f"{table.layout.manifest_dir}/manifest-copy", table.file_io.read(table.layout.within(its_manifest))
+            )
             commit(table, Changes(tuple(table.manifests.read("manifest-copy"))), user="foreign")
 
     calls.before_call = add_the_third

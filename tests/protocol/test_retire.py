@@ -98,7 +98,10 @@ def _retire_of_all(world) -> bool:
 
 
 def _names_in_all(world) -> set[str]:
-    tables = [open_table(world.file_io(), f"{MANY_ROOT}/{name}", for_writing=False) for name in {table for table, _, _ in world.rows()}]
+    tables = [
+        open_table(world.file_io(), f"{MANY_ROOT}/{name}", for_writing=False)
+        for name in {table for table, _, _ in world.rows()}
+    ]
     return {name for table in tables for name in table.states.read(table.snapshots.latest()).by_application}
 
 
@@ -168,7 +171,9 @@ def test_an_application_whose_journal_is_lost_leaves_each_table_by_itself():
     world.file_io().delete_tree(f"{MANY_ROOT}/streamsink")
     for name in {table for table, _, _ in world.rows()}:
         path = f"{MANY_ROOT}/{name}"
-        assert retire(world.file_io(), path, world.driver.options) and not retire(world.file_io(), path, world.driver.options)
+        assert retire(world.file_io(), path, world.driver.options) and not retire(
+            world.file_io(), path, world.driver.options
+        )
     assert _names_in_all(world) == set()
 
 

@@ -12,21 +12,37 @@ from tests.protocol import bounded_runs
 from tests.protocol.bounded_runs import forget_record, run_job, set_fingerprint, word_in
 
 OLD, NEW = frozenset({"monday/a", "monday/b"}), frozenset({"tuesday/a", "tuesday/b"})
-SAME, OTHER, UNKNOWN = QueryComparison((), ()), QueryComparison(("the rows in them",), ()), QueryComparison((), ("nobody remembers them",))
+SAME, OTHER, UNKNOWN = (
+    QueryComparison((), ()),
+    QueryComparison(("the rows in them",), ()),
+    QueryComparison((), ("nobody remembers them",)),
+)
 
 
 def _reading(monkeypatch, world, files: frozenset[str] | None, compared: QueryComparison = SAME) -> None:
     whole = bounded_runs.job_of
-    monkeypatch.setattr(bounded_runs, "job_of", lambda *given: dataclasses.replace(whole(*given), inputs=files and run_inputs.digests(files)))
+    monkeypatch.setattr(
+        bounded_runs,
+        "job_of",
+        lambda *given: dataclasses.replace(whole(*given), inputs=files and run_inputs.digests(files)),
+    )
     world.driver.compared = compared
 
 
 @pytest.mark.parametrize("known_by", ["last", "mark", "snapshot"])
-@pytest.mark.parametrize("files, compared, says", [
-    (NEW, OTHER, "differs in the files that it reads and the rows in them"), (OLD | NEW, OTHER, "the rows in them"),
-    (NEW, UNKNOWN, "cannot be told (nobody remembers them)"), (NEW | {"monday/a"}, UNKNOWN, "cannot be told"),
-    (NEW, SAME, None), (OLD | NEW, UNKNOWN, None), (OLD, OTHER, None), (None, OTHER, None),
-])
+@pytest.mark.parametrize(
+    "files, compared, says",
+    [
+        (NEW, OTHER, "differs in the files that it reads and the rows in them"),
+        (OLD | NEW, OTHER, "the rows in them"),
+        (NEW, UNKNOWN, "cannot be told (nobody remembers them)"),
+        (NEW | {"monday/a"}, UNKNOWN, "cannot be told"),
+        (NEW, SAME, None),
+        (OLD | NEW, UNKNOWN, None),
+        (OLD, OTHER, None),
+        (None, OTHER, None),
+    ],
+)
 def test_a_run_that_reads_other_files(known_by, files, compared, says, monkeypatch):
     """Its rows decide where they can be compared; where they cannot, files that only came beside the first ones are no difference."""
     world = memory_world(application="batch", restore="restore-and-continue")

@@ -13,14 +13,7 @@ from tests.crash.giving_up import follow
 from tests.crash.world import memory_world
 from tests.protocol import bounded_runs, history
 from tests.protocol.bounded_runs import forget_record, run_job, set_fingerprint, word_in
-from tests.protocol.history import (
-    expire,
-    expire_before,
-    io_of,
-    mine_of,
-    newest_of,
-    roll_back,
-)
+from tests.protocol.history import expire, expire_before, io_of, mine_of, newest_of, roll_back
 from tests.table.foreign import Prepared
 
 
@@ -258,7 +251,9 @@ def test_a_repeated_run_that_has_no_rows_any_more_has_none_to_lose(jobs):
     assert world.ids() == list(range(9))
 
 
-@pytest.mark.parametrize("changed", [{"spark": "4.2", "plan": "other words"}, {"comparable": False}], ids=["spark", "functions"])
+@pytest.mark.parametrize(
+    "changed", [{"spark": "4.2", "plan": "other words"}, {"comparable": False}], ids=["spark", "functions"]
+)
 def test_what_cannot_be_compared_is_the_run_that_its_id_says(jobs, changed):
     world, ends = jobs
     set_fingerprint(world, **changed)
@@ -312,7 +307,9 @@ def _of_a_sleeper(**settings):
     return world
 
 
-@pytest.mark.parametrize("mark", [b"", b'{"fingerprint": {"sour', b"null", b'{"fingerprint": null, "rows": null}'], ids=repr)
+@pytest.mark.parametrize(
+    "mark", [b"", b'{"fingerprint": {"sour', b"null", b'{"fingerprint": null, "rows": null}'], ids=repr
+)
 def test_a_mark_of_earlier_code_or_torn_by_a_power_failure_says_that_the_run_is_published(jobs, mark):
     world, ends = jobs
     io_of(world).replace(f"{world.driver.root}/streamsink/batch/runs/monday", mark, "torn")

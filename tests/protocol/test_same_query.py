@@ -45,7 +45,11 @@ def batch(sources, number=0, query="q2", fingerprint=QUERY, **more):
 
 
 def decide(one, last, **options):
-    return admit(one, Past("lake/t", "t", last, lambda query, checkpoint: None, lambda run: KnownRun(False)), SinkOptions.of("lake/t", options))
+    return admit(
+        one,
+        Past("lake/t", "t", last, lambda query, checkpoint: None, lambda run: KnownRun(False)),
+        SinkOptions.of("lake/t", options),
+    )
 
 
 def refused(kind, one, last, **options):
@@ -78,7 +82,10 @@ def test_rows_that_were_combined_go_on_where_old_and_new_ones_do_not_meet():
     last = state(kafka(50, 60))
     assert decide(batch(kafka(60, 70), combines="Aggregate"), last, **COLUMNS).verdict is Verdict.NEW
     assert decide(batch(kafka(40, 60), number=4, combines="Aggregate"), last, **COLUMNS).verdict is Verdict.FILTER
-    assert decide(batch(kafka(0, 60), number=0, query="q2", combines="Aggregate"), last, **COLUMNS).verdict is Verdict.FILTER
+    assert (
+        decide(batch(kafka(0, 60), number=0, query="q2", combines="Aggregate"), last, **COLUMNS).verdict
+        is Verdict.FILTER
+    )
     refused("positions.combined", batch(kafka(40, 60), number=4, combines="Aggregate"), last)
     two = (SourceRange({"t": {"0": 40, "1": 10}}, {"t": {"0": 60, "1": 12}}),)
     known = state((SourceRange({"t": {"0": 50, "1": 0}}, {"t": {"0": 60, "1": 10}}),))
@@ -103,7 +110,11 @@ def test_rows_that_may_have_been_combined_are_asked_for_before_they_are_filtered
     back, last = hiding(kafka(40, 70), number=4), state(kafka(50, 60))
     message = refused("positions.may-combine", back, last, **COLUMNS)
     assert "MapInPandas" in message and "startingOffsets=streamsink.starting_offsets(" in message
-    for option, verdict in (("accept_as_same", Verdict.FILTER), ("accept_as_new", Verdict.NEW), ("accept_as_seen", Verdict.SEEN)):
+    for option, verdict in (
+        ("accept_as_same", Verdict.FILTER),
+        ("accept_as_new", Verdict.NEW),
+        ("accept_as_seen", Verdict.SEEN),
+    ):
         assert decide(back, last, **COLUMNS, **{option: token(message, option)}).verdict is verdict
 
 
@@ -111,9 +122,18 @@ def test_rows_that_may_have_been_combined_go_on_where_old_and_new_ones_do_not_me
     last = state(kafka(50, 60))
     assert decide(hiding(kafka(60, 70)), last, **COLUMNS).verdict is Verdict.NEW
     assert decide(hiding(kafka(40, 60), number=4), last, **COLUMNS).verdict is Verdict.FILTER, "all of it is old"
-    assert decide(hiding(kafka(40, 60), number=0, query="q2"), dataclasses.replace(last, fingerprint=QUERY), **COLUMNS,
-                  accept_as_same=token(refused("query.not-comparable", hiding(kafka(40, 60), number=0, query="q2"), last, **COLUMNS),
-                                       "accept_as_same")).verdict is Verdict.FILTER
+    assert (
+        decide(
+            hiding(kafka(40, 60), number=0, query="q2"),
+            dataclasses.replace(last, fingerprint=QUERY),
+            **COLUMNS,
+            accept_as_same=token(
+                refused("query.not-comparable", hiding(kafka(40, 60), number=0, query="q2"), last, **COLUMNS),
+                "accept_as_same",
+            ),
+        ).verdict
+        is Verdict.FILTER
+    )
     two = (SourceRange({"t": {"0": 40, "1": 10}}, {"t": {"0": 60, "1": 12}}),)
     known = state((SourceRange({"t": {"0": 50, "1": 0}}, {"t": {"0": 60, "1": 10}}),))
     refused("positions.may-combine", hiding(two, number=4), known, **COLUMNS)
@@ -139,11 +159,14 @@ def test_the_word_for_the_query_is_not_the_one_for_its_rows():
     second = refused("positions.may-combine", lost, last, **COLUMNS, accept_as_same=word)
     assert f"accept_as_same='{both}'" in second
     refused("query.not-comparable", lost, last, **COLUMNS, accept_as_same=both.split()[1])
-    assert "accept_as_same='" + both not in refused("query.not-comparable", lost, last, **COLUMNS, accept_as_same=both.split()[1])
+    assert "accept_as_same='" + both not in refused(
+        "query.not-comparable", lost, last, **COLUMNS, accept_as_same=both.split()[1]
+    )
 
 
 def test_a_batch_is_looked_at_again_before_it_is_filtered():
     """A function may do with it what it did not do with the first batch of the run."""
+
     class Later(BatchRows):
         def described(self, batch):
             return dataclasses.replace(batch, combines="Aggregate")
@@ -175,7 +198,9 @@ def test_the_same_query_on_a_new_checkpoint_is_filtered():
 @pytest.mark.parametrize("part", ["sources", "plan", "schema"])
 def test_another_query_is_refused_and_the_part_that_differs_is_named_with_both_digests(part, options):
     found = getattr(QUERY, part) + "ee"
-    message = refused("query.other", batch(kafka(0, 70), fingerprint=other(**{part: found})), state(kafka(50, 60)), **options)
+    message = refused(
+        "query.other", batch(kafka(0, 70), fingerprint=other(**{part: found})), state(kafka(50, 60)), **options
+    )
     assert f"{part} (found {found}, recorded {getattr(QUERY, part)})" in message
     assert "checkpoint q2" in message and "checkpoint q." not in message and "application=" in message
 
@@ -188,20 +213,28 @@ def test_an_upgraded_query_of_the_same_checkpoint_is_not_asked():
 
 def test_another_query_that_reads_only_new_positions_goes_on():
     """A version 2 that starts at starting_offsets: nothing is filtered, so nothing is asked."""
-    assert decide(batch(kafka(60, 70), fingerprint=other(plan="new")), state(kafka(50, 60)), **COLUMNS).verdict is Verdict.NEW
+    assert (
+        decide(batch(kafka(60, 70), fingerprint=other(plan="new")), state(kafka(50, 60)), **COLUMNS).verdict
+        is Verdict.NEW
+    )
 
 
-@pytest.mark.parametrize("recorded, found, word", [
-    (None, QUERY, "older streamsink"),
-    (QUERY, None, "no fingerprint"),
-    (QUERY, other(spark="4.2", plan="other words"), "Spark 4.2"),
-    (QUERY, other(comparable=False), "Python"),
-    (other(comparable=False), QUERY, "Python"),
-    (QUERY, other(dates="ff"), "dates"),
-])
+@pytest.mark.parametrize(
+    "recorded, found, word",
+    [
+        (None, QUERY, "older streamsink"),
+        (QUERY, None, "no fingerprint"),
+        (QUERY, other(spark="4.2", plan="other words"), "Spark 4.2"),
+        (QUERY, other(comparable=False), "Python"),
+        (other(comparable=False), QUERY, "Python"),
+        (QUERY, other(dates="ff"), "dates"),
+    ],
+)
 def test_what_cannot_be_compared_is_an_error_and_no_guess(recorded, found, word):
     for options in (COLUMNS, {}):
-        message = refused("query.not-comparable", batch(kafka(0, 70), fingerprint=found), state(kafka(50, 60), recorded), **options)
+        message = refused(
+            "query.not-comparable", batch(kafka(0, 70), fingerprint=found), state(kafka(50, 60), recorded), **options
+        )
         assert word in message and "accept_as_same=" in message
 
 
@@ -242,7 +275,10 @@ def test_accepted_as_seen_the_batch_is_recorded_and_the_batches_after_it_are_fil
 
 def test_under_a_name_of_its_own_another_query_is_new():
     """The first way on of each of these errors: that name has no past."""
-    assert decide(batch(kafka(0, 70), fingerprint=other(plan="new")), None, application="second", **COLUMNS).verdict is Verdict.NEW
+    assert (
+        decide(batch(kafka(0, 70), fingerprint=other(plan="new")), None, application="second", **COLUMNS).verdict
+        is Verdict.NEW
+    )
     assert decide(batch(kafka(0, 70), stateful=True), None, application="second").verdict is Verdict.NEW
 
 
@@ -278,7 +314,9 @@ def test_position_columns_on_a_stateful_query_are_refused_at_its_first_batch():
     assert decide(batch(kafka(0, 10), stateful=True), None).verdict is Verdict.NEW
 
 
-@pytest.mark.parametrize("sources", [kafka(0, 70), kafka(60, 70), files(0, 1)], ids=["overlap", "starting offsets", "files"])
+@pytest.mark.parametrize(
+    "sources", [kafka(0, 70), kafka(60, 70), files(0, 1)], ids=["overlap", "starting offsets", "files"]
+)
 def test_a_stateful_query_on_a_new_checkpoint_has_lost_its_state(sources):
     """Also where it reads only new positions: what waited in the state is lost."""
     last = state(kafka(50, 60) if sources[0].numeric else files(4, 5))
@@ -309,6 +347,7 @@ def test_a_stateful_query_that_goes_on_is_not_disturbed():
 @pytest.mark.parametrize("stateful", [True, False])
 def test_the_rows_of_a_replay_are_computed_for_their_state(stateful):
     """Spark ends a stateful query whose batch was not computed; of any other query a replay costs nothing."""
+
     class Counted(BatchRows):
         times = 0
 
@@ -360,13 +399,19 @@ def _copied(one, last, **options):
     return decide(dataclasses.replace(one, place="copy"), dataclasses.replace(last, place="original"), **options)
 
 
-@pytest.mark.parametrize("changed, asks", [({"plan": "another"}, True), ({"comparable": False}, True), ({}, False)], ids=["other", "unknown", "same"])
+@pytest.mark.parametrize(
+    "changed, asks",
+    [({"plan": "another"}, True), ({"comparable": False}, True), ({}, False)],
+    ids=["other", "unknown", "same"],
+)
 @pytest.mark.parametrize("end, verdict", [(60, Verdict.SKIP), (70, Verdict.FILTER)])
 def test_what_is_skipped_or_filtered_by_the_id_of_a_copied_checkpoint(end, verdict, changed, asks):
     """The same id is the same query where the folder is the same, or the query is."""
     one, last = batch(kafka(50, end), number=5, query="q", fingerprint=other(**changed)), state(kafka(50, 60))
     assert decide(one, last, **COLUMNS).verdict is verdict, "an upgraded query"
-    assert decide(dataclasses.replace(one, place="copy"), last, **COLUMNS).verdict is verdict, "an older streamsink wrote it"
+    assert decide(dataclasses.replace(one, place="copy"), last, **COLUMNS).verdict is verdict, (
+        "an older streamsink wrote it"
+    )
     if not asks:
         assert _copied(one, last, **COLUMNS).verdict is verdict
         return
@@ -382,7 +427,12 @@ def test_what_is_skipped_or_filtered_by_the_id_of_a_copied_checkpoint(end, verdi
 
 
 def test_a_copied_checkpoint_that_reads_what_is_new_is_not_asked_for():
-    assert _copied(batch(kafka(60, 70), number=6, query="q", fingerprint=other(plan="another")), state(kafka(50, 60))).verdict is Verdict.NEW
+    assert (
+        _copied(
+            batch(kafka(60, 70), number=6, query="q", fingerprint=other(plan="another")), state(kafka(50, 60))
+        ).verdict
+        is Verdict.NEW
+    )
 
 
 def test_what_is_skipped_under_an_earlier_name_is_asked_for_as_well():
@@ -390,7 +440,9 @@ def test_what_is_skipped_under_an_earlier_name_is_asked_for_as_well():
     others = {"first": LastOfOther(dataclasses.replace(state(kafka(50, 60)), place="original"), True)}
     past = Past("lake/t", "t", None, lambda query, checkpoint: None, lambda run: KnownRun(False), others=lambda: others)
     options = SinkOptions.of("lake/t", {"application": "new", "adopt_from_batch": 6})
-    one = dataclasses.replace(batch(kafka(50, 60), number=5, query="q", fingerprint=other(plan="another")), place="copy")
+    one = dataclasses.replace(
+        batch(kafka(50, 60), number=5, query="q", fingerprint=other(plan="another")), place="copy"
+    )
     with pytest.raises(Misuse, match="what application 'first' has published") as caught:
         admit(one, past, options)
     assert caught.value.kind == "checkpoint.copied"

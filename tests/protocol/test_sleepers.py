@@ -121,7 +121,9 @@ def test_a_sleeper_whose_record_comes_is_published_by_the_restart_that_the_error
         _goes_on(sleeper, world)
     finally:
         faults.arm(None)
-    advice(_goes_on(successors[0], world), "journal.overtaken").says("Nothing is lost or doubled", "the restart of the query publishes it")
+    advice(_goes_on(successors[0], world), "journal.overtaken").says(
+        "Nothing is lost or doubled", "the restart of the query publishes it"
+    )
     _check_at_the_end(world)
 
 
@@ -251,7 +253,9 @@ def test_links_for_a_rollback_are_kept_of_the_record_alone():
 
 @pytest.mark.parametrize("step", ["commit.before_filter", "commit.lists_written", "commit.before_publish"])
 @pytest.mark.parametrize("with_journal", [True, False])
-def test_a_driver_that_sleeps_while_its_table_is_restored_as_it_was_leaves_no_snapshot_that_nobody_can_read(step, with_journal, monkeypatch):
+def test_a_driver_that_sleeps_while_its_table_is_restored_as_it_was_leaves_no_snapshot_that_nobody_can_read(
+    step, with_journal, monkeypatch
+):
     """The newest snapshot is the one that it builds on, and what it wrote since then is not in the backup."""
     world = memory_world(restore="restore-and-continue")
     world.run(boundaries=(6, 9))

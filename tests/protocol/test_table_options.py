@@ -10,8 +10,13 @@ from tests.crash.test_names import _records
 from tests.crash.world import expected, memory_world
 
 WRONG = {
-    "commit.max-retries": "many", "commit.timeout": "soon", "commit.min-retry-wait": "1 eon", "manifest.merge-min-count": "none",
-    "manifest.target-file-size": "8 miles", "manifest.full-compaction-threshold-size": "-1", "commit.strict-mode.last-safe-snapshot": "last",
+    "commit.max-retries": "many",
+    "commit.timeout": "soon",
+    "commit.min-retry-wait": "1 eon",
+    "manifest.merge-min-count": "none",
+    "manifest.target-file-size": "8 miles",
+    "manifest.full-compaction-threshold-size": "-1",
+    "commit.strict-mode.last-safe-snapshot": "last",
 }
 
 
@@ -19,7 +24,9 @@ def _set(world, option, value) -> None:
     """As ALTER TABLE of another engine."""
     table = open_table(world.file_io(world.calls), world.driver.root, for_writing=False)
     old = table.latest_schema()
-    options = {**old.options, option: value} if value is not None else {k: v for k, v in old.options.items() if k != option}
+    options = (
+        {**old.options, option: value} if value is not None else {k: v for k, v in old.options.items() if k != option}
+    )
     table.schemas.add(dataclasses.replace(old, id=old.id + 1, options=options))
 
 

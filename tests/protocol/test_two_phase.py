@@ -34,7 +34,9 @@ def _pre_commit(world, sink, start, end, batch_id):
 def _save(world, sink, batch, decision, rows):
     checkpoint = sink.protocol.begin(batch, decision)
     with sink.opened.group() as group:
-        of_all = written(sink.opened.writing(checkpoint, columns(world.driver.schema), ()), sink._io, world.driver.rows(*rows), group)
+        of_all = written(
+            sink.opened.writing(checkpoint, columns(world.driver.schema), ()), sink._io, world.driver.rows(*rows), group
+        )
         files, payload = sink.opened.stage(checkpoint, of_all, group)
         sink.protocol.pre_commit(checkpoint, files, payload, group)
     return batch, decision

@@ -71,4 +71,6 @@ def test_the_folder_of_a_new_partition_is_durable_with_the_record():
         asked.append(calls.by_name - before)
     made = [{world.driver.root, part} for part in ("part=a", "part=b", "part=__DEFAULT_PARTITION__")]
     assert first == [*made, set(), set()]
-    assert {a["mkdir"] for a in asked[3:]} == {1} and not any(a["check_link"] for a in asked[3:]), "a known partition was looked at"
+    assert {a["mkdir"] for a in asked[3:]} == {1} and not any(a["check_link"] for a in asked[3:]), (
+        "a known partition was looked at"
+    )

@@ -28,7 +28,11 @@ from tests.protocol.history import (
 from tests.table.foreign import Prepared
 
 
-@pytest.mark.parametrize("way", [{"publish_every_batches": 4}, {"publish_every_batches": 4, "publish_as": "one-snapshot"}], ids=["each", "one"])
+@pytest.mark.parametrize(
+    "way",
+    [{"publish_every_batches": 4}, {"publish_every_batches": 4, "publish_as": "one-snapshot"}],
+    ids=["each", "one"],
+)
 def test_a_query_knows_what_it_has_not_published_itself(way):
     """Others commit and expire while a group is pending: the running query asked its user whether it had published it."""
     world = memory_world(restore="restore-and-continue", **way)
@@ -158,9 +162,18 @@ def test_verify_knows_that_expired_history_is_not_a_rollback():
     assert report.ok, report
 
 
-@pytest.mark.parametrize("left", [
-    ("streamsink",), ("manifest",), ("streamsink", "manifest", "part=a"), ("snapshot", "LATEST"), ("snapshot", "EARLIEST"), ("snapshot", "LATEST", "EARLIEST"),
-], ids=" ".join)
+@pytest.mark.parametrize(
+    "left",
+    [
+        ("streamsink",),
+        ("manifest",),
+        ("streamsink", "manifest", "part=a"),
+        ("snapshot", "LATEST"),
+        ("snapshot", "EARLIEST"),
+        ("snapshot", "LATEST", "EARLIEST"),
+    ],
+    ids=" ".join,
+)
 def test_what_a_dropped_table_left_is_named_with_the_way_on(left):
     """A driver that was at work when the table was dropped writes there again; the next start found a folder that is neither."""
     world = memory_world(restore="restore-and-continue")
@@ -307,6 +320,12 @@ def test_another_application_that_cannot_be_read_stops_itself_only(broken):
         newer = snapshot.properties | {"streamsink.app.other": json.dumps(said)}
         io.replace(path, dataclasses.replace(snapshot, properties=newer).to_json(), "newer")
     else:
-        io.replace(record, io.read(record)[:-9] if broken == "record" else io.read(record).replace(b'"version": 2', b'"version": 9', 1), "broken")
+        io.replace(
+            record,
+            io.read(record)[:-9]
+            if broken == "record"
+            else io.read(record).replace(b'"version": 2', b'"version": 9', 1),
+            "broken",
+        )
     world.run(boundaries=(6, 9))
     assert mine_of(world) == list(range(9))

@@ -40,7 +40,7 @@ class Defect:
         found = _places(body, self.guard)
         if len(found) != 1:
             raise LookupError(f"{self.name}: '{self.guard}' stands {len(found)} times in {self.at}")
-        (begin, stop), = found
+        ((begin, stop),) = found
         changed = body[:begin] + self.instead + body[stop:]
         ast.parse(textwrap.dedent(changed))
         return "".join([*lines[:start], changed, *lines[end:]])

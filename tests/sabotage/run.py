@@ -15,8 +15,19 @@ from tests.sabotage.defects import DEFECTS
 
 ROOT = Path(__file__).resolve().parents[2]
 LONGEST_S = 600
-_COPIED = ("streamsink", "tests", "tools", "jobs", "benchmarks", "docs", "pyproject.toml", "README.md", "CHANGELOG.md", "CONVENTIONS.md",
-           "Makefile")
+_COPIED = (
+    "streamsink",
+    "tests",
+    "tools",
+    "jobs",
+    "benchmarks",
+    "docs",
+    "pyproject.toml",
+    "README.md",
+    "CHANGELOG.md",
+    "CONVENTIONS.md",
+    "Makefile",
+)
 
 
 @dataclass(frozen=True)
@@ -53,10 +64,24 @@ class Copy:
 
     def _first_failure(self, tests: Iterable[str]) -> str | None:
         for test in tests:
-            command = [sys.executable, "-B", "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--no-header", "--tb=no", test]
+            command = [
+                sys.executable,
+                "-B",
+                "-m",
+                "pytest",
+                "-x",
+                "-q",
+                "-p",
+                "no:cacheprovider",
+                "--no-header",
+                "--tb=no",
+                test,
+            ]
             env = {**os.environ, "PYTHONPATH": str(self._root), "STREAMSINK_TURNS": "all"}
             try:
-                done = subprocess.run(command, cwd=self._root, env=env, capture_output=True, text=True, timeout=LONGEST_S)
+                done = subprocess.run(
+                    command, cwd=self._root, env=env, capture_output=True, text=True, timeout=LONGEST_S
+                )
             except subprocess.TimeoutExpired:
                 return f"{test} (no end in {LONGEST_S} s)"
             failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
@@ -85,7 +110,10 @@ def main(words: list[str]) -> int:
         for number, defect in enumerate(chosen, 1):
             caught = copy.try_out(defect)
             unnoticed += caught.by is None
-            print(f"{number}/{len(chosen)} {defect.name}: {caught.by or 'NOT NOTICED'} ({caught.seconds:.0f} s)", flush=True)
+            print(
+                f"{number}/{len(chosen)} {defect.name}: {caught.by or 'NOT NOTICED'} ({caught.seconds:.0f} s)",
+                flush=True,
+            )
     print(f"{len(chosen) - unnoticed} of {len(chosen)} defects are noticed")
     return 1 if unnoticed else 0
 

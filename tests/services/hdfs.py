@@ -1,4 +1,5 @@
 """A real HDFS of one NameNode and two DataNodes in one process: Hadoop's own cluster for tests."""
+
 from pathlib import Path
 
 from tests.services.ports import LOOPBACK
@@ -35,7 +36,13 @@ class HdfsCluster(Server):
         command = [find_java().java, *JVM, f"-Dhadoop.log.dir={self.data_dir / 'logs'}", f"-Dtest.build.data={data}"]
         # without a fixed folder it writes below the working directory
         command += [f"-Dhdfs.minidfs.basedir={data / 'dfs'}", "-cp", ":".join(jars("hdfs"))]
-        command += ["org.apache.hadoop.test.MiniDFSClusterManager", "-datanodes", str(DATANODES), "-nnport", str(name_port)]
+        command += [
+            "org.apache.hadoop.test.MiniDFSClusterManager",
+            "-datanodes",
+            str(DATANODES),
+            "-nnport",
+            str(name_port),
+        ]
         command += ["-httpport", str(web_port), "-writeDetails", str(self._details)]
         if not data.exists():
             command.append("-format")

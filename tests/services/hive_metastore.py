@@ -3,6 +3,7 @@
 Its main class would listen on every interface, make no lock tables and need a compiler to be changed. So a bare JVM is started,
 and what the main class does is done from here, through py4j.
 """
+
 import shutil
 import socket
 import sys

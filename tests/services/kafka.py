@@ -1,4 +1,5 @@
 """One Apache Kafka broker in KRaft mode."""
+
 import re
 import shutil
 import socket

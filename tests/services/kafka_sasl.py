@@ -1,4 +1,5 @@
 """A Kafka broker that lets nobody in without TLS and a password."""
+
 import subprocess
 from pathlib import Path
 
@@ -44,9 +45,11 @@ class SaslBroker(KafkaBroker):
     def spark_options(self) -> dict[str, str]:
         """How Spark's source reaches it."""
         return {
-            "kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "PLAIN",
+            "kafka.security.protocol": "SASL_SSL",
+            "kafka.sasl.mechanism": "PLAIN",
             "kafka.sasl.jaas.config": f'{_LOGIN} username="{USER}" password="{PASSWORD}";',
-            "kafka.ssl.truststore.location": str(self._trusted), "kafka.ssl.truststore.password": STORE_PASSWORD,
+            "kafka.ssl.truststore.location": str(self._trusted),
+            "kafka.ssl.truststore.password": STORE_PASSWORD,
             "kafka.ssl.truststore.type": "PKCS12",
         }
 
@@ -54,7 +57,10 @@ class SaslBroker(KafkaBroker):
     def client_settings(self) -> dict[str, str]:
         """How the clients of the tests reach it."""
         return {
-            "security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.username": USER, "sasl.password": PASSWORD,
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": USER,
+            "sasl.password": PASSWORD,
             "ssl.ca.location": str(self._certificate),
         }
 
@@ -64,18 +70,38 @@ class SaslBroker(KafkaBroker):
             return
         store = ["-storetype", "PKCS12", "-storepass", STORE_PASSWORD]
         self._keytool(
-            "-genkeypair", "-alias", "broker", "-keyalg", "RSA", "-keysize", "2048", "-dname", "CN=localhost",
-            "-ext", "SAN=ip:127.0.0.1", "-validity", "3650", "-keystore", self._keys, *store,
+            "-genkeypair",
+            "-alias",
+            "broker",
+            "-keyalg",
+            "RSA",
+            "-keysize",
+            "2048",
+            "-dname",
+            "CN=localhost",
+            "-ext",
+            "SAN=ip:127.0.0.1",
+            "-validity",
+            "3650",
+            "-keystore",
+            self._keys,
+            *store,
         )
-        self._keytool("-exportcert", "-rfc", "-alias", "broker", "-file", self._certificate, "-keystore", self._keys, *store)
-        self._keytool("-importcert", "-noprompt", "-alias", "ca", "-file", self._certificate, "-keystore", self._trusted, *store)
+        self._keytool(
+            "-exportcert", "-rfc", "-alias", "broker", "-file", self._certificate, "-keystore", self._keys, *store
+        )
+        self._keytool(
+            "-importcert", "-noprompt", "-alias", "ca", "-file", self._certificate, "-keystore", self._trusted, *store
+        )
 
     def answers(self):
         from confluent_kafka import KafkaException
         from confluent_kafka.admin import AdminClient
 
         try:
-            AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0, **self.client_settings}).list_topics(timeout=5)
+            AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0, **self.client_settings}).list_topics(
+                timeout=5
+            )
         except KafkaException:
             return False
         return True
@@ -94,4 +120,8 @@ class SaslBroker(KafkaBroker):
 
     def _keytool(self, *arguments) -> None:
         # As a class of java.base: a trimmed Java has no program of that name.
-        run("making a key", [find_java().java, "-m", "java.base/sun.security.tools.keytool.Main", *arguments], stdin=subprocess.DEVNULL)
+        run(
+            "making a key",
+            [find_java().java, "-m", "java.base/sun.security.tools.keytool.Main", *arguments],
+            stdin=subprocess.DEVNULL,
+        )

@@ -1,4 +1,5 @@
 """A TCP relay before a server that can lose replies: the server has done what was asked, and the client never hears of it."""
+
 import contextlib
 import socket
 import threading
@@ -16,7 +17,9 @@ class LossyRelay:
         self._listener = socket.create_server((LOOPBACK, 0))
         self.port = self._listener.getsockname()[1]
         self.to_lose = 0  # so many replies are lost from now on
-        self.interim = False  # whether "go on and send the body" counts as one: the server has then done nothing, or half of it
+        self.interim = (
+            False  # whether "go on and send the body" counts as one: the server has then done nothing, or half of it
+        )
         self.lost = 0
         threading.Thread(target=self._accept, daemon=True).start()
 

@@ -1,4 +1,5 @@
 """MariaDB: the machine's own, else Debian's packages, unpacked into the cache; nothing is installed into the system."""
+
 import os
 import shutil
 from pathlib import Path
@@ -10,7 +11,12 @@ from tools.common import SetupError, run_retrying
 USER, PASSWORD, DATABASE = "sink", "mariadb-of-the-tests", "locks"
 PACKAGES = ["mariadb-server-core", "liburing2", "libaio1", "libnuma1"]
 # commits are written, not flushed, at once: that survives a kill, and the tests cut no power
-SMALL = ["--innodb-buffer-pool-size=16M", "--innodb-log-file-size=8M", "--innodb-flush-log-at-trx-commit=2", "--innodb-doublewrite=0"]
+SMALL = [
+    "--innodb-buffer-pool-size=16M",
+    "--innodb-log-file-size=8M",
+    "--innodb-flush-log-at-trx-commit=2",
+    "--innodb-doublewrite=0",
+]
 SMALL += ["--performance-schema=OFF", "--aria-pagecache-buffer-size=8M", "--key-buffer-size=1M"]
 # one statement a line, as the server's --init-file wants it
 INIT = f"""CREATE DATABASE IF NOT EXISTS {DATABASE};
@@ -58,8 +64,14 @@ class MariaDb(Database):
     def command(self):
         socket = os.path.relpath(self.data_dir / "s.sock", self.data_dir / "data")  # a socket's path may not be long
         return [
-            *self._program(), f"--datadir={self.data_dir / 'data'}", f"--socket={socket}", f"--pid-file={self.data_dir / 'pid'}",
-            f"--bind-address={LOOPBACK}", f"--port={self.port}", "--skip-name-resolve", f"--init-file={self.data_dir / 'init.sql'}",
+            *self._program(),
+            f"--datadir={self.data_dir / 'data'}",
+            f"--socket={socket}",
+            f"--pid-file={self.data_dir / 'pid'}",
+            f"--bind-address={LOOPBACK}",
+            f"--port={self.port}",
+            "--skip-name-resolve",
+            f"--init-file={self.data_dir / 'init.sql'}",
         ]
 
     def environment(self):
@@ -74,7 +86,13 @@ class MariaDb(Database):
 
         try:
             return pymysql.connect(
-                host=LOOPBACK, port=self.port, user=USER, password=PASSWORD, database=DATABASE, autocommit=True, connect_timeout=5
+                host=LOOPBACK,
+                port=self.port,
+                user=USER,
+                password=PASSWORD,
+                database=DATABASE,
+                autocommit=True,
+                connect_timeout=5,
             )
         except pymysql.err.MySQLError as refused:
             raise OSError(str(refused)) from refused

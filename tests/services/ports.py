@@ -1,4 +1,5 @@
 """Free ports that stay free while a server is down between a kill and its restart."""
+
 import random
 import socket
 

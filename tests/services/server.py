@@ -1,4 +1,5 @@
 """What the servers of the tests have in common: a port that stays the same over restarts, readiness, an end by process id."""
+
 import shutil
 import signal
 import subprocess
@@ -32,7 +33,9 @@ def made_once(name: str, make: Callable[[Path], None]) -> Path:
 
 def run(what: str, command: list, **options) -> None:
     """A program of the server's that makes something. Raises: ServerError, with what it said."""
-    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=MAKE_TIMEOUT_S, **options)
+    done = subprocess.run(
+        [str(part) for part in command], capture_output=True, text=True, timeout=MAKE_TIMEOUT_S, **options
+    )
     if done.returncode:
         raise ServerError(f"{what}: {done.stdout[-2000:]}{done.stderr[-2000:]}")
 

@@ -43,7 +43,9 @@ def rows_of_table(file_io, root):
     return read_arrow(open_table(file_io, root, for_writing=False)).column("id").to_pylist()
 
 
-@pytest.mark.parametrize("options", [{}, {"publish_every_batches": 3}, {"publish_every_batches": 3, "publish_as": "one-snapshot"}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{}, {"publish_every_batches": 3}, {"publish_every_batches": 3, "publish_as": "one-snapshot"}], ids=str
+)
 def test_a_paimon_table_passes(options):
     """A few hundred calls; tests/crash tries all of them, and more."""
     assert check_sink(PaimonTable, rows_of_table, every=23, **options) > 50
@@ -64,7 +66,9 @@ def _broken(**methods):
 
 
 def _manifest_of(committable) -> bytes:
-    return json.dumps({"files": [file.final for file in committable.files], "state": committable.state.to_json()}).encode()
+    return json.dumps(
+        {"files": [file.final for file in committable.files], "state": committable.state.to_json()}
+    ).encode()
 
 
 def _publishes_whatever_is_there(self, committable, *, expect, restored, fence):
@@ -137,23 +141,40 @@ def _publishes_unasked(self, committable, *, expect, restored, fence):
 def _publishes_over_anything(self, committable, *, expect, restored, fence):
     """The last record is not looked at."""
     newest = self._newest(committable.application)
-    return shown().PlainCommitter.publish(self, committable, expect=newest.sequence if newest else 0, restored=restored, fence=fence)
+    return shown().PlainCommitter.publish(
+        self, committable, expect=newest.sequence if newest else 0, restored=restored, fence=fence
+    )
 
 
-@pytest.mark.parametrize("broken", [
-    _broken(publish=_publishes_nothing),
-    _broken(publish=_publishes_whatever_is_there),
-    _broken(publish=_names_are_not_durable),
-    _broken(history=lambda self, application: History(None, complete=True)),
-    _broken(others=lambda self, application: {}),
-    _broken(others=_knows_what_is_published),
-    _broken(publish=_publishes_unasked),
-    _broken(publish=_publishes_over_anything),
-    _broken(mentions=lambda self, committable: False),
-    _opened_with(__init__=_has_one_identity),
-    _opened_with(stage=_is_never_ready),
-], ids=["publishes nothing", "publishes whatever is there", "names are not durable", "remembers nothing", "knows no other name",
-        "knows no other name's record", "asks no owner", "publishes over anything", "mentions nothing", "has one identity", "is never ready"])
+@pytest.mark.parametrize(
+    "broken",
+    [
+        _broken(publish=_publishes_nothing),
+        _broken(publish=_publishes_whatever_is_there),
+        _broken(publish=_names_are_not_durable),
+        _broken(history=lambda self, application: History(None, complete=True)),
+        _broken(others=lambda self, application: {}),
+        _broken(others=_knows_what_is_published),
+        _broken(publish=_publishes_unasked),
+        _broken(publish=_publishes_over_anything),
+        _broken(mentions=lambda self, committable: False),
+        _opened_with(__init__=_has_one_identity),
+        _opened_with(stage=_is_never_ready),
+    ],
+    ids=[
+        "publishes nothing",
+        "publishes whatever is there",
+        "names are not durable",
+        "remembers nothing",
+        "knows no other name",
+        "knows no other name's record",
+        "asks no owner",
+        "publishes over anything",
+        "mentions nothing",
+        "has one identity",
+        "is never ready",
+    ],
+)
 def test_a_sink_that_breaks_a_rule_does_not_pass(broken):
     with pytest.raises(BrokenSink):
         check_sink(broken, rows_of)
@@ -162,11 +183,17 @@ def test_a_sink_that_breaks_a_rule_does_not_pass(broken):
 def test_commands_for_tables_say_that_they_know_no_other_destination(tmp_path):
     """They took the folder for that of several tables, and left files of their own in the journal."""
     io = local_file_io(flush=False)
-    driver = MicroBatchDriver(str(tmp_path), SCHEMA, lambda first, end: rows(first, end), SinkOptions.of(str(tmp_path), {}))
+    driver = MicroBatchDriver(
+        str(tmp_path), SCHEMA, lambda first, end: rows(first, end), SinkOptions.of(str(tmp_path), {})
+    )
     driver.destination = lambda: plain_files(str(tmp_path))
     driver.run(io, SparkCheckpoint("query"), (3, 5))
     before = sorted(path for path in tmp_path.rglob("*") if path.is_file())
-    for command in (streamsink.give_up, streamsink.starting_offsets, lambda path: streamsink.retire(path, "streamsink")):
+    for command in (
+        streamsink.give_up,
+        streamsink.starting_offsets,
+        lambda path: streamsink.retire(path, "streamsink"),
+    ):
         with pytest.raises(Misuse) as refused:
             command(str(tmp_path))
         assert refused.value.kind == "sink.no-tables" and "Nothing was changed" in str(refused.value)
@@ -183,7 +210,9 @@ class _Lake:
         return FileIO(over or self.calls, IdSource().new_id)
 
     def run(self, ends, over=None, **options):
-        driver = MicroBatchDriver("/lake", SCHEMA, rows, SinkOptions.of("/lake", {"restore": "restore-and-continue", **options}))
+        driver = MicroBatchDriver(
+            "/lake", SCHEMA, rows, SinkOptions.of("/lake", {"restore": "restore-and-continue", **options})
+        )
         driver.destination = lambda: plain_files("/lake")
         driver.run(self.io(over), self.checkpoint, ends)
 
@@ -218,7 +247,9 @@ def test_a_name_that_has_a_record_alone_is_found_by_its_journal():
     lake = _Lake()
     lake.record((3,))
     found = last_of_others(lake.io(), "/lake", "new", (), lambda name: None)
-    assert {name: (last.state.sequence, last.is_published) for name, last in found.items()} == {"streamsink": (1, False)}
+    assert {name: (last.state.sequence, last.is_published) for name, last in found.items()} == {
+        "streamsink": (1, False)
+    }
 
 
 def rows(first, end):

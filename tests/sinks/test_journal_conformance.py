@@ -35,18 +35,31 @@ def _keeps_nothing(self, sequences):
     self.read_listing()
 
 
-@pytest.mark.parametrize("methods", [
-    {"claim": _claims_the_same},
-    {"check_owner": lambda self, writer: None},
-    {"create_record": _writes_over},
-    {"forget": _keeps_nothing},
-    {"forget": lambda self, sequences: None},
-    {"mark_published": lambda self, committable, where=None: None},
-    {"sweep": lambda self, writer: []},
-    {"discard": lambda self, staging: None},
-    {"identify": lambda self, published, new_id, anew=False: self._identity},
-], ids=["claims the same", "fences nobody", "writes over a record", "keeps nothing", "keeps all", "marks nothing", "sweeps nothing",
-        "discards nothing", "has no identity"])
+@pytest.mark.parametrize(
+    "methods",
+    [
+        {"claim": _claims_the_same},
+        {"check_owner": lambda self, writer: None},
+        {"create_record": _writes_over},
+        {"forget": _keeps_nothing},
+        {"forget": lambda self, sequences: None},
+        {"mark_published": lambda self, committable, where=None: None},
+        {"sweep": lambda self, writer: []},
+        {"discard": lambda self, staging: None},
+        {"identify": lambda self, published, new_id, anew=False: self._identity},
+    ],
+    ids=[
+        "claims the same",
+        "fences nobody",
+        "writes over a record",
+        "keeps nothing",
+        "keeps all",
+        "marks nothing",
+        "sweeps nothing",
+        "discards nothing",
+        "has no identity",
+    ],
+)
 def test_a_journal_that_breaks_a_rule_does_not_pass(methods):
     with pytest.raises(BrokenJournal):
         check_journal(_broken(**methods))

@@ -38,9 +38,9 @@ def test_version_two_has_names_when_the_query_evolves_its_sources():
     assert logged.positions == {"7": {"logOffset": 9}, "refunds": {"logOffset": 1}} and logged.named
 
 
-@pytest.mark.parametrize("text", [
-    "", "v1", "v3\n{}\n1", "v2\n{}\nno colon", "v2\n{}\n0:1\n0:2", "V1\n{}\n-", "v2\n{}\nname:1",
-])
+@pytest.mark.parametrize(
+    "text", ["", "v1", "v3\n{}\n1", "v2\n{}\nno colon", "v2\n{}\n0:1\n0:2", "V1\n{}\n-", "v2\n{}\nname:1"]
+)
 def test_anything_else_is_refused(text):
     """A torn entry, a newer format, a line without a source, a source twice, or a name without source evolution."""
     with pytest.raises(UnknownFormat):

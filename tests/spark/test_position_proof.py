@@ -23,10 +23,15 @@ OPTIONS = SinkOptions(position_columns=COLUMNS)
 
 def rows(offsets, **more) -> pa.RecordBatch:
     count = len(offsets)
-    return pa.RecordBatch.from_pydict({
-        "id": pa.array(range(count), pa.int64()), "topic": ["t"] * count, "partition": pa.array([0] * count, pa.int32()),
-        "offset": pa.array(offsets, pa.int64()), **more,
-    })
+    return pa.RecordBatch.from_pydict(
+        {
+            "id": pa.array(range(count), pa.int64()),
+            "topic": ["t"] * count,
+            "partition": pa.array([0] * count, pa.int32()),
+            "offset": pa.array(offsets, pa.int64()),
+            **more,
+        }
+    )
 
 
 def proven(folder, pieces, told: bool):

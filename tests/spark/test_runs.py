@@ -10,7 +10,9 @@ WAIT_S = 60
 def test_a_batch_does_not_wait_for_another_query_that_starts():
     """A start holds the lock while it claims and publishes what is pending, which may take minutes."""
     found: list[frozenset[str]] = []
-    batch = threading.Thread(target=lambda: found.append(runs.other_sinks("/lake/orders", "streamsink", "a run")), daemon=True)
+    batch = threading.Thread(
+        target=lambda: found.append(runs.other_sinks("/lake/orders", "streamsink", "a run")), daemon=True
+    )
     with runs.LOCK:
         batch.start()
         batch.join(WAIT_S)

@@ -28,9 +28,13 @@ class MemoryS3Calls(Calls):
 
     def entries(self, path):
         prefix = path.rstrip("/") + "/"
-        below = [(name[len(prefix):], data) for name, (data, _) in list(self._objects.items()) if name.startswith(prefix)]
+        below = [
+            (name[len(prefix) :], data) for name, (data, _) in list(self._objects.items()) if name.startswith(prefix)
+        ]
         folders = {name.partition("/")[0] for name, _ in below if "/" in name}
-        return [(name, len(data), False) for name, data in below if "/" not in name] + [(name, 0, True) for name in folders]
+        return [(name, len(data), False) for name, data in below if "/" not in name] + [
+            (name, 0, True) for name in folders
+        ]
 
     def open_new(self, path):
         return _Upload(self, path)
@@ -62,7 +66,11 @@ class MemoryS3Calls(Calls):
             self.unlink(name)
 
     def unfinished(self, path):
-        return [(name, upload) for upload, (name, _) in list(self._uploads.items()) if name.startswith(path.rstrip("/") + "/")]
+        return [
+            (name, upload)
+            for upload, (name, _) in list(self._uploads.items())
+            if name.startswith(path.rstrip("/") + "/")
+        ]
 
     def abort(self, path, upload):
         self._uploads.pop(upload, None)

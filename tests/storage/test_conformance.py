@@ -87,7 +87,7 @@ def test_adopt_is_idempotent_and_keeps_the_source_when_asked(store):
         io.place(source, target, keep)
         assert io.read(target) == b"rows"
         assert io.exists(source) or not keep
-        assert [e.name for e in io.entries(f"{root}/dt=1/bucket-0")] == [f"data-{k}" for k in (False, True)][:keep + 1]
+        assert [e.name for e in io.entries(f"{root}/dt=1/bucket-0")] == [f"data-{k}" for k in (False, True)][: keep + 1]
     with pytest.raises(FileNotFoundError):
         io.place(f"{root}/nothing", f"{root}/nowhere", False)
 
@@ -151,7 +151,7 @@ def test_an_output_is_whole_once_it_is_closed(store, size):
     stream = io.open_output(f"{root}/o/data")
     piece = b"0123456789" * 100_000
     for at in range(0, size, len(piece)):
-        stream.write(memoryview(piece)[:size - at])
+        stream.write(memoryview(piece)[: size - at])
     assert stream.tell() == size
     io.close_output(stream)
     assert io.size(f"{root}/o/data") == size

@@ -44,7 +44,9 @@ class Journal:
         self.retain = retain or self.retain
         self.start()
 
-    def record(self, first: int, last: int, per_batch: int = 1, tells: bool = True, since: int = 0, other: int = 0) -> None:
+    def record(
+        self, first: int, last: int, per_batch: int = 1, tells: bool = True, since: int = 0, other: int = 0
+    ) -> None:
         """other: what is added to the numbers of the files."""
         for number in range(first, last + 1):
             read = recorded_files.entries(source(number + other, per_batch)) if tells else None
@@ -175,7 +177,9 @@ def test_each_damage_is_refused_and_names_the_file_and_the_way_out():
     [name] = journal.names("files-.*")
     path = f"{FOLDER}/{name}"
     data = journal.inner.read(path)
-    broken = [data[:length] for length in range(len(data))] + [data[:n] + bytes([data[n] ^ 1]) + data[n + 1:] for n in range(len(data))]
+    broken = [data[:length] for length in range(len(data))] + [
+        data[:n] + bytes([data[n] ^ 1]) + data[n + 1 :] for n in range(len(data))
+    ]
     for bad in broken:
         journal.inner._names[path].data = bad
         journal.restart()
@@ -196,7 +200,9 @@ def _put_together_and_not_deleted() -> Journal:
     journal.record(1, 3 * 64 - 1)
     older = {name: journal.inner.read(f"{FOLDER}/{name}") for name in journal.names("files-0-.*")}
     journal.record(3 * 64, 199)
-    assert journal.names("files-1-.*") != [] and len(older) == 63 and not older.keys() & set(journal.names("files-0-.*"))
+    assert (
+        journal.names("files-1-.*") != [] and len(older) == 63 and not older.keys() & set(journal.names("files-0-.*"))
+    )
     for name, data in older.items():
         journal.log._io.create_new(f"{FOLDER}/{name}", data)
     journal.restart()
@@ -208,7 +214,9 @@ def test_small_files_that_were_not_deleted_do_not_come_to_light_when_records_are
     journal = _put_together_and_not_deleted()
     _given_up(journal, 100)
     journal.record(101, 300, other=10_000)
-    assert len(journal.known()) == 300 and all_seen(journal.known(), 1, 100) and all_seen(journal.known(), 10_101, 10_300)
+    assert (
+        len(journal.known()) == 300 and all_seen(journal.known(), 1, 100) and all_seen(journal.known(), 10_101, 10_300)
+    )
 
 
 def test_a_crash_between_putting_together_and_deleting_is_harmless():
@@ -226,11 +234,24 @@ def _given_up(journal: Journal, base: int) -> None:
     journal.restart()
 
 
-@pytest.mark.parametrize("retain, last, base", [
-    (2, 3, 2), (2, 3, 1), (3, 40, 39), (3, 40, 37), (100, 101, 90), (100, 101, 64), (100, 101, 50), (100, 300, 201),
-    (2, 3 * 64, 3 * 64 - 1), (2, 70 * 64, 70 * 64 - 2),
-])
-def test_files_of_records_that_are_given_up_are_not_known_and_those_of_the_next_ones_of_their_numbers_are(retain, last, base):
+@pytest.mark.parametrize(
+    "retain, last, base",
+    [
+        (2, 3, 2),
+        (2, 3, 1),
+        (3, 40, 39),
+        (3, 40, 37),
+        (100, 101, 90),
+        (100, 101, 64),
+        (100, 101, 50),
+        (100, 300, 201),
+        (2, 3 * 64, 3 * 64 - 1),
+        (2, 70 * 64, 70 * 64 - 2),
+    ],
+)
+def test_files_of_records_that_are_given_up_are_not_known_and_those_of_the_next_ones_of_their_numbers_are(
+    retain, last, base
+):
     """Rows of the one would be left out as if they were here, rows of the other be written twice."""
     journal = Journal(retain)
     journal.record(1, last, per_batch=2)
@@ -238,7 +259,11 @@ def test_files_of_records_that_are_given_up_are_not_known_and_those_of_the_next_
     for end in (base, base + 1, base + 150):
         journal.record(max(journal.log.last_sequence(), base) + 1, end, other=10_000, per_batch=2)
         known = journal.known()
-        assert len(known) == 2 * end and all_seen(known, 1, base, 2) and all_seen(known, 10_000 + base + 1, 10_000 + end, 2)
+        assert (
+            len(known) == 2 * end
+            and all_seen(known, 1, base, 2)
+            and all_seen(known, 10_000 + base + 1, 10_000 + end, 2)
+        )
 
 
 def test_records_that_are_given_up_with_pruned_ones_before_them_leave_no_wrong_knowledge():
@@ -257,9 +282,14 @@ def _as_earlier_code_wrote(journal: Journal, version: int) -> None:
     for name in journal.names("files-.*"):
         path, counts = f"{FOLDER}/{name}", 4 * (int(name.split("-")[3]) + 1 - int(name.split("-")[2]))
         body = journal.inner.read(path).partition(b"\n")[2]
-        entries = b"".join(body[at:at + 20] for at in range(counts, len(body), 28))
+        entries = b"".join(body[at : at + 20] for at in range(counts, len(body), 28))
         body = entries if version == 1 else body[:counts] + entries
-        header = {"format": "streamsink-files", "version": version, "length": len(body), "sha256": hashlib.sha256(body).hexdigest()}
+        header = {
+            "format": "streamsink-files",
+            "version": version,
+            "length": len(body),
+            "sha256": hashlib.sha256(body).hexdigest(),
+        }
         journal.inner._names[path].data = json.dumps(header).encode() + b"\n" + body
     journal.restart()
 
@@ -274,9 +304,15 @@ def test_files_of_earlier_code_are_put_together_with_others(version):
     journal.restart()
     known = journal.known()
     assert len(known) == 70 * 64 and all_seen(known, 1, 70 * 64)
-    retimed = [files.sort_out((dataclasses.replace(range_, files=(SourceFile(range_.files[0].path, 7),)),), known).asked
-               for number in (2, 70 * 64) for range_ in source(number)]
-    assert [[paths for paths in asked.values() if paths] for asked in retimed] == [[], [(f"file:///in/{70 * 64}-0.json",)]]
+    retimed = [
+        files.sort_out((dataclasses.replace(range_, files=(SourceFile(range_.files[0].path, 7),)),), known).asked
+        for number in (2, 70 * 64)
+        for range_ in source(number)
+    ]
+    assert [[paths for paths in asked.values() if paths] for asked in retimed] == [
+        [],
+        [(f"file:///in/{70 * 64}-0.json",)],
+    ]
 
 
 @pytest.mark.parametrize("retain, is_known", [(100, False), (2, True)])
@@ -310,7 +346,9 @@ def test_a_death_while_records_are_given_up_leaves_no_wrong_knowledge():
         assert len(journal.known()) == there and all_seen(journal.known(), 1, there), (power, call)
         _given_up(journal, 7)
         journal.record(8, 12, other=10_000)
-        assert len(journal.known()) == 12 and all_seen(journal.known(), 1, 7) and all_seen(journal.known(), 10_008, 10_012), (power, call)
+        assert (
+            len(journal.known()) == 12 and all_seen(journal.known(), 1, 7) and all_seen(journal.known(), 10_008, 10_012)
+        ), (power, call)
     assert there == 7
 
 
@@ -318,7 +356,11 @@ def test_a_batch_without_recorded_sources_tells_nothing():
     """A bounded job, a source of another kind, and sources of which one is."""
     known = SourceRange(None, {"logOffset": 0}, files=(SourceFile("file:///in/a", 1),))
     other = SourceRange(None, {"t": {"0": 5}})
-    assert recorded_files.entries(()) is None and recorded_files.entries((known, other)) is None and len(recorded_files.entries((known, known))) == 56
+    assert (
+        recorded_files.entries(()) is None
+        and recorded_files.entries((known, other)) is None
+        and len(recorded_files.entries((known, known))) == 56
+    )
     assert not files.can_tell(Batch(0, "q", "r", (known,), stateful=True))
 
 
@@ -336,4 +378,6 @@ def test_a_million_files(capsys):
     reads = (journal.calls.by_name - before)["read"]
     assert len(known) == 1_000_000 and all_seen(known, 1, 10_000, per_batch=100) and reads < 300
     with capsys.disabled():
-        print(f"\nRESULT 1,000,000 files: {recorded / 10_000:.2f} ms a batch of 100; a start reads {reads} files and knows all in {loaded:.0f} ms")
+        print(
+            f"\nRESULT 1,000,000 files: {recorded / 10_000:.2f} ms a batch of 100; a start reads {reads} files and knows all in {loaded:.0f} ms"
+        )

@@ -104,7 +104,11 @@ def test_a_store_that_knows_tells_that_two_names_are_of_one_file(make, tmp_path)
     io.make_dir(str(tmp_path))
     for name in ("one", "other"):
         io.write(f"{tmp_path}/{name}", b"same")
-    assert [calls.link(f"{tmp_path}/{name}", f"{tmp_path}/name") for name in ("one", "one", "other")] == [True, True, False]
+    assert [calls.link(f"{tmp_path}/{name}", f"{tmp_path}/name") for name in ("one", "one", "other")] == [
+        True,
+        True,
+        False,
+    ]
 
 
 def test_a_name_that_was_ours_is_durable_when_it_is_called_ours():

@@ -46,7 +46,7 @@ def test_every_altered_byte_is_refused(world):
     """One bit flipped, at each place."""
     data = _record(world)
     for place in range(len(data)):
-        altered = data[:place] + bytes([data[place] ^ 1]) + data[place + 1:]
+        altered = data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]
         try:
             record = decode_record(altered, RECORD)
         except Corrupt:
@@ -110,7 +110,9 @@ def test_a_sweep_keeps_the_files_of_records_that_are_not_published(world, keep):
     """Whenever it is called: only what no record names goes, and of published records what nobody needs to mend a rollback."""
     root, io = world.driver.root, FileIO(world.calls, IdSource().new_id)
     record = decode_record(_record(world), RECORD)
-    named = sorted([*(f"{root}/{file.staged}" for file in record.files), f"{root}/{record.payload['manifest']['staged']}"])
+    named = sorted(
+        [*(f"{root}/{file.staged}" for file in record.files), f"{root}/{record.payload['manifest']['staged']}"]
+    )
     log = FileJournal(io, root, "streamsink", 2, keep)
     writer = log.claim(world.checkpoint.query, 0)
     orphan = f"{log.staging(2, writer)}/data-of-nobody.parquet"

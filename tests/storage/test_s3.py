@@ -163,18 +163,40 @@ def test_no_option_of_the_store_is_shown(s3_server):
         SinkOptions.of("t", {"store_options": {"s3.secret-key": 1}})
 
 
-@pytest.mark.parametrize("given, spelled", [
-    ("hdfs://namenode:8020/lake//shop.db/orders/", "hdfs://namenode:8020/lake/shop.db/orders"),
-    ("hdfs:///lake/orders", "hdfs:///lake/orders"), ("s3://bucket/a/b", "s3://bucket/a/b"),
-    ("s3a://bucket/a b%20/", "s3a://bucket/a b%20"), ("file:///a%20b", "/a b"), ("/a/../b", "/b"), (Path("/a/../b"), "/b"),
-    (Path("file:///a%20b"), "/a b"),
-])
+@pytest.mark.parametrize(
+    "given, spelled",
+    [
+        ("hdfs://namenode:8020/lake//shop.db/orders/", "hdfs://namenode:8020/lake/shop.db/orders"),
+        ("hdfs:///lake/orders", "hdfs:///lake/orders"),
+        ("s3://bucket/a/b", "s3://bucket/a/b"),
+        ("s3a://bucket/a b%20/", "s3a://bucket/a b%20"),
+        ("file:///a%20b", "/a b"),
+        ("/a/../b", "/b"),
+        (Path("/a/../b"), "/b"),
+        (Path("file:///a%20b"), "/a b"),
+    ],
+)
 def test_paths_keep_their_spelling(given, spelled):
     """URIs as they are, local paths absolute."""
     assert table_path(given) == spelled
 
 
-@pytest.mark.parametrize("given", ["", "s3://bucket", "s3:///key", "gs://bucket/key", "hdfs://namenode:8020/", "memory://x/y", None, b"/a", Path("s3://bucket/key"), Path("hdfs://namenode/a"), "s3a:/bucket/key"])
+@pytest.mark.parametrize(
+    "given",
+    [
+        "",
+        "s3://bucket",
+        "s3:///key",
+        "gs://bucket/key",
+        "hdfs://namenode:8020/",
+        "memory://x/y",
+        None,
+        b"/a",
+        Path("s3://bucket/key"),
+        Path("hdfs://namenode/a"),
+        "s3a:/bucket/key",
+    ],
+)
 def test_paths_that_name_no_table_are_refused(given):
     """Before anything is opened."""
     with pytest.raises(Misuse):

@@ -17,15 +17,17 @@ SCHEMA = pa.schema([("application", pa.string()), ("id", pa.int64())])
 
 def main(root: str, options: str, application: str, batches: int, rows: int) -> None:
     """``batches`` micro-batches of ``rows`` rows under one application's name."""
+
     def make(start, end):
         return pa.RecordBatch.from_pydict(
             {"application": [application] * (end - start), "id": list(range(start, end))}, schema=SCHEMA
         )
 
     store = store_of(root, json.loads(options))
-    settings = SinkOptions.of(store.root, {
-        "application": application, "commit_max_retries": 1000, "commit_max_wait_ms": 200, "commit_min_wait_ms": 1,
-    })
+    settings = SinkOptions.of(
+        store.root,
+        {"application": application, "commit_max_retries": 1000, "commit_max_wait_ms": 200, "commit_min_wait_ms": 1},
+    )
     boundaries = [rows * (i + 1) for i in range(batches)]
     checkpoint = SparkCheckpoint(f"query-of-{application}", list(boundaries))
     MicroBatchDriver(store.root, SCHEMA, make, settings).run(store.open(), checkpoint, boundaries)

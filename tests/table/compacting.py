@@ -32,4 +32,6 @@ def commit_messages(
 
 def commit_compaction(table: Table, options: SinkOptions, messages: Iterable[CommitMessage]) -> Committed:
     """Commit one compaction. Raises as ``TableCommit.commit``."""
-    return commit_messages(table, options, messages, f"streamsink-compact-{IdSource().new_id()}", BATCH_COMMIT_IDENTIFIER)[0]
+    return commit_messages(
+        table, options, messages, f"streamsink-compact-{IdSource().new_id()}", BATCH_COMMIT_IDENTIFIER
+    )[0]

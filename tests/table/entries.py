@@ -26,7 +26,9 @@ def part(name: str | None) -> bytes:
     return encode_row((name,), TEXT)
 
 
-def data_file(name: str, level: int = 0, keys: tuple[bytes, bytes] = (EMPTY_ROW, EMPTY_ROW), rows: int = 1) -> DataFileMeta:
+def data_file(
+    name: str, level: int = 0, keys: tuple[bytes, bytes] = (EMPTY_ROW, EMPTY_ROW), rows: int = 1
+) -> DataFileMeta:
     """Metadata of a file that nobody reads."""
     plain = DataFileMeta.for_append(file_name=name, file_size=10, row_count=rows, schema_id=0)
     return replace(plain, level=level, min_key=keys[0], max_key=keys[1])

@@ -43,6 +43,7 @@ def committed(file: Path) -> int:
 
 def main(table: str, application: str, batches: int, rows: int, folder: Path, retries: int | None) -> None:
     """``batches`` micro-batches of ``rows`` rows under one application's name, from where the last process was killed."""
+
     def make(start, end):
         return pa.RecordBatch.from_pydict(
             {"application": [application] * (end - start), "id": list(range(start, end))}, schema=SCHEMA

@@ -84,10 +84,18 @@ def test_other_rows_than_were_given_are_refused(place, count):
 NANOS = pa.schema([ARROW.field(0), ("at", pa.timestamp("ns")), ARROW.field(2)])
 
 
-@pytest.mark.parametrize("bad", [
-    rows(1).select(["id", "name"]), rows(1).select(["at", "id", "name"]), rows(1).rename_columns(["id", "at", "Name"]),
-    rows(1).cast(NANOS), b"PAR1 and no more", b"",
-], ids=["fewer", "order", "name", "nanoseconds", "torn", "empty"])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        rows(1).select(["id", "name"]),
+        rows(1).select(["at", "id", "name"]),
+        rows(1).rename_columns(["id", "at", "Name"]),
+        rows(1).cast(NANOS),
+        b"PAR1 and no more",
+        b"",
+    ],
+    ids=["fewer", "order", "name", "nanoseconds", "torn", "empty"],
+)
 def test_another_form_than_the_table_s_is_refused(place, bad):
     """INT96, say, of a setting that was not honoured."""
     place.put("part-0.parquet", rows(1))
@@ -117,7 +125,9 @@ def test_a_null_where_the_table_has_not_null_is_refused(place, statistics):
 
 def test_stats_modes_of_the_table_are_kept(place):
     """As for files of our own."""
-    schema = new_schema(parse_ddl("id BIGINT, name STRING"), (), {"metadata.stats-mode": "counts", "fields.name.stats-mode": "none"})
+    schema = new_schema(
+        parse_ddl("id BIGINT, name STRING"), (), {"metadata.stats-mode": "counts", "fields.name.stats-mode": "none"}
+    )
     place.put("part-0.parquet", rows(1, 2).select(["id", "name"]))
     (file,) = adopt_files(place.io, FOLDER, schema, 2)
     assert file.meta.value_stats_cols == ("id",) and file.meta.value_stats.null_counts == (0,)
@@ -134,21 +144,36 @@ def test_unknown_statistics_are_no_statistics(place):
     assert decode_row(file.meta.value_stats.min_values, types) == (1, None)
 
 
-@pytest.mark.parametrize("ddl, values", [
-    ("d DOUBLE", pa.array([1.0, 2.0, 3.0, float("nan")])),
-    ("s STRING", pa.array([b"a", b"b", b"c", b"\xff"]).view(pa.string())),
-], ids=["nan", "not-utf-8"])
+@pytest.mark.parametrize(
+    "ddl, values",
+    [
+        ("d DOUBLE", pa.array([1.0, 2.0, 3.0, float("nan")])),
+        ("s STRING", pa.array([b"a", b"b", b"c", b"\xff"]).view(pa.string())),
+    ],
+    ids=["nan", "not-utf-8"],
+)
 def test_one_row_group_without_bounds_leaves_none_to_the_file(place, ddl, values):
     """A NaN that the program's bounds leave out, a text whose bound is none, in the second of two row groups."""
     schema = new_schema(parse_ddl(ddl), (), {})
     place.put("part-0.parquet", pa.table({ddl[0]: values}), row_group_size=2)
     (file,) = adopt_files(place.io, FOLDER, schema, 4)
     types = [schema.fields[0].type]
-    assert decode_row(file.meta.value_stats.min_values, types) == decode_row(file.meta.value_stats.max_values, types) == (None,)
+    assert (
+        decode_row(file.meta.value_stats.min_values, types)
+        == decode_row(file.meta.value_stats.max_values, types)
+        == (None,)
+    )
 
 
-@pytest.mark.parametrize("made_by, known", [("mr version 1.17.9 (build xy)", True), ("mr version 1.18.0 (build xy)", False),
-                                            ("mr version 2.0.0 (build xyz)", False), ("rs version 54.2.1 (b. xyz)", False)])
+@pytest.mark.parametrize(
+    "made_by, known",
+    [
+        ("mr version 1.17.9 (build xy)", True),
+        ("mr version 1.18.0 (build xy)", False),
+        ("mr version 2.0.0 (build xyz)", False),
+        ("rs version 54.2.1 (b. xyz)", False),
+    ],
+)
 def test_bounds_of_floats_are_taken_only_from_a_version_that_does_not_hide_nan(place, made_by, known):
     """parquet-mr from 1.18 on leaves a NaN out of its bounds, as writers that we do not know may: a filter would miss the row."""
     schema = new_schema(parse_ddl("d DOUBLE, f FLOAT, id BIGINT"), (), {})
@@ -157,7 +182,7 @@ def test_bounds_of_floats_are_taken_only_from_a_version_that_does_not_hide_nan(p
     pq.write_table(pa.table(rows), written, store_schema=False)
     data = written.getvalue().to_pybytes()
     ours = pq.read_metadata(pa.BufferReader(data)).created_by.encode()
-    place.put("part-0.parquet", data.replace(ours, f"parquet-{made_by}".ljust(len(ours))[:len(ours)].encode()))
+    place.put("part-0.parquet", data.replace(ours, f"parquet-{made_by}".ljust(len(ours))[: len(ours)].encode()))
     (file,) = adopt_files(place.io, FOLDER, schema, 2)
     types = [field.type for field in schema.fields]
     assert decode_row(file.meta.value_stats.min_values, types) == ((1.0, 2.0, 1) if known else (None, None, 1))

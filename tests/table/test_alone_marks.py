@@ -92,7 +92,9 @@ def test_rows_of_a_group_that_were_there_and_went_while_it_was_published(way):
         io_of(world).replace(f"{world.driver.root}/snapshot/LATEST", b"1", IdSource().new_id())
 
     arm("commit.before_filter", 1, roll_back)
-    with contextlib.suppress(StreamsinkError):  # a group is found to be another one; a single record is found by the next batch
+    with contextlib.suppress(
+        StreamsinkError
+    ):  # a group is found to be another one; a single record is found by the next batch
         world.run(boundaries=THREES)
     faults.arm(None)
     accept(world, on_rollback="republish")
@@ -252,13 +254,23 @@ def test_where_publishing_gave_no_answer(is_carried):
 def _built_on(world, snapshot: Snapshot) -> Snapshot:
     """Another writer's next one, without rows of its own."""
     table, unique = world.table(NAME), IdSource().new_id()
-    lists = {"base": write_manifest_list(table.manifests.base_of(snapshot) + table.manifests.delta_of(snapshot)), "delta": write_manifest_list([])}
+    lists = {
+        "base": write_manifest_list(table.manifests.base_of(snapshot) + table.manifests.delta_of(snapshot)),
+        "delta": write_manifest_list([]),
+    }
     for name, data in lists.items():
         world.file_io().write(table.layout.manifest(f"manifest-list-{unique}-{name}"), data)
     return dataclasses.replace(
-        snapshot, id=snapshot.id + 1, uuid=unique, properties=None, commit_user="foreign", delta_record_count=0,
-        base_manifest_list=f"manifest-list-{unique}-base", base_manifest_list_size=len(lists["base"]),
-        delta_manifest_list=f"manifest-list-{unique}-delta", delta_manifest_list_size=len(lists["delta"]),
+        snapshot,
+        id=snapshot.id + 1,
+        uuid=unique,
+        properties=None,
+        commit_user="foreign",
+        delta_record_count=0,
+        base_manifest_list=f"manifest-list-{unique}-base",
+        base_manifest_list_size=len(lists["base"]),
+        delta_manifest_list=f"manifest-list-{unique}-delta",
+        delta_manifest_list_size=len(lists["delta"]),
     )
 
 

@@ -45,13 +45,16 @@ def test_a_writer_that_slept_past_expiry_is_fenced_and_leaves_nothing():
     assert world.calls.read(f"{path}/LATEST") == b"5"
 
 
-@pytest.mark.parametrize("damage, kind", [
-    (("snapshot/snapshot-1", b"{"), "snapshot.corrupt"),
-    (("schema/schema-0", b"not json"), "schema.corrupt"),
-    (("manifest-list", None), "manifest.missing"),
-    (("manifest-list", b"Obj"), "manifest.corrupt"),
-    (("manifest", b"Obj\x01torn"), "manifest.corrupt"),
-])
+@pytest.mark.parametrize(
+    "damage, kind",
+    [
+        (("snapshot/snapshot-1", b"{"), "snapshot.corrupt"),
+        (("schema/schema-0", b"not json"), "schema.corrupt"),
+        (("manifest-list", None), "manifest.missing"),
+        (("manifest-list", b"Obj"), "manifest.corrupt"),
+        (("manifest", b"Obj\x01torn"), "manifest.corrupt"),
+    ],
+)
 def test_damaged_metadata_is_refused_by_the_name_of_its_file(damage, kind):
     """A torn, altered or missing file of the table: an error that names it, and nothing is written over it."""
     world = memory_world()
@@ -120,9 +123,12 @@ def _delete_files_of_the_lost_snapshots(world):
     kept = {entry.file.file_name for entry in table.manifests.entries_of(table.snapshots.latest())}
     kept |= {meta.file_name for meta in table.manifests.all_of(table.snapshots.latest())}
     doomed = [
-        path for path in list(world.calls._names)
-        if "/streamsink/" not in path and path.rsplit("/", 1)[-1].startswith(("data-", "manifest-"))
-        and "manifest-list" not in path and path.rsplit("/", 1)[-1] not in kept
+        path
+        for path in list(world.calls._names)
+        if "/streamsink/" not in path
+        and path.rsplit("/", 1)[-1].startswith(("data-", "manifest-"))
+        and "manifest-list" not in path
+        and path.rsplit("/", 1)[-1] not in kept
     ]
     assert len(doomed) >= 4, "data files and manifests of two batches"
     for path in doomed:

@@ -53,22 +53,38 @@ def _order(*types):
     return key_order(TableSchema.create(parse_ddl(ddl + ", v INT"), (), {"bucket": "1"}, primary_keys=keys))
 
 
-@pytest.mark.parametrize("kind, low, middle, high", [
-    ("INT", -5, 3, 100), ("BIGINT", -1, 0, 2**40), ("STRING", "a", "z", "\u00e9"), ("STRING", "\uffff", "\U00010000", "\U00010001"),
-    ("DOUBLE", -0.0, 0.0, float("nan")), ("BYTES", b"\x01", b"\x7f", b"\x80"),
-])
+@pytest.mark.parametrize(
+    "kind, low, middle, high",
+    [
+        ("INT", -5, 3, 100),
+        ("BIGINT", -1, 0, 2**40),
+        ("STRING", "a", "z", "\u00e9"),
+        ("STRING", "\uffff", "\U00010000", "\U00010001"),
+        ("DOUBLE", -0.0, 0.0, float("nan")),
+        ("BYTES", b"\x01", b"\x7f", b"\x80"),
+    ],
+)
 def test_sorted_files_of_a_bucket_do_not_overlap(kind, low, middle, high):
     """Key ranges at one level, in the key's own order; other buckets, levels and level 0 are free."""
+
     def key(value):
         return encode_row((value,), [parse_type(kind)])
 
     order = _order(kind)
     first = add("a", level=1, keys=(key(low), key(middle)))
     _refused("commit.key-ranges", [first], [add("b", level=1, keys=(key(middle), key(high)))], order=order)
-    _refused("commit.key-ranges", [add("b", level=1, keys=(key(low), key(high)))], [
-        add("a", level=1, keys=(key(middle), key(middle)))], order=order)
-    free = [add("b", level=1, keys=(key(high), key(high))), add("c", level=2, keys=(key(low), key(high))),
-            add("d", level=0, keys=(key(low), key(high))), add("e", bucket=1, level=1, keys=(key(low), key(high)))]
+    _refused(
+        "commit.key-ranges",
+        [add("b", level=1, keys=(key(low), key(high)))],
+        [add("a", level=1, keys=(key(middle), key(middle)))],
+        order=order,
+    )
+    free = [
+        add("b", level=1, keys=(key(high), key(high))),
+        add("c", level=2, keys=(key(low), key(high))),
+        add("d", level=0, keys=(key(low), key(high))),
+        add("e", bucket=1, level=1, keys=(key(low), key(high))),
+    ]
     assert len(conflicts.check([first], free, "COMPACT", order)) == 5
 
 
@@ -80,7 +96,9 @@ def _compaction(before, after, partition=None):
 def test_a_compaction_is_committed_under_a_user_of_its_own():
     """COMPACT, Paimon's identifier of maintenance, no state of any application lost, counts right."""
     table = new_table(MemoryCalls())
-    commit(table, Changes((add("a", part("x"), rows=1), add("b", part("x"), rows=1))), application="app", state={"n": 1})
+    commit(
+        table, Changes((add("a", part("x"), rows=1), add("b", part("x"), rows=1))), application="app", state={"n": 1}
+    )
     commit_compaction(table, OPTIONS, [_compaction(["a", "b"], ["c"])])
     newest = table.snapshots.latest()
     assert (live(table), newest.commit_kind, newest.commit_identifier) == (["c"], "COMPACT", 2**63 - 1)
@@ -105,11 +123,19 @@ def test_the_second_compaction_of_a_file_is_refused():
 def test_what_writing_and_compacting_did_becomes_two_snapshots():
     """One message: APPEND, then COMPACT with the same identifier; deleting files makes the first an OVERWRITE."""
     table = new_table(MemoryCalls())
-    message = CommitMessage(part("x"), 0, -1, Increment(new=(data_file("a"), data_file("b"))),
-                            Increment(deleted=(data_file("a"), data_file("b")), new=(data_file("c"),)))
+    message = CommitMessage(
+        part("x"),
+        0,
+        -1,
+        Increment(new=(data_file("a"), data_file("b"))),
+        Increment(deleted=(data_file("a"), data_file("b")), new=(data_file("c"),)),
+    )
     assert [c.snapshot_id for c in commit_messages(table, OPTIONS, [message], "user", 7)] == [1, 2]
     found = [table.snapshots.load(n) for n in (1, 2)]
-    assert [(s.commit_kind, s.commit_identifier, s.commit_user) for s in found] == [("APPEND", 7, "user"), ("COMPACT", 7, "user")]
+    assert [(s.commit_kind, s.commit_identifier, s.commit_user) for s in found] == [
+        ("APPEND", 7, "user"),
+        ("COMPACT", 7, "user"),
+    ]
     gone = CommitMessage(part("x"), 0, -1, Increment(deleted=(data_file("c"),), new=(data_file("d"),)))
     commit_messages(table, OPTIONS, [gone], "user", 8)
     assert (table.snapshots.latest().commit_kind, live(table)) == ("OVERWRITE", ["d"])
@@ -123,7 +149,10 @@ def _index(name, kind, partition, sign=FileKind.ADD, **more):
 def test_index_files_are_carried_and_go_with_their_partition():
     """Every commit keeps the index manifest; an overwrite removes the entries of what it overwrites, and no others."""
     table = new_table(MemoryCalls())
-    of_x = (_index("h1", HASH_INDEX, "x"), _index("dv1", DELETION_VECTORS_INDEX, "x", dv_ranges=(DeletionVectorRange("a", 1, 22, 1),)))
+    of_x = (
+        _index("h1", HASH_INDEX, "x"),
+        _index("dv1", DELETION_VECTORS_INDEX, "x", dv_ranges=(DeletionVectorRange("a", 1, 22, 1),)),
+    )
     of_y = (_index("h2", HASH_INDEX, "y"),)
     commit(table, Changes((add("a", part("x")), add("b", part("y"))), of_x + of_y))
     first = table.snapshots.latest().index_manifest
@@ -175,7 +204,12 @@ def test_duplicate_files_are_discarded_when_the_table_says_so():
 def test_the_tables_retry_options_count_where_the_sink_gives_none():
     """Precedence: the sink's option, the table's, the default."""
     options = OPTIONS.of("t", {"commit_max_retries": 5})
-    given = {"commit.max-retries": "7", "commit.timeout": "1 min", "commit.min-retry-wait": "20ms", "commit.max-retry-wait": "2 s"}
+    given = {
+        "commit.max-retries": "7",
+        "commit.timeout": "1 min",
+        "commit.min-retry-wait": "20ms",
+        "commit.max-retry-wait": "2 s",
+    }
     assert RetryPolicy.of("t", options, given) == RetryPolicy(5, 20, 2000, 60_000)
     assert RetryPolicy.of("t", OPTIONS.of("t", {}), {}) == RetryPolicy(10, 10, 10_000, 120_000)
     for option, text in (("commit.timeout", "soon"), ("commit.max-retries", "-1")):

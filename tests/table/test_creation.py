@@ -13,10 +13,14 @@ from streamsink.testing.memory import MemoryCalls
 from tests.table.entries import ROOT, add, commit, live, new_table, part
 
 
-@pytest.mark.parametrize("ddl, options", [
-    ("id BIGINT, p BYTES", {}), ("id BIGINT, p BINARY(3)", {}),
-    ("id BIGINT, p TIMESTAMP(6) WITH LOCAL TIME ZONE", {"partition.legacy-name": "false"}),
-])
+@pytest.mark.parametrize(
+    "ddl, options",
+    [
+        ("id BIGINT, p BYTES", {}),
+        ("id BIGINT, p BINARY(3)", {}),
+        ("id BIGINT, p TIMESTAMP(6) WITH LOCAL TIME ZONE", {"partition.legacy-name": "false"}),
+    ],
+)
 def test_a_partition_column_of_a_type_that_has_no_folders_is_refused(tmp_path, ddl, options):
     """By its name, before the table is made."""
     path = tmp_path / "lake" / "orders"

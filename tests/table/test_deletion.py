@@ -14,7 +14,17 @@ from tests.table.entries import ROOT, add, commit, new_table, part
 from tests.test_tidy import LIBRARY
 
 ROOT_FOLDER = Path(__file__).resolve().parents[2]
-_DELETING = {"delete", "delete_tree", "delete_unfinished", "unlink", "rmdir", "rmtree", "remove", "remove_tree", "removedirs"}
+_DELETING = {
+    "delete",
+    "delete_tree",
+    "delete_unfinished",
+    "unlink",
+    "rmdir",
+    "rmtree",
+    "remove",
+    "remove_tree",
+    "removedirs",
+}
 # Where methods of these names are called, and why that is right. A new line here needs a reason as good as these.
 ALLOWED = {
     "streamsink/table/history/deletion.py": "the one way for files of a table: it looks at what is retained",
@@ -60,7 +70,9 @@ def test_nobody_deletes_files_but_those_who_know_what_is_named():
             found.setdefault(name if name in ALLOWED else f"{name}:{function}", []).append(line)
     assert {place: lines for place, lines in found.items() if place not in ALLOWED} == {}
     assert set(ALLOWED) <= set(found), "listed, and deletes nothing any more"
-    assert not any(place.startswith("streamsink/table/") for place in ALLOWED if place != "streamsink/table/history/deletion.py")
+    assert not any(
+        place.startswith("streamsink/table/") for place in ALLOWED if place != "streamsink/table/history/deletion.py"
+    )
 
 
 @pytest.fixture
@@ -92,9 +104,16 @@ def test_of_all_files_of_a_table_nothing_goes(table, look):
 @pytest.mark.parametrize("look", Look)
 def test_what_nothing_names_goes(table, look):
     """Lists and manifests of a try, and hidden temporary files; durably."""
-    paths = [table.layout.manifest(f"{kind}-{try_name('mine', 4, 1)}{end}") for kind, end in (
-        ("manifest-list", "-0"), ("manifest-list", "-1"), ("manifest", "-d"), ("manifest", "-m0"), ("index-manifest", ""),
-    )] + [f"{table.layout.snapshot_dir}/.snapshot-4.{try_name('mine', 4, 1)}.tmp"]
+    paths = [
+        table.layout.manifest(f"{kind}-{try_name('mine', 4, 1)}{end}")
+        for kind, end in (
+            ("manifest-list", "-0"),
+            ("manifest-list", "-1"),
+            ("manifest", "-d"),
+            ("manifest", "-m0"),
+            ("index-manifest", ""),
+        )
+    ] + [f"{table.layout.snapshot_dir}/.snapshot-4.{try_name('mine', 4, 1)}.tmp"]
     before = _files(table)
     for path in paths:
         table.file_io.write(path, b"x")
@@ -120,8 +139,11 @@ def test_a_name_of_an_earlier_version_is_looked_for_everywhere(table):
     named = table.layout.manifest("manifest-list-mine-1-0")
     first = table.snapshots.load(1)
     table.file_io.write(named, table.file_io.read(table.layout.manifest(first.base_manifest_list)))
-    table.file_io.replace(table.layout.snapshot(1), first.to_json().replace(
-        first.base_manifest_list.encode(), b"manifest-list-mine-1-0"), "x")
+    table.file_io.replace(
+        table.layout.snapshot(1),
+        first.to_json().replace(first.base_manifest_list.encode(), b"manifest-list-mine-1-0"),
+        "x",
+    )
     assert delete(table, [named], Look.ALL) == []
 
 

@@ -146,7 +146,9 @@ def test_a_live_snapshot_stays_whenever_others_build_on_it(expired):
         done = _commit(calls, before=lambda: _expire(table, *range(1, 1 + expired)) if expired else None)
         if calls.happens:
             break
-        assert done.snapshot_id == 1 + expired and table.snapshots.ids() == [1 + expired, 2 + expired], f"at look {look}"
+        assert done.snapshot_id == 1 + expired and table.snapshots.ids() == [1 + expired, 2 + expired], (
+            f"at look {look}"
+        )
     assert look > 5
 
 
@@ -234,7 +236,9 @@ def test_a_snapshot_that_came_too_late_and_names_manifests_that_have_expired_is_
 
     def expired():
         _others(table, 2)
-        doomed = {meta.file_name for number in (1, 2, 3, 4) for meta in table.manifests.all_of(table.snapshots.load(number))}
+        doomed = {
+            meta.file_name for number in (1, 2, 3, 4) for meta in table.manifests.all_of(table.snapshots.load(number))
+        }
         kept = {meta.file_name for meta in table.manifests.all_of(table.snapshots.latest())}
         assert doomed - kept
         for name in doomed - kept:

@@ -15,7 +15,9 @@ _DAY_MICROS = 86_400_000_000
 
 
 @pytest.mark.parametrize(
-    "kind, stored, unit", [(pa.date32(), pa.int32(), 1), (pa.timestamp("us"), pa.int64(), _DAY_MICROS)], ids=["DATE", "TIMESTAMP"]
+    "kind, stored, unit",
+    [(pa.date32(), pa.int32(), 1), (pa.timestamp("us"), pa.int64(), _DAY_MICROS)],
+    ids=["DATE", "TIMESTAMP"],
 )
 def test_a_partition_of_the_year_minus_one_or_ten_thousand_and_one_is_written_and_read(tmp_path, kind, stored, unit):
     """Each value has its folder, the rows come back as they were, and the table is whole."""
@@ -27,7 +29,9 @@ def test_a_partition_of_the_year_minus_one_or_ten_thousand_and_one_is_written_an
         sink.write(rows)
         sink.write(rows)
     found = streamsink.read_arrow(path)
-    assert sorted(zip(found["id"].to_pylist(), found["at"].cast(stored).to_pylist())) == sorted(2 * list(enumerate(values)))
+    assert sorted(zip(found["id"].to_pylist(), found["at"].cast(stored).to_pylist())) == sorted(
+        2 * list(enumerate(values))
+    )
     assert len(list((tmp_path / "orders").glob("at=*"))) == 3
     assert streamsink.verify(path).ok
 

@@ -26,13 +26,23 @@ def test_all_files_of_a_commit_s_tries_are_found_and_no_others(rng):
     for name in names:
         tries = [f"{name}-{rng.getrandbits(32):08x}-{attempt}" for attempt in (1, 2)]
         made[name] = {
-            path for one in tries for path in (
-                f"{manifest_dir}/manifest-list-{one}-0", f"{manifest_dir}/manifest-list-{one}-1", f"{manifest_dir}/manifest-{one}-d",
-                f"{manifest_dir}/manifest-{one}-m0", f"{manifest_dir}/index-manifest-{one}",
-                f"{snapshot_dir}/.snapshot-{rng.randint(1, 99)}.{one}.tmp", f"{snapshot_dir}/.LATEST.{one}.tmp",
+            path
+            for one in tries
+            for path in (
+                f"{manifest_dir}/manifest-list-{one}-0",
+                f"{manifest_dir}/manifest-list-{one}-1",
+                f"{manifest_dir}/manifest-{one}-d",
+                f"{manifest_dir}/manifest-{one}-m0",
+                f"{manifest_dir}/index-manifest-{one}",
+                f"{snapshot_dir}/.snapshot-{rng.randint(1, 99)}.{one}.tmp",
+                f"{snapshot_dir}/.LATEST.{one}.tmp",
             )
         }
-    others = [f"{manifest_dir}/manifest-{names[0][:-1]}x-0", f"{manifest_dir}/data-{names[0]}", f"{snapshot_dir}/snapshot-1"]
+    others = [
+        f"{manifest_dir}/manifest-{names[0][:-1]}x-0",
+        f"{manifest_dir}/data-{names[0]}",
+        f"{snapshot_dir}/snapshot-1",
+    ]
     for path in [path for paths in made.values() for path in paths] + others:
         table.file_io.write(path, b"")
     asked = rng.sample(names, 20) + [str(uuid.uuid4())]
@@ -73,7 +83,8 @@ def _readable_through(world, path: str) -> bool:
     lists = [f"{root}/manifest/{name}" for name in (snapshot.base_manifest_list, snapshot.delta_manifest_list)]
     table = _opened(world)
     return all(io.exists(path) for path in lists) and all(
-        io.exists(f"{root}/manifest/{meta.file_name}") for meta in table.manifests.base_of(snapshot) + table.manifests.delta_of(snapshot)
+        io.exists(f"{root}/manifest/{meta.file_name}")
+        for meta in table.manifests.base_of(snapshot) + table.manifests.delta_of(snapshot)
     )
 
 
@@ -108,9 +119,10 @@ def test_merged_manifests_that_a_snapshot_built_on_a_replaced_one_names_stay(str
     assert [f for f in report.findings if f.kind.startswith(("file.", "manifest."))] == [], str(report)
 
 
-@pytest.mark.parametrize("holder", [
-    "tag/tag-kept", "changelog/changelog-4", "branch/branch-b/snapshot/snapshot-4", "branch/branch-b/tag/tag-kept",
-])
+@pytest.mark.parametrize(
+    "holder",
+    ["tag/tag-kept", "changelog/changelog-4", "branch/branch-b/snapshot/snapshot-4", "branch/branch-b/tag/tag-kept"],
+)
 def test_what_a_tag_a_changelog_or_a_branch_names_stays(holder):
     """Published, killed before the mark, held by another name, rolled back: the restart publishes it again, and the copy is readable."""
     world = _dead_before_the_mark()

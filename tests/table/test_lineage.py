@@ -18,7 +18,9 @@ from tests.table.foreign import Prepared, compact, rewritten
 
 def _put(table, number: int, snapshot) -> None:
     """As a writer's rename does it, over whatever has the number."""
-    table.file_io.replace(table.snapshots.path(number), dataclasses.replace(snapshot, id=number).to_json(), IdSource().new_id())
+    table.file_io.replace(
+        table.snapshots.path(number), dataclasses.replace(snapshot, id=number).to_json(), IdSource().new_id()
+    )
     table.file_io.replace(table.layout.latest_hint, str(max(table.snapshots.ids())).encode(), IdSource().new_id())
 
 
@@ -63,8 +65,12 @@ def _lists(table, base, delta) -> dict:
 def _another_on(table, snapshot, number: int, *, delta=()) -> None:
     """A writer's snapshot that is built on this one, in the place of the one with that number. delta: manifests that it brings."""
     other = dataclasses.replace(
-        snapshot, properties=None, commit_user="another", uuid=f"of-another-{number}",
-        **_lists(table, table.manifests.all_of(snapshot), delta))
+        snapshot,
+        properties=None,
+        commit_user="another",
+        uuid=f"of-another-{number}",
+        **_lists(table, table.manifests.all_of(snapshot), delta),
+    )
     _put(table, number, other)
 
 
@@ -113,7 +119,9 @@ def test_what_stands_above_the_newest_snapshot_proves_nothing():
     _another_on(table, table.snapshots.load(1), 2)
     assert die_at_step("commit.published", 1, world, boundaries=BOUNDARIES[:2])
     _another_on(table, table.snapshots.load(3), 4)
-    _another_on(table, table.snapshots.load(4), 5, delta=[_rewriting(table, table.manifests.delta_of(table.snapshots.load(3)))])
+    _another_on(
+        table, table.snapshots.load(4), 5, delta=[_rewriting(table, table.manifests.delta_of(table.snapshots.load(3)))]
+    )
     kept = table.snapshots.load(5)
     roll_back_to(table, 2)
     table.file_io.write(table.snapshots.path(5), kept.to_json())

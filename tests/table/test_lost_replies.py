@@ -21,7 +21,13 @@ from tests.table.entries import OPTIONS, ROOT, add, commit, data_file, new_table
 
 
 def _append(table, check=False):
-    request = CommitRequest("me", 7, Changes((add("new", part("x")),)), IdSource().new_id(), check=Presence(table.manifests) if check else None)
+    request = CommitRequest(
+        "me",
+        7,
+        Changes((add("new", part("x")),)),
+        IdSource().new_id(),
+        check=Presence(table.manifests) if check else None,
+    )
     TableCommit(table, OPTIONS).commit(request, lambda states: False)
 
 
@@ -39,8 +45,10 @@ def _compact(table):
 STRIDE = 3
 BEFORE = ["a", "b", "c"]
 COMMITS = {
-    "append": (_append, ["a", "b", "c", "new"]), "restored": (lambda t: _append(t, True), ["a", "b", "c", "new"]),
-    "overwrite": (_overwrite, ["c", "new"]), "compact": (_compact, ["c", "new"]),
+    "append": (_append, ["a", "b", "c", "new"]),
+    "restored": (lambda t: _append(t, True), ["a", "b", "c", "new"]),
+    "overwrite": (_overwrite, ["c", "new"]),
+    "compact": (_compact, ["c", "new"]),
 }
 
 

@@ -50,8 +50,17 @@ class Bench:
         for name, part in zip(names, (metas, [])):
             self.io.write(self.at.manifest(name), write_manifest_list(part))
         return Snapshot(
-            version=3, uuid="u", id=1, schema_id=0, base_manifest_list=names[0], delta_manifest_list=names[1],
-            commit_user="u", commit_identifier=1, commit_kind="APPEND", time_millis=0, total_record_count=0,
+            version=3,
+            uuid="u",
+            id=1,
+            schema_id=0,
+            base_manifest_list=names[0],
+            delta_manifest_list=names[1],
+            commit_user="u",
+            commit_identifier=1,
+            commit_kind="APPEND",
+            time_millis=0,
+            total_record_count=0,
             delta_record_count=0,
         )
 
@@ -63,12 +72,15 @@ def test_live_files_are_adds_without_a_delete_anywhere():
     upgraded = replace(added, file=replace(added.file, level=5))
     deletes = [replace(entry, kind=FileKind.DELETE) for entry in (added, later)]
     parts = [[added, deletes[0], upgraded], [deletes[1]], [later, other]]
-    assert list(bench.manifests().entries_of(bench.snapshot([bench.manifest(part) for part in parts]))) == [upgraded, other]
+    assert list(bench.manifests().entries_of(bench.snapshot([bench.manifest(part) for part in parts]))) == [
+        upgraded,
+        other,
+    ]
     twice = bench.snapshot([bench.manifest([added]), bench.manifest([added])])
     assert list(bench.manifests().entries_of(twice)) == [added, added]
 
 
-VALUES = [None, "", "a", "b", "\U0001F600", "zz"]
+VALUES = [None, "", "a", "b", "\U0001f600", "zz"]
 
 
 def test_entries_of_some_partitions_are_those_of_a_full_read(rng):
@@ -80,9 +92,14 @@ def test_entries_of_some_partitions_are_those_of_a_full_read(rng):
         where = {name: rng.choice(pool) for name in names}
         for _ in range(rng.randrange(1, 6)):
             chosen = rng.sample(names, rng.randrange(1, 6))
-            metas.append(bench.manifest([
-                bench.entry(rng.choice([FileKind.ADD, FileKind.ADD, FileKind.DELETE]), where[n], n) for n in chosen
-            ]))
+            metas.append(
+                bench.manifest(
+                    [
+                        bench.entry(rng.choice([FileKind.ADD, FileKind.ADD, FileKind.DELETE]), where[n], n)
+                        for n in chosen
+                    ]
+                )
+            )
         snapshot = bench.snapshot(metas)
         everything = list(bench.manifests().entries_of(snapshot))
         wanted = {encode_row(p, bench.types) for p in rng.sample(pool, 2)}
@@ -90,7 +107,9 @@ def test_entries_of_some_partitions_are_those_of_a_full_read(rng):
         assert found == [entry for entry in everything if entry.partition in wanted]
 
 
-@pytest.mark.parametrize("wanted, read", [((("b", 2),), 1), ((("b", 3),), 0), (((None, 1),), 0), ((("a", 1), ("c", 3)), 2)])
+@pytest.mark.parametrize(
+    "wanted, read", [((("b", 2),), 1), ((("b", 3),), 0), (((None, 1),), 0), ((("a", 1), ("c", 3)), 2)]
+)
 def test_manifests_without_the_wanted_partitions_are_not_opened(wanted, read):
     """One read for each manifest that may hold one of them, besides the two lists."""
     bench = Bench()
@@ -159,13 +178,22 @@ def test_minor_merging_cancels_pairs_and_keeps_the_other_deletes():
     """The big manifest before the run stays; its file stays hidden; what the run itself adds and deletes is gone."""
     bench = Bench()
     big = bench.manifest([bench.entry(FileKind.ADD, ("a", 1), f"a{i}" * 20) for i in range(2000)])
-    run = [bench.manifest([bench.entry(kind, ("a", 1), name)])
-           for kind, name in ((FileKind.ADD, "x"), (FileKind.DELETE, "a7" * 20), (FileKind.ADD, "y"), (FileKind.DELETE, "x"))]
+    run = [
+        bench.manifest([bench.entry(kind, ("a", 1), name)])
+        for kind, name in (
+            (FileKind.ADD, "x"),
+            (FileKind.DELETE, "a7" * 20),
+            (FileKind.ADD, "y"),
+            (FileKind.DELETE, "x"),
+        )
+    ]
     assert big.file_size > sum(meta.file_size for meta in run)
     merged = bench.manifests().merge([big, *run], {"manifest.merge-min-count": "4"}, "try")
     assert merged[0] == big and len(merged) == 2 and merged[1].counts == (1, 1)
     assert [(e.kind, e.file.file_name) for e in bench.manifests().read(merged[1].file_name)] == [
-        (FileKind.ADD, "y"), (FileKind.DELETE, "a7" * 20)]
+        (FileKind.ADD, "y"),
+        (FileKind.DELETE, "a7" * 20),
+    ]
     assert bench.manifests().merge([big, *run], {"manifest.merge-min-count": "5"}, "try2") == [big, *run]
 
 
@@ -196,15 +224,18 @@ def test_full_merging_leaves_no_delete_and_keeps_manifests_out_of_reach():
     """Big manifests of partitions without a DELETE keep their very file; one that holds a deleted file is rewritten."""
     bench = Bench()
     big = [bench.manifest([bench.entry(FileKind.ADD, (p, 1), f"{p}{i}") for i in range(300)]) for p in "abc"]
-    small = [bench.manifest([bench.entry(FileKind.DELETE, ("b", 1), "b7"), bench.entry(FileKind.ADD, ("d", 1), "d0")]),
-             bench.manifest([bench.entry(FileKind.DELETE, ("d", 1), "d0")])]
+    small = [
+        bench.manifest([bench.entry(FileKind.DELETE, ("b", 1), "b7"), bench.entry(FileKind.ADD, ("d", 1), "d0")]),
+        bench.manifest([bench.entry(FileKind.DELETE, ("d", 1), "d0")]),
+    ]
     target = min(meta.file_size for meta in big)
     assert max(meta.file_size for meta in small) < target
     merged = bench.manifests().merge(big + small, full_options(target), "try")
     assert merged[:2] == [big[0], big[2]]
     assert sum(meta.num_deleted_files for meta in merged) == 0
     assert names(e for meta in merged[2:] for e in bench.manifests().read(meta.file_name)) == sorted(
-        f"b{i}" for i in range(300) if i != 7)
+        f"b{i}" for i in range(300) if i != 7
+    )
 
 
 def test_a_big_manifest_that_only_might_hold_a_deleted_file_is_kept():
@@ -232,7 +263,9 @@ def test_full_merging_waits_for_the_threshold_and_needs_more_than_one_manifest()
 def test_rewritten_manifests_roll_at_the_target_size():
     """Each but the last reaches the target and none is much larger, so none is small enough to be rewritten next time."""
     bench = Bench()
-    metas = [bench.manifest([bench.entry(FileKind.ADD, ("a", i), f"{i}-{j}" * 9) for j in range(400)]) for i in range(20)]
+    metas = [
+        bench.manifest([bench.entry(FileKind.ADD, ("a", i), f"{i}-{j}" * 9) for j in range(400)]) for i in range(20)
+    ]
     target = 20_000
     merged = bench.manifests().merge(metas, full_options(target), "try")
     assert len(merged) > 2
@@ -242,8 +275,9 @@ def test_rewritten_manifests_roll_at_the_target_size():
     assert sum(meta.num_added_files for meta in merged) == 8000
 
 
-@pytest.mark.parametrize("option", ["manifest.target-file-size", "manifest.merge-min-count",
-                                    "manifest.full-compaction-threshold-size"])
+@pytest.mark.parametrize(
+    "option", ["manifest.target-file-size", "manifest.merge-min-count", "manifest.full-compaction-threshold-size"]
+)
 @pytest.mark.parametrize("value", ["", "0", "-1", "many", "3 qb", "1.5 mb"])
 def test_a_bad_option_is_refused_by_name(option, value):
     """Not a ValueError from deep inside a commit."""
@@ -269,7 +303,9 @@ def test_a_damaged_manifest_is_refused_by_name(damage, use):
         assert len(blocks) > 3
         bench.io.write(path, data[-16:].join(blocks[:-2]) + data[-16:])
     elif damage == "another":
-        bench.io.write(path, bench.io.read(bench.at.manifest(bench.manifest([bench.entry(FileKind.ADD, ("a", 1), "x")]).file_name)))
+        bench.io.write(
+            path, bench.io.read(bench.at.manifest(bench.manifest([bench.entry(FileKind.ADD, ("a", 1), "x")]).file_name))
+        )
     elif damage == "hidden delete":
         entries = [bench.entry(FileKind.ADD, ("a", 1), f"b{i}") for i in range(799)]
         bench.io.write(path, write_manifest([*entries, bench.entry(FileKind.DELETE, ("a", 1), "a0-1")]))

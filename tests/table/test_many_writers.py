@@ -57,8 +57,17 @@ class Fleet:
         return [int(line) for file in self.folder.glob("*.attempts") for line in file.read_text().splitlines() if line]
 
     def _live(self, n: int) -> None:
-        command = [sys.executable, "-m", "tests.table.killed_committer", self.table, f"app{n}", str(self.batches), str(ROWS),
-                   str(self.folder), "1000"]
+        command = [
+            sys.executable,
+            "-m",
+            "tests.table.killed_committer",
+            self.table,
+            f"app{n}",
+            str(self.batches),
+            str(ROWS),
+            str(self.folder),
+            "1000",
+        ]
         for after, delay in zip(self._doom[n], self._delay[n]):
             process = subprocess.Popen(command, cwd=PROJECT)
             while process.poll() is None and committed(self.folder / f"app{n}.committed") <= after:
@@ -97,8 +106,10 @@ def test_many_writers_for_long(tmp_path, rng):
     """Eight processes, 250 commits each, half of them killed eight times."""
     fleet, took = _race(tmp_path, rng, (8, 250, 8))
     tries = fleet.attempts()
-    print(f"RESULT soak: commits=2000 seconds={took:.0f} kills={fleet.kills} lost=0 doubled=0 tries_mean={sum(tries) / len(tries):.2f} "
-          f"tries_max={max(tries)} over_11={sum(t > 11 for t in tries)}")
+    print(
+        f"RESULT soak: commits=2000 seconds={took:.0f} kills={fleet.kills} lost=0 doubled=0 tries_mean={sum(tries) / len(tries):.2f} "
+        f"tries_max={max(tries)} over_11={sum(t > 11 for t in tries)}"
+    )
 
 
 # -- names that are raced for ---------------------------------------------------------------------------------------
@@ -117,7 +128,9 @@ def _race_for_names(folder, names, racers=8):
     folder.mkdir()
     command = [sys.executable, "-c", _RACER, str(folder)]
     processes = [
-        subprocess.Popen([*command, str(n), str(names), "go"], cwd=PROJECT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        subprocess.Popen(
+            [*command, str(n), str(names), "go"], cwd=PROJECT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
         for n in range(racers)
     ]
     for process in processes:
@@ -161,6 +174,7 @@ def test_a_rename_between_looking_and_publishing_loses_one(tmp_path):
 
 # -- what a lost try costs -------------------------------------------------------------------------------------------
 
+
 def test_a_lost_try_is_cheap_and_leaves_nothing():
     """I/O calls of a try that another writer beats: what is the same in every try is not written again."""
     table = new_table(MemoryCalls(), partition_by=())
@@ -184,7 +198,7 @@ def test_a_lost_try_is_cheap_and_leaves_nothing():
     finally:
         arm(None)
     assert (done.attempts, done.snapshot_id) == (4, 5)
-    lost = calls.log[beaten[1]:beaten[2]]
+    lost = calls.log[beaten[1] : beaten[2]]
     assert len(lost) <= 26 and lost.count("open") == 2, lost
     left = [name for name, *_ in calls.entries(f"{ROOT}/manifest") if name.startswith("manifest-list-name-")]
     assert left == ["manifest-list-name-s2-1-1", "manifest-list-name-s5-4-0"]

@@ -33,7 +33,12 @@ BATCHES, ROWS = 20, 7
 def bare(kind: pa.DataType) -> pa.Array:
     """No values, and nothing where offsets belong, as Spark sends it."""
     values = [] if pa.types.is_nested(kind) else [pa.py_buffer(b"")]
-    return pa.Array.from_buffers(kind, 0, [None] * (kind.num_buffers - len(values)) + values, children=[bare(kind.field(i).type) for i in range(kind.num_fields)])
+    return pa.Array.from_buffers(
+        kind,
+        0,
+        [None] * (kind.num_buffers - len(values)) + values,
+        children=[bare(kind.field(i).type) for i in range(kind.num_fields)],
+    )
 
 
 def column(kind: pa.DataType, rows: int, null: bool) -> pa.Array:
@@ -42,7 +47,9 @@ def column(kind: pa.DataType, rows: int, null: bool) -> pa.Array:
     if pa.types.is_struct(kind):
         inside = [column(kind.field(i).type, rows, null) for i in range(kind.num_fields)]
         return pa.Array.from_buffers(kind, rows, [valid], children=inside)
-    return pa.Array.from_buffers(kind, rows, [valid, pa.py_buffer(bytes(4 * (rows + 1)))], children=[bare(kind.field(0).type)])
+    return pa.Array.from_buffers(
+        kind, rows, [valid, pa.py_buffer(bytes(4 * (rows + 1)))], children=[bare(kind.field(0).type)]
+    )
 
 
 def batch(schema: pa.Schema, number: int) -> pa.RecordBatch:
@@ -68,7 +75,9 @@ def write(folder: str, partition_by: list[str]) -> None:
     assert sorted(row["id"] for row in rows) == list(range(BATCHES * ROWS))
     for row in rows:
         null = row["id"] // ROWS % 2 == 1
-        assert all(row[name] == (None if null else {"x": [], "y": []} if name == "struct_of_list" else []) for name in COLUMNS), row
+        assert all(
+            row[name] == (None if null else {"x": [], "y": []} if name == "struct_of_list" else []) for name in COLUMNS
+        ), row
 
 
 @pytest.mark.parametrize("partition_by", [[], ["p"]])

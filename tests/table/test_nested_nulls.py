@@ -30,26 +30,84 @@ def _one(name: str, kind: pa.DataType) -> pa.DataType:
 
 # Columns of the table; what a source says of them that knows no NOT NULL inside; values that fit, values that do not, and where not.
 COLUMNS = {
-    "rows in a list": ("ARRAY<ROW<x INT, y STRING> NOT NULL>", pa.list_(_row()), [[{"x": 1, "y": "a"}], None, [], [{"x": None, "y": None}]],
-                       [[{"x": 1, "y": "b"}, None]], "v.element"),
-    "lists in a list": ("ARRAY<ARRAY<INT> NOT NULL>", pa.list_(pa.list_(pa.int32())), [[[1], []], None, [], [[None]]], [[[1], None]], "v.element"),
-    "numbers in a list": ("ARRAY<INT NOT NULL>", pa.list_(pa.int32()), [[1, 2], None, []], [[3, None], [None]], "v.element"),
-    "rows in a map": ("MAP<STRING, ROW<x INT, y STRING> NOT NULL>", pa.map_(pa.string(), _row()), [[("a", {"x": 1, "y": None})], None, []],
-                      [[("a", {"x": 1, "y": "b"}), ("b", None)]], "v.value"),
-    "texts in a map": ("MAP<INT, STRING NOT NULL>", pa.map_(pa.int32(), pa.string()), [[(1, "a"), (2, "")], None, []], [[(1, None)]], "v.value"),
+    "rows in a list": (
+        "ARRAY<ROW<x INT, y STRING> NOT NULL>",
+        pa.list_(_row()),
+        [[{"x": 1, "y": "a"}], None, [], [{"x": None, "y": None}]],
+        [[{"x": 1, "y": "b"}, None]],
+        "v.element",
+    ),
+    "lists in a list": (
+        "ARRAY<ARRAY<INT> NOT NULL>",
+        pa.list_(pa.list_(pa.int32())),
+        [[[1], []], None, [], [[None]]],
+        [[[1], None]],
+        "v.element",
+    ),
+    "numbers in a list": (
+        "ARRAY<INT NOT NULL>",
+        pa.list_(pa.int32()),
+        [[1, 2], None, []],
+        [[3, None], [None]],
+        "v.element",
+    ),
+    "rows in a map": (
+        "MAP<STRING, ROW<x INT, y STRING> NOT NULL>",
+        pa.map_(pa.string(), _row()),
+        [[("a", {"x": 1, "y": None})], None, []],
+        [[("a", {"x": 1, "y": "b"}), ("b", None)]],
+        "v.value",
+    ),
+    "texts in a map": (
+        "MAP<INT, STRING NOT NULL>",
+        pa.map_(pa.int32(), pa.string()),
+        [[(1, "a"), (2, "")], None, []],
+        [[(1, None)]],
+        "v.value",
+    ),
     "a field": ("ROW<x INT NOT NULL, y STRING>", _row(), [{"x": 1, "y": None}, None], [{"x": None, "y": "a"}], "v.x"),
-    "a field of rows in a list": ("ARRAY<ROW<x INT NOT NULL, y STRING>>", pa.list_(_row()), [[{"x": 1, "y": "a"}, None], [None], None, []],
-                                  [[None, {"x": None, "y": "a"}]], "v.element.x"),
-    "a row in a row": ("ROW<s ROW<x INT NOT NULL, y STRING NOT NULL> NOT NULL>", _one("s", _row()), [{"s": {"x": 1, "y": "a"}}, None],
-                       [{"s": None}], "v.s"),
-    "a field in a row in a row": ("ROW<s ROW<x INT NOT NULL, y STRING>>", _one("s", _row()), [{"s": {"x": 1, "y": "a"}}, {"s": None}, None],
-                                  [{"s": {"x": None, "y": "a"}}], "v.s.x"),
-    "a list in a row": ("ROW<l ARRAY<STRING NOT NULL> NOT NULL>", _one("l", pa.list_(pa.string())), [{"l": ["a", "b"]}, {"l": []}, None],
-                        [{"l": None}], "v.l"),
-    "a map in a row": ("ROW<m MAP<STRING, BIGINT NOT NULL> NOT NULL>", _one("m", pa.map_(pa.string(), pa.int32())), [{"m": [("a", 1)]}, None],
-                       [{"m": [("a", None)]}], "v.m.value"),
-    "a flag and a decimal": ("ROW<b BOOLEAN NOT NULL, d DECIMAL(30, 2) NOT NULL>", pa.struct([("b", pa.bool_()), ("d", pa.decimal128(30, 2))]),
-                             [{"b": True, "d": D("1.50")}, None], [{"b": True, "d": None}], "v.d"),
+    "a field of rows in a list": (
+        "ARRAY<ROW<x INT NOT NULL, y STRING>>",
+        pa.list_(_row()),
+        [[{"x": 1, "y": "a"}, None], [None], None, []],
+        [[None, {"x": None, "y": "a"}]],
+        "v.element.x",
+    ),
+    "a row in a row": (
+        "ROW<s ROW<x INT NOT NULL, y STRING NOT NULL> NOT NULL>",
+        _one("s", _row()),
+        [{"s": {"x": 1, "y": "a"}}, None],
+        [{"s": None}],
+        "v.s",
+    ),
+    "a field in a row in a row": (
+        "ROW<s ROW<x INT NOT NULL, y STRING>>",
+        _one("s", _row()),
+        [{"s": {"x": 1, "y": "a"}}, {"s": None}, None],
+        [{"s": {"x": None, "y": "a"}}],
+        "v.s.x",
+    ),
+    "a list in a row": (
+        "ROW<l ARRAY<STRING NOT NULL> NOT NULL>",
+        _one("l", pa.list_(pa.string())),
+        [{"l": ["a", "b"]}, {"l": []}, None],
+        [{"l": None}],
+        "v.l",
+    ),
+    "a map in a row": (
+        "ROW<m MAP<STRING, BIGINT NOT NULL> NOT NULL>",
+        _one("m", pa.map_(pa.string(), pa.int32())),
+        [{"m": [("a", 1)]}, None],
+        [{"m": [("a", None)]}],
+        "v.m.value",
+    ),
+    "a flag and a decimal": (
+        "ROW<b BOOLEAN NOT NULL, d DECIMAL(30, 2) NOT NULL>",
+        pa.struct([("b", pa.bool_()), ("d", pa.decimal128(30, 2))]),
+        [{"b": True, "d": D("1.50")}, None],
+        [{"b": True, "d": None}],
+        "v.d",
+    ),
 }
 
 
@@ -78,7 +136,9 @@ def test_a_null_that_the_table_does_not_take_is_refused_and_all_others_are_read_
     streamsink.create_table(path, f"id BIGINT, v {kind}", partition_by)
     with ArrowSink(path) as sink:
         for value in bad:
-            with pytest.raises(Misuse, match=rf"column '{where}' is NOT NULL in the table, found \d nulls? in a batch") as refused:
+            with pytest.raises(
+                Misuse, match=rf"column '{where}' is NOT NULL in the table, found \d nulls? in a batch"
+            ) as refused:
                 sink.write(_rows(arrow, [*good, value]))
             assert refused.value.kind == "data.null" and "dead_letters" in str(refused.value)
         assert streamsink.read_arrow(path).num_rows == 0
@@ -96,7 +156,9 @@ def test_with_dead_letters_only_such_rows_are_set_aside(name, rng):
     kind, arrow, good, bad, where = COLUMNS[name]
     values = [(value, True) for value in good * 5] + [(value, False) for value in bad]
     rng.shuffle(values)
-    table = create_table(FileIO(MemoryCalls(), IdSource().new_id), "/lake/t", new_schema(parse_ddl(f"v {kind}"), (), {}))
+    table = create_table(
+        FileIO(MemoryCalls(), IdSource().new_id), "/lake/t", new_schema(parse_ddl(f"v {kind}"), (), {})
+    )
     batch = pa.RecordBatch.from_pydict({"v": _held([value for value, _ in values], arrow)})
     fitting, refused = Screen(fit_by_value(table, from_arrow_schema(batch.schema), SinkOptions()))(batch)
     assert [b.index for b in refused] == [i for i, (_, fits) in enumerate(values) if not fits]
@@ -118,7 +180,9 @@ def test_a_source_that_says_not_null_inside_may_hold_null_rows(path, name):
 
 def test_a_column_that_is_left_out_is_null_in_every_row(path):
     """Also one that has NOT NULL inside."""
-    streamsink.create_table(path, "id BIGINT, v ROW<x INT NOT NULL, l ARRAY<INT NOT NULL> NOT NULL>, w ARRAY<ROW<x INT NOT NULL> NOT NULL>")
+    streamsink.create_table(
+        path, "id BIGINT, v ROW<x INT NOT NULL, l ARRAY<INT NOT NULL> NOT NULL>, w ARRAY<ROW<x INT NOT NULL> NOT NULL>"
+    )
     with ArrowSink(path, add_columns=True) as sink:
         sink.write(pa.table({"id": pa.array([1, 2], pa.int64())}))
     assert streamsink.read_arrow(path).to_pylist() == [{"id": n, "v": None, "w": None} for n in (1, 2)]

@@ -46,7 +46,11 @@ def path(tmp_path) -> str:
     return str(tmp_path / "shop.db" / "orders")
 
 
-@pytest.mark.parametrize("values", [(BAD, b"a", None), (b"a", b"\x80", b"c"), (b"a", BAD), (BAD,)], ids=["greatest", "middle", "second", "alone"])
+@pytest.mark.parametrize(
+    "values",
+    [(BAD, b"a", None), (b"a", b"\x80", b"c"), (b"a", BAD), (BAD,)],
+    ids=["greatest", "middle", "second", "alone"],
+)
 def test_a_column_keeps_its_bytes(path, values):
     """Whether the value is the least, the greatest, or neither: that is chance."""
     streamsink.create_table(path, "id BIGINT, s STRING")
@@ -93,11 +97,19 @@ def test_with_dead_letters_such_rows_are_set_aside():
     """Alone, each once, beside those whose folder's name is too long."""
     schema = new_schema(parse_ddl("id BIGINT, s STRING, t STRING"), ("s", "t"), {})
     batch = pa.RecordBatch.from_arrays(
-        [pa.array(range(6), pa.int64()), texts(b"a", BAD, b"x" * 300, b"b", b"\x80", b"a"), texts(b"a", BAD, b"b", None, b"c", b"\xff")], ["id", "s", "t"]
+        [
+            pa.array(range(6), pa.int64()),
+            texts(b"a", BAD, b"x" * 300, b"b", b"\x80", b"a"),
+            texts(b"a", BAD, b"b", None, b"c", b"\xff"),
+        ],
+        ["id", "s", "t"],
     )
     fitting, refused = Screen(schema, Folders(schema, "/lake/t", NameLimits(name=255)))(batch)
     assert [(b.index, b.column, b.reason.partition(":")[0]) for b in refused] == [
-        (1, "s", "partition.encoding"), (2, "s", "partition.name-too-long"), (4, "s", "partition.encoding"), (5, "t", "partition.encoding"),
+        (1, "s", "partition.encoding"),
+        (2, "s", "partition.name-too-long"),
+        (4, "s", "partition.encoding"),
+        (5, "t", "partition.encoding"),
     ]
     assert fitting.column("id").to_pylist() == [0, 3]
 
@@ -106,11 +118,16 @@ def _routed(unrouted: str, rules: dict) -> RoutedWriter:
     schema = new_schema(from_arrow_schema(pa.schema([("id", pa.int64())])), (), {}).to_json()
     letters = "rejected" if unrouted != "fail" else None
     routing = Routing.of("/lake", rules, SinkOptions(), dead_letters=letters, unrouted=unrouted)
-    dead = DeadLetters("rejected", new_schema(dead_letter_fields([]), (), {}).to_json(), "app", 1, ()) if letters else None
+    dead = (
+        DeadLetters("rejected", new_schema(dead_letter_fields([]), (), {}).to_json(), "app", 1, ()) if letters else None
+    )
     calls = MemoryCalls()
     calls.mkdir("/staging")
     targets = {key: Target(("id",), schema) for key in routing.rules}
-    return RoutedWriter(FileIO(calls, IdSource().new_id), RoutedSpec(WriteSpec("/staging", b"", 10**9, 7, 10**6), routing, {}, targets, dead))
+    return RoutedWriter(
+        FileIO(calls, IdSource().new_id),
+        RoutedSpec(WriteSpec("/staging", b"", 10**9, 7, 10**6), routing, {}, targets, dead),
+    )
 
 
 def _named(*names: bytes | None) -> pa.RecordBatch:

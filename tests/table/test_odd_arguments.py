@@ -9,7 +9,27 @@ import streamsink
 from streamsink.errors import Misuse
 from streamsink.options import SinkOptions, words_of
 
-ODD = (None, 5, -1, 1.5, True, "", "x", b"x", (), [], {}, ["x"], (1, 2), ("a", "a"), {"x": 1}, {"a": None}, [["x"]], float("nan"), object())
+ODD = (
+    None,
+    5,
+    -1,
+    1.5,
+    True,
+    "",
+    "x",
+    b"x",
+    (),
+    [],
+    {},
+    ["x"],
+    (1, 2),
+    ("a", "a"),
+    {"x": 1},
+    {"a": None},
+    [["x"]],
+    float("nan"),
+    object(),
+)
 _NAMES = [field.name for field in dataclasses.fields(SinkOptions)]
 
 
@@ -36,7 +56,12 @@ def test_a_path_may_be_a_path(tmp_path):
     text, path = str(tmp_path / "lake" / "orders"), tmp_path / "lake" / "orders"
     assert streamsink.create_table(path, "id BIGINT") == text
     assert streamsink.read_arrow(path).num_rows == 0 and streamsink.verify(path).ok
-    for call in (streamsink.starting_offsets, streamsink.give_up, streamsink.drop_missing, lambda path: streamsink.retire(path, "never")):
+    for call in (
+        streamsink.starting_offsets,
+        streamsink.give_up,
+        streamsink.drop_missing,
+        lambda path: streamsink.retire(path, "never"),
+    ):
         ends = []
         for given in (text, path):
             try:
@@ -51,16 +76,22 @@ def test_a_path_may_be_a_path(tmp_path):
     assert str(path.parent) in repr(vars(routed)) and "elsewhere/orders" in repr(vars(routed.sink))
 
 
-@pytest.mark.parametrize("name, call", [
-    ("schema", lambda table, value: streamsink.create_table(table, value)),
-    ("partition_by", lambda table, value: streamsink.create_table(table, "id BIGINT, x STRING, a STRING", partition_by=value)),
-    ("options", lambda table, value: streamsink.create_table(table, "id BIGINT", options=value)),
-    ("application", lambda table, value: streamsink.retire(table, value)),
-    ("application", lambda table, value: streamsink.give_up(table, application=value)),
-    ("partitions", lambda table, value: streamsink.starting_offsets(table, partitions=value)),
-    ("from_beginning", lambda table, value: streamsink.starting_offsets(table, from_beginning=value)),
-    ("without", lambda table, value: streamsink.starting_offsets(table, without=value)),
-])
+@pytest.mark.parametrize(
+    "name, call",
+    [
+        ("schema", lambda table, value: streamsink.create_table(table, value)),
+        (
+            "partition_by",
+            lambda table, value: streamsink.create_table(table, "id BIGINT, x STRING, a STRING", partition_by=value),
+        ),
+        ("options", lambda table, value: streamsink.create_table(table, "id BIGINT", options=value)),
+        ("application", lambda table, value: streamsink.retire(table, value)),
+        ("application", lambda table, value: streamsink.give_up(table, application=value)),
+        ("partitions", lambda table, value: streamsink.starting_offsets(table, partitions=value)),
+        ("from_beginning", lambda table, value: streamsink.starting_offsets(table, from_beginning=value)),
+        ("without", lambda table, value: streamsink.starting_offsets(table, without=value)),
+    ],
+)
 def test_functions(tmp_path, name, call):
     tables = (str(tmp_path / str(number)) for number in range(len(ODD)))
     _refused_or_done(lambda value: call(next(tables), value), str(tmp_path))

@@ -20,10 +20,14 @@ class _Counting(io.BytesIO):
         return super().write(data)
 
 
-@pytest.mark.parametrize("ddl, kind", [("id BIGINT", pa.int64()), ("id BIGINT, at TIMESTAMP(9)", pa.timestamp("ns"))], ids=["", "int96"])
+@pytest.mark.parametrize(
+    "ddl, kind", [("id BIGINT", pa.int64()), ("id BIGINT, at TIMESTAMP(9)", pa.timestamp("ns"))], ids=["", "int96"]
+)
 def test_a_discarded_file_is_never_written_to_again(ddl, kind):
     """Neither at once nor when the garbage is collected, which would call a closed stream at any time, anywhere."""
-    rows = pa.table({field.name: pa.array([1], pa.int64()).cast(t) for field, t in zip(parse_ddl(ddl), (pa.int64(), kind))})
+    rows = pa.table(
+        {field.name: pa.array([1], pa.int64()).cast(t) for field, t in zip(parse_ddl(ddl), (pa.int64(), kind))}
+    )
     stream = _Counting()
     output = ParquetOutput(stream, parse_ddl(ddl), rows, ("zstd", 1))
     output.write(rows)

@@ -12,18 +12,22 @@ from streamsink.table.write.position_ranges import MOST_PARTITIONS, PositionRang
 
 COLUMNS = ("topic", "partition", "offset")
 TYPES = {
-    "as Kafka's": (pa.string(), pa.int32(), pa.int64()), "wide": (pa.large_string(), pa.int64(), pa.int64()),
+    "as Kafka's": (pa.string(), pa.int32(), pa.int64()),
+    "wide": (pa.large_string(), pa.int64(), pa.int64()),
     "small": (pa.string(), pa.int8(), pa.int16()),
 }
 
 
 def batch_of(rows, types=TYPES["as Kafka's"]) -> pa.RecordBatch:
     columns = [pa.array(values, kind if kind != pa.string() else None) for values, kind in zip(zip(*rows), types)]
-    return pa.RecordBatch.from_arrays([c if c.type == t else c.cast(t) for c, t in zip(columns, types)], names=list(COLUMNS))
+    return pa.RecordBatch.from_arrays(
+        [c if c.type == t else c.cast(t) for c, t in zip(columns, types)], names=list(COLUMNS)
+    )
 
 
 def walked(rows, sources) -> int:
     """The same, row by row."""
+
     def lies(topic, part, offset):
         found = [source.get(topic, {}).get(part) for source in sources]
         return offset is not None and any(here and here[0] <= offset < here[1] for here in found)
@@ -34,7 +38,14 @@ def walked(rows, sources) -> int:
 def any_sources(rng) -> tuple:
     def source():
         topics = rng.sample(["a", "b", "c", "A", "a.b"], rng.randrange(1, 4))
-        return {topic: {part: (low, low + rng.choice((0, 3, 30))) for part in range(rng.randrange(5)) for low in [rng.randrange(40)]} for topic in topics}
+        return {
+            topic: {
+                part: (low, low + rng.choice((0, 3, 30)))
+                for part in range(rng.randrange(5))
+                for low in [rng.randrange(40)]
+            }
+            for topic in topics
+        }
 
     return tuple(source() for _ in range(rng.randrange(1, 4)))
 
@@ -49,7 +60,13 @@ def test_any_rows_in_any_ranges_are_counted_as_a_walk_counts_them(rng, kind):
         parts = rng.choice(([rng.randrange(4)], [0, 1, 2, 3, 4, -1, 100, None]))
         offsets = [*range(60), *[None] * 30]
         rows = [(rng.choice(names), rng.choice(parts), rng.choice(offsets)) for _ in range(rng.randrange(1, 12))]
-        lying = [(topic, part, low) for s in sources for topic, parts in s.items() for part, (low, high) in parts.items() if low < high]
+        lying = [
+            (topic, part, low)
+            for s in sources
+            for topic, parts in s.items()
+            for part, (low, high) in parts.items()
+            if low < high
+        ]
         if lying and rng.randrange(2):
             rows = rng.choices(lying, k=5) + rows[: rng.randrange(2)]
         outside = PositionRanges(COLUMNS, sources).outside(batch_of(rows, TYPES[kind]))
@@ -77,7 +94,10 @@ def test_a_partition_s_number_is_bounded():
 def test_ranges_are_what_the_sources_say_or_nothing():
     """An unknown start is 0; with one source that is not numeric, positions filter nothing and are not asked for."""
     kafka = SourceRange({"t": {"0": 5}}, {"t": {"0": 9, "1": 3}})
-    assert row_ranges((kafka, SourceRange(None, {"u": {"7": 4}}))) == ({"t": {0: (5, 9), 1: (0, 3)}}, {"u": {7: (0, 4)}})
+    assert row_ranges((kafka, SourceRange(None, {"u": {"7": 4}}))) == (
+        {"t": {0: (5, 9), 1: (0, 3)}},
+        {"u": {7: (0, 4)}},
+    )
     assert row_ranges((kafka, SourceRange(None, {"logOffset": 3}))) == row_ranges(()) == ()
 
 
@@ -94,5 +114,8 @@ def test_rows_outside_are_refused_with_counts_and_names_and_no_value():
         judge("lake", batch, options, types, (3, ranges.outside(rows)))
     message = str(refused.value)
     assert refused.value.kind == "positions.columns"
-    assert all(word in message for word in ("lake", "batch 7", "2 of 3 rows", "'offset' (int64) as the offset", "'t'", "position_columns"))
+    assert all(
+        word in message
+        for word in ("lake", "batch 7", "2 of 3 rows", "'offset' (int64) as the offset", "'t'", "position_columns")
+    )
     assert "secret" not in message and "987654" not in message

@@ -31,7 +31,9 @@ def _some_commit(table, chance, number):
     there = {e.identity for e in live}
     free = [e for e in _WANTED if e.identity not in there]
     gone = tuple(e.deleting for e in chance.sample(live, min(len(live), chance.randint(1, 3))))
-    new = tuple(chance.sample(free, min(len(free), chance.randint(0, 1)))) + (add(f"n{number}", part(chance.choice("xyz"))),)
+    new = tuple(chance.sample(free, min(len(free), chance.randint(0, 1)))) + (
+        add(f"n{number}", part(chance.choice("xyz"))),
+    )
     what = chance.choice(["append", "append", "compact", "overwrite", "rollback"])
     if what == "rollback" and newest and newest.id > 2:
         for snapshot_id in range(chance.randint(2, newest.id), newest.id + 1):

@@ -82,7 +82,9 @@ def test_a_death_in_that_moment_changes_nothing(step):
     assert world.ids() == expected() + prepared.ids
 
 
-@pytest.mark.parametrize("second", ["restore.before_publish", "commit.lists_written", "commit.published", "restore.published"])
+@pytest.mark.parametrize(
+    "second", ["restore.before_publish", "commit.lists_written", "commit.published", "restore.published"]
+)
 def test_a_death_while_publishing_again(second):
     """The mending itself is killed: mended at the next start."""
     world = memory_world()
@@ -243,7 +245,9 @@ def test_replaced_before_it_was_known_whether_ours_was_there(is_built_on, blind,
 # -- killed before the mark --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("settings", [{}, {"publish_as": "one-snapshot", "publish_every_batches": 2}, {"on_rollback": "republish"}], ids=str)
+@pytest.mark.parametrize(
+    "settings", [{}, {"publish_as": "one-snapshot", "publish_every_batches": 2}, {"on_rollback": "republish"}], ids=str
+)
 def test_a_third_writer_built_on_ours_and_the_mark_is_missing(settings):
     """Our rows are in the table although no state says so: only the state is published, not a Conflict at every start."""
     world, third = published_not_marked()
@@ -289,7 +293,10 @@ def test_a_file_of_ours_that_is_in_the_table_alone_is_a_conflict():
     entries = read_manifest(table.file_io.read(f"{world.driver.root}/{manifest['staged']}"), "staged")
     assert len(entries) > 1
     record = record_of(world, 1)
-    table.file_io.write(f"{world.driver.root}/{record.files[0].final}", table.file_io.read(f"{world.driver.root}/{record.files[0].staged}"))
+    table.file_io.write(
+        f"{world.driver.root}/{record.files[0].final}",
+        table.file_io.read(f"{world.driver.root}/{record.files[0].staged}"),
+    )
     commit(table, Changes(tuple(entries[:1])), user="foreign")
     for _ in range(2):
         with pytest.raises(Conflict, match="already in the map"):
@@ -302,7 +309,9 @@ def test_what_others_had_built_on_a_replaced_snapshot_of_the_first_name_is_there
     world.run(boundaries=(6,))
     replacing = Prepared(world)
     world.run(boundaries=(6, 9))
-    other = World(world.calls, world.driver.root, application="new-name", restore="restore-and-continue", adopt_from_batch=2)
+    other = World(
+        world.calls, world.driver.root, application="new-name", restore="restore-and-continue", adopt_from_batch=2
+    )
     other.checkpoint = world.checkpoint
     assert die_at_step("precommit.saved", 1, other, boundaries=(6, 9, 14))
     Prepared(world, 1).rename()

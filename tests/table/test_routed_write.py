@@ -92,22 +92,35 @@ def test_without_dead_letters_the_first_bad_row_fails_without_its_value():
 def test_rows_that_get_lost_on_the_way_are_an_error(monkeypatch):
     """The count of rows in is not taken from the files."""
     written = RoutedWriter._routed
-    monkeypatch.setattr(RoutedWriter, "_routed", lambda self, name, rows, target: written(self, name, rows.slice(1), target))
+    monkeypatch.setattr(
+        RoutedWriter, "_routed", lambda self, name, rows, target: written(self, name, rows.slice(1), target)
+    )
     world = ManyWorld()
     with pytest.raises(Corrupt, match="do not add up"):
         world.run()
     assert world.rows() == []
 
 
-@pytest.mark.parametrize("tables, more, word", [
-    ({}, {}, "tables"), ({"a/b": {}}, {}, "names of tables"), ({"streamsink": {}}, {}, "names of tables"),
-    ({"a": {"bucket": 1}}, {}, "'bucket'"), ({"a": {"path": "../a"}}, {}, "below"), ({"a": {"path": "/elsewhere/a"}}, {}, "below"),
-    ({"a_*": {"path": "x"}}, {}, "pattern"), ({"a": {}, "b": {"path": "a"}}, {}, "same path"),
-    ({"a": {}, "b": {"path": "a/b"}}, {}, "inside"), ({"a": {}}, {"dead_letters": "a"}, "dead_letters"),
-    ({"a": {}}, {"unrouted": "skip"}, "unrouted"), ({"a": {}}, {"unrouted": "dead-letter"}, "dead_letters"),
-    ({"a": {"columns": "id"}}, {}, "columns"), ({"a": {"create": "yes"}}, {}, "create"),
-    ({"a": {"path": "rejected"}}, {"dead_letters": "rejected"}, "same path"),
-])
+@pytest.mark.parametrize(
+    "tables, more, word",
+    [
+        ({}, {}, "tables"),
+        ({"a/b": {}}, {}, "names of tables"),
+        ({"streamsink": {}}, {}, "names of tables"),
+        ({"a": {"bucket": 1}}, {}, "'bucket'"),
+        ({"a": {"path": "../a"}}, {}, "below"),
+        ({"a": {"path": "/elsewhere/a"}}, {}, "below"),
+        ({"a_*": {"path": "x"}}, {}, "pattern"),
+        ({"a": {}, "b": {"path": "a"}}, {}, "same path"),
+        ({"a": {}, "b": {"path": "a/b"}}, {}, "inside"),
+        ({"a": {}}, {"dead_letters": "a"}, "dead_letters"),
+        ({"a": {}}, {"unrouted": "skip"}, "unrouted"),
+        ({"a": {}}, {"unrouted": "dead-letter"}, "dead_letters"),
+        ({"a": {"columns": "id"}}, {}, "columns"),
+        ({"a": {"create": "yes"}}, {}, "create"),
+        ({"a": {"path": "rejected"}}, {"dead_letters": "rejected"}, "same path"),
+    ],
+)
 def test_wrong_rules_are_refused_by_name(tables, more, word):
     """Before anything is opened."""
     with pytest.raises(Misuse, match=word):
@@ -118,12 +131,23 @@ def test_a_name_has_one_rule_and_one_place():
     """Its own rule first, then patterns in their order; never a place where another table lies."""
     rules = {"x_*": {}, "x_1": {"path": "deep/er/x"}, "*": {}, "moved": {"path": "taken"}}
     routing = Routing.of("/lake", rules, SinkOptions(), dead_letters="rejected", unrouted="dead-letter")
-    found = {name: routing.rule_of(name) for name in (
-        "x_1", "x_2", "other", "taken", "deep", "rejected", "streamsink", "../x", "", None, "a b", "x_*"
-    )}
+    found = {
+        name: routing.rule_of(name)
+        for name in ("x_1", "x_2", "other", "taken", "deep", "rejected", "streamsink", "../x", "", None, "a b", "x_*")
+    }
     assert found == {
-        "x_1": "x_1", "x_2": "x_*", "other": "*", "taken": None, "deep": None, "rejected": None, "streamsink": None, "../x": None,
-        "": None, None: None, "a b": None, "x_*": None,
+        "x_1": "x_1",
+        "x_2": "x_*",
+        "other": "*",
+        "taken": None,
+        "deep": None,
+        "rejected": None,
+        "streamsink": None,
+        "../x": None,
+        "": None,
+        None: None,
+        "a b": None,
+        "x_*": None,
     }
     assert routing.path_of("x_1") == "deep/er/x" and routing.path_of("x_2") == "x_2"
 
@@ -133,8 +157,15 @@ def test_each_table_takes_its_own_columns():
     world = ManyWorld()
     world.driver.routing = Routing.of(
         world.driver.root,
-        {"a": {"columns": ["id", "version"]}, "strict": {"columns": "existing"}, "more_x": {"columns": ("id", "part", "version")}, "more_y": {}},
-        world.driver.options, dead_letters="rejected", unrouted="dead-letter",
+        {
+            "a": {"columns": ["id", "version"]},
+            "strict": {"columns": "existing"},
+            "more_x": {"columns": ("id", "part", "version")},
+            "more_y": {},
+        },
+        world.driver.options,
+        dead_letters="rejected",
+        unrouted="dead-letter",
     )
     world.run()
     assert world.table("a").latest_schema().field_names == ("id", "version")

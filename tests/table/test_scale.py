@@ -49,7 +49,9 @@ Cost = collections.namedtuple("Cost", "calls read written")
 def costs_of(root, calls, commits) -> list[Cost]:
     """What each of so many micro-batches of one row asked of the store, from its admission to its end."""
     options = SinkOptions.of(root, {"journal_retain": 3})
-    driver = MicroBatchDriver(root, SCHEMA, lambda start, end: pa.RecordBatch.from_pydict({"id": [0]}, schema=SCHEMA), options)
+    driver = MicroBatchDriver(
+        root, SCHEMA, lambda start, end: pa.RecordBatch.from_pydict({"id": [0]}, schema=SCHEMA), options
+    )
     checkpoint = SparkCheckpoint(IdSource().new_id(), list(range(1, commits + 1)))
     file_io = FileIO(calls, IdSource().new_id, flush=False)
     sink = driver.start(file_io, checkpoint)
@@ -59,7 +61,9 @@ def costs_of(root, calls, commits) -> list[Cost]:
         calls.listed.clear()
         sink.batch(driver.describe(checkpoint, number))
         spent = collections.Counter(calls.log[known:])
-        assert not number or not calls.listed & {"snapshot", "manifest", "schema", "bucket-0"}, "a folder that grows was listed"
+        assert not number or not calls.listed & {"snapshot", "manifest", "schema", "bucket-0"}, (
+            "a folder that grows was listed"
+        )
         costs.append(Cost(spent, calls.bytes_read - read, calls.bytes_written - written))
     sink.close()
     return costs
@@ -80,7 +84,7 @@ def test_the_cost_of_a_commit_does_not_grow(tmp_path, late):
     tiers of merged manifests in its list. A merging one opens as many files. Over a whole cycle the bytes stay too.
     """
     costs = costs_of(str(tmp_path / "shop.db" / "orders"), Metered(PosixCalls()), late + 61)
-    windows = [costs[first:first + 60] for first in (100, late)]
+    windows = [costs[first : first + 60] for first in (100, late)]
     (plain, merging), (late_plain, late_merging) = (split(window) for window in windows)
     assert {tuple(sorted(cost.calls.items())) for cost in plain + late_plain} == {tuple(sorted(plain[0].calls.items()))}
     assert sum(plain[0].calls.values()) < 120
@@ -96,13 +100,22 @@ def test_the_cost_of_a_commit_does_not_grow(tmp_path, late):
 
 def many_files(root: str, commits: int, files: int, options=None):
     """A table of files that only its manifests know: so many commits of so many files each."""
-    schema = new_schema(parse_ddl("id BIGINT, name STRING"), (), {"manifest.merge-min-count": "1000", **(options or {})})
+    schema = new_schema(
+        parse_ddl("id BIGINT, name STRING"), (), {"manifest.merge-min-count": "1000", **(options or {})}
+    )
     table = create_table(local_file_io(flush=False), root, schema)
     commit = TableCommit(table, SinkOptions.of(root, {}))
     for number in range(commits):
         entries = tuple(
-            ManifestEntry(FileKind.ADD, EMPTY_ROW, 0, -1, DataFileMeta.for_append(
-                file_name=f"data-{number:04}-{i:036}.parquet", file_size=1000, row_count=10, schema_id=0))
+            ManifestEntry(
+                FileKind.ADD,
+                EMPTY_ROW,
+                0,
+                -1,
+                DataFileMeta.for_append(
+                    file_name=f"data-{number:04}-{i:036}.parquet", file_size=1000, row_count=10, schema_id=0
+                ),
+            )
             for i in range(files)
         )
         name, data = f"manifest-many-{number}", write_manifest(entries)
@@ -136,5 +149,10 @@ def test_memory_of_planning_and_merging_is_bounded(tmp_path):
     metas = table.manifests.all_of(newest)
     for options in ({"manifest.full-compaction-threshold-size": "1 b"}, {"manifest.merge-min-count": "2"}):
         merged = []
-        assert peak_of(lambda: merged.extend(table.manifests.merge(metas, options, f"x{len(options)}{list(options)[0][-4:]}"))) < 4
+        assert (
+            peak_of(
+                lambda: merged.extend(table.manifests.merge(metas, options, f"x{len(options)}{list(options)[0][-4:]}"))
+            )
+            < 4
+        )
         assert len(merged) == 1 and merged[0].num_added_files == 20_000

@@ -20,8 +20,7 @@ def table_of(folder, *sources) -> str:
     world = posix_world(folder)
     given = [source if isinstance(source, tuple) else ("", source) for source in sources]
     ranges = tuple(
-        SourceRange({t: dict.fromkeys(parts, 0) for t, parts in end.items()}, end, name=name)
-        for name, end in given
+        SourceRange({t: dict.fromkeys(parts, 0) for t, parts in end.items()}, end, name=name) for name, end in given
     )
     sink = world.driver.start(FileIO(world.calls, IdSource().new_id), world.checkpoint)
     sink.batch(Batch(0, QUERY, "run", ranges))

@@ -21,8 +21,17 @@ PARTITIONS = 3000
 def _snapshot(properties: dict[str, str]) -> Snapshot:
     """As it comes back from the table."""
     made = Snapshot(
-        id=7, schema_id=0, base_manifest_list="base", delta_manifest_list="delta", commit_user="u", commit_identifier=7,
-        commit_kind="APPEND", time_millis=1, total_record_count=1, delta_record_count=1, properties=properties,
+        id=7,
+        schema_id=0,
+        base_manifest_list="base",
+        delta_manifest_list="delta",
+        commit_user="u",
+        commit_identifier=7,
+        commit_kind="APPEND",
+        time_millis=1,
+        total_record_count=1,
+        delta_record_count=1,
+        properties=properties,
     )
     return Snapshot.from_json(made.to_json(), "snapshot-7")
 
@@ -45,7 +54,13 @@ def _ahead(rng, sources: tuple[SourceRange, ...]) -> Recorded:
     """A record that is ahead of the batch in every partition, as after a replay."""
     (read,) = sources
     return Recorded.of(
-        TopicRecord("0", topic, read.cluster, read.topic_id(topic), {part: at + rng.randint(0, 10**7) for part, at in known.items()})
+        TopicRecord(
+            "0",
+            topic,
+            read.cluster,
+            read.topic_id(topic),
+            {part: at + rng.randint(0, 10**7) for part, at in known.items()},
+        )
         for topic, known in read.end.items()
     )
 
@@ -81,10 +96,16 @@ def test_a_deflated_state_is_read(rng):
     assert states_in(_snapshot({"streamsink.app.shop": text}), "snapshot-7") == {"shop": state}
 
 
-@pytest.mark.parametrize("damage", [
-    lambda text: text[:-8], lambda text: text[:40] + "," + text[41:], lambda text: text[:400] + "A" * 8 + text[408:],
-    lambda text: text.replace(":", ":1", 1), lambda text: text.replace(":", ";"),
-])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda text: text[:-8],
+        lambda text: text[:40] + "," + text[41:],
+        lambda text: text[:400] + "A" * 8 + text[408:],
+        lambda text: text.replace(":", ":1", 1),
+        lambda text: text.replace(":", ";"),
+    ],
+)
 def test_a_compressed_state_that_was_altered_is_an_error(rng, damage):
     properties = States({}, True).properties("shop", _state(_sources(rng, 1000), Recorded()))
     altered = _snapshot(properties | {"streamsink.app.shop": damage(properties["streamsink.app.shop"])})

@@ -47,8 +47,15 @@ def _silent(calls, **settings):
 
 
 def _commit(table, kind, **more):
-    request = CommitRequest("me", 7, Changes((add("new", part("x")),)), "mine", kind,
-                            overwrite=Overwrite(dynamic=True) if kind == "OVERWRITE" else None, **more)
+    request = CommitRequest(
+        "me",
+        7,
+        Changes((add("new", part("x")),)),
+        "mine",
+        kind,
+        overwrite=Overwrite(dynamic=True) if kind == "OVERWRITE" else None,
+        **more,
+    )
     return TableCommit(table, OPTIONS).commit(request, lambda states: False)
 
 
@@ -86,7 +93,12 @@ def test_a_list_made_ahead_stays_where_a_try_without_an_answer_may_have_used_it(
     if not silent:
         commit(table, Changes((add("other", part("y")),)), user="other")
     request = CommitRequest(
-        "me", 7, Changes((add("new", part("x")),)), "mine", manifests=(meta,), delta_list=("manifest-list-ahead", len(lists))
+        "me",
+        7,
+        Changes((add("new", part("x")),)),
+        "mine",
+        manifests=(meta,),
+        delta_list=("manifest-list-ahead", len(lists)),
     )
     done = TableCommit(_silent(calls, silent=silent, meanwhile=others_go_on), OPTIONS).commit(
         request, lambda states: table.snapshots.latest() is not None
@@ -109,7 +121,9 @@ def test_what_others_have_built_on_stays_although_the_snapshot_was_replaced():
         table.file_io.replace(table.layout.snapshot(4), replacing.to_json(), "x")
 
     request = CommitRequest("me", 7, Changes((add("new", part("x")),)), "mine")
-    TableCommit(_silent(calls, meanwhile=built_on_and_replaced), OPTIONS).commit(request, lambda states: table.snapshots.latest().id == 5)
+    TableCommit(_silent(calls, meanwhile=built_on_and_replaced), OPTIONS).commit(
+        request, lambda states: table.snapshots.latest().id == 5
+    )
     assert table.snapshots.load(4).commit_user == "foreign"
     assert live(table) == ["a", "b", "c", "new", "other"]
     names = table.file_io.names(table.layout.manifest_dir)
@@ -188,7 +202,9 @@ def test_files_that_others_have_built_on_are_not_added_again(kind, after):
     calls = MemoryCalls()
     table = new_table(calls)
     commit(table, Changes((add("old", part("x")),)))
-    done = _commit(_silent(calls, meanwhile=_built_on_and_replaced(table)), kind, application="mine", state={"sequence": 1})
+    done = _commit(
+        _silent(calls, meanwhile=_built_on_and_replaced(table)), kind, application="mine", state={"sequence": 1}
+    )
     assert live(table) == after and done.snapshot_id == 4 and done.snapshot.delta_record_count == 0
     assert table.states.read(table.snapshots.latest()).by_application == {"mine": {"sequence": 1}}
     assert table.snapshots.latest().total_record_count == len(after)
@@ -202,7 +218,12 @@ def test_nor_are_those_that_others_have_rewritten_since(kind):
     commit(table, Changes((add("old", part("x")),)))
 
     def rewrite():
-        commit(table, Changes((add("new", part("x")).deleting, add("rewritten", part("x")))), user="compactor", kind="COMPACT")
+        commit(
+            table,
+            Changes((add("new", part("x")).deleting, add("rewritten", part("x")))),
+            user="compactor",
+            kind="COMPACT",
+        )
 
     _commit(_silent(calls, meanwhile=_built_on_and_replaced(table, rewrite)), kind)
     assert live(table) == ["old", "other", "rewritten"] and table.snapshots.latest().total_record_count == 3

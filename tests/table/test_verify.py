@@ -70,20 +70,26 @@ def _cut(start):
     return damage
 
 
-@pytest.mark.parametrize("damage, kind", [
-    (_remove("snapshot/snapshot-2"), "snapshot.hole"),
-    (_cut("snapshot/snapshot-3"), "snapshot.corrupt"),
-    (_remove("manifest/manifest-list-"), "file.missing"),
-    (_cut("manifest/manifest-list-"), "file.size"),
-    (_remove("manifest/manifest-"), "file.missing"),
-    (_cut("part=a/bucket-0/data-"), "file.size"),
-    (_remove("part=a/bucket-0/data-"), "file.missing"),
-    (lambda w: _edit(w, 4, totalRecordCount=15), "count.total"),
-    (lambda w: _edit(w, 4, deltaRecordCount=4), "count.delta"),
-    (lambda w: w.calls._names.__setitem__(f"{w.driver.root}/snapshot/LATEST", _file(b"9")), "hint.future"),
-    (_cut("streamsink/streamsink/record-"), "journal.corrupt"),
-    (lambda w: [w.calls.unlink(f"{w.driver.root}/snapshot/{n}") for n in ("snapshot-4", "LATEST")], "checkpoint.rolled-back"),
-])
+@pytest.mark.parametrize(
+    "damage, kind",
+    [
+        (_remove("snapshot/snapshot-2"), "snapshot.hole"),
+        (_cut("snapshot/snapshot-3"), "snapshot.corrupt"),
+        (_remove("manifest/manifest-list-"), "file.missing"),
+        (_cut("manifest/manifest-list-"), "file.size"),
+        (_remove("manifest/manifest-"), "file.missing"),
+        (_cut("part=a/bucket-0/data-"), "file.size"),
+        (_remove("part=a/bucket-0/data-"), "file.missing"),
+        (lambda w: _edit(w, 4, totalRecordCount=15), "count.total"),
+        (lambda w: _edit(w, 4, deltaRecordCount=4), "count.delta"),
+        (lambda w: w.calls._names.__setitem__(f"{w.driver.root}/snapshot/LATEST", _file(b"9")), "hint.future"),
+        (_cut("streamsink/streamsink/record-"), "journal.corrupt"),
+        (
+            lambda w: [w.calls.unlink(f"{w.driver.root}/snapshot/{n}") for n in ("snapshot-4", "LATEST")],
+            "checkpoint.rolled-back",
+        ),
+    ],
+)
 def test_each_damage_is_named(damage, kind):
     """With the file or the snapshot in the message; and ``ok`` is false."""
     world = memory_world()
@@ -134,7 +140,13 @@ def test_a_hidden_foreign_commit_is_named():
     prepared.rename()
     report = _look(world)
     found = [f.message for f in report.findings if f.kind == "snapshot.not-derived"]
-    assert not report.ok and len(found) == 1 and "snapshot 3" in found[0] and "foreign0" in found[0] and "3 files are hidden" in found[0]
+    assert (
+        not report.ok
+        and len(found) == 1
+        and "snapshot 3" in found[0]
+        and "foreign0" in found[0]
+        and "3 files are hidden" in found[0]
+    )
     assert "checkpoint.lost" not in _kinds(world)
 
 
@@ -178,7 +190,9 @@ def test_a_journal_of_a_table_that_was_dropped_is_a_note(is_pending):
     for entry in io.entries(world.driver.root):
         if entry.name != "streamsink":
             io.delete_tree(f"{world.driver.root}/{entry.name}")
-    io.create_new(f"{world.driver.root}/schema/schema-0", new_schema(schema.fields, (), {"of": "another table"}).to_json())
+    io.create_new(
+        f"{world.driver.root}/schema/schema-0", new_schema(schema.fields, (), {"of": "another table"}).to_json()
+    )
     report = _look(world)
     assert report.ok and _kinds(world, "note") - {"staging.files"} == {"journal.other-table"}
     with pytest.raises(Misuse, match="remove the journal") as refused:

@@ -68,11 +68,15 @@ def random_condition(rng, fields, rows, depth=2):
         return Comparison(field.name, op)
     values = []
     while len(values) < (rng.choice([0, 1, 3]) if op == "in" else 1):
-        physical = rng.choice(rows)[index] if rng.random() < 0.8 else random_value(rng, field.type.as_nullable(True), 0.0)
+        physical = (
+            rng.choice(rows)[index] if rng.random() < 0.8 else random_value(rng, field.type.as_nullable(True), 0.0)
+        )
         if physical is None:
             physical = random_value(rng, field.type.as_nullable(True), 0.0)
         if isinstance(physical, str) and physical and rng.random() < 0.5:
-            physical = rng.choice([physical[:-1], physical[: rng.randrange(1, 20)], physical + "\U0010FFFF", physical[:-1] + "b"])
+            physical = rng.choice(
+                [physical[:-1], physical[: rng.randrange(1, 20)], physical + "\U0010ffff", physical[:-1] + "b"]
+            )
         given = from_physical(physical, field.type)
         if field.type.root == "DATE" and isinstance(given, int):
             continue
@@ -126,10 +130,16 @@ def test_a_condition_keeps_exactly_the_rows_it_holds_for(tmp_path, rng, mode):
     fields = parse_ddl(f"{PRIMITIVES}, {NANOS}")
     keys = rng.choice([[], ["i"], ["v", "dt"], ["d"], ["ts3", "b"]])
     path = str(tmp_path / "t")
-    streamsink.create_table(path, fields, keys, options={
-        "metadata.stats-mode": mode, "metadata.stats-dense-store": rng.choice(["true", "false"]),
-        "manifest.merge-min-count": "3",
-    })
+    streamsink.create_table(
+        path,
+        fields,
+        keys,
+        options={
+            "metadata.stats-mode": mode,
+            "metadata.stats-dense-store": rng.choice(["true", "false"]),
+            "manifest.merge-min-count": "3",
+        },
+    )
     rows = []
     with ArrowSink(path) as sink:
         for _ in range(8):
@@ -174,12 +184,25 @@ def planned(path, where):
     return sorted(file.rows for file in plan(open_table(local_file_io(), path, for_writing=False), where=where)[1])
 
 
-@pytest.mark.parametrize("where, kept", [
-    (col("n") == 10, [1]), (col("n") == 15, []), (col("n") != 10, [2, 3]), (col("n") < 20, [1]), (col("n") <= 20, [1, 2]),
-    (col("n") > 21, [3]), (col("n") >= 21, [2, 3]), (col("n").isin([10, 30]), [1, 3]), (col("n").isin([]), []),
-    (col("n").is_null(), [3, 4]), (col("n").is_not_null(), [1, 2, 3]), ((col("n") > 5) & (col("n") < 15), [1]),
-    ((col("n") == 10) | (col("n") == 32), [1, 3]), (col("n") > 1000, []),
-])
+@pytest.mark.parametrize(
+    "where, kept",
+    [
+        (col("n") == 10, [1]),
+        (col("n") == 15, []),
+        (col("n") != 10, [2, 3]),
+        (col("n") < 20, [1]),
+        (col("n") <= 20, [1, 2]),
+        (col("n") > 21, [3]),
+        (col("n") >= 21, [2, 3]),
+        (col("n").isin([10, 30]), [1, 3]),
+        (col("n").isin([]), []),
+        (col("n").is_null(), [3, 4]),
+        (col("n").is_not_null(), [1, 2, 3]),
+        ((col("n") > 5) & (col("n") < 15), [1]),
+        ((col("n") == 10) | (col("n") == 32), [1, 3]),
+        (col("n") > 1000, []),
+    ],
+)
 def test_files_are_skipped_by_their_statistics(tmp_path, where, kept):
     """Exactly at the bounds, not one file more or less."""
     batches = [[(10,)], [(20,), (21,)], [(30,), (None,), (32,)], [(None,)] * 4]
@@ -187,11 +210,20 @@ def test_files_are_skipped_by_their_statistics(tmp_path, where, kept):
     assert planned(path, where) == kept
 
 
-@pytest.mark.parametrize("where, kept", [
-    (col("s") == "aaaaaaaaaaaaaaaaZ", [1]), (col("s") > "aaaaaaaaaaaaaaaa", [1, 2]), (col("s") < "aaaaaaaaaaaaaaaab", [1]),
-    (col("s").startswith("aaaaaaaaaaaaaaaazz"), [1]), (col("s").startswith("b"), [2]), (col("s").startswith(""), [1, 2]),
-    (col("s").startswith("c"), []), (col("s") != "b", [1]), (col("s") != "aaaaaaaaaaaaaaaa", [1, 2]),
-])
+@pytest.mark.parametrize(
+    "where, kept",
+    [
+        (col("s") == "aaaaaaaaaaaaaaaaZ", [1]),
+        (col("s") > "aaaaaaaaaaaaaaaa", [1, 2]),
+        (col("s") < "aaaaaaaaaaaaaaaab", [1]),
+        (col("s").startswith("aaaaaaaaaaaaaaaazz"), [1]),
+        (col("s").startswith("b"), [2]),
+        (col("s").startswith(""), [1, 2]),
+        (col("s").startswith("c"), []),
+        (col("s") != "b", [1]),
+        (col("s") != "aaaaaaaaaaaaaaaa", [1, 2]),
+    ],
+)
 def test_bounds_of_long_texts_are_bounds_and_no_values(tmp_path, where, kept):
     """The stats keep 16 characters: the greatest value may be greater than any text that begins so."""
     path = table_of(tmp_path, "s STRING", [[("aaaaaaaaaaaaaaaazzz",)], [("b",), ("b",)]])
@@ -200,7 +232,9 @@ def test_bounds_of_long_texts_are_bounds_and_no_values(tmp_path, where, kept):
 
 def test_partitions_are_pruned_before_a_manifest_is_opened(tmp_path):
     """The list's partition stats rule a manifest out: it may even be missing. Entries are ruled out by their own partition."""
-    path = table_of(tmp_path, "p STRING, n INT", [[("a", 1)], [("b", 1), ("b", 2)], [("a", 1), ("c", 2), ("c", 3)]], ["p"])
+    path = table_of(
+        tmp_path, "p STRING, n INT", [[("a", 1)], [("b", 1), ("b", 2)], [("a", 1), ("c", 2), ("c", 3)]], ["p"]
+    )
     table = open_table(local_file_io(), path, for_writing=False)
     metas = table.manifests.all_of(table.snapshots.latest())
     assert planned(path, col("p") == "b") == [2]  # the third manifest reaches over b
@@ -218,19 +252,39 @@ def test_nan_is_the_largest_number_and_equal_to_itself(tmp_path):
         return streamsink.read_arrow(path, where=where).num_rows
 
     d = col("d")
-    assert [count(d > 5.0), count(d >= NAN), count(d == NAN), count(d < NAN), count(d <= NAN), count(d > NAN)] == [1, 1, 1, 2, 3, 0]
+    assert [count(d > 5.0), count(d >= NAN), count(d == NAN), count(d < NAN), count(d <= NAN), count(d > NAN)] == [
+        1,
+        1,
+        1,
+        2,
+        3,
+        0,
+    ]
     assert [count(d == 0), count(d != NAN), count(d != 0.0), count(d.isin([NAN, 1]))] == [1, 2, 2, 2]
 
 
-@pytest.mark.parametrize("where, message", [
-    (col("nothing") == 1, "'nothing'; the table has n, s, d, t, z, a"), (col("n") == "1", "'n' is INT.*str"),
-    (col("n") == None, "'n' is INT.*is_null"), (col("n") == 2**31, "'n' is INT"), (col("n") == True, "'n'"),  # noqa: E711,E712
-    (col("n").startswith("x"), "startswith"), (col("s") == 1, "'s' is STRING"), (col("s") == "\ud800", "'s' is STRING"),
-    (col("d") == decimal.Decimal("1.234"), r"'d' is DECIMAL\(5, 2\)"), (col("d") == 1.5, "'d'"),
-    (col("t") == datetime.datetime(2024, 1, 1, tzinfo=datetime.timezone.utc), "'t'"), (col("t") == datetime.date(2024, 1, 1), "'t'"),
-    (col("t") == datetime.datetime(2024, 1, 1, 0, 0, 0, 1), "'t'"), (col("z") == datetime.datetime(2024, 1, 1), "'z'"),
-    (col("a") == 1, r"is_null\(\)"), ("n = 1", "where is a str"), (5, "where is a int"),
-])
+@pytest.mark.parametrize(
+    "where, message",
+    [
+        (col("nothing") == 1, "'nothing'; the table has n, s, d, t, z, a"),
+        (col("n") == "1", "'n' is INT.*str"),
+        (col("n") == None, "'n' is INT.*is_null"),  # noqa: E711
+        (col("n") == 2**31, "'n' is INT"),
+        (col("n") == True, "'n'"),  # noqa: E711,E712
+        (col("n").startswith("x"), "startswith"),
+        (col("s") == 1, "'s' is STRING"),
+        (col("s") == "\ud800", "'s' is STRING"),
+        (col("d") == decimal.Decimal("1.234"), r"'d' is DECIMAL\(5, 2\)"),
+        (col("d") == 1.5, "'d'"),
+        (col("t") == datetime.datetime(2024, 1, 1, tzinfo=datetime.timezone.utc), "'t'"),
+        (col("t") == datetime.date(2024, 1, 1), "'t'"),
+        (col("t") == datetime.datetime(2024, 1, 1, 0, 0, 0, 1), "'t'"),
+        (col("z") == datetime.datetime(2024, 1, 1), "'z'"),
+        (col("a") == 1, r"is_null\(\)"),
+        ("n = 1", "where is a str"),
+        (5, "where is a int"),
+    ],
+)
 def test_a_wrong_condition_is_refused_by_the_column_s_name(tmp_path, where, message):
     """Before a file is read; the value itself is not in the message."""
     path = table_of(tmp_path, "n INT, s STRING, d DECIMAL(5, 2), t TIMESTAMP(3), z TIMESTAMP_LTZ(3), a ARRAY<INT>", [])

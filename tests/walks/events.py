@@ -27,13 +27,19 @@ MOST_CALLS = 170
 _NEAR = 6
 # (option, values), for streams.
 _OPTIONS = (
-    {"restore": "restore-and-continue"}, {"restore": "restore-and-fail"}, {"on_rollback": "republish"}, {"on_rollback": "fail"},
+    {"restore": "restore-and-continue"},
+    {"restore": "restore-and-fail"},
+    {"on_rollback": "republish"},
+    {"on_rollback": "fail"},
     {"publish": "sync", "publish_every_batches": 1, "publish_as": "snapshot-per-checkpoint"},
     {"publish": "sync", "publish_every_batches": 2, "publish_as": "snapshot-per-checkpoint"},
     {"publish": "sync", "publish_every_batches": 3, "publish_as": "one-snapshot"},
     {"publish": "async", "publish_every_batches": 1, "publish_queue": 2, "delay": 20},
     {"publish": "async", "publish_every_batches": 1, "publish_queue": 3, "publish_as": "one-snapshot", "delay": None},
-    {"journal_retain": 2}, {"journal_retain": 100}, {"position_columns": ("topic", "partition", "offset")}, {"position_columns": ()},
+    {"journal_retain": 2},
+    {"journal_retain": 100},
+    {"position_columns": ("topic", "partition", "offset")},
+    {"position_columns": ()},
 )
 
 
@@ -49,6 +55,7 @@ class Kind:
 
 def event(weight: int, size: int = 1):
     """Registers a kind."""
+
     def register(does: Callable) -> Callable:
         KINDS[does.__name__] = Kind(does.__name__, weight, size, does)
         return does
@@ -128,7 +135,9 @@ def pause_at(walk, which, most, step, calls):
     """The same at one of the I/O calls that follow a step of a batch."""
     query = query_of(walk.world, which)
     if walk.depth < 2:
-        fault = Fault(step=_PAUSES[step % len(_PAUSES)], call=1 + calls % _NEAR, meanwhile=lambda: walk.meanwhile(query))
+        fault = Fault(
+            step=_PAUSES[step % len(_PAUSES)], call=1 + calls % _NEAR, meanwhile=lambda: walk.meanwhile(query)
+        )
         walk.world.batch(query, 1 + most % 4, fault)
 
 
@@ -243,7 +252,9 @@ def restore(walk, number, in_order):
     world.store.put_back(world.root, tree, keep=f"{world.root}/streamsink" if kind == "table" else "")
     world.went_back(version)
     job = world.queries[JOBS]
-    if kind != "table" and job.causes.asleep:  # it has published, also what earlier runs left, and says so in the journal that was put back
+    if (
+        kind != "table" and job.causes.asleep
+    ):  # it has published, also what earlier runs left, and says so in the journal that was put back
         world.model.unsure(row for each in world.jobs for row in each.rows)
     if kind == "table":  # nothing else has gone back
         world.rolled_back(max(world.others.snapshot_ids(), default=0), before)
@@ -319,7 +330,9 @@ def recreate(walk, which, cluster, grown):
     world, query = walk.world, query_of(walk.world, which)
     if query.source.numeric:
         if not query.checkpoint.is_begun:
-            query.checkpoint.given = None  # its offsets are those of the topic before: it has not begun, and begins with this one
+            query.checkpoint.given = (
+                None  # its offsets are those of the topic before: it has not begun, and begins with this one
+            )
         if query.checkpoint.is_begun and not query.checkpoint.committed:
             query.begun_before = query.checkpoint
         world.model.expired(query.source.recreate(cluster, world.new_id, cluster % 3 == 0), world.visible())
@@ -391,7 +404,9 @@ def move(walk, which):
 def rename(walk, which):
     """The query comes back under another name; or under the one that it had first."""
     query = query_of(walk.world, which)
-    is_known = query.checkpoint.committed or query.checkpoint.query == query.first  # else it has another name and another checkpoint at once
+    is_known = (
+        query.checkpoint.committed or query.checkpoint.query == query.first
+    )  # else it has another name and another checkpoint at once
     if query.checkpoint.planned and is_known and not query.causes.asleep:
         walk.world.stop(query)
         query.name = query.name.removesuffix(RENAMED) if query.name.endswith(RENAMED) else query.name + RENAMED

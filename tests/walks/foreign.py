@@ -39,7 +39,9 @@ class Others:
         self.root = root
         self.io = FileIO(store, IdSource().new_id)
         self._rows: dict[str, list[int]] = {}
-        self._seen: dict[bytes, tuple[dict[str, bytes], list[int]]] = {}  # of a snapshot: every file that it needs, and its rows
+        self._seen: dict[
+            bytes, tuple[dict[str, bytes], list[int]]
+        ] = {}  # of a snapshot: every file that it needs, and its rows
         self.changes = 0  # how often snapshots or files went
 
     # -- looking -----------------------------------------------------------------------------------------------------
@@ -113,7 +115,11 @@ class Others:
         """A table for dead letters goes back to the snapshot before the last one of this checkpoint; where that is not there it is dropped."""
         snapshots = open_table(self.io, path, for_writing=False).snapshots
         ids = snapshots.ids()
-        mine = [s.id for s in map(snapshots.load, ids) if s.commit_identifier == checkpoint_id and s.commit_user.startswith(f"{application}@")]
+        mine = [
+            s.id
+            for s in map(snapshots.load, ids)
+            if s.commit_identifier == checkpoint_id and s.commit_user.startswith(f"{application}@")
+        ]
         if not mine or mine[-1] == ids[0]:
             self._store.remove(path)
         else:
@@ -122,7 +128,14 @@ class Others:
     def before(self, rows: Iterable[int]) -> int | None:
         """The snapshot before the first one that has any of these rows; None where there is none."""
         rows, ids = set(rows), self.snapshot_ids()
-        first = next((at for at in ids if rows & {row for entry in self.files(self.table().snapshots.load(at)) for row in self.rows_of(entry)}), None)
+        first = next(
+            (
+                at
+                for at in ids
+                if rows & {row for entry in self.files(self.table().snapshots.load(at)) for row in self.rows_of(entry)}
+            ),
+            None,
+        )
         return first - 1 if first is not None and first > ids[0] else None
 
     def letter_tables(self) -> list[str]:
@@ -241,7 +254,11 @@ class Others:
 
     def tags(self) -> list[Snapshot]:
         names = self.io.names(f"{self.root}/tag")
-        return [Snapshot.from_json(self.io.read(f"{self.root}/tag/{name}"), name) for name in names if name.startswith("tag-")]
+        return [
+            Snapshot.from_json(self.io.read(f"{self.root}/tag/{name}"), name)
+            for name in names
+            if name.startswith("tag-")
+        ]
 
     def expire(self, keep: int) -> bool:
         """All but the newest snapshots go, with the files that only they need."""
@@ -275,6 +292,7 @@ class Others:
         for snapshot in snapshots:
             found |= {table.layout.manifest(n) for n in (snapshot.base_manifest_list, snapshot.delta_manifest_list)}
             found |= {table.layout.manifest(meta.file_name) for meta in table.manifests.all_of(snapshot)}
-            found |= {data_file_path(table, table.latest_schema(), entry) for entry in table.manifests.entries_of(snapshot)}
+            found |= {
+                data_file_path(table, table.latest_schema(), entry) for entry in table.manifests.entries_of(snapshot)
+            }
         return found
-

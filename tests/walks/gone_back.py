@@ -22,7 +22,9 @@ class GoneBack(Looking):
             self.model.may_come_again(row for row in query.rows(checkpoint.committed) if row in letters)
         if query.causes.knows("raced"):  # a snapshot of its own was replaced, and another one is built on that
             self._may_come_again(query)
-        if query.source is not None and not self.is_known(query):  # its user's word alone says what is before its first batch under this name
+        if query.source is not None and not self.is_known(
+            query
+        ):  # its user's word alone says what is before its first batch under this name
             query.adopts_blindly, visible = True, self.visible()
             self.model.unsure(row for row in query.rows_adopted() if not visible[row])
         self.accident("journal", "journal-ever", query=query)
@@ -32,7 +34,9 @@ class GoneBack(Looking):
         now = self.store.copy_of(self.root)
         for query in self.queries.values():
             had, has = self.store.records_in(copy, query.name), self.store.records_in(now, query.name)
-            if query.causes.knows("raced") or any(has.get(number, record) != record or number > max(has, default=0) for number, record in had.items()):
+            if query.causes.knows("raced") or any(
+                has.get(number, record) != record or number > max(has, default=0) for number, record in had.items()
+            ):
                 self.older_journal(query)
 
     def is_known(self, query: Query) -> bool:
@@ -71,7 +75,9 @@ class GoneBack(Looking):
         starts, by what stands behind that snapshot."""
         lost = before - self.in_table()
         for query in self.queries.values():
-            query.causes.rollbacks.append((self.others.root, snapshot_id, [row for row in self._rows_of(query) if lost[row]]))
+            query.causes.rollbacks.append(
+                (self.others.root, snapshot_id, [row for row in self._rows_of(query) if lost[row]])
+            )
         if self.has_lost_power:
             self.forget_rollbacks()
 
@@ -97,9 +103,19 @@ class GoneBack(Looking):
         power failure tore does not say where its snapshot was: then any that has expired may be one that would tell."""
         first = min(self.others.snapshot_ids(), default=1)
         known = self._known_by_name()  # what others wrote since says how far these are
-        rollbacks = [each for query in self.queries.values() if query.name not in known for each in query.causes.rollbacks]
-        is_torn, is_hidden = self.has_lost_power and first > 1, self.raced_at[0] == self.others.root and first > self.raced_at[1]
-        unseen = [each for each in rollbacks if each[0] == self.others.root and (is_torn or is_hidden and each[1] == self.raced_at[1] or first > each[1] + 1)]
+        rollbacks = [
+            each for query in self.queries.values() if query.name not in known for each in query.causes.rollbacks
+        ]
+        is_torn, is_hidden = (
+            self.has_lost_power and first > 1,
+            self.raced_at[0] == self.others.root and first > self.raced_at[1],
+        )
+        unseen = [
+            each
+            for each in rollbacks
+            if each[0] == self.others.root
+            and (is_torn or is_hidden and each[1] == self.raced_at[1] or first > each[1] + 1)
+        ]
         self.model.unsure(row for _, _, lost in unseen for row in lost)
         if is_hidden:  # rows that a third writer had built on before
             for query in self.queries.values():
@@ -120,7 +136,12 @@ class GoneBack(Looking):
                 # What a paused driver is about to put there.
                 self.model.may_come_again(filter(is_bad, query.rows(query.checkpoint.committed)))
         for query in self.queries.values():
-            if query.source is not None and query.source.numeric and query.checkpoint.given and not query.checkpoint.committed:
+            if (
+                query.source is not None
+                and query.source.numeric
+                and query.checkpoint.given
+                and not query.checkpoint.committed
+            ):
                 # It begins behind what the table had when its user asked, and its first batch is nobody's second one.
                 self.model.unsure(row for row in query.source.before(query.checkpoint.given) if not to.visible[row])
             if query.source is not None and not query.source.numeric:

@@ -32,7 +32,11 @@ class Judge:
         if way == "accept_as_new" and "from before the topic was created again" in str(query.said):
             return False  # no topic of a walk loses messages at its end
         if way == "accept_as_new":
-            later = set(query.source.all_rows()) - set(query.source.rows_before(query.checkpoint)) if "batches after it" in str(query.said) else ()
+            later = (
+                set(query.source.all_rows()) - set(query.source.rows_before(query.checkpoint))
+                if "batches after it" in str(query.said)
+                else ()
+            )
             # What is there of a batch that was written in two calls is nowhere one batch's rows: whoever goes on must take some twice.
             is_free = there == 0 and (query.halves or not any(self._world.is_done(row, visible) for row in later))
             return is_free and "streamsink.give_up again" not in str(query.said)
@@ -48,7 +52,9 @@ class Judge:
             return is_stream and query.source.numeric
         if way == "adopt" and query.said.kind == "application.renamed":
             return True  # what the first name has written is known
-        if way == "adopt":  # rows of which some are here would be doubled by a new checkpoint: those that are not are given up
+        if (
+            way == "adopt"
+        ):  # rows of which some are here would be doubled by a new checkpoint: those that are not are given up
             return is_stream and _is_here(self._world, query)
         if way == "new_checkpoint" and "if rows are missing here" in str(query.said):
             return is_stream and not _is_here(self._world, query)
@@ -62,7 +68,11 @@ class Judge:
             return not any(self._world.is_done(row, visible) for row in query.source.all_rows())
         if way == "accept_as_same" and query.said.kind.endswith(".may-combine"):
             return not query.combines  # he knows his function
-        if way == "accept_as_same" and query.said.kind in _IS_IT_ANOTHER and not self._is_all_of_its_own(query, visible):
+        if (
+            way == "accept_as_same"
+            and query.said.kind in _IS_IT_ANOTHER
+            and not self._is_all_of_its_own(query, visible)
+        ):
             return not self._fits(query, "accept_as_new")
         if way == "second_sink":
             return SECOND in str(query.said)
@@ -70,7 +80,11 @@ class Judge:
 
     def _owed(self, rows: list[int], visible: Counter) -> list[int]:
         """Those of them that he misses: not what he has dropped himself, or does not look for any more."""
-        return [row for row in rows if not self._world.is_done(row, visible) and 0 not in self._world.model.lasting.get(row, ONCE)]
+        return [
+            row
+            for row in rows
+            if not self._world.is_done(row, visible) and 0 not in self._world.model.lasting.get(row, ONCE)
+        ]
 
     def _is_all_of_its_own(self, query: Query, visible: Counter) -> bool:
         """Whether nothing is missing of batches that another program has written with a copy of the checkpoint: he knows which rows are his."""
@@ -79,10 +93,18 @@ class Judge:
 
 def rows_of(world: World, query: Query, said: str) -> list[int]:
     """Of the batch that was under way, or of those that the message asks for."""
-    if query.source is not None and "Look whether the rows of checkpoint" in said and (named := rows_that_are_named(said, world.others.rows_in)):
+    if (
+        query.source is not None
+        and "Look whether the rows of checkpoint" in said
+        and (named := rows_that_are_named(said, world.others.rows_in))
+    ):
         return [row for rows in named.values() for row in rows]  # whatever the query does with such rows by now
     rows = world.of_message(_rows_of_batches(world, query, said), said, bool(query.letters))
-    return [row for row in rows if is_bad(row)] if "Look whether they are there" in said and "dead letters of record" in said else rows
+    return (
+        [row for row in rows if is_bad(row)]
+        if "Look whether they are there" in said and "dead letters of record" in said
+        else rows
+    )
 
 
 def _rows_of_batches(world: World, query: Query, said: str) -> list[int]:
@@ -91,9 +113,12 @@ def _rows_of_batches(world: World, query: Query, said: str) -> list[int]:
         jobs = [job for job in world.jobs if named and job.name in named.groups()]
         jobs = jobs if jobs and "whether run" not in said else [query.rows_of_job]
         return [row for job in jobs for row in job.rows]
-    checkpoint, asked = query.checkpoint, re.search(r"Look whether the rows of checkpoint (\d+)(?: to checkpoint (\d+))?", said)
+    checkpoint, asked = (
+        query.checkpoint,
+        re.search(r"Look whether the rows of checkpoint (\d+)(?: to checkpoint (\d+))?", said),
+    )
     if asked:
-        batches = checkpoint.planned[int(asked[1]):int(asked[2] or asked[1]) + 1]
+        batches = checkpoint.planned[int(asked[1]) : int(asked[2] or asked[1]) + 1]
         return [row for batch in range(len(batches)) for row in query.rows(int(asked[1]) + batch)]
     return query.rows(checkpoint.committed) if len(checkpoint.planned) > checkpoint.committed else []
 
@@ -110,7 +135,13 @@ def last_that_is_there(world: World, query: Query, text: str) -> str | None:
     for word, batch, run in re.findall(r"'(\w+)' for (?:checkpoint (\d+)|run '([^']+)')", text):
         if batch and batch not in named and int(batch) >= len(query.checkpoint.planned):
             return None  # of another checkpoint
-        rows = named[batch] if batch in named else query.rows(int(batch)) if batch else [row for job in world.jobs if job.name == run for row in job.rows]
+        rows = (
+            named[batch]
+            if batch in named
+            else query.rows(int(batch))
+            if batch
+            else [row for job in world.jobs if job.name == run for row in job.rows]
+        )
         if not all(world.is_done(row, visible) for row in rows):
             break
         last = word

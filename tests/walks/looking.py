@@ -68,7 +68,11 @@ class Looking(Machine):
     def _check_table(self) -> None:
         if self.others.is_table():
             report = verify(self.others.io, self.others.root)
-            damage = [f.kind for f in report.findings if f.severity == "damage" and not _is_of_nobody(f.message, self.queries.values())]
+            damage = [
+                f.kind
+                for f in report.findings
+                if f.severity == "damage" and not _is_of_nobody(f.message, self.queries.values())
+            ]
             if set(damage) - ({"snapshot.not-derived"} if self.hides else set()):
                 raise Wrong(f"damage {damage[0]}", str(report))
             if Counter(self.others.read()) != self.in_table():
@@ -85,7 +89,9 @@ class Looking(Machine):
         known = max((number for number in self.versions if number <= snapshot_id), default=None)
         fate = self.versions[known].fate if known is not None else {}
         visible = Counter(self.others.rows_at(snapshot_id))
-        if known is not None:  # one event may publish several snapshots: what an earlier one of them replaced is gone from this one as well
+        if (
+            known is not None
+        ):  # one event may publish several snapshots: what an earlier one of them replaced is gone from this one as well
             fate = fate | {row: GONE for row in self.versions[known].visible if not visible[row]}
         return Version(visible, dict(fate))
 

@@ -56,7 +56,15 @@ class Machine:
         """A new driver for it."""
         self.serial += 1
         identity = query.checkpoint.query if query.source else self.new_id()
-        run = Run(Process(self.store), self.root, query.settings(self.root), identity, self.parts, query.options.get("delay", 0), query.letters)
+        run = Run(
+            Process(self.store),
+            self.root,
+            query.settings(self.root),
+            identity,
+            self.parts,
+            query.options.get("delay", 0),
+            query.letters,
+        )
         query.live = run
         return run
 

@@ -122,7 +122,9 @@ class Model:
 
     def may_be_read(self, rows: Iterable[int]) -> None:
         """A new checkpoint does: what somebody went on without is in no record, and so comes after all."""
-        self.fate.update(dict.fromkeys((row for row in self.left.intersection(rows) if self.fate.get(row) == GONE), EITHER))
+        self.fate.update(
+            dict.fromkeys((row for row in self.left.intersection(rows) if self.fate.get(row) == GONE), EITHER)
+        )
 
     def unsure(self, rows: Iterable[int], most: int = 1) -> None:
         """Two accidents of which the second makes the first one's advice impossible. most: how often each may be there."""
@@ -167,7 +169,10 @@ class Model:
 def check_hint(hint: int, snapshots: list[int]) -> None:
     """LATEST names no snapshot that is not there."""
     if hint > max(snapshots, default=0):
-        raise Wrong("unreadable", f"LATEST names snapshot {hint}, and of {snapshots} it is none: Paimon's own readers take it at its word")
+        raise Wrong(
+            "unreadable",
+            f"LATEST names snapshot {hint}, and of {snapshots} it is none: Paimon's own readers take it at its word",
+        )
 
 
 # Accidents that make an error of this kind right. An error whose cause did not happen is a false alarm. What stands below
@@ -257,6 +262,10 @@ class Causes:
 
     def check(self, kind: str, message: str) -> None:
         """Raises Wrong: nothing of what happened is a reason for this error."""
-        happened = self._happened | ({"asleep"} if self.asleep else set()) | ({"table"} if "one-of-several-ever" in self._happened else set())
+        happened = (
+            self._happened
+            | ({"asleep"} if self.asleep else set())
+            | ({"table"} if "one-of-several-ever" in self._happened else set())
+        )
         if not CAUSES.get(kind, set()) & happened:
             raise Wrong(f"false alarm {kind}", f"though only {sorted(happened) or 'nothing'} happened: {message}")

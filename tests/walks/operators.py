@@ -59,7 +59,9 @@ class Operator(Answers):
         query.said = None
         before = dict(query.options)
         getattr(self, f"_{_ALIKE.get(way, way)}")(query, named[way], text)
-        query.given += [(name, value) for name, value in query.options.items() if name in _OF_WORDS and value != before.get(name)]
+        query.given += [
+            (name, value) for name, value in query.options.items() if name in _OF_WORDS and value != before.get(name)
+        ]
 
     # -- the ways ----------------------------------------------------------------------------------------------------
 
@@ -75,14 +77,24 @@ class Operator(Answers):
     def _accept_as_seen(self, query: Query, token: str, text: str) -> None:
         """Rows of a batch that are not in the table are set aside first, as README says, and put back after it."""
         visible = self._world.visible()
-        if query.source is not None and "Look whether the rows of checkpoint" in text:  # records behind those that are asked for are published
+        if (
+            query.source is not None and "Look whether the rows of checkpoint" in text
+        ):  # records behind those that are asked for are published
             missing = [row for row in rows_of(self._world, query, text) if not visible[row]]
-            is_another = not rows_that_are_named(text, self._world.others.rows_in) and query.causes.knows("checkpoint-ever")
-            (self._world.model.unsure if is_another else self._world.model.given_up)(missing)  # the checkpoint that is asked for may be lost
+            is_another = not rows_that_are_named(text, self._world.others.rows_in) and query.causes.knows(
+                "checkpoint-ever"
+            )
+            (self._world.model.unsure if is_another else self._world.model.given_up)(
+                missing
+            )  # the checkpoint that is asked for may be lost
         elif query.source is not None:
             self._world.model.given_up(missing_before(self._world, query))
         owed = self._owed(rows_of(self._world, query, text), visible)
-        if not owed or query.source is None or not query.source.set_aside(lambda row: self._world.is_done(row, visible)):
+        if (
+            not owed
+            or query.source is None
+            or not query.source.set_aside(lambda row: self._world.is_done(row, visible))
+        ):
             query.options["accept_as_seen"] = token
             if "on_rollback='republish' and accept_as_seen=" in text:
                 query.options["on_rollback"] = "republish"
@@ -97,13 +109,17 @@ class Operator(Answers):
             query.options["accept_as_seen"] = word
 
     def _accept_as_same(self, query: Query, token: str, text: str) -> None:
-        if re.search(r"was given a copy|left out would be filtered", text):  # what the other program has left out is skipped, as the message says
+        if re.search(
+            r"was given a copy|left out would be filtered", text
+        ):  # what the other program has left out is skipped, as the message says
             self._world.model.unsure(query.taken)
         query.options["accept_as_same"] = token
 
     def _reset(self, query: Query, token: str, text: str) -> None:
         self._starting_offsets(query, "", text)
-        self._world.model.unsure(query.taken)  # of topics beside it that another program with a copy of the checkpoint has read first
+        self._world.model.unsure(
+            query.taken
+        )  # of topics beside it that another program with a copy of the checkpoint has read first
         query.options["accept_as_new"] = token
 
     def _new_application(self, query: Query, word: str, text: str) -> None:
@@ -114,7 +130,9 @@ class Operator(Answers):
         if self._is_known_under_its_first_name(query):
             return
         if query.source is None:
-            self._world.jobs = [job for job in self._world.jobs if not any(self._world.is_done(row, visible) for row in job.rows)]
+            self._world.jobs = [
+                job for job in self._world.jobs if not any(self._world.is_done(row, visible) for row in job.rows)
+            ]
         elif any(self._world.is_done(row, visible) for row in query.source.all_rows()):
             if query.halves:  # what is there of a batch has no end behind which to begin
                 self._world.model.unsure(query.source.all_rows(), most=2)
@@ -123,7 +141,9 @@ class Operator(Answers):
             else:
                 self._begin_anew(query, _behind_the_last(self._world, query))
                 if query.causes.knows("letters-ever"):  # some of its rows were in a table that was dropped
-                    self._world.model.unsure(row for row in query.source.before(query.checkpoint.given) if not visible[row])
+                    self._world.model.unsure(
+                        row for row in query.source.before(query.checkpoint.given) if not visible[row]
+                    )
 
     def _is_known_under_its_first_name(self, query: Query) -> bool:
         first = f"{self._world.root}/streamsink/{query.name.removesuffix(RENAMED)}"
@@ -172,7 +192,10 @@ class Operator(Answers):
         """What is not written yet is what lies behind the first name's end; of what lies before, a table may have lost some."""
         query.options.pop("adopt_from_batch", None)
         query.source.put_back()  # what was set aside was so for the checkpoint before
-        visible, given = self._world.visible(), re.findall(r"for what was '([^']+)' before with startingOffsets='([^']+)'", text)
+        visible, given = (
+            self._world.visible(),
+            re.findall(r"for what was '([^']+)' before with startingOffsets='([^']+)'", text),
+        )
         if query.source.numeric:  # he knows which of them it was; where it is none of them, he looks into the table
             said = next((json.loads(offsets) for name, offsets in given if name[0] == query.name[0]), None)
             self._begin_anew(query, said or _behind_the_last(self._world, query))
@@ -184,7 +207,12 @@ class Operator(Answers):
     def _move_away(self, query: Query) -> None:
         """Files of which rows are here; what is not here of them is left out. Then a new checkpoint."""
         visible = self._world.visible()
-        before = [row for rows in query.source.files.values() if any(self._world.is_done(row, visible) for row in rows) for row in rows]
+        before = [
+            row
+            for rows in query.source.files.values()
+            if any(self._world.is_done(row, visible) for row in rows)
+            for row in rows
+        ]
         query.source.behind(lambda row: row in before)
         self._begin_anew(query)
         self._world.model.unsure(row for row in before if not visible[row])
@@ -194,6 +222,7 @@ class Operator(Answers):
 
     def _give_up_again(self, query: Query, token: str, _: str) -> None:
         self._give_up(query, "", self._command, accept_as_new=token)
+
     def _give_up_seen(self, query: Query, token: str, text: str) -> None:
         self._give_up(query, "", self._command, accept_as_seen=token)
 
@@ -242,14 +271,25 @@ class Operator(Answers):
         visible = self._world.visible()
         if all(self._world.is_done(row, visible) for row in halves(rows_of(self._world, query, text))[1]):
             return  # an earlier run has written the whole batch
-        options = {name: value for name, value in query.options.items() if name != "adopt_from_batch"}  # it has no earlier name
-        second = replace(query, name=f"{query.name}{SECOND}{self._world.serial}", options=options, live=None, halves=False, causes=Causes())
+        options = {
+            name: value for name, value in query.options.items() if name != "adopt_from_batch"
+        }  # it has no earlier name
+        second = replace(
+            query,
+            name=f"{query.name}{SECOND}{self._world.serial}",
+            options=options,
+            live=None,
+            halves=False,
+            causes=Causes(),
+        )
         second.causes.add("renamed", "expiry-ever", "table", *filter(query.causes.knows, ("topic-ever",)))
         for _ in range(_MOST_ANSWERS):
             if self._world.second_half(second):
                 return
             said = str(second.said)
-            if getattr(second.said, "kind", "").startswith("positions.newest-below"):  # the topic is another one: so is the query told then
+            if getattr(second.said, "kind", "").startswith(
+                "positions.newest-below"
+            ):  # the topic is another one: so is the query told then
                 self._world.model.unsure(rows_of(self._world, query, text))
                 return
             token = re.search(WORDS["second_sink"], said)
@@ -282,7 +322,12 @@ class Operator(Answers):
 def _behind_the_last(world: World, query: Query) -> dict:
     """startingOffsets behind the last message of each partition that is written."""
     visible = world.visible()
-    until = {row for rows in query.source.parts.values() for at, row in enumerate(rows) if any(world.is_done(each, visible) for each in rows[at:])}
+    until = {
+        row
+        for rows in query.source.parts.values()
+        for at, row in enumerate(rows)
+        if any(world.is_done(each, visible) for each in rows[at:])
+    }
     return query.source.behind(lambda row: row in until)
 
 
@@ -309,7 +354,10 @@ def _said_offsets(world: World, query: Query, text: str) -> dict | None:
                     raise
                 continue
             if set(flat(said)) != set(partitions):
-                raise Wrong("wrong advice", f"startingOffsets {said}, but Spark wants exactly the partitions {sorted(partitions)}: {text}")
+                raise Wrong(
+                    "wrong advice",
+                    f"startingOffsets {said}, but Spark wants exactly the partitions {sorted(partitions)}: {text}",
+                )
             given |= said
     return given or None
 

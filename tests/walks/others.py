@@ -167,7 +167,9 @@ def retire(walk, number):
         return
     used = {query.name for query in world.queries.values()}
     waiting = {query.name.removesuffix(RENAMED) for query in world.queries.values() if query.causes.knows("renamed")}
-    names = [name for name in world.others.applications() if name not in used and name.removesuffix(RENAMED) not in waiting]
+    names = [
+        name for name in world.others.applications() if name not in used and name.removesuffix(RENAMED) not in waiting
+    ]
     if names:
         name = names[number % len(names)]
         with contextlib.suppress(Misuse):  # what is pending would be lost

@@ -39,12 +39,19 @@ SETTINGS = {"commit_min_wait_ms": 0, "commit_max_wait_ms": 0, "table_options": {
 
 def arrow(ids: list[int], parts: int) -> pa.RecordBatch:
     """Rows of these ids. The partition is a function of the id."""
-    return pa.RecordBatch.from_pydict({"id": ids, "part": [part_of(row, parts) for row in ids], "n": ids}, schema=SCHEMA)
+    return pa.RecordBatch.from_pydict(
+        {"id": ids, "part": [part_of(row, parts) for row in ids], "n": ids}, schema=SCHEMA
+    )
 
 
 def with_bad_ones(ids: list[int], parts: int) -> pa.RecordBatch:
     """The same for a query that has dead letters: every third row lacks what the table must have."""
-    columns = {"id": ids, "part": [part_of(row, parts) for row in ids], "n": [None if is_bad(row) else row for row in ids], ROUTE: [TABLE] * len(ids)}
+    columns = {
+        "id": ids,
+        "part": [part_of(row, parts) for row in ids],
+        "n": [None if is_bad(row) else row for row in ids],
+        ROUTE: [TABLE] * len(ids),
+    }
     schema = pa.schema([*(field.with_nullable(True) for field in SCHEMA), (ROUTE, pa.string())])
     return pa.RecordBatch.from_pydict(columns, schema=schema)
 
@@ -87,7 +94,9 @@ def check_kept(overwrites: list[Job], before: Counter, gone: Collection[int], pa
     waiting = [job for job in overwrites if job.seen]
     for part in {part_of(job.rows[0], parts) for job in waiting}:
         published = [job for job in waiting if part_of(job.rows[0], parts) == part and not before[job.rows[0]]]
-        if late := [row for row in gone if part_of(row, parts) == part and not any(row in job.seen for job in published)]:
+        if late := [
+            row for row in gone if part_of(row, parts) == part and not any(row in job.seen for job in published)
+        ]:
             raise Wrong("deleted", f"rows {late}, which came after the overwrites of {[job.name for job in published]}")
 
 
@@ -163,7 +172,9 @@ class Query:
     @property
     def fingerprint(self) -> QueryFingerprint:
         selected = f"{self.options.get('position_columns')}, {self.options.get('file_column')}"
-        return QueryFingerprint(type(self.source).__name__, f"version {self.version}", "", selected, "4.1", self.is_comparable)
+        return QueryFingerprint(
+            type(self.source).__name__, f"version {self.version}", "", selected, "4.1", self.is_comparable
+        )
 
 
 class Waiting(Stepping):
@@ -179,7 +190,13 @@ class Waiting(Stepping):
 class Rows(NumberedRows):
     """Rows that are computed when they are written, less those that the decision filters."""
 
-    def __init__(self, run: "Run", read: Callable[[], list[int]], query: Query | None = None, at: tuple[Checkpoint, int] | None = None):
+    def __init__(
+        self,
+        run: "Run",
+        read: Callable[[], list[int]],
+        query: Query | None = None,
+        at: tuple[Checkpoint, int] | None = None,
+    ):
         """read: which rows the source has for it by now. at: the batch that it is."""
         super().__init__(run.driver, run.process.io, run.opened)
         self._run = run
@@ -216,7 +233,9 @@ class Rows(NumberedRows):
         ids = self._new_of(read, decision)
         is_filtered = decision.seen_files or decision.verdict is Verdict.FILTER
         if is_filtered and self._query and self._query.combines and 0 < len(ids) < len(read):
-            raise Wrong("rows made of several are filtered")  # of old rows alone nothing is left, whatever was made of them
+            raise Wrong(
+                "rows made of several are filtered"
+            )  # of old rows alone nothing is left, whatever was made of them
         return ids
 
     def _new_of(self, ids: list[int], decision) -> list[int]:
@@ -225,7 +244,11 @@ class Rows(NumberedRows):
             return [row for row in ids if row in others]
         if decision.verdict is Verdict.FILTER:
             found = self._query.source.offsets(self._checkpoint, self._batch_id)
-            return [row for topic, part, offset, row in found if offset >= decision.below.get(topic, {}).get(part, 0) and row in ids]
+            return [
+                row
+                for topic, part, offset, row in found
+                if offset >= decision.below.get(topic, {}).get(part, 0) and row in ids
+            ]
         return ids
 
 
@@ -243,7 +266,16 @@ class RowsWithLetters(Rows):
 class Run:
     """One start of a query in one driver: opened with its first batch, as under Spark."""
 
-    def __init__(self, process: Process, root: str, settings: SinkOptions, query_id: str, parts: int, delay: int | None, letters: str | None = None):
+    def __init__(
+        self,
+        process: Process,
+        root: str,
+        settings: SinkOptions,
+        query_id: str,
+        parts: int,
+        delay: int | None,
+        letters: str | None = None,
+    ):
         """letters: the table for dead letters."""
         self.process, self.parts, self._root, self._query_id, self._letters = process, parts, root, query_id, letters
         self.driver = MicroBatchDriver(root, SCHEMA, lambda start, end: None, settings)
@@ -259,9 +291,17 @@ class Run:
         if self._letters is None:
             self.opened = open_one(self.process.io, self._root, options, batch_id, fields)
         else:
-            routing = Routing.of(os.path.dirname(self._root), {TABLE: {}}, options, dead_letters=self._letters, unrouted="fail")
+            routing = Routing.of(
+                os.path.dirname(self._root), {TABLE: {}}, options, dead_letters=self._letters, unrouted="fail"
+            )
             self.opened = open_with_letters(
-                self.process.io, routing, options, (self._query_id, batch_id), fields, earlier_name=_EARLIER_NAME, emit=lambda event: None,
+                self.process.io,
+                routing,
+                options,
+                (self._query_id, batch_id),
+                fields,
+                earlier_name=_EARLIER_NAME,
+                emit=lambda event: None,
             )
         self.sink = Driven(self.driver, self.process.io, self.opened, self._query_id)
 
@@ -273,8 +313,11 @@ class Run:
         checkpoint, batch_id = at
         self.open(batch_id)
         batch = replace(
-            batch_of(query.source, checkpoint, batch_id, self.id, query.fingerprint), place=f"folder {query.place}",
-            stateful=query.stateful, combines="" if query.hides else query.combines, may_combine=query.hides,
+            batch_of(query.source, checkpoint, batch_id, self.id, query.fingerprint),
+            place=f"folder {query.place}",
+            stateful=query.stateful,
+            combines="" if query.hides else query.combines,
+            may_combine=query.hides,
         )
         self.sink.run.micro_batch(batch, self._rows(read, query, at))
 
@@ -300,7 +343,11 @@ class Run:
         self.open(END_OF_INPUT)
         fingerprint = QueryFingerprint("Files", f"version {job.version}", "", "", "4.1", True)
         batch = Batch(
-            END_OF_INPUT, job.name, job.name, fingerprint=fingerprint, has_one_count=job.has_one_count,
+            END_OF_INPUT,
+            job.name,
+            job.name,
+            fingerprint=fingerprint,
+            has_one_count=job.has_one_count,
             inputs=run_inputs.digests(f"{job.files}/{file}" for file in range(2)),
         )
         self.sink.run.micro_batch(batch, self._rows(lambda: job.rows))

@@ -16,9 +16,44 @@ from tests.sabotage.defect import Defect, read
 _HOOK = "__reach__"
 # Calls of any other name may change something; evaluated once more, they would change it twice.
 _CHANGES_NOTHING = {
-    "all", "any", "bool", "frozenset", "isinstance", "len", "list", "map", "max", "min", "next", "range", "reversed", "set", "sorted", "str", "sum",
-    "tuple", "type", "zip", "endswith", "get", "intersection", "issubset", "issuperset", "items", "keys", "partition", "split", "startswith", "union",
-    "values", "all_numeric", "same_id", "same_ranges", "token_of", "with_word", "words_of",
+    "all",
+    "any",
+    "bool",
+    "frozenset",
+    "isinstance",
+    "len",
+    "list",
+    "map",
+    "max",
+    "min",
+    "next",
+    "range",
+    "reversed",
+    "set",
+    "sorted",
+    "str",
+    "sum",
+    "tuple",
+    "type",
+    "zip",
+    "endswith",
+    "get",
+    "intersection",
+    "issubset",
+    "issuperset",
+    "items",
+    "keys",
+    "partition",
+    "split",
+    "startswith",
+    "union",
+    "values",
+    "all_numeric",
+    "same_id",
+    "same_ranges",
+    "token_of",
+    "with_word",
+    "words_of",
 }
 # What a function of its own cannot hold.
 _NOT_APART = (ast.NamedExpr, ast.Yield, ast.YieldFrom, ast.Await, ast.Starred, ast.Slice, ast.FormattedValue)
@@ -69,7 +104,9 @@ def same(number: int, value: Callable[[], object], other: Callable[[], object]) 
     return found
 
 
-def instrument(root: Path, folder: Path, defects: Iterable[tuple[int, Defect]], without: frozenset[int] = frozenset()) -> None:
+def instrument(
+    root: Path, folder: Path, defects: Iterable[tuple[int, Defect]], without: frozenset[int] = frozenset()
+) -> None:
     """Modules below ``folder``, a copy of ``root``, tell which numbers they come to. without: those whose other value is never looked at."""
     of_file: dict[str, list[tuple[int, Defect]]] = defaultdict(list)
     for number, defect in defects:
@@ -88,7 +125,11 @@ def instrument(root: Path, folder: Path, defects: Iterable[tuple[int, Defect]], 
 def _import(tree: ast.Module) -> None:
     """After the docstring and what must stand first."""
     after = 1
-    while after < len(tree.body) and isinstance(tree.body[after], ast.ImportFrom) and tree.body[after].module == "__future__":
+    while (
+        after < len(tree.body)
+        and isinstance(tree.body[after], ast.ImportFrom)
+        and tree.body[after].module == "__future__"
+    ):
         after += 1
     tree.body.insert(after, ast.parse(f"from tests.walks import reach as {_HOOK}").body[0])
 
@@ -103,7 +144,9 @@ class _Places(ast.NodeTransformer):
 
     def note(self, number: int, mine: ast.AST, theirs: ast.AST, may_compare: bool) -> None:
         path = _to_difference(mine, theirs)
-        values = [(a, b) for a, b in path if isinstance(a, ast.expr) and isinstance(b, ast.expr) and _may_stand_apart(a, b)]
+        values = [
+            (a, b) for a, b in path if isinstance(a, ast.expr) and isinstance(b, ast.expr) and _may_stand_apart(a, b)
+        ]
         if values and may_compare:
             self._values[id(values[-1][0])].append((number, copy.deepcopy(values[-1][1])))
             return
@@ -168,7 +211,11 @@ def _only_difference(mine: ast.AST, theirs: ast.AST) -> tuple[ast.AST, ast.AST] 
         elif not _is_same(value, other):
             found.append((value, other))
     is_one = len(found) == 1 and isinstance(found[0][0], ast.AST) and isinstance(found[0][1], ast.AST)
-    return found[0] if is_one and not isinstance(found[0][0], ast.operator | ast.cmpop | ast.boolop | ast.unaryop) else None
+    return (
+        found[0]
+        if is_one and not isinstance(found[0][0], ast.operator | ast.cmpop | ast.boolop | ast.unaryop)
+        else None
+    )
 
 
 def _is_same(mine, theirs) -> bool:

@@ -34,7 +34,9 @@ def same_run(walk, number, count, how):
             rows = world.new_rows(len(like.rows))
             world.jobs.append(Job(like.name, rows, {}, like.version, like.has_one_count, 1000 * len(world.jobs)))
         else:
-            world.jobs.append(Job(like.name, world.new_rows(len(like.rows)), {}, 1000 * len(world.jobs), like.has_one_count))
+            world.jobs.append(
+                Job(like.name, world.new_rows(len(like.rows)), {}, 1000 * len(world.jobs), like.has_one_count)
+            )
         world.accident("same-run-ever", query=world.queries[JOBS])
         world.job(world.jobs[-1])
 
@@ -65,7 +67,9 @@ def files_anew(walk, number):
 def job_call(walk, number, again, at):
     """Something happens at an I/O call of a bounded run."""
     part = (part_of(number % walk.world.parts, walk.world.parts),) if again % 4 == 1 else ()
-    walk.world.job(job_of(walk.world, number, again, *part), Fault(call=1 + at % MOST_CALLS, mode=MODES[at % len(MODES)]))
+    walk.world.job(
+        job_of(walk.world, number, again, *part), Fault(call=1 + at % MOST_CALLS, mode=MODES[at % len(MODES)])
+    )
 
 
 @event(2, 3)

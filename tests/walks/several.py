@@ -79,7 +79,11 @@ class _Run(Run):
         if self.sink is not None:
             return
         rules = {name: {"partition_by": partitioned(self.parts)} for name in TABLES}
-        letters = {"dead_letters": LETTERS, "unrouted": "dead-letter"} if self.has_letters else {"dead_letters": None, "unrouted": "fail"}
+        letters = (
+            {"dead_letters": LETTERS, "unrouted": "dead-letter"}
+            if self.has_letters
+            else {"dead_letters": None, "unrouted": "fail"}
+        )
         routing = Routing.of(FOLDER, rules, self.driver.options, **letters)
         self.opened = open_many(self.process.io, routing, self.driver.options, emit=lambda event: None)
         self.sink = Driven(self.driver, self.process.io, self.opened, self._query_id)
@@ -97,7 +101,10 @@ class SeveralTables(World):
     def __post_init__(self):
         super().__post_init__()
         self.tables = (*TABLES, LETTERS) if self.has_letters else TABLES
-        self._others = {name: (_Letters if name == LETTERS else _OneOfSeveral)(self.store, f"{self.root}/{name}") for name in self.tables}
+        self._others = {
+            name: (_Letters if name == LETTERS else _OneOfSeveral)(self.store, f"{self.root}/{name}")
+            for name in self.tables
+        }
         self._versions = {name: {} for name in self.tables}
         self._came_to: dict[int, str] = {}
         self.went_back_times = 0
@@ -149,9 +156,16 @@ class SeveralTables(World):
     def whole(self, to: Version) -> Version:
         """What is in the other tables stays as it is."""
         self.went_back_times += 1
-        visible = Counter({row: count for row, count in self.visible().items() if self.table_of(row) != self.table}) + to.visible
+        visible = (
+            Counter({row: count for row, count in self.visible().items() if self.table_of(row) != self.table})
+            + to.visible
+        )
         fate = {row: counts for row, counts in self.model.fate.items() if self.table_of(row) != self.table}
-        return Version(visible, fate | {row: counts for row, counts in to.fate.items() if self.table_of(row) == self.table}, to.earlier)
+        return Version(
+            visible,
+            fate | {row: counts for row, counts in to.fate.items() if self.table_of(row) == self.table},
+            to.earlier,
+        )
 
     def of_message(self, rows, said, letters):
         named = next((name for name in self.tables if said.startswith(f"{self.root}/{name}:")), None)

@@ -17,19 +17,49 @@ from tests.walks.words import WORDS
 
 # Those that mean the same here.
 _SAME = (
-    "produce", "batch", "stop", "heal", "call", "pause", "pause_at", "wake", "kill", "power", "lose_checkpoint", "lose_checkpoint_behind", "begin_at_latest",
-    "partition", "retention", "recreate", "ids", "upgrade", "move", "rename",
-    "old_words", "rename_at_once", "copied_job",
+    "produce",
+    "batch",
+    "stop",
+    "heal",
+    "call",
+    "pause",
+    "pause_at",
+    "wake",
+    "kill",
+    "power",
+    "lose_checkpoint",
+    "lose_checkpoint_behind",
+    "begin_at_latest",
+    "partition",
+    "retention",
+    "recreate",
+    "ids",
+    "upgrade",
+    "move",
+    "rename",
+    "old_words",
+    "rename_at_once",
+    "copied_job",
 )
 # Those that befall one of the tables.
 _OF_A_TABLE = {
-    "foreign_append": 3, "foreign_overwrite": 1, "foreign_prepare": 2, "compaction": 3, "expiry": 3, "tag": 1, "rollback": 3,
+    "foreign_append": 3,
+    "foreign_overwrite": 1,
+    "foreign_prepare": 2,
+    "compaction": 3,
+    "expiry": 3,
+    "tag": 1,
+    "rollback": 3,
 }
 KINDS: dict[str, Kind] = {name: OF_ONE_TABLE[name] for name in _SAME}
 _STEPS = [step for step in STEPS if not step.startswith(("letters.", "spark."))]
 _OPTIONS = (
-    {"restore": "restore-and-continue"}, {"restore": "restore-and-fail"}, {"journal_retain": 2}, {"journal_retain": 100},
-    {"position_columns": ("topic", "partition", "offset")}, {"position_columns": ()},
+    {"restore": "restore-and-continue"},
+    {"restore": "restore-and-fail"},
+    {"journal_retain": 2},
+    {"journal_retain": 100},
+    {"position_columns": ("topic", "partition", "offset")},
+    {"position_columns": ()},
 )
 _MOST_STARTS = 4
 _ONE_OF_SEVERAL = "one-of-several-ever"
@@ -86,7 +116,9 @@ def crash(walk, which, most, step, occurrence):
 def half_published(walk, which, most, occurrence):
     """The driver dies between two tables of a batch that comes to several."""
     walk.produce(query_of(walk.world, which), 6)
-    walk.world.batch(query_of(walk.world, which), 4 + most % 8, Fault(step="tables.table_published", occurrence=1 + occurrence % 2))
+    walk.world.batch(
+        query_of(walk.world, which), 4 + most % 8, Fault(step="tables.table_published", occurrence=1 + occurrence % 2)
+    )
 
 
 @_kind(2, 2)
@@ -131,7 +163,9 @@ def copy(walk, what, which, table):
         versions[name] = world.backup()
     world.focus(world.tables[table % len(world.tables)])
     checkpoints = {each.name: each.checkpoint.copy() for each in world.queries.values()}
-    walk.copies.append((kind, query, query.name, world.table, (path, world.store.copy_of(path) if path else {}), checkpoints, versions))
+    walk.copies.append(
+        (kind, query, query.name, world.table, (path, world.store.copy_of(path) if path else {}), checkpoints, versions)
+    )
 
 
 @_kind(4, 2)
@@ -240,7 +274,9 @@ class SeveralOperator(Operator):
 
     def _stay_away(self, query, batches: int) -> None:
         visible = self._world.visible()
-        rows = [row for batch in range(min(batches, len(query.checkpoint.planned))) for row in query.rows(batch)] + _never_read(query)
+        rows = [
+            row for batch in range(min(batches, len(query.checkpoint.planned))) for row in query.rows(batch)
+        ] + _never_read(query)
         self._world.model.unsure(row for row in rows if not visible[row])
 
     def _roll_back(self, query, path, text):
@@ -249,7 +285,11 @@ class SeveralOperator(Operator):
         for each in re.search(r"or roll back (.*?) to the snapshot before", text)[1].split(" and "):
             world.focus(each.rpartition("/")[2])
             ids = world.others.snapshot_ids()
-            mine = [s.id for s in map(world.others.table().snapshots.load, ids) if s.commit_identifier == batch_id and s.commit_user.startswith(f"{query.name}@")]
+            mine = [
+                s.id
+                for s in map(world.others.table().snapshots.load, ids)
+                if s.commit_identifier == batch_id and s.commit_user.startswith(f"{query.name}@")
+            ]
             if mine[-1] == ids[0]:
                 world.store.remove(each)
                 world.went_back(Version())
@@ -277,11 +317,18 @@ class SeveralWalker(Walker):
         self.world = SeveralTables(1 + parts % 4, root=FOLDER, has_letters=way % 3 == 1)
         self.operator = SeveralOperator(self.world)
         columns = {"position_columns": ("topic", "partition", "offset")} if positions % 4 else {}
-        options = {"restore": "restore-and-continue" if restore % 2 else "restore-and-fail", "journal_retain": (2, 100)[restore % 3 > 0]}
+        options = {
+            "restore": "restore-and-continue" if restore % 2 else "restore-and-fail",
+            "journal_retain": (2, 100)[restore % 3 > 0],
+        }
         for name, kind in (("a", first), ("b", second)):
             source = drawn(kind, self.world.new_id)
-            self.world.add_query(name, source, **options,
-                                 **(columns if source.numeric else {"file_column": "file"} if columns and source.tells else {}))
+            self.world.add_query(
+                name,
+                source,
+                **options,
+                **(columns if source.numeric else {"file_column": "file"} if columns and source.tells else {}),
+            )
             self.world.queries[name].is_comparable = positions % 8 > 0
 
     def _settle(self):

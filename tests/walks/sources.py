@@ -69,7 +69,14 @@ class Topic:
     numeric = True
     reads_again = False
 
-    def __init__(self, new_id: Callable[[], str], names: Sequence[str] = TOPICS[:1], apart: bool = False, tells: bool = True, tells_cluster: bool = False):
+    def __init__(
+        self,
+        new_id: Callable[[], str],
+        names: Sequence[str] = TOPICS[:1],
+        apart: bool = False,
+        tells: bool = True,
+        tells_cluster: bool = False,
+    ):
         self.cluster, self.ids = new_id(), {name: new_id() for name in names}
         self.apart, self.tells, self.tells_cluster, self.was_silent = apart, tells, tells_cluster, not tells
         self.always_tells_cluster = tells_cluster
@@ -90,7 +97,11 @@ class Topic:
     def recreate(self, number: int, new_id: Callable[[], str], elsewhere: bool) -> list[int]:
         """Another topic under the name of one; elsewhere: others under all names, in another cluster. The rows of those before."""
         anew = list(self.ids) if elsewhere else [list(self.ids)[number % len(self.ids)]]
-        self.former |= {name: max(len(rows), self.former.get(name, 0)) for name, rows in self.parts.items() if name.split("/")[0] in anew}
+        self.former |= {
+            name: max(len(rows), self.former.get(name, 0))
+            for name, rows in self.parts.items()
+            if name.split("/")[0] in anew
+        }
         if elsewhere:
             self.cluster = new_id()
             self.former = {} if self.always_tells_cluster else self.former
@@ -133,7 +144,7 @@ class Topic:
         gone = []
         for name, rows in self.parts.items():
             first = max(self.earliest[name], len(rows) - keep)
-            gone += rows[self.earliest[name]:first]
+            gone += rows[self.earliest[name] : first]
             self.earliest[name] = first
         return gone
 
@@ -141,7 +152,8 @@ class Topic:
         """Where a new checkpoint starts: at the beginning, or where ``startingOffsets`` says."""
         offsets = flat(given or {})
         return {
-            name: self.earliest[name] if offsets.get(name, EARLIEST) == EARLIEST else offsets[name] for name in self.parts
+            name: self.earliest[name] if offsets.get(name, EARLIEST) == EARLIEST else offsets[name]
+            for name in self.parts
         }
 
     def before(self, given: dict) -> list[int]:
@@ -158,7 +170,9 @@ class Topic:
         end = dict(start)
         for name, rows in self.parts.items():
             at = start.get(name, 0)
-            end[name] = min(len(rows), at + most)  # below its start, when it is another topic and failOnDataLoss is false
+            end[name] = min(
+                len(rows), at + most
+            )  # below its start, when it is another topic and failOnDataLoss is false
         if end == start:
             return None
         checkpoint.begin(start)
@@ -172,7 +186,9 @@ class Topic:
         """(topic, partition, offset, row) of the batch, as far as retention has left them."""
         start, end = checkpoint.before(batch_id), checkpoint.planned[batch_id].end
         return [
-            (*name.split("/"), offset, self.parts[name][offset]) for name in end if name in self.parts
+            (*name.split("/"), offset, self.parts[name][offset])
+            for name in end
+            if name in self.parts
             for offset in range(max(start.get(name, 0), self.earliest[name]), min(end[name], len(self.parts[name])))
         ]
 
@@ -184,7 +200,7 @@ class Topic:
         start = self._before(checkpoint, checkpoint.committed)
         planned = checkpoint.planned[checkpoint.committed].end if checkpoint.committed < len(checkpoint.planned) else {}
         until = {name: min(at, planned.get(name, at)) for name, at in start.items()}
-        return [row for name, rows in self.parts.items() for row in rows[self.earliest[name]:until.get(name, 0)]]
+        return [row for name, rows in self.parts.items() for row in rows[self.earliest[name] : until.get(name, 0)]]
 
     def ranges(self, checkpoint: Checkpoint, batch_id: int) -> tuple[SourceRange, ...]:
         """As Spark's offset log says them, with what the broker says now."""
@@ -192,7 +208,9 @@ class Topic:
         earliest, newest = nested(self.earliest), nested({name: len(rows) for name, rows in self.parts.items()})
 
         def of(*topics: str) -> SourceRange:
-            start_of, end_of, first, last = ({topic: at[topic] for topic in topics if topic in at} for at in (start, end, earliest, newest))
+            start_of, end_of, first, last = (
+                {topic: at[topic] for topic in topics if topic in at} for at in (start, end, earliest, newest)
+            )
             ids = {topic: self.ids[topic] for topic in topics} if self.tells else {}
             cluster = self.cluster if self.tells or self.tells_cluster else ""
             return SourceRange(start_of, end_of, cluster=cluster, topic_ids=ids, earliest=first, newest=last)
@@ -207,17 +225,25 @@ class Topic:
 
     def behind(self, is_done: Callable[[int], bool]) -> dict:
         """startingOffsets of what is not done yet."""
-        return nested({
-            name: next((at for at, row in enumerate(rows) if at >= self.earliest[name] and not is_done(row)), len(rows))
-            for name, rows in self.parts.items()
-        })
+        return nested(
+            {
+                name: next(
+                    (at for at, row in enumerate(rows) if at >= self.earliest[name] and not is_done(row)), len(rows)
+                )
+                for name, rows in self.parts.items()
+            }
+        )
 
     def all_rows(self) -> list[int]:
         return [row for rows in self.parts.values() for row in rows]
 
     def by_source(self) -> list[list[str]]:
         """The partitions of each source of the query."""
-        return [[name for name in self.parts if name.split("/")[0] == topic] for topic in self.ids] if self.apart else [list(self.parts)]
+        return (
+            [[name for name in self.parts if name.split("/")[0] == topic] for topic in self.ids]
+            if self.apart
+            else [list(self.parts)]
+        )
 
     def partitions(self) -> dict[str, int]:
         return {topic: len(parts) for topic, parts in nested(self.earliest).items()}
@@ -243,7 +269,13 @@ def drawn(number: int, new_id: Callable[[], str]) -> "Topic | Folder":
     if number % 3 == 0:
         return Folder(tells=number % 2 == 0)
     several = number % 7 == 0
-    return Topic(new_id, TOPICS[:1 + several], apart=several and number % 2 == 0, tells=number % 11 not in (0, 5), tells_cluster=number % 11 == 5)
+    return Topic(
+        new_id,
+        TOPICS[: 1 + several],
+        apart=several and number % 2 == 0,
+        tells=number % 11 not in (0, 5),
+        tells_cluster=number % 11 == 5,
+    )
 
 
 class Folder:
@@ -309,7 +341,12 @@ class Folder:
         return [row for name in checkpoint.planned[batch_id].files for row in self.files.get(name, ())]
 
     def rows_before(self, checkpoint: Checkpoint) -> list[int]:
-        return [row for planned in checkpoint.planned[:checkpoint.committed] for name in planned.files for row in self.files.get(name, ())]
+        return [
+            row
+            for planned in checkpoint.planned[: checkpoint.committed]
+            for name in planned.files
+            for row in self.files.get(name, ())
+        ]
 
     def ranges(self, checkpoint: Checkpoint, batch_id: int) -> tuple[SourceRange, ...]:
         planned = checkpoint.planned[batch_id]
@@ -351,4 +388,6 @@ class Another:
 def batch_of(source, checkpoint: Checkpoint, batch_id: int, run: str, fingerprint) -> Batch:
     """The micro-batch as Spark would describe it."""
     before = lambda: source.ranges(checkpoint, batch_id - 1) if batch_id else None  # noqa: E731
-    return Batch(batch_id, checkpoint.query, run, source.ranges(checkpoint, batch_id), fingerprint=fingerprint, before=before)
+    return Batch(
+        batch_id, checkpoint.query, run, source.ranges(checkpoint, batch_id), fingerprint=fingerprint, before=before
+    )

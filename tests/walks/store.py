@@ -55,8 +55,11 @@ class Store(MemoryCalls):
 
     def remove(self, folder: str, keep: str = "") -> None:
         """keep: a folder below that stays, with what is in it and what it is in."""
+
         def doomed(path: str) -> bool:
-            return self._is_below(path, folder) and not (keep and (self._is_below(path, keep) or self._is_below(keep, path)))
+            return self._is_below(path, folder) and not (
+                keep and (self._is_below(path, keep) or self._is_below(keep, path))
+            )
 
         for names in (self._names, self._durable_names):
             for path in [path for path in names if doomed(path)]:
@@ -159,8 +162,10 @@ def own_time() -> Iterator[Time]:
     """Ids, chance and time come from counters: the same walk does the same things at the same moments."""
     ids, time = itertools.count(1), Time()
     mine = {
-        (Clock, "now_ms"): lambda self: time.look(), (Clock, "monotonic_ms"): lambda self: float(time.look()),
-        (Clock, "sleep_ms"): lambda self, milliseconds: None, (IdSource, "jitter"): lambda self: 0.5,
+        (Clock, "now_ms"): lambda self: time.look(),
+        (Clock, "monotonic_ms"): lambda self: float(time.look()),
+        (Clock, "sleep_ms"): lambda self, milliseconds: None,
+        (IdSource, "jitter"): lambda self: 0.5,
         (IdSource, "new_id"): lambda self: (lambda n: f"{n:08x}-0000-4000-8000-{n:012x}")(next(ids)),
     }
     theirs = {(kind, name): getattr(kind, name) for kind, name in mine}

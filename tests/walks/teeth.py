@@ -54,7 +54,9 @@ class _Walking(Copy):
         """What a function of ``tests.walks.teeth`` says of them, in a process of its own."""
         command = [sys.executable, "-B", "-c", f"from tests.walks import teeth; teeth.answer(teeth.{function})"]
         env = {**os.environ, "PYTHONPATH": str(self._root)}
-        done = subprocess.run(command, cwd=self._root, env=env, capture_output=True, text=True, input=json.dumps(list(seeds)))
+        done = subprocess.run(
+            command, cwd=self._root, env=env, capture_output=True, text=True, input=json.dumps(list(seeds))
+        )
         if done.returncode:
             raise RuntimeError(done.stderr[-2000:])
         return json.loads(done.stdout.splitlines()[-1])
@@ -158,10 +160,12 @@ class _Reaching:
         """These as well."""
         if self._uneven is None:  # looking at the other value of these would change the walk for all others
             self._copy.instrument(self._numbered)
-            self._uneven = set(self._copy.walk("reached_by", seeds[:_FIRST])[1]) | set(self._copy.walk("reached_by", seeds[-_FIRST:])[1])
+            self._uneven = set(self._copy.walk("reached_by", seeds[:_FIRST])[1]) | set(
+                self._copy.walk("reached_by", seeds[-_FIRST:])[1]
+            )
         while True:
             self._copy.instrument(self._numbered, frozenset(self._uneven))
-            pieces = [seeds[at:at + _PIECE] for at in range(0, len(seeds), _PIECE)]
+            pieces = [seeds[at : at + _PIECE] for at in range(0, len(seeds), _PIECE)]
             told = list(self._pool.map(lambda piece: self._copy.walk("reached_by", piece), pieces))
             more = {number for _, some in told for number in some}
             if not more:
@@ -186,7 +190,9 @@ class _Reaching:
 
 def main(words: list[str]) -> int:
     """Prints one line a defect."""
-    chosen = [d for d in DEFECTS if not d.file.startswith(ELSEWHERE) and (not words or any(word in d.name for word in words))]
+    chosen = [
+        d for d in DEFECTS if not d.file.startswith(ELSEWHERE) and (not words or any(word in d.name for word in words))
+    ]
     seeds = seeds_of(os.environ.get("STREAMSINK_SEED", _SEED), int(os.environ.get("WALKS") or MOST))
 
     def tell(found: Found) -> None:

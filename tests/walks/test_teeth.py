@@ -37,7 +37,9 @@ def test_each_defect_has_a_place_that_tells(tmp_path):
         told = "".join(path.read_text() for path in tmp_path.rglob("*.py"))
         for file in tmp_path.rglob("*.py"):
             ast.parse(file.read_text())
-        assert {int(number) for number in re.findall(r"__reach__\.(?:here|raising|same)\((\d+)", told)} == set(range(len(WALKED)))
+        assert {int(number) for number in re.findall(r"__reach__\.(?:here|raising|same)\((\d+)", told)} == set(
+            range(len(WALKED))
+        )
 
 
 def test_a_defect_is_found_on_walks_that_come_to_it():
@@ -69,7 +71,10 @@ def test_walks_find_all_other_defects(seed):
     others = [defect for defect in WALKED if defect.name not in reasoned]
 
     def tell(found):
-        print(f"RESULT {found.defect.name}: {found.walk or 'not found'} {found.what} ({found.comes} walks come to it)", flush=True)
+        print(
+            f"RESULT {found.defect.name}: {found.walk or 'not found'} {found.what} ({found.comes} walks come to it)",
+            flush=True,
+        )
 
     found = bite(others, seeds_of(str(seed), int(os.environ.get("WALKS") or IN_THE_SOAK)), tell, ROUNDS)
     seldom = {name for names in SELDOM.values() for name in names}

@@ -56,9 +56,15 @@ def copied_job(walk, which, most, older, other):
     world.stop(query)
     world.accident("moved-ever", "copied-ever", "checkpoint", "checkpoint-ever", query=query)
     job = replace(
-        query, checkpoint=checkpoint, place=_OTHERS + world.serial, version=_OTHERS + world.serial if is_other else query.version, causes=_Any(),
-        live=None, said=None,
-        source=Another(query.source, world.new_rows) if is_other else query.source, given=[],
+        query,
+        checkpoint=checkpoint,
+        place=_OTHERS + world.serial,
+        version=_OTHERS + world.serial if is_other else query.version,
+        causes=_Any(),
+        live=None,
+        said=None,
+        source=Another(query.source, world.new_rows) if is_other else query.source,
+        given=[],
         options={name: value for name, value in query.options.items() if not name.startswith("accept")},
     )
     first = checkpoint.committed
@@ -69,7 +75,13 @@ def copied_job(walk, which, most, older, other):
         visible, written = world.visible(), range(first, checkpoint.committed)
         _account(world, query, job, written, is_published)
         # What the first one has lost of batches that stand under their ids now is not asked for any more: it goes on behind them.
-        lost = [row for batch in written if batch < query.checkpoint.committed for row in query.rows(batch) if not visible[row]]
+        lost = [
+            row
+            for batch in written
+            if batch < query.checkpoint.committed
+            for row in query.rows(batch)
+            if not visible[row]
+        ]
         world.model.unsure(lost)
 
 

@@ -66,12 +66,20 @@ class Walker:
         self.world = World(1 + parts % 4 if parts % 5 else 10)
         self.operator = Operator(self.world)
         columns = {"position_columns": ("topic", "partition", "offset")} if positions % 4 else {}
-        options = {"restore": "restore-and-continue" if restore % 2 else "restore-and-fail", "journal_retain": (2, 100)[restore % 3 > 0]}
+        options = {
+            "restore": "restore-and-continue" if restore % 2 else "restore-and-fail",
+            "journal_retain": (2, 100)[restore % 3 > 0],
+        }
         options |= {"on_rollback": ("fail", "republish")[restore % 4 > 2]} | _WAYS[way % len(_WAYS)]
         for name, kind in (("a", first), ("b", second)):
             source = drawn(kind, World.new_id)
-            self.world.add_query(name, source, partition_by=partitioned(self.world.parts), **options,
-                                 **(columns if source.numeric else {"file_column": "file"} if columns and source.tells else {}))
+            self.world.add_query(
+                name,
+                source,
+                partition_by=partitioned(self.world.parts),
+                **options,
+                **(columns if source.numeric else {"file_column": "file"} if columns and source.tells else {}),
+            )
             query = self.world.queries[name]
             query.stateful = not columns and restore % 5 > 2
             query.combines = "Deduplicate" if columns and way % 5 > 2 else ""
@@ -103,7 +111,9 @@ class Walker:
         for query in world.queries.values():
             if query.source is not None:
                 world.model.unsure(query.source.below_former())
-            if query.begun_before is query.checkpoint:  # nobody has recorded which topic it was, and it begins where that one did
+            if (
+                query.begun_before is query.checkpoint
+            ):  # nobody has recorded which topic it was, and it begins where that one did
                 world.model.unsure(query.source.before_start(query.checkpoint.start))
         world.look()
         world.check_whole()
@@ -140,8 +150,12 @@ class Walker:
 
 
 _WAYS = (
-    {}, {}, {"publish_every_batches": 3}, {"publish_every_batches": 2, "publish_as": "one-snapshot"},
-    {"publish": "async", "publish_queue": 2, "delay": 20}, {"publish": "async", "publish_queue": 3, "delay": None},
+    {},
+    {},
+    {"publish_every_batches": 3},
+    {"publish_every_batches": 2, "publish_as": "one-snapshot"},
+    {"publish": "async", "publish_queue": 2, "delay": 20},
+    {"publish": "async", "publish_queue": 3, "delay": None},
 )
 
 

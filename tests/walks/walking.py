@@ -16,37 +16,42 @@ _LONGEST = 40
 # Kinds that come in a walk of few kinds as well: without them little happens at all.
 _ALWAYS = ("batch", "produce", "stop", "kill", "heal", "crash", "wake")
 # How one accident leads to the next. Half of the walks are put together of these, with numbers by chance, and with other kinds between.
-_STORIES = tuple(map(str.split, (
-    "letters produce batch produce crash drop_letters batch heal batch heal",
-    "letters batch produce batch letters_expiry produce batch rollback batch heal",
-    "letters produce batch crash letters_expiry letters_expiry batch heal batch",
-    "letters produce batch drop_letters produce batch heal batch",
-    "letters batch batch letters option rollback batch heal letters batch heal",
-    "letters batch rename batch heal batch retire rename batch heal batch",
-    "pause_at rollback foreign_append wake batch heal",
-    "pause_at foreign_append foreign_append foreign_append expiry wake batch heal",
-    "pause_at drop foreign_append wake batch heal batch heal",
-    "pause_at batch rollback batch wake batch heal",
-    "batch copy produce batch restore rename batch heal batch heal batch",
-    "batch rename batch heal batch lose_checkpoint batch heal",
-    "crash rename batch heal drop batch heal batch",
-    "crash drop foreign_append foreign_append expiry rename batch heal batch heal",
-    "run run lose_journal expiry run heal run same_run",
-    "run lose_journal run lose_identity expiry run heal run",
-    "copy produce batch copy restore produce batch restore batch heal",
-    "run copy run copy restore run restore batch heal",
-    "run copy lose_journal run copy restore run restore batch heal",
-    "batch copy batch restore lose_checkpoint batch heal batch",
-    "batch copy recreate batch heal restore batch heal batch",
-    "leave_topic batch heal batch",
-    "option batch batch crash foreign_append foreign_append expiry batch heal batch heal",
-    "batch batch rollback foreign_append foreign_append expiry batch heal batch heal",
-    "batch power rollback foreign_append foreign_append expiry batch heal heal",
-    "batch tag rollback batch heal batch",
-    "half_published foreign_append foreign_append expiry foreign_append foreign_append expiry batch heal batch heal",
-    "half_published lose_journal rename batch heal batch heal",
-    "lose_journal foreign_append foreign_append expiry batch heal batch heal",
-)))
+_STORIES = tuple(
+    map(
+        str.split,
+        (
+            "letters produce batch produce crash drop_letters batch heal batch heal",
+            "letters batch produce batch letters_expiry produce batch rollback batch heal",
+            "letters produce batch crash letters_expiry letters_expiry batch heal batch",
+            "letters produce batch drop_letters produce batch heal batch",
+            "letters batch batch letters option rollback batch heal letters batch heal",
+            "letters batch rename batch heal batch retire rename batch heal batch",
+            "pause_at rollback foreign_append wake batch heal",
+            "pause_at foreign_append foreign_append foreign_append expiry wake batch heal",
+            "pause_at drop foreign_append wake batch heal batch heal",
+            "pause_at batch rollback batch wake batch heal",
+            "batch copy produce batch restore rename batch heal batch heal batch",
+            "batch rename batch heal batch lose_checkpoint batch heal",
+            "crash rename batch heal drop batch heal batch",
+            "crash drop foreign_append foreign_append expiry rename batch heal batch heal",
+            "run run lose_journal expiry run heal run same_run",
+            "run lose_journal run lose_identity expiry run heal run",
+            "copy produce batch copy restore produce batch restore batch heal",
+            "run copy run copy restore run restore batch heal",
+            "run copy lose_journal run copy restore run restore batch heal",
+            "batch copy batch restore lose_checkpoint batch heal batch",
+            "batch copy recreate batch heal restore batch heal batch",
+            "leave_topic batch heal batch",
+            "option batch batch crash foreign_append foreign_append expiry batch heal batch heal",
+            "batch batch rollback foreign_append foreign_append expiry batch heal batch heal",
+            "batch power rollback foreign_append foreign_append expiry batch heal heal",
+            "batch tag rollback batch heal batch",
+            "half_published foreign_append foreign_append expiry foreign_append foreign_append expiry batch heal batch heal",
+            "half_published lose_journal rename batch heal batch heal",
+            "lose_journal foreign_append foreign_append expiry batch heal batch heal",
+        ),
+    )
+)
 # Seeds that begin like this are walks over several tables.
 SEVERAL = "several-"
 # "1-17~3" is a walk that was bred: 1-17, changed in one to three places by the chance that has this name.
@@ -66,8 +71,10 @@ def draw(seed: str, kinds: Mapping[str, Kind] | None = None, fewest: int = FEWES
     kinds = _kinds_of(seed, kinds)
     weights = [kind.weight for kind in kinds]
     # Each walk has a temper: some kinds come far more often, most accidents not at all.
-    weights = [weight * chance.choice((0, 0, 1, 1, 4)) if kind.name not in ("batch", "produce") else weight
-               for kind, weight in zip(kinds, weights)]
+    weights = [
+        weight * chance.choice((0, 0, 1, 1, 4)) if kind.name not in ("batch", "produce") else weight
+        for kind, weight in zip(kinds, weights)
+    ]
     # Half of them keep coming back to two or three kinds, so that an accident meets what the one before it has left.
     often = chance.sample(range(len(kinds)), chance.choice((0, 0, 2, 3)))
     if often and chance.randrange(2):  # and half of these know hardly any other
@@ -106,10 +113,14 @@ def _bred(seed: str, walk: Walk) -> Walk:
         elif way == "again":
             walk = [*walk[:at], chance.choice(walk[1:]), *walk[at:]]
         elif way == "less" or len(walk) > _LONGEST:
-            walk = walk[:at] + walk[at + 1:]
+            walk = walk[:at] + walk[at + 1 :]
         elif len(event := walk[chance.randrange(len(walk))]) > 1:
             place, where = chance.randrange(1, len(event)), walk.index(event)
-            walk = [*walk[:where], (*event[:place], chance.randrange(_NUMBERS), *event[place + 1:]), *walk[where + 1:]]
+            walk = [
+                *walk[:where],
+                (*event[:place], chance.randrange(_NUMBERS), *event[place + 1 :]),
+                *walk[where + 1 :],
+            ]
     return walk
 
 
@@ -146,7 +157,7 @@ def shrink(walk: Walk, what: str, outcome=outcome) -> Walk:
     size = len(walk) // 2
     while size:
         for start in range(1, len(walk), size):
-            shorter = walk[:start] + walk[start + size:]
+            shorter = walk[:start] + walk[start + size :]
             if len(shorter) < len(walk) and outcome(shorter)[0] == what:
                 walk = shorter
                 break
@@ -155,9 +166,9 @@ def shrink(walk: Walk, what: str, outcome=outcome) -> Walk:
     for number, place in itertools.product(range(len(walk)), range(1, 1 + max(map(len, walk)))):
         if place < len(walk[number]):
             for smaller in _smaller(walk[number][place]):
-                event = walk[number][:place] + (smaller,) + walk[number][place + 1:]
-                if outcome(walk[:number] + [event] + walk[number + 1:])[0] == what:
-                    walk = walk[:number] + [event] + walk[number + 1:]
+                event = walk[number][:place] + (smaller,) + walk[number][place + 1 :]
+                if outcome(walk[:number] + [event] + walk[number + 1 :])[0] == what:
+                    walk = walk[:number] + [event] + walk[number + 1 :]
                     break
     return walk
 

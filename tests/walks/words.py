@@ -76,9 +76,17 @@ def ways_in(query: Query, text: str, words: dict[str, str]) -> dict[str, str]:
             named = {"second_sink": named["second_sink"]}  # it is that one which has the other name
     if "reset" in named:
         named = {"reset": named["reset"]}  # all that the new topic holds shall be written
-    if {"write_all", "under_first"} & named.keys() or "leave_out" in named and ("first_name" not in named or query.went_back):
+    if (
+        {"write_all", "under_first"} & named.keys()
+        or "leave_out" in named
+        and ("first_name" not in named or query.went_back)
+    ):
         more = ("accept_as_new",) if "when it comes once more" in text else ()
-        return {way: words for way, words in named.items() if way in ("leave_out", "under_first", "write_all", "without_adopting", "behind", *more)}
+        return {
+            way: words
+            for way, words in named.items()
+            if way in ("leave_out", "under_first", "write_all", "without_adopting", "behind", *more)
+        }
     named.pop("leave_out", None)
     return named
 
@@ -89,7 +97,7 @@ def call_in(text: str, function: str) -> tuple[list, dict]:
     for end in range(start, len(text)):
         with contextlib.suppress(SyntaxError):
             if text[end] == ")":
-                call = ast.parse(text[start:end + 1], mode="eval").body
+                call = ast.parse(text[start : end + 1], mode="eval").body
                 positional = [ast.literal_eval(argument) for argument in call.args]
                 return positional, {each.arg: ast.literal_eval(each.value) for each in call.keywords}
     raise Wrong("wrong advice", f"a call that cannot be made: {text}")

@@ -107,7 +107,9 @@ class World(GoneBack):
         replaced = [each for each in self.jobs if each.options]
         if replaced:  # what an earlier call left pending is published by this one
             parts = {part_of(each.rows[0], self.parts) for each in replaced}
-            others = {row for each in self.jobs if each is not job for row in each.rows if self.model.fate.get(row) != GONE}
+            others = {
+                row for each in self.jobs if each is not job for row in each.rows if self.model.fate.get(row) != GONE
+            }
             perhaps = [row for row in others - set(after) - set(before) if part_of(row, self.parts) in parts]
             gone = [row for row in before - after if part_of(row, self.parts) in parts]
             # What a power failure forgets of a run that did not return comes back until it is repeated.

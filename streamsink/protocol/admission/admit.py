@@ -78,8 +78,13 @@ def admit(batch: Batch, past: Past, options: SinkOptions) -> Decision:
     if seen:
         return Decision(Verdict.SEEN, "accepted as seen", generation, _recorded(batch, past))
     if earlier:
-        return Decision(Verdict.NEW, "follows what is published under an earlier name", generation, _recorded(batch, past),
-                        leads_on=(name, earlier.sequence))
+        return Decision(
+            Verdict.NEW,
+            "follows what is published under an earlier name",
+            generation,
+            _recorded(batch, past),
+            leads_on=(name, earlier.sequence),
+        )
     if decision is not None:
         return decision
     accepted = _accepted(batch, past, options, generation)
@@ -166,7 +171,9 @@ def _admit_first(batch: Batch, past: Past, options: SinkOptions) -> Decision:
         return Decision(Verdict.NEW, "accepted as new", 0, _recorded(batch, past))
     if not options.adopt_from_batch and (form := renamed.of_the_other_form(options.application, past.others())):
         raise renamed.other_form(batch, *form, table=past.table, word=token(batch, past))
-    if anew := renamed.begins_anew(batch, past.others, past.behind, table=past.table, options=options, word=token(batch, past)):
+    if anew := renamed.begins_anew(
+        batch, past.others, past.behind, table=past.table, options=options, word=token(batch, past)
+    ):
         raise anew
     if batch.batch_id == 0 or options.adopt_from_batch == batch.batch_id:
         return Decision(Verdict.NEW, "first batch of this application", 0, _recorded(batch, past))
@@ -186,7 +193,11 @@ def _under_another_name(batch: Batch, past: Past, options: SinkOptions) -> tuple
     Raises Misuse when nobody has said so: what is there under that name would be written a second time.
     """
     word = token(batch, past)
-    found = renamed.ahead(batch, past.last, past.others(), options.application) if past.begins and options.accept_as_new != word else []
+    found = (
+        renamed.ahead(batch, past.last, past.others(), options.application)
+        if past.begins and options.accept_as_new != word
+        else []
+    )
     if not found:
         return "", None
     last = renamed.as_said(found[0][1], options)
@@ -234,9 +245,13 @@ def _settled(batch: Batch, past: Past, options: SinkOptions, changed: tuple[Chan
     if answer is not None and asked.topics <= answer.topics or options.accept_as_new == token(batch, past):
         return _with_recorded(past, answered(recorded, changed, answer or asked)), False
     dropped = tuple(change for change in changed if change.other_topic)
-    if options.accept_as_seen == word or not dropped and options.accept_as_seen == token(batch, past):  # which was said of the topic before
+    if (
+        options.accept_as_seen == word or not dropped and options.accept_as_seen == token(batch, past)
+    ):  # which was said of the topic before
         return _with_recorded(past, reset(recorded, dropped)), True
-    raise position_errors.changed(past.table, batch, changed, options, recorded=recorded, word=word, is_other=_is_other(batch, past))
+    raise position_errors.changed(
+        past.table, batch, changed, options, recorded=recorded, word=word, is_other=_is_other(batch, past)
+    )
 
 
 def recreated_meanwhile(batch: Batch, now: Batch, past: Past, options: SinkOptions) -> Misuse | None:
@@ -275,7 +290,9 @@ def _admit_numeric(batch: Batch, past: Past, options: SinkOptions, generation: i
         raise refused(position_errors.combined)
     if not options.position_columns:
         may_filter = options.mode != MODE_OVERWRITE  # which takes no position columns
-        raise refused(position_errors.overlap, same=token(batch, past) if _is_other(batch, past) else None, may_filter=may_filter)
+        raise refused(
+            position_errors.overlap, same=token(batch, past) if _is_other(batch, past) else None, may_filter=may_filter
+        )
     if relation.ambiguous:
         raise refused(position_errors.ambiguous)
     if of_rows and relation.mixed:
@@ -316,12 +333,15 @@ def _admit_opaque(batch: Batch, past: Past, options: SinkOptions, generation: in
             return decision
     begin = _begin(batch, past, options) if any(numeric_ones(batch.sources)) and last.recorded else None
     by_files = files.can_tell(batch) and past.known_files() is not None
-    raise opaque_errors.not_told(batch, last, options, _ways_on(batch, past), table=past.table, is_next=is_next, begin=begin, by_files=by_files)
+    raise opaque_errors.not_told(
+        batch, last, options, _ways_on(batch, past), table=past.table, is_next=is_next, begin=begin, by_files=by_files
+    )
 
 
 def _follows(batch: Batch, before: AppState | None) -> bool:
     return (
-        before is not None and (before.query, before.checkpoint_id + 1) == (batch.query, batch.batch_id)
+        before is not None
+        and (before.query, before.checkpoint_id + 1) == (batch.query, batch.batch_id)
         and follows(before.sources, batch.sources)
     )
 
@@ -350,7 +370,15 @@ def _admit_by_files(batch: Batch, past: Past, options: SinkOptions, generation: 
         verdict, reason = Verdict.FILTER, "some of its files are recorded"
     recorded = _recorded(batch, past)
     seen = parts.seen if parts.new else frozenset()
-    return Decision(verdict, reason, generation, recorded, seen_files=seen, replaying=True, same=word if _is_other(batch, past) else None)
+    return Decision(
+        verdict,
+        reason,
+        generation,
+        recorded,
+        seen_files=seen,
+        replaying=True,
+        same=word if _is_other(batch, past) else None,
+    )
 
 
 def _is_other(batch: Batch, past: Past) -> bool:
@@ -362,8 +390,16 @@ def _ways_on(batch: Batch, past: Past) -> str:
     """accept_as_new covers what follows where ``_accepted`` leaves nothing by which it could be asked for."""
     word, goes_back = token(batch, past), past.last is not None and batch.batch_id <= past.last.checkpoint_id
     replay = not all_numeric(batch.sources) and past.last is not None and (past.last.replaying or goes_back)
-    opaque = "" if all_numeric(batch.sources) or batch.batch_id == END_OF_INPUT else ", and the batch after it is asked for as well"
-    after = ", and all of the batches after it" if batch.batch_id != END_OF_INPUT and (_is_other(batch, past) or replay) else ""
+    opaque = (
+        ""
+        if all_numeric(batch.sources) or batch.batch_id == END_OF_INPUT
+        else ", and the batch after it is asked for as well"
+    )
+    after = (
+        ", and all of the batches after it"
+        if batch.batch_id != END_OF_INPUT and (_is_other(batch, past) or replay)
+        else ""
+    )
     return (
         f" choose for this one batch: accept_as_new='{word}' writes all its rows{after}; accept_as_seen='{word}' records it "
         f"without writing any{opaque}."

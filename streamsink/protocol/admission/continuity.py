@@ -66,7 +66,8 @@ def _other(recorded: Recorded, sources: tuple[SourceRange, ...], place: int, top
     """A topic whose name is recorded with other ids only. None when each of these is what another source reads."""
     source = sources[place]
     accused = [
-        record for record in recorded.of_topic(topic)
+        record
+        for record in recorded.of_topic(topic)
         if not any(record.agrees(other) for _, other in numeric_ones(sources) if topic in other.end)
     ]
     if not accused:
@@ -91,7 +92,11 @@ def _shrunk(source: SourceRange, topic: str, known: tuple[TopicRecord, ...]) -> 
     same = bool(known and source.topic_id(topic)) and all(record.topic_id for record in known)
     lowered = {**backwards, **behind} if same else {}
     # Whoever goes on from the record, or from before it, has seen the topic shrink. One who starts behind it has never read this topic.
-    is_older = same and not behind and all(start[part] > record.next.get(part, start[part]) for part in backwards for record in known)
+    is_older = (
+        same
+        and not behind
+        and all(start[part] > record.next.get(part, start[part]) for part in backwards for record in known)
+    )
     if is_older:
         lowered = {part: record.next[part] for part in backwards for record in known}
     if backwards:

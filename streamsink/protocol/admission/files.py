@@ -64,7 +64,9 @@ def can_tell(batch: Batch) -> bool:
     return not batch.stateful and None not in told and any(told)
 
 
-def accepted_as_new(batch: Batch, last: AppState | None, known_files: Callable[[], KnownFiles | None]) -> tuple[bool, bool]:
+def accepted_as_new(
+    batch: Batch, last: AppState | None, known_files: Callable[[], KnownFiles | None]
+) -> tuple[bool, bool]:
     """(whether the files recorded before it do not count any more, whether later batches are to be asked) once a batch was accepted.
 
     Under another checkpoint all that follows is new as well. Within one it was this batch alone, where files tell the others apart.
@@ -86,7 +88,9 @@ def sort_out(sources: Sequence[SourceRange], known: KnownFiles) -> Parts:
     return Parts(frozenset(seen), frozenset(new), tuple(sorted(found[FileIs.ELSEWHERE] | seen & new)), asked)
 
 
-def check(batch: Batch, parts: Parts, options: SinkOptions, *, table: str, word: str, other: bool, same: str | None) -> None:
+def check(
+    batch: Batch, parts: Parts, options: SinkOptions, *, table: str, word: str, other: bool, same: str | None
+) -> None:
     """Raises Misuse, with the ways on, when the files do not decide what is to be written.
 
     parts: with what was answered. word: the token. other: the batch before this one is of another checkpoint. same: ``accept_as_same`` that
@@ -150,7 +154,10 @@ def _check_mixed(batch: Batch, options: SinkOptions, holds: str, ways: str, *, w
             kind="files.combined",
         )
     if options.mode == MODE_OVERWRITE:  # which takes no column of files
-        raise Misuse(f"{holds}, which would not replace what the whole batch does. Nothing was written. S{one_each}", kind="files.overlap")
+        raise Misuse(
+            f"{holds}, which would not replace what the whole batch does. Nothing was written. S{one_each}",
+            kind="files.overlap",
+        )
     if not options.file_column:
         raise Misuse(
             f"{holds}. Nothing was written. "

@@ -17,8 +17,11 @@ def of_another_past(last: AppState, batch: Batch) -> list[str]:
     before = batch.before() if last.journal_id else None
     read = {source.key(place): source.fingerprint for place, source in enumerate(last.sources) if not source.numeric}
     return [
-        source.key(place) for place, source in enumerate(before or ())
-        if source.files is not None and source.fingerprint and read.get(source.key(place), "") not in ("", source.fingerprint)
+        source.key(place)
+        for place, source in enumerate(before or ())
+        if source.files is not None
+        and source.fingerprint
+        and read.get(source.key(place), "") not in ("", source.fingerprint)
     ]
 
 
@@ -35,13 +38,25 @@ def other_past(batch: Batch, others: list[str], ways: str, *, table: str, by_fil
 
 
 def not_told(
-    batch: Batch, last: AppState, options: SinkOptions, ways: str, *, table: str, is_next: bool, begin: str | None, by_files: bool
+    batch: Batch,
+    last: AppState,
+    options: SinkOptions,
+    ways: str,
+    *,
+    table: str,
+    is_next: bool,
+    begin: str | None,
+    by_files: bool,
 ) -> Misuse:
     """Nobody can tell whether the batch's rows are here. is_next: it follows the last recorded one. ways: the ways on.
 
     begin: startingOffsets of its Kafka sources for a new checkpoint; None when it has none. by_files: whether the files whose rows are here are known.
     """
-    beside = f" Of its Kafka sources a new checkpoint with startingOffsets={begin} reads only what is not here." if begin is not None else ""
+    beside = (
+        f" Of its Kafka sources a new checkpoint with startingOffsets={begin} reads only what is not here."
+        if begin is not None
+        else ""
+    )
     if batch.query != last.query:
         return Misuse(
             f"{table}: application '{options.application}' has published up to batch {last.checkpoint_id} of another "

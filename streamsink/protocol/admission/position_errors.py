@@ -19,7 +19,14 @@ _MOST_NAMED = 10
 
 
 def changed(
-    table: str, batch: Batch, found: Sequence[Change], options: SinkOptions, *, recorded: Recorded, word: str, is_other: bool,
+    table: str,
+    batch: Batch,
+    found: Sequence[Change],
+    options: SinkOptions,
+    *,
+    recorded: Recorded,
+    word: str,
+    is_other: bool,
 ) -> Misuse:
     """Topics of which the recorded positions do not hold any more. is_other: the batch is of another checkpoint than the record."""
     says = "; ".join(f"topic '{change.topic}': {change.found}" for change in found[:_MOST_NAMED])
@@ -87,8 +94,10 @@ def beyond(table: str, batch: Batch, options: SinkOptions, recorded: Recorded) -
     found = list(continuity.beyond(batch.sources))
     if not found:
         return None
-    says = "; ".join(f"the batch ends at offset {end} of partition {part} of topic '{topic}', and the broker's next offset is {at}"
-                     for _, topic, part, end, at in found[:_MOST_NAMED])
+    says = "; ".join(
+        f"the batch ends at offset {end} of partition {part} of topic '{topic}', and the broker's next offset is {at}"
+        for _, topic, part, end, at in found[:_MOST_NAMED]
+    )
     begin = starting_offsets(table, batch, options, recorded, counting={topic for _, topic, *_ in found})
     return Misuse(
         f"{table}: batch {batch.batch_id}: {says}: since Spark planned the batch, the topic was deleted and created again, or has lost "
@@ -121,7 +130,8 @@ def overlap(
     columns = f", set accept_as_same='{same}', because the query changes by that," if same else ""
     by_columns = (
         f"Name the columns that carry topic, partition and offset in the option position_columns{columns} and only new rows will be written, or s"
-        if may_filter else "S"
+        if may_filter
+        else "S"
     )
     return Misuse(
         f"{table}: batch {batch.batch_id} overlaps what is published already in {_names(relation.overlap)}: "
@@ -166,7 +176,13 @@ def ambiguous(table: str, batch: Batch, relation: Relation, begin: str, ways_on:
 
 
 def starting_offsets(
-    table: str, batch: Batch, options: SinkOptions, recorded: Recorded, *, from_beginning: Iterable[str] = (), counting: Iterable[str] = ()
+    table: str,
+    batch: Batch,
+    options: SinkOptions,
+    recorded: Recorded,
+    *,
+    from_beginning: Iterable[str] = (),
+    counting: Iterable[str] = (),
 ) -> str:
     """The call that says where a new checkpoint is to begin; of several sources one for each: Spark wants just the partitions of that source.
 
@@ -179,11 +195,17 @@ def starting_offsets(
     for place, source in numeric_ones(batch.sources):
         anew, more = (set(topics).intersection(source.end) for topics in (from_beginning, counting))
         own = _own_arguments(recorded, (place, source), anew, more, alone=len(batch.sources) == 1)
-        begins[place] = f"streamsink.starting_offsets({', '.join(arguments + own)})" if own is not None else "'earliest'"
+        begins[place] = (
+            f"streamsink.starting_offsets({', '.join(arguments + own)})" if own is not None else "'earliest'"
+        )
     if len(batch.sources) == 1:
         return begins[0]
     named = ", ".join(f"{begin} for source {batch.sources[place].key(place)}" for place, begin in begins.items())
-    others = "" if len(begins) == len(batch.sources) else "; a source with no positions that compare begins anew with it, which is asked about then"
+    others = (
+        ""
+        if len(begins) == len(batch.sources)
+        else "; a source with no positions that compare begins anew with it, which is asked about then"
+    )
     return f"{named} (in their order in the query, from 0{others})"
 
 
@@ -201,8 +223,16 @@ def _own_arguments(
     gone = {record.topic for record in recorded.topics if alone or record.source == key} - source.end.keys()
     # The broker may know partitions that were added after the batch was planned, and a new checkpoint must name every one.
     parts = {topic: {*source.end[topic], *(source.newest or {}).get(topic, ())} for topic in source.end}
-    counted = {topic: max(map(int, parts[topic])) + 1 for topic in sorted(anew | counting | continuity.grown_of(recorded, place, source))}
-    said = {"partitions": counted, "from_beginning": sorted(anew), "without": sorted(gone), "source": None if alone else _as_given(key)}
+    counted = {
+        topic: max(map(int, parts[topic])) + 1
+        for topic in sorted(anew | counting | continuity.grown_of(recorded, place, source))
+    }
+    said = {
+        "partitions": counted,
+        "from_beginning": sorted(anew),
+        "without": sorted(gone),
+        "source": None if alone else _as_given(key),
+    }
     return [f"{name}={value!r}" for name, value in said.items() if value not in (None, {}, [])]
 
 

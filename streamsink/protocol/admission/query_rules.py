@@ -71,7 +71,9 @@ def check_state(batch: Batch, last: AppState, table: str, word: str) -> None:
     )
 
 
-def check_same(batch: Batch, last: AppState, table: str, options: SinkOptions, word: str, *, of_rows: str | None) -> None:
+def check_same(
+    batch: Batch, last: AppState, table: str, options: SinkOptions, word: str, *, of_rows: str | None
+) -> None:
     """Rows of a new checkpoint would be filtered as seen: that is right for the same query only. Raises Misuse with the ways on.
 
     of_rows: the word of ``word_of_rows``.
@@ -85,9 +87,13 @@ def check_same(batch: Batch, last: AppState, table: str, options: SinkOptions, w
         f"{table}: batch {batch.batch_id} of checkpoint {batch.query}, or one after it, reads again what application "
         f"'{options.application}' has published under checkpoint {last.query}"
     )
-    both = "" if of_rows is None else (
-        f" (a batch of old and new rows is asked for then, as it may have made rows of several, which {batch.may_combine} hides; if each row that "
-        f"the sink is given is of one row of the source, set accept_as_same='{word} {of_rows}' at once)"
+    both = (
+        ""
+        if of_rows is None
+        else (
+            f" (a batch of old and new rows is asked for then, as it may have made rows of several, which {batch.may_combine} hides; if each row that "
+            f"the sink is given is of one row of the source, set accept_as_same='{word} {of_rows}' at once)"
+        )
     )
     ways = (
         f"Nothing was written. If this is another query, give it a name of its own (application='...'). Else choose for this checkpoint: "
@@ -114,8 +120,9 @@ def left_out(batch: Batch, last: AppState) -> str:
     if batch.query == last.query or found.same:
         return ""
     whose = (
-        f"by another query: its fingerprint differs in {', '.join(found.differs)}" if found.differs else
-        f"by a query of which it cannot be told whether it is the same: {'; '.join(found.unknown)}"
+        f"by another query: its fingerprint differs in {', '.join(found.differs)}"
+        if found.differs
+        else f"by a query of which it cannot be told whether it is the same: {'; '.join(found.unknown)}"
     )
     return (
         f" What is recorded was published under checkpoint {last.query} {whose}. It is one which may have left out rows of this one: to have "
@@ -140,7 +147,9 @@ def is_new_behind_a_copy(batch: Batch, published: AppState, last: AppState, opti
     return options.accept_as_new == as_new and _is_copied(batch, published, last, options)
 
 
-def check_copied(batch: Batch, published: AppState, last: AppState, table: str, options: SinkOptions, *, as_new: str, name: str = "") -> None:
+def check_copied(
+    batch: Batch, published: AppState, last: AppState, table: str, options: SinkOptions, *, as_new: str, name: str = ""
+) -> None:
     """Raises Misuse with the ways on where rows would be taken for published by the id of a checkpoint that is a copy.
 
     as_new: what accept_as_new must be to write the batch. name: an earlier one of the query, which the records are of.
@@ -151,8 +160,11 @@ def check_copied(batch: Batch, published: AppState, last: AppState, table: str, 
     raise Misuse(
         f"{table}: batch {batch.batch_id} of checkpoint {batch.query} reads again what application '{name or options.application}' has published "
         "under a checkpoint of this id in another folder: the folder was moved, or this one is a copy of it, and "
-        + (f"the query is another one: its fingerprint differs in {', '.join(found.differs)}" if found.differs else
-           f"whether the query is the same cannot be told: {'; '.join(found.unknown)}")
+        + (
+            f"the query is another one: its fingerprint differs in {', '.join(found.differs)}"
+            if found.differs
+            else f"whether the query is the same cannot be told: {'; '.join(found.unknown)}"
+        )
         + ". Rows that the query there left out would be skipped as if they were here. Nothing was written. If this is a second job that "
         "was given a copy, start it with a new checkpoint and a name of its own (application='...'). If it is the same query, moved and "
         f"changed, set accept_as_same='{word}': what is recorded is skipped, and it goes on. If this is the first job, and the other one is a copy "
@@ -165,7 +177,9 @@ def check_copied(batch: Batch, published: AppState, last: AppState, table: str, 
 def word_of_copy(batch: Batch, published: AppState, last: AppState) -> str:
     """The word that says of the query as it is now that it is the one that published from the other folder, up to its last record and no later one."""
     made_of = batch.fingerprint.to_json() if batch.fingerprint is not None else None
-    text = json.dumps([last.table_id, last.record_id, batch.query, published.place, batch.place, made_of], sort_keys=True)
+    text = json.dumps(
+        [last.table_id, last.record_id, batch.query, published.place, batch.place, made_of], sort_keys=True
+    )
     return ways.word(text)
 
 
@@ -177,7 +191,9 @@ def word_of_rows(batch: Batch, last: AppState, options: SinkOptions, generation:
     """
     if not batch.may_combine:
         return None
-    word = ways.word(json.dumps([last.table_id, options.application, batch.query, generation, "rows of one", batch.may_combine]))
+    word = ways.word(
+        json.dumps([last.table_id, options.application, batch.query, generation, "rows of one", batch.may_combine])
+    )
     return None if word in words_of(options.accept_as_same) else word
 
 

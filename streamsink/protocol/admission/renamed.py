@@ -25,7 +25,9 @@ BEHIND_THE_OTHERS = (
 )
 
 
-def ahead(batch: Batch, last: AppState | None, others: Mapping[str, LastOfOther], application: str) -> list[tuple[str, LastOfOther]]:
+def ahead(
+    batch: Batch, last: AppState | None, others: Mapping[str, LastOfOther], application: str
+) -> list[tuple[str, LastOfOther]]:
     """The names under which this query has come further than under its own one, with its last record there; the newest one first.
 
     last: under its own name, ``application``. Sinks that this run of the query has called beside this one are no earlier names, as long as all of
@@ -34,8 +36,11 @@ def ahead(batch: Batch, last: AppState | None, others: Mapping[str, LastOfOther]
     joins = last is None and batch.batch_id != 0
     own = last if last is not None and last.query == batch.query else None
     found = [
-        (name not in batch.other_sinks, other.state.checkpoint_id, not other.is_published, name) for name, other in others.items()
-        if other.state.query == batch.query and _is_further(name, other.state, application, own) and (joins or name not in batch.other_sinks)
+        (name not in batch.other_sinks, other.state.checkpoint_id, not other.is_published, name)
+        for name, other in others.items()
+        if other.state.query == batch.query
+        and _is_further(name, other.state, application, own)
+        and (joins or name not in batch.other_sinks)
     ]
     return [(name, others[name]) for *_, name in sorted(found, reverse=True)]
 
@@ -69,7 +74,9 @@ def may_lead_on(batch: Batch, other: LastOfOther) -> bool:
     if all_numeric(batch.sources) and state.recorded:
         relation = relate(state.recorded, batch.sources)
         return not (relation.overlap or relation.gap or relation.unread)
-    is_next = batch.batch_id == state.checkpoint_id + 1 and not state.replaying and follows(state.sources, batch.sources)
+    is_next = (
+        batch.batch_id == state.checkpoint_id + 1 and not state.replaying and follows(state.sources, batch.sources)
+    )
     return is_next and not of_another_past(state, batch)
 
 
@@ -88,7 +95,9 @@ def look_first(other: LastOfOther, way: str) -> str:
 
 def as_said(other: LastOfOther, options: SinkOptions) -> LastOfOther:
     """Whole, if the user has said so."""
-    return replace(other, is_whole=other.is_whole or word_without_journal(other.state) in words_of(options.accept_as_seen))
+    return replace(
+        other, is_whole=other.is_whole or word_without_journal(other.state) in words_of(options.accept_as_seen)
+    )
 
 
 def past_of(own: AppState | None, earlier: AppState) -> AppState:
@@ -97,18 +106,25 @@ def past_of(own: AppState | None, earlier: AppState) -> AppState:
     return replace(earlier, recorded=Recorded.of((*earlier.recorded.topics, *more)))
 
 
-def refused(batch: Batch, found: Sequence[tuple[str, LastOfOther]], *, table: str, options: SinkOptions, word: str) -> Misuse:
+def refused(
+    batch: Batch, found: Sequence[tuple[str, LastOfOther]], *, table: str, options: SinkOptions, word: str
+) -> Misuse:
     """word: the token that takes the batch for new. found: the applications under which the query has come further."""
     name, other = found[0]
     plain, last = name.partition("@")[0], other.state.checkpoint_id
     how = f"application='{plain}'"
-    of_tables = f"'{name}' is a name of streamsink.to_tables, or of dead_letters: write through it as before" if "@" in name else (
-        "streamsink.to_tables has a name of its own")
+    of_tables = (
+        f"'{name}' is a name of streamsink.to_tables, or of dead_letters: write through it as before"
+        if "@" in name
+        else ("streamsink.to_tables has a name of its own")
+    )
     under = f"under the name '{name}', up to batch {last}"
     if len(found) > 1:
         if found[1][1].state.checkpoint_id == last:  # sinks of one batch function
             how = "application to the one of these names that this sink had"
-        under = "under the names " + ", and ".join(f"'{name}', up to batch {other.state.checkpoint_id}" for name, other in found)
+        under = "under the names " + ", and ".join(
+            f"'{name}', up to batch {other.state.checkpoint_id}" for name, other in found
+        )
     return Misuse(
         f"{table}: this query ({batch.query}) has written here {under}; now its "
         f"name is '{options.application}', and its batch {batch.batch_id} comes. Under a new name its rows would be written a second "
@@ -123,17 +139,25 @@ def of_another_checkpoint(batch: Batch, others: Mapping[str, LastOfOther], adopt
     """The names under which the batch before ``adopted`` was written by another checkpoint than the one that comes with that batch now, and
     which may have written what it holds."""
     return {
-        name: other for name, other in others.items()
-        if other.state.checkpoint_id + 1 == adopted and other.state.query != batch.query
+        name: other
+        for name, other in others.items()
+        if other.state.checkpoint_id + 1 == adopted
+        and other.state.query != batch.query
         and all_numeric(other.state.sources) == all_numeric(batch.sources)
-        and (batch.batch_id == 0 or not all_numeric(batch.sources) or relate(other.state.recorded, batch.sources).overlap)
+        and (
+            batch.batch_id == 0 or not all_numeric(batch.sources) or relate(other.state.recorded, batch.sources).overlap
+        )
     }
 
 
 def of_its_topics(batch: Batch, others: Mapping[str, LastOfOther]) -> Mapping[str, LastOfOther]:
     """The names under which topics of the batch were written, up to whatever batch."""
     read = {topic for _, source in numeric_ones(batch.sources) for topic in source.end}
-    return {name: other for name, other in others.items() if any(record.topic in read for record in other.state.recorded.topics)}
+    return {
+        name: other
+        for name, other in others.items()
+        if any(record.topic in read for record in other.state.recorded.topics)
+    }
 
 
 def of_the_other_form(application: str, others: Mapping[str, LastOfOther]) -> tuple[str, LastOfOther] | None:
@@ -162,7 +186,13 @@ def same_program(form: str) -> str:
 
 
 def begins_anew(
-    batch: Batch, others: Callable[[], Mapping[str, LastOfOther]], behind: tuple[str, int] | tuple[()], *, table: str, options: SinkOptions, word: str
+    batch: Batch,
+    others: Callable[[], Mapping[str, LastOfOther]],
+    behind: tuple[str, int] | tuple[()],
+    *,
+    table: str,
+    options: SinkOptions,
+    word: str,
 ) -> Misuse | None:
     """Of a first batch of another checkpoint than the one that ``adopt_from_batch`` means, or than the one whose records were given up; None for any
     other one. behind: as of ``AppState``, of those records. word: takes the batch for new."""
@@ -172,22 +202,42 @@ def begins_anew(
         if batch.batch_id != 0 and not found:
             return None
         found = found or of_its_topics(batch, others())
-        why, own = f"adopt_from_batch={adopted} says that the rows before batch {adopted} are written", f", whose next batch is {adopted}"
+        why, own = (
+            f"adopt_from_batch={adopted} says that the rows before batch {adopted} are written",
+            f", whose next batch is {adopted}",
+        )
     else:
         before = first_that_is_there(behind, others()) if behind and batch.batch_id == 0 else ""
         found = {before: others()[before]} if before else {}
         if not any(_has_read(other, batch) for other in found.values()):
             return None
         why, own = f"what this query had recorded here, behind what it had written as '{before}', was given up", ""
-    comes = "batch 0 of a new checkpoint comes" if batch.batch_id == 0 else (
-        f"batch {batch.batch_id} that comes is of another checkpoint ({batch.query}) than the one that wrote them")
+    comes = (
+        "batch 0 of a new checkpoint comes"
+        if batch.batch_id == 0
+        else (
+            f"batch {batch.batch_id} that comes is of another checkpoint ({batch.query}) than the one that wrote them"
+        )
+    )
     ways_on = [f"Start the query with its own checkpoint{own}"]
-    lost = [_begun_behind(batch, name, found[name]) or (
-        _behind(batch, name, found[name]) if found[name].is_published else _under_first(name, found[name])) for name in sorted(found)]
-    once_more = "" if adopted or all_numeric(batch.sources) else (
-        ", and set accept_as_new as this error says when it comes once more, since nothing shows which rows the source has then")
-    ways_on += dict.fromkeys(f"where that is lost, {way}{once_more}" for way in lost or [_behind_what_nobody_knows(batch)])
-    ways_on += ["to write all that the source has, leave adopt_from_batch out"] if adopted and batch.batch_id == 0 else []
+    lost = [
+        _begun_behind(batch, name, found[name])
+        or (_behind(batch, name, found[name]) if found[name].is_published else _under_first(name, found[name]))
+        for name in sorted(found)
+    ]
+    once_more = (
+        ""
+        if adopted or all_numeric(batch.sources)
+        else (
+            ", and set accept_as_new as this error says when it comes once more, since nothing shows which rows the source has then"
+        )
+    )
+    ways_on += dict.fromkeys(
+        f"where that is lost, {way}{once_more}" for way in lost or [_behind_what_nobody_knows(batch)]
+    )
+    ways_on += (
+        ["to write all that the source has, leave adopt_from_batch out"] if adopted and batch.batch_id == 0 else []
+    )
     return Misuse(
         f"{table}: {why}, and {comes}: rows would be written a second "
         f"time. Nothing was written. {'; or, '.join(ways_on)}; or, to write all rows of this batch and of what comes after it, set accept_as_new='{word}'",
@@ -214,18 +264,25 @@ def _has_read(other: LastOfOther, batch: Batch) -> bool:
     """Whether something that the batch holds is written under that name, as far as the table says it; or positions do not tell."""
     there = other.state if other.is_published else other.said
     return there is not None and (
-        not all_numeric(batch.sources) or not there.recorded or bool(relate(there.recorded, batch.sources).overlap))
+        not all_numeric(batch.sources) or not there.recorded or bool(relate(there.recorded, batch.sources).overlap)
+    )
 
 
 def _begun_behind(batch: Batch, name: str, other: LastOfOther) -> str:
     """The way on where the new checkpoint reads nothing that is recorded under that name; '' where it may."""
     recorded = other.state.recorded
-    if batch.batch_id or not (other.is_published and other.is_whole and all_numeric(batch.sources)) or changes(recorded, batch.sources):
+    if (
+        batch.batch_id
+        or not (other.is_published and other.is_whole and all_numeric(batch.sources))
+        or changes(recorded, batch.sources)
+    ):
         return ""
     relation = relate(recorded, batch.sources)
     if relation.overlap or not of_its_topics(batch, {name: other}):
         return ""
-    between = f" (what lies between them in {', '.join(relation.gap[:_MOST_NAMED])} is left out)" if relation.gap else ""
+    between = (
+        f" (what lies between them in {', '.join(relation.gap[:_MOST_NAMED])} is left out)" if relation.gap else ""
+    )
     return f"leave adopt_from_batch out: this checkpoint begins behind what was '{name}' before{between}"
 
 
@@ -239,7 +296,11 @@ def _under_first(name: str, other: LastOfOther) -> str:
 
 def _behind_what_nobody_knows(batch: Batch) -> str:
     is_of_topics = all_numeric(batch.sources)
-    where = "with startingOffsets behind the last message that is written" if is_of_topics else "whose source has only what is not written yet"
+    where = (
+        "with startingOffsets behind the last message that is written"
+        if is_of_topics
+        else "whose source has only what is not written yet"
+    )
     return f"leave adopt_from_batch out and start a new checkpoint {where}: no name has recorded it here, so look into what was written"
 
 
@@ -248,10 +309,16 @@ def _behind(batch: Batch, name: str, other: LastOfOther) -> str:
     if other.forgotten_by:
         return f"leave adopt_from_batch out and {BEHIND_THE_OTHERS}: {' and '.join(other.forgotten_by)} may have batches after {other.state.checkpoint_id}"
     topics = {record.topic: record.next for record in other.state.recorded.topics}
-    is_plain = all(record.next == topics[record.topic] for record in other.state.recorded.topics)  # else two sources have read one topic
+    is_plain = all(
+        record.next == topics[record.topic] for record in other.state.recorded.topics
+    )  # else two sources have read one topic
     if not all_numeric(batch.sources) or not topics or not is_plain:
         return "leave adopt_from_batch out and start a new checkpoint whose source has only what is not written yet"
-    lacks = "" if other.is_whole else f" (what a table may lack of batch {other.state.checkpoint_id} is left out: its journal is lost)"
+    lacks = (
+        ""
+        if other.is_whole
+        else f" (what a table may lack of batch {other.state.checkpoint_id} is left out: its journal is lost)"
+    )
     offsets: dict[str, dict[str, int]] = {}
     for source in batch.sources:
         for topic, parts in source.end.items():
@@ -269,14 +336,21 @@ def _behind(batch: Batch, name: str, other: LastOfOther) -> str:
 def starting_at(sources: Sequence[SourceRange]) -> str:
     """The option ``startingOffsets`` with which a new checkpoint begins where this batch does; one for each source where they begin apart."""
     begins = [
-        {topic: {part: EARLIEST if source.first(topic, part) is None else source.first(topic, part) for part in parts} for topic, parts in source.end.items()}
+        {
+            topic: {
+                part: EARLIEST if source.first(topic, part) is None else source.first(topic, part) for part in parts
+            }
+            for topic, parts in source.end.items()
+        }
         for source in sources
     ]
     together = {topic: parts for each in begins for topic, parts in each.items()}
     if all(together[topic] == parts for each in begins for topic, parts in each.items()):
         return f"startingOffsets={json.dumps(together, sort_keys=True)!r}"
     return " and ".join(
-        f"startingOffsets={json.dumps(each, sort_keys=True)!r} for its source {source.key(place)!r}" for place, (source, each) in enumerate(zip(sources, begins)))
+        f"startingOffsets={json.dumps(each, sort_keys=True)!r} for its source {source.key(place)!r}"
+        for place, (source, each) in enumerate(zip(sources, begins))
+    )
 
 
 def _without_journal(batch: Batch, name: str, other: LastOfOther) -> str:

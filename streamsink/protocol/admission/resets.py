@@ -33,9 +33,12 @@ class Answer:
 
     def word(self, table_id: str, last: AppState | None) -> str:
         """The word that an option must repeat to give this answer, by whichever batch and checkpoint comes next."""
-        told = ",".join((*sorted(self.dropped), *sorted(
-            f"{topic}:{part}={at}" for topic, parts in self.lowered.items() for part, at in parts.items()
-        )))
+        told = ",".join(
+            (
+                *sorted(self.dropped),
+                *sorted(f"{topic}:{part}={at}" for topic, parts in self.lowered.items() for part, at in parts.items()),
+            )
+        )
         digest = ways.word("|".join((table_id, last.record_id if last else "", "reset", told)))
         return digest if self._is_plain else f"{digest}@{told}"
 
@@ -71,7 +74,9 @@ def _read(told: str) -> Answer:
 def answered(recorded: Recorded, changed: Sequence[Change], answer: Answer) -> Recorded:
     """The record without what does not hold any more, where the user has answered. The lower position counts: no message is left out."""
     settled = (
-        replace(change, lowered=_lower(change.lowered, answer.lowered.get(change.topic, {}))) if change.lowered else change
+        replace(change, lowered=_lower(change.lowered, answer.lowered.get(change.topic, {})))
+        if change.lowered
+        else change
         for change in changed
     )
     return reset(recorded, tuple(settled))

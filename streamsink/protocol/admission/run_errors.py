@@ -33,7 +33,9 @@ def differences_of_files(known: KnownRun, given: Batch) -> tuple[str, ...]:
     if given.compared.differs:
         return (f"the files that it reads and {', '.join(given.compared.differs)}",)
     if given.compared.unknown and run_inputs.are_gone(known, given):
-        return (f"the files that it reads, and whether their rows are the same cannot be told ({', '.join(given.compared.unknown)})",)
+        return (
+            f"the files that it reads, and whether their rows are the same cannot be told ({', '.join(given.compared.unknown)})",
+        )
     return ()
 
 

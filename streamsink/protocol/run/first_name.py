@@ -57,7 +57,9 @@ def check_gone_on(to: Destination, records: Sequence[Committable], committer: Co
     if other is None or not _is_behind(other.state, sequence, first.payload.get(LED_ID)):
         return
     ahead = {record.state.sequence for record in records}
-    comes_behind = _goes_on_from(other.state, options.application, ahead, others) and not committer.has_reached(name, sequence + 1)
+    comes_behind = _goes_on_from(other.state, options.application, ahead, others) and not committer.has_reached(
+        name, sequence + 1
+    )
     if not comes_behind and _may_have_the_rows(other.state, records):
         raise Misuse(
             f"{to.path}: record {first.state.sequence} of application '{options.application}', which the table has not, goes on from record "
@@ -70,18 +72,27 @@ def check_gone_on(to: Destination, records: Sequence[Committable], committer: Co
 
 def _goes_on_from(state: AppState, application: str, ahead: Container[int], others: Mapping[str, LastOfOther]) -> bool:
     """Whether the last record under another name goes on from one of these of the application, if need be by further names."""
-    return next((sequence for name, sequence in names_before(state.behind, others) if name == application), None) in ahead
+    return (
+        next((sequence for name, sequence in names_before(state.behind, others) if name == application), None) in ahead
+    )
 
 
 def _is_behind(state: AppState, sequence: int, record_id: str | None) -> bool:
     """Whether this state is of a record behind the one of that number and id; numbers that are given up come again. record_id: None where nobody
     knows it."""
-    return state.sequence > sequence or state.sequence == sequence and record_id is not None and state.record_id != record_id
+    return (
+        state.sequence > sequence
+        or state.sequence == sequence
+        and record_id is not None
+        and state.record_id != record_id
+    )
 
 
 def _may_have_the_rows(state: AppState, records: Sequence[Committable]) -> bool:
     """Whether the query that this state is of may have written rows of the records: it is theirs, or positions do not show that it has not."""
     return any(
-        record.state.query == state.query or not all_numeric(record.state.sources) or relate(state.recorded, record.state.sources).overlap
+        record.state.query == state.query
+        or not all_numeric(record.state.sources)
+        or relate(state.recorded, record.state.sources).overlap
         for record in records
     )

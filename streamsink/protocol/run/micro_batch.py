@@ -96,8 +96,14 @@ class QueryRun:
 
     @classmethod
     def start(
-        cls, sink: OpenSink, query: str, options: SinkOptions, emit: Callable[[events.Event], None], *,
-        background: Callable[[Step], Background] = PublishThread, run: str = "",
+        cls,
+        sink: OpenSink,
+        query: str,
+        options: SinkOptions,
+        emit: Callable[[events.Event], None],
+        *,
+        background: Callable[[Step], Background] = PublishThread,
+        run: str = "",
     ) -> "QueryRun":
         """Claim the application and settle what earlier starts left. Raises as ``TwoPhaseCommit.restore``; it is closed then.
 
@@ -148,7 +154,8 @@ class QueryRun:
         else:
             found = f"batch {self._returned} of it is done"
         raise self._refused(
-            batch, f"it was given to this sink before in this run of the query ({found}), and Spark repeats a batch only in a new "
+            batch,
+            f"it was given to this sink before in this run of the query ({found}), and Spark repeats a batch only in a new "
             "run. So these rows are a second part of the batch, which this call will not skip in silence. "
             f"{ways.second_part(f'batch {batch.batch_id}')}",
             kind="batch.twice",
@@ -156,8 +163,10 @@ class QueryRun:
 
     def _concurrent(self, batch: Batch) -> Misuse:
         return self._refused(
-            batch, "two calls of this sink were under way at one time: a sink takes one batch after another. Call it once in the batch "
-            "function, and not from a pool of threads", kind="batch.concurrent",
+            batch,
+            "two calls of this sink were under way at one time: a sink takes one batch after another. Call it once in the batch "
+            "function, and not from a pool of threads",
+            kind="batch.concurrent",
         )
 
     def _refused(self, batch: Batch, why: str, *, kind: str) -> Misuse:
@@ -205,7 +214,9 @@ class QueryRun:
             if error is not None:
                 raise error
 
-    def _write(self, checkpoint: Checkpoint, rows: BatchRows, group: Group) -> tuple[tuple[StagedFile, ...], Mapping[str, Any]]:
+    def _write(
+        self, checkpoint: Checkpoint, rows: BatchRows, group: Group
+    ) -> tuple[tuple[StagedFile, ...], Mapping[str, Any]]:
         """Rows to staged files and their manifest: what the record will name."""
         begun_ms = self._clock.monotonic_ms()
         written: Sequence[Any] = ()
@@ -216,8 +227,13 @@ class QueryRun:
         files, payload = self._sink.stage(checkpoint, written, group)
         rows.staged(files)
         self.protocol.emit(
-            events.BatchWritten, checkpoint_id=checkpoint.batch.batch_id, rows=sum(f.rows for f in files), files=len(files),
-            bytes=sum(f.size for f in files), write_ms=self._clock.monotonic_ms() - begun_ms, way=rows.way,
+            events.BatchWritten,
+            checkpoint_id=checkpoint.batch.batch_id,
+            rows=sum(f.rows for f in files),
+            files=len(files),
+            bytes=sum(f.size for f in files),
+            write_ms=self._clock.monotonic_ms() - begun_ms,
+            way=rows.way,
         )
         return files, payload
 

@@ -51,8 +51,14 @@ class Reconciled:
 class PublishQueue:
     """Publishes recorded checkpoints in the order of their records. Its first error is its last: the run is over then."""
 
-    def __init__(self, destination: Destination, store: Journal, committer: Committer, options: SinkOptions,
-                 emit: Callable[[events.Event], None]):
+    def __init__(
+        self,
+        destination: Destination,
+        store: Journal,
+        committer: Committer,
+        options: SinkOptions,
+        emit: Callable[[events.Event], None],
+    ):
         self._to = destination
         self._store = store
         self._committer = committer
@@ -116,7 +122,9 @@ class PublishQueue:
         with self._publishing:
             self._writer = writer
             history = self._committer.history(self._options.application)
-            untried = {entry.committable.state.sequence for entry in self.pending()}  # a try that fails is this run's end
+            untried = {
+                entry.committable.state.sequence for entry in self.pending()
+            }  # a try that fails is this run's end
             plan = plan_restore(self._to, history, self._store, self._committer, self._options, untried=untried)
             lost = tuple(c.state.checkpoint_id for c in plan.publish if c.state.sequence in plan.rolled_back)
             for snapshot_id in plan.replaced:
@@ -185,7 +193,8 @@ class PublishQueue:
     def _up_to(self, checkpoint_id: int | None) -> list[QueuedRecord]:
         entries = self.pending()
         wanted = [
-            number for number, entry in enumerate(entries, 1)
+            number
+            for number, entry in enumerate(entries, 1)
             if checkpoint_id is None or entry.committable.state.checkpoint_id <= checkpoint_id
         ]
         return entries[: wanted[-1]] if wanted else []
@@ -219,18 +228,25 @@ class PublishQueue:
         rest = list(records)
         for unit in joined:
             group = [committable for committable in rest if committable.state.sequence <= unit.state.sequence]
-            rest = rest[len(group):]
+            rest = rest[len(group) :]
             yield unit, group
 
-    def _publish(self, unit: Committable, group: Sequence[Committable], restored: bool, over: int | None = None) -> Published:
+    def _publish(
+        self, unit: Committable, group: Sequence[Committable], restored: bool, over: int | None = None
+    ) -> Published:
         """over: the number of the last published record where that is not the one before."""
+
         def fence() -> None:
             self._store.check_owner(self._writer)
-            check_name_before(self._to.path, group, self._committer, self._options)  # the table may have gone back since the records were made
+            check_name_before(
+                self._to.path, group, self._committer, self._options
+            )  # the table may have gone back since the records were made
             if restored:
                 self._doubt_marks(group)
 
-        return self._committer.publish(unit, expect=group[0].state.sequence - 1 if over is None else over, restored=restored, fence=fence)
+        return self._committer.publish(
+            unit, expect=group[0].state.sequence - 1 if over is None else over, restored=restored, fence=fence
+        )
 
     def _mark(self, unit: Committable, group: Sequence[Committable], outcome: Published, elapsed_ms: float) -> None:
         """The journal learns of it, and so does the batch function."""
@@ -244,7 +260,17 @@ class PublishQueue:
             left = len(self._pending)
             self.changed.notify_all()
         fault_point("commit.marked")
-        self._emit(events.CheckpointPublished(
-            self._to.path, self._options.application, outcome.checkpoint_id, outcome.snapshot_id,
-            unit.rows, len(unit.files), left, outcome.attempts, elapsed_ms, len(group),
-        ))
+        self._emit(
+            events.CheckpointPublished(
+                self._to.path,
+                self._options.application,
+                outcome.checkpoint_id,
+                outcome.snapshot_id,
+                unit.rows,
+                len(unit.files),
+                left,
+                outcome.attempts,
+                elapsed_ms,
+                len(group),
+            )
+        )

@@ -27,7 +27,9 @@ class PublishThread(Background):
             self._woken = True
             self._changed.notify_all()
             if self._thread is None and not self._stopping:
-                self._thread = threading.Thread(target=self._run, name=f"streamsink-committer {self._name}", daemon=True)
+                self._thread = threading.Thread(
+                    target=self._run, name=f"streamsink-committer {self._name}", daemon=True
+                )
                 self._thread.start()
 
     def hurry(self) -> None:

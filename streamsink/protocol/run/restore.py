@@ -35,7 +35,13 @@ class RestorePlan:
 
 
 def plan_restore(
-    to: Destination, history: History, store: Journal, committer: Committer, options: SinkOptions, *, untried: Container[int] = ()
+    to: Destination,
+    history: History,
+    store: Journal,
+    committer: Committer,
+    options: SinkOptions,
+    *,
+    untried: Container[int] = (),
 ) -> RestorePlan:
     """Compare table and journal. Raises Misuse (rolled back, history incomplete) or Corrupt; changes nothing.
 
@@ -51,21 +57,32 @@ def plan_restore(
     marks = marks_of(marked, store)
     replaced = _replaced(marks, committer)
     loaded = {sequence: readable(store, sequence) for sequence in ahead}
-    check_gone_on(to, [record for s, record in loaded.items() if record is not None and s not in replaced], committer, options)
+    check_gone_on(
+        to, [record for s, record in loaded.items() if record is not None and s not in replaced], committer, options
+    )
     lost = [s for s in of_which_marks_tell(marked, marks) if s not in replaced]
     if lost and options.on_rollback != ON_ROLLBACK_REPUBLISH:
-        raise _rolled_back(table, f"the newest snapshot carries record {base} of application '{options.application}'", lost[-1], options)
+        raise _rolled_back(
+            table,
+            f"the newest snapshot carries record {base} of application '{options.application}'",
+            lost[-1],
+            options,
+        )
     missing = next((number for number, sequence in enumerate(ahead, base + 1) if sequence != number), None)
     there = _there_behind(loaded, committer) if missing is not None else {}
     if missing is not None and not there:
         raise _cannot_follow(table, (base, missing, ahead[-1]), marked, options)
     alone, unsure = _without_their_state([s for s in marked if s not in there], marks, store, committer)
     alone |= there
-    alone |= _states_of(unsure[:_decide(table, unsure, committer, options, rolled_back=True)] if unsure else (), committer)
+    alone |= _states_of(
+        unsure[: _decide(table, unsure, committer, options, rolled_back=True)] if unsure else (), committer
+    )
     publish = tuple(alone.get(s) or _to_publish(loaded[s] or _load(store, s), replaced, committer) for s in ahead)
     check_name_before(table, publish[:1], committer, options)
     behind = tuple(_load(store, s) for s in retained if s <= base and not store.is_marked(s))
-    return RestorePlan(publish, behind, history.state, marked, tuple(sorted(set(replaced.values()))), base if there else None)
+    return RestorePlan(
+        publish, behind, history.state, marked, tuple(sorted(set(replaced.values()))), base if there else None
+    )
 
 
 def _there_behind(loaded: Mapping[int, Committable | None], committer: Committer) -> dict[int, Committable]:
@@ -73,11 +90,22 @@ def _there_behind(loaded: Mapping[int, Committable | None], committer: Committer
     Records are published in order, so the rows of those are there as well. Nothing where one between these is lost."""
     if len(loaded) <= max(loaded) - min(loaded):
         return {}
-    proof = next((s for s in sorted(loaded, reverse=True) if (record := loaded[s]) is not None and record.files and committer.mentions(record)), 0)
-    return {s: committer.state_alone(record, held=True) for s, record in loaded.items() if s <= proof and record is not None}
+    proof = next(
+        (
+            s
+            for s in sorted(loaded, reverse=True)
+            if (record := loaded[s]) is not None and record.files and committer.mentions(record)
+        ),
+        0,
+    )
+    return {
+        s: committer.state_alone(record, held=True) for s, record in loaded.items() if s <= proof and record is not None
+    }
 
 
-def _cannot_follow(table: str, numbers: tuple[int, int, int], lost: Sequence[int], options: SinkOptions) -> StreamsinkError:
+def _cannot_follow(
+    table: str, numbers: tuple[int, int, int], lost: Sequence[int], options: SinkOptions
+) -> StreamsinkError:
     """Records behind one that is missing can never be published. numbers: the table's last, the missing one, the journal's last."""
     base, missing, newest = numbers
     found = (
@@ -100,7 +128,11 @@ def _cannot_follow(table: str, numbers: tuple[int, int, int], lost: Sequence[int
 
 def _check_identity(to: Destination, found: AppState | None, store: Journal, options: SinkOptions) -> None:
     """The newest record, and what the table says, must be of this very table, and not of one that had its path before."""
-    newest = store.load(store.retained()[-1]) if store.retained() and (found is None or store.last_sequence() > found.sequence) else None
+    newest = (
+        store.load(store.retained()[-1])
+        if store.retained() and (found is None or store.last_sequence() > found.sequence)
+        else None
+    )
     for state in (newest.state if newest else None, found):
         if state is not None and state.table_id != to.table_id:
             raise Misuse(
@@ -166,7 +198,13 @@ def _rolled_back(table: str, found: str, newest: int, options: SinkOptions) -> M
 
 
 def _from_journal(
-    to: Destination, retained: Sequence[int], store: Journal, committer: Committer, options: SinkOptions, *, untried: Container[int]
+    to: Destination,
+    retained: Sequence[int],
+    store: Journal,
+    committer: Committer,
+    options: SinkOptions,
+    *,
+    untried: Container[int],
 ) -> RestorePlan:
     """No snapshot of ours is left and older ones have expired: only the journal and the files can tell."""
     table = to.path
@@ -192,7 +230,9 @@ def _from_journal(
     waiting = [s for s in retained if s not in replaced and (s in lost or s not in marked)]
     check_gone_on(to, [loaded[s] for s in waiting if loaded[s] is not None], committer, options)
     if lost and options.on_rollback != ON_ROLLBACK_REPUBLISH:
-        raise _rolled_back(table, f"no snapshot names application '{options.application}', snapshots have expired", lost[-1], options)
+        raise _rolled_back(
+            table, f"no snapshot names application '{options.application}', snapshots have expired", lost[-1], options
+        )
     records = [_to_publish(loaded[s] or _load(store, s), replaced, committer) for s in retained]
     kept = [c for c in records if c.state.sequence < min((*replaced, *lost), default=retained[-1] + 1)]
     alone, unsure_alone = _without_their_state(sorted({*lost, *replaced}), marks, store, committer)
@@ -211,10 +251,12 @@ def _from_journal(
     records = [alone.get(c.state.sequence, c) for c in records]
     if lost and not published and not alone and retained[0] > 1:
         raise _rolled_back_past_the_journal(table, retained[0], lost[-1], options)
-    check_name_before(table, records[published:published + 1], committer, options)
+    check_name_before(table, records[published : published + 1], committer, options)
     mark = tuple(c for c in records[:published] if c.state.sequence not in telling)
     last = records[published - 1].state if published else None
-    again = tuple(sorted({*replaced, *(c.state.sequence for c in records[published:] if store.is_marked(c.state.sequence))}))
+    again = tuple(
+        sorted({*replaced, *(c.state.sequence for c in records[published:] if store.is_marked(c.state.sequence))})
+    )
     return RestorePlan(tuple(records[published:]), mark, last, again, tuple(sorted(set(replaced.values()))))
 
 
@@ -256,7 +298,9 @@ def _published_ones(kept: Sequence[Committable], committer: Committer, marks: Co
     return 0
 
 
-def _decide(table: str, unsure: Sequence[Committable], committer: Committer, options: SinkOptions, *, rolled_back: bool) -> int:
+def _decide(
+    table: str, unsure: Sequence[Committable], committer: Committer, options: SinkOptions, *, rolled_back: bool
+) -> int:
     """How many of these records, which no retained history names, are published, from the first one on: as a token says, or certainly none.
 
     They have no mark, or the table was rolled back since and a mark proves nothing. They were published in order.
@@ -276,16 +320,23 @@ def _decide(table: str, unsure: Sequence[Committable], committer: Committer, opt
     if gone is None and (accepted or committer.sees_all_since(unsure[0])):
         return 0
     first, last = unsure[0].state, unsure[-1].state
-    found = f"{len(gone[1])} of its files are gone (first: {gone[1][0]})" if gone else "its files are there, which proves nothing"
+    found = (
+        f"{len(gone[1])} of its files are gone (first: {gone[1][0]})"
+        if gone
+        else "its files are there, which proves nothing"
+    )
     pending = "may have been rolled back with those after it" if rolled_back else "is pending in the journal"
     raise Corrupt(
         f"{table}: record {(gone[0].state if gone else first).sequence} {pending}; {found}; and snapshots since it was "
         f"recorded have expired, so whether records {first.sequence} to {last.sequence} were published cannot be told. Nothing was written. "
         f"Look whether the rows of {from_to(first, last)} are in the table{places_of_rows(unsure, committer)}. If they are, set "
         f"accept_as_seen='{of_each[-1]}', which records them as published. If they are not, "
-        + (f"set accept_as_new='{of_each[0]}', which publishes them" if gone is None else
-           f"stop the query and call streamsink.give_up({table!r}, application={options.application!r}, accept_as_new='{of_each[0]}'), which "
-           "forgets them and says from where the source is read again")
+        + (
+            f"set accept_as_new='{of_each[0]}', which publishes them"
+            if gone is None
+            else f"stop the query and call streamsink.give_up({table!r}, application={options.application!r}, accept_as_new='{of_each[0]}'), which "
+            "forgets them and says from where the source is read again"
+        )
         + of_the_first_ones(unsure, of_each),
         kind="journal.undecidable",
     )
@@ -315,7 +366,11 @@ def of_the_first_ones(unsure: Sequence[Committable], words: Sequence[str]) -> st
 
 def from_to(first: AppState, last: AppState) -> str:
     """For messages: what their user calls these checkpoints."""
-    return first.checkpoint_name if first.sequence == last.sequence else f"{first.checkpoint_name} to {last.checkpoint_name}"
+    return (
+        first.checkpoint_name
+        if first.sequence == last.sequence
+        else f"{first.checkpoint_name} to {last.checkpoint_name}"
+    )
 
 
 def word_of_new_application(of: str, journal_id: str, options: SinkOptions) -> str:

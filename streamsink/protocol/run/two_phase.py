@@ -34,8 +34,16 @@ class TwoPhaseCommit:
     in ``publisher.py``.
     """
 
-    def __init__(self, destination: Destination, store: Journal, committer: Committer, options: SinkOptions,
-                 emit: Callable[[events.Event], None], *, background: Callable[[Step], Background] = PublishThread):
+    def __init__(
+        self,
+        destination: Destination,
+        store: Journal,
+        committer: Committer,
+        options: SinkOptions,
+        emit: Callable[[events.Event], None],
+        *,
+        background: Callable[[Step], Background] = PublishThread,
+    ):
         """beside: makes what calls the committer's step beside the batches, when the options ask for it."""
         self._to = destination
         self._store = store
@@ -43,7 +51,9 @@ class TwoPhaseCommit:
         self._options = options
         self._emit = emit
         self._clock = Clock()
-        self._queue = PublishQueue(destination, store, committer.for_background() if options.groups else committer, options, emit)
+        self._queue = PublishQueue(
+            destination, store, committer.for_background() if options.groups else committer, options, emit
+        )
         self._schedule = PublishSchedule(destination.path, self._queue, options, background)
         self._writer: Writer | None = None
         self._last: AppState | None = None  # the last that is recorded, published or not
@@ -89,7 +99,11 @@ class TwoPhaseCommit:
         journal, last = self._store.identity(), self._store.last_sequence()
         if published is not None:
             self._check_journal(published)
-        elif journal.began < last and (own := readable(self._store, last)) and own.state.journal_id not in ("", journal.id):
+        elif (
+            journal.began < last
+            and (own := readable(self._store, last))
+            and own.state.journal_id not in ("", journal.id)
+        ):
             self._store.identify(last, self._new_id, anew=True)  # its identity was lost, as in ``_check_journal``
 
     def _check_journal(self, published: AppState) -> None:
@@ -149,7 +163,11 @@ class TwoPhaseCommit:
         last = self._last.sequence if self._last else 0
         sequence = max(last, self._store.last_sequence()) + 1
         checkpoint = Checkpoint(
-            batch, decision, sequence, self._store.staging(sequence, self._writer), CheckpointState(batch.batch_id),
+            batch,
+            decision,
+            sequence,
+            self._store.staging(sequence, self._writer),
+            CheckpointState(batch.batch_id),
             self._clock.monotonic_ms(),
         )
         checkpoint.state.step("write")
@@ -172,13 +190,24 @@ class TwoPhaseCommit:
                 kind="checkpoint.repeated",
             )
         state = AppState(
-            query=batch.query, generation=decision.generation, epoch=self._writer.epoch,
-            checkpoint_id=batch.batch_id, sequence=checkpoint.sequence, record_id=self._new_id(),
-            table_id=self._to.table_id, sources=batch.sources, recorded=decision.recorded, journal_id=self._store.identity().id,
-            fingerprint=batch.fingerprint, place=batch.place, replaying=decision.replaying,
+            query=batch.query,
+            generation=decision.generation,
+            epoch=self._writer.epoch,
+            checkpoint_id=batch.batch_id,
+            sequence=checkpoint.sequence,
+            record_id=self._new_id(),
+            table_id=self._to.table_id,
+            sources=batch.sources,
+            recorded=decision.recorded,
+            journal_id=self._store.identity().id,
+            fingerprint=batch.fingerprint,
+            place=batch.place,
+            replaying=decision.replaying,
             files_from=checkpoint.sequence if decision.forgets_files else self._last.files_from if self._last else 0,
-            carried=payload.get("carried", self._last.carried if self._last else {}), rows=_rows_of_run(batch, files, decision),
-            inputs=run_inputs.kept(batch.inputs), leads_on=decision.leads_on or (),
+            carried=payload.get("carried", self._last.carried if self._last else {}),
+            rows=_rows_of_run(batch, files, decision),
+            inputs=run_inputs.kept(batch.inputs),
+            leads_on=decision.leads_on or (),
             behind=decision.leads_on or (self._last.behind if self._last else self._store.identity().behind),
         )
         read = recorded_files(batch, self._last if not decision.leads_on else None)
@@ -195,7 +224,10 @@ class TwoPhaseCommit:
         fault_point("precommit.before_record")
         try:
             self._store.create_record(committable)
-        except (Fenced, Retryable):  # another driver's record has the number, so none will ever name what this one has staged
+        except (
+            Fenced,
+            Retryable,
+        ):  # another driver's record has the number, so none will ever name what this one has staged
             self._store.discard(checkpoint.staging)
             raise
         checkpoint.state.step("save")
@@ -244,8 +276,16 @@ class TwoPhaseCommit:
 
     def _past(self) -> Past:
         return Past(
-            self._to.path, self._to.table_id, self._last, self._earlier, self._known_run, functools.cache(self._others), self._known_files,
-            self._store.identity().id, self._store.identity().behind, begins=self._begins,
+            self._to.path,
+            self._to.table_id,
+            self._last,
+            self._earlier,
+            self._known_run,
+            functools.cache(self._others),
+            self._known_files,
+            self._store.identity().id,
+            self._store.identity().behind,
+            begins=self._begins,
         )
 
     def _others(self) -> Mapping[str, LastOfOther]:

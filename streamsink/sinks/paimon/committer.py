@@ -59,7 +59,12 @@ class PaimonCommitter(Committer):
     """Publishes checkpoints of bucket-unaware append tables as snapshots."""
 
     def __init__(
-        self, table: Table, options: SinkOptions, entries: dict[str, list[ManifestEntry]] | None = None, *, journal_of: str | None = None,
+        self,
+        table: Table,
+        options: SinkOptions,
+        entries: dict[str, list[ManifestEntry]] | None = None,
+        *,
+        journal_of: str | None = None,
         is_undone: Callable[[int], bool] | None = None,
     ):
         """entries: by name, of manifests that are staged and not published; shared with a committer beside this one.
@@ -69,7 +74,9 @@ class PaimonCommitter(Committer):
         self._table = table
         self._way_on = ways.give_up(journal_of or table.root, options.application)
         self._options = options
-        self._is_undone = is_undone or (lambda sequence: history_of.is_last_undone(table, options.application, sequence))
+        self._is_undone = is_undone or (
+            lambda sequence: history_of.is_last_undone(table, options.application, sequence)
+        )
         self._whole = Whole(table, started=entries is not None)
         self._commit = TableCommit(table, options, self._whole)
         self._entries = entries if entries is not None else {}
@@ -89,7 +96,13 @@ class PaimonCommitter(Committer):
     # -- pre-commit ------------------------------------------------------------------------------------------------
 
     def stage(
-        self, staging: str, written: Sequence[WrittenFile], group: FlushGroup, *, seen: bool = False, leads_on: tuple[str, int] | None = None
+        self,
+        staging: str,
+        written: Sequence[WrittenFile],
+        group: FlushGroup,
+        *,
+        seen: bool = False,
+        leads_on: tuple[str, int] | None = None,
     ) -> tuple[tuple[StagedFile, ...], Mapping[str, Any]]:
         """Write the manifest that holds the whole metadata of these files into staging; durable when ``group`` is flushed.
 
@@ -117,7 +130,9 @@ class PaimonCommitter(Committer):
             staged = os.path.join(staging, name)
             group.write(staged, data)
             payload["manifest"] = {
-                "staged": relative(staged), "final": f"manifest/{name}", "size": len(data),
+                "staged": relative(staged),
+                "final": f"manifest/{name}",
+                "size": len(data),
                 "sha256": hashlib.sha256(data).hexdigest(),
             }
             self._entries[name] = entries
@@ -151,7 +166,9 @@ class PaimonCommitter(Committer):
 
     def has_what_was_before(self, committable: Committable) -> bool:
         where = history_of.led_at(committable)
-        return self.has_reached(*committable.state.leads_on, where) and history_of.is_of_the_past_that_it_leads_on(self._table, committable)
+        return self.has_reached(*committable.state.leads_on, where) and history_of.is_of_the_past_that_it_leads_on(
+            self._table, committable
+        )
 
     def known_run(self, application: str, run: str) -> KnownRun:
         return history_of.known_run(self._table, application, run)
@@ -188,9 +205,7 @@ class PaimonCommitter(Committer):
         """Whether the record's manifests are as they were recorded."""
         return is_readable(self._table, committable)
 
-    def publish(
-        self, committable: Committable, *, expect: int, restored: bool, fence: Callable[[], None]
-    ) -> Published:
+    def publish(self, committable: Committable, *, expect: int, restored: bool, fence: Callable[[], None]) -> Published:
         with explained(self._table.root, committable.state.sequence, self._way_on):
             return self._publish(committable, expect=expect, restored=restored, fence=fence)
 

@@ -52,7 +52,11 @@ class TableCommitter(PaimonCommitter):
     """Publishes checkpoints of one table, with the dead letters that their records name."""
 
     def __init__(
-        self, table: Table, options: SinkOptions, entries: dict[str, list[ManifestEntry]] | None = None, *,
+        self,
+        table: Table,
+        options: SinkOptions,
+        entries: dict[str, list[ManifestEntry]] | None = None,
+        *,
         emit: Callable[[events.Event], None] = lambda event: None,
     ):
         super().__init__(table, options, entries)
@@ -76,11 +80,21 @@ class TableCommitter(PaimonCommitter):
         if name not in self._of_letters:
             # What the query asks of its table is nothing that the other one has to do.
             options = replace(
-                self._options, mode=MODE_APPEND, overwrite_partition=None, on_rollback=ON_ROLLBACK_FAIL, publish=SYNC,
-                publish_every_batches=1, publish_interval_ms=0, publish_as=SNAPSHOT_PER_CHECKPOINT, lock_id=None,
+                self._options,
+                mode=MODE_APPEND,
+                overwrite_partition=None,
+                on_rollback=ON_ROLLBACK_FAIL,
+                publish=SYNC,
+                publish_every_batches=1,
+                publish_interval_ms=0,
+                publish_as=SNAPSHOT_PER_CHECKPOINT,
+                lock_id=None,
             )
             table = open_table(self._table.file_io, self.path_of(name), for_writing=True)
-            self._of_letters[name] = table, PaimonCommitter(table, options, journal_of=self._table.root, is_undone=lambda sequence: False)
+            self._of_letters[name] = (
+                table,
+                PaimonCommitter(table, options, journal_of=self._table.root, is_undone=lambda sequence: False),
+            )
         return self._of_letters[name]
 
     def look_after(self, name: str) -> None:
@@ -103,9 +117,15 @@ class TableCommitter(PaimonCommitter):
             files, payload = committer.stage(staging, written, group)
         folder, manifest = self._table.layout.relative(staging), payload["manifest"]
         part = {
-            "name": name, "table_id": table.table_id, "key": key, "previous": previous, "base": payload["base"],
+            "name": name,
+            "table_id": table.table_id,
+            "key": key,
+            "previous": previous,
+            "base": payload["base"],
             "manifest": {**manifest, "staged": os.path.join(folder, os.path.basename(manifest["staged"]))},
-            "files": [replace(file, staged=os.path.join(folder, os.path.basename(file.staged))).to_json() for file in files],
+            "files": [
+                replace(file, staged=os.path.join(folder, os.path.basename(file.staged))).to_json() for file in files
+            ],
             **({_HAD_AT: had[_AT]} if previous and _AT in had else {}),
         }
         heads = {**self._heads(), name: {"table_id": table.table_id, "key": key, "sequence": sequence}}
@@ -183,9 +203,7 @@ class TableCommitter(PaimonCommitter):
             found += list(run) if has_letters else super().join(list(run))
         return found
 
-    def publish(
-        self, committable: Committable, *, expect: int, restored: bool, fence: Callable[[], None]
-    ) -> Published:
+    def publish(self, committable: Committable, *, expect: int, restored: bool, fence: Callable[[], None]) -> Published:
         found = {}
         for part, mine in self._parts((committable,)):
             self._publish_letters(part, mine, restored=restored, fence=fence)
@@ -196,19 +214,32 @@ class TableCommitter(PaimonCommitter):
         self._history = History(committable.state, complete=True)
         return done
 
-    def _publish_letters(self, part: Mapping[str, Any], mine: Committable, *, restored: bool, fence: Callable[[], None]) -> None:
+    def _publish_letters(
+        self, part: Mapping[str, Any], mine: Committable, *, restored: bool, fence: Callable[[], None]
+    ) -> None:
         fault_point("letters.before_publish")
         self._check_there(part, mine)
         table, committer = self.letters(part["name"])
         if not (restored and self._has_or_is_said_to(part, mine)):
             with self._unless_replaced(part["name"]):
                 done = committer.publish(mine, expect=part["previous"], restored=restored, fence=fence)
-            self._emit(events.TablePublished(
-                table.root, self._options.application, done.checkpoint_id, done.snapshot_id, mine.rows, len(mine.files),
-            ))
+            self._emit(
+                events.TablePublished(
+                    table.root,
+                    self._options.application,
+                    done.checkpoint_id,
+                    done.snapshot_id,
+                    mine.rows,
+                    len(mine.files),
+                )
+            )
         fault_point("letters.published")
         target = self._table.root.rpartition("/")[2]
-        self._emit(events.RowsDeadLettered(self._table.root, self._options.application, mine.state.checkpoint_id, target, mine.rows))
+        self._emit(
+            events.RowsDeadLettered(
+                self._table.root, self._options.application, mine.state.checkpoint_id, target, mine.rows
+            )
+        )
 
     def _has(self, part: Mapping[str, Any], mine: Committable) -> bool:
         """Whether the table for dead letters has them although its newest snapshot does not name the record: it speaks of a later one, or has
@@ -233,7 +264,9 @@ class TableCommitter(PaimonCommitter):
         if is_known or word in words_of(self._options.accept_as_new):
             return False
         others = {token_of(mine, question) for question in (IS_PUBLISHED, MAY_OVERWRITE)}
-        as_seen, as_new = (with_word(given, word, others) for given in (self._options.accept_as_seen, self._options.accept_as_new))
+        as_seen, as_new = (
+            with_word(given, word, others) for given in (self._options.accept_as_seen, self._options.accept_as_new)
+        )
         raise Corrupt(
             f"{table.root}: the {mine.rows} dead letters of record {mine.state.sequence} of application '{self._options.application}', "
             f"{mine.state.checkpoint_name}, which is pending in {self._table.root}, may be in this table: snapshots since the record was made have "
@@ -251,7 +284,9 @@ class TableCommitter(PaimonCommitter):
         """Whether the table for dead letters is there, and has what it had when the record was made."""
         if not self._is_there(part):
             return False
-        return not part["previous"] or _has_reached(self.letters(part["name"])[1], part["key"], part["previous"], part.get(_HAD_AT))
+        return not part["previous"] or _has_reached(
+            self.letters(part["name"])[1], part["key"], part["previous"], part.get(_HAD_AT)
+        )
 
     def _check_there(self, part: Mapping[str, Any], mine: Committable) -> None:
         if not self._can_take(part):
@@ -274,7 +309,8 @@ class TableCommitter(PaimonCommitter):
 
     def places_of(self, committable: Committable) -> list[str]:
         beside = [
-            self.path_of(part["name"]) for part, mine in self._parts((committable,))
+            self.path_of(part["name"])
+            for part, mine in self._parts((committable,))
             if self._is_there(part) and self.letters(part["name"])[1].mentions(mine)
         ]
         return [*super().places_of(committable), *beside]
@@ -286,7 +322,9 @@ class TableCommitter(PaimonCommitter):
             part = record.payload.get(DEAD_LETTERS)
             if part is not None:
                 manifest = {**part["manifest"], "staged": within(part["manifest"]["staged"])}
-                files = tuple(StagedFile.from_json({**file, "staged": within(file["staged"])}) for file in part["files"])
+                files = tuple(
+                    StagedFile.from_json({**file, "staged": within(file["staged"])}) for file in part["files"]
+                )
                 payload = {"kind": APPEND, "manifest": manifest, "base": part["base"]}
                 found.append((part, Committable(record.state, part["key"], record.watermark_ms, files, payload)))
         return found
@@ -305,7 +343,9 @@ def heads_of(state: AppState) -> Mapping[str, Mapping[str, Any]]:
     return state.carried.get(_HEADS, {})
 
 
-def _saying_where(committable: Committable, found: Mapping[str, Mark | None], before: Mapping[str, Mapping[str, Any]]) -> Committable:
+def _saying_where(
+    committable: Committable, found: Mapping[str, Mark | None], before: Mapping[str, Mapping[str, Any]]
+) -> Committable:
     """The table's state says where its dead letters are: when their table says nothing any more, it shows whether they went with a rollback.
 
     found: by name, where those of this record are. before: heads that the table has; the record, which was made while they were published,
@@ -361,19 +401,30 @@ class TableAndLetters:
         return ()
 
     def stage(
-        self, checkpoint: Checkpoint, written: Mapping[str, tuple[str, Sequence[WrittenFile]]], dead: Mapping[str, int], group: FlushGroup, *,
+        self,
+        checkpoint: Checkpoint,
+        written: Mapping[str, tuple[str, Sequence[WrittenFile]]],
+        dead: Mapping[str, int],
+        group: FlushGroup,
+        *,
         had: Sequence[Any],
     ) -> tuple[tuple[StagedFile, ...], Mapping[str, Any]]:
         """As ``ManyTables.stage``: files and payload of the one record."""
         staging = checkpoint.staging
-        promise.see(self._table.file_io, self._table.root, staging, [file for _, mine in written.values() for file in mine])
+        promise.see(
+            self._table.file_io, self._table.root, staging, [file for _, mine in written.values() for file in mine]
+        )
         files = {name: [replace(file, handed_over=False) for file in mine] for name, (_, mine) in written.items()}
         letters = files.pop(self._letters, [])
         if not self._is_checked:
             self._committer.check_known(self._letters)
             self._is_checked = True
         staged, payload = self._committer.stage(
-            staging, [file for mine in files.values() for file in mine], group, leads_on=checkpoint.decision.leads_on)
+            staging, [file for mine in files.values() for file in mine], group, leads_on=checkpoint.decision.leads_on
+        )
         if letters:
-            payload = {**payload, **self._committer.stage_letters(staging, checkpoint.sequence, self._letters, letters, group)}
+            payload = {
+                **payload,
+                **self._committer.stage_letters(staging, checkpoint.sequence, self._letters, letters, group),
+            }
         return staged, payload

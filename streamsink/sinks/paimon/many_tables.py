@@ -107,7 +107,9 @@ class ManyTables(Committer):
         self._emit = emit
         self._members: dict[str, Member] = {}
         self._settled: Committable | None = None
-        self._left_out: Collection[str] = ()  # of the record that is pending; no later one has a part for a table that lacks this one's
+        self._left_out: Collection[
+            str
+        ] = ()  # of the record that is pending; no later one has a part for a table that lacks this one's
         self._expected: Callable[[], Sequence[tuple[str, str]]] = list
 
     def expect_tables(self, paths: Callable[[], Sequence[tuple[str, str]]]) -> None:
@@ -125,8 +127,15 @@ class ManyTables(Committer):
         """The table, opened once. Raises Misuse when there is none."""
         if name not in self._members:
             table = open_table(self.place.file_io, self.place.absolute(path), for_writing=True)
-            self._members[name] = member = Member(table, PaimonCommitter(
-                table, self._options, journal_of=self.place.root, is_undone=lambda sequence: self._chains().is_undone(sequence, name, member)))
+            self._members[name] = member = Member(
+                table,
+                PaimonCommitter(
+                    table,
+                    self._options,
+                    journal_of=self.place.root,
+                    is_undone=lambda sequence: self._chains().is_undone(sequence, name, member),
+                ),
+            )
         return self._members[name]
 
     # -- pre-commit ------------------------------------------------------------------------------------------------
@@ -143,7 +152,12 @@ class ManyTables(Committer):
         return NameBefore(self.place, self.member, self._expected, self._options)
 
     def stage(
-        self, checkpoint: Checkpoint, written: Mapping[str, tuple[str, Sequence[WrittenFile]]], dead: Mapping[str, int], group: FlushGroup, *,
+        self,
+        checkpoint: Checkpoint,
+        written: Mapping[str, tuple[str, Sequence[WrittenFile]]],
+        dead: Mapping[str, int],
+        group: FlushGroup,
+        *,
         had: Sequence[Had],
     ) -> tuple[tuple[StagedFile, ...], Mapping[str, Any]]:
         """Stage each table's manifest; the files and the payload of the one record that names them all.
@@ -161,14 +175,30 @@ class ManyTables(Committer):
         for name, (path, mine) in sorted(parts_of_all(written, had).items()):
             member = self.member(name, path)
             previous = self._check_untouched(name, path, heads)
-            staged, payload = member.committer.stage(staging, [replace(file, handed_over=False) for file in mine], group)
+            staged, payload = member.committer.stage(
+                staging, [replace(file, handed_over=False) for file in mine], group
+            )
             files += [self._from_root(staging, file, path) for file in staged]
-            entries.append(of_before.get(name, {}) | {
-                "name": name, "path": path, "table_id": member.table.table_id, "previous": previous, "files": len(staged),
-                "manifest": self._manifest_from_root(staging, payload["manifest"]), "base": payload["base"],
-            })
+            entries.append(
+                of_before.get(name, {})
+                | {
+                    "name": name,
+                    "path": path,
+                    "table_id": member.table.table_id,
+                    "previous": previous,
+                    "files": len(staged),
+                    "manifest": self._manifest_from_root(staging, payload["manifest"]),
+                    "base": payload["base"],
+                }
+            )
             heads[name] = {"path": path, "table_id": member.table.table_id, "sequence": checkpoint.sequence}
-        payload = {"kind": "MANY", "tables": entries, "heads": heads, marks.PUBLISHED: marks.so_far(self._journal), "dead_letters": dict(dead)}
+        payload = {
+            "kind": "MANY",
+            "tables": entries,
+            "heads": heads,
+            marks.PUBLISHED: marks.so_far(self._journal),
+            "dead_letters": dict(dead),
+        }
         return tuple(files), payload
 
     def _check_untouched(self, name: str, path: str, heads: Mapping[str, Any]) -> int:
@@ -206,7 +236,11 @@ class ManyTables(Committer):
         settled = self._settled
         # Nothing is pending, and the last record's tables are as it left them: other tables are looked at before they are
         # written again. Else all are looked at.
-        if settled is None or self._journal.last_sequence() != settled.state.sequence or not self._chains().is_at(settled):
+        if (
+            settled is None
+            or self._journal.last_sequence() != settled.state.sequence
+            or not self._chains().is_at(settled)
+        ):
             self._settled = self._chains().last_settled(self._expected)
         return History(self._settled.state if self._settled else None, True)
 
@@ -236,7 +270,10 @@ class ManyTables(Committer):
         found = []
         for entry, _ in self._own_parts(committable):
             path = self.place.absolute(entry["path"])
-            if is_table(self.place.file_io, path) and self.member(entry["name"], entry["path"]).table.table_id == entry["table_id"]:
+            if (
+                is_table(self.place.file_io, path)
+                and self.member(entry["name"], entry["path"]).table.table_id == entry["table_id"]
+            ):
                 found += [path] if self._chains().has(committable.state.sequence, entry["name"], entry["path"]) else []
         return found
 
@@ -258,11 +295,11 @@ class ManyTables(Committer):
         return sum(f[0] for f in found), sum(f[1] for f in found), tuple(path for f in found for path in f[2])
 
     def path_of_rows(self, committable: Committable) -> str:
-        return next(filter(None, (member.committer.path_of_rows(mine) for _, member, mine in self._parts(committable))), "")
+        return next(
+            filter(None, (member.committer.path_of_rows(mine) for _, member, mine in self._parts(committable))), ""
+        )
 
-    def publish(
-        self, committable: Committable, *, expect: int, restored: bool, fence: Callable[[], None]
-    ) -> Published:
+    def publish(self, committable: Committable, *, expect: int, restored: bool, fence: Callable[[], None]) -> Published:
         published = self._settled.state.sequence if self._settled else 0
         if published not in (expect, committable.state.sequence):
             raise Conflict(
@@ -280,15 +317,24 @@ class ManyTables(Committer):
             done = member.committer.publish(mine, expect=entry["previous"], restored=restored, fence=fence)
             attempts = max(attempts, done.attempts)
             tables |= {entry["name"]: done.where} if done.where is not None else {}
-            self._emit(events.TablePublished(
-                member.table.root, self.place.application, done.checkpoint_id, done.snapshot_id, mine.rows, len(mine.files),
-            ))
+            self._emit(
+                events.TablePublished(
+                    member.table.root,
+                    self.place.application,
+                    done.checkpoint_id,
+                    done.snapshot_id,
+                    mine.rows,
+                    len(mine.files),
+                )
+            )
             if done.base_replaced:
                 self._emit(events.SnapshotReplaced(member.table.root, self.place.application, done.snapshot_id - 1, ()))
             fault_point("tables.table_published")
         self._settled = committable
         self._tell_dead_letters(committable)
-        return Published(committable.state.checkpoint_id, NO_SNAPSHOT, attempts, MarkOfTables(tables) if tables else None)
+        return Published(
+            committable.state.checkpoint_id, NO_SNAPSHOT, attempts, MarkOfTables(tables) if tables else None
+        )
 
     @contextmanager
     def restoring(self, records: Sequence[Committable]) -> Iterator[None]:
@@ -323,20 +369,30 @@ class ManyTables(Committer):
         """As ``_parts``, without the open tables, of which one may be lost."""
         at = 0
         for entry in committable.payload["tables"]:
-            files = committable.files[at:at + entry["files"]]
+            files = committable.files[at : at + entry["files"]]
             at += entry["files"]
             own = tuple(
-                StagedFile(self.place.absolute(f.staged), os.path.relpath(f.final, entry["path"]), f.size, f.rows) for f in files
+                StagedFile(self.place.absolute(f.staged), os.path.relpath(f.final, entry["path"]), f.size, f.rows)
+                for f in files
             )
-            manifest = {**entry["manifest"], "staged": self.place.absolute(entry["manifest"]["staged"])} if entry["manifest"] is not None else None
+            manifest = (
+                {**entry["manifest"], "staged": self.place.absolute(entry["manifest"]["staged"])}
+                if entry["manifest"] is not None
+                else None
+            )
             mine = Committable(
-                committable.state, self.place.key, committable.watermark_ms, own,
+                committable.state,
+                self.place.key,
+                committable.watermark_ms,
+                own,
                 {"kind": "APPEND", "manifest": manifest, "base": entry.get("base")},
             )
             yield entry, mine
 
     def _tell_dead_letters(self, committable: Committable) -> None:
         for target, rows in sorted(committable.payload["dead_letters"].items()):
-            self._emit(events.RowsDeadLettered(
-                self.place.root, self.place.application, committable.state.checkpoint_id, target, rows,
-            ))
+            self._emit(
+                events.RowsDeadLettered(
+                    self.place.root, self.place.application, committable.state.checkpoint_id, target, rows
+                )
+            )

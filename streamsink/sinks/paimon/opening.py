@@ -70,19 +70,32 @@ class OpenTable(Opened):
     table: Table
     _fitted: Fitted | None = None
 
-    def writing(self, checkpoint: Checkpoint, fields: Sequence[DataField], positions: Sequence[DataField]) -> TableWriting:
+    def writing(
+        self, checkpoint: Checkpoint, fields: Sequence[DataField], positions: Sequence[DataField]
+    ) -> TableWriting:
         """The table's schema is looked at anew. Evolves it where the options say so."""
         options, fitted = self.options, self._fitted
         if fitted is None or fitted.fields is not fields or fitted.schema is not self.table.latest_schema():
             schema = fit(self.table, fields, options)
             fitted = self._fitted = Fitted(fields, schema, schema.to_json())
-        return TableWriting(WriteSpec(
-            checkpoint.staging, fitted.schema_json, options.target_file_bytes, options.max_open_writers, options.writer_memory_bytes, self.to.path,
-        ))
+        return TableWriting(
+            WriteSpec(
+                checkpoint.staging,
+                fitted.schema_json,
+                options.target_file_bytes,
+                options.max_open_writers,
+                options.writer_memory_bytes,
+                self.to.path,
+            )
+        )
 
-    def stage(self, checkpoint: Checkpoint, written: Sequence[WrittenFile], group: FlushGroup) -> tuple[tuple[StagedFile, ...], Mapping[str, Any]]:
+    def stage(
+        self, checkpoint: Checkpoint, written: Sequence[WrittenFile], group: FlushGroup
+    ) -> tuple[tuple[StagedFile, ...], Mapping[str, Any]]:
         decision = checkpoint.decision
-        return self.committer.stage(checkpoint.staging, written, group, seen=decision.verdict is Verdict.SEEN, leads_on=decision.leads_on)
+        return self.committer.stage(
+            checkpoint.staging, written, group, seen=decision.verdict is Verdict.SEEN, leads_on=decision.leads_on
+        )
 
 
 @dataclass(eq=False)
@@ -91,10 +104,14 @@ class OpenTables(Opened):
 
     tables: RoutedTables
 
-    def writing(self, checkpoint: Checkpoint, fields: Sequence[DataField], positions: Sequence[DataField]) -> RoutedWriting:
+    def writing(
+        self, checkpoint: Checkpoint, fields: Sequence[DataField], positions: Sequence[DataField]
+    ) -> RoutedWriting:
         return RoutedWriting(self.tables.spec(checkpoint.staging, fields, positions, checkpoint.batch))
 
-    def stage(self, checkpoint: Checkpoint, written: Sequence[RoutedFiles], group: FlushGroup) -> tuple[tuple[StagedFile, ...], Mapping[str, Any]]:
+    def stage(
+        self, checkpoint: Checkpoint, written: Sequence[RoutedFiles], group: FlushGroup
+    ) -> tuple[tuple[StagedFile, ...], Mapping[str, Any]]:
         return self.tables.stage(checkpoint, written, group)
 
 
@@ -105,7 +122,12 @@ class PaimonTable(Sink):
     path: str = field(compare=False)
 
     def open(
-        self, file_io: FileIO, options: SinkOptions, batch: Batch, fields: Callable[[], Sequence[Any]], emit: Callable[[events.Event], None]
+        self,
+        file_io: FileIO,
+        options: SinkOptions,
+        batch: Batch,
+        fields: Callable[[], Sequence[Any]],
+        emit: Callable[[events.Event], None],
     ) -> OpenTable:
         return open_one(file_io, self.path, options, batch.batch_id, fields, emit=emit)
 
@@ -121,7 +143,12 @@ class PaimonTables(Sink):
         return self.routing.root
 
     def open(
-        self, file_io: FileIO, options: SinkOptions, batch: Batch, fields: Callable[[], Sequence[Any]], emit: Callable[[events.Event], None]
+        self,
+        file_io: FileIO,
+        options: SinkOptions,
+        batch: Batch,
+        fields: Callable[[], Sequence[Any]],
+        emit: Callable[[events.Event], None],
     ) -> OpenTables:
         return open_many(file_io, self.routing, options, emit)
 
@@ -139,14 +166,24 @@ class PaimonTableWithLetters(Sink):
         return f"{self.routing.root}/{name}"
 
     def open(
-        self, file_io: FileIO, options: SinkOptions, batch: Batch, fields: Callable[[], Sequence[Any]], emit: Callable[[events.Event], None]
+        self,
+        file_io: FileIO,
+        options: SinkOptions,
+        batch: Batch,
+        fields: Callable[[], Sequence[Any]],
+        emit: Callable[[events.Event], None],
     ) -> OpenTables:
         at = batch.query, batch.batch_id
         return open_with_letters(file_io, self.routing, options, at, fields, earlier_name=self.earlier_name, emit=emit)
 
 
 def open_one(
-    file_io: FileIO, path: str, options: SinkOptions, batch_id: int, fields: Callable[[], Sequence[DataField]], *,
+    file_io: FileIO,
+    path: str,
+    options: SinkOptions,
+    batch_id: int,
+    fields: Callable[[], Sequence[DataField]],
+    *,
     emit: Callable[[events.Event], None] = lambda event: None,
 ) -> OpenTable:
     """The table at ``path``, which is created when there is none and the query is at its beginning.
@@ -158,12 +195,20 @@ def open_one(
     _check_partitions(table, options)
     keep = options.on_rollback == ON_ROLLBACK_REPUBLISH
     journal = FileJournal(file_io, path, options.application, options.journal_retain, keep)
-    return OpenTable(TableCommitter(table, options, emit=emit), journal, Destination(path, table.table_id), options, file_io, table)
+    return OpenTable(
+        TableCommitter(table, options, emit=emit), journal, Destination(path, table.table_id), options, file_io, table
+    )
 
 
 def open_with_letters(
-    file_io: FileIO, routing: Routing, options: SinkOptions, at: tuple[str, int], fields: Callable[[], Sequence[DataField]], *,
-    earlier_name: str, emit: Callable[[events.Event], None],
+    file_io: FileIO,
+    routing: Routing,
+    options: SinkOptions,
+    at: tuple[str, int],
+    fields: Callable[[], Sequence[DataField]],
+    *,
+    earlier_name: str,
+    emit: Callable[[events.Event], None],
 ) -> Opened:
     """The one table of these rules, as ``open_one``, with the table for its dead letters beside it.
 
@@ -173,7 +218,9 @@ def open_with_letters(
     [name] = routing.listed()
     path = f"{routing.root}/{name}"
     check_options(path, options, several=False)
-    application = goes_on_under(file_io, path, options.application, earlier_name, query=at[0], dead_letters=routing.dead_letters)
+    application = goes_on_under(
+        file_io, path, options.application, earlier_name, query=at[0], dead_letters=routing.dead_letters
+    )
     if application is not None:
         opened = open_many(file_io, routing, replace(options, application=application), emit)
         return replace(opened, dead_letters=routing.dead_letters)
@@ -183,7 +230,9 @@ def open_with_letters(
     return OpenTables(one.committer, one.journal, one.to, options, file_io, tables, dead_letters=routing.dead_letters)
 
 
-def open_many(file_io: FileIO, routing: Routing, options: SinkOptions, emit: Callable[[events.Event], None]) -> OpenTables:
+def open_many(
+    file_io: FileIO, routing: Routing, options: SinkOptions, emit: Callable[[events.Event], None]
+) -> OpenTables:
     """The tables below a warehouse, as the rules name them; each is created when its first rows come."""
     path = routing.root
     place = open_place(file_io, path, options.application, IdSource().new_id)

@@ -19,14 +19,19 @@ _NOTHING = "Nothing was recorded or published, and nothing is lost: the batch is
 # What a folder may be refused with, and what is to be done.
 _REFUSED = {
     errno.EXDEV: (
-        "partition.elsewhere", "it is on another file system or mount than the table's staging folder, and a file has no name on two",
+        "partition.elsewhere",
+        "it is on another file system or mount than the table's staging folder, and a file has no name on two",
         "Move its files onto the table's file system (unmount it, or replace the link by a folder), or mount the whole table there",
     ),
     errno.ENOTDIR: ("partition.not-a-folder", "something else than a folder has this name", "Move that away"),
     errno.EACCES: ("storage.denied", "permission is denied", "Give the driver's user write access"),
     errno.EPERM: ("storage.denied", "the operation is not permitted", "Give the driver's user write access"),
     errno.EROFS: ("storage.read-only", "the file system is read-only", "Mount it writable"),
-    errno.ENAMETOOLONG: ("partition.name-too-long", "the store takes no name as long as this", "Filter such rows in the query"),
+    errno.ENAMETOOLONG: (
+        "partition.name-too-long",
+        "the store takes no name as long as this",
+        "Filter such rows in the query",
+    ),
 }
 _REFUSED[errno.EEXIST] = _REFUSED[errno.ENOTDIR]
 
@@ -40,7 +45,11 @@ def check(table: Table, staging: str, written: Sequence[WrittenFile], group: Flu
     for file in written:
         exceeded = limits.exceeded_by(table.layout.within(file.final))
         if exceeded is not None:
-            raise _refused(table, errno.ENAMETOOLONG, f"{exceeded[0]} bytes of a data file's final name, of which it takes {exceeded[1]}")
+            raise _refused(
+                table,
+                errno.ENAMETOOLONG,
+                f"{exceeded[0]} bytes of a data file's final name, of which it takes {exceeded[1]}",
+            )
     folders = {os.path.dirname(table.layout.within(file.final)) for file in written}
     for folder in sorted({table.layout.manifest_dir, *folders} if written else ()):
         try:
@@ -90,4 +99,7 @@ def _check_schemas(table: Table, written: Sequence[WrittenFile]) -> None:
 
 def _refused(table: Table, code: int, where: str) -> Misuse:
     kind, what, way_on = _REFUSED[code]
-    return Misuse(f"{table.root}: files cannot get their final names: {where}: {what}. {_NOTHING}. {way_on}, and restart the query", kind=kind)
+    return Misuse(
+        f"{table.root}: files cannot get their final names: {where}: {what}. {_NOTHING}. {way_on}, and restart the query",
+        kind=kind,
+    )

@@ -30,7 +30,10 @@ class Restoring:
     """Of one table; everything when it is first needed."""
 
     def __init__(
-        self, table: Table, records: Sequence[Committable], entries: dict[str, list[ManifestEntry]],
+        self,
+        table: Table,
+        records: Sequence[Committable],
+        entries: dict[str, list[ManifestEntry]],
         place: Callable[[Committable], frozenset[str]] | None,
     ):
         """entries: by name, of manifests that are not published: what is read is put in, to be taken out by who publishes.
@@ -61,7 +64,7 @@ class Restoring:
         record_id = committable.state.record_id
         if record_id not in self._prepared and self._place is not None:
             number = [c.state.record_id for c in self._records].index(record_id)
-            self._prepare(self._records[number:number + _AHEAD])
+            self._prepare(self._records[number : number + _AHEAD])
         return record_id in self._prepared
 
     def delta_list(self, committable: Committable) -> Written | None:
@@ -79,14 +82,21 @@ class Restoring:
         Another writer's rename has replaced the snapshot that said so, and a third one had built on it before.
         """
         payloads = committable.payload.get("joined", [committable.payload])
-        kept = [p for p in payloads if p["manifest"] is None or os.path.basename(p["manifest"]["final"]) not in self._in_the_table]
+        kept = [
+            p
+            for p in payloads
+            if p["manifest"] is None or os.path.basename(p["manifest"]["final"]) not in self._in_the_table
+        ]
         if len(kept) == len(payloads):
             return committable
         published = {f.final for name, mine in self._in_the_table.items() for f in mine}
         files = tuple(f for f in committable.files if f.final not in published)
         if not kept:
             return state_alone(committable, held=True)
-        held = [*committable.payload.get("held", ()), *(file.final for file in committable.files if file.final in published)]
+        held = [
+            *committable.payload.get("held", ()),
+            *(file.final for file in committable.files if file.final in published),
+        ]
         return replace(committable, files=files, payload={"kind": APPEND, "joined": kept, "held": held, "alone": True})
 
     @functools.cached_property
@@ -102,8 +112,12 @@ class Restoring:
         found = {name: files[name] for name, added in self._added.items() if seen.issuperset(added)}
         found |= {name: files[name] for name in files.keys() - self._added.keys() if self._outlived(files[name])}
         if found:
-            log.warning("%s: %d pending records are in the table, by a snapshot that another writer's replaced: their state is published "
-                        "again", self._table.root, len(found))
+            log.warning(
+                "%s: %d pending records are in the table, by a snapshot that another writer's replaced: their state is published "
+                "again",
+                self._table.root,
+                len(found),
+            )
         return found
 
     def _outlived(self, files: Sequence[StagedFile]) -> bool:
@@ -111,7 +125,9 @@ class Restoring:
         names = {os.path.basename(file.final) for file in files}
         if not names:
             return False
-        return names <= {entry.file.file_name for entry in self._table.manifests.entries_of(self._table.snapshots.latest())}
+        return names <= {
+            entry.file.file_name for entry in self._table.manifests.entries_of(self._table.snapshots.latest())
+        }
 
     @functools.cached_property
     def _added(self) -> Mapping[str, Sequence[Identity]]:

@@ -51,7 +51,9 @@ class RoutedTables:
         names = [*routing.listed(), *([routing.dead_letters] if routing.dead_letters else [])]
         found = [e.name for e in self._io.entries(routing.root) if e.is_dir and routing.rule_of(e.name) is not None]
         paths = {name: routing.path_of(name) for name in [*names, *found]}
-        return [(name, path) for name, path in sorted(paths.items()) if is_table(self._io, self._to.place.absolute(path))]
+        return [
+            (name, path) for name, path in sorted(paths.items()) if is_table(self._io, self._to.place.absolute(path))
+        ]
 
     def spec(self, staging: str, data: Sequence[DataField], positions: Sequence[DataField], batch: Batch) -> RoutedSpec:
         """What the writers of a batch need. data: the columns that tables may take. positions: the position columns.
@@ -71,7 +73,9 @@ class RoutedTables:
             dead = DeadLetters(routing.dead_letters, self._dead_schema, options.application, batch.batch_id, names)
         return RoutedSpec(limits, routing, dict(self._targets), dict(self._templates), dead)
 
-    def stage(self, checkpoint: Checkpoint, written: Sequence[RoutedFiles], group: FlushGroup) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+    def stage(
+        self, checkpoint: Checkpoint, written: Sequence[RoutedFiles], group: FlushGroup
+    ) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
         """Create the tables that got their first rows, then stage: files and payload of the record, durable when ``group`` is flushed.
 
         Raises Corrupt when rows in and rows out differ: then nothing is recorded.
@@ -133,7 +137,11 @@ class RoutedTables:
         return Target(columns, fitting(table, fields, rule.options).to_json())
 
     def _check_columns(self, name: str, columns: Sequence[str]) -> None:
-        check_once(columns, f"{self.routing.root}: table '{name}'", "the query, or leave it out of the table by its option columns")
+        check_once(
+            columns,
+            f"{self.routing.root}: table '{name}'",
+            "the query, or leave it out of the table by its option columns",
+        )
         wanted = self.routing.rules[self.routing.rule_of(name) or name].columns
         lacking = [c for c in wanted if c not in columns] if isinstance(wanted, tuple) else []
         if lacking or not columns:
@@ -168,7 +176,9 @@ class RoutedTables:
         if is_table(self._io, path):
             return
         if name in self._targets:
-            self._to.check_there(name, self.routing.path_of(name))  # it was: raises what is said of a table that is gone
+            self._to.check_there(
+                name, self.routing.path_of(name)
+            )  # it was: raises what is said of a table that is gone
         dead = name == self.routing.dead_letters
         template = self._dead_schema if dead else self._templates[self.routing.rule_of(name)].schema_json
         table = create_table(self._io, path, TableSchema.from_json(template, "the schema of a new table"))

@@ -31,7 +31,9 @@ def judge(table: str, batch: Batch, options: SinkOptions, types: Mapping[str, st
     """
     rows, outside = counted
     if outside:
-        raise Misuse(f"{table}: {_found(batch, outside, rows)}. {_expected(batch, options, types)}", kind="positions.columns")
+        raise Misuse(
+            f"{table}: {_found(batch, outside, rows)}. {_expected(batch, options, types)}", kind="positions.columns"
+        )
 
 
 def _found(batch: Batch, outside: int, rows: int) -> str:
@@ -42,7 +44,9 @@ def _found(batch: Batch, outside: int, rows: int) -> str:
 
 
 def _expected(batch: Batch, options: SinkOptions, types: Mapping[str, str]) -> str:
-    columns = ", ".join(f"'{name}' ({types[name]}) as the {what}" for what, name in zip(_WHAT, options.position_columns))
+    columns = ", ".join(
+        f"'{name}' ({types[name]}) as the {what}" for what, name in zip(_WHAT, options.position_columns)
+    )
     topics = sorted({topic for source in row_ranges(batch.sources) for topic in source})
     named = ", ".join(f"'{topic}'" for topic in topics[:_MOST_NAMED])
     more = f" and {len(topics) - _MOST_NAMED} more" if len(topics) > _MOST_NAMED else ""

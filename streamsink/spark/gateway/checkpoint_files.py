@@ -26,7 +26,9 @@ def logged(spark: SparkSession, root: str, batch_id: int, table: str) -> Logged:
     try:
         return parse(text)
     except UnknownFormat as unknown:
-        raise Misuse(f"{table}: {path} is in an unknown format: {unknown}. Nothing was written", kind="checkpoint.format") from None
+        raise Misuse(
+            f"{table}: {path} is in an unknown format: {unknown}. Nothing was written", kind="checkpoint.format"
+        ) from None
 
 
 def find_logged(spark: SparkSession, root: str, batch_id: int) -> Logged | None:
@@ -98,7 +100,7 @@ def read_bytes(spark: SparkSession, path: str, most: int | None = None) -> bytes
 def _local(path: str) -> str | None:
     """The path on this machine's disk: after ``file:``, with or without an empty authority. '%', '#' and '?' are plain letters."""
     if path.startswith("file://"):
-        return path[len("file://"):] if path.startswith("file:///") else None
+        return path[len("file://") :] if path.startswith("file:///") else None
     if path.startswith("file:"):
-        return path[len("file:"):]
+        return path[len("file:") :]
     return path if path.startswith("/") else None

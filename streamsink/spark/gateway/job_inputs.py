@@ -12,10 +12,14 @@ from streamsink.protocol import run_inputs
 from streamsink.spark.gateway.running import each_of
 
 # As every FileStatus of Hadoop prints itself.
-_STATUS = re.compile(r"path=(?P<path>.*?); isDirectory=.*?; length=(?P<length>\d+);.*?; modification_time=(?P<time>\d+);", re.DOTALL)
+_STATUS = re.compile(
+    r"path=(?P<path>.*?); isDirectory=.*?; length=(?P<length>\d+);.*?; modification_time=(?P<time>\d+);", re.DOTALL
+)
 _PATTERNS = "org.apache.spark.sql.catalyst.trees.TreePattern"
 # Operators whose new columns are all named by an alias.
-_NAMING = re.compile(r"Project|Filter|Aggregate|Window|Join|Sort|SubqueryAlias|View|Distinct|Deduplicate|Repartition\w*|GlobalLimit|LocalLimit|\w*Relation")
+_NAMING = re.compile(
+    r"Project|Filter|Aggregate|Window|Join|Sort|SubqueryAlias|View|Distinct|Deduplicate|Repartition\w*|GlobalLimit|LocalLimit|\w*Relation"
+)
 _METADATA = "_metadata"
 
 
@@ -71,8 +75,11 @@ def _files_of_table(df: DataFrame, leaf: JavaObject) -> list[str] | None:
     """Of a table in a catalog, which lists its partitions when they are read: of those that the plan's conditions leave, else of all."""
     try:
         name = _table_of(leaf)
-        pruned = [_files_in(each.relation().location()) for each in each_of(df._jdf.queryExecution().optimizedPlan().collectLeaves())
-                  if _table_of(each) == name]
+        pruned = [
+            _files_in(each.relation().location())
+            for each in each_of(df._jdf.queryExecution().optimizedPlan().collectLeaves())
+            if _table_of(each) == name
+        ]
         if pruned and None not in pruned:
             return [file for files in pruned for file in files]
         no_condition = df.sparkSession.sparkContext._jvm.PythonUtils.toSeq([])
@@ -110,7 +117,9 @@ def made_anew(df: DataFrame) -> tuple[set[int], bool]:
 
 def combines(df: DataFrame) -> bool:
     """Whether a value may be a sum, whose last digits hang on the order of what was added."""
-    return any(re.fullmatch("Aggregate|Window", str(plan.nodeName())) for plan in _all_of(df._jdf.queryExecution().analyzed()))
+    return any(
+        re.fullmatch("Aggregate|Window", str(plan.nodeName())) for plan in _all_of(df._jdf.queryExecution().analyzed())
+    )
 
 
 def _all_of(plan: JavaObject) -> Iterator[JavaObject]:
@@ -153,7 +162,11 @@ class _Lineage:
             return self.of(expression)
         of = [self.of(column) for column in each_of(expression.references().toSeq())]
         read = frozenset().union(*(column.read for column in of))
-        if not expression.deterministic() or expression.containsPattern(self._current) or any(column.volatile for column in of):
+        if (
+            not expression.deterministic()
+            or expression.containsPattern(self._current)
+            or any(column.volatile for column in of)
+        ):
             return _Column(volatile=True, read=read)
         constant = expression.foldable() or may_be_constant and bool(of) and all(column.constant for column in of)
         return _Column(constant=constant, read=frozenset() if constant else read)
@@ -170,6 +183,8 @@ class _Lineage:
 
 def _united(columns: Sequence[_Column]) -> _Column:
     return _Column(
-        volatile=any(column.volatile for column in columns), constant=all(column.constant for column in columns),
-        read=frozenset().union(*(column.read for column in columns)), plain=all(column.plain or column.constant for column in columns),
+        volatile=any(column.volatile for column in columns),
+        constant=all(column.constant for column in columns),
+        read=frozenset().union(*(column.read for column in columns)),
+        plain=all(column.plain or column.constant for column in columns),
     )

@@ -88,7 +88,8 @@ class KafkaSources:
 
     def _of(self, sources: tuple[SourceRange, ...]) -> "dict[int, tuple[SourceRange, _Topics]]":
         return {
-            place: (source, self._kafka[self._streams[place]]) for place, source in enumerate(sources)
+            place: (source, self._kafka[self._streams[place]])
+            for place, source in enumerate(sources)
             if place < len(self._streams) and self._streams[place] in self._kafka and source.numeric
         }
 
@@ -96,7 +97,9 @@ class KafkaSources:
         if not self._said:
             log.warning(
                 "%s: Kafka does not tell the ids of all clusters and topics of this query (%s), so that a topic that was "
-                "deleted and created again is only known by its offsets", self._table, why,
+                "deleted and created again is only known by its offsets",
+                self._table,
+                why,
             )
         self._said = True
 

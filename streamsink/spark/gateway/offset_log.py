@@ -42,7 +42,11 @@ class Logged:
         of_stream = {streams[place]: position for place, position in places.items() if place < len(streams)}
         count = max(len(streams), *(place + 1 for place in places))
         return {
-            str(place): places[place] if place in places else of_stream.get(streams[place]) if place < len(streams) else None
+            str(place): places[place]
+            if place in places
+            else of_stream.get(streams[place])
+            if place < len(streams)
+            else None
             for place in range(count)
         }
 
@@ -55,7 +59,9 @@ def parse(text: str) -> Logged:
         raise UnknownFormat(f"'{version[:10]}' and {len(lines) - 1} more lines, expected v1 or v2 and at least 2 more")
     metadata = json.loads(lines[1]) if lines[1] else {}
     given = [line for line in lines[2:] if line]
-    pairs = [_pair(line) for line in given] if version == "v2" else [(str(place), line) for place, line in enumerate(given)]
+    pairs = (
+        [_pair(line) for line in given] if version == "v2" else [(str(place), line) for place, line in enumerate(given)]
+    )
     positions = {source: _position(text) for source, text in pairs}
     named = version == "v2" and metadata.get("conf", {}).get(_NAMES) == "true"
     if len(positions) != len(pairs):

@@ -25,12 +25,41 @@ _ALL_FIELDS = str(2**31 - 1)
 # Options that say what is read. No other value is asked for: it may be a password.
 _KAFKA = ("subscribe", "subscribePattern", "assign", "kafka.isolation.level", "includeHeaders")
 _FILES = (
-    "path", "pathGlobFilter", "recursiveFileLookup", "basePath", "header", "sep", "delimiter", "encoding", "charset", "quote", "escape",
-    "comment", "lineSep", "multiLine", "wholetext", "mode", "rowTag", "mergeSchema", "columnNameOfCorruptRecord",
+    "path",
+    "pathGlobFilter",
+    "recursiveFileLookup",
+    "basePath",
+    "header",
+    "sep",
+    "delimiter",
+    "encoding",
+    "charset",
+    "quote",
+    "escape",
+    "comment",
+    "lineSep",
+    "multiLine",
+    "wholetext",
+    "mode",
+    "rowTag",
+    "mergeSchema",
+    "columnNameOfCorruptRecord",
 )
 _OTHERS = (
-    "path", "table", "dbtable", "database", "collection", "keyspace", "topic", "topics", "topicsPattern", "stream", "streamName",
-    "subscription", "queue", "eventhubs.name",
+    "path",
+    "table",
+    "dbtable",
+    "database",
+    "collection",
+    "keyspace",
+    "topic",
+    "topics",
+    "topicsPattern",
+    "stream",
+    "streamName",
+    "subscription",
+    "queue",
+    "eventhubs.name",
 )
 _DATA_FILE = re.compile(r"(?:/[^/=]+=[^/]*)*/bucket-[^/]+/data-[^/]+$")
 
@@ -76,15 +105,27 @@ def described_job(batch: Batch, df: DataFrame) -> Batch:
         lines = plan_text.of_a_job(plan_text.operators(plan.toString()))
     plans = [plan, *each_of(plan.subqueriesAll())]
     text, shown = plan_text.canonical(lines), not _calls_functions(df, *plans) and plan_text.shows_everything(lines)
-    read = sorted(json.dumps(_read_by(df, leaf), sort_keys=True) for each in plans for leaf in each_of(each.collectLeaves()))
+    read = sorted(
+        json.dumps(_read_by(df, leaf), sort_keys=True) for each in plans for leaf in each_of(each.collectLeaves())
+    )
     fingerprint = QueryFingerprint(
-        sources=digest("\n".join(read)), plan=digest(text.text), dates=digest("\n".join(text.dates)), schema=_schema(df), spark=_version(df),
+        sources=digest("\n".join(read)),
+        plan=digest(text.text),
+        dates=digest("\n".join(text.dates)),
+        schema=_schema(df),
+        spark=_version(df),
         comparable=shown,
     )
     current = getattr(df.sparkSession.sparkContext._jvm, _PATTERNS).CURRENT_LIKE()
-    is_settled = shown and not plan_text.samples(lines) and all(each.deterministic() and not each.containsPattern(current) for each in plans)
+    is_settled = (
+        shown
+        and not plan_text.samples(lines)
+        and all(each.deterministic() and not each.containsPattern(current) for each in plans)
+    )
     return replace(
-        batch, fingerprint=fingerprint, has_one_count=is_settled or plan_text.has_row_for_row(lines),
+        batch,
+        fingerprint=fingerprint,
+        has_one_count=is_settled or plan_text.has_row_for_row(lines),
         inputs=job_inputs.files_read(df, (leaf for each in plans for leaf in each_of(each.collectLeaves()))),
     )
 
@@ -126,7 +167,9 @@ def _ask(df: DataFrame, execution: JavaObject) -> _Facts:
         schema=_schema(df),
         spark=_version(df),
         comparable=(
-            not _calls_functions(df, stream, batch) and plan_text.shows_everything(streamed) and plan_text.shows_everything(called)
+            not _calls_functions(df, stream, batch)
+            and plan_text.shows_everything(streamed)
+            and plan_text.shows_everything(called)
             and is_whole
         ),
     )
@@ -134,7 +177,10 @@ def _ask(df: DataFrame, execution: JavaObject) -> _Facts:
     if output_mode == "update" and not plan_text.aggregates(streamed):
         output_mode = "append"  # each row comes once
     return _Facts(
-        fingerprint, plan_text.is_stateful(streamed), output_mode, plan_text.combines(called, columns),
+        fingerprint,
+        plan_text.is_stateful(streamed),
+        output_mode,
+        plan_text.combines(called, columns),
         plan_text.may_combine(called, columns, is_whole) or plan_text.may_combine_in_stream(streamed),
     )
 
@@ -145,7 +191,12 @@ def _batch_in(plan: JavaObject, execution: JavaObject) -> tuple[set[str], bool]:
     Its columns do not tell: those of ``localCheckpoint()`` have the same ids, whatever was done with the rows before. Its RDD does.
     """
     rdd, names = execution.lastExecution().toRdd().id(), _names(execution.analyzedPlan())
-    leaves = [leaf for each in (plan, *each_of(plan.subqueriesAll())) for leaf in each_of(each.collectLeaves()) if str(leaf.nodeName()) == "LogicalRDD"]
+    leaves = [
+        leaf
+        for each in (plan, *each_of(plan.subqueriesAll()))
+        for leaf in each_of(each.collectLeaves())
+        if str(leaf.nodeName()) == "LogicalRDD"
+    ]
     is_batch = [leaf.rdd().id() == rdd for leaf in leaves]
     columns = {_columns(leaf) for is_it, leaf in zip(is_batch, leaves) if is_it}
     return columns, bool(columns) and all(is_it or _names(leaf) != names for is_it, leaf in zip(is_batch, leaves))
@@ -180,7 +231,11 @@ def _sources(df: DataFrame, stream: JavaObject) -> tuple[set[str], list[Any]]:
         kind = str(leaf.nodeName())
         if kind == "StreamingRelation":
             relation = leaf.dataSource()
-            options, name, paths = _any_case(df, relation.options()), str(relation.className()), str(relation.paths().mkString("\n"))
+            options, name, paths = (
+                _any_case(df, relation.options()),
+                str(relation.className()),
+                str(relation.paths().mkString("\n")),
+            )
         elif kind.startswith("StreamingRelation"):
             options, name, paths = leaf.extraOptions(), str(leaf.sourceName()), ""
             names.add(str(leaf.toString()))
@@ -224,7 +279,9 @@ def _of_a_table(path: str) -> str:
 def _without_secrets(url: str) -> str:
     """Without the parameters that say who asks: their names differ by driver, so only those that choose a database stay."""
     first, *parameters = re.split(r"[?;&]", running.without_credentials(url))
-    return ";".join([first, *(each for each in parameters if each.lower().startswith(("database", "currentschema", "schema")))])
+    return ";".join(
+        [first, *(each for each in parameters if each.lower().startswith(("database", "currentschema", "schema")))]
+    )
 
 
 def _schema(df: DataFrame) -> str:
@@ -262,5 +319,9 @@ def _place(path: str) -> str:
 def _types(value):
     """A type or schema without what readers of it may find otherwise: nullability and metadata."""
     if isinstance(value, dict):
-        return {name: _types(part) for name, part in value.items() if name not in ("nullable", "metadata", "containsNull", "valueContainsNull")}
+        return {
+            name: _types(part)
+            for name, part in value.items()
+            if name not in ("nullable", "metadata", "containsNull", "valueContainsNull")
+        }
     return [_types(part) for part in value] if isinstance(value, list) else value

@@ -33,7 +33,9 @@ _OVER_MANY = re.compile(
 # They neither make, drop nor change rows.
 _PASSING = re.compile(r"Repartition\w*|RebalancePartitions|ResolvedHint|SubqueryAlias|View|CollectMetrics")
 # They give a row for each row of their inputs, whatever stands in them.
-_ROW_FOR_ROW = re.compile(r"Project|Union|Sort|WithCTE|CTERelation\w+|Local\w*Relation|LogicalRDD|Relation\w*|Range|OneRowRelation|CommandResult")
+_ROW_FOR_ROW = re.compile(
+    r"Project|Union|Sort|WithCTE|CTERelation\w+|Local\w*Relation|LogicalRDD|Relation\w*|Range|OneRowRelation|CommandResult"
+)
 _PYTHON_TABLE_FUNCTION = re.compile(r"Generate .*\)#\d+, (?:true|false), \[", re.DOTALL)
 _SHORTENED = re.compile(r"\.\.\. \d+ more fields")
 # Of rows that no plan leads back to the batch.
@@ -86,7 +88,7 @@ def operators(plan: str, sources: Collection[str] = ()) -> list[Operator]:
     for line in plan.rstrip("\n").split("\n"):
         drawn = _DRAWING.match(line)
         if drawn:
-            found.append((len(drawn[1]) // 3 + 1, line[drawn.end():]))
+            found.append((len(drawn[1]) // 3 + 1, line[drawn.end() :]))
         elif not found:
             found.append((0, line))
         else:  # a text in the plan has a line break
@@ -105,8 +107,10 @@ def _operator(depth: int, text: str, sources: Collection[str]) -> Operator:
 def is_stateful(plan: Sequence[Operator]) -> bool:
     """Whether a stream's rows come out of state."""
     return any(
-        each.streaming and (
-            _STATEFUL.fullmatch(each.name) is not None or (each.name == _JOIN and _inputs(plan, index, lambda below: below.streaming) > 1)
+        each.streaming
+        and (
+            _STATEFUL.fullmatch(each.name) is not None
+            or (each.name == _JOIN and _inputs(plan, index, lambda below: below.streaming) > 1)
         )
         for index, each in enumerate(plan)
     )
@@ -120,7 +124,8 @@ def aggregates(plan: Sequence[Operator]) -> bool:
 def shows_everything(plan: Sequence[Operator]) -> bool:
     """Whether no operator runs a function that the text does not show, and no line is shortened."""
     return not any(
-        _PROGRAMS.fullmatch(each.name) or _PYTHON_TABLE_FUNCTION.match(each.text) or _SHORTENED.search(each.text) for each in plan
+        _PROGRAMS.fullmatch(each.name) or _PYTHON_TABLE_FUNCTION.match(each.text) or _SHORTENED.search(each.text)
+        for each in plan
     )
 
 
@@ -257,7 +262,7 @@ def _numbered(pattern: re.Pattern, text: str, shape: str) -> str:
 def _inputs(plan: Sequence[Operator], at: int, counts: Callable[[Operator], bool]) -> int:
     """How many inputs of the operator count: one does when anything in it does. Its subqueries, drawn before its inputs, are one."""
     depth, count, counted = plan[at].depth, 0, False
-    for each in plan[at + 1:]:
+    for each in plan[at + 1 :]:
         if each.depth <= depth:
             break
         if each.depth == depth + 1:

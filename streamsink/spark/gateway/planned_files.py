@@ -27,7 +27,10 @@ def check(batch: Batch, without: Collection[str], table: str, options: SinkOptio
     """Raises Misuse when a planned file is gone, is another one now, or would be read twice, unless the user has said that what is there is to be
     read. without: files whose rows are not to be written."""
     planned = {
-        unquote(spelling(file.path)): file.modified_ms for source in batch.sources for file in source.files or () if spelling(file.path) not in without
+        unquote(spelling(file.path)): file.modified_ms
+        for source in batch.sources
+        for file in source.files or ()
+        if spelling(file.path) not in without
     }
     if not planned:
         return
@@ -42,7 +45,11 @@ def check(batch: Batch, without: Collection[str], table: str, options: SinkOptio
     changed = sorted(path for path, time in planned.items() if read.get(path, time) != time)
     word = _word_of_what_is_there(batch, table, [(path, planned[path], read.get(path)) for path in (*gone, *changed)])
     if (gone or changed) and word not in words_of(options.accept_as_same):
-        found = [f"{len(paths)} {what} ({', '.join(paths[:_NAMED])})" for paths, what in ((gone, "are gone"), (changed, "were written again")) if paths]
+        found = [
+            f"{len(paths)} {what} ({', '.join(paths[:_NAMED])})"
+            for paths, what in ((gone, "are gone"), (changed, "were written again"))
+            if paths
+        ]
         raise Misuse(
             f"{table}: of the {len(planned)} files that the source has planned for batch {batch.batch_id}, {' and '.join(found)} since, and Spark "
             "goes on without the rows that it was to read. Nothing was written. Bring the files back as they were, with their times (is the folder "

@@ -84,14 +84,19 @@ def describe(df: DataFrame, batch_id: int, table: str, run: str, is_first: Calla
 
     def told(start: Logged | None, end: Logged) -> tuple[SourceRange, ...]:
         found = ranges(start, end, running.names, running.kafka.numbers)
-        return tuple(checkpoint_files.told_by_source(spark, root, running.kafka.number(place), source) for place, source in enumerate(found))
+        return tuple(
+            checkpoint_files.told_by_source(spark, root, running.kafka.number(place), source)
+            for place, source in enumerate(found)
+        )
 
     def told_before() -> tuple[SourceRange, ...] | None:
         start = checkpoint_files.find_logged(spark, root, batch_id - 2) if batch_id > 1 else None
         return None if before is None or batch_id > 1 and start is None else told(start, before)
 
     identified = running.kafka.identified(told(before, after), batch_id, is_first(running.run))
-    return Batch(batch_id, running.query, running.run, identified, after.watermark_ms, place=running.place, before=told_before)
+    return Batch(
+        batch_id, running.query, running.run, identified, after.watermark_ms, place=running.place, before=told_before
+    )
 
 
 def looked_at_again(batch: Batch) -> Batch:
@@ -176,7 +181,9 @@ class Collecting:
             # Always: the stream of a job that has failed may end as if it were whole.
             with unwrap_spark_exception():
                 self._handed[2].getResult()
-        if given and isinstance(given[-1], list):  # up to Spark 4.2 their order comes after them; 4.3 has put them in order
+        if given and isinstance(
+            given[-1], list
+        ):  # up to Spark 4.2 their order comes after them; 4.3 has put them in order
             *pieces, order = given
             return [pieces[index] for index in order]
         return given
@@ -200,7 +207,10 @@ def select(df: DataFrame, columns: Sequence[Selected]) -> DataFrame:
     """``df.select`` with three questions to the JVM for a column; a ``Column`` with a type, a name and metadata asks some forty."""
     jvm = df.sparkSession.sparkContext._jvm
     functions, metadata = (getattr(jvm, f"org.apache.spark.sql.{name}") for name in ("functions", "types.Metadata"))
-    made = [getattr(functions.expr(each.sql), "as")(each.name, metadata.fromJson(json.dumps(each.metadata))) for each in columns]
+    made = [
+        getattr(functions.expr(each.sql), "as")(each.name, metadata.fromJson(json.dumps(each.metadata)))
+        for each in columns
+    ]
     return DataFrame(df._jdf.select(df._jseq(made)), df.sparkSession)
 
 
@@ -286,7 +296,9 @@ def _running(df: DataFrame, table: str, run: str) -> _Running:
             kind="checkpoint.missing",
         )
     kafka = KafkaSources(df.sparkSession, execution, table)
-    found = _Running(execution, query, str(execution.runId().toString()), root, kafka, digest(without_credentials(root)))
+    found = _Running(
+        execution, query, str(execution.runId().toString()), root, kafka, digest(without_credentials(root))
+    )
     earlier = [run for run, other in list(_RUNNING.items()) if other.query == query]
     for run in earlier or list(_RUNNING)[:-_MOST_RUNNING]:
         _RUNNING.pop(run, None)

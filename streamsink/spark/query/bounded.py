@@ -24,7 +24,11 @@ _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
 def write_bounded(
-    df: DataFrame, path: str | os.PathLike[str], run_id: str, listener: Callable[[events.Event], None] | None, options: Mapping[str, Any]
+    df: DataFrame,
+    path: str | os.PathLike[str],
+    run_id: str,
+    listener: Callable[[events.Event], None] | None,
+    options: Mapping[str, Any],
 ) -> int:
     """Publish the DataFrame under ``run_id``; returns the rows published, 0 when that run is published already.
 

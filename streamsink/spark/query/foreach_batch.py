@@ -120,7 +120,11 @@ class BatchFunction:
             has_ended = functools.partial(running.has_ended, df.sparkSession, batch.query)
             opened = self.sink.open(df, batch, self._listener)
             started = QueryRun.start(
-                opened, batch.query, self.options, self._listener, background=functools.partial(PublishThread, has_ended=has_ended),
+                opened,
+                batch.query,
+                self.options,
+                self._listener,
+                background=functools.partial(PublishThread, has_ended=has_ended),
                 run=batch.run if batch.batch_id != END_OF_INPUT else "",
             )
             self._run = Run(self.sink, opened, started, batch, has_ended)

@@ -44,7 +44,8 @@ class RoutedSink(SparkSink):
         super().__init__(sink, options)
         if not isinstance(route.expression, str) or not route.expression.strip():
             raise Misuse(
-                f"{sink.routing.root}: option 'route' is {route.expression!r}, expected a column or an SQL expression", kind="option.value"
+                f"{sink.routing.root}: option 'route' is {route.expression!r}, expected a column or an SQL expression",
+                kind="option.value",
             )
         self._routing = sink.routing
         self._route = route
@@ -102,7 +103,11 @@ class RoutedRows(FrameRows):
 
     def _named(self, rows: DataFrame) -> DataFrame:
         """With the column that names each row's table, evaluated in the one pass over the batch."""
-        name = F.col(quoted(self._route.expression)) if self._route.expression in rows.columns else F.expr(self._route.expression)
+        name = (
+            F.col(quoted(self._route.expression))
+            if self._route.expression in rows.columns
+            else F.expr(self._route.expression)
+        )
         try:
             return rows.withColumn(ROUTE, name.cast("string"))
         except PySparkException as refused:

@@ -25,7 +25,9 @@ _NO_ESTIMATE = 1 << 50
 _UNBOUNDED = ("BINARY", "VARBINARY")
 
 
-def rows_at_once(spark: SparkSession, given: Sequence[DataField], batch: Batch, bytes_per_row: float | None) -> int | None:
+def rows_at_once(
+    spark: SparkSession, given: Sequence[DataField], batch: Batch, bytes_per_row: float | None
+) -> int | None:
     """A number of rows that bounds the Arrow batches of this batch's tasks, or None when Spark must weigh them.
 
     given: columns of the DataFrame. bytes_per_row: in the files of the run's last batch, None before there is one. A session that sets

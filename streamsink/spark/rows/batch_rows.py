@@ -174,6 +174,7 @@ def _check_given(df: DataFrame, path: str, options: SinkOptions) -> None:
 
 def fields_of(df: DataFrame, path: str, options: SinkOptions) -> Callable[[], Sequence[Any]]:
     """The columns that a new table gets, when they are asked for."""
+
     def found() -> Sequence[Any]:
         kept = stored(df, path, options)
         check_once(kept.columns, path)

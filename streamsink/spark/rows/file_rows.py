@@ -35,7 +35,11 @@ def check_column(df: DataFrame, path: str, options: SinkOptions) -> None:
         check_one(df, name, path, "file_column", "option.file-column")
         if isinstance(df.schema[name].dataType, StringType):
             return
-    found = f"it is of type {df.schema[name].dataType.simpleString()}" if name in df.columns else f"the data has {', '.join(df.columns)}"
+    found = (
+        f"it is of type {df.schema[name].dataType.simpleString()}"
+        if name in df.columns
+        else f"the data has {', '.join(df.columns)}"
+    )
     raise Misuse(
         f"{path}: option 'file_column' is {name!r}, expected the name of a text column; {found}. Nothing was written. Select "
         "_metadata.file_path among the columns of the stream, and give the name that it has there",

@@ -57,7 +57,9 @@ def can_write(given: Sequence[DataField], schema: TableSchema, file_io: FileIO) 
     """
     types = {field.name: field.type for field in given}
     return (
-        file_io.takes_files_of_others and not schema.partition_keys and _codec(schema) in _CODECS
+        file_io.takes_files_of_others
+        and not schema.partition_keys
+        and _codec(schema) in _CODECS
         and not are_alike(schema.field_names)
         and all(_is_stored_alike(f.type) and _fits(types.get(f.name), f.type) for f in schema.fields)
     )
@@ -123,12 +125,18 @@ class ParquetJob:
         given, columns = set(df.columns), []
         for field, target in zip(self.schema.fields, to_spark(self.schema, self.staging)):
             source = quoted(field.name) if field.name in given else "NULL"
-            columns.append(running.Selected(f"CAST({source} AS {target.dataType.simpleString()})", field.name, {_FIELD_ID: field.id}))
+            columns.append(
+                running.Selected(
+                    f"CAST({source} AS {target.dataType.simpleString()})", field.name, {_FIELD_ID: field.id}
+                )
+            )
         return columns
 
     def _options(self) -> dict[str, str]:
         return {
-            **_JOB, "compression": _codec(self.schema), "maxRecordsPerFile": str(self.rows_a_file),
+            **_JOB,
+            "compression": _codec(self.schema),
+            "maxRecordsPerFile": str(self.rows_a_file),
             "parquet.compression.codec.zstd.level": self.schema.options.get("file.compression.zstd-level", "1"),
         }
 

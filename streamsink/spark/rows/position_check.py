@@ -41,7 +41,11 @@ class PositionCheck:
 
     def told(self) -> DataFrame:
         """The rows for a writer that is told by the JVM."""
-        return self._kept if self._ranges is None else without(self._rows.withColumn(OUTSIDE, F.expr(self.sql)), self._left_out())
+        return (
+            self._kept
+            if self._ranges is None
+            else without(self._rows.withColumn(OUTSIDE, F.expr(self.sql)), self._left_out())
+        )
 
     def comparing(self, writing: Writing) -> Writing:
         """A writer of ``carried`` rows."""
@@ -62,7 +66,11 @@ class PositionCheck:
     def judge(self, rows: int, outside: int) -> None:
         """Raises Misuse unless none of the batch's rows lies outside."""
         table, batch, options = self._told
-        types = {name: self._rows.schema[name].dataType.simpleString() for name in options.position_columns} if outside else {}
+        types = (
+            {name: self._rows.schema[name].dataType.simpleString() for name in options.position_columns}
+            if outside
+            else {}
+        )
         row_positions.judge(table, batch, options, types, (rows, outside))
 
     def _left_out(self) -> tuple[str, ...]:

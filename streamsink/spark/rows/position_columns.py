@@ -50,7 +50,9 @@ def recorded(table: str, columns: Sequence[str], below: Mapping[str, Mapping[str
     return f"coalesce({' OR '.join(before) or 'false'}, false)"
 
 
-def _places(by_topic: Mapping[str, Mapping[int, object]], missing: object, topic: str, partition: str) -> Iterable[tuple[str, str, Dense]]:
+def _places(
+    by_topic: Mapping[str, Mapping[int, object]], missing: object, topic: str, partition: str
+) -> Iterable[tuple[str, str, Dense]]:
     """(condition that a row's topic and partition may be in the arrays, index of the partition in them, what they hold).
 
     missing: value of numbers that are no partition. One for one topic or many, but where names cannot be kept apart.
@@ -66,8 +68,13 @@ def _places(by_topic: Mapping[str, Mapping[int, object]], missing: object, topic
             continue
         slot = hashed.slot_of(topic)
         packed = {slot: dense.topics[name] for name, slot in hashed.slots.items()}
-        found = _array((packed[i][0] << _SIZE_BITS | packed[i][1] if i in packed else 0 for i in range(hashed.room)), "BIGINT")
-        size, base = f"(get({found}, {slot}) & {(1 << _SIZE_BITS) - 1})", f"shiftright(get({found}, {slot}), {_SIZE_BITS})"
+        found = _array(
+            (packed[i][0] << _SIZE_BITS | packed[i][1] if i in packed else 0 for i in range(hashed.room)), "BIGINT"
+        )
+        size, base = (
+            f"(get({found}, {slot}) & {(1 << _SIZE_BITS) - 1})",
+            f"shiftright(get({found}, {slot}), {_SIZE_BITS})",
+        )
         known = f"get({hashed.names()}, {slot}) = {topic} AND {number} >= 0 AND {number} < {size}"
         yield known, f"TRY_CAST({base} + CAST({number} AS BIGINT) AS INT)", dense
 
@@ -114,7 +121,9 @@ def _displace(names: Sequence[str], room: int) -> _Hashed:
     for number, bucket in sorted(buckets.items(), key=lambda item: -len(item[1])):
         places: dict[int, str] = {}
         for name in bucket:
-            places.setdefault(zlib.crc32(name.encode()) // count % room, name)  # two names of one code are never kept apart
+            places.setdefault(
+                zlib.crc32(name.encode()) // count % room, name
+            )  # two names of one code are never kept apart
         shift = next((s for s in range(room) if not any((place + s) % room in taken for place in places)), None)
         if shift is not None:
             shifts[number] = shift

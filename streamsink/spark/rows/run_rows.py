@@ -17,7 +17,8 @@ from streamsink.spark.read import parquet_files
 from streamsink.spark.types import quoted
 
 _JSON = {
-    "ignoreNullFields": "false", "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "ignoreNullFields": "false",
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
 }
 # Of sums, whose last digits hang on the order in which they were added up.
@@ -31,7 +32,9 @@ def compared(rows: DataFrame, published: Committable | None, table: str) -> Quer
     """
     if published is None:
         return _unknown("the journal does not remember the run's record any more (journal_retain)")
-    if published.state.rows != sum(file.rows for file in published.files) or any(not f.final.endswith(".parquet") for f in published.files):
+    if published.state.rows != sum(file.rows for file in published.files) or any(
+        not f.final.endswith(".parquet") for f in published.files
+    ):
         return _unknown("its record does not name them")
     left_out, is_all_shown = job_inputs.made_anew(rows)
     names = [name for at, name in enumerate(rows.columns) if at not in left_out]
@@ -66,7 +69,9 @@ def _hashes(rows: DataFrame, wanted: Sequence[StructField], sums: bool) -> DataF
     for field, there in zip(rows.schema.fields, wanted):
         value = _value(F.col(quoted(field.name)), field.dataType, there.dataType)
         if isinstance(there.dataType, (StructType, ArrayType, MapType)):
-            parts.append(F.to_json(F.struct(value.alias("v")), _JSON))  # Spark's hash skips nulls, and knows no limits of arrays
+            parts.append(
+                F.to_json(F.struct(value.alias("v")), _JSON)
+            )  # Spark's hash skips nulls, and knows no limits of arrays
         else:
             digits = _DIGITS.get(type(there.dataType)) if sums else None
             parts += [F.format_string(digits, value) if digits else value, value.isNull()]
@@ -77,16 +82,24 @@ def _value(column: Column, given: DataType, wanted: DataType) -> Column:
     """As it is in the table, where fields are matched by name; a map as its entries, in the order of their keys."""
     if isinstance(given, StructType) and isinstance(wanted, StructType):
         by_name = {field.name.lower(): field for field in given.fields}
-        return F.when(column.isNotNull(), F.struct(*(
-            _field(column, by_name.get(field.name.lower()), field).alias(field.name) for field in wanted.fields
-        )))
+        return F.when(
+            column.isNotNull(),
+            F.struct(
+                *(_field(column, by_name.get(field.name.lower()), field).alias(field.name) for field in wanted.fields)
+            ),
+        )
     if isinstance(given, ArrayType) and isinstance(wanted, ArrayType):
         return F.transform(column, lambda item: _value(item, given.elementType, wanted.elementType))
     if isinstance(given, MapType) and isinstance(wanted, MapType):
-        return F.array_sort(F.transform(F.map_entries(column), lambda entry: F.struct(
-            _value(entry.getField("key"), given.keyType, wanted.keyType).alias("key"),
-            _value(entry.getField("value"), given.valueType, wanted.valueType).alias("value"),
-        )))
+        return F.array_sort(
+            F.transform(
+                F.map_entries(column),
+                lambda entry: F.struct(
+                    _value(entry.getField("key"), given.keyType, wanted.keyType).alias("key"),
+                    _value(entry.getField("value"), given.valueType, wanted.valueType).alias("value"),
+                ),
+            )
+        )
     return column.cast(wanted)
 
 

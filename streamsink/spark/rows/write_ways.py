@@ -57,7 +57,9 @@ class Large:
     rows_at_once: int | None = None
 
 
-def large(df: DataFrame, spec: WriteSpec, batch: Batch, options: SinkOptions, file_io: FileIO, *, sizes: Sizes) -> Large:
+def large(
+    df: DataFrame, spec: WriteSpec, batch: Batch, options: SinkOptions, file_io: FileIO, *, sizes: Sizes
+) -> Large:
     """Tasks are faster where Spark need not weigh what it gives them, and where they start at once; not all that Spark writes can be
     adopted."""
     tasks = by_tasks(df, batch, sizes)
@@ -105,7 +107,9 @@ def write_large(df: DataFrame, writing: Writing, file_io: FileIO, store: Store, 
     """
     _advise_daemon()
     # Spark's mapInArrow takes the names of columns for SQL, in which a dot or a backtick means something, and case nothing.
-    names = df.columns if are_alike(df.columns) or any(letter in name for name in df.columns for letter in ".`") else None
+    names = (
+        df.columns if are_alike(df.columns) or any(letter in name for name in df.columns for letter in ".`") else None
+    )
     plain = df.toDF(*(f"c{place}" for place in range(len(names)))) if names else df
     with with_settings(df.sparkSession, settings(large.rows_at_once)):
         rows = plain.mapInArrow(write_task(writing, store, names), COMMITTABLE_SCHEMA).collect()
@@ -135,5 +139,7 @@ def _rows(batch: Batch) -> int | None:
         return None
     return sum(
         max(0, last - (source.first(topic, part) or 0))
-        for source in batch.sources for topic, parts in source.end.items() for part, last in parts.items()
+        for source in batch.sources
+        for topic, parts in source.end.items()
+        for part, last in parts.items()
     )

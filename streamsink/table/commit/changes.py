@@ -76,7 +76,8 @@ def _changes(parts: Iterable[tuple[CommitMessage, Increment]]) -> Changes:
     index: list[IndexManifestEntry] = []
     for message, part in parts:
         for kind, files, indexes in (
-            (FileKind.DELETE, part.deleted, part.deleted_index), (FileKind.ADD, part.new, part.new_index)
+            (FileKind.DELETE, part.deleted, part.deleted_index),
+            (FileKind.ADD, part.new, part.new_index),
         ):
             where = (kind, message.partition, message.bucket)
             entries += [ManifestEntry(*where, message.total_buckets, file) for file in files]

@@ -112,6 +112,7 @@ def _already_there(entry: ManifestEntry) -> Conflict:
 
 def _check_key_ranges(live: Iterable[ManifestEntry], key_order: KeyOrder) -> None:
     """Above level 0 the files of a level are one sorted run."""
+
     def run(entry: ManifestEntry) -> tuple[bytes, int, int]:
         return entry.partition, entry.bucket, entry.file.level
 

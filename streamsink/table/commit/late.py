@@ -69,12 +69,18 @@ def _check_in_time(table: Table, snapshot: Snapshot, base: Base) -> None:
         raise _unsure(table, snapshot)
     following = table.snapshots.load(snapshot.id + 1)  # after the listing, so that one which that names is found
     if following is None and ids[-1] == snapshot.id:
-        if ids[0] != snapshot.id or not _is_of_this_table(table, snapshot) or base.is_long_ago() and not Whole(table).has_all_of(snapshot):
+        if (
+            ids[0] != snapshot.id
+            or not _is_of_this_table(table, snapshot)
+            or base.is_long_ago()
+            and not Whole(table).has_all_of(snapshot)
+        ):
             raise _went_back(table, snapshot)
         return
     built_on = following is not None and is_built_on(table, following, snapshot)
     if built_on is None:
-        delete_late_snapshot(table, snapshot)  # nobody can read it: what it names was swept or has expired, or is about to
+        # Nobody can read it: what it names was swept or has expired, or is about to.
+        delete_late_snapshot(table, snapshot)
         raise _unsure(table, snapshot)
     if not built_on:
         delete_late_snapshot(table, snapshot)

@@ -72,8 +72,9 @@ class Overwrite:
             return None
         return new.partitions
 
-    def deletes(self, schema: TableSchema, new: Changes, live: Iterable[ManifestEntry],
-                index: Iterable[IndexManifestEntry]) -> Changes:
+    def deletes(
+        self, schema: TableSchema, new: Changes, live: Iterable[ManifestEntry], index: Iterable[IndexManifestEntry]
+    ) -> Changes:
         """The entries that remove what is live in the replaced partitions: data files, and their index files."""
         covered = self.covers(schema, {entry.partition for entry in new.entries})
         return Changes(

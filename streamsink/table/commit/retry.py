@@ -21,9 +21,26 @@ _JITTER = 0.2
 
 _DURATION = re.compile(r"([0-9]+)\s*([a-zµ]*)")
 _UNIT_MS = {
-    "": 1, "ms": 1, "milli": 1, "millisecond": 1, "s": 1000, "sec": 1000, "second": 1000, "m": 60_000, "min": 60_000,
-    "minute": 60_000, "h": 3_600_000, "hour": 3_600_000, "d": 86_400_000, "day": 86_400_000,
-    "µs": 1e-3, "micro": 1e-3, "microsecond": 1e-3, "ns": 1e-6, "nano": 1e-6, "nanosecond": 1e-6,
+    "": 1,
+    "ms": 1,
+    "milli": 1,
+    "millisecond": 1,
+    "s": 1000,
+    "sec": 1000,
+    "second": 1000,
+    "m": 60_000,
+    "min": 60_000,
+    "minute": 60_000,
+    "h": 3_600_000,
+    "hour": 3_600_000,
+    "d": 86_400_000,
+    "day": 86_400_000,
+    "µs": 1e-3,
+    "micro": 1e-3,
+    "microsecond": 1e-3,
+    "ns": 1e-6,
+    "nano": 1e-6,
+    "nanosecond": 1e-6,
 }
 
 
@@ -42,6 +59,7 @@ class RetryPolicy:
 
         Raises: Misuse ``option.value`` for a table option that is no number or duration.
         """
+
         def choose(given, key, read, default):
             if given is not None:
                 return given
@@ -59,7 +77,9 @@ class RetryPolicy:
         retrying = tenacity.Retrying(
             retry=tenacity.retry_if_result(lambda result: result is None),
             stop=tenacity.stop_after_attempt(self.retries + 1) | tenacity.stop_after_delay(self.timeout_ms / 1000),
-            wait=self._wait, sleep=lambda seconds: clock.sleep_ms(seconds * 1000), retry_error_callback=lambda _: None,
+            wait=self._wait,
+            sleep=lambda seconds: clock.sleep_ms(seconds * 1000),
+            retry_error_callback=lambda _: None,
         )
         attempts = iter(range(1, self.retries + 2))
         return retrying(lambda: one_try(next(attempts)))

@@ -113,9 +113,7 @@ class TableCommit:
             delete(self._table, [self._at.manifest(request.delta_list[0])], Look.SINCE_TRY)
         return done
 
-    def _try_once(
-        self, request: CommitRequest, is_published: Filter, tries: _Tries, attempt: int
-    ) -> Committed | None:
+    def _try_once(self, request: CommitRequest, is_published: Filter, tries: _Tries, attempt: int) -> Committed | None:
         """One try; None when another writer won. Steps 1 to 7 as docs/PROTOCOL.md numbers them."""
         fault_point("commit.before_filter")
         newest, seen_ms = self._snapshots.latest(), self._clock.now_ms()  # 1 filter
@@ -146,7 +144,9 @@ class TableCommit:
         tries.delta_list = files.shared_delta_list
         fault_point("commit.lists_written")
         try:
-            outcome = publish(self._table, prepared, Base(newest, seen_ms, request.begun_ms), lock=self._lock)  # 6 publish
+            outcome = publish(
+                self._table, prepared, Base(newest, seen_ms, request.begun_ms), lock=self._lock
+            )  # 6 publish
         except OutcomeUnknown as no_answer:
             if not self._io.atomic_create:
                 raise  # a late one replaces what others may have built on: only the newest snapshot decides, at the next start
@@ -226,7 +226,9 @@ class TableCommit:
 
     # -- files -----------------------------------------------------------------------------------------------------
 
-    def _write_files(self, delta: Delta, newest: Snapshot | None, named: tuple[str, _Tries], group: FlushGroup) -> "_Files":
+    def _write_files(
+        self, delta: Delta, newest: Snapshot | None, named: tuple[str, _Tries], group: FlushGroup
+    ) -> "_Files":
         """Merged manifests, the delta's own, both lists, the index manifest. Nothing refers to them yet."""
         name, tries = named
 
@@ -257,7 +259,11 @@ class TableCommit:
             own.append(delta_list[0])
         kept = {*_names(before), *_names(delta.manifests)}
         return _Files(
-            base_list, delta_list, index, [*base, *added], [self._at.manifest(n) for n in own if n not in kept],
+            base_list,
+            delta_list,
+            index,
+            [*base, *added],
+            [self._at.manifest(n) for n in own if n not in kept],
             delta_list if is_shared else tries.delta_list,
         )
 

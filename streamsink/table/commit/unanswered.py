@@ -36,8 +36,14 @@ def is_built_on(table: Table, request: CommitRequest, tries: Sequence[Unanswered
         return False
     seen = _named(table, wanted, table.manifests.all_of(newest))
     if seen == wanted:
-        log.warning("%s: snapshot %d of user '%s', whose publishing gave no answer, was replaced by another writer's, and snapshot %d is "
-                    "built on it: its files are not published again", table.root, first, request.commit_user, newest.id)
+        log.warning(
+            "%s: snapshot %d of user '%s', whose publishing gave no answer, was replaced by another writer's, and snapshot %d is "
+            "built on it: its files are not published again",
+            table.root,
+            first,
+            request.commit_user,
+            newest.id,
+        )
         return True
     if seen or not _is_unknown_since(table, wanted, first, newest.id):
         raise tries[-1].error

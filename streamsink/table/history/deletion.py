@@ -99,8 +99,12 @@ def _unnamed(table: "Table", paths: Collection[str], look: Look) -> set[str]:
         for name in named:
             wanted.pop(name, None)
     except Corrupt as unreadable:
-        log.warning("%s: %d files that dead tries of commits left stay, because what names them cannot be told: %s",
-                    table.root, len(wanted), unreadable)
+        log.warning(
+            "%s: %d files that dead tries of commits left stay, because what names them cannot be told: %s",
+            table.root,
+            len(wanted),
+            unreadable,
+        )
         return set()
     return set(wanted.values())
 
@@ -146,7 +150,11 @@ def _named_by_retained(table: "Table", first: int, listed: bool) -> Iterator[str
 def _retained(table: "Table", first: int) -> Iterator[Snapshot]:
     """Whatever keeps files of the table from this snapshot number on: of the main branch and of all others."""
     io = table.file_io
-    branches = [table.layout.within(f"branch/{name}") for name in io.names(table.layout.within("branch")) if name.startswith("branch-")]
+    branches = [
+        table.layout.within(f"branch/{name}")
+        for name in io.names(table.layout.within("branch"))
+        if name.startswith("branch-")
+    ]
     for root in (table.root, *branches):
         for folder in ("snapshot", "changelog"):
             for name in io.names(os.path.join(root, folder)):
@@ -155,7 +163,9 @@ def _retained(table: "Table", first: int) -> Iterator[Snapshot]:
                     yield from _read(io, os.path.join(root, folder, name))
         folder = os.path.join(root, "tag")
         tags = [entry.name for entry in io.entries(folder) if not entry.is_dir and entry.name.startswith("tag-")]
-        yield from (snapshot for tag in tags for snapshot in _read(io, os.path.join(folder, tag)) if snapshot.id >= first)
+        yield from (
+            snapshot for tag in tags for snapshot in _read(io, os.path.join(folder, tag)) if snapshot.id >= first
+        )
 
 
 def _read(file_io: FileIO, path: str) -> list[Snapshot]:

@@ -84,15 +84,21 @@ class TableCheck:
         if missing:
             self.damage("snapshot.hole", f"snapshots {_few(missing)} are missing between {ids[0]} and {ids[-1]}")
         for name, path, expected in (
-            ("LATEST", self._at.latest_hint, ids[-1:]), ("EARLIEST", self._at.earliest_hint, ids[:1])
+            ("LATEST", self._at.latest_hint, ids[-1:]),
+            ("EARLIEST", self._at.earliest_hint, ids[:1]),
         ):
             hint = self._hint(path)
             if hint is None or [hint] == expected:
                 continue
             if name == "LATEST" and (not ids or hint > ids[-1]):
-                self.damage("hint.future", f"{path} says {hint}, newer than every snapshot: Java's readers fail on it; delete it")
+                self.damage(
+                    "hint.future",
+                    f"{path} says {hint}, newer than every snapshot: Java's readers fail on it; delete it",
+                )
             else:
-                self.note("hint.old", f"{path} says {hint}, expected {expected[0] if expected else 'nothing'}; harmless")
+                self.note(
+                    "hint.old", f"{path} says {hint}, expected {expected[0] if expected else 'nothing'}; harmless"
+                )
 
     def _hint(self, path: str) -> int | None:
         try:
@@ -125,10 +131,15 @@ class TableCheck:
     def _counts(self, snapshot: Snapshot, before: Snapshot | None, live, added) -> None:
         rows = sum(entry.file.row_count for entry in live)
         if rows != snapshot.total_record_count:
-            self.damage("count.total", f"snapshot {snapshot.id} says {snapshot.total_record_count} rows, its files have {rows}")
+            self.damage(
+                "count.total", f"snapshot {snapshot.id} says {snapshot.total_record_count} rows, its files have {rows}"
+            )
         delta = sum(e.file.row_count if e.kind is FileKind.ADD else -e.file.row_count for e in added)
         if delta != snapshot.delta_record_count:
-            self.damage("count.delta", f"snapshot {snapshot.id} says {snapshot.delta_record_count} rows came, its delta has {delta}")
+            self.damage(
+                "count.delta",
+                f"snapshot {snapshot.id} says {snapshot.delta_record_count} rows came, its delta has {delta}",
+            )
         twice = [entry[3] for entry, n in Counter(e.identity for e in live).items() if n > 1]
         if twice:
             self.damage("file.twice", f"snapshot {snapshot.id} has {_few(twice)} twice: readers see their rows twice")
@@ -185,8 +196,11 @@ class TableCheck:
                     self.damage(broken.kind, str(broken))
                 added = sum(1 for entry in found if entry.kind is FileKind.ADD)
                 if found and (added, len(found) - added) != (meta.num_added_files, meta.num_deleted_files):
-                    self.damage("manifest.counts", f"{path} has {added} added and {len(found) - added} deleted files, its list says "
-                                f"{meta.num_added_files} and {meta.num_deleted_files}")
+                    self.damage(
+                        "manifest.counts",
+                        f"{path} has {added} added and {len(found) - added} deleted files, its list says "
+                        f"{meta.num_added_files} and {meta.num_deleted_files}",
+                    )
         return self._entries[meta.file_name]
 
     def _data_files(self, snapshot: Snapshot, live: list[ManifestEntry]) -> None:
@@ -202,7 +216,11 @@ class TableCheck:
         """The rows and columns that the manifest and its schema say are in it, and can be read."""
         try:
             fields = self._table.schemas.load(entry.file.schema_id).fields
-            read_file(ScanFile(path, entry.file.file_size, entry.file.row_count, entry.file.schema_id), self._table.file_io.read(path), fields)
+            read_file(
+                ScanFile(path, entry.file.file_size, entry.file.row_count, entry.file.schema_id),
+                self._table.file_io.read(path),
+                fields,
+            )
         except Corrupt as broken:
             self.damage(broken.kind, str(broken))
         except (pa.ArrowException, OSError) as broken:
@@ -239,4 +257,3 @@ def _few(names) -> str:
     names = sorted(names)
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return ", ".join(map(str, names[:_NAMED])) + more
-

@@ -50,7 +50,7 @@ def _temporary(names: Sequence[str], wanted: Collection[str]) -> Iterator[tuple[
 def _beginning_with(text: str, names: Sequence[str]) -> Sequence[str]:
     """Found by halving: ``names`` are in order, and a folder may have very many."""
     behind = text[:-1] + chr(ord(text[-1]) + 1)
-    return names[bisect.bisect_left(names, text):bisect.bisect_left(names, behind)]
+    return names[bisect.bisect_left(names, text) : bisect.bisect_left(names, behind)]
 
 
 def sweep(table: Table, commits: Mapping[str, Callable[[Snapshot], bool]], found: Found) -> list[str]:
@@ -65,7 +65,11 @@ def sweep(table: Table, commits: Mapping[str, Callable[[Snapshot], bool]], found
     for commit_name, is_before in commits.items():
         if found.get(commit_name):
             certain, published = _published(table.snapshots.latest(), load, commit_name, is_before)
-            removed += [path for path in found[commit_name] if _is_leftover(os.path.basename(path), commit_name, certain, published)]
+            removed += [
+                path
+                for path in found[commit_name]
+                if _is_leftover(os.path.basename(path), commit_name, certain, published)
+            ]
     return delete(table, removed, Look.ALL)  # durably: nobody looks for them again once the record is marked
 
 
@@ -98,7 +102,10 @@ def _try_of(snapshot: Snapshot, commit_name: str) -> str:
 
 
 def _published(
-    newest: Snapshot | None, load: Callable[[int], Snapshot | None], commit_name: str, is_before: Callable[[Snapshot], bool]
+    newest: Snapshot | None,
+    load: Callable[[int], Snapshot | None],
+    commit_name: str,
+    is_before: Callable[[Snapshot], bool],
 ) -> tuple[bool, Snapshot | None]:
     """Whether it is certain, and the snapshot of this name that published the commit; None when there is no such one, or it has expired."""
     snapshot = newest

@@ -35,7 +35,9 @@ def named_since(table: Table, base: int, wanted: Collection[Identity]) -> set[Id
     newest, found = table.snapshots.latest(), set()
     for snapshot in _retained(table, newest, base):
         metas = table.manifests.delta_of(snapshot)
-        named = {entry.identity for meta in metas for entry in table.manifests.read(meta.file_name)}.intersection(wanted)
+        named = {entry.identity for meta in metas for entry in table.manifests.read(meta.file_name)}.intersection(
+            wanted
+        )
         if named and _is_of_line(table, newest, snapshot):
             found |= named
     return found
@@ -48,7 +50,9 @@ def were_named(table: Table, names: Collection[str], since: int = 0) -> bool:
     """
     newest, oldest, without = table.snapshots.latest(), min(table.snapshots.ids(), default=0), set()
     for snapshot in _retained(table, newest, since):
-        metas = table.manifests.delta_of(snapshot) + (table.manifests.base_of(snapshot) if snapshot.id in (oldest, newest.id) else [])
+        metas = table.manifests.delta_of(snapshot) + (
+            table.manifests.base_of(snapshot) if snapshot.id in (oldest, newest.id) else []
+        )
         for name in (meta.file_name for meta in metas if meta.file_name not in without):
             if not any(entry.file.file_name in names for entry in table.manifests.read(name)):
                 without.add(name)

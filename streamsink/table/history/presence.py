@@ -16,7 +16,10 @@ class Presence:
     """
 
     def __init__(
-        self, manifests: Manifests, wanted: Iterable[Identity] = (), known: Mapping[str, Iterable[Identity]] | None = None
+        self,
+        manifests: Manifests,
+        wanted: Iterable[Identity] = (),
+        known: Mapping[str, Iterable[Identity]] | None = None,
     ):
         """wanted: all the files that will be asked for. Asking for others is fine, and reads everything anew.
         known: by name, manifests that add these files and nothing else: they are not read.
@@ -36,7 +39,9 @@ class Presence:
             self._wanted |= asked
             self._said = {}
         self._read(snapshot)
-        added, deleted = (set().union(*(said[kind] for said in self._said.values())) for kind in (FileKind.ADD, FileKind.DELETE))
+        added, deleted = (
+            set().union(*(said[kind] for said in self._said.values())) for kind in (FileKind.ADD, FileKind.DELETE)
+        )
         return asked & added - deleted
 
     def _read(self, snapshot: Snapshot | None) -> None:

@@ -62,7 +62,8 @@ class Whole:
 
     def _broken(self, newest: Snapshot) -> Corrupt | None:
         for name, size in (
-            (newest.base_manifest_list, newest.base_manifest_list_size), (newest.delta_manifest_list, newest.delta_manifest_list_size)
+            (newest.base_manifest_list, newest.base_manifest_list_size),
+            (newest.delta_manifest_list, newest.delta_manifest_list_size),
         ):
             broken = self._compare(newest, name, size, self._table.file_io.size(self._at.manifest(name)))
             if broken is not None:
@@ -99,7 +100,9 @@ class Whole:
         if not self._in_turn:
             return None
         meta = there[self._in_turn.pop()]
-        return self._compare(newest, meta.file_name, meta.file_size, self._table.file_io.size(self._at.manifest(meta.file_name)))
+        return self._compare(
+            newest, meta.file_name, meta.file_size, self._table.file_io.size(self._at.manifest(meta.file_name))
+        )
 
     def _is_seen(self, newest: Snapshot) -> bool:
         return self._seen is not None and (self._seen.id, self._seen.uuid) == (newest.id, newest.uuid)
@@ -144,6 +147,10 @@ class Whole:
         deleted = {entry.identity for meta in deleting for entry in read(meta) if entry.kind is FileKind.DELETE}
         found: list[ManifestEntry] = []
         for meta in {meta.file_name: meta for meta in (adding[0], adding[-1])}.values():
-            live = (e for e in read(meta) if e.kind is FileKind.ADD and e.identity not in deleted and e.file.external_path is None)
+            live = (
+                e
+                for e in read(meta)
+                if e.kind is FileKind.ADD and e.identity not in deleted and e.file.external_path is None
+            )
             found += itertools.islice(live, _FILES_EACH)
         return found

@@ -153,7 +153,12 @@ class _Prefix(_Bounded):
 
 
 _COMPUTE = {
-    "=": pc.equal, "!=": pc.not_equal, "<": pc.less, "<=": pc.less_equal, ">": pc.greater, ">=": pc.greater_equal,
+    "=": pc.equal,
+    "!=": pc.not_equal,
+    "<": pc.less,
+    "<=": pc.less_equal,
+    ">": pc.greater,
+    ">=": pc.greater_equal,
 }
 
 
@@ -194,8 +199,12 @@ class _FloatTest(_ValueTest):
         nan = pc.is_nan(column)
         if self._value[0]:
             return {
-                "=": lambda: nan, ">=": lambda: nan, "!=": lambda: pc.invert(nan), "<": lambda: pc.invert(nan),
-                "<=": lambda: pc.is_valid(column), ">": lambda: pc.and_(nan, pc.invert(nan)),
+                "=": lambda: nan,
+                ">=": lambda: nan,
+                "!=": lambda: pc.invert(nan),
+                "<": lambda: pc.invert(nan),
+                "<=": lambda: pc.is_valid(column),
+                ">": lambda: pc.and_(nan, pc.invert(nan)),
             }[self._op]()
         found = _COMPUTE[self._op](column, self._scalar)
         return pc.or_(found, nan) if self._op in (">", ">=") else found

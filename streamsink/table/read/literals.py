@@ -45,7 +45,9 @@ def _check(value: Any, kind: AtomicType) -> None:
         raise TypeError
     if root == "DATE" and (isinstance(value, datetime.datetime) or not isinstance(value, datetime.date)):
         raise TypeError
-    if root == "TIME" and (not isinstance(value, datetime.time) or value.tzinfo is not None or value.microsecond % 1000):
+    if root == "TIME" and (
+        not isinstance(value, datetime.time) or value.tzinfo is not None or value.microsecond % 1000
+    ):
         raise TypeError
     if root in TIMESTAMP_ROOTS and isinstance(value, datetime.datetime):
         if (root == "TIMESTAMP_LTZ") != (value.tzinfo is not None):

@@ -75,9 +75,7 @@ class Pruner:
         key = (file["_SCHEMA_ID"], covered)
         if key not in self._readers:
             written = self._schemas.load(file["_SCHEMA_ID"])
-            self._readers[key] = {
-                field.name: _reader(field, written.fields, covered) for field in self._file_columns
-            }
+            self._readers[key] = {field.name: _reader(field, written.fields, covered) for field in self._file_columns}
         return self._readers[key]
 
 

@@ -157,7 +157,8 @@ def _folder(table: Table, schema: TableSchema, partition: bytes, bucket: int) ->
     values = decode_row(partition, [f.type for f in fields]) if fields else ()
     options = schema.options
     folder = partition_path(
-        values, fields,
+        values,
+        fields,
         default_name=options.get("partition.default-name", "__DEFAULT_PARTITION__"),
         legacy=options.get("partition.legacy-name", "true").strip().lower() == "true",
     )

@@ -138,7 +138,12 @@ class RoutedWriter:
         if writer is None:
             limits = self._spec.limits
             spec = WriteSpec(
-                limits.staging, schema_json, limits.target_file_bytes, limits.max_open, limits.memory_bytes, self._root_of(name)
+                limits.staging,
+                schema_json,
+                limits.target_file_bytes,
+                limits.max_open,
+                limits.memory_bytes,
+                self._root_of(name),
             )
             writer = self._writers[name] = TableWriter(self._io, spec, self._limits)
         return writer

@@ -57,7 +57,9 @@ class Routing:
     unrouted: str = UNROUTED_FAIL
 
     @classmethod
-    def of(cls, root: str, tables: Mapping[str, Any], options: SinkOptions, *, dead_letters: str | None, unrouted: str) -> "Routing":
+    def of(
+        cls, root: str, tables: Mapping[str, Any], options: SinkOptions, *, dead_letters: str | None, unrouted: str
+    ) -> "Routing":
         """Checked rules. Raises Misuse that names the table and the option."""
         if not isinstance(tables, Mapping) or not tables:
             _refuse(root, "tables", tables, "a mapping of at least one table name or pattern to its options")

@@ -48,7 +48,9 @@ def adopt_files(file_io: FileIO, folder: str, schema: TableSchema, rows: int) ->
     synced. Raises: Misuse ``data.null``; Corrupt when the files are not what they must be. The caller then removes them.
     """
     fault_point("spark.written")
-    files = [_look_at(file_io, folder, entry.name, entry.size) for entry in file_io.entries(folder) if _is_data(entry.name)]
+    files = [
+        _look_at(file_io, folder, entry.name, entry.size) for entry in file_io.entries(folder) if _is_data(entry.name)
+    ]
     for file in files:
         _check_columns(file, schema)
     found = sum(file.footer.num_rows for file in files)
@@ -79,7 +81,9 @@ def _look_at(file_io: FileIO, folder: str, name: str, size: int) -> _Found:
         try:
             return _Found(path, size, pq.read_metadata(stream))
         except (pa.ArrowInvalid, OSError) as bad:
-            raise Corrupt(f"{path}: Spark's writer left no readable Parquet file ({bad}). {_WAY_OUT}", kind="spark.file") from bad
+            raise Corrupt(
+                f"{path}: Spark's writer left no readable Parquet file ({bad}). {_WAY_OUT}", kind="spark.file"
+            ) from bad
 
 
 def _check_columns(file: _Found, schema: TableSchema) -> None:
@@ -108,8 +112,13 @@ def _take(file_io: FileIO, file: _Found, name: str, schema: TableSchema) -> Writ
     staged = os.path.join(os.path.dirname(os.path.dirname(file.path)), name)
     file_io.place(file.path, staged, keep_source=False)
     meta = DataFileMeta.for_append(
-        file_name=name, file_size=file.size, row_count=file.footer.num_rows, schema_id=schema.id, value_stats=value_stats,
-        value_stats_cols=columns, creation_time=Clock().now_ms(),
+        file_name=name,
+        file_size=file.size,
+        row_count=file.footer.num_rows,
+        schema_id=schema.id,
+        value_stats=value_stats,
+        value_stats_cols=columns,
+        creation_time=Clock().now_ms(),
     )
     return WrittenFile(EMPTY_ROW, staged, os.path.join(bucket_dir("", UNAWARE_BUCKET), name), meta)
 

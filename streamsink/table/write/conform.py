@@ -14,7 +14,12 @@ from streamsink.table.write.nested_nulls import has_not_null, keeping, loosened,
 
 _UNLIMITED = 2**31 - 1
 _WITH_OFFSETS = (
-    pa.types.is_list, pa.types.is_large_list, pa.types.is_map, pa.types.is_string, pa.types.is_large_string, pa.types.is_binary,
+    pa.types.is_list,
+    pa.types.is_large_list,
+    pa.types.is_map,
+    pa.types.is_string,
+    pa.types.is_large_string,
+    pa.types.is_binary,
     pa.types.is_large_binary,
 )
 # What 64 bits of nanoseconds hold.
@@ -87,7 +92,9 @@ class Conform:
 
 
 def _nulls(path: str, nulls: int, rows: int) -> Misuse:
-    return Misuse(f"column '{path}' is NOT NULL in the table, found {nulls} nulls in a batch of {rows} rows", kind="data.null")
+    return Misuse(
+        f"column '{path}' is NOT NULL in the table, found {nulls} nulls in a batch of {rows} rows", kind="data.null"
+    )
 
 
 def _with_offsets(column: pa.Array) -> pa.Array:
@@ -106,7 +113,9 @@ def _lacks_offsets(kind: pa.DataType, buffers: Iterator[pa.Buffer | None]) -> bo
     """Whether offsets are missing in an array of this type. ``buffers``: depth first, as Arrow lists them; those of the array are taken."""
     own = [next(buffers, None) for _ in range(kind.num_buffers)]
     lacking = any(is_kind(kind) for is_kind in _WITH_OFFSETS) and not own[1]
-    inside = [_lacks_offsets(kind.field(i).type, buffers) for i in range(kind.num_fields)]  # all of them: each takes its buffers
+    inside = [
+        _lacks_offsets(kind.field(i).type, buffers) for i in range(kind.num_fields)
+    ]  # all of them: each takes its buffers
     return lacking or any(inside)
 
 

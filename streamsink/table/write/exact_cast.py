@@ -44,7 +44,9 @@ def _decimals(texts: pa.Array, kind: pa.DataType) -> pa.Array:
     whole = f"[0-9]{{1,{kind.precision - kind.scale}}}" if kind.precision > kind.scale else "0"
     if _all_match(texts, rf"^-?{whole}(\.[0-9]{{0,{kind.scale}}})?$"):
         return texts.cast(kind)
-    return pa.array([None if text is None else _decimal(text, kind) for text in texts.cast(pa.binary()).to_pylist()], kind)
+    return pa.array(
+        [None if text is None else _decimal(text, kind) for text in texts.cast(pa.binary()).to_pylist()], kind
+    )
 
 
 def _decimal(text: bytes, kind: pa.DataType) -> decimal.Decimal:

@@ -11,9 +11,7 @@ from streamsink.options import SinkOptions
 from streamsink.table.table import Table
 
 # A source that has only one text, bytes or timestamp type says nothing of length or precision: the values decide.
-_SAME_KIND = (
-    {"CHAR", "VARCHAR"}, {"BINARY", "VARBINARY"}, {"TIMESTAMP"}, {"TIMESTAMP_LTZ"}, {"TIME"},
-)
+_SAME_KIND = ({"CHAR", "VARCHAR"}, {"BINARY", "VARBINARY"}, {"TIMESTAMP"}, {"TIMESTAMP_LTZ"}, {"TIME"})
 
 
 # For one table; several may also leave a column out.

@@ -103,15 +103,28 @@ class Folders:
         column = self._schema.partition_keys[number]
         name_is_long = self._limits.name is not None and size_of(longest) > self._limits.name
         what = "the name of its partition's folder" if name_is_long else "the path of its partition's files"
-        return column, f"column '{column}': with a value of it, escaped, {what} has {found} bytes, and the store takes {most}"
+        return (
+            column,
+            f"column '{column}': with a value of it, escaped, {what} has {found} bytes, and the store takes {most}",
+        )
 
     def _may_refuse(self, rows: pa.RecordBatch) -> bool:
         """A bound that asks little: whether the longest texts of all partition columns together might be too long, all of them escaped."""
-        sizes = [self._most_bytes(name, rows.column(rows.schema.get_field_index(name))) for name in self._schema.partition_keys]
+        sizes = [
+            self._most_bytes(name, rows.column(rows.schema.get_field_index(name)))
+            for name in self._schema.partition_keys
+        ]
         limits = self._limits
         path = size_of(self._root) + sum(sizes) + len(sizes) + len("/bucket-0/") + _FILE_NAME_BYTES
-        dates = not self._legacy and any(field.type.root in ("DATE", "TIMESTAMP") for field in self._schema.partition_fields)
-        long = limits.name is not None and max(sizes, default=0) > limits.name or limits.path is not None and path > limits.path
+        dates = not self._legacy and any(
+            field.type.root in ("DATE", "TIMESTAMP") for field in self._schema.partition_fields
+        )
+        long = (
+            limits.name is not None
+            and max(sizes, default=0) > limits.name
+            or limits.path is not None
+            and path > limits.path
+        )
         return bool(sizes) and (dates or long)
 
     def _most_bytes(self, name: str, column: pa.Array) -> int:

@@ -44,7 +44,9 @@ def keeping(values: pa.Array, kind: pa.DataType, nullable: bool = True) -> pa.Ar
     if pa.types.is_struct(kind):
         fields = list(kind)
         parts = [keeping(values.field(place), field.type, field.nullable) for place, field in enumerate(fields)]
-        return pa.StructArray.from_arrays(parts, fields=fields, mask=values.is_null() if nullable and values.null_count else None)
+        return pa.StructArray.from_arrays(
+            parts, fields=fields, mask=values.is_null() if nullable and values.null_count else None
+        )
     if pa.types.is_list(kind):
         inside = [keeping(values.values, kind.value_type, kind.value_field.nullable)]
     elif pa.types.is_map(kind):
@@ -55,7 +57,7 @@ def keeping(values: pa.Array, kind: pa.DataType, nullable: bool = True) -> pa.Ar
         return values
     else:
         inside = None
-    own = values.buffers()[:kind.num_buffers]
+    own = values.buffers()[: kind.num_buffers]
     if not nullable:
         own[0] = None
     return pa.Array.from_buffers(kind, len(values), own, values.null_count if nullable else 0, values.offset, inside)
@@ -88,4 +90,6 @@ def _as_list(values: pa.Array) -> pa.Array:
     """A map as the list of its entries, which Arrow can flatten."""
     entries = values.values
     kind = pa.list_(entries.type)
-    return pa.Array.from_buffers(kind, len(values), values.buffers()[:kind.num_buffers], values.null_count, values.offset, [entries])
+    return pa.Array.from_buffers(
+        kind, len(values), values.buffers()[: kind.num_buffers], values.null_count, values.offset, [entries]
+    )

@@ -16,7 +16,9 @@ from streamsink.format.types import DataField
 class ParquetOutput:
     """Row groups of one file into an open stream, which the caller closes. One per file."""
 
-    def __init__(self, stream: BinaryIO, fields: Sequence[DataField], first: pa.Table, compression: tuple[str, int | None]):
+    def __init__(
+        self, stream: BinaryIO, fields: Sequence[DataField], first: pa.Table, compression: tuple[str, int | None]
+    ):
         """``first``: rows that the choice of encodings is made by. ``compression``: codec and its level."""
         schema = to_arrow_schema(fields)
         int96 = needs_int96(fields)
@@ -24,9 +26,16 @@ class ParquetOutput:
         self._stream = _Outlet(stream)
         codec, level = compression
         self._writer = pq.ParquetWriter(
-            self._stream, self._as_written(schema.empty_table()).schema, compression=codec, compression_level=level,
-            use_deprecated_int96_timestamps=int96, store_decimal_as_integer=True, store_schema=not self._plain,
-            write_time_adjusted_to_utc=True, use_dictionary=dictionary_columns(first), write_statistics=True,
+            self._stream,
+            self._as_written(schema.empty_table()).schema,
+            compression=codec,
+            compression_level=level,
+            use_deprecated_int96_timestamps=int96,
+            store_decimal_as_integer=True,
+            store_schema=not self._plain,
+            write_time_adjusted_to_utc=True,
+            use_dictionary=dictionary_columns(first),
+            write_statistics=True,
         )
 
     def write(self, rows: pa.Table) -> None:

@@ -99,7 +99,12 @@ class PositionRanges:
     def _hold_one_partition(self, rows: pa.RecordBatch) -> bool:
         """Whether all rows lie in one partition's range: what a task that reads one partition hands over, and quick to tell."""
         topic, partition, offset = (rows.column(name) for name in self.columns)
-        if not _hold_positions(topic, partition, offset) or topic.null_count or partition.null_count or offset.null_count:
+        if (
+            not _hold_positions(topic, partition, offset)
+            or topic.null_count
+            or partition.null_count
+            or offset.null_count
+        ):
             return False
         parts = pc.min_max(partition)
         if parts["min"] != parts["max"] or not pc.all(pc.equal(topic, topic[0])).as_py():

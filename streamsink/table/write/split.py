@@ -27,7 +27,9 @@ class PartitionKey:
     values: tuple[Any, ...]
 
 
-def split_by_partition(batch: pa.RecordBatch, schema: TableSchema, table: str = "") -> Iterator[tuple[PartitionKey, pa.RecordBatch]]:
+def split_by_partition(
+    batch: pa.RecordBatch, schema: TableSchema, table: str = ""
+) -> Iterator[tuple[PartitionKey, pa.RecordBatch]]:
     """Each partition's rows of a batch that has the table's columns. Rows of one partition keep their order.
 
     table: its path, for messages. Raises Misuse ``partition.encoding``, without the value, for a text that is not UTF-8.

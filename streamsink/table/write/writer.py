@@ -142,7 +142,9 @@ class TableWriter:
         self._waiting.append(rows)
         self._waiting_bytes += _size(rows)
         self.buffered += _size(rows)
-        if not self._schema.partition_keys or self._waiting_bytes >= min(_SPLIT_BYTES, self._limits.memory_bytes // _SPLIT_SHARE):
+        if not self._schema.partition_keys or self._waiting_bytes >= min(
+            _SPLIT_BYTES, self._limits.memory_bytes // _SPLIT_SHARE
+        ):
             self._split()
         self._limits.fit_memory()
 
@@ -336,8 +338,13 @@ class _FileSeries:
     def _written(self, file: _OpenFile, size: int) -> WrittenFile:
         stats, columns = file.stats.finish()
         meta = DataFileMeta.for_append(
-            file_name=file.name, file_size=size, row_count=file.rows, schema_id=self.schema.id,
-            value_stats=stats, value_stats_cols=columns, creation_time=Clock().now_ms(),
+            file_name=file.name,
+            file_size=size,
+            row_count=file.rows,
+            schema_id=self.schema.id,
+            value_stats=stats,
+            value_stats_cols=columns,
+            creation_time=Clock().now_ms(),
         )
         return WrittenFile(file.key.row, file.staged, os.path.join(self._folders.of(file.key), file.name), meta)
 

@@ -40,7 +40,9 @@ def _folders_above(root: str) -> Iterator[str]:
 
 def as_journals_say(table: Table, others: Mapping[str, LastOfOther]) -> dict[str, LastOfOther]:
     """The last records of other applications, of which some have written several tables: each has its journal's last record, and the number that this table has."""
-    said = {name: _as_journal_says(table, name, last) if name.endswith(SUFFIX) else last for name, last in others.items()}
+    said = {
+        name: _as_journal_says(table, name, last) if name.endswith(SUFFIX) else last for name, last in others.items()
+    }
     is_whole = table.states.read(table.snapshots.latest()).complete
     return said if is_whole else _forgotten(table) | said
 
@@ -51,10 +53,16 @@ def _forgotten(table: Table) -> dict[str, LastOfOther]:
     for folder in _folders_above(table.root):
         for entry in _journals_in(table.file_io, folder):
             journal = FileJournal(table.file_io, folder, entry.name, 2)
-            last = newest_in(journal, None, functools.partial(_has_its_part, table, journal, folder)) if entry.is_dir else None
+            last = (
+                newest_in(journal, None, functools.partial(_has_its_part, table, journal, folder))
+                if entry.is_dir
+                else None
+            )
             here = _heads_here(table, folder, journal.newest()) if last is not None else {}
             for head in here.values():
-                found[entry.name + SUFFIX] = LastOfOther(replace(last.state, sequence=head["sequence"]), last.is_published)
+                found[entry.name + SUFFIX] = LastOfOther(
+                    replace(last.state, sequence=head["sequence"]), last.is_published
+                )
     return found
 
 
@@ -69,13 +77,19 @@ def _journals_in(file_io: FileIO, folder: str) -> list[FileStatus]:
 def _heads_here(table: Table, folder: str, newest: Committable) -> dict[str, Mapping[str, Any]]:
     """By name, the number that this table has of a query into several; none where it is none of them. newest: its last record."""
     heads = newest.payload.get("heads", {})
-    return {name: head for name, head in heads.items() if os.path.join(folder, head["path"]) == table.root and head["table_id"] == table.table_id}
+    return {
+        name: head
+        for name, head in heads.items()
+        if os.path.join(folder, head["path"]) == table.root and head["table_id"] == table.table_id
+    }
 
 
 def _has_its_part(table: Table, journal: FileJournal, folder: str, newest: Committable) -> bool:
     """Whether nothing that is retained shows that it went with a rollback."""
     here = _heads_here(table, folder, newest)
-    return not any(is_undone(table, None, mark_of_table(journal, head["sequence"], name)) for name, head in here.items())
+    return not any(
+        is_undone(table, None, mark_of_table(journal, head["sequence"], name)) for name, head in here.items()
+    )
 
 
 def _as_journal_says(table: Table, name: str, last: LastOfOther) -> LastOfOther:
@@ -86,5 +100,7 @@ def _as_journal_says(table: Table, name: str, last: LastOfOther) -> LastOfOther:
     newest = newest_in(journal, None, lambda record: True) if journal is not None else None
     if newest is None or newest.state.sequence < last.state.sequence:
         return replace(last, is_whole=False)
-    is_as_it_was = [head["sequence"] for head in _heads_here(table, folder, journal.newest()).values()] == [last.state.sequence]
+    is_as_it_was = [head["sequence"] for head in _heads_here(table, folder, journal.newest()).values()] == [
+        last.state.sequence
+    ]
     return LastOfOther(replace(newest.state, sequence=last.state.sequence), newest.is_published and is_as_it_was)

@@ -53,7 +53,9 @@ def lost(place, root: str, kind: str, journal: FileJournal) -> Misuse:
     )
 
 
-def rolled_back(place, name: str, head: Mapping[str, Any], sequence: int, *, journal: FileJournal, before: str | None = None) -> Misuse:
+def rolled_back(
+    place, name: str, head: Mapping[str, Any], sequence: int, *, journal: FileJournal, before: str | None = None
+) -> Misuse:
     """sequence: number of the record that the table does not have any more. before: the application that it is of, the query's name before."""
     by = f"'{place.application}'" if before is None else f"'{before}', which was the query's name before,"
     return Misuse(
@@ -69,7 +71,9 @@ def lost_before(place, had, kind: str, option: str) -> Misuse:
     on without it."""
     by = f"record {had.sequence} of application '{had.application}', which was the query's name before"
     what = {"table.gone": f"is gone: it had {by}", "table.recreated": f"was dropped and recreated: it had {by}"}.get(
-        kind, f"does not have {by}: it was rolled back, restored or lost its metadata, or another writer's rename replaced its snapshot")
+        kind,
+        f"does not have {by}: it was rolled back, restored or lost its metadata, or another writer's rename replaced its snapshot",
+    )
     return Misuse(
         f"{place.absolute(had.path)}: table '{had.name}' {what}. Nothing was written to any table. Stop the query, and restore the table; or, to go "
         f"on without these rows, set accept_as_seen='{option}'",

@@ -25,7 +25,9 @@ LOST = ("table.gone", "table.recreated", "table.rolled-back")
 class Chains:
     """Compares the journal with the tables. The records that touched one table are its chain, newest first."""
 
-    def __init__(self, place, journal: FileJournal, member: Callable[..., Any], own_parts: Callable, options: SinkOptions):
+    def __init__(
+        self, place, journal: FileJournal, member: Callable[..., Any], own_parts: Callable, options: SinkOptions
+    ):
         """member(name, path): an open table. own_parts(record): its tables' parts; see ``ManyTables``."""
         self._place = place
         self._journal = journal
@@ -33,7 +35,9 @@ class Chains:
         self._own_parts = own_parts
         self._options = options
         self._expected: Callable[[], Sequence[tuple[str, str]]] = list
-        self._record_id = functools.cache(lambda sequence: _record_id(journal, sequence))  # many tables have one record as their last one
+        self._record_id = functools.cache(
+            lambda sequence: _record_id(journal, sequence)
+        )  # many tables have one record as their last one
 
     def is_at(self, settled: Committable) -> bool:
         """Whether each table of that record has it as its last one: nothing happened since it was published."""
@@ -57,7 +61,9 @@ class Chains:
         newest = self._journal.newest()
         heads = newest.payload["heads"] if newest is not None else {}
         unknown = [self._member(name, path) for name, path in expected() if name not in heads]
-        for member in unknown:  # also those without rows in the batch that comes, which would be recorded after what they have
+        for (
+            member
+        ) in unknown:  # also those without rows in the batch that comes, which would be recorded after what they have
             self.check_unknown(member)
         if newest is None:
             for member in unknown:
@@ -75,7 +81,9 @@ class Chains:
         first = min(missing, default=newest.state.sequence + 1)
         for sequence in at.values():
             if sequence > first:  # later records are published only after earlier ones
-                raise chain_errors.rolled_back(self._place, missing[first], heads[missing[first]], first, journal=self._journal)
+                raise chain_errors.rolled_back(
+                    self._place, missing[first], heads[missing[first]], first, journal=self._journal
+                )
         return _load(self._place, self._journal, first - 1) if first > 1 else None
 
     def check_head(self, name: str, member, head: Mapping[str, Any] | None) -> None:
@@ -105,7 +113,9 @@ class Chains:
     def _check_first_start(self, member) -> None:
         """Where the journal is empty, a table must have all of its history, or its user says that nothing of the application is there."""
         word = word_of_new_application(self._place.root, self._place.journal_id, self._options)
-        if not member.committer.history(self._place.key).complete and word not in words_of(self._options.new_application):
+        if not member.committer.history(self._place.key).complete and word not in words_of(
+            self._options.new_application
+        ):
             raise chain_errors.first_start(self._place, member.table.root, word)
 
     def check_name_before(self, member, entry: Mapping[str, Any]) -> None:
@@ -114,7 +124,9 @@ class Chains:
         where = Mark.from_json(entry["had_at"]) if "had_at" in entry else None
         if key and not member.committer.has_reached(key, sequence, where):
             before = key.removesuffix(SUFFIX)
-            raise chain_errors.rolled_back(self._place, entry["name"], entry, sequence, journal=self._journal, before=before)
+            raise chain_errors.rolled_back(
+                self._place, entry["name"], entry, sequence, journal=self._journal, before=before
+            )
 
     def has_without_saying(self, member, mine: Committable) -> bool:
         """Whether the table has its part of a record although every snapshot that could say so has expired."""
@@ -140,7 +152,9 @@ class Chains:
         """Tables that are lost, and of which the user has said that the newest record, which is pending, is to do without them."""
         newest, said = self._journal.newest(), words_of(self._options.accept_as_seen)
         heads = newest.payload["heads"] if newest and said else {}
-        return [name for name, head in heads.items() if _word_without(newest, name) in said and self._is_lost(name, head)]
+        return [
+            name for name, head in heads.items() if _word_without(newest, name) in said and self._is_lost(name, head)
+        ]
 
     def option_without(self, lost: Sequence[str]) -> str:
         """``accept_as_seen`` that says so of these, and still answers what else it has answered of that record."""
@@ -199,7 +213,9 @@ class Chains:
                 raise chain_errors.ahead(self._place, name, head, known, self._newest_of_all(history.state))
             raise chain_errors.rolled_back(self._place, name, head, head["sequence"], journal=self._journal)
         if known and self._record_id(at) not in ("", history.state.record_id):
-            raise chain_errors.other_past(self._place, head, history.state, self._record_id(at), self._newest_of_all(history.state))
+            raise chain_errors.other_past(
+                self._place, head, history.state, self._record_id(at), self._newest_of_all(history.state)
+            )
         return at, behind
 
     def _has(self, sequence: int, known: int | None, name: str, member) -> bool:
@@ -216,18 +232,29 @@ class Chains:
             return True
         _, _, gone = member.committer.files_in_place(mine)
         word = _word(member.table.root, mine)
-        if not gone and (not mine.files or word in words_of(self._options.accept_as_new) or member.committer.sees_all_since(mine)):
+        if not gone and (
+            not mine.files or word in words_of(self._options.accept_as_new) or member.committer.sees_all_since(mine)
+        ):
             return False
         others = self._words_of(record)
-        as_seen, as_new = (with_word(given, word, others) for given in (self._options.accept_as_seen, self._options.accept_as_new))
-        found = f"{len(gone)} of its files are gone (first: {gone[0]})" if gone else "its files are there, which proves nothing"
+        as_seen, as_new = (
+            with_word(given, word, others) for given in (self._options.accept_as_seen, self._options.accept_as_new)
+        )
+        found = (
+            f"{len(gone)} of its files are gone (first: {gone[0]})"
+            if gone
+            else "its files are there, which proves nothing"
+        )
         raise Corrupt(
             f"{member.table.root}: record {sequence} is pending in the journal; {found}; and snapshots since it was recorded have expired, so "
             f"whether it was published there cannot be told. Nothing was written. Look whether the rows of checkpoint "
             f"{mine.state.checkpoint_id} are in this table{places_of_rows([mine], member.committer)}. If they are, set "
             f"accept_as_seen='{as_seen}', which leaves the table as it is. If they "
-            + ("are not, restore the files, or go on without these rows by the same option" if gone
-               else f"are not, set accept_as_new='{as_new}', which publishes them"),
+            + (
+                "are not, restore the files, or go on without these rows by the same option"
+                if gone
+                else f"are not, set accept_as_new='{as_new}', which publishes them"
+            ),
             kind="journal.undecidable",
         )
 

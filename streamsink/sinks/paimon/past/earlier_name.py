@@ -8,7 +8,9 @@ from streamsink.storage.file_io import FileIO
 from streamsink.table.table import Table, is_table, open_table
 
 
-def goes_on_under(file_io: FileIO, path: str, application: str, earlier: str, *, query: str, dead_letters: str) -> str | None:
+def goes_on_under(
+    file_io: FileIO, path: str, application: str, earlier: str, *, query: str, dead_letters: str
+) -> str | None:
     """``earlier`` when the table at ``path`` goes on as one of several tables under that name; None for the table's own application.
 
     That code kept the journal in the folder above, and the state under another key. Where both have a past, the later batch of the query

@@ -11,7 +11,9 @@ from streamsink.table.history.lineage import were_named
 from streamsink.table.table import Table
 
 
-def is_published(table: Table, committable: Committable, expect: int, states: States, is_undone: Callable[[int], bool]) -> bool:
+def is_published(
+    table: Table, committable: Committable, expect: int, states: States, is_undone: Callable[[int], bool]
+) -> bool:
     """The filter and the fence, against the snapshot that this try builds on.
 
     is_undone: whether the record of this number, which was published, is certainly not in the table any more.

@@ -68,13 +68,22 @@ def last_of_others(table: Table, application: str) -> dict[str, LastOfOther]:
     for entry in table.file_io.entries(table.layout.within(JOURNAL_DIR)):
         if entry.is_dir and entry.name != application:
             journal = FileJournal(table.file_io, table.root, entry.name, 2)
-            last = newest_in(journal, found.get(entry.name), lambda record: (
-                not states.complete and record.state.table_id == table.table_id and not is_undone_in(table, journal, record)))
+            last = newest_in(
+                journal,
+                found.get(entry.name),
+                lambda record: (
+                    not states.complete
+                    and record.state.table_id == table.table_id
+                    and not is_undone_in(table, journal, record)
+                ),
+            )
             found |= {entry.name: last} if last is not None else {}
     return found
 
 
-def newest_in(journal: FileJournal, said: LastOfOther | None, may_be_forgotten: Callable[[Committable], bool]) -> LastOfOther | None:
+def newest_in(
+    journal: FileJournal, said: LastOfOther | None, may_be_forgotten: Callable[[Committable], bool]
+) -> LastOfOther | None:
     """The newer one of what a table says of an application, if it says anything, and the last record of its journal.
 
     A mark proves that the record is published where the table says nothing any more (may_be_forgotten). Where it says less, or has all of
@@ -227,7 +236,11 @@ def where_is(table: Table, committable: Committable) -> Mark | None:
 def _says_state_alone(table: Table, snapshot: Snapshot, record: Committable) -> bool:
     """Whether the snapshot that published this record adds none of its files, as far as it can be read: it may expire meanwhile."""
     try:
-        added = {entry.file.file_name for meta in table.manifests.delta_of(snapshot) for entry in table.manifests.read(meta.file_name)}
+        added = {
+            entry.file.file_name
+            for meta in table.manifests.delta_of(snapshot)
+            for entry in table.manifests.read(meta.file_name)
+        }
     except Corrupt:
         return True
     return bool(record.files) and names_of(record).isdisjoint(added)
@@ -239,10 +252,14 @@ def _of_no_matter(place: str, name: str) -> Iterator[None]:
     try:
         yield
     except (Corrupt, Misuse) as unreadable:
-        log.warning("%s: %s of another application cannot be read, and is left out of account here: %s", place, name, unreadable)
+        log.warning(
+            "%s: %s of another application cannot be read, and is left out of account here: %s", place, name, unreadable
+        )
 
 
-def still_meant(table: Table, committable: Committable, covers: Callable[[bytes], bool], options: SinkOptions) -> Committable:
+def still_meant(
+    table: Table, committable: Committable, covers: Callable[[bytes], bool], options: SinkOptions
+) -> Committable:
     """A pending overwrite of an earlier run, to be published; only its state when the user has decided so by a token.
 
     covers: the partitions that it replaces. Raises Conflict when others have changed rows of them since it was recorded. A compaction
@@ -260,11 +277,16 @@ def _check_unchanged(table: Table, committable: Committable, covers: Callable[[b
     base, application = committable.payload.get("base"), committable.application
     ids = table.snapshots.ids()
     since = [number for number in ids if number > (base if base is not None else 0)]
-    found = [s for s in _loaded(table, reversed(since)) if s.commit_kind != COMPACT and not _is_of(table, s, application) and _touches(table, s, covers)]
+    found = [
+        s
+        for s in _loaded(table, reversed(since))
+        if s.commit_kind != COMPACT and not _is_of(table, s, application) and _touches(table, s, covers)
+    ]
     if not found and (base is None or _are_whole(ids, base)):
         return
     what = (
-        f"snapshot {found[0].id} of user '{found[0].commit_user}' has changed these partitions since then" if found
+        f"snapshot {found[0].id} of user '{found[0].commit_user}' has changed these partitions since then"
+        if found
         else f"snapshots since then (after number {base}) have expired, so whether others changed these partitions cannot be told"
     )
     raise Conflict(

@@ -19,7 +19,10 @@ def so_far(journal: FileJournal) -> dict[str, Mapping[str, Any]]:
     newest = journal.newest()
     if newest is None:
         return {}
-    last = {name: {"sequence": newest.state.sequence} | mark.to_json() for name, mark in _of_tables(journal, newest.state.sequence).items()}
+    last = {
+        name: {"sequence": newest.state.sequence} | mark.to_json()
+        for name, mark in _of_tables(journal, newest.state.sequence).items()
+    }
     return {**_repeated(newest), **last}
 
 

@@ -71,9 +71,14 @@ class NameBefore:
                 journal = FileJournal(self._place.file_io, self._place.root, entry.name, 2)
                 last = newest_in(journal, None, lambda record: True)
                 known = found.get(other)
-                if last is not None and (known is None or known.state.sequence <= last.state.sequence and _knows(journal, known.state)):
+                if last is not None and (
+                    known is None or known.state.sequence <= last.state.sequence and _knows(journal, known.state)
+                ):
                     found[other] = last
-        return {other: last if last.is_whole else replace(last, forgotten_by=forgotten_by(members, other)) for other, last in found.items()}
+        return {
+            other: last if last.is_whole else replace(last, forgotten_by=forgotten_by(members, other))
+            for other, last in found.items()
+        }
 
     def tables(self, key: str, query: str, path_of: Callable[[str], str | None]) -> list[Had]:
         """Those that have it still. query: the id of the one that was renamed. path_of: as of ``ManyTables``.
@@ -83,10 +88,19 @@ class NameBefore:
         journal = FileJournal(self._place.file_io, self._place.root, key.removesuffix(SUFFIX), 2)
         names = {path: name for name, path in self._existing()}  # a table may get another name with the query
         said = (self._member(name, path).committer.history(key).state for path, name in names.items())
-        newest = journal.newest() if key.endswith(SUFFIX) and all(state is None or _knows(journal, state) for state in said) else None
+        newest = (
+            journal.newest()
+            if key.endswith(SUFFIX) and all(state is None or _knows(journal, state) for state in said)
+            else None
+        )
         had = {
             head["path"]: Had(
-                names.get(head["path"], name), head["path"], head["table_id"], key, head["sequence"], mark_of_table(journal, head["sequence"], name),
+                names.get(head["path"], name),
+                head["path"],
+                head["table_id"],
+                key,
+                head["sequence"],
+                mark_of_table(journal, head["sequence"], name),
             )
             for name, head in (newest.payload["heads"] if newest else {}).items()
         }
@@ -103,7 +117,9 @@ class NameBefore:
                 raise chain_errors.lost_before(self._place, each, lost, option)
         return kept
 
-    def _said_by_tables(self, names: Mapping[str, str], known: Mapping[str, Had], key: str, query: str) -> dict[str, Had]:
+    def _said_by_tables(
+        self, names: Mapping[str, str], known: Mapping[str, Had], key: str, query: str
+    ) -> dict[str, Had]:
         """What tables say where the journal of that name is lost, or older, or is one of a single table. names, known: by path."""
         found = {}
         for path, name in names.items():

@@ -42,7 +42,9 @@ def _as_one(run: Sequence[Committable]) -> Committable:
     held = [final for c in run for final in c.payload.get("held", ())]
     said = {"alone": any(c.payload.get("alone") for c in run)} | ({"held": held} if held else {})
     return replace(
-        run[-1], files=tuple(file for c in run for file in c.files), watermark_ms=max(watermarks, default=None),
+        run[-1],
+        files=tuple(file for c in run for file in c.files),
+        watermark_ms=max(watermarks, default=None),
         payload={"kind": APPEND, "joined": [c.payload for c in run], "base": run[0].payload.get("base")} | said,
     )
 
