@@ -6,7 +6,6 @@ from enum import Enum
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.positions import Offsets
 from streamsink.protocol.recorded import Recorded
-from streamsink.protocol.states import CheckpointState
 
 
 class Verdict(Enum):
@@ -55,5 +54,4 @@ class Checkpoint:
     decision: Decision
     sequence: int
     staging: str
-    state: CheckpointState
     begun_ms: float

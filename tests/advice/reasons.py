@@ -27,7 +27,6 @@ REASONS: dict[str, str] = {
     # -- guards of streamsink against itself
     "tables.order": _INSIDE
     + "a record that is published out of order is stopped by it, and the restart plans from the journal.",
-    "checkpoint.step": _INSIDE + "the state table of a checkpoint refuses a step that is out of order.",
     "checkpoint.repeated": _INSIDE + "a batch id that comes twice is refused earlier, as batch.twice.",
     "option.publish": "Only a sink of another author that cannot publish beside the batches raises it; streamsink's own sinks can.",
     "manifest.empty": _INSIDE + "a commit writes no manifest without entries.",

@@ -5,7 +5,8 @@ files, which is a ``BatchRows``.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +18,7 @@ from streamsink.options import SinkOptions
 from streamsink.protocol import ways
 from streamsink.protocol.admission import position_errors
 from streamsink.protocol.committable import Batch, Committable, StagedFile
-from streamsink.protocol.decision import Checkpoint, Verdict
+from streamsink.protocol.decision import Checkpoint, Decision, Verdict
 from streamsink.protocol.journal import Group
 from streamsink.protocol.run.one_call import OneCall
 from streamsink.protocol.run.publish_schedule import Background, Step
@@ -132,17 +133,40 @@ class QueryRun:
         rows may be given again. Raises Misuse when the id was given before in this run, or another call is under way: of two calls
         for one batch at one time neither is recorded, but for one that is recorded already, for whose end the other waits.
         """
+        with self._as_the_only_call(batch, rows):
+            batch, decision = self._admitted(batch, rows)
+            if decision.verdict is Verdict.SKIP:
+                self.protocol.emit(events.BatchSkipped, checkpoint_id=batch.batch_id, reason=decision.reason)
+                # An earlier call of this run may have ended between the batch's record and its snapshot.
+                self.protocol.publish_when_due()
+                return 0
+            checkpoint = self.protocol.begin(batch, decision)
+            with self._sink.group() as group:
+                try:
+                    files, payload = self._write(checkpoint, rows, group)
+                    self._check_sources(batch, rows.looked_at_again(batch))
+                    if not self._one_call.decide():
+                        raise self._concurrent(batch)
+                except BaseException:
+                    self.protocol.abort(checkpoint, group)
+                    raise
+                self.protocol.pre_commit(checkpoint, files, payload, group)
+            self.protocol.publish_when_due()
+            return sum(file.rows for file in files)
+
+    @contextmanager
+    def _as_the_only_call(self, batch: Batch, rows: BatchRows) -> Iterator[None]:
+        """Within it no other call writes, and the batch was not given before in this run. Raises Misuse as ``micro_batch``."""
         if not self._one_call.begin(batch.batch_id):
             raise self._concurrent(batch)
         try:
             self._check_once(batch, rows)
             try:
-                count = self._settle(batch, rows)
+                yield
             except BaseException:
                 self._failed = (batch.batch_id, rows)
                 raise
             self._returned, self._failed = batch.batch_id, None
-            return count
         finally:
             self._one_call.end()
 
@@ -172,8 +196,8 @@ class QueryRun:
     def _refused(self, batch: Batch, why: str, *, kind: str) -> Misuse:
         return Misuse(f"{self.protocol.path}: batch {batch.batch_id}: {why}. Nothing of it was written", kind=kind)
 
-    def _settle(self, batch: Batch, rows: BatchRows) -> int:
-        """Admit the batch, write it, make it durable, publish it."""
+    def _admitted(self, batch: Batch, rows: BatchRows) -> tuple[Batch, Decision]:
+        """What is to be done with the batch. It is asked again with each fact about its rows that the first answer needs."""
         decision = self.protocol.admit(batch)
         if decision.counts_rows:
             batch = replace(batch, rows=rows.count())
@@ -186,25 +210,9 @@ class QueryRun:
             decision = self.protocol.admit(batch)
         if batch.stateful and decision.verdict in (Verdict.SKIP, Verdict.SEEN):
             rows.read_over()  # what the state becomes by them is what the next batch builds on
-        if decision.verdict is Verdict.SKIP:
-            self.protocol.emit(events.BatchSkipped, checkpoint_id=batch.batch_id, reason=decision.reason)
-            self.protocol.publish_when_due()  # an earlier call of this run may have ended between the batch's record and its snapshot
-            return 0
         if decision.verdict is Verdict.FILTER:
             self.protocol.emit(events.BatchFiltered, checkpoint_id=batch.batch_id)
-        checkpoint = self.protocol.begin(batch, decision)
-        with self._sink.group() as group:
-            try:
-                files, payload = self._write(checkpoint, rows, group)
-                self._check_sources(batch, rows.looked_at_again(batch))
-                if not self._one_call.decide():
-                    raise self._concurrent(batch)
-            except BaseException:
-                self.protocol.abort(checkpoint, group)
-                raise
-            self.protocol.pre_commit(checkpoint, files, payload, group)
-        self.protocol.publish_when_due()
-        return sum(file.rows for file in files)
+        return batch, decision
 
     def _check_sources(self, batch: Batch, now: Batch) -> None:
         """Raises Misuse when a topic of the batch is another one than when it was admitted."""

@@ -1,0 +1,78 @@
+"""What a run has recorded and what was recorded before it, as admission asks for it. Driver only."""
+
+import functools
+from collections.abc import Mapping
+
+from streamsink.options import SinkOptions
+from streamsink.protocol.admission.admit import Past
+from streamsink.protocol.committable import AppState, Committable, KnownRun, LastOfOther
+from streamsink.protocol.journal import Journal
+from streamsink.protocol.recorded_files import KnownFiles
+from streamsink.protocol.sink import Committer, Destination
+
+
+class RecordedPast:
+    """Answers from the journal first, and from the destination where the journal does not know.
+
+    last: the last state that is recorded, published or not. begins: whether nothing of this run is recorded yet.
+    """
+
+    def __init__(self, destination: Destination, store: Journal, committer: Committer, options: SinkOptions):
+        self._to = destination
+        self._store = store
+        self._committer = committer
+        self._options = options
+        self._known: list[KnownFiles | None] = []  # what the journal knew at this run's first question
+        self.last: AppState | None = None
+        self.begins = True
+
+    def past(self) -> Past:
+        """As of now. What takes a look at the store is looked up when admission asks for it."""
+        return Past(
+            self._to.path,
+            self._to.table_id,
+            self.last,
+            self._earlier,
+            self._known_run,
+            functools.cache(self._others),
+            self._known_files,
+            self._store.identity().id,
+            self._store.identity().behind,
+            begins=self.begins,
+        )
+
+    def newest_record(self, query: str, checkpoint_id: int) -> Committable | None:
+        """The newest record of that checkpoint of the query, or of that bounded run, as long as the journal has it."""
+        for sequence in reversed(self._store.retained()):
+            committable = self._store.load(sequence)
+            if committable and (committable.state.query, committable.state.checkpoint_id) == (query, checkpoint_id):
+                return committable
+        return None
+
+    def _earlier(self, query: str, checkpoint_id: int) -> AppState | None:
+        found = self.newest_record(query, checkpoint_id)
+        return found.state if found is not None else None
+
+    def _others(self) -> Mapping[str, LastOfOther]:
+        return self._committer.others(self._options.application)
+
+    def _known_run(self, run: str) -> KnownRun:
+        """Whether a bounded job's run is published.
+
+        The journal says so; the destination is asked where the journal does not know every run, or knew this one as an
+        older copy, which may be of another past.
+        """
+        known, journal = self._store.known_run(run, self._to.table_id), self._store.identity()
+        if journal.began == 0 or known.is_published and (journal.ended or known.journal_id in ("", journal.id)):
+            return known
+        return self._committer.known_run(self._options.application, run)
+
+    def _known_files(self) -> KnownFiles | None:
+        """Which files earlier records were made of; None when the journal does not know all of them.
+
+        Looked up once in a run: Spark does not list a file twice in one, so what the run itself records is not asked for.
+        """
+        if not self._known:
+            whole = self._store.identity().began == 0
+            self._known.append(self._store.known_files(self.last.files_from if self.last else 0) if whole else None)
+        return self._known[0]

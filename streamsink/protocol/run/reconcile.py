@@ -1,0 +1,134 @@
+"""Bringing journal and destination together: at a start, and when a running query finds another record than its own.
+
+Driver only. ``restore.py`` plans it; here the plan is carried out.
+"""
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from streamsink import events
+from streamsink.faults import fault_point
+from streamsink.options import SinkOptions
+from streamsink.protocol.committable import AppState, Committable
+from streamsink.protocol.ids import Writer
+from streamsink.protocol.journal import Journal, Mark, Where, comes_again, readable
+from streamsink.protocol.run.publish_queue import PublishQueue
+from streamsink.protocol.run.restore import RestorePlan, plan_restore
+from streamsink.protocol.sink import Committer, Destination
+
+
+@dataclass(frozen=True)
+class Reconciled:
+    """Journal and destination agree.
+
+    last: the last published state. published: checkpoint ids. The others are as in ``RestorePlan``; leftovers: paths of
+    the files of dead tries that were deleted.
+    """
+
+    last: AppState | None
+    published: tuple[int, ...]
+    rolled_back: tuple[int, ...]
+    replaced: tuple[int, ...]
+    leftovers: list[str]
+
+
+class Reconciler:
+    """Publishes what is pending and marks what is published, as the plan of a restore says."""
+
+    def __init__(
+        self,
+        destination: Destination,
+        store: Journal,
+        committer: Committer,
+        options: SinkOptions,
+        emit: Callable[[events.Event], None],
+        queue: PublishQueue,
+    ):
+        self._to = destination
+        self._store = store
+        self._committer = committer
+        self._options = options
+        self._emit = emit
+        self._queue = queue
+
+    def reconcile(self, writer: Writer) -> Reconciled:
+        """Publish what is pending and mark what is published, for this owner."""
+        with self._queue.alone(writer):
+            history = self._committer.history(self._options.application)
+            # A try of this run that fails is the end of the run, so nothing of what is pending was tried before.
+            untried = {entry.committable.state.sequence for entry in self._queue.pending()}
+            plan = plan_restore(self._to, history, self._store, self._committer, self._options, untried=untried)
+            lost = tuple(c.state.checkpoint_id for c in plan.publish if c.state.sequence in plan.rolled_back)
+            for snapshot_id in plan.replaced:
+                self._emit(events.SnapshotReplaced(self._to.path, self._options.application, snapshot_id, lost))
+            with self._committer.restoring((*plan.mark, *plan.publish)):
+                leftovers = self._filter_and_publish(plan, writer)
+        published = tuple(c.state.checkpoint_id for c in plan.publish)
+        return Reconciled(self._queue.published, published, plan.rolled_back, plan.replaced, leftovers)
+
+    def _filter_and_publish(self, plan: RestorePlan, writer: Writer) -> list[str]:
+        """Publish the records of a restore plan in order; those that are visible already are only marked.
+
+        Returns the files of dead tries that were deleted. They are deleted before the mark: a record with a mark is never
+        looked at again. They are looked for by each record's name, whichever group its dead tries were made for.
+        """
+        leftovers = self._committer.sweep(plan.mark)
+        for committable in plan.mark:
+            is_older = self._store.is_marked(committable.state.sequence)
+            self._store.mark_published(committable, self._where(committable) if is_older else None)
+        self._say_where(plan.last)
+        self._queue.begin_behind(plan.last)
+        over = plan.over
+        for unit, group in self._units([c.published_by(writer.epoch) for c in plan.publish]):
+            fault_point("restore.before_publish")
+            expect, over = group[0].state.sequence - 1 if over is None else over, None
+            outcome = self._queue.publish(
+                unit, group, expect=expect, restored=True, before=lambda group=group: self._doubt_marks(group)
+            )
+            # The first publishing of one that was rolled back may still be held by a tag.
+            leftovers += self._committer.sweep([c for c in group if c.state.sequence not in plan.rolled_back])
+            self._queue.mark(unit, group, outcome, 0.0)
+        fault_point("restore.published")
+        if plan.publish:
+            self._store.forget([committable.state.sequence for committable in plan.publish])
+        return leftovers
+
+    def _units(self, records: Sequence[Committable]) -> Iterator[tuple[Committable, list[Committable]]]:
+        """As ``PublishQueue.units``. A record that goes on from another name's, and may have to wait for that, begins one."""
+        begins = [0, *(at for at, record in enumerate(records) if at and record.state.leads_on), len(records)]
+        for first, end in itertools.pairwise(begins):
+            yield from self._queue.units(records[first:end])
+
+    def _doubt_marks(self, group: Sequence[Committable]) -> None:
+        """A mark of an earlier publishing says nothing of the one that comes now, which a crash may keep from being marked.
+
+        Idempotent.
+        """
+        for committable in (c for c in group if self._store.is_marked(c.state.sequence)):
+            known = self._store.mark_of(committable.state.sequence) or Mark(0, "", 0)
+            if isinstance(known, Mark):
+                doubted = replace(known, alone=known.alone or bool(committable.payload.get("alone")), again=True)
+                if doubted != known:
+                    self._store.mark_published(committable, doubted)
+
+    def _say_where(self, last: AppState | None) -> None:
+        """Complete the mark of the last published record when it was torn, made without a place, or before it came again.
+
+        By what the table says now it becomes a proof for later. So do the marks of records that came again with it.
+        """
+        sequence = last.sequence if last is not None else 0
+        while sequence and self._store.is_marked(sequence):
+            mark = self._store.mark_of(sequence)
+            if mark is not None and not comes_again(mark):
+                return
+            record = readable(self._store, sequence)  # it is published, so nobody else needs to read it
+            look = self._committer.where_is if mark is None else self._where
+            where = look(record) if record is not None else None
+            if record is not None and where is not None:
+                self._store.mark_published(record, where)
+            sequence = sequence - 1 if mark is not None else 0
+
+    def _where(self, committable: Committable) -> Where | None:
+        """Where a published record is; or the place of the newest one of all."""
+        return self._committer.where_is(committable) or self._committer.where_now()
