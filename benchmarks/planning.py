@@ -24,7 +24,7 @@ from streamsink.format.types import parse_ddl
 from streamsink.options import SinkOptions
 from streamsink.storage.file_io import local_file_io
 from streamsink.table.commit.changes import Changes
-from streamsink.table.commit.table_commit import CommitRequest, TableCommit
+from streamsink.table.commit.table_commit import CommitRequest, Guard, TableCommit
 from streamsink.table.read.scan import plan
 from streamsink.table.table import Table as PaimonTable
 from streamsink.table.table import create_table, new_schema, open_table
@@ -153,7 +153,7 @@ def _commit(table: PaimonTable, commit: TableCommit, number: int, files: int) ->
     table.file_io.write(table.layout.manifest(name), content)
     meta = ManifestFileMeta.of(name, len(content), entries, types[:1])
     request = CommitRequest("planning", number, Changes(entries), f"planning-{number}", manifests=(meta,))
-    commit.commit(request, lambda states: False)
+    commit.commit(request, Guard())
 
 
 def _fresh(what: str, root: str, commits: int) -> tuple[int, int]:

@@ -11,7 +11,7 @@ from streamsink.options import SinkOptions
 from streamsink.storage.file_io import FileIO
 from streamsink.table.commit.changes import Changes
 from streamsink.table.commit.delta import CommitRequest
-from streamsink.table.commit.table_commit import TableCommit
+from streamsink.table.commit.table_commit import Guard, TableCommit
 from streamsink.table.read.scan import data_file_path
 from streamsink.table.table import open_table
 
@@ -59,7 +59,7 @@ def drop_missing(
         )
     changes = Changes(tuple(entry.deleting for entry in missing))
     request = CommitRequest(_USER, newest.id + 1, changes, IdSource().new_id(), OVERWRITE)
-    done = TableCommit(table, options).commit(request, lambda states: False)
+    done = TableCommit(table, options).commit(request, Guard())
     folders = sorted({paths[entry.identity].rpartition("/")[0] for entry in missing})
     rows = sum(entry.file.row_count for entry in missing if entry.kind is FileKind.ADD)
     more = f" and {len(folders) - _NAMED} more" if len(folders) > _NAMED else ""

@@ -23,7 +23,7 @@ from streamsink.storage.file_io import FileIO
 from streamsink.table.application_states import States
 from streamsink.table.commit.changes import Changes
 from streamsink.table.commit.delta import CommitRequest
-from streamsink.table.commit.table_commit import TableCommit
+from streamsink.table.commit.table_commit import Guard, TableCommit
 from streamsink.table.table import Table, is_table, open_table
 
 
@@ -158,6 +158,14 @@ def _heads(journal: FileJournal, last: AppState | None) -> Mapping[str, Mapping[
     return heads_of(found) if found is not None else {}
 
 
+class _IsRetired(Guard):
+    def __init__(self, application: str):
+        self._application = application
+
+    def is_published(self, states: States) -> bool:
+        return self._application not in states.by_application
+
+
 def _commit(table: Table, application: str, options: SinkOptions) -> None:
     """A snapshot without the application's state, and with that of all others; none where no such state is."""
     if application not in table.states.read(table.snapshots.latest()).by_application:
@@ -166,8 +174,4 @@ def _commit(table: Table, application: str, options: SinkOptions) -> None:
     request = CommitRequest(
         f"streamsink-retire-{name}", BATCH_COMMIT_IDENTIFIER, Changes(()), name, application=application
     )
-
-    def is_retired(states: States) -> bool:
-        return application not in states.by_application
-
-    TableCommit(table, options).commit(request, is_retired)
+    TableCommit(table, options).commit(request, _IsRetired(application))

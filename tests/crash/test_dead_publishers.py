@@ -17,7 +17,7 @@ from streamsink.testing.memory import MemoryCalls
 from tests.crash import world as one
 from tests.crash.many_world import ManyWorld, check_complete, check_readable
 from tests.crash.world import die_at_step, memory_world
-from tests.table.entries import OPTIONS, ROOT, add, new_table, part
+from tests.table.entries import OPTIONS, ROOT, Says, add, new_table, part
 
 # Publishing is three calls: link, unlink of the temporary name, sync of the folder. Death comes before the last.
 _SYNC = 3
@@ -109,7 +109,7 @@ def test_a_commit_that_is_found_published_is_durable():
 
     def committed(over, is_published) -> int:
         table = open_table(FileIO(over, IdSource().new_id), ROOT, for_writing=True)
-        return TableCommit(table, OPTIONS).commit(request, lambda states: is_published).snapshot_id
+        return TableCommit(table, OPTIONS).commit(request, Says(lambda: is_published)).snapshot_id
 
     dying = CrashingCalls(calls)
 

@@ -77,8 +77,8 @@ OF_RESTORES = (
     Defect("a snapshot that is gone names nothing", "table/commit/unanswered.py:_is_unknown_since",
            "snapshot is None or", "snapshot is not None and", (_UNANSWERED,)),
     # -- a state that was published alone, and went
-    Defect("a state that was published alone is one with its rows", "sinks/paimon/committer.py:PaimonCommitter._publish",
-           'alone=done.may_be_alone or committable.payload.get("alone", False)', "alone=False", (_ALONE,)),
+    Defect("a state that was published alone is one with its rows", "sinks/paimon/committer.py:PaimonCommitter.publish",
+           "alone=is_alone", "alone=False", (_ALONE,)),
     Defect("a state that is found where the mark was torn is one with its rows", "sinks/paimon/past/history_of.py:where_is",
            "alone=_says_state_alone(table, found, committable)", "alone=False", (_ALONE,)),
     Defect("rows went with the state that had been published alone", "protocol/run/restore.py:_without_their_state",

@@ -7,7 +7,7 @@ from streamsink.format.snapshot import BATCH_COMMIT_IDENTIFIER, COMPACT
 from streamsink.options import SinkOptions
 from streamsink.table.commit.changes import CommitMessage, collect
 from streamsink.table.commit.delta import CommitRequest
-from streamsink.table.commit.table_commit import Committed, TableCommit
+from streamsink.table.commit.table_commit import Committed, Guard, TableCommit
 from streamsink.table.table import Table
 
 
@@ -26,7 +26,7 @@ def commit_messages(
     for part, kind in ((append, append.append_kind), (compact, COMPACT)):
         if part:
             request = CommitRequest(commit_user, identifier, part, f"{name}-{kind.lower()}", kind)
-            done.append(commit.commit(request, is_published=lambda states: False))
+            done.append(commit.commit(request, Guard()))
     return done
 
 

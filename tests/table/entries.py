@@ -13,7 +13,7 @@ from streamsink.options import SinkOptions
 from streamsink.storage.file_io import FileIO
 from streamsink.table.commit.changes import Changes
 from streamsink.table.commit.delta import CommitRequest
-from streamsink.table.commit.table_commit import TableCommit
+from streamsink.table.commit.table_commit import Guard, TableCommit
 from streamsink.table.table import Table, create_table, new_schema
 
 ROOT = "/lake/shop.db/orders"
@@ -51,10 +51,20 @@ def new_table(calls, partition_by=("part",), options=None) -> Table:
     return create_table(io, ROOT, new_schema(fields, partition_by, options or {}))
 
 
+class Says(Guard):
+    """A guard that takes a request for published when this says so."""
+
+    def __init__(self, is_published):
+        self._is_published = is_published
+
+    def is_published(self, states):
+        return self._is_published()
+
+
 def commit(table: Table, changes: Changes, user: str = "someone", kind: str = "APPEND", **more):
     """One commit of these changes."""
     request = CommitRequest(user, more.pop("identifier", 1), changes, IdSource().new_id(), kind, **more)
-    return TableCommit(table, OPTIONS).commit(request, lambda states: False)
+    return TableCommit(table, OPTIONS).commit(request, Guard())
 
 
 def live(table: Table) -> list[str]:

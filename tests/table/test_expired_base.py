@@ -10,7 +10,7 @@ from streamsink.errors import Fenced, Retryable
 from streamsink.storage.file_io import FileIO
 from streamsink.table.commit.changes import Changes
 from streamsink.table.commit.delta import CommitRequest
-from streamsink.table.commit.table_commit import TableCommit
+from streamsink.table.commit.table_commit import Guard, TableCommit
 from streamsink.table.table import open_table
 from streamsink.testing.memory import MemoryCalls
 from tests.table.entries import OPTIONS, ROOT, add, commit, live, new_table, part
@@ -63,7 +63,7 @@ def _commit(calls, **sleeps):
     for when, happens in sleeps.items():
         setattr(io, when, happens)
     request = CommitRequest("me", 7, Changes((add("new", part("x")),)), "mine")
-    return TableCommit(open_table(io, ROOT, for_writing=True), OPTIONS).commit(request, lambda states: False)
+    return TableCommit(open_table(io, ROOT, for_writing=True), OPTIONS).commit(request, Guard())
 
 
 def _others(table, count):

@@ -11,7 +11,7 @@ from streamsink.storage.file_io import FileIO
 from streamsink.table.commit.changes import Changes, CommitMessage, Increment
 from streamsink.table.commit.delta import CommitRequest
 from streamsink.table.commit.overwrite import Overwrite
-from streamsink.table.commit.table_commit import TableCommit
+from streamsink.table.commit.table_commit import Guard, TableCommit
 from streamsink.table.history.presence import Presence
 from streamsink.table.table import open_table
 from streamsink.testing.crashing import CrashingCalls, Mode
@@ -28,13 +28,13 @@ def _append(table, check=False):
         IdSource().new_id(),
         check=Presence(table.manifests) if check else None,
     )
-    TableCommit(table, OPTIONS).commit(request, lambda states: False)
+    TableCommit(table, OPTIONS).commit(request, Guard())
 
 
 def _overwrite(table):
     changes = Changes((add("new", part("x")),))
     request = CommitRequest("me", 7, changes, IdSource().new_id(), "OVERWRITE", overwrite=Overwrite(dynamic=True))
-    TableCommit(table, OPTIONS).commit(request, lambda states: False)
+    TableCommit(table, OPTIONS).commit(request, Guard())
 
 
 def _compact(table):

@@ -18,7 +18,7 @@ from streamsink.faults import arm
 from streamsink.storage.file_io import FileIO, local_file_io
 from streamsink.table.commit.changes import Changes
 from streamsink.table.commit.delta import CommitRequest
-from streamsink.table.commit.table_commit import TableCommit
+from streamsink.table.commit.table_commit import Guard, TableCommit
 from streamsink.table.table import open_table
 from streamsink.testing.crashing import CrashingCalls
 from streamsink.testing.memory import MemoryCalls
@@ -194,7 +194,7 @@ def test_a_lost_try_is_cheap_and_leaves_nothing():
     request = CommitRequest("me", 1, Changes((add("mine"),)), "name", manifests=(manifest,))
     arm(others_win)
     try:
-        done = TableCommit(mine, OPTIONS).commit(request, lambda states: False)
+        done = TableCommit(mine, OPTIONS).commit(request, Guard())
     finally:
         arm(None)
     assert (done.attempts, done.snapshot_id) == (4, 5)

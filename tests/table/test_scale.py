@@ -17,7 +17,7 @@ from streamsink.options import SinkOptions
 from streamsink.storage.calls import PosixCalls
 from streamsink.storage.file_io import FileIO, local_file_io
 from streamsink.table.commit.changes import Changes
-from streamsink.table.commit.table_commit import CommitRequest, TableCommit
+from streamsink.table.commit.table_commit import CommitRequest, Guard, TableCommit
 from streamsink.table.read.scan import plan
 from streamsink.table.table import create_table, new_schema, open_table
 from streamsink.testing.crashing import MeteredCalls
@@ -122,7 +122,7 @@ def many_files(root: str, commits: int, files: int, options=None):
         table.file_io.write(table.layout.manifest(name), data)
         meta = ManifestFileMeta.of(name, len(data), entries, [])
         request = CommitRequest("many", number, Changes(entries), f"many-{number}", manifests=(meta,))
-        commit.commit(request, lambda states: False)
+        commit.commit(request, Guard())
     return table
 
 

@@ -14,10 +14,10 @@ from streamsink.storage.file_io import FileIO
 from streamsink.table.commit.changes import Changes
 from streamsink.table.commit.delta import CommitRequest
 from streamsink.table.commit.overwrite import Overwrite
-from streamsink.table.commit.table_commit import TableCommit
+from streamsink.table.commit.table_commit import Guard, TableCommit
 from streamsink.table.table import open_table
 from streamsink.testing.memory import MemoryCalls
-from tests.table.entries import OPTIONS, ROOT, TEXT, add, commit, live, new_table, part
+from tests.table.entries import OPTIONS, ROOT, TEXT, Says, add, commit, live, new_table, part
 
 
 class Silent(FileIO):
@@ -56,7 +56,7 @@ def _commit(table, kind, **more):
         overwrite=Overwrite(dynamic=True) if kind == "OVERWRITE" else None,
         **more,
     )
-    return TableCommit(table, OPTIONS).commit(request, lambda states: False)
+    return TableCommit(table, OPTIONS).commit(request, Guard())
 
 
 @pytest.mark.parametrize("kind, after", [("APPEND", ["new", "old"]), ("OVERWRITE", ["new"])])
@@ -101,7 +101,7 @@ def test_a_list_made_ahead_stays_where_a_try_without_an_answer_may_have_used_it(
         delta_list=("manifest-list-ahead", len(lists)),
     )
     done = TableCommit(_silent(calls, silent=silent, meanwhile=others_go_on), OPTIONS).commit(
-        request, lambda states: table.snapshots.latest() is not None
+        request, Says(lambda: table.snapshots.latest() is not None)
     )
     assert done.snapshot.commit_user == "other"
     assert ("manifest-list-ahead" in table.file_io.names(table.layout.manifest_dir)) is kept
@@ -122,7 +122,7 @@ def test_what_others_have_built_on_stays_although_the_snapshot_was_replaced():
 
     request = CommitRequest("me", 7, Changes((add("new", part("x")),)), "mine")
     TableCommit(_silent(calls, meanwhile=built_on_and_replaced), OPTIONS).commit(
-        request, lambda states: table.snapshots.latest().id == 5
+        request, Says(lambda: table.snapshots.latest().id == 5)
     )
     assert table.snapshots.load(4).commit_user == "foreign"
     assert live(table) == ["a", "b", "c", "new", "other"]

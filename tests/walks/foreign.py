@@ -16,7 +16,7 @@ from streamsink.storage.file_io import FileIO
 from streamsink.table.commit.changes import Changes
 from streamsink.table.commit.delta import CommitRequest
 from streamsink.table.commit.overwrite import Overwrite
-from streamsink.table.commit.table_commit import TableCommit
+from streamsink.table.commit.table_commit import Guard, TableCommit
 from streamsink.table.read.scan import data_file_path, read_arrow
 from streamsink.table.table import Table, is_table, new_schema, open_table
 from streamsink.table.write.writer import TableWriter, WriteSpec
@@ -181,7 +181,7 @@ class Others:
                 return None
         request = CommitRequest("paimon", 2**63 - 1, changes, IdSource().new_id(), kind, overwrite=overwrite)
         options = SinkOptions.of(self.root, {"commit_min_wait_ms": 0, "commit_max_wait_ms": 0})
-        made = TableCommit(table, options).commit(request, lambda states: False).snapshot
+        made = TableCommit(table, options).commit(request, Guard()).snapshot
         self.io.delete(table.layout.snapshot(made.id))
         self._store.sync_dir(table.layout.snapshot_dir)
         return dataclasses.replace(made, properties=None)

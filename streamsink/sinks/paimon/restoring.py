@@ -1,4 +1,4 @@
-"""What a restart looks up or does once for many of the records that it publishes or marks. Driver only."""
+"""How a record is published: one of this run, one of an earlier run, or one of many at a restart. Driver only."""
 
 import functools
 import os
@@ -26,8 +26,52 @@ _MOST_ENTRIES = 5_000
 _AHEAD = 16
 
 
-class Restoring:
-    """Of one table; everything when it is first needed."""
+class Live:
+    """How a record of this run is published: nothing of it can be in the table yet, so nothing is looked up."""
+
+    def __init__(self, table: Table):
+        self._table = table
+
+    def unpublished(self, committable: Committable) -> Committable:
+        """What of the record is to be published."""
+        return committable
+
+    @property
+    def presence(self) -> Presence | None:
+        """Tells which of the record's files are in the table already; None where none can be."""
+        return None
+
+    def place_ahead(self, committable: Committable) -> bool:
+        """Whether the record's files have their final names by now, durably."""
+        return False
+
+    def delta_list(self, committable: Committable) -> Written | None:
+        """The manifest list that ``place_ahead`` wrote of what the record adds."""
+        return None
+
+    def is_last(self, committable: Committable) -> bool:
+        """Whether no record is published right after it."""
+        return True
+
+    def left_behind(self, records: Mapping[str, bool]) -> leftovers.Found:
+        """What dead tries to publish these records, by their ids, have left."""
+        return leftovers.look(self._table, records)
+
+    def is_first_sweep(self) -> bool:
+        """Whether what is left of all records was not removed just before."""
+        return True
+
+
+class Restored(Live):
+    """How a single record of an earlier run is published."""
+
+    @property
+    def presence(self) -> Presence | None:
+        return Presence(self._table.manifests)
+
+
+class Restart(Live):
+    """How the records of earlier runs are published at a restart: each look at the table is made once, on first use."""
 
     def __init__(
         self,
@@ -40,7 +84,7 @@ class Restoring:
         place: gives a record's files their final names; the folders that are to be synced then. None: nothing is prepared,
         because what groups are published with depends on the groups.
         """
-        self._table = table
+        super().__init__(table)
         self._records = records
         self._entries = entries
         self._place = place
@@ -71,9 +115,13 @@ class Restoring:
         """The manifest list that ``place_ahead`` wrote of what the record adds."""
         return self._prepared.get(committable.state.record_id)
 
-    @functools.cached_property
+    @property
     def presence(self) -> Presence:
         """Tells which of the records' files are in the table. Reads each record's manifest, which need not be read again then."""
+        return self._presence
+
+    @functools.cached_property
+    def _presence(self) -> Presence:
         return Presence(self._table.manifests, known=self._added)
 
     def unpublished(self, committable: Committable) -> Committable:
@@ -134,11 +182,14 @@ class Restoring:
         """By manifest, what the records add."""
         return dict(self._identities())
 
-    @functools.cached_property
-    def left(self) -> leftovers.Found:
-        """What tries to publish these records left. Their writers are dead or fenced, so there will be no more; the tries that
-        this process makes meanwhile remove what they leave.
+    def left_behind(self, records: Mapping[str, bool]) -> leftovers.Found:
+        """Looked for once, for all records of the restart: the writers of dead tries are dead or fenced, so there will be
+        no more of them, and the tries that this process makes meanwhile remove what they leave.
         """
+        return self._left if records else super().left_behind(records)
+
+    @functools.cached_property
+    def _left(self) -> leftovers.Found:
         return leftovers.look(self._table, (committable.state.record_id for committable in self._records))
 
     def _prepare(self, records: Sequence[Committable]) -> None:

@@ -8,6 +8,7 @@ import logging
 from dataclasses import dataclass
 from enum import Enum
 
+from streamsink.clock import IdSource
 from streamsink.errors import OutcomeUnknown
 from streamsink.faults import fault_point
 from streamsink.format.snapshot import Snapshot
@@ -16,6 +17,7 @@ from streamsink.locks.locked_creation import LeaseEnded, create_under
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.flush_group import FlushGroup
 from streamsink.table.commit.late import Base, is_base_kept
+from streamsink.table.history.deletion import delete_hint, delete_temporary
 from streamsink.table.table import Table
 
 log = logging.getLogger("streamsink")
@@ -91,3 +93,21 @@ def _create(file_io: FileIO, path: str, prepared: Prepared, lock: Lock) -> bool:
     if not won:
         file_io.give_up(path, name)  # the number was taken, or the lease over, before the creation began
     return won
+
+
+def move_hint(table: Table, snapshot: Snapshot, name: str) -> None:
+    """Let ``LATEST`` name this snapshot. The snapshot exists whether or not this works, and an old hint is harmless."""
+    try:
+        table.snapshots.move_hint(snapshot.id, name)
+    except OSError as failed:
+        log.warning("%s: LATEST could not be moved to %s: %s", table.root, snapshot.id, failed.strerror)
+        delete_temporary(table, name)
+
+
+def take_back_hint(table: Table, snapshot: Snapshot) -> None:
+    """This writer was slow. When the table has gone back meanwhile, Java's readers would fail on its hint."""
+    ids = table.snapshots.ids()
+    if not ids:
+        delete_hint(table)
+    elif ids[-1] < snapshot.id:
+        table.file_io.replace(table.layout.latest_hint, str(ids[-1]).encode(), IdSource().new_id())

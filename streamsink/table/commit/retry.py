@@ -1,17 +1,14 @@
 """How often and how fast a commit tries again: the sink's options, else the table's, else Paimon's defaults."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
 
 import tenacity
 
 from streamsink.clock import Clock
 from streamsink.errors import Misuse
 from streamsink.options import SinkOptions
-
-Result = TypeVar("Result")
 
 DEFAULT_RETRIES, DEFAULT_MIN_WAIT_MS, DEFAULT_MAX_WAIT_MS = 10, 10, 10_000
 # Paimon's own default is no limit; a streaming query must rather fail and be restarted.
@@ -72,17 +69,18 @@ class RetryPolicy:
             choose(options.commit_timeout_ms, "commit.timeout", parse_duration, DEFAULT_TIMEOUT_MS),
         )
 
-    def run(self, one_try: Callable[[int], Result | None], clock: Clock) -> Result | None:
-        """Call ``one_try(attempt)``, from 1, until it returns something; None when tries or time ran out."""
+    def attempts(self, clock: Clock) -> Iterator[int]:
+        """Numbers of tries, from 1, with a wait before each but the first; it ends when tries or time have run out."""
         retrying = tenacity.Retrying(
-            retry=tenacity.retry_if_result(lambda result: result is None),
+            retry=tenacity.retry_always,
             stop=tenacity.stop_after_attempt(self.retries + 1) | tenacity.stop_after_delay(self.timeout_ms / 1000),
             wait=self._wait,
             sleep=lambda seconds: clock.sleep_ms(seconds * 1000),
             retry_error_callback=lambda _: None,
         )
-        attempts = iter(range(1, self.retries + 2))
-        return retrying(lambda: one_try(next(attempts)))
+        for attempt in retrying:
+            yield attempt.retry_state.attempt_number
+            attempt.retry_state.set_result(None)
 
     @property
     def _wait(self):

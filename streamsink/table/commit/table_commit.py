@@ -4,14 +4,11 @@ The filter is evaluated again in every try of the loop, against the snapshot tha
 an overwrite deletes, and the conflicts.
 """
 
-import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from streamsink.clock import Clock, IdSource
-from streamsink.errors import Misuse, OutcomeUnknown, Retryable
-from streamsink.events import log
+from streamsink.errors import Misuse, OutcomeUnknown
 from streamsink.faults import fault_point
 from streamsink.format.index_manifest import write_index_manifest
 from streamsink.format.manifest import write_manifest
@@ -24,10 +21,11 @@ from streamsink.table.application_states import States
 from streamsink.table.commit import strict
 from streamsink.table.commit.delta import CommitRequest, Delta, Deltas, Written
 from streamsink.table.commit.late import Base, has_slept
-from streamsink.table.commit.publish import Outcome, prepare_snapshot, publish
+from streamsink.table.commit.publish import Outcome, move_hint, prepare_snapshot, publish, take_back_hint
 from streamsink.table.commit.retry import RetryPolicy
+from streamsink.table.commit.tries import Tries
 from streamsink.table.commit.unanswered import Unanswered, is_built_on, without_files
-from streamsink.table.history.deletion import Look, delete, delete_hint, try_name
+from streamsink.table.history.deletion import Look, delete, try_name
 from streamsink.table.history.whole import Whole
 from streamsink.table.manifest_merge import MergeOptions
 from streamsink.table.table import Table
@@ -54,19 +52,15 @@ class Committed:
         return self.snapshot.id
 
 
-# states as of the newest snapshot -> True when the request is published already; raises to refuse.
-Filter = Callable[[States], bool]
+class Guard:
+    """What a commit asks in each of its tries about the newest snapshot, before it writes anything. This one lets all pass."""
 
+    def fence(self) -> None:
+        """Raises when this writer may not publish any more."""
 
-@dataclass
-class _Tries:
-    """What the tries of one call know of each other.
-
-    delta_list: of the manifest that the request brings; most requests have no other, so it is written once.
-    """
-
-    unanswered: list[Unanswered] = field(default_factory=list)
-    delta_list: Written | None = None
+    def is_published(self, states: States) -> bool:
+        """Whether the request is published already. states: those of the newest snapshot. Raises to refuse the request."""
+        return False
 
 
 class TableCommit:
@@ -96,36 +90,35 @@ class TableCommit:
         except Misuse as wrong:
             raise Misuse(f"{self._at.root}: {wrong}", kind=wrong.kind) from wrong
 
-    def commit(self, request: CommitRequest, is_published: Filter) -> Committed:
+    def commit(self, request: CommitRequest, guard: Guard) -> Committed:
         """Publish, retrying while other writers win the number.
 
-        Raises: Retryable when retries ran out, Conflict, OutcomeUnknown, Fenced, and whatever the filter raises.
+        Raises: Retryable when retries ran out, Conflict, OutcomeUnknown, Fenced, and whatever the guard raises.
         After a crash: the snapshot exists or not; unreferenced list files may be left, never a broken table.
         """
         policy = RetryPolicy.of(self._at.root, self._options, self._table.known_schema.options)
-        tries = _Tries(delta_list=request.delta_list)
-        done = policy.run(lambda attempt: self._try_once(request, is_published, tries, attempt), self._clock)
-        if done is None:
-            raise self._gave_up(policy, tries)
-        self._settle(tries)
-        # A try that gave no answer may have used it, even if its snapshot is not found any more.
-        if request.delta_list and not tries.unanswered and request.delta_list[0] != done.snapshot.delta_manifest_list:
-            delete(self._table, [self._at.manifest(request.delta_list[0])], Look.SINCE_TRY)
-        return done
+        tries = Tries(self._table, request.delta_list)
+        for attempt in policy.attempts(self._clock):
+            done = self._try_once(request, guard, tries, attempt)
+            if done is not None:
+                tries.clean(request.delta_list, done.snapshot)
+                return done
+        raise tries.gave_up(policy)
 
-    def _try_once(self, request: CommitRequest, is_published: Filter, tries: _Tries, attempt: int) -> Committed | None:
+    def _try_once(self, request: CommitRequest, guard: Guard, tries: Tries, attempt: int) -> Committed | None:
         """One try; None when another writer won. Steps 1 to 7 as docs/PROTOCOL.md numbers them."""
         fault_point("commit.before_filter")
         newest, seen_ms = self._snapshots.latest(), self._clock.now_ms()  # 1 filter
-        landed = self._landed(tries, newest)
+        landed = tries.landed(newest)
         if landed is not None:
             return Committed(landed, attempt - 1, self._clock.now_ms())
         states = self._table.states.read(newest)
-        if is_published(states):
+        guard.fence()
+        if guard.is_published(states) and newest is not None:
             self._io.sync_dir(self._at.snapshot_dir)  # whoever published it may have died before
             return Committed(newest, attempt - 1, self._clock.now_ms(), may_be_alone=True)
         is_alone = False
-        if tries.unanswered and is_built_on(self._table, request, tries.unanswered, newest):
+        if tries.unanswered and is_built_on(self._table, request, tries.unanswered, newest) and newest is not None:
             if request.application is None:
                 return Committed(newest, attempt - 1, self._clock.now_ms())  # there is no state to publish
             request, is_alone = without_files(request), True
@@ -160,74 +153,16 @@ class TableCommit:
         self._manifests.remember(snapshot, files.metas)
         self._deltas.published(snapshot)
         if request.hint:
-            self._move_hint(snapshot, name)
+            move_hint(self._table, snapshot, name)
             if has_slept(seen_ms):
-                self._take_back_hint(snapshot)
+                take_back_hint(self._table, snapshot)
         fault_point("commit.hinted")
         return Committed(snapshot, attempt, published_ms, outcome is Outcome.WON_OVER_REPLACED, is_alone)
-
-    # -- outcomes --------------------------------------------------------------------------------------------------
-
-    def _landed(self, tries: _Tries, newest: Snapshot | None) -> Snapshot | None:
-        """The snapshot of an earlier try that gave no answer, if it is there: same user, identifier, kind and uuid."""
-        if newest is None or not tries.unanswered:
-            return None
-        mine = {_identity(lost.snapshot) for lost in tries.unanswered}
-        for snapshot_id in range(min(lost.snapshot.id for lost in tries.unanswered), newest.id + 1):
-            found = self._snapshots.load(snapshot_id)
-            if found is not None and _identity(found) in mine:
-                self._move_hint(found, self._ids.new_id())
-                return found
-        return None
-
-    def _settle(self, tries: _Tries) -> None:
-        """The commit exists, by one try. Another one whose number is taken can never come to exist: its files go.
-
-        But for those that are named: it may have existed, and have been built on, before another writer's rename replaced it. All
-        that before the mark, after which nobody looks for them.
-        """
-        for lost in tries.unanswered:
-            found = self._snapshots.load(lost.snapshot.id)
-            if found is not None and _identity(found) != _identity(lost.snapshot):
-                delete(self._table, lost.files, Look.SINCE_TRY)
-            self._delete_temporary(lost.name)
-
-    def _move_hint(self, snapshot: Snapshot, name: str) -> None:
-        """The snapshot exists whether or not this works, and an old hint is harmless."""
-        try:
-            self._snapshots.move_hint(snapshot.id, name)
-        except OSError as failed:
-            log.warning("%s: LATEST could not be moved to %s: %s", self._at.root, snapshot.id, failed.strerror)
-            self._delete_temporary(name)
-
-    def _take_back_hint(self, snapshot: Snapshot) -> None:
-        """This writer was slow. When the table has gone back meanwhile, Java's readers would fail on it."""
-        ids = self._snapshots.ids()
-        if not ids:
-            delete_hint(self._table)
-        elif ids[-1] < snapshot.id:
-            self._io.replace(self._at.latest_hint, str(ids[-1]).encode(), self._ids.new_id())
-
-    def _delete_temporary(self, name: str) -> None:
-        """What a failed call left in the snapshot folder; ``name``: of a try."""
-        left = [file for file in self._io.names(self._at.snapshot_dir) if f".{name}." in file]
-        delete(self._table, [os.path.join(self._at.snapshot_dir, file) for file in left], Look.SINCE_TRY)
-        self._io.sync_dir(self._at.snapshot_dir)
-
-    def _gave_up(self, policy: RetryPolicy, tries: _Tries) -> Exception:
-        if tries.unanswered:
-            return tries.unanswered[-1].error
-        return Retryable(
-            f"{self._at.root}: other writers won the snapshot number in every try (tries: {policy.retries + 1}, "
-            f"commit.timeout: {policy.timeout_ms:g} ms). What was pre-committed is safe in the journal and is published "
-            "at the next start. With many writers raise commit_max_retries",
-            kind="commit.retries",
-        )
 
     # -- files -----------------------------------------------------------------------------------------------------
 
     def _write_files(
-        self, delta: Delta, newest: Snapshot | None, named: tuple[str, _Tries], group: FlushGroup
+        self, delta: Delta, newest: Snapshot | None, named: tuple[str, Tries], group: FlushGroup
     ) -> "_Files":
         """Merged manifests, the delta's own, both lists, the index manifest. Nothing refers to them yet."""
         name, tries = named
@@ -311,7 +246,3 @@ class _Files:
 
 def _names(metas: Sequence[ManifestFileMeta]) -> tuple[str, ...]:
     return tuple(meta.file_name for meta in metas)
-
-
-def _identity(snapshot: Snapshot) -> tuple[Any, ...]:
-    return snapshot.commit_user, snapshot.commit_identifier, snapshot.commit_kind, snapshot.uuid

@@ -76,6 +76,13 @@ def delete_hint(table: "Table") -> None:
     table.file_io.delete(table.layout.latest_hint)
 
 
+def delete_temporary(table: "Table", name: str) -> None:
+    """Delete what a failed call has left in the snapshot folder. name: of the try, which such a file carries."""
+    left = [file for file in table.file_io.names(table.layout.snapshot_dir) if f".{name}." in file]
+    delete(table, [os.path.join(table.layout.snapshot_dir, file) for file in left], Look.SINCE_TRY)
+    table.file_io.sync_dir(table.layout.snapshot_dir)
+
+
 def delete_staged(file_io: FileIO, paths: Sequence[str]) -> None:
     """Delete files that this writer has made in staging, of a checkpoint that has no record. Executor and driver."""
     for path in paths:

@@ -1,0 +1,114 @@
+"""What a Paimon table says of the records of its applications: the questions that a restart and an admission ask. Driver only."""
+
+from collections.abc import Callable, Mapping
+
+from streamsink.format.supported import check_writable
+from streamsink.options import SinkOptions
+from streamsink.protocol.committable import Committable, KnownRun, LastOfOther
+from streamsink.protocol.journal import Mark
+from streamsink.protocol.sink import Committer, History
+from streamsink.sinks.paimon.past import filter_of, history_of
+from streamsink.sinks.paimon.past.above import as_journals_say
+from streamsink.sinks.paimon.past.history_of import names_of
+from streamsink.sinks.paimon.past.records import files_in_place, is_readable, path_of_rows, state_alone
+from streamsink.table.commit.table_commit import TableCommit
+from streamsink.table.history import lineage
+from streamsink.table.history.lineage import were_named
+from streamsink.table.history.whole import Whole
+from streamsink.table.table import Table
+
+
+class PaimonHistory(Committer):
+    """The side of a ``PaimonCommitter`` that only reads."""
+
+    def __init__(
+        self,
+        table: Table,
+        options: SinkOptions,
+        *,
+        is_undone: Callable[[int], bool] | None = None,
+        is_running: bool = False,
+    ):
+        """is_undone: as ``filter_of.is_published``; as the table's own journal says when it is not given.
+        is_running: this is a second committer of a run that has looked already whether the table is whole.
+        """
+        self._table = table
+        self._options = options
+        self._is_undone = is_undone or (
+            lambda sequence: history_of.is_last_undone(table, options.application, sequence)
+        )
+        self._whole = Whole(table, started=is_running)
+        self._commit = TableCommit(table, options, self._whole)
+        self._checked_schema = -1
+
+    def history(self, application: str) -> History:
+        self._table.check_identity()
+        self._check_schema()
+        newest = self._whole.look(self._table.snapshots.latest())
+        states = self._table.states.read(newest)
+        return History(filter_of.state_of(states, application), states.complete)
+
+    def _check_schema(self) -> None:
+        """A foreign writer may have set an option that is not honoured here, or that a commit cannot read."""
+        schema = self._table.latest_schema()
+        if schema.id != self._checked_schema:
+            check_writable(schema)
+            self._commit.check_options()
+            self._checked_schema = schema.id
+
+    def state_alone(self, committable: Committable, *, held: bool = False) -> Committable:
+        return state_alone(committable, held=held)
+
+    def mentions(self, committable: Committable) -> bool:
+        return were_named(self._table, names_of(committable))
+
+    def others(self, application: str) -> Mapping[str, LastOfOther]:
+        return as_journals_say(self._table, history_of.last_of_others(self._table, application))
+
+    def has_reached(self, application: str, sequence: int, where: Mark | None = None) -> bool:
+        states = self._table.states.read(self._table.snapshots.latest())
+        state = filter_of.state_of(states, application)
+        if state is not None or states.complete:
+            return state is not None and state.sequence >= sequence
+        return where is None or history_of.has_record(self._table, application, sequence, where)
+
+    def has_what_was_before(self, committable: Committable) -> bool:
+        where = history_of.led_at(committable)
+        return self.has_reached(*committable.state.leads_on, where) and history_of.is_of_the_past_that_it_leads_on(
+            self._table, committable
+        )
+
+    def known_run(self, application: str, run: str) -> KnownRun:
+        return history_of.known_run(self._table, application, run)
+
+    def places_of(self, committable: Committable) -> list[str]:
+        """Paths of the tables of which a retained snapshot names a file of the record."""
+        return [self._table.root] if self.mentions(committable) else []
+
+    def sees_all_since(self, committable: Committable) -> bool:
+        return history_of.is_retained_since(self._table, committable.payload.get("base"))
+
+    def where_is(self, committable: Committable) -> Mark | None:
+        return history_of.where_is(self._table, committable)
+
+    def where_now(self) -> Mark | None:
+        return history_of.newest_now(self._table, alone=True)
+
+    def was_replaced(self, mark: Mark) -> bool:
+        return lineage.was_replaced(self._table, mark.snapshot_id, mark.uuid, mark.at_ms)
+
+    def was_rolled_back(self, mark: Mark) -> bool:
+        return lineage.was_rolled_back(self._table, mark.snapshot_id, mark.uuid, mark.at_ms)
+
+    def holds(self, committable: Committable, since: int) -> bool:
+        return were_named(self._table, names_of(committable), since)
+
+    def files_in_place(self, committable: Committable) -> tuple[int, int, tuple[str, ...]]:
+        return files_in_place(self._table, committable)
+
+    def path_of_rows(self, committable: Committable) -> str:
+        return path_of_rows(self._table, committable)
+
+    def is_readable(self, committable: Committable) -> bool:
+        """Whether the record's manifests are as they were recorded."""
+        return is_readable(self._table, committable)
