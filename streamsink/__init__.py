@@ -49,13 +49,22 @@ __version__ = "0.1.0"
 
 
 def to_table(
-    path: "Path", listener: "Listener | None" = None, dead_letters: str | None = None, **options: "Unpack[Settings]"
+    path: "Path",
+    listener: "Listener | None" = None,
+    dead_letters: str | None = None,
+    *,
+    options: SinkOptions | None = None,
+    **settings: "Unpack[Settings]",
 ) -> "BatchFunction":
     """A function for ``foreachBatch`` that publishes every micro-batch exactly once into the Paimon table at ``path``.
 
-    options: see ``SinkOptions``. listener: called with each event of ``streamsink.events``; the default logs them.
-    dead_letters: name of a table beside this one for rows that do not fit. It may be given to a query that has a checkpoint, and taken away.
-    Raises Misuse for an option that does not exist or has a wrong value.
+    It brings to Spark what Flink's ``TwoPhaseCommitSinkFunction`` and Paimon's writer and committer do: the micro-batch
+    id is the checkpoint id, and a replayed batch changes nothing.
+
+    path: of the table, a folder or a URL of a store. listener: called with each event of ``streamsink.events``; the
+    default logs them. dead_letters: name of a table beside this one for rows that do not fit. It may be given to a
+    query that has a checkpoint, and taken away. options, settings: what ``SinkOptions`` describes, as one object, as
+    keywords, or both (a keyword counts). Raises Misuse for an option that does not exist or has a wrong value.
     """
     from streamsink.events import to_log
     from streamsink.sinks.paimon.opening import PaimonTable
@@ -64,7 +73,7 @@ def to_table(
     from streamsink.storage.stores import table_path
 
     root = table_path(path)
-    given = SinkOptions.of(root, options)
+    given = SinkOptions.of(root, settings, options)
     if dead_letters is None:
         return BatchFunction(SparkSink(PaimonTable(root), given), listener or to_log)
     from streamsink.spark.query.routed_sink import letters_sink
@@ -72,7 +81,8 @@ def to_table(
 
     warehouse, _, name = root.rpartition("/")
     routing = Routing.of(warehouse, {name: {}}, given, dead_letters=dead_letters, unrouted="fail")
-    sink = letters_sink(routing, given, options.get("application", f"streamsink-{name}"))
+    is_named = "application" in settings or given.application != SinkOptions.application
+    sink = letters_sink(routing, given, given.application if is_named else f"streamsink-{name}")
     return BatchFunction(sink, listener or to_log)
 
 
@@ -85,14 +95,16 @@ def to_tables(
     dead_letters: str | None = None,
     unrouted: str = "fail",
     drop_route_column: bool = True,
-    **options: "Unpack[Settings]",
+    options: SinkOptions | None = None,
+    **settings: "Unpack[Settings]",
 ) -> "BatchFunction":
-    """A function for ``foreachBatch`` that publishes every micro-batch exactly once into several tables below ``warehouse``.
+    """A function for ``foreachBatch`` that publishes every micro-batch exactly once into several tables below
+    ``warehouse``.
 
     route: a column or SQL expression that names each row's table. tables: {name or pattern: options of its own}; see
-    docs/OPTIONS.md. dead_letters: name of the table for rows that do not fit theirs; without one the first such row fails the batch.
-    unrouted: 'fail', or 'dead-letter' for rows whose table no rule covers. options: see ``SinkOptions``, for all tables.
-    Raises Misuse for an option that does not exist or has a wrong value.
+    docs/OPTIONS.md. dead_letters: name of the table for rows that do not fit theirs; without one the first such row
+    fails the batch. unrouted: 'fail', or 'dead-letter' for rows whose table no rule covers. options, settings: as
+    ``to_table``, for all tables. Raises Misuse for an option that does not exist or has a wrong value.
     """
     from streamsink.events import to_log
     from streamsink.spark.query.foreach_batch import BatchFunction
@@ -101,7 +113,7 @@ def to_tables(
     from streamsink.table.routed.rules import Routing
 
     root = table_path(warehouse)
-    given = SinkOptions.of(root, options)
+    given = SinkOptions.of(root, settings, options)
     routing = Routing.of(root, tables, given, dead_letters=dead_letters, unrouted=unrouted)
     return BatchFunction(tables_sink(route, routing, given, drop_route_column), listener or to_log)
 
@@ -109,25 +121,43 @@ def to_tables(
 def run(
     start: "Callable[[], StreamingQuery]", *, max_restarts: int = 10, min_wait_ms: int = 100, max_wait_ms: int = 30_000
 ) -> "StreamingQuery":
-    """Start a query with ``start()`` and restart it after an intended or retryable failure; see ``spark/query/supervisor.py``."""
+    """Start a query with ``start()`` and restart it after a failure that is intended or retryable.
+
+    start: builds and starts the query, each time anew. max_restarts: in all. min_wait_ms, max_wait_ms: before a
+    restart, doubled with each one and varied by chance. Returns the query after it has ended without an error, with
+    everything that was pending published. Raises the cause of every other failure; KeyboardInterrupt after Ctrl-C.
+    """
     from streamsink.spark.query import supervisor
 
     return supervisor.run(start, max_restarts=max_restarts, min_wait_ms=min_wait_ms, max_wait_ms=max_wait_ms)
 
 
 def write(
-    df: "DataFrame", path: "Path", run_id: str, listener: "Listener | None" = None, **options: "Unpack[Settings]"
+    df: "DataFrame",
+    path: "Path",
+    run_id: str,
+    listener: "Listener | None" = None,
+    *,
+    options: SinkOptions | None = None,
+    **settings: "Unpack[Settings]",
 ) -> int:
-    """Publish a batch DataFrame exactly once under ``run_id``: a repeated call with that id changes nothing."""
+    """Publish a batch DataFrame exactly once under ``run_id``: a repeated call with that id changes nothing.
+
+    run_id: any name; it is known within ``application``. listener, options, settings: as ``to_table``. Returns the
+    number of rows that this call has published, 0 for a repeated one. Raises errors of ``streamsink.errors``.
+    """
     from streamsink.spark.query.bounded import write_bounded
 
-    return write_bounded(df, path, run_id, listener, options)
+    return write_bounded(df, path, run_id, listener, settings, options=options)
 
 
 def read(
     spark: "SparkSession", path: "Path", snapshot_id: int | None = None, store_options: Mapping[str, str] | None = None
 ) -> "DataFrame":
-    """A DataFrame of the newest snapshot, or of the given one."""
+    """A DataFrame of the newest snapshot, or of the given one, read by Spark's own Parquet reader.
+
+    Raises Misuse for a table or snapshot that there is not, and for a column of a type that Spark cannot read.
+    """
     from streamsink.spark import read as reader
 
     return reader.read(spark, path, snapshot_id, store_options)
@@ -142,7 +172,8 @@ def read_arrow(
 ) -> "pa.Table":
     """A pyarrow.Table of the newest snapshot, or of the given one; all of it in memory, without Spark.
 
-    where: a condition such as ``col("price") > 5``; files without a matching row are not opened. columns: names, in order.
+    where: a condition such as ``col("price") > 5``; files without a matching row are not opened. columns: names, in
+    order. Raises Misuse for a table, snapshot or column that there is not; Corrupt for a file that is gone or altered.
     """
     from streamsink.storage.stores import store_of
     from streamsink.table.read import scan
@@ -171,7 +202,11 @@ def create_table(
     comment: str | None = None,
     store_options: Mapping[str, str] | None = None,
 ) -> str:
-    """Create an append table. ``schema``: a Spark StructType, a pyarrow.Schema, or DDL text. Returns its absolute path."""
+    """Create an append table, and return its absolute path.
+
+    schema: a Spark StructType, a pyarrow.Schema, or DDL text. options: Paimon's table options. Raises Misuse when the
+    path holds something else, or the schema needs a feature that is not supported here.
+    """
     from streamsink.storage.stores import store_of
     from streamsink.table.creation import create
 
@@ -192,11 +227,14 @@ def starting_offsets(
     from_beginning: str | Sequence[str] = (),
     without: str | Sequence[str] = (),
 ) -> str:
-    """JSON for Kafka's option ``startingOffsets``: where the table's own record of ``application`` ends.
+    """JSON for the option ``startingOffsets`` of Spark's Kafka source: where the table's own record of ``application``
+    ends.
 
-    partitions: {topic: number of partitions}; one that the table does not know yet begins at its earliest offset. source: of a
-    query with several sources, the place from 0 or the name of one. from_beginning: topics that begin at their earliest offset.
-    without: recorded topics to leave out; Kafka's source fails on one that the broker does not have any more.
+    partitions: {topic: number of partitions}; a partition that the table does not know yet begins at its earliest
+    offset. source: of a query with several sources, the place from 0 or the name of one. from_beginning: topics that
+    begin at their earliest offset. without: recorded topics to leave out; Kafka's source fails on one that the broker
+    does not have any more. Raises Misuse where the table has no such record, or only a start of the query can tell what
+    it has.
     """
     from streamsink.commands.offsets import Wanted
     from streamsink.commands.offsets import starting_offsets as of_table
@@ -209,57 +247,72 @@ def starting_offsets(
     return of_table(store, application, Wanted(partitions or {}, source, *names))
 
 
-def retire(path: "Path", application: str, store_options: Mapping[str, str] | None = None, **options: Any) -> bool:
-    """Take ``application`` out of the table at ``path`` on purpose: its state and its journal go, its rows stay.
+def retire(
+    path: "Path",
+    application: str,
+    store_options: Mapping[str, str] | None = None,
+    *,
+    options: SinkOptions | None = None,
+    **settings: Any,
+) -> bool:
+    """Take ``application`` out of the table at ``path`` on purpose: its state and its journal are removed, its rows
+    stay.
 
-    path: of a table; or the warehouse of ``to_tables``, for all tables that the application has written there.
-    options: the query's own, its lock above all. Returns False when the table does not know it. Raises Misuse while a checkpoint of it is
-    pending, Fenced while a query holds it. A query that starts under that name later is a new application: it writes its source from the
-    beginning of its checkpoint.
+    path: of a table; or the warehouse of ``to_tables``, for all tables that the application has written there. options,
+    settings: the query's own, its lock above all. Returns False when the table does not know the application. Raises
+    Misuse while a checkpoint of it is pending, Fenced while a query holds it. A query that starts under that name later
+    is a new application: it writes its source from the beginning of its checkpoint.
     """
     from streamsink.commands.retire import retire as of_table
     from streamsink.storage.stores import Store, table_path
 
     root = table_path(path)
-    given = SinkOptions.of(root, {**options, "application": application, "store_options": store_options or {}})
+    if store_options is not None:
+        settings["store_options"] = store_options
+    given = SinkOptions.of(root, {**settings, "application": application}, options)
     _let_go(root, given.application)
     return of_table(Store(root, given.store_options, given.flush).open(), root, given)
 
 
-def give_up(path: "Path", **options: "Unpack[Settings]") -> "GivenUp":
-    """Forget pending records that can never be published (their files are gone, say), and those behind them, so that their rows are read
-    again from the source. Returns what was given up; its text says how to go on. The query must not run.
+def give_up(path: "Path", *, options: SinkOptions | None = None, **settings: "Unpack[Settings]") -> "GivenUp":
+    """Forget pending records that can never be published (because their files are gone, say), and those behind them.
 
-    path, options: the query's own, ``application`` above all. Refuses, and changes nothing, when a record might be published.
+    Their rows are then read again from the source. Returns what was given up; its text says how to go on. The query
+    must not run. path, options, settings: the query's own, ``application`` above all. Raises Misuse, and changes
+    nothing, when a record might be published; Fenced while a query holds the application.
     """
     from streamsink.commands.give_up import give_up as of_journal
     from streamsink.storage.stores import Store, table_path
 
     root = table_path(path)
-    given = SinkOptions.of(root, options)
+    given = SinkOptions.of(root, settings, options)
     _let_go(root, given.application)
     return of_journal(Store(root, given.store_options, given.flush).open(), root, given)
 
 
-def drop_missing(path: "Path", everything: bool = False, **options: "Unpack[Settings]") -> "Dropped":
-    """Take data files that do not exist out of the table at ``path``, so that the rest of it can be read: their rows were lost with them.
+def drop_missing(
+    path: "Path", everything: bool = False, *, options: SinkOptions | None = None, **settings: "Unpack[Settings]"
+) -> "Dropped":
+    """Take data files that do not exist out of the table at ``path``, so that the rest of it can be read.
 
-    everything: do so although no data file at all is there. options: as the query's. Returns what was taken out.
+    Their rows were lost with them. everything: do so although no data file at all is there. options, settings: as the
+    query's. Returns what was taken out. Raises Misuse, and changes nothing, where no file is missing, or all are.
     """
     from streamsink.commands.drop_missing import drop_missing as of_table
     from streamsink.storage.stores import Store, table_path
 
     root = table_path(path)
-    given = SinkOptions.of(root, options)
+    given = SinkOptions.of(root, settings, options)
     return of_table(Store(root, given.store_options, given.flush).open(), root, given, everything=everything)
 
 
 def verify(path: "Path", store_options: Mapping[str, str] | None = None, contents: bool = False) -> "Report":
-    """Look whether the table at ``path`` is whole: a report with ``ok``, ``findings`` and readable text. Changes nothing.
+    """Look whether the table at ``path`` is whole: a report with ``ok``, ``findings`` and readable text. Changes
+    nothing.
 
-    It names holes in the chain of snapshots, files that are missing or have another size, counts that do not add up, commits
-    that another writer's rename has hidden, and what the journals say of pending or lost checkpoints. With ``contents`` it reads each
-    data file as well: whether it has its rows and the columns of its schema.
+    It names holes in the chain of snapshots, files that are missing or have another size, counts that do not add up,
+    commits that another writer's rename has hidden, and what the journals say of pending or lost checkpoints. contents:
+    read each data file as well, and look whether it has its rows and the columns of its schema.
     """
     from streamsink.commands.verify import verify as of_table
     from streamsink.storage.stores import store_of

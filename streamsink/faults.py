@@ -19,7 +19,9 @@ STEPS: dict[str, str] = {
     "spark.written": "files of Spark's own writer are in staging; nobody has looked at them or flushed them",
     "write.staged": "all files of the checkpoint are in staging; those of a small batch are not flushed yet",
     "precommit.manifest_staged": "the manifest that holds the metadata of those files is in staging, not flushed yet",
-    "precommit.before_record": "files, manifest and the record's bytes are flushed; the pending record is about to be created",
+    "precommit.before_record": (
+        "files, manifest and the record's bytes are flushed; the pending record is about to be created"
+    ),
     "precommit.saved": "the pending record is durable: from here on the checkpoint will be published",
     "group.queued": "the batch is about to return while its checkpoint is pending",
     "group.before_publish": "what is to be published now is chosen: one checkpoint, or a group",

@@ -1,4 +1,4 @@
-"""The pending store: a journal of pre-commits. Contract only; ``journal/file_journal.py`` keeps it in files."""
+"""The journal of pre-commits: the contract. ``journal/file_journal.py`` keeps one in files."""
 
 import json
 from abc import ABC, abstractmethod
@@ -14,10 +14,12 @@ from streamsink.protocol.recorded_files import KnownFiles
 
 @dataclass(frozen=True)
 class Mark:
-    """Where a record was published. at_ms: a moment, by our clock, at which that snapshot was in its place with this uuid.
+    """Where a record was published.
 
-    alone: the snapshot says its state alone, or may. Its rows are in an earlier one, and need not go when this one does.
-    again: that was before; by now it was about to be published once more, and nobody knows whether it was.
+    at_ms: a moment, in ms of our clock, at which that snapshot was in its place with this uuid. alone: the snapshot has
+    the record's state alone, or may have: the rows are in an earlier snapshot, and need not vanish with this one.
+    again: the mark is of an earlier publishing; since then the record was about to be published once more, and nobody
+    knows whether it was.
     """
 
     snapshot_id: int
@@ -43,7 +45,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class MarkOfTables:
-    """Where a record of several tables was published: in each of them, by name, of which that is known."""
+    """Where a record of several tables was published: by name, the mark of each table of which that is known."""
 
     tables: Mapping[str, Mark]
 
@@ -55,7 +57,7 @@ class MarkOfTables:
         return cls({name: Mark.from_json(mark) for name, mark in value["tables"].items()})
 
 
-# The protocol hands it back to the committer that has said it.
+# What a committer says of a publishing; the protocol hands it back to the committer.
 Where = Mark | MarkOfTables
 
 
@@ -65,7 +67,7 @@ def encode_mark(where: Where | None) -> bytes:
 
 
 def decode_mark(data: bytes) -> Where | None:
-    """None for one of an older version, or torn by a crash: its name is what counts."""
+    """None for a mark of an older version, or one that a crash has torn: the file's name alone counts then."""
     try:
         value = json.loads(data)
         return (MarkOfTables if "tables" in value else Mark).from_json(value)
@@ -80,11 +82,13 @@ def comes_again(where: Where | None) -> bool:
 
 @dataclass(frozen=True)
 class JournalIdentity:
-    """id: given to a journal once; a state repeats it. began: the last record that was published before the journal began.
+    """Which journal this is.
 
-    A journal that began at 0 knows every bounded run of its application; a later one has replaced a journal that was removed, or
-    went on from an older copy. ended: what was recorded behind this number was given up; a journal without records has it from here.
-    behind: as of ``AppState``, of what was given up, where nothing of it is left; else empty.
+    id: given to a journal once; each state repeats it. began: number of the last record that was published before the
+    journal began. A journal that began at 0 knows every bounded run of its application; a later one has replaced a
+    journal that was removed, or went on from an older copy. ended: what was recorded behind this number was given up; a
+    journal without records knows that from here. behind: as in ``AppState``, of what was given up, when no record of it
+    is left; else empty.
     """
 
     id: str
@@ -97,7 +101,7 @@ class Group(Protocol):
     """Files and folders that become durable together, as ``storage/flush_group.py`` has them."""
 
     def flush(self) -> None:
-        """All of it is durable when this returns. Raises OSError; then nothing is known to be."""
+        """All of it is durable when this returns. On OSError, none of it may be assumed durable."""
 
     def give_up(self) -> None:
         """Let go of what is not flushed. Idempotent; never raises."""
@@ -106,12 +110,12 @@ class Group(Protocol):
 class Journal(ABC):
     """The journal of one application, in a place that outlives the driver and Spark's checkpoint. Driver only.
 
-    Record numbers ("sequence") grow by one. A record is written once, whole, and never changed; that it is published
-    is marked beside it. The last ``retain`` published ones are kept: they answer a replay after expired history, and a
-    rollback is mended from them. Pending ones are always kept.
+    Record numbers ("sequence") grow by one. A record is written once, whole, and never changed; a mark beside it says
+    that it is published. The last ``retain`` published records are kept: they answer a replay when history has expired,
+    and a rollback is mended from them. Pending records are always kept.
 
-    One thread may record (``prepare``, ``staging``, ``discard``) while another publishes (``mark_published``,
-    ``forget``).
+    One thread may record (``staging``, ``stage_record``, ``create_record``, ``discard``) while another publishes
+    (``mark_published``, ``forget``).
     """
 
     @property
@@ -123,8 +127,8 @@ class Journal(ABC):
     def claim(self, query: str, above: int, run: str = "") -> Writer:
         """Take the application over with an epoch greater than ``above``; every earlier writer is fenced.
 
-        run: id of this start of the query, which has one claim of each application; empty where it is not known. Raises Fenced while
-        another query holds it, Misuse when the same start does.
+        run: id of this start of the query, which has one claim of each application; empty where it is not known. Raises
+        Fenced while another query holds it, Misuse when the same start does.
         """
 
     @abstractmethod
@@ -145,7 +149,10 @@ class Journal(ABC):
 
     @abstractmethod
     def release(self, unused: bool = False) -> None:
-        """Give the hold back (the claim's epoch stays). unused: no batch was given to this start, so another claim of its run may follow."""
+        """Give the hold back; the claim's epoch stays.
+
+        unused: no batch was given to this start, so another claim of its run may follow.
+        """
 
     @abstractmethod
     def last_sequence(self) -> int:
@@ -153,15 +160,19 @@ class Journal(ABC):
 
     @abstractmethod
     def stage_record(self, committable: Committable, group: Group) -> None:
-        """Write the pre-commit's bytes, as far as the store lets them be written ahead of their name; ``group`` makes them durable."""
+        """Write the record's bytes, as far as the store lets them be written ahead of their name.
+
+        They are durable when ``group`` is flushed.
+        """
 
     @abstractmethod
     def create_record(self, committable: Committable) -> None:
-        """Give the staged record its name: the point of no return. From here on the checkpoint will be published, whatever happens.
+        """Give the staged record its name: the point of no return.
 
-        Called when ``group`` is flushed and ``check_owner`` has been asked after that. Raises Fenced when the number is taken by a
-        successor, or its sweep took what was staged; Retryable when it is taken by an earlier writer, which was about to when this
-        one took over: the restart publishes that.
+        From here on the checkpoint will be published, whatever happens. Called when ``group`` is flushed and
+        ``check_owner`` has been asked after that. Raises Fenced when the number is taken by a successor, or its sweep
+        took what was staged; Retryable when it is taken by an earlier writer, which was about to when this one took
+        over: the restart publishes that.
         """
 
     @abstractmethod
@@ -182,9 +193,10 @@ class Journal(ABC):
 
     @abstractmethod
     def mark_published(self, committable: Committable, where: Where | None = None) -> None:
-        """Idempotent; a newer ``where`` counts. After a crash before it, the committer finds out by reading the table.
+        """Mark the record as published. Idempotent; a newer ``where`` replaces an older one.
 
-        A bounded job's run is remembered for good, longer than its record.
+        After a crash before the mark, the committer finds out by reading the destination. A bounded job's run is
+        remembered for good, longer than its record.
         """
 
     @abstractmethod
@@ -192,34 +204,39 @@ class Journal(ABC):
         """Whether a bounded job's run was marked published in this table, however long ago, and what it was made of."""
 
     def known_files(self, since: int) -> KnownFiles | None:
-        """The files of which the records from number ``since`` on were made, also of those that are not retained any more.
+        """The source files of which the records from number ``since`` on were made, retained or not.
 
-        None when not all records from the first one on tell them. Raises Corrupt.
+        None when not all records from the first one on say their files. Raises Corrupt.
         """
         return None
 
     @abstractmethod
     def forget(self, sequences: Sequence[int]) -> None:
-        """Drop the staging of published records, of every epoch, and the oldest records beyond what is retained. Idempotent."""
+        """Drop the staging of published records, of every epoch, and the oldest records beyond what is retained.
+
+        Idempotent.
+        """
 
     @abstractmethod
     def staging(self, sequence: int, writer: Writer) -> str:
         """Create and name the folder into which writers of this record flush files (absolute path).
 
-        It is durable once the sink has made the names in it durable, which is before the record is saved. The sink begins the file
-        that is called ``manifest-...`` after all others: without it the checkpoint has no files, or is not ready for its record.
+        It is durable once the sink has made the names in it durable, which is before the record is saved. The sink
+        begins the file that is called ``manifest-...`` after all others: without it the checkpoint has no files, or is
+        not ready for its record.
         """
 
     @abstractmethod
     def discard(self, staging: str) -> None:
-        """Delete one staging folder, whose checkpoint is given up; no other one of that number. Idempotent."""
+        """Delete the staging folder of a checkpoint that is given up, and no other one of its number. Idempotent."""
 
     @abstractmethod
     def sweep(self, writer: Writer) -> list[str]:
-        """Delete staged files that no record names or can come to name, of earlier writers; their names. Idempotent.
+        """Delete staged files of earlier writers that no record names or can come to name. Idempotent.
 
-        Those of a number that is taken, and those that were not ready for their record when this writer had claimed: their writer
-        looks who owns the application once they are. Others wait until this writer's record takes the number (``forget``).
+        Those are the files of a number that is taken, and files that were not ready for their record when this writer
+        had claimed: their writer asks who owns the application once they are ready. Others wait until this writer's
+        record takes the number (``forget``). Returns the names of what was deleted.
         """
 
 

@@ -6,6 +6,7 @@
 - ``Committer``: publishes records, and tells what is published.
 """
 
+import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -14,7 +15,7 @@ from typing import Any
 
 from streamsink.errors import Misuse
 from streamsink.events import Event
-from streamsink.options import SinkOptions
+from streamsink.options import CommitOptions, LockOptions, SinkOptions, TableOptions
 from streamsink.protocol.committable import AppState, Batch, Committable, KnownRun, LastOfOther, StagedFile
 from streamsink.protocol.decision import Checkpoint
 from streamsink.protocol.journal import Group, Journal, Mark, Where
@@ -42,10 +43,11 @@ class History:
 
 @dataclass(frozen=True)
 class Published:
-    """The outcome of publishing one checkpoint. attempts: tries of the publishing loop.
+    """The outcome of publishing one checkpoint.
 
-    where: the snapshot that says so, or that of each table; None when none does. base_replaced: another writer's snapshot took the place of
-    the one below, which it is built on: nothing of ours is lost, the other's rows are not seen.
+    attempts: how many tries the publishing loop took. where: the snapshot that holds the checkpoint, or that of each
+    table; None when the destination has no snapshots. base_replaced: another writer's snapshot took the place of the
+    one that ours is built on: nothing of ours is lost, but readers do not see the other writer's rows.
     """
 
     checkpoint_id: int
@@ -56,15 +58,21 @@ class Published:
 
 
 class Committer(ABC):
-    """Publishes checkpoints, one instant each. Driver only, one at a time for each application, used by one thread at a time."""
+    """Makes recorded checkpoints visible, each at one instant, and tells what is visible.
+
+    It plays the part of Paimon's ``Committer`` and of the ``Committer`` of Flink's two-phase-commit sinks. Driver only.
+    Each application has one at a time, and one thread uses it at a time.
+    """
 
     def for_background(self) -> "Committer":
         """Another committer of the same destination that shares no changing state with this one, for another thread.
 
-        Called once, before anything is published, when publishing is grouped or 'async'. A sink that leaves it out does not support that.
+        Called once, before anything is published, when publishing is grouped or 'async'. A sink that does not implement
+        it does not support these options: it raises Misuse.
         """
         raise Misuse(
-            "this sink publishes each batch in the batch. No row was written. Leave out publish and publish_every_batches",
+            "this sink publishes each batch in the batch. No row was written. Leave out publish and "
+            "publish_every_batches",
             kind="option.publish",
         )
 
@@ -78,10 +86,16 @@ class Committer(ABC):
 
     @abstractmethod
     def history(self, application: str) -> History:
-        """What is published. Called at restore and before each batch; must cost the same however long history is."""
+        """What is published.
+
+        Called at a restart and before each batch, so it must cost the same however long history is.
+        """
 
     def where_is(self, committable: Committable) -> Where | None:
-        """Where a record that is published was; None when what is retained does not say. Called at a restart, of the last one that was."""
+        """Where a record that is published was; None when what is retained does not say.
+
+        Called at a restart, of the last one that was.
+        """
         return None
 
     def where_now(self) -> Where | None:
@@ -91,41 +105,56 @@ class Committer(ABC):
     def was_replaced(self, mark: Mark) -> bool:
         """Whether another writer's snapshot stands in the marked one's place, prepared before ours was complete.
 
-        Then it replaced ours in a race, by a rename; a later one means that the table was rolled back and written again.
+        Then it replaced ours in a race, by a rename; a later one means that the table was rolled back and written
+        again.
         """
         return False
 
     def was_rolled_back(self, mark: Mark) -> bool:
-        """Whether what is retained shows that the marked publishing was undone: the destination ends before it, or a later one has its
-        number."""
+        """Whether what is retained shows that the marked publishing was undone.
+
+        It does when the destination ends before it, or when a later snapshot has its number.
+        """
         return False
 
     def holds(self, committable: Committable, since: int) -> bool:
-        """Whether the newest snapshot holds the record's files, although snapshot ``since`` that published it was replaced:
-        another writer has built on it before. Raises Conflict when that cannot be told.
+        """Whether the newest snapshot holds the record's files, although the snapshot that published it was replaced.
+
+        That happens when another writer has built on it before. since: number of the replaced snapshot. Raises Conflict
+        when it cannot be told.
         """
         return False
 
     def state_alone(self, committable: Committable, *, held: bool = False) -> Committable:
-        """What is to be published of a record whose rows are in the destination already, although it does not say so: called at a restart, where
-        ``holds`` or ``mentions`` has found them, or the user has. held: by the names of the record's files, which must be there still in the
-        instant of publishing. By default the record without files.
+        """What must be published of a record whose rows are in the destination although no state says so.
+
+        Called at a restart, when ``holds`` or ``mentions`` has found the rows, or the user has. held: they were found
+        by the names of the record's files, which must still be there at the instant of publishing. By default the
+        record without files.
         """
         return replace(committable, files=())
 
     @abstractmethod
     def mentions(self, committable: Committable) -> bool:
-        """Whether any retained history names a file of it, added or deleted. Called where history does not say that it is published."""
+        """Whether any retained history names a file of it, added or deleted.
+
+        Called where history does not say that it is published.
+        """
 
     @abstractmethod
     def others(self, application: str) -> Mapping[str, LastOfOther]:
-        """The last record of each other application that has written here, published or not. Called until a run has its first record. What
-        is published is in the destination, what is not in the journals beside this one: ``streamsink.sink.last_of_others`` puts them together.
+        """The last record of each other application that has written here, published or not.
+
+        Called until a run has its first record. What is published is in the destination, what is not in the journals
+        beside this one: ``streamsink.sink.last_of_others`` puts them together.
         """
 
     def has_reached(self, application: str, sequence: int, where: Mark | None = None) -> bool:
-        """Whether this record of another application, or a later one, is published; True as well when nothing that is retained tells. Called at
-        a restart for the name that a query had before. where: it was there, or before that. By default as ``history`` says."""
+        """Whether this record of another application, or a later one, is published; True when nothing retained tells.
+
+        Called at a restart for the name that a query had before. where: the record was published there, or before. By
+        default the answer is that of ``history``.
+        """
         found = self.history(application)
         return not found.complete if found.state is None else found.state.sequence >= sequence
 
@@ -135,14 +164,19 @@ class Committer(ABC):
         return not before or self.has_reached(*before)
 
     def known_run(self, application: str, run: str) -> KnownRun:
-        """Whether history shows that a bounded job's run is published; it cannot tell when a part of it has expired and the rest does
-        not show it. Called when the journal is not the one that the application began with.
+        """Whether history shows that a bounded job's run is published.
+
+        It cannot tell when a part of history has expired and the rest does not show the run. Called when the journal is
+        not the one that the application began with.
         """
         return KnownRun(None)
 
     @abstractmethod
     def sees_all_since(self, committable: Committable) -> bool:
-        """Whether all of history since the record was made is retained, so that what it does not mention was never published."""
+        """Whether all of history since the record was made is retained.
+
+        If so, what it does not mention was never published.
+        """
 
     @abstractmethod
     def files_in_place(self, committable: Committable) -> tuple[int, int, tuple[str, ...]]:
@@ -153,41 +187,47 @@ class Committer(ABC):
         return ""
 
     def restoring(self, records: Sequence[Committable]) -> AbstractContextManager[None]:
-        """Within it these records, all of earlier runs, are published or swept for, in order: what is asked for each of them may
-        be looked up once for all. By default nothing is remembered.
+        """Entered while these records, all of earlier runs, are published or swept for, in order.
+
+        What is asked for each of them may be looked up once for all. By default nothing is remembered.
         """
         return nullcontext()
 
     @abstractmethod
     def sweep(self, published: Sequence[Committable]) -> list[str]:
-        """Delete what dead tries to publish these left behind, now that they are published; their paths. Idempotent.
+        """Delete what dead tries to publish these records left behind, now that they are published. Idempotent.
 
-        A try carries the name of the last record that it stood for, and the record may since have been published in another
-        group.
+        A try carries the name of the last record that it stood for, and the record may since have been published in
+        another group. Returns the paths of what was deleted.
         """
 
     @abstractmethod
     def publish(self, committable: Committable, *, expect: int, restored: bool, fence: Callable[[], None]) -> Published:
-        """Make it visible at one instant.
+        """Make the record visible at one instant.
 
-        expect: the sequence that must be the last published one, checked again inside every retry.
-        fence: raises Fenced when a newer writer owns the application; called inside every retry, because the snapshots
-        that could tell may have expired while this writer was paused.
-        restored: the record comes from an earlier run: check that none of its files is in the table already.
-        Idempotent: a record that is visible already is reported as published.
-        Raises: Fenced, Conflict, OutcomeUnknown, Misuse (rolled back), Corrupt; Retryable when retries ran out.
-        After a crash: the record is pending still; publishing it again is safe.
+        expect: number of the record that must be the last published one; to be checked again in every try. restored:
+        the record comes from an earlier run, so its files may be visible already, which must be checked. fence: raises
+        Fenced when a newer writer owns the application; to be called in every try, because the snapshots that could
+        tell may have expired while this writer was paused.
+
+        Idempotent: a record that is visible already is reported as published. Raises Fenced, Conflict, OutcomeUnknown,
+        Misuse (rolled back), Corrupt; Retryable when the tries ran out. After a crash the record is still pending, and
+        publishing it again is safe.
         """
 
 
 class Writing(ABC):
-    """How rows become staged files; it travels to executors, pickled. What ``close`` of a writer hands back is a list, whose items travel as texts."""
+    """How rows become staged files. Spark pickles it and sends it to executors.
+
+    A writer's ``close`` returns a list, whose items travel back to the driver as texts.
+    """
 
     @abstractmethod
     def open(self, file_io: Any) -> Any:
-        """A writer for one task attempt, with ``write(rows)`` for each Arrow batch, ``close(group)`` and ``abort()``. file_io: of the store.
+        """A writer for one task attempt, with the methods ``write(rows)``, ``close(group)`` and ``abort()``.
 
-        ``close`` returns the list; its files are durable when ``group`` is flushed. ``abort`` deletes what was written. Idempotent.
+        file_io: of the store. ``write`` is called with each Arrow batch. ``close`` returns the list; the files that it
+        names are durable when ``group`` is flushed. ``abort`` deletes what was written, and is idempotent.
         """
 
     @abstractmethod
@@ -196,14 +236,17 @@ class Writing(ABC):
 
     @abstractmethod
     def decode(self, text: str) -> Any:
-        """The inverse of ``encode``. What it says comes from a task: ``OpenSink.stage`` looks whether it is true."""
+        """The inverse of ``encode``.
+
+        The text comes from a task: ``OpenSink.stage`` checks that what it says is true.
+        """
 
 
 class OpenSink(ABC):
     """A destination as one start of a query has opened it. Driver only.
 
-    to: its path and identity. journal: of the application. committer: what publishes. application: the query's name as its journal has it.
-    known_as: the same as the destination has it.
+    to: its path and identity. journal: that of the application. committer: publishes what the journal has. application:
+    the query's name in its journal. known_as: the query's name in the destination's own history.
     """
 
     to: Destination
@@ -214,34 +257,37 @@ class OpenSink(ABC):
 
     @abstractmethod
     def group(self) -> AbstractContextManager[Group]:
-        """Opens a group of files that become durable together with a record; it is let go of in the end."""
+        """Opens a group of files that become durable together with a record."""
 
     @abstractmethod
     def writing(self, checkpoint: Checkpoint, fields: Sequence[Any], positions: Sequence[Any]) -> Writing:
         """How the rows of this checkpoint become files in ``checkpoint.staging``, which has no files yet.
 
-        fields: the columns of the rows, as ``format.types.DataField``; the same object as long as they do not change. positions: columns that
-        say where in its source a row was read, if rows have some beside ``fields``; most sinks ignore them. Raises Misuse, which names the destination, when rows with these columns do not fit.
+        fields: the columns of the rows, as ``format.types.DataField``; the same object as long as they do not change.
+        positions: columns that rows have besides ``fields`` and that say where in its source a row was read; most sinks
+        ignore them. Raises Misuse that names the destination when rows with these columns do not fit.
         """
 
     @abstractmethod
     def stage(
         self, checkpoint: Checkpoint, written: Sequence[Any], group: Group
     ) -> tuple[tuple[StagedFile, ...], Mapping[str, Any]]:
-        """The files, and the sink's own payload (a JSON object), that the record will name. Called once for a checkpoint, before its record.
+        """The files, and the sink's own payload (a JSON object), that the record will name.
 
-        written: what all writers of the checkpoint handed back; empty when its rows are in the destination already (``Verdict.SEEN``). What this
-        writes into the staging folder is durable when ``group`` is flushed. Raises Misuse or Corrupt when the record could not be published: then
+        Called once for a checkpoint, before its record. written: what all writers of the checkpoint returned; empty
+        when its rows are in the destination already (``Verdict.SEEN``). What this method writes into the staging folder
+        is durable when ``group`` is flushed. Raises Misuse or Corrupt when the record could not be published: then
         nothing is recorded, and the staging folder is deleted.
         """
 
 
 class Sink(ABC):
-    """A destination. Two that are equal do the same with rows that come to one place, so let yours be a frozen dataclass; ``path`` need not be compared,
-    where one place has several spellings.
+    """A destination, as a query names it.
 
-    path: absolute, or a URL of the store. The application's journal lies below it, and messages name it. supports: options that it takes of those
-    that only tables have otherwise.
+    Two sinks that are equal must do the same with rows for the same place, so make yours a frozen dataclass; leave
+    ``path`` out of the comparison where one place has several spellings. path: absolute, or a URL of the store. The
+    application's journal lies below it, and messages name it. supports: names of options that this sink heeds although
+    otherwise only Paimon tables do.
     """
 
     path: str
@@ -256,40 +302,20 @@ class Sink(ABC):
         fields: Callable[[], Sequence[Any]],
         emit: Callable[[Event], None],
     ) -> OpenSink:
-        """Open it for one start of a query, and create it when there is none. Called once in a start, with its first batch, before the application
-        is claimed: another driver may still be writing.
+        """Open the destination for one start of a query, and create it when there is none.
 
-        file_io: of the store of ``path``. fields: the columns of the rows, as ``format.types.DataField``. emit: takes events of ``streamsink.events``.
-        Raises Misuse before anything is written, for an option that it does not support too.
+        Called once in a start, with the first batch, before the application is claimed: another driver may still be
+        writing. file_io: of the store of ``path``. fields: returns the columns of the rows, as
+        ``format.types.DataField``. emit: takes events of ``streamsink.events``. Raises Misuse, before anything is
+        written, also for an option that the sink does not support.
         """
 
 
-# They say how Paimon tables are made, written and committed.
+# These options say how Paimon tables are made, written and committed.
 _OF_TABLES = frozenset(
-    {
-        "partition_by",
-        "table_options",
-        "create",
-        "mode",
-        "overwrite_partition",
-        "add_columns",
-        "widen_types",
-        "target_file_bytes",
-        "max_open_writers",
-        "writer_memory_bytes",
-        "large_batches",
-        "publish_as",
-        "commit_max_retries",
-        "commit_min_wait_ms",
-        "commit_max_wait_ms",
-        "commit_timeout_ms",
-        "lock",
-        "lock_id",
-        "lock_user",
-        "lock_password_env",
-        "lock_lease_ms",
-        "lock_acquire_timeout_ms",
-    }
+    {declared.name for group in (TableOptions, CommitOptions, LockOptions) for declared in dataclasses.fields(group)}
+    | {"mode", "overwrite_partition", "target_file_bytes", "max_open_writers", "writer_memory_bytes", "large_batches"}
+    | {"publish_as"}
 )
 
 
@@ -298,7 +324,8 @@ def check_supported(sink: Sink, given: Iterable[str]) -> None:
     wrong = sorted(_OF_TABLES.intersection(given) - sink.supports)
     if wrong:
         raise Misuse(
-            f"{sink.path}: {type(sink).__name__} does not support the options {', '.join(wrong)}, which say how a Paimon table is written. Nothing was "
+            f"{sink.path}: {type(sink).__name__} does not support the options {', '.join(wrong)}, which say how a "
+            "Paimon table is written. Nothing was "
             "written. Leave them out, or name them in 'supports' when the sink heeds them",
             kind="option.of-tables",
         )

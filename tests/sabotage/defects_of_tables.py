@@ -172,7 +172,7 @@ OF_TABLES = (
            "if is_known or ", "if True or ", ("tests/advice/test_lost_letters.py",)),
     Defect("letters: what is retained whole cannot be told", "sinks/paimon/letters.py:TableCommitter._has_or_is_said_to",
            " or committer.sees_all_since(mine)", "", ("tests/advice/test_lost_letters.py",)),
-    Defect("letters: their word ends the one for the table", "options.py:with_word",
+    Defect("letters: their word ends the one for the table", "options/sink_options.py:with_word",
            "if said in others and said != word), word]", "if False), word]", ("tests/advice/test_lost_letters.py", "tests/advice/test_lost_tables.py")),
     Defect("letters: give_up does not see them", "sinks/paimon/letters.py:TableCommitter.places_of",
            "*beside", "", (_LETTERS,)),

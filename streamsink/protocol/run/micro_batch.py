@@ -1,4 +1,5 @@
-"""One micro-batch, in the order on which the promise rests: admit, begin, write, stage, pre-commit, commit. Driver only.
+"""One micro-batch, in the order on which the promise rests: admit, begin, write, stage, pre-commit, commit. Driver
+only.
 
 Spark's batch function, bounded jobs and the crash tests all run this code. What differs between them is how rows become
 files, which is a ``BatchRows``.
@@ -38,14 +39,17 @@ class BatchRows(ABC):
 
     @abstractmethod
     def write(self, checkpoint: Checkpoint, group: Group) -> Sequence[Any]:
-        """Write the rows that ``checkpoint.decision`` asks for into files of ``checkpoint.staging``, as ``OpenSink.writing`` says.
+        """Write the rows that ``checkpoint.decision`` asks for into files of ``checkpoint.staging``, as
+        ``OpenSink.writing`` says.
 
-        Returns what ``OpenSink.stage`` needs to know of them. The files are durable when ``group`` is flushed. Not called for a batch
-        that is recorded without rows (SEEN). Raises Misuse when a row does not fit; the checkpoint is then aborted.
+        Returns what ``OpenSink.stage`` needs to know of them. The files are durable when ``group`` is flushed. Not
+        called for a batch that is recorded without rows (SEEN). Raises Misuse when a row does not fit; the checkpoint
+        is then aborted.
         """
 
     def described(self, batch: Batch) -> Batch:
-        """The batch, with what was done with these rows of it, where that may be another thing than with those of the run's first batch.
+        """The batch, with what was done with these rows of it, where that may be another thing than with those of the
+        run's first batch.
 
         Called before some of them are filtered.
         """
@@ -69,10 +73,16 @@ class BatchRows(ABC):
         """Called with the files that the record will name. By default nothing is remembered of them."""
 
     def check_read(self, checkpoint: Checkpoint) -> None:
-        """Raises Misuse when what is read for the batch is not what was planned for it. By default nothing is known of that."""
+        """Raises Misuse when what is read for the batch is not what was planned for it.
+
+        By default nothing is known of that.
+        """
 
     def looked_at_again(self, batch: Batch) -> Batch:
-        """The same batch with the identities that its sources have now. Called when the rows are written, before the record."""
+        """The same batch with the identities that its sources have now.
+
+        Called when the rows are written, before the record.
+        """
         return batch
 
     def same_as(self, other: "BatchRows") -> bool:
@@ -83,8 +93,8 @@ class BatchRows(ABC):
 class QueryRun:
     """One start of one query: what earlier starts left is settled, then its batches come one after another.
 
-    A batch id comes once in a run. Spark gives an id again only in a new run, so in the same run it is no replay: it is a second
-    part of the batch, or an id that is not Spark's, and skipping it would lose its rows.
+    A batch id comes once in a run. Spark gives an id again only in a new run, so in the same run it is no replay: it is
+    a second part of the batch, or an id that is not Spark's, and skipping it would lose its rows.
     """
 
     def __init__(self, sink: OpenSink, protocol: TwoPhaseCommit):
@@ -106,10 +116,11 @@ class QueryRun:
         background: Callable[[Step], Background] = PublishThread,
         run: str = "",
     ) -> "QueryRun":
-        """Claim the application and settle what earlier starts left. Raises as ``TwoPhaseCommit.restore``; it is closed then.
+        """Claim the application and settle what earlier starts left. Raises as ``TwoPhaseCommit.restore``; it is closed
+        then.
 
-        beside: makes what publishes beside the batches, when the options ask for it. run: Spark's id of this start of the query; empty for a
-        bounded job, which is repeated under its id.
+        beside: makes what publishes beside the batches, when the options ask for it. run: Spark's id of this start of
+        the query; empty for a bounded job, which is repeated under its id.
         """
         options = replace(options, application=sink.application)
         protocol = TwoPhaseCommit(sink.to, sink.journal, sink.committer, options, emit, background=background)
@@ -128,10 +139,11 @@ class QueryRun:
     def micro_batch(self, batch: Batch, rows: BatchRows) -> int:
         """Publish the batch exactly once, or make it durable so that it will be. Rows written; 0 for a replay.
 
-        Idempotent: a batch that is published or recorded already changes nothing. After a crash at any instruction the next
-        ``start`` settles what was pending. Raises errors of ``streamsink.errors``, and what writing raises; after that the same
-        rows may be given again. Raises Misuse when the id was given before in this run, or another call is under way: of two calls
-        for one batch at one time neither is recorded, but for one that is recorded already, for whose end the other waits.
+        Idempotent: a batch that is published or recorded already changes nothing. After a crash at any instruction the
+        next ``start`` settles what was pending. Raises errors of ``streamsink.errors``, and what writing raises; after
+        that the same rows may be given again. Raises Misuse when the id was given before in this run, or another call
+        is under way: of two calls for one batch at one time neither is recorded, but for one that is recorded already,
+        for whose end the other waits.
         """
         with self._as_the_only_call(batch, rows):
             batch, decision = self._admitted(batch, rows)
@@ -156,7 +168,10 @@ class QueryRun:
 
     @contextmanager
     def _as_the_only_call(self, batch: Batch, rows: BatchRows) -> Iterator[None]:
-        """Within it no other call writes, and the batch was not given before in this run. Raises Misuse as ``micro_batch``."""
+        """Within it no other call writes, and the batch was not given before in this run.
+
+        Raises Misuse as ``micro_batch``.
+        """
         if not self._one_call.begin(batch.batch_id):
             raise self._concurrent(batch)
         try:
@@ -179,7 +194,8 @@ class QueryRun:
             found = f"batch {self._returned} of it is done"
         raise self._refused(
             batch,
-            f"it was given to this sink before in this run of the query ({found}), and Spark repeats a batch only in a new "
+            f"it was given to this sink before in this run of the query ({found}), and Spark repeats a batch only in a "
+            "new "
             "run. So these rows are a second part of the batch, which this call will not skip in silence. "
             f"{ways.second_part(f'batch {batch.batch_id}')}",
             kind="batch.twice",
@@ -188,7 +204,8 @@ class QueryRun:
     def _concurrent(self, batch: Batch) -> Misuse:
         return self._refused(
             batch,
-            "two calls of this sink were under way at one time: a sink takes one batch after another. Call it once in the batch "
+            "two calls of this sink were under way at one time: a sink takes one batch after another. Call it once in "
+            "the batch "
             "function, and not from a pool of threads",
             kind="batch.concurrent",
         )
@@ -197,7 +214,10 @@ class QueryRun:
         return Misuse(f"{self.protocol.path}: batch {batch.batch_id}: {why}. Nothing of it was written", kind=kind)
 
     def _admitted(self, batch: Batch, rows: BatchRows) -> tuple[Batch, Decision]:
-        """What is to be done with the batch. It is asked again with each fact about its rows that the first answer needs."""
+        """What is to be done with the batch.
+
+        It is asked again with each fact about its rows that the first answer needs.
+        """
         decision = self.protocol.admit(batch)
         if decision.counts_rows:
             batch = replace(batch, rows=rows.count())
@@ -246,7 +266,10 @@ class QueryRun:
         return files, payload
 
     def commit_up_to_checkpoint(self, checkpoint_id: int) -> list[Published]:
-        """Publish everything pending up to and with this checkpoint now. Raises as ``TwoPhaseCommit.publish_when_due``."""
+        """Publish everything pending up to and with this checkpoint now.
+
+        Raises as ``TwoPhaseCommit.publish_when_due``.
+        """
         return self.protocol.commit_up_to_checkpoint(checkpoint_id)
 
     def finish(self) -> None:

@@ -1,4 +1,7 @@
-"""Which call of a sink is under way in one run: one at a time, and none beside another that is given the same batch. Driver only."""
+"""Which call of a sink is under way in one run: one at a time, and none beside another that is given the same batch.
+
+Driver only.
+"""
 
 import threading
 
@@ -6,8 +9,8 @@ import threading
 class OneCall:
     """A second call for the batch that is under way ends both, as long as nothing of the batch is recorded.
 
-    Both calls may have a part of the batch each, and a restart would take the part that is recorded for all of it. From the
-    record on it is too late for that: the second call waits for the first, and is judged as one that came after it.
+    Both calls may have a part of the batch each, and a restart would take the part that is recorded for all of it. From
+    the record on it is too late for that: the second call waits for the first, and is judged as one that came after it.
     """
 
     def __init__(self) -> None:

@@ -70,7 +70,8 @@ class RecordedPast:
     def _known_files(self) -> KnownFiles | None:
         """Which files earlier records were made of; None when the journal does not know all of them.
 
-        Looked up once in a run: Spark does not list a file twice in one, so what the run itself records is not asked for.
+        Looked up once in a run: Spark does not list a file twice in one, so what the run itself records is not asked
+        for.
         """
         if not self._known:
             whole = self._store.identity().began == 0

@@ -1,4 +1,6 @@
-"""When recorded checkpoints are published: in the batch ('sync'), or by a thread beside the next one ('async'); singly or in groups."""
+"""When recorded checkpoints are published: in the batch ('sync'), or by a thread beside the next one ('async'); singly
+or in groups.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -20,7 +22,10 @@ Step = Callable[[bool], float | None]
 
 
 class Background(ABC):
-    """What calls the step: ``PublishThread``; in tests, chosen interleavings within one thread. Never two calls at once."""
+    """What calls the step: ``PublishThread``; in tests, chosen interleavings within one thread.
+
+    Never two calls at once.
+    """
 
     @abstractmethod
     def wake(self) -> None:
@@ -36,7 +41,10 @@ class Background(ABC):
 
 
 class PublishSchedule:
-    """Publishes in the batch or beside it, as the options say. The batch function's side; the step is the other one's."""
+    """Publishes in the batch or beside it, as the options say.
+
+    The batch function's side; the step is the other one's.
+    """
 
     def __init__(self, table: str, queue: PublishQueue, options: SinkOptions, background: Callable[[Step], Background]):
         self._table = table
@@ -55,7 +63,8 @@ class PublishSchedule:
             self._queue.check()
         if self._stopped:
             raise Retryable(
-                f"{self._table}: this run of the query was closed, and publishes no further batch. Nothing is lost; a restarted "
+                f"{self._table}: this run of the query was closed, and publishes no further batch. Nothing is lost; a "
+                "restarted "
                 "query goes on",
                 kind="run.closed",
             )
@@ -63,12 +72,12 @@ class PublishSchedule:
     def wait_for_room(self) -> None:
         """Wait until fewer than ``publish_queue`` checkpoints are pending.
 
-        Called before a batch is written, not before its pre-commit: a batch that waits has no files yet, and learns of a
-        failed or fenced committer before it does its work in vain. Raises that error; Retryable when nothing moved.
+        Called before a batch is written, not before its pre-commit: a batch that waits has no files yet, and learns of
+        a failed or fenced committer before it does its work in vain. Raises that error; Retryable when nothing moved.
         """
         if self._options.publish != ASYNC:
             return
-        if not self._has_room():
+        if not self._has_room() and self._background is not None:
             self._background.hurry()
             timeout_ms = 2 * self._patience_ms  # one publishing may take that long, and one makes room
             with self._queue.changed:
@@ -77,7 +86,10 @@ class PublishSchedule:
         self.check()
 
     def publish_when_due(self) -> None:
-        """What is durable may be published: in this call, or by a later one or the thread. Raises as publishing does."""
+        """What is durable may be published: in this call, or by a later one or the thread.
+
+        Raises as publishing does.
+        """
         if self._options.publish != ASYNC and len(self._queue.pending()) >= self._options.publish_every_batches:
             self._queue.publish_up_to(None)
         elif self._background is not None:
@@ -122,7 +134,8 @@ class PublishSchedule:
         return self._options.publish == ASYNC and full or self._interval_left_ms() == 0
 
     def _interval_left_ms(self) -> float | None:
-        """Until the oldest pending checkpoint has waited long enough; None when none is pending or publishing is over."""
+        """Until the oldest pending checkpoint has waited long enough; None when none is pending or publishing is over.
+        """
         pending = self._queue.pending()
         if not pending or self._queue.failed:
             return None

@@ -1,4 +1,7 @@
-"""The thread that publishes beside the batches. One for each run of a query, started when it first has something to do."""
+"""The thread that publishes beside the batches.
+
+One for each run of a query, started when it first has something to do.
+"""
 
 import threading
 from collections.abc import Callable
@@ -9,8 +12,8 @@ from streamsink.protocol.run.publish_schedule import Background, Step
 class PublishThread(Background):
     """Calls ``step`` when it is woken, and again after the time that the step asked for.
 
-    A daemon: an interpreter that exits does not wait for it. ``has_ended``: whether the query has ended, so that no batch
-    will come and nobody may stop this; asked by the thread itself now and then while something is pending.
+    A daemon: an interpreter that exits does not wait for it. ``has_ended``: whether the query has ended, so that no
+    batch will come and nobody may stop this; asked by the thread itself now and then while something is pending.
     """
 
     def __init__(self, step: Step, name: str = "", has_ended: Callable[[], bool] = lambda: False):

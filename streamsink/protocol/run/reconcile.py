@@ -3,6 +3,7 @@
 Driver only. ``restore.py`` plans it; here the plan is carried out.
 """
 
+import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -43,6 +44,7 @@ class Reconciler:
         committer: Committer,
         options: SinkOptions,
         emit: Callable[[events.Event], None],
+        *,
         queue: PublishQueue,
     ):
         self._to = destination
@@ -70,8 +72,8 @@ class Reconciler:
     def _filter_and_publish(self, plan: RestorePlan, writer: Writer) -> list[str]:
         """Publish the records of a restore plan in order; those that are visible already are only marked.
 
-        Returns the files of dead tries that were deleted. They are deleted before the mark: a record with a mark is never
-        looked at again. They are looked for by each record's name, whichever group its dead tries were made for.
+        Returns the files of dead tries that were deleted. They are deleted before the mark: a record with a mark is
+        never looked at again. They are looked for by each record's name, whichever group its dead tries were made for.
         """
         leftovers = self._committer.sweep(plan.mark)
         for committable in plan.mark:
@@ -84,7 +86,7 @@ class Reconciler:
             fault_point("restore.before_publish")
             expect, over = group[0].state.sequence - 1 if over is None else over, None
             outcome = self._queue.publish(
-                unit, group, expect=expect, restored=True, before=lambda group=group: self._doubt_marks(group)
+                unit, group, expect=expect, restored=True, before=functools.partial(self._doubt_marks, group)
             )
             # The first publishing of one that was rolled back may still be held by a tag.
             leftovers += self._committer.sweep([c for c in group if c.state.sequence not in plan.rolled_back])
@@ -95,13 +97,17 @@ class Reconciler:
         return leftovers
 
     def _units(self, records: Sequence[Committable]) -> Iterator[tuple[Committable, list[Committable]]]:
-        """As ``PublishQueue.units``. A record that goes on from another name's, and may have to wait for that, begins one."""
+        """As ``PublishQueue.units``.
+
+        A record that goes on from another name's, and may have to wait for that, begins one.
+        """
         begins = [0, *(at for at, record in enumerate(records) if at and record.state.leads_on), len(records)]
         for first, end in itertools.pairwise(begins):
             yield from self._queue.units(records[first:end])
 
     def _doubt_marks(self, group: Sequence[Committable]) -> None:
-        """A mark of an earlier publishing says nothing of the one that comes now, which a crash may keep from being marked.
+        """A mark of an earlier publishing says nothing of the one that comes now, which a crash may keep from being
+        marked.
 
         Idempotent.
         """
@@ -113,7 +119,8 @@ class Reconciler:
                     self._store.mark_published(committable, doubted)
 
     def _say_where(self, last: AppState | None) -> None:
-        """Complete the mark of the last published record when it was torn, made without a place, or before it came again.
+        """Complete the mark of the last published record when it was torn, made without a place, or before it came
+        again.
 
         By what the table says now it becomes a proof for later. So do the marks of records that came again with it.
         """

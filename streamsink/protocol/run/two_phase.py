@@ -54,7 +54,7 @@ class TwoPhaseCommit:
         self._clock = Clock()
         publishes = committer.for_background() if options.groups else committer
         self._queue = PublishQueue(destination, store, publishes, options, emit)
-        self._reconciler = Reconciler(destination, store, publishes, options, emit, self._queue)
+        self._reconciler = Reconciler(destination, store, publishes, options, emit, queue=self._queue)
         self._schedule = PublishSchedule(destination.path, self._queue, options, background)
         self._recorded = RecordedPast(destination, store, committer, options)
         self._writer = Writer(options.application, "", 0)  # until ``restore`` has claimed: nobody's epoch
@@ -69,8 +69,8 @@ class TwoPhaseCommit:
     def restore(self, query: str, new_id: Callable[[], str], run: str = "") -> None:
         """Claim the application, publish what earlier runs left pending, and remove their orphans.
 
-        run: as ``Journal.claim``. Idempotent: a second run right after finds nothing to do. Raises RestoredThenFailed on
-        purpose under 'restore-and-fail' when something was published; Fenced, Misuse, Corrupt.
+        run: as ``Journal.claim``. Idempotent: a second run right after finds nothing to do. Raises RestoredThenFailed
+        on purpose under 'restore-and-fail' when something was published; Fenced, Misuse, Corrupt.
         """
         self._new_id = new_id
         self._journal = JournalCheck(self._to.path, self._options.application, self._store, new_id)
@@ -122,7 +122,9 @@ class TwoPhaseCommit:
         return admit(batch, self._recorded.past(), self._options)
 
     def recreated_meanwhile(self, batch: Batch, now: Batch) -> Misuse | None:
-        """The error for a batch of which a topic was recreated while it was written, and ``admit`` finds no fault in ``now``."""
+        """The error for a batch of which a topic was recreated while it was written, and ``admit`` finds no fault in
+        ``now``.
+        """
         return recreated_meanwhile(batch, now, self._recorded.past(), self._options)
 
     def newest_record(self, query: str, checkpoint_id: int) -> Committable | None:
@@ -130,7 +132,10 @@ class TwoPhaseCommit:
         return self._recorded.newest_record(query, checkpoint_id)
 
     def begin(self, batch: Batch, decision: Decision) -> Checkpoint:
-        """Open the checkpoint: its number and its staging folder. Waits while too many are pending. After a crash: swept."""
+        """Open the checkpoint: its number and its staging folder.
+
+        Waits while too many are pending. After a crash: swept.
+        """
         self._schedule.wait_for_room()
         last = self._recorded.last.sequence if self._recorded.last else 0
         sequence = max(last, self._store.last_sequence()) + 1
@@ -142,7 +147,8 @@ class TwoPhaseCommit:
     def pre_commit(
         self, checkpoint: Checkpoint, files: tuple[StagedFile, ...], payload: Mapping[str, Any], group: Group
     ) -> Committable:
-        """Make the checkpoint durable: what ``group`` holds of it together with its record's bytes, then the record's name.
+        """Make the checkpoint durable: what ``group`` holds of it together with its record's bytes, then the record's
+        name.
 
         From its return on the checkpoint will be published, whatever happens. Raises Misuse "repeatedly committed" when
         the checkpoint is registered already; Fenced; Retryable when an earlier driver has recorded its number; and what

@@ -75,9 +75,9 @@ class PaimonCommitter(PaimonHistory):
         journal_of: str | None = None,
         is_undone: Callable[[int], bool] | None = None,
     ):
-        """entries: by name, of manifests that are staged and not published; shared with the committer for the background.
-        journal_of: the path below which the journal lies, when that is not the table's.
-        is_undone: as ``PaimonHistory``.
+        """entries: by name, of manifests that are staged and not published; shared with the committer for the
+        background. journal_of: the path below which the journal lies, when that is not the table's. is_undone: as
+        ``PaimonHistory``.
         """
         super().__init__(table, options, is_undone=is_undone, is_running=entries is not None)
         self._way_on = ways.give_up(journal_of or table.root, options.application)
@@ -106,11 +106,13 @@ class PaimonCommitter(PaimonHistory):
         seen: bool = False,
         leads_on: tuple[str, int] | None = None,
     ) -> tuple[tuple[StagedFile, ...], Mapping[str, Any]]:
-        """Write the manifest that holds the whole metadata of these files into staging; durable when ``group`` is flushed.
+        """Write the manifest that holds the whole metadata of these files into staging; durable when ``group`` is
+        flushed.
 
-        seen: the batch's rows are in the table already, so that it replaces nothing either. leads_on: as of ``Decision``. Returns the files and the payload of
-        the pending record. The record itself names paths and counts only: the statistics, which are row values, stay in the
-        manifest, where the table keeps them anyway. Raises Misuse when the record could not be published.
+        seen: the batch's rows are in the table already, so that it replaces nothing either. leads_on: as of
+        ``Decision``. Returns the files and the payload of the pending record. The record itself names paths and counts
+        only: the statistics, which are row values, stay in the manifest, where the table keeps them anyway. Raises
+        Misuse when the record could not be published.
         """
         promise.check(self._table, staging, written, group)
         relative = self._table.layout.relative
@@ -210,7 +212,9 @@ class PaimonCommitter(PaimonHistory):
         )
 
     def _if_still_meant(self, committable: Committable) -> Committable:
-        """What is to be published of a record of an earlier run: others' commits since may have made an overwrite wrong."""
+        """What is to be published of a record of an earlier run: others' commits since may have made an overwrite
+        wrong.
+        """
         overwrite = _overwrite_of(committable)
         if overwrite is None:
             return committable
@@ -240,7 +244,8 @@ class PaimonCommitter(PaimonHistory):
         if way.is_first_sweep():
             removed += leftovers.sweep_creations(self._table)
             if names:
-                # Found published: whoever did it may have died before the snapshot's name was durable. Later ones are our own.
+                # Found published: whoever did it may have died before the snapshot's name was durable. Later ones are
+                # our own.
                 self._table.file_io.sync_dir(self._table.layout.snapshot_dir)
         return removed
 
@@ -271,8 +276,10 @@ class PaimonCommitter(PaimonHistory):
 
 def _files_gone(root: str, committable: Committable, gone: Sequence[str], way_on: str) -> Corrupt:
     return Corrupt(
-        f"{root}: record {committable.state.sequence}, {committable.state.checkpoint_name}, is pending, but {len(gone)} of its files "
-        f"are gone (first: {gone[0]}): something deleted them, such as orphan cleaning or a rollback. Nothing of it was published. Restore "
+        f"{root}: record {committable.state.sequence}, {committable.state.checkpoint_name}, is pending, but "
+        f"{len(gone)} of its files "
+        f"are gone (first: {gone[0]}): something deleted them, such as orphan cleaning or a rollback. Nothing of it "
+        "was published. Restore "
         f"them. {way_on}",
         kind="pending.files-gone",
     )

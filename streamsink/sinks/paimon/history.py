@@ -1,4 +1,7 @@
-"""What a Paimon table says of the records of its applications: the questions that a restart and an admission ask. Driver only."""
+"""What a Paimon table says of the records of its applications: the questions that a restart and an admission ask.
+
+Driver only.
+"""
 
 from collections.abc import Callable, Mapping
 
@@ -73,10 +76,11 @@ class PaimonHistory(Committer):
         return where is None or history_of.has_record(self._table, application, sequence, where)
 
     def has_what_was_before(self, committable: Committable) -> bool:
-        where = history_of.led_at(committable)
-        return self.has_reached(*committable.state.leads_on, where) and history_of.is_of_the_past_that_it_leads_on(
-            self._table, committable
-        )
+        before = committable.state.leads_on
+        if not before:
+            return True
+        has_reached = self.has_reached(*before, history_of.led_at(committable))
+        return has_reached and history_of.is_of_the_past_that_it_leads_on(self._table, committable)
 
     def known_run(self, application: str, run: str) -> KnownRun:
         return history_of.known_run(self._table, application, run)

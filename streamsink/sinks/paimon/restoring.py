@@ -2,7 +2,7 @@
 
 import functools
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from streamsink.errors import Corrupt
@@ -22,7 +22,8 @@ from streamsink.table.table import Table
 
 # Entries of manifests that are kept between looking for their files and publishing them: some 10 MiB.
 _MOST_ENTRIES = 5_000
-# Records that are prepared at once. Few, because files that have their final names and no snapshot are orphans to a cleaner.
+# Records that are prepared at once. Few, because files that have their final names and no snapshot are orphans to a
+# cleaner.
 _AHEAD = 16
 
 
@@ -53,7 +54,7 @@ class Live:
         """Whether no record is published right after it."""
         return True
 
-    def left_behind(self, records: Mapping[str, bool]) -> leftovers.Found:
+    def left_behind(self, records: Collection[str]) -> leftovers.Found:
         """What dead tries to publish these records, by their ids, have left."""
         return leftovers.look(self._table, records)
 
@@ -80,9 +81,9 @@ class Restart(Live):
         entries: dict[str, list[ManifestEntry]],
         place: Callable[[Committable], frozenset[str]] | None,
     ):
-        """entries: by name, of manifests that are not published: what is read is put in, to be taken out by who publishes.
-        place: gives a record's files their final names; the folders that are to be synced then. None: nothing is prepared,
-        because what groups are published with depends on the groups.
+        """entries: by name, of manifests that are not published: what is read is put in, to be taken out by who
+        publishes. place: gives a record's files their final names; the folders that are to be synced then. None:
+        nothing is prepared, because what groups are published with depends on the groups.
         """
         super().__init__(table)
         self._records = records
@@ -101,14 +102,16 @@ class Restart(Live):
         return committable.state.sequence == self._records[-1].state.sequence
 
     def place_ahead(self, committable: Committable) -> bool:
-        """Give this record's files their final names, durably, and those of the records behind it: one wait for some of them.
+        """Give this record's files their final names, durably, and those of the records behind it: one wait for some of
+        them.
 
-        False when that is not done here, or its files are gone. After a crash: they are pending still, and placing is repeated.
+        False when that is not done here, or its files are gone. After a crash: they are pending still, and placing is
+        repeated.
         """
         record_id = committable.state.record_id
         if record_id not in self._prepared and self._place is not None:
             number = [c.state.record_id for c in self._records].index(record_id)
-            self._prepare(self._records[number : number + _AHEAD])
+            self._place_all(self._records[number : number + _AHEAD], self._place)
         return record_id in self._prepared
 
     def delta_list(self, committable: Committable) -> Written | None:
@@ -117,7 +120,10 @@ class Restart(Live):
 
     @property
     def presence(self) -> Presence:
-        """Tells which of the records' files are in the table. Reads each record's manifest, which need not be read again then."""
+        """Tells which of the records' files are in the table.
+
+        Reads each record's manifest, which need not be read again then.
+        """
         return self._presence
 
     @functools.cached_property
@@ -125,7 +131,8 @@ class Restart(Live):
         return Presence(self._table.manifests, known=self._added)
 
     def unpublished(self, committable: Committable) -> Committable:
-        """What of the record is to be published: without the files that are in the table already although its state does not say so.
+        """What of the record is to be published: without the files that are in the table already although its state
+        does not say so.
 
         Another writer's rename has replaced the snapshot that said so, and a third one had built on it before.
         """
@@ -161,7 +168,8 @@ class Restart(Live):
         found |= {name: files[name] for name in files.keys() - self._added.keys() if self._outlived(files[name])}
         if found:
             log.warning(
-                "%s: %d pending records are in the table, by a snapshot that another writer's replaced: their state is published "
+                "%s: %d pending records are in the table, by a snapshot that another writer's replaced: their state is "
+                "published "
                 "again",
                 self._table.root,
                 len(found),
@@ -169,22 +177,23 @@ class Restart(Live):
         return found
 
     def _outlived(self, files: Sequence[StagedFile]) -> bool:
-        """Whether these data files of a record are in the table without its manifest: that was merged into another one, and has expired."""
-        names = {os.path.basename(file.final) for file in files}
-        if not names:
+        """Whether these data files of a record are in the table without the record's manifest.
+
+        That happens when the manifest was merged into another one and has expired.
+        """
+        names, newest = {os.path.basename(file.final) for file in files}, self._table.snapshots.latest()
+        if not names or newest is None:
             return False
-        return names <= {
-            entry.file.file_name for entry in self._table.manifests.entries_of(self._table.snapshots.latest())
-        }
+        return names <= {entry.file.file_name for entry in self._table.manifests.entries_of(newest)}
 
     @functools.cached_property
     def _added(self) -> Mapping[str, Sequence[Identity]]:
         """By manifest, what the records add."""
         return dict(self._identities())
 
-    def left_behind(self, records: Mapping[str, bool]) -> leftovers.Found:
-        """Looked for once, for all records of the restart: the writers of dead tries are dead or fenced, so there will be
-        no more of them, and the tries that this process makes meanwhile remove what they leave.
+    def left_behind(self, records: Collection[str]) -> leftovers.Found:
+        """Looked for once, for all records of the restart: the writers of dead tries are dead or fenced, so there will
+        be no more of them, and the tries that this process makes meanwhile remove what they leave.
         """
         return self._left if records else super().left_behind(records)
 
@@ -192,12 +201,12 @@ class Restart(Live):
     def _left(self) -> leftovers.Found:
         return leftovers.look(self._table, (committable.state.record_id for committable in self._records))
 
-    def _prepare(self, records: Sequence[Committable]) -> None:
-        done = {}
+    def _place_all(self, records: Sequence[Committable], place: Callable[[Committable], frozenset[str]]) -> None:
+        done: dict[str, Written | None] = {}
         with self._table.file_io.flush_group() as group:
             for committable in (c for c in records if self.unpublished(c) is c):
                 try:
-                    folders = self._place(committable)
+                    folders = place(committable)
                 except FileNotFoundError:
                     break  # publishing this record says so; until then those before it are published
                 for folder in sorted(folders):
@@ -209,8 +218,9 @@ class Restart(Live):
     def _write_delta_list(self, committable: Committable, group: FlushGroup) -> Written | None:
         """None when what the record adds may depend on what is in the table, or would have to be read again."""
         manifests = staged_manifests(committable)
-        known = [self._entries.get(os.path.basename(manifest["final"])) for manifest in manifests]
-        if committable.payload["kind"] != APPEND or not manifests or None in known:
+        found = [self._entries.get(os.path.basename(manifest["final"])) for manifest in manifests]
+        known = [entries for entries in found if entries is not None]
+        if committable.payload["kind"] != APPEND or not manifests or len(known) < len(found):
             return None
         data = write_manifest_list([manifest_meta(self._table, *each) for each in zip(manifests, known)])
         # No snapshot that is known by now can name it.

@@ -28,11 +28,14 @@ def write_bounded(
     path: str | os.PathLike[str],
     run_id: str,
     listener: Callable[[events.Event], None] | None,
-    options: Mapping[str, Any],
+    settings: Mapping[str, Any],
+    *,
+    options: SinkOptions | None = None,
 ) -> int:
     """Publish the DataFrame under ``run_id``; returns the rows published, 0 when that run is published already.
 
-    Raises as the sink does.
+    settings, options: as ``streamsink.write``; the application is called 'batch' unless it has a name. Raises as the sink
+    does.
     """
     root = table_path(path)
     if not isinstance(run_id, str) or not _RUN_ID.fullmatch(run_id):
@@ -41,7 +44,8 @@ def write_bounded(
             "same run is repeated, such as '2026-11-21'",
             kind="option.run-id",
         )
-    given = SinkOptions.of(root, {"application": "batch", **options})
+    is_named = options is not None and options.application != SinkOptions.application
+    given = SinkOptions.of(root, settings if is_named else {"application": "batch", **settings}, options)
     sink = BatchFunction(SparkSink(PaimonTable(root), given), listener or events.to_log)
     try:
         try:

@@ -1,7 +1,7 @@
 """The one instant at which a snapshot exists: its file is created under its number, unless the number is taken.
 
-Where the store itself cannot create a name only when it is absent, a lock stands in for that; where other writers of the
-table hold a lock, ours holds it too. As in Paimon it covers this step alone.
+Where the store itself cannot create a name only when it is absent, a lock stands in for that; where other writers of
+the table hold a lock, ours holds it too. As in Paimon it covers this step alone.
 """
 
 import logging
@@ -26,8 +26,9 @@ log = logging.getLogger("streamsink")
 class Outcome(Enum):
     """WON: the snapshot exists. LOST: another one has its number, ours never existed.
 
-    WON_OVER_REPLACED: it exists, but meanwhile another writer's snapshot took the place of the one that it is built on (Paimon's
-    own writers publish by a rename that replaces). All that is ours stays visible; the other's rows are not seen.
+    WON_OVER_REPLACED: it exists, but meanwhile another writer's snapshot took the place of the one that it is built on
+    (Paimon's own writers publish by a rename that replaces). All that is ours stays visible; the other's rows are not
+    seen.
     """
 
     WON = "won"
@@ -45,7 +46,8 @@ class Prepared:
 
 
 def prepare_snapshot(table: Table, snapshot: Snapshot, name: str, group: FlushGroup) -> Prepared:
-    """Write the snapshot's bytes, where the store lets them be written ahead of the name; ``group`` makes them durable."""
+    """Write the snapshot's bytes, where the store lets them be written ahead of the name; ``group`` makes them durable.
+    """
     prepared = Prepared(snapshot, snapshot.to_json(), name)
     table.file_io.prepare(group, table.layout.snapshot(snapshot.id), prepared.data, name)
     return prepared
@@ -54,9 +56,9 @@ def prepare_snapshot(table: Table, snapshot: Snapshot, name: str, group: FlushGr
 def publish(table: Table, prepared: Prepared, base: Base, *, lock: Lock) -> Outcome:
     """Create ``snapshot-<id>``, or learn that the number is taken. ``base``: what it is built on.
 
-    After a crash: the snapshot is there, whole, or it is not. Raises: OutcomeUnknown when no answer came, so that it must be
-    looked for; Fenced when it landed in a part of history that has expired; Retryable when whether it did cannot be told, or when the
-    table has gone back meanwhile.
+    After a crash: the snapshot is there, whole, or it is not. Raises: OutcomeUnknown when no answer came, so that it
+    must be looked for; Fenced when it landed in a part of history that has expired; Retryable when whether it did
+    cannot be told, or when the table has gone back meanwhile.
     """
     path = table.layout.snapshot(prepared.snapshot.id)
     try:
@@ -64,7 +66,8 @@ def publish(table: Table, prepared: Prepared, base: Base, *, lock: Lock) -> Outc
         kept = won and is_base_kept(table, prepared.snapshot, base)
     except OSError as failed:
         raise OutcomeUnknown(
-            f"{path}: publishing failed ({failed.strerror}). Nothing was deleted. What was pre-committed is safe in the "
+            f"{path}: publishing failed ({failed.strerror}). Nothing was deleted. What was pre-committed is safe in "
+            "the "
             "journal; the next start looks whether it was published, and publishes it if not",
             kind="publish.unknown",
         ) from failed

@@ -1,14 +1,17 @@
 """How often and how fast a commit tries again: the sink's options, else the table's, else Paimon's defaults."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 import tenacity
 
 from streamsink.clock import Clock
 from streamsink.errors import Misuse
 from streamsink.options import SinkOptions
+
+Number = TypeVar("Number", bound=float)
 
 DEFAULT_RETRIES, DEFAULT_MIN_WAIT_MS, DEFAULT_MAX_WAIT_MS = 10, 10, 10_000
 # Paimon's own default is no limit; a streaming query must rather fail and be restarted.
@@ -57,7 +60,7 @@ class RetryPolicy:
         Raises: Misuse ``option.value`` for a table option that is no number or duration.
         """
 
-        def choose(given, key, read, default):
+        def choose(given: Number | None, key: str, read: Callable[[str, str, str], Number], default: Number) -> Number:
             if given is not None:
                 return given
             return read(table, key, of_table[key]) if key in of_table else default
@@ -83,7 +86,7 @@ class RetryPolicy:
             attempt.retry_state.set_result(None)
 
     @property
-    def _wait(self):
+    def _wait(self) -> Callable[[tenacity.RetryCallState], float]:
         longest = max(self.min_wait_ms, self.max_wait_ms)
         doubling = tenacity.wait_exponential(multiplier=self.min_wait_ms / 1000, max=longest / 1000)
         jitter = tenacity.wait_random(0, 1)

@@ -1,10 +1,10 @@
 """The table commit: filter, base, delta, manifests, snapshot, publish, clean. One call makes one snapshot.
 
-The filter is evaluated again in every try of the loop, against the snapshot that the try builds on; so are the files that
-an overwrite deletes, and the conflicts.
+The filter is evaluated again in every try of the loop, against the snapshot that the try builds on; so are the files
+that an overwrite deletes, and the conflicts.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from streamsink.clock import Clock, IdSource
@@ -35,7 +35,8 @@ SNAPSHOT_VERSION = 3
 
 @dataclass(frozen=True)
 class Committed:
-    """snapshot: one that holds the commit, in its place at ``at_ms``. attempts: tries it took; 0 when it was there before.
+    """snapshot: one that holds the commit, in its place at ``at_ms``. attempts: tries it took; 0 when it was there
+    before.
 
     base_replaced: while it was being published, another writer's snapshot took the place of the one it is built on.
     may_be_alone: what the request adds may be in an earlier snapshot.
@@ -53,13 +54,19 @@ class Committed:
 
 
 class Guard:
-    """What a commit asks in each of its tries about the newest snapshot, before it writes anything. This one lets all pass."""
+    """What a commit asks in each of its tries about the newest snapshot, before it writes anything.
+
+    This one lets all pass.
+    """
 
     def fence(self) -> None:
         """Raises when this writer may not publish any more."""
 
     def is_published(self, states: States) -> bool:
-        """Whether the request is published already. states: those of the newest snapshot. Raises to refuse the request."""
+        """Whether the request is published already. states: those of the newest snapshot.
+
+        Raises to refuse the request.
+        """
         return False
 
 
@@ -142,7 +149,9 @@ class TableCommit:
             )  # 6 publish
         except OutcomeUnknown as no_answer:
             if not self._io.atomic_create:
-                raise  # a late one replaces what others may have built on: only the newest snapshot decides, at the next start
+                # A late one replaces what others may have built on: only the newest snapshot decides, at the next
+                # start.
+                raise
             tries.unanswered.append(Unanswered(snapshot, name, files.own, no_answer))
             return None
         if outcome is Outcome.LOST:
@@ -202,8 +211,11 @@ class TableCommit:
             delta_list if is_shared else tries.delta_list,
         )
 
-    def _snapshot(self, request: CommitRequest, newest: Snapshot | None, files: "_Files", counted) -> Snapshot:
-        rows, properties = counted
+    def _snapshot(
+        self, request: CommitRequest, newest: Snapshot | None, files: "_Files", says: tuple[int, Mapping[str, str]]
+    ) -> Snapshot:
+        """says: rows that the commit adds, less those that it deletes; the snapshot's properties."""
+        rows, properties = says
         schema_id = self._table.known_schema.id
         watermarks = [w for w in (request.watermark_ms, newest.watermark if newest else None) if w is not None]
         return Snapshot(
@@ -233,7 +245,8 @@ class TableCommit:
 class _Files:
     """What a try wrote. index: name of the index manifest, old or new. metas: all manifests of the snapshot.
 
-    own: paths that only this try's snapshot would refer to. shared_delta_list: the one that the next try may use as well.
+    own: paths that only this try's snapshot would refer to. shared_delta_list: the one that the next try may use as
+    well.
     """
 
     base_list: Written

@@ -1,4 +1,7 @@
-"""What the tries of one commit know of each other, and what is cleaned up behind those that did not win. Driver only."""
+"""What the tries of one commit know of each other, and what is cleaned up behind those that did not win.
+
+Driver only.
+"""
 
 from streamsink.clock import IdSource
 from streamsink.errors import Retryable
@@ -14,8 +17,8 @@ from streamsink.table.table import Table
 class Tries:
     """The tries of one call of ``TableCommit.commit``.
 
-    unanswered: those whose publishing gave no answer. delta_list: of the manifest that the request brings; most requests
-    have no other, so it is written once.
+    unanswered: those whose publishing gave no answer. delta_list: of the manifest that the request brings; most
+    requests have no other, so it is written once.
     """
 
     def __init__(self, table: Table, delta_list: Written | None):
@@ -36,11 +39,13 @@ class Tries:
         return None
 
     def clean(self, ahead: Written | None, committed: Snapshot) -> None:
-        """The commit exists, as this snapshot: delete what other tries have written, as far as nothing can come to name it.
+        """The commit exists, as this snapshot: delete what other tries have written, as far as nothing can come to name
+        it.
 
         A try whose number is taken by another snapshot can never come to exist. But it may have existed, and have been
         built on, before another writer's rename replaced it: files that are named stay. All that is done before the
-        journal's mark, after which nobody looks for them. ahead: the delta list that was written before the commit began.
+        journal's mark, after which nobody looks for them. ahead: the delta list that was written before the commit
+        began.
         """
         for lost in self.unanswered:
             found = self._table.snapshots.load(lost.snapshot.id)
@@ -57,7 +62,8 @@ class Tries:
             return self.unanswered[-1].error
         return Retryable(
             f"{self._table.root}: other writers won the snapshot number in every try (tries: {policy.retries + 1}, "
-            f"commit.timeout: {policy.timeout_ms:g} ms). What was pre-committed is safe in the journal and is published "
+            f"commit.timeout: {policy.timeout_ms:g} ms). What was pre-committed is safe in the journal and is "
+            "published "
             "at the next start. With many writers raise commit_max_retries",
             kind="commit.retries",
         )

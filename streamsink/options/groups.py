@@ -1,0 +1,219 @@
+"""All options of the sink, in groups by who needs them: type, default and meaning of each.
+
+The text below an option is its only description: editors show it, and the table in docs/OPTIONS.md is made of it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from streamsink.options.option import A_NAME, A_WORD, option
+
+RESTORE_AND_FAIL = "restore-and-fail"
+RESTORE_AND_CONTINUE = "restore-and-continue"
+ON_ROLLBACK_FAIL = "fail"
+ON_ROLLBACK_REPUBLISH = "republish"
+MODE_APPEND = "append"
+MODE_OVERWRITE = "overwrite"
+SYNC = "sync"
+ASYNC = "async"
+LARGE_BATCHES_AUTO = "auto"
+LARGE_BATCHES_SPARK = "spark"
+LARGE_BATCHES_TASKS = "tasks"
+SNAPSHOT_PER_CHECKPOINT = "snapshot-per-checkpoint"
+ONE_SNAPSHOT = "one-snapshot"
+
+
+@dataclass(frozen=True)
+class IdentityOptions:
+    """Who writes."""
+
+    application: str = option("streamsink", text=A_NAME)
+    """Name of this writer. Two queries that write to one table need two names. Never Spark's query id: a new checkpoint
+    must not silently become a new identity."""
+    new_application: str | None = option(
+        None, text="the word that the error of a start without this option prints", expert=True
+    )
+    """A token that an error printed: this name never wrote here, although the history that could prove it has expired.
+    """
+
+
+@dataclass(frozen=True)
+class TableOptions:
+    """What a table is created with, and how it may change."""
+
+    partition_by: tuple[str, ...] = option(())
+    """Partition columns of a table that the sink creates: names, or one name."""
+    table_options: Mapping[str, str] = option({})
+    """Paimon's options of a table that the sink creates: a dictionary of strings."""
+    create: bool = option(True)
+    """Create the table when nothing is at the path."""
+    add_columns: bool = option(False)
+    """Schema evolution: add new nullable columns to the table. A batch may lack a nullable column of the table."""
+    widen_types: bool = option(False)
+    """Schema evolution: widen types (INT to BIGINT and the like), and drop NOT NULL."""
+
+
+@dataclass(frozen=True)
+class WritingOptions:
+    """What a batch does to the table, and how its rows become files."""
+
+    mode: str = option(MODE_APPEND, choices=(MODE_APPEND, MODE_OVERWRITE))
+    """`"append"`; or `"overwrite"`: each batch replaces, in one snapshot, what the partitions or the table held before,
+    also rows of other writers. A replayed batch changes nothing."""
+    overwrite_partition: Mapping[str, Any] | None = option(None)
+    """Which rows `mode="overwrite"` replaces: values of partition columns, such as `{"dt": "2026-11-21"}`; `{}` stands
+    for the whole table. `None`: the partitions that the batch's rows are in; the whole table when it is not partitioned
+    or sets `dynamic-partition-overwrite=false`."""
+    append_changes: bool = option(False)
+    """An aggregation in output mode `update` or `complete` may append: each result that changes stays beside its
+    earlier ones.
+    """
+    target_file_bytes: int = option(256 * 1024 * 1024, least=1, expert=True)
+    """Bytes at which a new data file begins. On S3 one begins at 4 GiB at the latest, because a file over 5 GiB cannot
+    get its final name there.
+    """
+    max_open_writers: int = option(100, least=1, expert=True)
+    """Open files of a task; the largest is closed to make room."""
+    writer_memory_bytes: int = option(128 * 1024 * 1024, least=1, expert=True)
+    """Bytes of Arrow data that a task buffers before it flushes its largest buffer."""
+    driver_max_rows: int = option(20_000, least=0, expert=True)
+    """The driver writes a batch that is known to have no more rows (Kafka), without Python tasks; 0 turns that off."""
+    driver_max_bytes: int = option(8 * 1024 * 1024, least=0, expert=True)
+    """The same in bytes, by Spark's own estimate of the batch (files)."""
+    large_batches: str = option(
+        LARGE_BATCHES_AUTO, choices=(LARGE_BATCHES_AUTO, LARGE_BATCHES_SPARK, LARGE_BATCHES_TASKS), expert=True
+    )
+    """Who writes all other batches, [see below](#how-rows-become-files). `"tasks"`: Python tasks. `"spark"`: Spark's
+    own Parquet writer where its files are what the table needs, else tasks. `"auto"`: tasks where they are known to be
+    faster, else as `"spark"`.
+    """
+
+
+@dataclass(frozen=True)
+class AdmissionOptions:
+    """Which batches are new, and what is done where that cannot be told."""
+
+    position_columns: tuple[str, ...] = option(())
+    """Names of the topic, partition and offset columns, in this order (a string and two whole numbers). A batch that is
+    recorded in part is then filtered row by row. Every row of every batch must lie in the positions that the batch
+    covers (error `positions.columns`), so carry the columns unchanged from the source to the sink."""
+    file_column: str | None = option(None, text=A_NAME)
+    """Name of the column with `_metadata.file_path` of a file source. After a lost checkpoint a batch of old and new
+    files is then filtered row by row. Not with `mode="overwrite"` or a stateful query.
+    """
+    store_position_columns: bool = option(False)
+    """Keep these columns in a table that the sink creates."""
+    adopt_from_batch: int | None = option(None)
+    """Id of this query's first batch here, for a checkpoint with a past without streamsink, or under another name:
+    there the batch before it is skipped if it comes again.
+    """
+    accept_as_new: str | None = option(None, text=A_WORD, expert=True)
+    """A token that an error printed: write that one batch. Under another checkpoint, and where files do not tell, also
+    those after it."""
+    accept_as_seen: str | None = option(None, text=A_WORD, expert=True)
+    """A token that an error printed: record that one batch without rows; those after it are asked for again. For a
+    bounded run: what is given is the run of this id that is published (`run.other`). For pending records of which
+    nobody can tell whether they are published (`journal.undecidable`): the last one that is. Of several tables: what is
+    pending does without one that is lost, or another name goes on without what it had. Several tokens have a space
+    between them.
+    """
+    accept_as_same: str | None = option(None, text=A_WORD, expert=True)
+    """A token that an error printed: the query of a new checkpoint is the one that wrote before, so rows that are
+    recorded are filtered; or the query of a copied checkpoint is (`checkpoint.copied`); or each row that the sink is
+    given in this replay is made of one row of the source (`positions.may-combine`, `files.may-combine`); or what is
+    there of a batch's files is what was planned (`files.not-as-planned`). Several tokens have a space between them.
+    [What is compared](design/0008-same-query.md).
+    """
+
+
+@dataclass(frozen=True)
+class RestartOptions:
+    """What a start does with what earlier starts left."""
+
+    restore: str = option(RESTORE_AND_FAIL, choices=(RESTORE_AND_FAIL, RESTORE_AND_CONTINUE))
+    """After a start has published what was pending: fail, so that the supervisor restarts the query cleanly, or go on
+    (`"restore-and-continue"`)."""
+    on_rollback: str = option(ON_ROLLBACK_FAIL, choices=(ON_ROLLBACK_FAIL, ON_ROLLBACK_REPUBLISH))
+    """`"fail"`; or `"republish"`: publish again what a rollback of the table has removed. That keeps hard links to the
+    files of the last `journal_retain` checkpoints."""
+    journal_retain: int = option(100, least=2, expert=True)
+    """Published checkpoints that the journal remembers. Pending ones always stay."""
+
+
+@dataclass(frozen=True)
+class PublishingOptions:
+    """When what is recorded becomes visible."""
+
+    publish: str = option(SYNC, choices=(SYNC, ASYNC))
+    """`"sync"`: in the batch; `"async"`: by a thread, while the next batch is written. Such a batch ends when its
+    pre-commit is durable."""
+    publish_every_batches: int = option(1, least=1)
+    """Checkpoints that are gathered and then published together."""
+    publish_interval_ms: int = option(0, least=0)
+    """Longest time in ms that a checkpoint waits for others, also when no further batch comes; 0: no such limit. It
+    needs `publish_every_batches` > 1. A thread keeps it, under `"sync"` too.
+    """
+    publish_as: str = option(SNAPSHOT_PER_CHECKPOINT, choices=(SNAPSHOT_PER_CHECKPOINT, ONE_SNAPSHOT))
+    """`"snapshot-per-checkpoint"`; or `"one-snapshot"`: what is gathered becomes visible at one instant, under the
+    highest checkpoint id.
+    """
+    publish_queue: int = option(100, least=1, expert=True)
+    """`"async"`: while so many checkpoints are pending, a batch waits before it writes. At least
+    `publish_every_batches`."""
+
+    @property
+    def groups(self) -> bool:
+        """Whether a checkpoint may be pending when its batch returns."""
+        return self.publish == ASYNC or self.publish_every_batches > 1
+
+
+@dataclass(frozen=True)
+class CommitOptions:
+    """How often and how fast a commit to the table tries again.
+
+    Where an option is None, the table's own option counts.
+    """
+
+    commit_max_retries: int | None = option(None, least=0, expert=True)
+    """Tries of the publishing loop after the first. Default: the table's `commit.max-retries`, else 10."""
+    commit_min_wait_ms: int | None = option(None, least=0, expert=True)
+    """Shortest wait between tries in ms, doubled with each try and varied by chance. Default: `commit.min-retry-wait`,
+    else 10."""
+    commit_max_wait_ms: int | None = option(None, least=0, expert=True)
+    """Longest wait between tries in ms. Default: `commit.max-retry-wait`, else 10,000."""
+    commit_timeout_ms: int | None = option(None, least=1, expert=True)
+    """End of the publishing loop in ms; stopping waits as long for the publishing thread, at least 120,000. Default:
+    `commit.timeout`, else 120,000."""
+
+
+@dataclass(frozen=True)
+class LockOptions:
+    """The lock that all writers of the table take: [LOCKS.md](LOCKS.md)."""
+
+    lock: str = option("", text="a URL, or '' for no lock")
+    """Held while a snapshot gets its name: `"file"`, `"file:/folder"`, `"jdbc:postgresql://host:port/database"` (or
+    `mysql`, `mariadb`, `sqlite:/file`), `"hive://host:port"`; `""` for none."""
+    lock_id: str | None = option(None, text=A_NAME, expert=True)
+    """`<catalog-key>.<database>.<table>` as Paimon's catalog has it. Default: `jdbc` and the names in the path
+    `<warehouse>/<database>.db/<table>`."""
+    lock_user: str | None = option(None, text=A_NAME)
+    """User of the lock's database."""
+    lock_password_env: str | None = option(None, text=A_NAME)
+    """Name of the environment variable that holds the user's password. A password in the URL is refused."""
+    lock_lease_ms: int = option(60_000, least=1_000, expert=True)
+    """A holder that is silent for so many ms loses the lock; counted in whole seconds. `file` ends with the process,
+    `hive` after the metastore's `hive.txn.timeout`."""
+    lock_acquire_timeout_ms: int = option(480_000, least=0, expert=True)
+    """Longest wait in ms for the lock, and for its server."""
+
+
+@dataclass(frozen=True)
+class StoreOptions:
+    """Where bytes lie."""
+
+    store_options: Mapping[str, str] = option({}, secret=True)
+    """How to reach the store, see below; never printed, never in a record or an event."""
+    flush: bool = option(True, expert=True)
+    """fsync files and folders before they are named. Off: a kill loses nothing, a power failure may lose published
+    rows."""
