@@ -175,7 +175,7 @@ OF_BATCHES = (
     Defect("the first name's mark counts whatever has become of its snapshot", "sinks/paimon/past/history_of.py:last_of_others",
            " and not is_undone_in(table, journal, record)", "", (_NAMES,)),
     Defect("what the first name had may be anywhere behind another writer's snapshot", "sinks/paimon/history.py:PaimonHistory.has_what_was_before",
-           "where = history_of.led_at(committable)", "where = None", (_NAMES,)),
+           "history_of.led_at(committable)", "None", (_NAMES,)),
     Defect("dead letters: what the first name had may be anywhere behind another writer's snapshot", "sinks/paimon/letters.py:TableAndLetters.stage",
            ", leads_on=checkpoint.decision.leads_on", "", (_NAMES,)),
     Defect("without the first name's mark nothing says how far a table may go back", "sinks/paimon/past/history_of.py:last_of",

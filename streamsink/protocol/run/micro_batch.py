@@ -119,7 +119,7 @@ class QueryRun:
         """Claim the application and settle what earlier starts left. Raises as ``TwoPhaseCommit.restore``; it is closed
         then.
 
-        beside: makes what publishes beside the batches, when the options ask for it. run: Spark's id of this start of
+        background: makes what publishes while batches are written, when the options ask for it. run: Spark's id of this start of
         the query; empty for a bounded job, which is repeated under its id.
         """
         options = replace(options, application=sink.application)
