@@ -325,7 +325,7 @@ def check_supported(sink: Sink, given: Iterable[str]) -> None:
     if wrong:
         raise Misuse(
             f"{sink.path}: {type(sink).__name__} does not support the options {', '.join(wrong)}, which say how a "
-            "Paimon table is written. Nothing was "
-            "written. Leave them out, or name them in 'supports' when the sink heeds them",
+            "Paimon table is written. Nothing was written. Leave them out, or name them in 'supports' when the sink "
+            "heeds them",
             kind="option.of-tables",
         )

@@ -18,9 +18,9 @@ from streamsink.options import SinkOptions
 from streamsink.protocol.committable import Batch, Committable
 from streamsink.protocol.decision import Checkpoint, Verdict
 from streamsink.protocol.positions import SourceFile, SourceRange
-from streamsink.protocol.run.micro_batch import BatchRows, QueryRun
-from streamsink.protocol.run.publish_schedule import Background, Step
-from streamsink.protocol.run.publish_thread import PublishThread
+from streamsink.protocol.run.batch_rows import BatchRows
+from streamsink.protocol.run.micro_batch import QueryRun
+from streamsink.protocol.run.publish_thread import Background, PublishThread, Step
 from streamsink.protocol.run.two_phase import TwoPhaseCommit
 from streamsink.protocol.same_query import QueryComparison, QueryFingerprint
 from streamsink.protocol.sink import OpenSink, Sink, Writing

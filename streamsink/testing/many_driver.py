@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from streamsink.options import SinkOptions
 from streamsink.protocol.decision import Checkpoint
-from streamsink.protocol.run.micro_batch import BatchRows
+from streamsink.protocol.run.batch_rows import BatchRows
 from streamsink.protocol.sink import OpenSink, Sink
 from streamsink.sinks.paimon.opening import PaimonTables, PaimonTableWithLetters
 from streamsink.storage.file_io import FileIO

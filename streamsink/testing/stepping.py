@@ -1,6 +1,6 @@
 """The committer's work beside the batches, without a thread: it runs at a chosen I/O call of the batch, the same one each time."""
 
-from streamsink.protocol.run.publish_schedule import Background, Step
+from streamsink.protocol.run.publish_thread import Background, Step
 from streamsink.testing.crashing import CrashingCalls
 
 

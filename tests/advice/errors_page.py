@@ -2,6 +2,7 @@
 
 import ast
 import re
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from tests.advice.kinds import KIND, LIBRARY, ROOT, kinds
 PAGE = ROOT / "docs" / "ERRORS.md"
 _CLASSES = {name for name in vars(errors) if isinstance(vars(errors)[name], type)}
 _MOST_LETTERS = 420
+_COLUMNS = 120
 # Kinds whose messages are put together from parts that stand in several functions.
 _ELSEWHERE = {
     "lock.unavailable": "the lock's server cannot be asked just now: the commit is tried again, at last by the restart of the query",
@@ -22,8 +24,8 @@ _ELSEWHERE = {
 }
 _HEAD = """# Errors
 
-Every error that streamsink raises on purpose has a `kind`, a word that stays the same for programs; the message is for people and may be improved.
-The class says what a caller shall do:
+Every error that streamsink raises on purpose has a `kind`, a word that stays the same for programs; the message is for
+people and may be improved. The class says what a caller shall do:
 
 | class | what it means |
 |---|---|
@@ -35,8 +37,8 @@ The class says what a caller shall do:
 | `Corrupt` | a file is torn, altered or missing; the message names it and the way out |
 | `Misuse` | the call, the option, the data or the environment; or an accident that needs your decision |
 
-Below are the messages of each kind, with `…` where they name a table, an option, a number or a word. What they say to do is tested as it is said
-(`tests/advice`). This page is made from the code: `python -m tests.advice.errors_page`.
+Below are the messages of each kind, with `…` where they name a table, an option, a number or a word. What they say to
+do is tested as it is said (`tests/advice`). This page is made from the code: `python -m tests.advice.errors_page`.
 """
 
 
@@ -50,13 +52,19 @@ def page() -> str:
                 says[kind].append((name, text))
     parts = [_HEAD]
     for group in sorted({kind.partition(".")[0] for kind in says}):
-        parts.append(f"\n## {group}\n\n| kind | class | message |\n|---|---|---|\n")
+        parts.append(f"\n## {group}\n\n")
         for kind in sorted(kind for kind in says if kind.partition(".")[0] == group):
             found = [*says[kind], ("", _ELSEWHERE[kind])] if kind in _ELSEWHERE else says[kind]
             classes = ", ".join(sorted({name for name, _ in found if name}))
-            texts = "<br>".join(_short(text) for _, text in found if text)
-            parts.append(f"| `{kind}` | {classes} | {texts} |\n")
+            parts.append(_wrapped(f"- `{kind}`" + (f" ({classes})" if classes else ""), "  "))
+            parts += [_wrapped(f"  - {_short(text)}", "    ") for text in sorted({text for _, text in found if text})]
     return "".join(parts)
+
+
+def _wrapped(text: str, indent: str) -> str:
+    return (
+        textwrap.fill(text, _COLUMNS, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False) + "\n"
+    )
 
 
 def _messages(tree: ast.Module) -> Iterator[tuple[str, str, str]]:
@@ -95,8 +103,8 @@ def _text(node: ast.expr) -> str:
 
 
 def _short(text: str) -> str:
-    """One line of a table."""
-    plain = re.sub(r"\s+", " ", text).strip().removeprefix("…: ").replace("|", "\\|").replace("<", "&lt;")
+    """The beginning of a long message."""
+    plain = re.sub(r"\s+", " ", text).strip().removeprefix("…: ").replace("<", "&lt;")
     return plain if len(plain) <= _MOST_LETTERS else plain[:_MOST_LETTERS].rpartition(" ")[0] + " …"
 
 

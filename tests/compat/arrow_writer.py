@@ -8,7 +8,8 @@ from streamsink.format.arrow_types import from_arrow_schema
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import AppState, Batch
 from streamsink.protocol.positions import SourceRange
-from streamsink.protocol.run.micro_batch import BatchRows, QueryRun
+from streamsink.protocol.run.batch_rows import BatchRows
+from streamsink.protocol.run.micro_batch import QueryRun
 from streamsink.sinks.paimon.opening import open_one
 from streamsink.storage.file_io import local_file_io
 from streamsink.storage.stores import table_path

@@ -14,7 +14,7 @@ from streamsink.protocol.decision import Verdict
 from streamsink.protocol.ids import END_OF_INPUT
 from streamsink.protocol.positions import SourceRange
 from streamsink.protocol.recorded import Recorded
-from streamsink.protocol.run.micro_batch import BatchRows
+from streamsink.protocol.run.batch_rows import BatchRows
 from streamsink.protocol.same_query import QueryFingerprint, compare
 from streamsink.testing.driver import SparkCheckpoint
 from tests.crash.world import memory_world

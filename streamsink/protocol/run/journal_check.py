@@ -8,8 +8,7 @@ from streamsink.protocol.journal import Journal, JournalIdentity, readable
 
 
 class JournalCheck:
-    """The identity of one application's journal, compared with what the destination says of its last published record.
-    """
+    """The identity of one application's journal, compared with what the destination's last record says of it."""
 
     def __init__(self, path: str, application: str, store: Journal, new_id: Callable[[], str]):
         """path: of the destination, for messages."""
@@ -51,8 +50,7 @@ class JournalCheck:
                 f"{self._path}: the last record of application '{self._application}', number {published.sequence}, "
                 f"{_other_journal(published, own, journal, self._store.last_sequence())}. Nothing was written. Restore "
                 f"the right journal; or remove this one, the folder {self._store.place}, with what is pending in it, "
-                "and "
-                "restart the query",
+                "and restart the query",
                 kind="journal.other",
             )
 
@@ -63,11 +61,9 @@ def _other_journal(published: AppState, own: Committable | None, there: JournalI
         return (
             f"has the id {published.record_id}, but in the journal that is there the record of this number has the id "
             f"{own.state.record_id}: table and journal have one past and went on in different ways, as when one of "
-            "them "
-            "was restored from a backup"
+            "them was restored from a backup"
         )
     return (
         f"is of journal {published.journal_id}, but the journal that is there has the id {there.id}, and records of "
-        "its "
-        f"own up to number {last}: it was put in the place of the right one"
+        f"its own up to number {last}: it was put in the place of the right one"
     )

@@ -5,7 +5,6 @@ Spark's batch function, bounded jobs and the crash tests all run this code. What
 files, which is a ``BatchRows``.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -18,76 +17,14 @@ from streamsink.faults import fault_point
 from streamsink.options import SinkOptions
 from streamsink.protocol import ways
 from streamsink.protocol.admission import position_errors
-from streamsink.protocol.committable import Batch, Committable, StagedFile
+from streamsink.protocol.committable import Batch, StagedFile
 from streamsink.protocol.decision import Checkpoint, Decision, Verdict
 from streamsink.protocol.journal import Group
+from streamsink.protocol.run.batch_rows import BatchRows
 from streamsink.protocol.run.one_call import OneCall
-from streamsink.protocol.run.publish_schedule import Background, Step
-from streamsink.protocol.run.publish_thread import PublishThread
+from streamsink.protocol.run.publish_thread import Background, PublishThread, Step
 from streamsink.protocol.run.two_phase import TwoPhaseCommit
-from streamsink.protocol.same_query import QueryComparison
 from streamsink.protocol.sink import OpenSink, Published
-
-
-class BatchRows(ABC):
-    """The rows of one micro-batch, and how they become staged files. Called by the driver, each method at most once.
-
-    way: how ``write`` wrote them, for the event ``BatchWritten``.
-    """
-
-    way = "driver"
-
-    @abstractmethod
-    def write(self, checkpoint: Checkpoint, group: Group) -> Sequence[Any]:
-        """Write the rows that ``checkpoint.decision`` asks for into files of ``checkpoint.staging``, as
-        ``OpenSink.writing`` says.
-
-        Returns what ``OpenSink.stage`` needs to know of them. The files are durable when ``group`` is flushed. Not
-        called for a batch that is recorded without rows (SEEN). Raises Misuse when a row does not fit; the checkpoint
-        is then aborted.
-        """
-
-    def described(self, batch: Batch) -> Batch:
-        """The batch, with what was done with these rows of it, where that may be another thing than with those of the
-        run's first batch.
-
-        Called before some of them are filtered.
-        """
-        return batch
-
-    @abstractmethod
-    def count(self) -> int:
-        """How many rows there are. Called for a bounded run whose id is published already, or accepted as seen."""
-
-    def compared(self, published: Committable | None) -> QueryComparison:
-        """With those that this record of their bounded run has published; None: the journal does not remember it.
-
-        Called for a run that is published already and reads other files now.
-        """
-        return QueryComparison((), ("they are not compared",))
-
-    def read_over(self) -> None:
-        """Compute the rows and drop them. Called for a batch of a stateful query whose rows are not written."""
-
-    def staged(self, files: Sequence[StagedFile]) -> None:
-        """Called with the files that the record will name. By default nothing is remembered of them."""
-
-    def check_read(self, checkpoint: Checkpoint) -> None:
-        """Raises Misuse when what is read for the batch is not what was planned for it.
-
-        By default nothing is known of that.
-        """
-
-    def looked_at_again(self, batch: Batch) -> Batch:
-        """The same batch with the identities that its sources have now.
-
-        Called when the rows are written, before the record.
-        """
-        return batch
-
-    def same_as(self, other: "BatchRows") -> bool:
-        """Whether both are the same rows, so that one call may go on where the other has failed."""
-        return True
 
 
 class QueryRun:
@@ -119,8 +56,8 @@ class QueryRun:
         """Claim the application and settle what earlier starts left. Raises as ``TwoPhaseCommit.restore``; it is closed
         then.
 
-        background: makes what publishes while batches are written, when the options ask for it. run: Spark's id of this start of
-        the query; empty for a bounded job, which is repeated under its id.
+        background: makes what publishes while batches are written, when the options ask for it. run: Spark's id of this
+        start of the query; empty for a bounded job, which is repeated under its id.
         """
         options = replace(options, application=sink.application)
         protocol = TwoPhaseCommit(sink.to, sink.journal, sink.committer, options, emit, background=background)
@@ -195,8 +132,7 @@ class QueryRun:
         raise self._refused(
             batch,
             f"it was given to this sink before in this run of the query ({found}), and Spark repeats a batch only in a "
-            "new "
-            "run. So these rows are a second part of the batch, which this call will not skip in silence. "
+            "new run. So these rows are a second part of the batch, which this call will not skip in silence. "
             f"{ways.second_part(f'batch {batch.batch_id}')}",
             kind="batch.twice",
         )
@@ -205,8 +141,7 @@ class QueryRun:
         return self._refused(
             batch,
             "two calls of this sink were under way at one time: a sink takes one batch after another. Call it once in "
-            "the batch "
-            "function, and not from a pool of threads",
+            "the batch function, and not from a pool of threads",
             kind="batch.concurrent",
         )
 

@@ -2,7 +2,6 @@
 or in groups.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 from streamsink.clock import Clock
@@ -10,34 +9,12 @@ from streamsink.errors import Retryable
 from streamsink.faults import fault_point
 from streamsink.options import ASYNC, SinkOptions
 from streamsink.protocol.run.publish_queue import PublishQueue
+from streamsink.protocol.run.publish_thread import Background, Step
 
 # While something is pending, how often it is asked whether the query has ended.
 LOOK_MS = 1000
 # How long a batch or a stop waits for the thread; longer when commit_timeout_ms is.
 PATIENCE_MS = 120_000
-
-# Work that is done beside the batch function. Argument: no further batch will come, so nothing may wait any longer.
-# Returns in how many ms to call again, None for not before the next wake.
-Step = Callable[[bool], float | None]
-
-
-class Background(ABC):
-    """What calls the step: ``PublishThread``; in tests, chosen interleavings within one thread.
-
-    Never two calls at once.
-    """
-
-    @abstractmethod
-    def wake(self) -> None:
-        """There may be work. Called by the batch function; returns without waiting for the work."""
-
-    @abstractmethod
-    def hurry(self) -> None:
-        """The batch function is about to wait for the work. Returns at once all the same."""
-
-    @abstractmethod
-    def stop(self, timeout_ms: float) -> bool:
-        """No step runs after this returned True; False when one did not end in time. Idempotent."""
 
 
 class PublishSchedule:
@@ -64,8 +41,7 @@ class PublishSchedule:
         if self._stopped:
             raise Retryable(
                 f"{self._table}: this run of the query was closed, and publishes no further batch. Nothing is lost; a "
-                "restarted "
-                "query goes on",
+                "restarted query goes on",
                 kind="run.closed",
             )
 
@@ -134,8 +110,7 @@ class PublishSchedule:
         return self._options.publish == ASYNC and full or self._interval_left_ms() == 0
 
     def _interval_left_ms(self) -> float | None:
-        """Until the oldest pending checkpoint has waited long enough; None when none is pending or publishing is over.
-        """
+        """Until the oldest pending checkpoint has waited long enough; None when none is pending or publishing ended."""
         pending = self._queue.pending()
         if not pending or self._queue.failed:
             return None

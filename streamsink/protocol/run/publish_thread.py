@@ -4,9 +4,28 @@ One for each run of a query, started when it first has something to do.
 """
 
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 
-from streamsink.protocol.run.publish_schedule import Background, Step
+# Work that is done while batches are written. Its argument says whether no further batch will come, so that nothing may
+# wait any longer. It returns in how many ms it shall be called again, None for not before the next wake.
+Step = Callable[[bool], float | None]
+
+
+class Background(ABC):
+    """Calls the step, never twice at one time: a ``PublishThread``, or in tests a chosen interleaving."""
+
+    @abstractmethod
+    def wake(self) -> None:
+        """There may be work. Called by the batch function; returns without waiting for the work."""
+
+    @abstractmethod
+    def hurry(self) -> None:
+        """The batch function is about to wait for the work. Returns at once all the same."""
+
+    @abstractmethod
+    def stop(self, timeout_ms: float) -> bool:
+        """No step runs after this returned True; False when one did not end in time. Idempotent."""
 
 
 class PublishThread(Background):

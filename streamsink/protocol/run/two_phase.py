@@ -22,8 +22,8 @@ from streamsink.protocol.recorded_files import recorded_files
 from streamsink.protocol.run.journal_check import JournalCheck
 from streamsink.protocol.run.past import RecordedPast
 from streamsink.protocol.run.publish_queue import PublishQueue, QueuedRecord
-from streamsink.protocol.run.publish_schedule import Background, PublishSchedule, Step
-from streamsink.protocol.run.publish_thread import PublishThread
+from streamsink.protocol.run.publish_schedule import PublishSchedule
+from streamsink.protocol.run.publish_thread import Background, PublishThread, Step
 from streamsink.protocol.run.reconcile import Reconciled, Reconciler
 from streamsink.protocol.sink import Committer, Destination, Published
 

@@ -277,10 +277,8 @@ class PaimonCommitter(PaimonHistory):
 def _files_gone(root: str, committable: Committable, gone: Sequence[str], way_on: str) -> Corrupt:
     return Corrupt(
         f"{root}: record {committable.state.sequence}, {committable.state.checkpoint_name}, is pending, but "
-        f"{len(gone)} of its files "
-        f"are gone (first: {gone[0]}): something deleted them, such as orphan cleaning or a rollback. Nothing of it "
-        "was published. Restore "
-        f"them. {way_on}",
+        f"{len(gone)} of its files are gone (first: {gone[0]}): something deleted them, such as orphan cleaning or a "
+        f"rollback. Nothing of it was published. Restore them. {way_on}",
         kind="pending.files-gone",
     )
 

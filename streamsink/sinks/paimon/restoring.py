@@ -169,8 +169,7 @@ class Restart(Live):
         if found:
             log.warning(
                 "%s: %d pending records are in the table, by a snapshot that another writer's replaced: their state is "
-                "published "
-                "again",
+                "published again",
                 self._table.root,
                 len(found),
             )

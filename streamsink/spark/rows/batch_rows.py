@@ -12,7 +12,7 @@ from streamsink.errors import Misuse, Retryable
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import Batch, Committable, StagedFile
 from streamsink.protocol.decision import Checkpoint, Verdict
-from streamsink.protocol.run.micro_batch import BatchRows
+from streamsink.protocol.run.batch_rows import BatchRows
 from streamsink.protocol.same_query import QueryComparison
 from streamsink.protocol.sink import Writing
 from streamsink.sinks.paimon.writing import TableWriting

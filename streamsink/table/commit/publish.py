@@ -46,8 +46,7 @@ class Prepared:
 
 
 def prepare_snapshot(table: Table, snapshot: Snapshot, name: str, group: FlushGroup) -> Prepared:
-    """Write the snapshot's bytes, where the store lets them be written ahead of the name; ``group`` makes them durable.
-    """
+    """Write the snapshot's bytes ahead of its name, where the store lets it; ``group`` makes them durable."""
     prepared = Prepared(snapshot, snapshot.to_json(), name)
     table.file_io.prepare(group, table.layout.snapshot(snapshot.id), prepared.data, name)
     return prepared
@@ -67,8 +66,7 @@ def publish(table: Table, prepared: Prepared, base: Base, *, lock: Lock) -> Outc
     except OSError as failed:
         raise OutcomeUnknown(
             f"{path}: publishing failed ({failed.strerror}). Nothing was deleted. What was pre-committed is safe in "
-            "the "
-            "journal; the next start looks whether it was published, and publishes it if not",
+            "the journal; the next start looks whether it was published, and publishes it if not",
             kind="publish.unknown",
         ) from failed
     if not won:

@@ -63,8 +63,7 @@ class Tries:
         return Retryable(
             f"{self._table.root}: other writers won the snapshot number in every try (tries: {policy.retries + 1}, "
             f"commit.timeout: {policy.timeout_ms:g} ms). What was pre-committed is safe in the journal and is "
-            "published "
-            "at the next start. With many writers raise commit_max_retries",
+            "published at the next start. With many writers raise commit_max_retries",
             kind="commit.retries",
         )
 
