@@ -21,6 +21,7 @@ from streamsink.protocol.sink import (
     Writing,
     check_supported,
 )
+from streamsink.sinks.files import files_in_place, open_folder, place_files
 from streamsink.sinks.paimon.past.history_of import newest_in
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.flush_group import FlushGroup
@@ -53,7 +54,10 @@ __all__ = [
     "FlushGroup",
     "Where",
     "Writing",
+    "files_in_place",
     "last_of_others",
+    "open_folder",
+    "place_files",
     "to_sink",
 ]
 

@@ -25,7 +25,7 @@ ROOMS = [
     ["clock", "faults", "options", "events"],
     ["protocol", "format", "storage"],
     ["protocol.admission", "journal", "locks"],
-    ["protocol.run", "table"],
+    ["protocol.run", "table", "sinks"],
     ["table.read"],
     ["table.history"],
     ["table.write", "table.commit"],

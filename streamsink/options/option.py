@@ -63,13 +63,13 @@ def _check(table: str, declared: "Field[Any]", value: object) -> None:
             refuse(table, name, value, rule["text"])
 
 
-def check_texts(table: str, name: str, given: object, *, kind: str) -> None:
+def check_texts(table: str, name: str, given: object, *, of: str) -> None:
     """Raises Misuse unless this is a dictionary of strings. The value is not shown: it may be a password."""
     if not isinstance(given, Mapping):
         raise Misuse(f"{table}: option '{name}' must be a dictionary of strings", kind="option.value")
     for key, value in given.items():
         if not isinstance(key, str) or not isinstance(value, str):
-            raise Misuse(f"{table}: {kind} option {key!r} must be a string with a string value", kind="option.value")
+            raise Misuse(f"{table}: {of} option {key!r} must be a string with a string value", kind="option.value")
 
 
 def names_of(table: str, name: str, given: object) -> tuple[str, ...]:

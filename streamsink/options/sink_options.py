@@ -74,8 +74,8 @@ class SinkOptions(
     def check(self, table: str) -> None:
         """Raises Misuse that names the table and the first option whose value cannot be."""
         check_declared(table, self)
-        check_texts(table, "store_options", self.store_options, kind="store")
-        check_texts(table, "table_options", self.table_options, kind="table")
+        check_texts(table, "store_options", self.store_options, of="store")
+        check_texts(table, "table_options", self.table_options, of="table")
         if self.publish_interval_ms and self.publish_every_batches == 1:
             expected = "0 while publish_every_batches is 1, which publishes every batch; give both"
             refuse(table, "publish_interval_ms", self.publish_interval_ms, expected)
