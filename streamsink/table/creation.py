@@ -15,7 +15,7 @@ from streamsink.table.table import create_table, is_table, new_schema
 
 def create(
     store: Store,
-    schema,
+    schema: pa.Schema | str | Iterable[DataField],
     partition_by: Sequence[str] = (),
     options: Mapping[str, str] | None = None,
     comment: str | None = None,
@@ -34,7 +34,7 @@ def create(
     return root
 
 
-def fields_of(schema) -> Sequence[DataField]:
+def fields_of(schema: pa.Schema | str | Iterable[DataField]) -> Sequence[DataField]:
     """Fields of a pyarrow.Schema, of DDL text such as ``id BIGINT NOT NULL, name STRING``, or fields as they are."""
     if isinstance(schema, pa.Schema):
         return from_arrow_schema(schema)
@@ -48,7 +48,7 @@ def fields_of(schema) -> Sequence[DataField]:
     return fields
 
 
-def _options(given) -> Mapping[str, str]:
+def _options(given: Mapping[str, str] | None) -> Mapping[str, str]:
     if not isinstance(given or {}, Mapping) or not all(
         isinstance(word, str) for pair in (given or {}).items() for word in pair
     ):

@@ -51,7 +51,7 @@ class Changes:
     @property
     def partitions(self) -> frozenset[bytes]:
         """Partitions of all entries."""
-        return frozenset(e.partition for e in (*self.entries, *self.index))
+        return frozenset(e.partition for e in self.entries) | frozenset(e.partition for e in self.index)
 
     @property
     def schema_ids(self) -> frozenset[int]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from streamsink.errors import Misuse
 from streamsink.format.binary_row import decode_physical, encode_row
@@ -10,7 +10,7 @@ from streamsink.format.index_manifest import IndexManifestEntry
 from streamsink.format.manifest import FileKind, ManifestEntry
 from streamsink.format.schema import TableSchema
 from streamsink.format.simple_stats import decode_bytes, encode_bytes
-from streamsink.format.types import DataField
+from streamsink.format.types import AtomicType, DataField
 from streamsink.format.values import to_physical
 from streamsink.table.commit.changes import Changes
 
@@ -57,10 +57,10 @@ class Overwrite:
         if not self.dynamic and not self.columns:
             return lambda partition: True
         if self.dynamic:
-            chosen, wanted = fields, {_row(partition, fields, fields) for partition in new}
-        else:
-            chosen, wanted = [f for f in fields if f.name in self.columns], {self.row}
-        return lambda partition: _row(partition, fields, chosen) in wanted
+            replaced = {_row(partition, fields, fields) for partition in new}
+            return lambda partition: _row(partition, fields, fields) in replaced
+        chosen = [f for f in fields if f.name in self.columns]
+        return lambda partition: _row(partition, fields, chosen) == self.row
 
     def scope(self, schema: TableSchema, new: Changes) -> Collection[bytes] | None:
         """Partitions whose live files matter to this overwrite; None for all of them.
@@ -113,9 +113,10 @@ def _fields(table: str, schema: TableSchema, partition: Mapping[str, Any]) -> li
     return [field for field in schema.partition_fields if field.name in partition]
 
 
-def _physical(table: str, field: DataField, value):
+def _physical(table: str, field: DataField, value: Any) -> Any:
+    kind = cast(AtomicType, field.type)  # TableSchema refuses partition columns of other types
     try:
-        return None if value is None else to_physical(value, field.type)
+        return None if value is None else to_physical(value, kind)
     except (Misuse, TypeError, ValueError) as wrong:
         raise Misuse(
             f"{table}: overwrite_partition gives a {type(value).__name__} for column '{field.name}', expected a value "

@@ -12,6 +12,7 @@ from streamsink.errors import Misuse
 from streamsink.options import SinkOptions
 
 Result = TypeVar("Result")
+_Number = TypeVar("_Number", bound=float)
 
 DEFAULT_RETRIES, DEFAULT_MIN_WAIT_MS, DEFAULT_MAX_WAIT_MS = 10, 10, 10_000
 # Paimon's own default is no limit; a streaming query must rather fail and be restarted.
@@ -60,7 +61,9 @@ class RetryPolicy:
         Raises: Misuse ``option.value`` for a table option that is no number or duration.
         """
 
-        def choose(given, key, read, default):
+        def choose(
+            given: _Number | None, key: str, read: Callable[[str, str, str], _Number], default: _Number
+        ) -> _Number:
             if given is not None:
                 return given
             return read(table, key, of_table[key]) if key in of_table else default
@@ -85,7 +88,7 @@ class RetryPolicy:
         return retrying(lambda: one_try(next(attempts)))
 
     @property
-    def _wait(self):
+    def _wait(self) -> Callable[[tenacity.RetryCallState], float]:
         longest = max(self.min_wait_ms, self.max_wait_ms)
         doubling = tenacity.wait_exponential(multiplier=self.min_wait_ms / 1000, max=longest / 1000)
         jitter = tenacity.wait_random(0, 1)

@@ -1,6 +1,7 @@
 """Is everything there that the snapshots refer to, and do the numbers add up? Reads only. The journals: ``commands/verify.py``."""
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -122,13 +123,13 @@ class TableCheck:
             return
         below, added = self._read_all(base), self._read_all(delta)
         live = _live([*below, *added])
-        self._counts(snapshot, before, live, added)
+        self._counts(snapshot, live, added)
         self._data_files(snapshot, live)
         self._index(snapshot)
         if before is not None:
             self._derives(snapshot, before, _live(below))
 
-    def _counts(self, snapshot: Snapshot, before: Snapshot | None, live, added) -> None:
+    def _counts(self, snapshot: Snapshot, live: list[ManifestEntry], added: list[ManifestEntry]) -> None:
         rows = sum(entry.file.row_count for entry in live)
         if rows != snapshot.total_record_count:
             self.damage(
@@ -146,10 +147,11 @@ class TableCheck:
 
     def _derives(self, snapshot: Snapshot, before: Snapshot, below: list[ManifestEntry]) -> None:
         """What is live below this snapshot's own changes is what the one before has."""
-        lists = (self._quiet_list(before.base_manifest_list), self._quiet_list(before.delta_manifest_list))
-        if None in lists:
+        base = self._quiet_list(before.base_manifest_list)
+        delta = self._quiet_list(before.delta_manifest_list)
+        if base is None or delta is None:
             return
-        there = {e.identity for e in _live([*self._read_all(lists[0]), *self._read_all(lists[1])])}
+        there = {e.identity for e in _live([*self._read_all(base), *self._read_all(delta)])}
         here = {e.identity for e in below}
         if there == here:
             return
@@ -253,7 +255,7 @@ def _live(entries: list[ManifestEntry]) -> list[ManifestEntry]:
     return [e for e in entries if e.kind is FileKind.ADD and e.identity not in deleted]
 
 
-def _few(names) -> str:
-    names = sorted(names)
+def _few(found: Iterable[int] | Iterable[str]) -> str:
+    names = [str(name) for name in sorted(found)]
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(map(str, names[:_NAMED])) + more
+    return ", ".join(names[:_NAMED]) + more

@@ -108,13 +108,16 @@ def _published(
     is_before: Callable[[Snapshot], bool],
 ) -> tuple[bool, Snapshot | None]:
     """Whether it is certain, and the snapshot of this name that published the commit; None when there is no such one, or it has expired."""
+    if newest is None:
+        return False, None
     snapshot = newest
-    for before in range(snapshot.id - 1 if snapshot else -1, -1, -1):
+    for before in range(newest.id - 1, -1, -1):
         if commit_name in snapshot.base_manifest_list:
             return True, snapshot
         if before == 0 or is_before(snapshot):
             return True, None
-        snapshot = load(before)
-        if snapshot is None:
+        older = load(before)
+        if older is None:
             return False, None
+        snapshot = older
     return False, None

@@ -32,7 +32,10 @@ def named_since(table: Table, base: int, wanted: Collection[Identity]) -> set[Id
 
     Raises Corrupt; Conflict where that cannot be told.
     """
-    newest, found = table.snapshots.latest(), set()
+    newest = table.snapshots.latest()
+    if newest is None:
+        return set()
+    found: set[Identity] = set()
     for snapshot in _retained(table, newest, base):
         metas = table.manifests.delta_of(snapshot)
         named = {entry.identity for meta in metas for entry in table.manifests.read(meta.file_name)}.intersection(
@@ -48,7 +51,10 @@ def were_named(table: Table, names: Collection[str], since: int = 0) -> bool:
 
     What comes and goes stands in the deltas, and what was there before them below the first. Raises as ``named_since``.
     """
-    newest, oldest, without = table.snapshots.latest(), min(table.snapshots.ids(), default=0), set()
+    newest = table.snapshots.latest()
+    if newest is None:
+        return False
+    oldest, without = min(table.snapshots.ids(), default=0), set()
     for snapshot in _retained(table, newest, since):
         metas = table.manifests.delta_of(snapshot) + (
             table.manifests.base_of(snapshot) if snapshot.id in (oldest, newest.id) else []
@@ -63,9 +69,9 @@ def were_named(table: Table, names: Collection[str], since: int = 0) -> bool:
     return False
 
 
-def _retained(table: Table, newest: Snapshot | None, base: int) -> Iterator[Snapshot]:
+def _retained(table: Table, newest: Snapshot, base: int) -> Iterator[Snapshot]:
     """Those after number ``base``, the newest one first. One that stands above it is none of the table's."""
-    for number in reversed(table.snapshots.ids() if newest is not None else []):
+    for number in reversed(table.snapshots.ids()):
         snapshot = table.snapshots.load(number) if base < number <= newest.id else None
         if snapshot is not None:
             yield snapshot
@@ -79,7 +85,7 @@ def _is_of_line(table: Table, newest: Snapshot, snapshot: Snapshot) -> bool:
         is_on = is_built_on(table, following, found) if found is not None else None
         if is_on is False and number == snapshot.id:
             return False
-        if not is_on:
+        if found is None or not is_on:
             raise _undecidable(table, snapshot, newest, number)
         following = found
     return True

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from streamsink.errors import Misuse
 from streamsink.format.file_stats import ColumnStats
 from streamsink.format.schema import TableSchema
-from streamsink.format.types import CHARACTER_ROOTS, AtomicType, DataField
+from streamsink.format.types import CHARACTER_ROOTS, AtomicType
 from streamsink.table.read.literals import FLOATS, literal
 from streamsink.table.read.predicate import And, Comparison, Or, Predicate
 
@@ -55,22 +55,24 @@ def bind(where: Predicate, schema: TableSchema, table: str) -> Condition:
             f"{table}: column '{field.name}' is {field.type}; conditions on such a column are is_null() and is_not_null()",
             kind="where.nested",
         )
-    return _values(where, field, table)
+    return _values(where, field.type, table)
 
 
-def _values(where: Comparison, field: DataField, table: str) -> Condition:
-    if where.op == "starts with" and field.type.root not in CHARACTER_ROOTS:
-        raise Misuse(f"{table}: column '{field.name}' is {field.type}; startswith() is for texts", kind="where.value")
+def _values(where: Comparison, kind: AtomicType, table: str) -> Condition:
+    """kind: type of the column that ``where`` compares."""
+    column = where.column
+    if where.op == "starts with" and kind.root not in CHARACTER_ROOTS:
+        raise Misuse(f"{table}: column '{column}' is {kind}; startswith() is for texts", kind="where.value")
     tests: list[Condition] = []
     for value in where.values:
-        physical, scalar = literal(value, field, table)
+        physical, scalar = literal(value, column, kind, table)
         if where.op == "starts with":
-            tests.append(_Prefix(field.name, physical))
-        elif field.type.root in FLOATS:
-            tests.append(_FloatTest(field.name, _op(where), physical, scalar))
+            tests.append(_Prefix(column, physical))
+        elif kind.root in FLOATS:
+            tests.append(_FloatTest(column, _op(where), physical, scalar))
         else:
-            tests.append(_ValueTest(field.name, _op(where), physical, scalar))
-    return tests[0] if len(tests) == 1 else _Any(tests, field.name)
+            tests.append(_ValueTest(column, _op(where), physical, scalar))
+    return tests[0] if len(tests) == 1 else _Any(tests, column)
 
 
 def _op(where: Comparison) -> str:

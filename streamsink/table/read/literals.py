@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from streamsink.errors import Misuse
 from streamsink.format.arrow_types import to_arrow_type
-from streamsink.format.types import BINARY_ROOTS, CHARACTER_ROOTS, TIMESTAMP_ROOTS, AtomicType, DataField
+from streamsink.format.types import BINARY_ROOTS, CHARACTER_ROOTS, TIMESTAMP_ROOTS, AtomicType
 from streamsink.format.values import to_physical
 
 _BITS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
@@ -16,17 +16,16 @@ FLOATS = ("FLOAT", "DOUBLE")
 _UNIT_NANOS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 
 
-def literal(value: Any, field: DataField, table: str) -> tuple[Any, pa.Scalar]:
+def literal(value: Any, column: str, kind: AtomicType, table: str) -> tuple[Any, pa.Scalar]:
     """(physical, Arrow) of a value for this column. Raises Misuse, naming the column, when it is of another type."""
-    kind = field.type
     try:
         physical = to_physical(value, kind)
         _check(value, kind)
         return physical, _scalar(physical, kind)
     except (Misuse, TypeError, ValueError, ArithmeticError, pa.ArrowException):
         raise Misuse(
-            f"{table}: column '{field.name}' is {kind}, and the condition compares it with a {type(value).__name__} that is "
-            "no value of that type. Give one that is (a date, a datetime with a time zone for WITH LOCAL TIME ZONE and "
+            f"{table}: column '{column}' is {kind}, and the condition compares it with a {type(value).__name__} that "
+            "is no value of that type. Give one that is (a date, a datetime with a time zone for WITH LOCAL TIME ZONE and "
             "without one for TIMESTAMP, a Decimal of the column's scale, ...), or is_null() instead of None",
             kind="where.value",
         ) from None

@@ -41,7 +41,7 @@ class Pruner:
             nulls = [None] * len(self._keys)
         entries = meta.num_added_files + meta.num_deleted_files
         found = {
-            key: ColumnStats(*((None, None) if a != a or b != b else (a, b)), count, entries)
+            key: ColumnStats(*_bounds(a, b), nulls=count, rows=entries)
             for key, a, b, count in zip(self._keys, low, high, nulls)
         }
         return self._condition.may_match(found.get)
@@ -85,6 +85,11 @@ def _reader(field: DataField, written: Sequence[DataField], covered: tuple[str, 
     if old is None:
         return lambda file: ColumnStats(None, None, file["_ROW_COUNT"], file["_ROW_COUNT"])
     return stats_reader(written, covered, old.name, _same_order(old.type, field.type))
+
+
+def _bounds(low: Any, high: Any) -> tuple[Any, Any]:
+    """Both bounds, or neither when one of them is NaN, which bounds nothing."""
+    return (None, None) if low != low or high != high else (low, high)
 
 
 def _same_order(old: DataType, new: DataType) -> bool:

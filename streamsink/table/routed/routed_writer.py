@@ -39,7 +39,7 @@ class RoutedSpec:
     templates: Mapping[str, Target]
     dead: DeadLetters | None
 
-    def target_of(self, name: str | None) -> Target | None:
+    def target_of(self, name: str) -> Target | None:
         """None when no rule covers the name."""
         rule = self.routing.rule_of(name)
         return None if rule is None else self.targets.get(name) or self.templates.get(rule)
@@ -72,11 +72,10 @@ class RoutedWriter:
             return
         self._rows_in += batch.num_rows
         for name, rows in split_by_text(batch, ROUTE):
-            target = None if isinstance(name, NotUtf8) else self._spec.target_of(name)
-            if target is None:
-                self._unrouted(name, rows)
-            else:
+            if isinstance(name, str) and (target := self._spec.target_of(name)) is not None:
                 self._routed(name, rows, target)
+            else:
+                self._unrouted(name, rows)
 
     def close(self, group: FlushGroup) -> list[RoutedFiles]:
         """Write and close everything; every file is durable when ``group`` is flushed. One item."""
@@ -91,8 +90,8 @@ class RoutedWriter:
             writer.abort()
 
     def _routed(self, name: str, rows: pa.RecordBatch, target: Target) -> None:
-        taken = rows.select(list(target.columns))
-        if self._spec.dead is None:
+        taken, dead = rows.select(list(target.columns)), self._spec.dead
+        if dead is None:
             try:
                 self._writer(name, target.schema_json).write(taken)
             except Misuse as refused:
@@ -107,7 +106,7 @@ class RoutedWriter:
         if good.num_rows:
             self._writer(name, target.schema_json).write(good)
         if bad:
-            self._bury(name, rows, bad)
+            self._bury(dead, name, rows, bad)
 
     def _unrouted(self, name: str | None | NotUtf8, rows: pa.RecordBatch) -> None:
         way = "Add a rule"
@@ -118,19 +117,19 @@ class RoutedWriter:
             kind, what = "route.null", "the name of the table is null"
         else:
             kind, what = "route.unknown", "no rule of 'tables' covers the name of the table"
-        if self._spec.routing.unrouted != UNROUTED_DEAD_LETTER:
+        dead = self._spec.dead
+        if dead is None or self._spec.routing.unrouted != UNROUTED_DEAD_LETTER:
             raise Misuse(
                 f"{self._spec.routing.root}: {rows.num_rows} rows of a batch cannot be routed: {what}. {way}, filter them "
                 "in the query, or set unrouted='dead-letter'",
                 kind=kind,
             )
-        self._bury(name, rows, [BadRow(index, f"{kind}: {what}", None) for index in range(rows.num_rows)])
+        self._bury(dead, name, rows, [BadRow(index, f"{kind}: {what}", None) for index in range(rows.num_rows)])
 
-    def _bury(self, name: str | None, rows: pa.RecordBatch, bad: list[BadRow]) -> None:
-        dead = self._spec.dead
+    def _bury(self, dead: DeadLetters, name: str | None, rows: pa.RecordBatch, bad: list[BadRow]) -> None:
         self._writer(dead.table, dead.schema_json).write(dead.batch(rows, name, bad))
         # A name that no rule covers is a value of a row: only counted, not named.
-        counted = name if self._spec.routing.rule_of(name) is not None else ""
+        counted = name if name is not None and self._spec.routing.rule_of(name) is not None else ""
         self._dead[counted] = self._dead.get(counted, 0) + len(bad)
 
     def _writer(self, name: str, schema_json: bytes) -> TableWriter:

@@ -5,7 +5,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, NoReturn, TypeGuard
 
 from streamsink.errors import Misuse
 from streamsink.options import SinkOptions
@@ -129,8 +129,8 @@ def _rule(root: str, name: str, given: Mapping[str, Any], base: SinkOptions) -> 
     return TableRule(_path(root, name, given.get("path")), _columns(root, name, given.get("columns")), options)
 
 
-def _path(root: str, name: str, path) -> str | None:
-    path = as_text(path)
+def _path(root: str, name: str, given: Any) -> str | None:
+    path = as_text(given)
     if path is None:
         return None
     if _is_pattern(name):
@@ -141,7 +141,7 @@ def _path(root: str, name: str, path) -> str | None:
     return relative
 
 
-def _columns(root: str, name: str, columns):
+def _columns(root: str, name: str, columns: Any) -> tuple[str, ...] | str | None:
     if columns is None or columns == EXISTING:
         return columns
     if isinstance(columns, str) or not all(isinstance(c, str) and c for c in columns):
@@ -149,13 +149,13 @@ def _columns(root: str, name: str, columns):
     return tuple(columns)
 
 
-def _is_pattern(name) -> bool:
+def _is_pattern(name: object) -> bool:
     return isinstance(name, str) and ("*" in name or "?" in name)
 
 
-def _is_name(name) -> bool:
+def _is_name(name: object) -> TypeGuard[str]:
     return isinstance(name, str) and bool(_NAME.fullmatch(name)) and name != _RESERVED
 
 
-def _refuse(root: str, option: str, found, expected: str) -> None:
+def _refuse(root: str, option: str, found: object, expected: str) -> NoReturn:
     raise Misuse(f"{root}: option '{option}' is {found!r}, expected {expected}", kind="option.value")

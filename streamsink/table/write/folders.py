@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from streamsink.errors import Misuse
 from streamsink.format.paths import bucket_dir, escape, partition_path
 from streamsink.format.schema import TableSchema
-from streamsink.format.types import DataField
+from streamsink.format.types import AtomicType, DataField
 from streamsink.storage.calls import NameLimits, size_of
 from streamsink.table.write.split import WHY_NOT_UTF8, PartitionKey, not_utf8, split_with_places
 
@@ -117,7 +117,8 @@ class Folders:
         limits = self._limits
         path = size_of(self._root) + sum(sizes) + len(sizes) + len("/bucket-0/") + _FILE_NAME_BYTES
         dates = not self._legacy and any(
-            field.type.root in ("DATE", "TIMESTAMP") for field in self._schema.partition_fields
+            isinstance(field.type, AtomicType) and field.type.root in ("DATE", "TIMESTAMP")
+            for field in self._schema.partition_fields
         )
         long = (
             limits.name is not None

@@ -1,7 +1,7 @@
 """A data file as Paimon's readers want it: INT96 for nanoseconds and nothing else, small decimals as integers."""
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import BinaryIO
 
 import pyarrow as pa
@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from streamsink.format.arrow_types import needs_int96, to_arrow_schema
-from streamsink.format.parquet_footer import with_timestamps
+from streamsink.format.parquet_footer import Timestamps, with_timestamps
 from streamsink.format.types import DataField
 
 
@@ -81,7 +81,7 @@ class _Outlet:
         self._stream = stream
         self._held: bytearray | None = None
 
-    def write(self, data) -> int:
+    def write(self, data: bytes) -> int:
         if self._held is None:
             return self._stream.write(data)
         self._held += data
@@ -90,8 +90,8 @@ class _Outlet:
     def hold(self) -> None:
         self._held = bytearray()
 
-    def let_go(self, columns) -> None:
-        self._stream.write(with_timestamps(bytes(self._held), columns))
+    def let_go(self, columns: Timestamps) -> None:
+        self._stream.write(with_timestamps(bytes(self._held or b""), columns))
         self._held = None
 
     def forget(self) -> None:
