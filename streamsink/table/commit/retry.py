@@ -14,9 +14,10 @@ from streamsink.options import SinkOptions
 Result = TypeVar("Result")
 _Number = TypeVar("_Number", bound=float)
 
-DEFAULT_RETRIES, DEFAULT_MIN_WAIT_MS, DEFAULT_MAX_WAIT_MS = 10, 10, 10_000
+DEFAULT_RETRIES = 10
+DEFAULT_MIN_WAIT_MS, DEFAULT_MAX_WAIT_MS = 10.0, 10_000.0
 # Paimon's own default is no limit; a streaming query must rather fail and be restarted.
-DEFAULT_TIMEOUT_MS = 120_000
+DEFAULT_TIMEOUT_MS = 120_000.0
 # So that writers that lost to the same one do not come back in step.
 _JITTER = 0.2
 

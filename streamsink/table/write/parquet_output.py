@@ -1,7 +1,7 @@
 """A data file as Paimon's readers want it: INT96 for nanoseconds and nothing else, small decimals as integers."""
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import BinaryIO
 
 import pyarrow as pa
