@@ -1,4 +1,4 @@
-"""Creating a table by hand, from an Arrow schema, DDL text, or fields."""
+"""Creating a table explicitly, from an Arrow schema, DDL text, or fields."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -20,7 +20,11 @@ def create(
     options: Mapping[str, str] | None = None,
     comment: str | None = None,
 ) -> str:
-    """Create the table; its absolute path. Raises Misuse that names the column, or when there is a table already."""
+    """Create the table and return its absolute path.
+
+    schema: see ``fields_of``. partition_by: names of its partition columns. options: the table's options.
+    Raises Misuse, naming the column where one is at fault, also when the path holds a table already.
+    """
     root, file_io = store.root, store.open()
     if is_table(file_io, root):
         raise Misuse(f"{root}: there is a table already; open it, or choose another path", kind="table.exists")
@@ -35,7 +39,10 @@ def create(
 
 
 def fields_of(schema: pa.Schema | str | Iterable[DataField]) -> Sequence[DataField]:
-    """Fields of a pyarrow.Schema, of DDL text such as ``id BIGINT NOT NULL, name STRING``, or fields as they are."""
+    """The fields of a pyarrow.Schema or of DDL text such as ``id BIGINT NOT NULL, name STRING``; fields stay as they are.
+
+    Raises Misuse for anything else.
+    """
     if isinstance(schema, pa.Schema):
         return from_arrow_schema(schema)
     if isinstance(schema, str):

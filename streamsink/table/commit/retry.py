@@ -1,4 +1,4 @@
-"""How often and how fast a commit tries again: the sink's options, else the table's, else Paimon's defaults."""
+"""How often and how fast a commit tries again. The sink's options come before the table's, those before the defaults."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -16,9 +16,9 @@ _Number = TypeVar("_Number", bound=float)
 
 DEFAULT_RETRIES = 10
 DEFAULT_MIN_WAIT_MS, DEFAULT_MAX_WAIT_MS = 10.0, 10_000.0
-# Paimon's own default is no limit; a streaming query must rather fail and be restarted.
+# Paimon's own default is no limit, but a streaming query should rather fail and be restarted.
 DEFAULT_TIMEOUT_MS = 120_000.0
-# So that writers that lost to the same one do not come back in step.
+# Waits vary by this share, so that writers that lost to the same one do not try again at the same moment.
 _JITTER = 0.2
 
 _DURATION = re.compile(r"([0-9]+)\s*([a-zµ]*)")
@@ -48,7 +48,11 @@ _UNIT_MS = {
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """retries: tries after the first one. The waits (ms) double from min to max; timeout: ms, end of the loop."""
+    """How often and how long a commit is tried.
+
+    retries: number of tries after the first one. The wait before a try doubles from ``min_wait_ms`` to ``max_wait_ms``.
+    timeout_ms: time after which no further try begins.
+    """
 
     retries: int
     min_wait_ms: float
@@ -57,9 +61,9 @@ class RetryPolicy:
 
     @classmethod
     def of(cls, table: str, options: SinkOptions, of_table: Mapping[str, str]) -> "RetryPolicy":
-        """A sink's option that is given wins over the table's ``commit.*``, and that over the default.
+        """A sink's option that is given wins over the table's ``commit.*`` option, and that one over the default.
 
-        Raises: Misuse ``option.value`` for a table option that is no number or duration.
+        of_table: the table's options. Raises Misuse ``option.value`` for one that is not a number or duration.
         """
 
         def choose(
@@ -77,7 +81,7 @@ class RetryPolicy:
         )
 
     def run(self, one_try: Callable[[int], Result | None], clock: Clock) -> Result | None:
-        """Call ``one_try(attempt)``, from 1, until it returns something; None when tries or time ran out."""
+        """Call ``one_try(attempt)``, with attempts from 1 on, until it returns something; None when tries or time ran out."""
         retrying = tenacity.Retrying(
             retry=tenacity.retry_if_result(lambda result: result is None),
             stop=tenacity.stop_after_attempt(self.retries + 1) | tenacity.stop_after_delay(self.timeout_ms / 1000),
@@ -97,7 +101,7 @@ class RetryPolicy:
 
 
 def parse_duration(table: str, option: str, text: str) -> float:
-    """Milliseconds of Paimon's durations: '10 ms', '2 min', '1 h', '500' (ms). Raises: Misuse ``option.value``."""
+    """Milliseconds of a duration as Paimon writes them: '10 ms', '2 min', '1 h', '500' (ms). Raises Misuse ``option.value``."""
     found = _DURATION.fullmatch(text.strip().lower())
     unit = found[2].removesuffix("s") if found and found[2] not in _UNIT_MS else found and found[2]
     if not found or unit not in _UNIT_MS:
