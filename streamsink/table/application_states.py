@@ -1,4 +1,7 @@
-"""The state of each application that writes to a table. Every commit carries all states forward in its snapshot's properties."""
+"""The state of each application that writes to a table.
+
+Every commit carries all states forward in its snapshot's properties.
+"""
 
 import base64
 import json
@@ -87,7 +90,10 @@ class StatesReader:
         return States({}, True)
 
     def _was_complete(self, snapshot: Snapshot) -> bool:
-        """What the snapshot says. One of an earlier version says nothing and is complete only if nothing has ever expired."""
+        """What the snapshot says.
+
+        One of an earlier version says nothing and is complete only if nothing has ever expired.
+        """
         said = (snapshot.properties or {}).get(HISTORY)
         return said == _COMPLETE if said is not None else self._snapshots.exists(1)
 
@@ -110,8 +116,8 @@ def states_in(snapshot: Snapshot, path: str) -> dict[str, Any] | None:
         return {name: dict(_from_text(text)) for name, text in texts.items()}
     except (ValueError, TypeError, OSError, zlib.error) as broken:
         raise Corrupt(
-            f"{path}: its property {PREFIX}* is not valid JSON, nor a compressed one; the snapshot was altered. Nothing "
-            "was written. Restore the file from a backup, or roll the table back to an older snapshot",
+            f"{path}: its property {PREFIX}* is not valid JSON, nor a compressed one; the snapshot was altered. "
+            "Nothing was written. Restore the file from a backup, or roll the table back to an older snapshot",
             kind="snapshot.state",
         ) from broken
 

@@ -39,7 +39,7 @@ def create(
 
 
 def fields_of(schema: pa.Schema | str | Iterable[DataField]) -> Sequence[DataField]:
-    """The fields of a pyarrow.Schema or of DDL text such as ``id BIGINT NOT NULL, name STRING``; fields stay as they are.
+    """The fields of a schema, given as pyarrow.Schema, as DDL text such as ``id BIGINT NOT NULL, name STRING``, or as fields.
 
     Raises Misuse for anything else.
     """

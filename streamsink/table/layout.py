@@ -4,7 +4,10 @@ import os
 
 
 class Layout:
-    """Paths below one table's root. ``schema_dir``, ``snapshot_dir`` and ``manifest_dir`` are its folders of metadata."""
+    """Paths below one table's root.
+
+    ``schema_dir``, ``snapshot_dir`` and ``manifest_dir`` are its folders of metadata.
+    """
 
     def __init__(self, root: str):
         self.root = root
@@ -28,5 +31,8 @@ class Layout:
         return relative if "://" in relative else os.path.join(self.root, relative)
 
     def relative(self, path: str) -> str:
-        """The path relative to the root. This works for URIs too, since a path below the root begins as the root does."""
+        """The path relative to the root.
+
+        This works for URIs too, since a path below the root begins as the root does.
+        """
         return os.path.relpath(path, self.root)

@@ -151,8 +151,8 @@ class ManifestMerge:
 def runs(metas: Sequence[ManifestFileMeta], options: MergeOptions) -> list[list[ManifestFileMeta]]:
     """The manifests in order, cut into runs. A run of several is to be merged; a run of one manifest stays as it is.
 
-    A small manifest stays too when it is larger than all small ones behind it in its run together. Otherwise the entries
-    of a table would be rewritten again and again until they fill a manifest; this way each one is rewritten a
+    A small manifest stays too when it is larger than all small ones behind it in its run together. Otherwise the
+    entries of a table would be rewritten again and again until they fill a manifest; this way each one is rewritten a
     logarithmic number of times.
     """
     found: list[list[ManifestFileMeta]] = []
@@ -167,7 +167,7 @@ def runs(metas: Sequence[ManifestFileMeta], options: MergeOptions) -> list[list[
 
 
 def _settled(run: list[ManifestFileMeta], min_count: int) -> list[list[ManifestFileMeta]]:
-    """Cuts a run of small manifests: leading ones that stay come alone, the rest together if there are ``min_count``."""
+    """A run of small manifests, cut: leading ones that stay come alone, the rest together if they are ``min_count``."""
     behind = sum(meta.file_size for meta in run)
     stay = 0
     for meta in run:
@@ -190,8 +190,8 @@ def _positive(options: Mapping[str, str], name: str, default: str, units: Mappin
     unit = text[len(number) :].strip()
     if not number.isdigit() or int(number) == 0 or unit not in units:
         raise Misuse(
-            f"the table's option '{name}' is {options.get(name)!r}, expected a positive number such as '{default}'. Nothing "
-            "was written. Set it right with ALTER TABLE",
+            f"the table's option '{name}' is {options.get(name)!r}, expected a positive number such as '{default}'. "
+            "Nothing was written. Set it right with ALTER TABLE",
             kind="table.bad-option",
         )
     return int(number) * units[unit]

@@ -29,12 +29,15 @@ from streamsink.storage.file_io import FileIO
 from streamsink.table.layout import Layout
 from streamsink.table.manifest_merge import ManifestMerge, MergeOptions
 
-# How many manifests are read at the same time. Each one has at most manifest.target-file-size, so memory is bounded too.
+# How many manifests are read at once. Each one has at most manifest.target-file-size, so this bounds the memory too.
 _READ_AHEAD = 4
 
 
 class FileFilter(Protocol):
-    """Decides which manifests and files a reader needs; ``read/pruning.py`` has one. What it skips has no row that is wanted."""
+    """Decides which manifests and files a reader needs; ``read/pruning.py`` has one.
+
+    What it skips has no row that is wanted.
+    """
 
     def may_hold(self, meta: ManifestFileMeta) -> bool:
         """Whether the manifest may name a file that is needed."""
@@ -44,7 +47,10 @@ class FileFilter(Protocol):
 
 
 class Manifests:
-    """Manifest lists and manifests of one table. Only the lists of the snapshot that was asked for last are remembered."""
+    """Manifest lists and manifests of one table.
+
+    Only the lists of the snapshot that was asked for last are remembered.
+    """
 
     def __init__(self, file_io: FileIO, layout: Layout, partition_types: Sequence[DataType]):
         self._io = file_io
@@ -82,8 +88,8 @@ class Manifests:
     def entries_of(self, snapshot: Snapshot, partitions: Collection[bytes] | None = None) -> Iterator[ManifestEntry]:
         """The live entries: every ADD that no DELETE of any manifest hides. They come one by one, to save memory.
 
-        partitions: only entries of these (as in ``ManifestEntry.partition``) are returned, and manifests that hold none of
-        them are not read. Raises Corrupt, naming the manifest, when one is missing, torn, or not what its list says.
+        partitions: only entries of these (as in ``ManifestEntry.partition``) are returned, and manifests that hold none
+        of them are not read. Raises Corrupt, naming the manifest, when one is missing, torn, or not what its list says.
         """
         metas = self.all_of(snapshot)
         if partitions is not None:
@@ -97,7 +103,7 @@ class Manifests:
     def said_of(
         self, wanted: Collection[Identity], metas: Sequence[ManifestFileMeta]
     ) -> Iterator[tuple[str, FileKind, Identity]]:
-        """(name of the manifest, kind of entry, identity of its file) for all entries of the wanted files, and for others.
+        """(name of the manifest, kind, identity of the file) of all entries of the wanted files, and of some others.
 
         A manifest that names none of the files is not decoded. Raises as ``entries_of`` does, for those that are.
         """
@@ -151,7 +157,7 @@ class Manifests:
         return iter_manifest(data, path)
 
     def check(self, metas: Sequence[ManifestFileMeta]) -> None:
-        """Raises Corrupt, naming the manifest, if one is missing, torn, of an unknown version, or not what its list says."""
+        """Raises Corrupt, naming the manifest, if one is missing, torn, of unknown version, or not what its list says."""
         for meta, path, data in self._data_of(metas):
             check_blocks(data, path, meta.counts)
 
@@ -160,7 +166,8 @@ class Manifests:
     ) -> list[ManifestFileMeta]:
         """Manifests with the same live entries, in fewer files if Paimon's rules say so; see ``manifest_merge``.
 
-        name: unique to this try of a commit; the names of new files contain it. Raises Corrupt; Misuse for a bad option.
+        name: unique to this try of a commit; the names of new files contain it.
+        Raises Corrupt, and Misuse for a bad option.
         """
         options = MergeOptions.of(table_options)
         output = _RollingOutput(self._write, self._partition_types, options.target_bytes, f"manifest-{name}-m")
@@ -184,7 +191,10 @@ class Manifests:
         }
 
     def _data_of(self, metas: Sequence[ManifestFileMeta]) -> Iterator[tuple[ManifestFileMeta, str, bytes]]:
-        """The manifests with their paths and bytes, in order. A few are read ahead, because a remote store answers slowly."""
+        """The manifests with their paths and bytes, in order.
+
+        A few are read ahead, because a remote store answers slowly.
+        """
         paths = [self._at.manifest(meta.file_name) for meta in metas]
         if len(paths) < 2:
             yield from ((meta, path, self._bytes(path)) for meta, path in zip(metas, paths))

@@ -47,11 +47,11 @@ class Schemas:
         return self.load(self._newest)
 
     def known(self) -> TableSchema:
-        """What ``latest`` returned last, without asking the store; the first call asks it if ``latest`` was never called."""
+        """What ``latest`` returned last. The store is asked only if ``latest`` was never called."""
         return self.latest() if self._newest < 0 else self.load(self._newest)
 
     def check_there(self, schema_ids: Iterable[int]) -> None:
-        """Raises Corrupt when a schema is missing to which files are about to refer: no reader could open the table then.
+        """Raises Corrupt when a schema is missing that files are about to refer to: no reader could open the table.
 
         Asks the store once for each schema but the first, without which the table has no identity either.
         """
@@ -64,21 +64,25 @@ class Schemas:
         raise Corrupt(
             f"{self._at.root}: {self._at.schema(missing[0])} does not exist, and files that are to be published were "
             f"written with schema {missing[0]} (there are: {', '.join(there) or 'none'}): the table's metadata was "
-            "restored from an older copy, or the file was deleted. Nothing was published, and what was pre-committed is "
-            f"safe in the journal. Put schema-{missing[0]} back from a backup; or make the same change of the schema again, "
-            "which gives the same columns the same ids. Then start the query again",
+            "restored from an older copy, or the file was deleted. Nothing was published, and what was pre-committed "
+            f"is safe in the journal. Put schema-{missing[0]} back from a backup; or make the same change of the "
+            "schema again, which gives the same columns the same ids. Then start the query again",
             kind="schema.gone",
         )
 
     def add(self, schema: TableSchema) -> TableSchema:
-        """Create the schema's file under its number. Raises Conflict when another writer created one of that number first."""
+        """Create the schema's file under its number.
+
+        Raises Conflict when another writer created one of that number first.
+        """
         try:
             created = self._io.create_if_absent(self._at.schema(schema.id), schema.to_json())
         except FileNotFoundError:
             created = False  # another start deleted the temporary file because it took its writer for dead
         if not created:
             raise Conflict(
-                f"{self._at.schema(schema.id)}: another writer added this schema at the same time; read it and decide anew",
+                f"{self._at.schema(schema.id)}: another writer added this schema at the same time; read it and decide "
+                "anew",
                 kind="schema.taken",
             )
         self._known[schema.id] = schema
@@ -87,8 +91,8 @@ class Schemas:
     def identity(self) -> str:
         """The table's identity: a digest of its first schema file, which holds the time of its creation.
 
-        The file is read from the store each time, so that a dropped or recreated table is noticed. Raises Misuse when it
-        is gone.
+        The file is read from the store each time, so that a dropped or recreated table is noticed. Raises Misuse when
+        it is gone.
         """
         path = self._at.schema(0)
         try:

@@ -82,7 +82,8 @@ class Snapshots:
     def _latest_id(self) -> int | None:
         """Number of the newest snapshot, found as cheaply as possible.
 
-        The newest one of the last look-up mostly is the newest still; if not, the hint mostly tells; else a listing does.
+        The newest one of the last look-up mostly is the newest still; if not, the hint mostly tells; else a listing
+        does.
         """
         if self._newest is not None and self._is_last(self._newest[1].id):
             return self._newest[1].id

@@ -1,4 +1,7 @@
-"""A table: opening, creating and evolving it. A table that needs what this library does not honour is refused at open."""
+"""A table: opening, creating and evolving it.
+
+A table that needs what this library does not honour is refused at open.
+"""
 
 import dataclasses
 import os
@@ -64,8 +67,8 @@ class Table:
     def evolve(self, wanted: Sequence[DataField], *, add_columns: bool, widen_types: bool) -> TableSchema:
         """The schema that has room for the columns ``wanted``, which is created if the newest one has not.
 
-        Only what the options allow is changed. Raises Misuse, naming the column, when more would be needed; Conflict when
-        other writers changed the schema in every attempt.
+        Only what the options allow is changed. Raises Misuse, naming the column, when more would be needed; Conflict
+        when other writers changed the schema in every attempt.
         """
         for _ in range(_EVOLVE_ATTEMPTS):
             current = self.latest_schema()
@@ -113,8 +116,9 @@ def create_table(file_io: FileIO, root: str, schema: TableSchema) -> Table:
     """Create a table, or open the equal one that another process created first.
 
     After a crash the table exists, or the path is as it was before.
-    Raises Misuse when the path holds something else (a table whose metadata is gone, or other files), or when the schema
-    needs a feature that is not honoured here; Conflict when another process created a different table at the same time.
+    Raises Misuse when the path holds something else (a table whose metadata is gone, or other files), or when the
+    schema needs a feature that is not honoured here; Conflict when another process created a different table at the
+    same time.
     """
     if not is_table(file_io, root):
         found = _foreign_entries(file_io, root)
@@ -136,15 +140,15 @@ def create_table(file_io: FileIO, root: str, schema: TableSchema) -> Table:
     table = open_table(file_io, root, for_writing=True)
     if not _same_columns(table.latest_schema(), schema):
         raise Conflict(
-            f"{root}: another process created this table at the same time with other columns or partitions. Nothing was "
-            "written; start again: the table is opened as it is",
+            f"{root}: another process created this table at the same time with other columns or partitions. Nothing "
+            "was written; start again: the table is opened as it is",
             kind="table.created-differently",
         )
     return table
 
 
 def _way_on(file_io: FileIO, root: str, found: Sequence[str]) -> str:
-    """What to add to the message when the folder holds only what a driver leaves if its table is dropped while it works.
+    """What to add to the message when the folder holds only what a driver at work leaves after its table was dropped.
 
     That is its journal, manifests, data files or hints. For any other folder the text is empty.
     """

@@ -1,4 +1,7 @@
-"""Paimon's rules for whether changes contradict what the table holds by now. Pure functions; a conflict is not retried."""
+"""Paimon's rules for whether changes contradict what the table holds by now.
+
+Pure functions; a conflict is not retried.
+"""
 
 import itertools
 import math
@@ -19,9 +22,9 @@ KeyOrder = Callable[[bytes], Any]
 def check(
     base: Sequence[ManifestEntry], delta: Sequence[ManifestEntry], kind: str, key_order: KeyOrder | None = None
 ) -> list[ManifestEntry]:
-    """The live files after ``delta`` is committed on top of ``base``. Raises Conflict when the two contradict each other.
+    """The live files after ``delta`` is committed on top of ``base``. Raises Conflict when it cannot be.
 
-    base: the live files of the partitions that ``delta`` changes. kind: kind of the commit (APPEND, OVERWRITE or COMPACT).
+    base: the live files of the partitions that ``delta`` changes. kind: APPEND, OVERWRITE or COMPACT.
     key_order: for a primary-key table, whose sorted files of one bucket may not overlap; None for an append table.
     """
     if kind != OVERWRITE:
@@ -35,8 +38,8 @@ def check(
             live[entry.identity] = entry
         elif live.pop(entry.identity, None) is None:
             raise Conflict(
-                f"file {entry.file.file_name}, which is to be deleted, was not previously added, or is deleted already: "
-                "another commit removed it first",
+                f"file {entry.file.file_name}, which is to be deleted, was not previously added, or is deleted "
+                "already: another commit removed it first",
                 kind="commit.not-previously-added",
             )
     if key_order is not None:

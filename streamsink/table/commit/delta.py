@@ -1,4 +1,4 @@
-"""The changes of one try of a commit, computed and checked for conflicts against the snapshot that the try builds on."""
+"""The changes of one try of a commit, computed and checked for conflicts against the snapshot it builds on."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -29,11 +29,11 @@ class CommitRequest:
 
     commit_user, identifier: as Paimon's snapshots have them.
     changes: its entries, without those that an overwrite deletes.
-    name: unique to this commit and writer. The names of the files that a try writes contain it, so that the leftovers of a
-    crash can be recognised.
+    name: unique to this commit and writer. The names of the files that a try writes contain it, so that the leftovers
+    of a crash can be recognised.
     kind: APPEND, OVERWRITE or COMPACT.
     manifests: those that hold the ADD entries already, under their final names; empty when the commit is to write one.
-    delta_list: a list of these manifests that was written durably in advance. It is deleted when no snapshot can use it.
+    delta_list: a list of these manifests, written durably in advance. It is deleted when no snapshot can use it.
     overwrite: what is replaced; the files are computed again in each try.
     check: for an append whose files may be in the table already: finds out whether they are. Such a request only adds
     files, to a table without buckets and keys.

@@ -46,16 +46,16 @@ def has_slept(since_ms: int) -> bool:
 def is_base_kept(table: Table, snapshot: Snapshot, base: Base) -> bool:
     """Look again at the snapshot on which ours is built: False when another writer's rename has replaced it.
 
-    Our snapshot is taken back when it certainly came too late, which raises Fenced, or when it came into another history,
-    which raises Retryable. Retryable is also raised when this cannot be told because ours has expired or was replaced
-    meanwhile; the restart then finds out what is published.
+    Our snapshot is taken back when it certainly came too late, which raises Fenced, or when it came into another
+    history, which raises Retryable. Retryable is also raised when this cannot be told because ours has expired or was
+    replaced meanwhile; the restart then finds out what is published.
     """
     found = table.snapshots.load(snapshot.id - 1)
     if found is None:
         _check_in_time(table, snapshot, base)
         return True
-    # A snapshot that a rename put there was prepared before our base was seen, since its writer saw the number free. Any
-    # other one came later.
+    # A snapshot that a rename put there was prepared before our base was seen, since its writer saw the number free.
+    # Any other one came later.
     is_another = found != base.snapshot and (found.time_millis > base.seen_ms or _is_another(table))
     # A backup that was restored in the table's place may end with the very snapshot on which ours is built.
     if is_another or base.is_long_ago() and not Whole(table).has_all_of(snapshot):
@@ -68,9 +68,9 @@ def is_base_kept(table: Table, snapshot: Snapshot, base: Base) -> bool:
 def _check_in_time(table: Table, snapshot: Snapshot, base: Base) -> None:
     """Return when others may build on our snapshot, or have built on it, although the one before ours does not exist.
 
-    Snapshots expire from the oldest on. This has three consequences. When the following snapshot is gone and ours is not,
-    ours came later. When the following one exists, its base says whether it was built on ours. When older ones exist, the
-    one before ours did not expire.
+    Snapshots expire from the oldest on. This has three consequences. When the following snapshot is gone and ours is
+    not, ours came later. When the following one exists, its base says whether it was built on ours. When older ones
+    exist, the one before ours did not expire.
     """
     ids = table.snapshots.ids()
     if snapshot.id not in ids or table.snapshots.load(snapshot.id) != snapshot:
@@ -94,9 +94,9 @@ def _check_in_time(table: Table, snapshot: Snapshot, base: Base) -> None:
     if not built_on:
         delete_late_snapshot(table, snapshot)
         raise Fenced(
-            f"{table.layout.snapshot(snapshot.id)}: snapshot {snapshot.id} was published long ago by another writer and "
-            f"has expired (the newest is {ids[-1]}): this writer was paused and has been superseded. Its snapshot was "
-            "taken back",
+            f"{table.layout.snapshot(snapshot.id)}: snapshot {snapshot.id} was published long ago by another writer "
+            f"and has expired (the newest is {ids[-1]}): this writer was paused and has been superseded. Its snapshot "
+            "was taken back",
             kind="writer.fenced-expired",
         )
 
@@ -131,10 +131,10 @@ def _went_back(table: Table, snapshot: Snapshot) -> Retryable:
     """The error for a snapshot that came into another history. Nothing is built on it, so it is taken back."""
     delete_late_snapshot(table, snapshot)
     return Retryable(
-        f"{table.layout.snapshot(snapshot.id)}: the snapshot that this one is built on, or files of its own, are not there "
-        "any more: while it was being published, the table was rolled back, restored from a backup, or dropped and created "
-        "again. It was taken back. What was pre-committed is safe in the journal; the next start looks what the table has, "
-        "and says what to do",
+        f"{table.layout.snapshot(snapshot.id)}: the snapshot that this one is built on, or files of its own, are not "
+        "there any more: while it was being published, the table was rolled back, restored from a backup, or dropped "
+        "and created again. It was taken back. What was pre-committed is safe in the journal; the next start looks "
+        "what the table has, and says what to do",
         kind="table.history-changed",
     )
 
@@ -142,7 +142,7 @@ def _went_back(table: Table, snapshot: Snapshot) -> Retryable:
 def _unsure(table: Table, snapshot: Snapshot) -> Retryable:
     return Retryable(
         f"{table.layout.snapshot(snapshot.id)}: snapshot {snapshot.id} was created, and before it could be looked at "
-        "whether it came in time, it expired or was replaced by another writer's. What was pre-committed is safe in the "
-        "journal; the next start looks whether it was published, and publishes it if not",
+        "whether it came in time, it expired or was replaced by another writer's. What was pre-committed is safe in "
+        "the journal; the next start looks whether it was published, and publishes it if not",
         kind="publish.expired-meanwhile",
     )

@@ -35,8 +35,8 @@ class Overwrite:
     def of(cls, table: str, schema: TableSchema, partition: Mapping[str, Any] | None) -> "Overwrite":
         """From what a user gives.
 
-        partition: values of partition columns; {} means the whole table. None means the partitions of the new rows, or the
-        whole table if it is not partitioned or sets dynamic-partition-overwrite=false.
+        partition: values of partition columns; {} means the whole table. None means the partitions of the new rows, or
+        the whole table if it is not partitioned or sets dynamic-partition-overwrite=false.
         Raises Misuse, naming the column.
         """
         if partition is None:
@@ -68,7 +68,7 @@ class Overwrite:
     def scope(self, schema: TableSchema, new: Changes) -> Collection[bytes] | None:
         """The partitions whose live files matter to this overwrite; None for all of them.
 
-        Another writer may encode a partition with a null in other bytes, so all of them are looked at if there is a null.
+        Another writer may encode a partition with a null in other bytes, so with a null all of them are looked at.
         """
         types = [field.type for field in schema.partition_fields]
         if not self.dynamic or any(None in decode_physical(partition, types) for partition in new.partitions):
@@ -86,15 +86,15 @@ class Overwrite:
         )
 
     def check_inside(self, table: str, schema: TableSchema, new: Iterable[ManifestEntry]) -> None:
-        """Raises Misuse when a new file lies outside the replaced partitions: its rows would be added to what is there."""
+        """Raises Misuse when a new file lies outside the replaced partitions: its rows would be added, not replaced."""
         partitions = {entry.partition for entry in new if entry.kind is FileKind.ADD}
         covered = self.covers(schema, partitions)
         outside = [partition for partition in partitions if not covered(partition)]
         if outside:
             raise Misuse(
-                f"{table}: overwrite_partition gives {', '.join(self.columns)}, but the batch has rows of {len(outside)} "
-                "other partition(s), which would be added instead of replaced. Nothing was written. Filter the rows, or "
-                "leave overwrite_partition out to replace the partitions that the rows are in",
+                f"{table}: overwrite_partition gives {', '.join(self.columns)}, but the batch has rows of "
+                f"{len(outside)} other partition(s), which would be added instead of replaced. Nothing was written. "
+                "Filter the rows, or leave overwrite_partition out to replace the partitions that the rows are in",
                 kind="overwrite.outside",
             )
 

@@ -1,4 +1,7 @@
-"""How often and how fast a commit tries again. The sink's options come before the table's, those before the defaults."""
+"""How often and how fast a commit tries again.
+
+The sink's options come before the table's, those before the defaults.
+"""
 
 import re
 from collections.abc import Callable, Mapping
@@ -81,7 +84,7 @@ class RetryPolicy:
         )
 
     def run(self, one_try: Callable[[int], Result | None], clock: Clock) -> Result | None:
-        """Call ``one_try(attempt)``, with attempts from 1 on, until it returns something; None when tries or time ran out."""
+        """Call ``one_try(attempt)``, counted from 1, until it returns something; None when tries or time ran out."""
         retrying = tenacity.Retrying(
             retry=tenacity.retry_if_result(lambda result: result is None),
             stop=tenacity.stop_after_attempt(self.retries + 1) | tenacity.stop_after_delay(self.timeout_ms / 1000),
@@ -101,7 +104,10 @@ class RetryPolicy:
 
 
 def parse_duration(table: str, option: str, text: str) -> float:
-    """Milliseconds of a duration as Paimon writes them: '10 ms', '2 min', '1 h', '500' (ms). Raises Misuse ``option.value``."""
+    """Milliseconds of a duration as Paimon writes them: '10 ms', '2 min', '1 h', '500' (ms).
+
+    Raises Misuse ``option.value``.
+    """
     found = _DURATION.fullmatch(text.strip().lower())
     unit = found[2].removesuffix("s") if found and found[2] not in _UNIT_MS else found and found[2]
     if not found or unit not in _UNIT_MS:

@@ -25,8 +25,8 @@ class StrictMode:
             snapshot = self._table.snapshots.load(snapshot_id)
             if snapshot is None:
                 raise Conflict(
-                    f"{OPTION} is {given}, but snapshot {snapshot_id} has expired, so what it did cannot be checked; set "
-                    "the option to a newer snapshot that is known to be safe",
+                    f"{OPTION} is {given}, but snapshot {snapshot_id} has expired, so what it did cannot be checked; "
+                    "set the option to a newer snapshot that is known to be safe",
                     kind="commit.strict-mode",
                 )
             if snapshot.commit_user != commit_user and self._touches(snapshot, kind, changes):

@@ -17,8 +17,8 @@ from streamsink.table.table import Table
 class Unanswered:
     """A try whose publishing gave no answer.
 
-    snapshot: the one that it wanted to publish. name: contained in the names of all files that it wrote. files: paths of
-    the files that its snapshot would use. error: what publishing raised.
+    snapshot: the one that it wanted to publish. name: contained in the names of all files that it wrote. files: paths
+    of the files that its snapshot would use. error: what publishing raised.
     """
 
     snapshot: Snapshot
@@ -28,7 +28,7 @@ class Unanswered:
 
 
 def is_built_on(table: Table, request: CommitRequest, tries: Sequence[Unanswered], newest: Snapshot | None) -> bool:
-    """Whether the newest snapshot has what the request adds, or had it and deleted it, although no try's snapshot exists.
+    """Whether the newest snapshot has (or had and deleted) what the request adds, although no try's snapshot exists.
 
     This happens when another writer's rename replaced the try's snapshot after a third writer had built on it.
     Raises OutcomeUnknown when it cannot be told. This is so when only some of the files are there, and when the newest
@@ -41,8 +41,8 @@ def is_built_on(table: Table, request: CommitRequest, tries: Sequence[Unanswered
     seen = _named(table, wanted, table.manifests.all_of(newest))
     if seen == wanted:
         log.warning(
-            "%s: snapshot %d of user '%s', whose publishing gave no answer, was replaced by another writer's, and snapshot "
-            "%d is built on it: its files are not published again",
+            "%s: snapshot %d of user '%s', whose publishing gave no answer, was replaced by another writer's, and "
+            "snapshot %d is built on it: its files are not published again",
             table.root,
             first,
             request.commit_user,
@@ -60,7 +60,7 @@ def without_files(request: CommitRequest) -> CommitRequest:
 
 
 def _is_unknown_since(table: Table, wanted: set[Identity], first: int, newest: int) -> bool:
-    """Whether all snapshots from number ``first`` up to the one before the newest exist and name none of these files."""
+    """Whether all snapshots from ``first`` to the one before the newest exist and name none of these files."""
     for snapshot_id in range(first, newest):
         snapshot = table.snapshots.load(snapshot_id)
         if snapshot is None or _named(table, wanted, table.manifests.delta_of(snapshot)):
