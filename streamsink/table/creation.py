@@ -39,8 +39,9 @@ def create(
 
 
 def fields_of(schema: pa.Schema | str | Iterable[DataField]) -> Sequence[DataField]:
-    """The fields of a schema, given as pyarrow.Schema, as DDL text such as ``id BIGINT NOT NULL, name STRING``, or as fields.
+    """The fields of a schema.
 
+    schema: a pyarrow.Schema, DDL text such as ``id BIGINT NOT NULL, name STRING``, or fields, which stay as they are.
     Raises Misuse for anything else.
     """
     if isinstance(schema, pa.Schema):

@@ -157,7 +157,7 @@ class Manifests:
         return iter_manifest(data, path)
 
     def check(self, metas: Sequence[ManifestFileMeta]) -> None:
-        """Raises Corrupt, naming the manifest, if one is missing, torn, of unknown version, or not what its list says."""
+        """Raises Corrupt, naming the manifest: it is missing, torn, of unknown version, or not what its list says."""
         for meta, path, data in self._data_of(metas):
             check_blocks(data, path, meta.counts)
 

@@ -31,7 +31,7 @@ class Base:
     begun_ms: int | None = None
 
     def is_long_ago(self) -> bool:
-        """As ``has_slept``, counted from when the first file got its name, or from when the base was looked up."""
+        """``has_slept`` since the first file got its name or, if none got one, since the base was looked up."""
         return has_slept(self.seen_ms if self.begun_ms is None else self.begun_ms)
 
 
