@@ -36,7 +36,7 @@ def check_once(names: Sequence[str], where: str, way: str = _ONCE_IN_THE_QUERY) 
 def fit(table: Table, given: Sequence[DataField], options: SinkOptions) -> TableSchema:
     """The table's schema, evolved for the columns ``given`` if an option allows it.
 
-    Raises Misuse, naming the column, when one is missing, or is extra, of another type, or nullable and may not be.
+    Raises Misuse, naming the column, when one is missing, extra, of another type, or nullable but not so in the table.
     """
     schema = table.latest_schema()
     by_name = {field.name: field for field in given}
