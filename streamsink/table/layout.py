@@ -18,12 +18,15 @@ class Layout:
         self.earliest_hint = os.path.join(self.snapshot_dir, "EARLIEST")
 
     def schema(self, schema_id: int) -> str:
+        """Path of the schema file with this number."""
         return f"{self.schema_dir}/schema-{schema_id}"
 
     def snapshot(self, snapshot_id: int) -> str:
+        """Path of the snapshot file with this number."""
         return f"{self.snapshot_dir}/snapshot-{snapshot_id}"
 
     def manifest(self, name: str) -> str:
+        """Path of a file in the manifest folder: a manifest, a manifest list or an index manifest."""
         return f"{self.manifest_dir}/{name}"
 
     def within(self, relative: str) -> str:

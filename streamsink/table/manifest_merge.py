@@ -55,7 +55,8 @@ class MergeOptions:
 class Output(Protocol):
     """Takes rewritten entries and writes them into manifests, each of about the target size."""
 
-    def add(self, kind: FileKind, record: Record) -> None: ...
+    def add(self, kind: FileKind, record: Record) -> None:
+        """Add one entry."""
 
     def close(self) -> list[ManifestFileMeta]:
         """Finish the open manifest and return those written since the last close."""

@@ -76,9 +76,11 @@ class Manifests:
         return frozenset(meta.file_name for meta in self._known[1]) if self._known is not None else frozenset()
 
     def base_of(self, snapshot: Snapshot) -> list[ManifestFileMeta]:
+        """The manifests of the snapshot's base list, which is read from the store. Raises Corrupt."""
         return self.list_of(snapshot.base_manifest_list)
 
     def delta_of(self, snapshot: Snapshot) -> list[ManifestFileMeta]:
+        """The manifests of the snapshot's delta list, which is read from the store. Raises Corrupt."""
         return self.list_of(snapshot.delta_manifest_list)
 
     def remember(self, snapshot: Snapshot, metas: list[ManifestFileMeta]) -> None:

@@ -81,8 +81,8 @@ class Schemas:
             created = False  # another start deleted the temporary file because it took its writer for dead
         if not created:
             raise Conflict(
-                f"{self._at.schema(schema.id)}: another writer added this schema at the same time; read it and decide "
-                "anew",
+                f"{self._at.schema(schema.id)}: another writer added this schema at the same time; "
+                "read it and decide anew",
                 kind="schema.taken",
             )
         self._known[schema.id] = schema

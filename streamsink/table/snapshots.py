@@ -66,6 +66,7 @@ class Snapshots:
         return self._newest[1].id if self._newest else 0
 
     def exists(self, snapshot_id: int) -> bool:
+        """Whether the snapshot file with this number exists."""
         return self._io.exists(self._at.snapshot(snapshot_id))
 
     def move_hint(self, snapshot_id: int, name: str) -> None:

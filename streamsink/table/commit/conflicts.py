@@ -71,8 +71,8 @@ def check_deletion_vectors(live: Iterable[str], index: Iterable[IndexManifestEnt
         for dv in entry.file.dv_ranges or ():
             if dv.data_file not in names:
                 raise Conflict(
-                    f"data file {dv.data_file} goes, but its deletion vector in {entry.file.file_name} stays: another "
-                    "commit deleted rows of it meanwhile, which would come back",
+                    f"data file {dv.data_file} is deleted, but its deletion vector in {entry.file.file_name} stays: "
+                    "another commit deleted rows of it meanwhile, which would come back",
                     kind="commit.deletion-vector-left",
                 )
 

@@ -133,7 +133,7 @@ def _went_back(table: Table, snapshot: Snapshot) -> Retryable:
     return Retryable(
         f"{table.layout.snapshot(snapshot.id)}: the snapshot that this one is built on, or files of its own, are not "
         "there any more: while it was being published, the table was rolled back, restored from a backup, or dropped "
-        "and created again. It was taken back. What was pre-committed is safe in the journal; the next start looks "
+        "and created again. It was taken back. What was pre-committed is safe in the journal; the next start checks "
         "what the table has, and says what to do",
         kind="table.history-changed",
     )
@@ -141,7 +141,7 @@ def _went_back(table: Table, snapshot: Snapshot) -> Retryable:
 
 def _unsure(table: Table, snapshot: Snapshot) -> Retryable:
     return Retryable(
-        f"{table.layout.snapshot(snapshot.id)}: snapshot {snapshot.id} was created, and before it could be looked at "
+        f"{table.layout.snapshot(snapshot.id)}: snapshot {snapshot.id} was created, and before it could be checked "
         "whether it came in time, it expired or was replaced by another writer's. What was pre-committed is safe in "
         "the journal; the next start looks whether it was published, and publishes it if not",
         kind="publish.expired-meanwhile",

@@ -52,6 +52,7 @@ class Overwrite:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "Overwrite":
+        """The inverse of ``to_json``."""
         return cls(tuple(value["columns"]), decode_bytes(value["row"]), value["dynamic"])
 
     def covers(self, schema: TableSchema, new: Iterable[bytes]) -> PartitionTest:

@@ -1,4 +1,4 @@
-"""The only code that deletes files of a table: none goes that a retained snapshot, tag, changelog or branch names.
+"""The only code that deletes files of a table. It keeps what a retained snapshot, tag, changelog or branch names.
 
 Name and place of a file tell whether it may be deleted at all. These may be:
 

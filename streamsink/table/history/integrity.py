@@ -86,9 +86,11 @@ class TableCheck:
             before = snapshot
 
     def damage(self, kind: str, message: str) -> None:
+        """Add a finding of severity 'damage'."""
         self.findings.append(Finding(DAMAGE, kind, message))
 
     def note(self, kind: str, message: str) -> None:
+        """Add a finding of severity 'note'."""
         self.findings.append(Finding(NOTE, kind, message))
 
     # -- snapshots -------------------------------------------------------------------------------------------------

@@ -90,9 +90,11 @@ class Column:
         return Comparison(self._name, "starts with", (prefix,))
 
     def is_null(self) -> Predicate:
+        """True when the column is null."""
         return Comparison(self._name, "is null")
 
     def is_not_null(self) -> Predicate:
+        """True when the column is not null."""
         return Comparison(self._name, "is not null")
 
     def _compare(self, op: str, value: Any) -> Predicate:

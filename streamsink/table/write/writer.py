@@ -60,6 +60,7 @@ class WriteSpec:
     table: str = ""
 
     def schema(self) -> TableSchema:
+        """The schema with which the files are written."""
         return _schema(self.schema_json)
 
 
