@@ -48,10 +48,10 @@ def check(
 
 
 def check_added(delta: Sequence[ManifestEntry], present: Collection[Identity]) -> None:
-    """``check`` for a delta that only adds files, to a table without buckets and keys.
+    """``check`` for a delta that only adds files, of no bucket and no key.
 
-    Only the presence of these same files can contradict such a delta. present: those of its files that are in the table
-    already. Raises Conflict.
+    Only the presence of these same files in the table can contradict such a delta. present: those of its files that are
+    in the table already. Raises Conflict.
     """
     _check_once(delta)
     for entry in delta:

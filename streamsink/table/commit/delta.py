@@ -35,8 +35,8 @@ class CommitRequest:
     manifests: those that hold the ADD entries already, under their final names; empty when the commit is to write one.
     delta_list: a list of these manifests, written durably in advance. It is deleted when no snapshot can use it.
     overwrite: what is replaced; the files are computed again in each try.
-    check: for an append whose files may be in the table already: finds out whether they are. Such a request only adds
-    files, to a table without buckets and keys.
+    check: given for an append whose files may be in the table already; it finds out whether they are. Such a request
+    only adds files, of no bucket and no key.
     folders: those in which files got their final names and which are not synced yet.
     begun_ms: a time before these files got their names; None where no file got one.
     watermark_ms: the event-time watermark, or None.

@@ -18,7 +18,7 @@ class Unanswered:
     """A try whose publishing gave no answer.
 
     snapshot: the one that it wanted to publish. name: contained in the names of all files that it wrote. files: paths
-    of the files that its snapshot would use. error: what publishing raised.
+    of the files that only its snapshot would refer to. error: what publishing raised.
     """
 
     snapshot: Snapshot

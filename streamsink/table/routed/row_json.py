@@ -6,6 +6,7 @@
     DATE, TIME                   ISO text              TIMESTAMP      "2026-11-21 12:00:00.000000", "Z" when zoned (UTC)
     ARRAY                        array                 MAP            array of [key, value] pairs
     ROW                          object                others         Arrow's text form
+
 A date or time outside the years that ISO text can name becomes "<number> <unit> since 1970-01-01".
 """
 

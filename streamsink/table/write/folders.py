@@ -122,7 +122,8 @@ class Folders:
     def _may_refuse(self, rows: pa.RecordBatch) -> bool:
         """A cheap upper bound: whether a folder's name or a path might be refused.
 
-        It takes the longest text of each partition column, as if every character were escaped.
+        It takes the longest text of each partition column, as if every character were escaped. Dates and timestamps
+        might be refused because of their year where folders do not have the legacy names.
         """
         sizes = [
             self._most_bytes(name, rows.column(rows.schema.get_field_index(name)))

@@ -39,7 +39,7 @@ class ParquetOutput:
         )
 
     def write(self, rows: pa.Table) -> None:
-        """One row group."""
+        """Write the rows as one row group."""
         self._writer.write_table(self._as_written(rows))
 
     def close(self) -> None:
