@@ -37,8 +37,8 @@ class Finding:
 class Report:
     """The result of checking one table.
 
-    table: its path. snapshots: number of snapshots that were checked. files: number of data files to which they refer.
-    rows: number of rows in the newest snapshot.
+    table: its path. snapshots: number of snapshots that were checked. files: number of data files and index files to
+    which they refer. rows: number of rows in the newest snapshot.
     """
 
     table: str
