@@ -1,1 +1,1 @@
-"""A Paimon table: format plus storage. Knows nothing of checkpoints, pending records or Spark."""
+"""A Paimon table on a store: the format plus storage. Nothing here knows checkpoints, records or Spark."""

@@ -1,4 +1,7 @@
-"""What snapshots say of the applications that write here, carried forward in the snapshot's properties."""
+"""The state of each application that writes to a table.
+
+Every commit carries all states forward in its snapshot's properties.
+"""
 
 import base64
 import json
@@ -14,30 +17,36 @@ from streamsink.format.snapshot import Snapshot
 from streamsink.table.snapshots import Snapshots
 
 PREFIX = "streamsink.app."
-# Whether all of history was known when the states were found. Code before this property left it out.
+# Says whether all of history was known when the states were found. Earlier versions did not write this property.
 HISTORY = "streamsink.history"
 _COMPLETE, _INCOMPLETE = "complete", "incomplete"
 
-# A state of more characters is compressed: names, ids and offsets of hundreds of Kafka topics. Others can be read in the snapshot.
+# A state of more characters is compressed (it holds names, ids and offsets of hundreds of Kafka topics). A shorter one
+# stays readable in the snapshot's file.
 _MOST_PLAIN = 64_000
 _COMPRESSED, _DEFLATED = "zstd:", "deflate:"
-# A sixth smaller than at the usual level; some 20 ms for 100,000 characters.
+# The result is a sixth smaller than at zstd's default level; 100,000 characters take about 20 ms.
 _LEVEL = 19
 
 
 @dataclass(frozen=True)
 class States:
-    """by_application: JSON object of each application.
+    """The states of all applications as of one snapshot.
 
-    complete: whether an application that is not among them has never written here. False when a part of history expired before
-    anybody had read it: what is not known then stays not known, and each commit carries that forward.
+    by_application: the JSON object of each application, by its name.
+    complete: whether an application that is missing in it has certainly never written to this table. It is False when a
+    part of history expired before anybody had read it. Nothing can make it complete again, so each commit carries False
+    forward.
     """
 
     by_application: Mapping[str, Mapping[str, Any]]
     complete: bool
 
     def properties(self, application: str | None, state: Mapping[str, Any] | None) -> dict[str, str]:
-        """Snapshot properties: these states, with one replaced, or taken out (``state`` None); ``application`` None: as they are."""
+        """These states as snapshot properties, with the state of ``application`` replaced by ``state``.
+
+        A ``state`` of None takes the application's state out. With ``application`` None all states stay as they are.
+        """
         merged = {name: value for name, value in self.by_application.items() if name != application}
         if application is not None and state is not None:
             merged[application] = state
@@ -48,16 +57,17 @@ class States:
 
 
 class StatesReader:
-    """Finds the newest snapshot that carries states: nearly always the newest one."""
+    """Finds the newest snapshot that carries states, which is nearly always the newest snapshot itself."""
 
     def __init__(self, snapshots: Snapshots):
         self._snapshots = snapshots
         self._known: tuple[Snapshot, States] | None = None
 
     def read(self, newest: Snapshot | None) -> States:
-        """States as of ``newest``. A snapshot of a foreign writer has none: walk back to the newest that has.
+        """The states as of ``newest``; those of a table without a snapshot (None) are empty and complete.
 
-        Walks only over snapshots that are new since the last call. Raises Corrupt.
+        A foreign writer's snapshot carries no states, so the search goes back to the newest snapshot that has some. It
+        visits only snapshots that are new since the last call. Raises Corrupt.
         """
         if newest is None:
             return States({}, True)
@@ -80,18 +90,24 @@ class StatesReader:
         return States({}, True)
 
     def _was_complete(self, snapshot: Snapshot) -> bool:
-        """As the snapshot says; one of earlier code proves it only while nothing has ever expired."""
+        """What the snapshot says.
+
+        One of an earlier version says nothing and is complete only if nothing has ever expired.
+        """
         said = (snapshot.properties or {}).get(HISTORY)
         return said == _COMPLETE if said is not None else self._snapshots.exists(1)
 
 
 def is_foreign(snapshot: Snapshot) -> bool:
-    """Whether another writer than streamsink has made it: it says nothing of the applications that write here."""
+    """Whether another writer than streamsink made the snapshot. Such a snapshot carries no states of applications."""
     return not any(name == HISTORY or name.startswith(PREFIX) for name in snapshot.properties or {})
 
 
 def states_in(snapshot: Snapshot, path: str) -> dict[str, Any] | None:
-    """State of each application, as this snapshot itself, of the file ``path``, says; None for a foreign writer's. Raises Corrupt."""
+    """The state of each application that this snapshot itself carries; None for a foreign writer's snapshot.
+
+    path: the snapshot's file, for messages. Raises Corrupt.
+    """
     properties = snapshot.properties or {}
     texts = {k[len(PREFIX) :]: v for k, v in properties.items() if k.startswith(PREFIX)}
     if not texts:
@@ -100,14 +116,14 @@ def states_in(snapshot: Snapshot, path: str) -> dict[str, Any] | None:
         return {name: dict(_from_text(text)) for name, text in texts.items()}
     except (ValueError, TypeError, OSError, zlib.error) as broken:
         raise Corrupt(
-            f"{path}: its property {PREFIX}* is not valid JSON, nor a compressed one; the snapshot was altered. Nothing was written. Restore "
-            "the file from a backup, or roll the table back to an older snapshot",
+            f"{path}: its property {PREFIX}* is not valid JSON, nor a compressed one; the snapshot was altered. "
+            "Nothing was written. Restore the file from a backup, or roll the table back to an older snapshot",
             kind="snapshot.state",
         ) from broken
 
 
 def _to_text(state: Mapping[str, Any]) -> str:
-    """As JSON, or 'zstd:', the CRC-32 of it, a colon and the base85 of its zstd stream."""
+    """The state as JSON text; a long one as 'zstd:', the CRC-32 of the JSON, a colon, and its zstd stream in base85."""
     text = json.dumps(state, separators=(",", ":"))
     if len(text) <= _MOST_PLAIN:
         return text
@@ -117,7 +133,10 @@ def _to_text(state: Mapping[str, Any]) -> str:
 
 
 def _from_text(text: str) -> Mapping[str, Any]:
-    """The inverse of ``_to_text``, and of what wrote 'deflate:' before. Raises ValueError, OSError or zlib.error."""
+    """The inverse of ``_to_text``. It also reads the 'deflate:' form, which earlier versions wrote.
+
+    Raises ValueError, OSError or zlib.error.
+    """
     if text.startswith(_DEFLATED):
         return json.loads(zlib.decompress(base64.b64decode(text.removeprefix(_DEFLATED), validate=True)))
     if not text.startswith(_COMPRESSED):

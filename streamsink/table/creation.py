@@ -1,4 +1,4 @@
-"""Creating a table by hand, from an Arrow schema, DDL text, or fields."""
+"""Creating a table explicitly, from an Arrow schema, DDL text, or fields."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -15,12 +15,16 @@ from streamsink.table.table import create_table, is_table, new_schema
 
 def create(
     store: Store,
-    schema,
+    schema: pa.Schema | str | Iterable[DataField],
     partition_by: Sequence[str] = (),
     options: Mapping[str, str] | None = None,
     comment: str | None = None,
 ) -> str:
-    """Create the table; its absolute path. Raises Misuse that names the column, or when there is a table already."""
+    """Create the table and return its absolute path.
+
+    schema: see ``fields_of``. partition_by: names of its partition columns. options: the table's options.
+    Raises Misuse, naming the column where one is at fault, also when the path holds a table already.
+    """
     root, file_io = store.root, store.open()
     if is_table(file_io, root):
         raise Misuse(f"{root}: there is a table already; open it, or choose another path", kind="table.exists")
@@ -34,8 +38,12 @@ def create(
     return root
 
 
-def fields_of(schema) -> Sequence[DataField]:
-    """Fields of a pyarrow.Schema, of DDL text such as ``id BIGINT NOT NULL, name STRING``, or fields as they are."""
+def fields_of(schema: pa.Schema | str | Iterable[DataField]) -> Sequence[DataField]:
+    """The fields of a schema.
+
+    schema: a pyarrow.Schema, DDL text such as ``id BIGINT NOT NULL, name STRING``, or fields, which stay as they are.
+    Raises Misuse for anything else.
+    """
     if isinstance(schema, pa.Schema):
         return from_arrow_schema(schema)
     if isinstance(schema, str):
@@ -48,7 +56,7 @@ def fields_of(schema) -> Sequence[DataField]:
     return fields
 
 
-def _options(given) -> Mapping[str, str]:
+def _options(given: Mapping[str, str] | None) -> Mapping[str, str]:
     if not isinstance(given or {}, Mapping) or not all(
         isinstance(word, str) for pair in (given or {}).items() for word in pair
     ):

@@ -1,12 +1,14 @@
-"""Merging manifests: many become few, so that a scan opens few files. What is live stays exactly what it was.
+"""Merging manifests: many become few, so that a scan opens few files. The live entries stay exactly the same.
 
-**Minor**, often: a run of small manifests becomes one, when ``manifest.merge-min-count`` of them stand together. ADDs that the
-run itself deletes are left out with their DELETEs; a DELETE whose ADD is in an older manifest stays and goes on hiding it.
+**Minor** merging happens often: a run of small manifests becomes one when at least ``manifest.merge-min-count`` of them
+stand together. ADDs that the run itself deletes are left out together with their DELETEs. A DELETE whose ADD is in an
+older manifest stays and goes on hiding it.
 
-**Full**, seldom: when the manifests that are small or hold DELETEs reach ``manifest.full-compaction-threshold-size``, they are
-rewritten without DELETEs and without what those hide, together with the big ones that have hidden entries.
+**Full** merging happens seldom: when the manifests that are small or hold DELETEs together reach
+``manifest.full-compaction-threshold-size``, they are rewritten without DELETEs and without the entries that those hide.
+Big manifests that have hidden entries are rewritten with them.
 
-Nothing is held in memory but the identities of deleted files and one compressed manifest.
+Only the identities of deleted files and one compressed manifest are held in memory.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -30,7 +32,11 @@ _BYTES = {
 
 @dataclass(frozen=True)
 class MergeOptions:
-    """``target_bytes`` of a manifest, ``min_count`` for minor merging, ``full_bytes`` for full merging."""
+    """The table's options of merging.
+
+    target_bytes: size of a full manifest. min_count: how many small ones minor merging needs. full_bytes: total size of
+    the small ones and those with DELETEs from which full merging is done.
+    """
 
     target_bytes: int
     min_count: int
@@ -38,7 +44,7 @@ class MergeOptions:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> "MergeOptions":
-        """From the table's options, with Paimon's defaults. Raises Misuse naming the option."""
+        """Read from the table's options, with Paimon's defaults. Raises Misuse, naming the option."""
         return cls(
             _positive(options, "manifest.target-file-size", "8 mb", _BYTES),
             _positive(options, "manifest.merge-min-count", "30", {"": 1}),
@@ -47,22 +53,23 @@ class MergeOptions:
 
 
 class Output(Protocol):
-    """Where rewritten entries go: manifests that roll at the target size."""
+    """Takes rewritten entries and writes them into manifests, each of about the target size."""
 
-    def add(self, kind: FileKind, record: Record) -> None: ...
+    def add(self, kind: FileKind, record: Record) -> None:
+        """Add one entry."""
 
     def close(self) -> list[ManifestFileMeta]:
-        """The manifests written since the last close."""
+        """Finish the open manifest and return those written since the last close."""
 
 
 class Source(Protocol):
-    """Where the entries of a manifest come from, one by one."""
+    """Reads the entries of a manifest, one by one."""
 
     def __call__(self, meta: ManifestFileMeta) -> Iterator[tuple[FileKind, Identity, Record]]: ...
 
 
 class ManifestMerge:
-    """One commit's merging: reads through ``source``, writes through ``output``."""
+    """Merges the manifests for one try of a commit. It reads through ``source`` and writes through ``output``."""
 
     def __init__(self, options: MergeOptions, partition_types: Sequence[DataType], source: Source, output: Output):
         self._options = options
@@ -71,14 +78,17 @@ class ManifestMerge:
         self._output = output
 
     def merge(self, metas: Sequence[ManifestFileMeta]) -> list[ManifestFileMeta]:
-        """The manifests of a snapshot with the same live entries: these, or fewer."""
+        """Manifests with the same live entries: the given ones, or fewer. Raises what ``source`` raises."""
         merged = self._full(metas)
         return self._minor(metas) if merged is None else merged
 
     # -- full ------------------------------------------------------------------------------------------------------
 
     def _full(self, metas: Sequence[ManifestFileMeta]) -> list[ManifestFileMeta] | None:
-        """None when there is too little to do. The kept ones come first, so that what is rewritten can grow together."""
+        """Full merging; None when there is too little to do.
+
+        Manifests that are kept come first, so that the rewritten ones stand together and can grow together.
+        """
         affected = [meta for meta in metas if self._is_affected(meta)]
         if sum(meta.file_size for meta in affected) < self._options.full_bytes:
             return None
@@ -127,7 +137,7 @@ class ManifestMerge:
         return {identity for kind, identity, _ in found if kind is FileKind.DELETE}
 
     def _copy_adds(self, meta: ManifestFileMeta, deleted: set[Identity]) -> set[Identity]:
-        """Write the ADDs that are not deleted; the identities of those that are."""
+        """Write the ADDs that are not deleted, and return the identities of those that are."""
         hidden = set()
         for kind, identity, record in self._source(meta):
             if kind is not FileKind.ADD:
@@ -140,10 +150,11 @@ class ManifestMerge:
 
 
 def runs(metas: Sequence[ManifestFileMeta], options: MergeOptions) -> list[list[ManifestFileMeta]]:
-    """The manifests in order, cut into runs: one of several is to be merged, one of a single manifest stays.
+    """The manifests in order, cut into runs. A run of several is to be merged; a run of one manifest stays as it is.
 
-    A small manifest that is larger than everything small behind it stays too. Else the entries of a table would be
-    rewritten again and again until they fill a manifest; so each one is rewritten a logarithmic number of times.
+    A small manifest stays too when it is larger than all small ones behind it in its run together. Otherwise the
+    entries of a table would be rewritten again and again until they fill a manifest; this way each one is rewritten a
+    logarithmic number of times.
     """
     found: list[list[ManifestFileMeta]] = []
     run: list[ManifestFileMeta] = []
@@ -157,7 +168,7 @@ def runs(metas: Sequence[ManifestFileMeta], options: MergeOptions) -> list[list[
 
 
 def _settled(run: list[ManifestFileMeta], min_count: int) -> list[list[ManifestFileMeta]]:
-    """A run of small manifests: the leading ones that stay, each alone, and the rest together when it is long enough."""
+    """A run of small manifests, cut: leading ones that stay come alone, the rest together if they are ``min_count``."""
     behind = sum(meta.file_size for meta in run)
     stay = 0
     for meta in run:
@@ -180,8 +191,8 @@ def _positive(options: Mapping[str, str], name: str, default: str, units: Mappin
     unit = text[len(number) :].strip()
     if not number.isdigit() or int(number) == 0 or unit not in units:
         raise Misuse(
-            f"the table's option '{name}' is {options.get(name)!r}, expected a positive number such as '{default}'. Nothing "
-            "was written. Set it right with ALTER TABLE",
+            f"the table's option '{name}' is {options.get(name)!r}, expected a positive number such as '{default}'. "
+            "Nothing was written. Set it right with ALTER TABLE",
             kind="table.bad-option",
         )
     return int(number) * units[unit]

@@ -1,4 +1,4 @@
-"""Reading and rewriting the manifests of a snapshot."""
+"""Reading, searching and merging the manifests of a table's snapshots."""
 
 import itertools
 from collections import deque
@@ -29,22 +29,28 @@ from streamsink.storage.file_io import FileIO
 from streamsink.table.layout import Layout
 from streamsink.table.manifest_merge import ManifestMerge, MergeOptions
 
-# Manifests read at once; each is of manifest.target-file-size at most, so this bounds the memory too.
+# How many manifests are read at once. Each one has at most manifest.target-file-size, so this bounds the memory too.
 _READ_AHEAD = 4
 
 
 class FileFilter(Protocol):
-    """What decides which manifests and files a reader needs: ``read/pruning.py``. What it skips has no row that is asked for."""
+    """Decides which manifests and files a reader needs; ``read/pruning.py`` has one.
+
+    What it skips has no row that is wanted.
+    """
 
     def may_hold(self, meta: ManifestFileMeta) -> bool:
-        """Whether a manifest may name a file that is needed."""
+        """Whether the manifest may name a file that is needed."""
 
     def keep(self, partition: bytes, file: Mapping[str, Any]) -> bool:
-        """Whether a file may be needed. ``file``: the Avro record ``_FILE``."""
+        """Whether the file may be needed. ``partition``: its BinaryRow bytes; ``file``: the Avro record ``_FILE``."""
 
 
 class Manifests:
-    """Manifest lists and manifests of one table. Remembers the list of the newest snapshot only."""
+    """Manifest lists and manifests of one table.
+
+    Only the lists of the snapshot that was asked for last are remembered.
+    """
 
     def __init__(self, file_io: FileIO, layout: Layout, partition_types: Sequence[DataType]):
         self._io = file_io
@@ -53,7 +59,7 @@ class Manifests:
         self._known: tuple[Snapshot, list[ManifestFileMeta]] | None = None
 
     def all_of(self, snapshot: Snapshot | None) -> list[ManifestFileMeta]:
-        """Base and delta manifests of a snapshot, in order."""
+        """The base and then the delta manifests of a snapshot, in the order of their lists. Raises Corrupt."""
         if snapshot is None:
             return []
         if self._known is None or self._known[0] != snapshot:
@@ -62,28 +68,30 @@ class Manifests:
         return self._known[1]
 
     def known_of(self, snapshot: Snapshot) -> list[ManifestFileMeta] | None:
-        """As ``all_of``, when that is known without asking; else None."""
+        """What ``all_of`` returns if that is known without asking the store, else None."""
         return self._known[1] if self._known is not None and self._known[0] == snapshot else None
 
     def known_names(self) -> frozenset[str]:
-        """Of the manifests of the snapshot that was read or made here last."""
+        """Names of the manifests of the snapshot that was read or published here last."""
         return frozenset(meta.file_name for meta in self._known[1]) if self._known is not None else frozenset()
 
     def base_of(self, snapshot: Snapshot) -> list[ManifestFileMeta]:
+        """The manifests of the snapshot's base list, which is read from the store. Raises Corrupt."""
         return self.list_of(snapshot.base_manifest_list)
 
     def delta_of(self, snapshot: Snapshot) -> list[ManifestFileMeta]:
+        """The manifests of the snapshot's delta list, which is read from the store. Raises Corrupt."""
         return self.list_of(snapshot.delta_manifest_list)
 
     def remember(self, snapshot: Snapshot, metas: list[ManifestFileMeta]) -> None:
-        """A snapshot that was just published here: its lists need not be read again."""
+        """Keep the manifests of a snapshot that was just published here, so that its lists need not be read."""
         self._known = (snapshot, metas)
 
     def entries_of(self, snapshot: Snapshot, partitions: Collection[bytes] | None = None) -> Iterator[ManifestEntry]:
-        """The live entries: every ADD that no DELETE of any manifest hides. One by one: few are in memory at a time.
+        """The live entries: every ADD that no DELETE of any manifest hides. They come one by one, to save memory.
 
-        partitions: only entries of these (``ManifestEntry.partition``); manifests that hold none of them are not read.
-        Raises Corrupt, naming the manifest, when one is missing, torn, or not what its list says.
+        partitions: only entries of these (as in ``ManifestEntry.partition``) are returned, and manifests that hold none
+        of them are not read. Raises Corrupt, naming the manifest, when one is missing, torn, or not what its list says.
         """
         metas = self.all_of(snapshot)
         if partitions is not None:
@@ -97,9 +105,9 @@ class Manifests:
     def said_of(
         self, wanted: Collection[Identity], metas: Sequence[ManifestFileMeta]
     ) -> Iterator[tuple[str, FileKind, Identity]]:
-        """(name of the manifest, what the entry does, whose it is) of these manifests: the entries of the wanted files, and others.
+        """(name of the manifest, kind, identity of the file) of all entries of the wanted files, and of some others.
 
-        Raises as ``entries_of``, but a manifest that names none of the files is not decoded.
+        A manifest that names none of the files is not decoded. Raises as ``entries_of`` does, for those that are.
         """
         partitions = {partition for partition, *_ in wanted}
         search = NameSearch(file_name for _, _, _, file_name, *_ in wanted)
@@ -109,9 +117,9 @@ class Manifests:
                     yield meta.file_name, kind, identity
 
     def files_of(self, snapshot: Snapshot, pruner: FileFilter | None = None) -> Iterator[LiveFile]:
-        """The live files in short, those that ``pruner`` keeps; manifests that it rules out are not read.
+        """The live files that ``pruner`` keeps, in short form. Manifests that it rules out are not read.
 
-        Raises as ``entries_of``.
+        Raises as ``entries_of`` does.
         """
         metas = [meta for meta in self.all_of(snapshot) if pruner is None or pruner.may_hold(meta)]
         deleted = self._deleted(metas)
@@ -119,7 +127,7 @@ class Manifests:
             yield from iter_files(data, path, meta.counts, pruner.keep if pruner else None, deleted)
 
     def identities_of(self, metas: Sequence[ManifestFileMeta]) -> set[Identity]:
-        """Of all files that are live by these manifests; all of them in memory. Raises as ``entries_of``."""
+        """Identities of all files that are live by these manifests, all in memory. Raises as ``entries_of`` does."""
         added = {
             identity
             for meta, path, data in self._data_of(metas)
@@ -129,35 +137,39 @@ class Manifests:
         return added - self._deleted(metas)
 
     def index_of(self, snapshot: Snapshot) -> list[IndexManifestEntry]:
-        """Index files as of a snapshot."""
+        """The index files as of a snapshot. Raises Corrupt."""
         if snapshot.index_manifest is None:
             return []
         path = self._at.manifest(snapshot.index_manifest)
         return read_index_manifest(self._bytes(path), path)
 
     def read(self, name: str, partitions: Collection[bytes] | None = None) -> list[ManifestEntry]:
-        """Entries of one manifest, of these partitions unless None. Raises Corrupt that names the file."""
+        """All entries of one manifest, or those of these partitions. Raises Corrupt, naming the file."""
         path = self._at.manifest(name)
         return list(iter_manifest(self._bytes(path), path, partitions))
 
     def entries_in(self, meta: ManifestFileMeta) -> Iterator[ManifestEntry]:
-        """Entries of one manifest, one by one. Raises Corrupt that names the file, at once when it is not what its list says."""
+        """The entries of one manifest, one by one.
+
+        Raises Corrupt, naming the file; it does so before the first entry when the manifest is not what its list says.
+        """
         path = self._at.manifest(meta.file_name)
         data = self._bytes(path)
         check_blocks(data, path, meta.counts)
         return iter_manifest(data, path)
 
     def check(self, metas: Sequence[ManifestFileMeta]) -> None:
-        """Raises Corrupt, naming the manifest, when one is missing, torn, of an unknown version, or not what its list says."""
+        """Raises Corrupt, naming the manifest: it is missing, torn, of unknown version, or not what its list says."""
         for meta, path, data in self._data_of(metas):
             check_blocks(data, path, meta.counts)
 
     def merge(
         self, metas: Sequence[ManifestFileMeta], table_options: Mapping[str, str], name: str
     ) -> list[ManifestFileMeta]:
-        """The same live entries in fewer files, when Paimon's rules say so; see ``manifest_merge``.
+        """Manifests with the same live entries, in fewer files if Paimon's rules say so; see ``manifest_merge``.
 
-        ``name``: unique to this try of a commit; the new files carry it. Raises Corrupt, Misuse for a bad option.
+        name: unique to this try of a commit; the names of new files contain it.
+        Raises Corrupt, and Misuse for a bad option.
         """
         options = MergeOptions.of(table_options)
         output = _RollingOutput(self._write, self._partition_types, options.target_bytes, f"manifest-{name}-m")
@@ -167,7 +179,7 @@ class Manifests:
         self._io.write(self._at.manifest(name), data)
 
     def _holding(self, metas: Sequence[ManifestFileMeta], partitions: Collection[bytes]) -> list[ManifestFileMeta]:
-        """Those that may have entries of these partitions."""
+        """Those of the manifests that may have entries of these partitions."""
         rows = [decode_physical(partition, self._partition_types) for partition in partitions]
         return [meta for meta in metas if may_hold(meta.partition_stats, rows, self._partition_types)]
 
@@ -181,7 +193,10 @@ class Manifests:
         }
 
     def _data_of(self, metas: Sequence[ManifestFileMeta]) -> Iterator[tuple[ManifestFileMeta, str, bytes]]:
-        """The manifests with their paths and bytes, in order. A few are read ahead: a store far away answers slowly."""
+        """The manifests with their paths and bytes, in order.
+
+        A few are read ahead, because a remote store answers slowly.
+        """
         paths = [self._at.manifest(meta.file_name) for meta in metas]
         if len(paths) < 2:
             yield from ((meta, path, self._bytes(path)) for meta, path in zip(metas, paths))
@@ -199,7 +214,7 @@ class Manifests:
         return iter_records(self._bytes(path), path, meta.counts)
 
     def list_of(self, name: str) -> list[ManifestFileMeta]:
-        """Manifests of one list. Raises Corrupt that names the file."""
+        """The manifests that one list names. Raises Corrupt, naming the file."""
         path = self._at.manifest(name)
         return read_manifest_list(self._bytes(path), path)
 
@@ -215,7 +230,7 @@ class Manifests:
 
 
 class _RollingOutput:
-    """New manifests of one try of a commit, each finished when it has reached the target size."""
+    """Writes the merged manifests of one try of a commit. Each one is finished when it has reached the target size."""
 
     def __init__(self, write: Callable[[str, bytes], None], types: Sequence[DataType], target_bytes: int, prefix: str):
         self._write = write
@@ -233,7 +248,7 @@ class _RollingOutput:
         self._open.add(kind, record)
 
     def close(self) -> list[ManifestFileMeta]:
-        """The manifests written since the last close."""
+        """Finish the open manifest and return those written since the last close."""
         if self._open is not None:
             self._finish(self._open)
         done, self._done = self._done, []

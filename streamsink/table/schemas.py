@@ -1,4 +1,4 @@
-"""The schema files of a table: numbered, never rewritten, created only when absent."""
+"""The schema files of a table: they are numbered, created only when absent, and never rewritten."""
 
 import hashlib
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ from streamsink.table.layout import Layout
 
 
 class Schemas:
-    """Reads and adds schema files. Immutable ones are read once."""
+    """Reads and adds schema files. A schema file never changes, so each one is read once."""
 
     def __init__(self, file_io: FileIO, layout: Layout):
         self._io = file_io
@@ -19,11 +19,11 @@ class Schemas:
         self._newest = -1
 
     def exists(self) -> bool:
-        """Whether the path is a table: it has its first schema file."""
+        """Whether the path is a table, which is so when it has the first schema file."""
         return self._io.exists(self._at.schema(0))
 
     def load(self, schema_id: int) -> TableSchema:
-        """One schema. Raises Corrupt that names the file when it is missing or damaged."""
+        """The schema of this number. Raises Corrupt, naming the file, when it is missing or damaged."""
         if schema_id not in self._known:
             path = self._at.schema(schema_id)
             try:
@@ -37,7 +37,7 @@ class Schemas:
         return self._known[schema_id]
 
     def latest(self) -> TableSchema:
-        """The schema with the highest number. Costs one look-up when nothing was added."""
+        """The schema with the highest number. After the first call this costs one look-up when no schema was added."""
         if self._newest < 0:
             names = [e.name.partition("schema-") for e in self._io.entries(self._at.schema_dir)]
             ids = [int(number) for before, found, number in names if found and not before and number.isdigit()]
@@ -47,13 +47,13 @@ class Schemas:
         return self.load(self._newest)
 
     def known(self) -> TableSchema:
-        """What ``latest`` has returned last; nothing is asked for once it has."""
+        """What ``latest`` returned last. The store is asked only if ``latest`` was never called."""
         return self.latest() if self._newest < 0 else self.load(self._newest)
 
     def check_there(self, schema_ids: Iterable[int]) -> None:
-        """Raises Corrupt when a schema that files are about to refer to is not there: no reader could open the table then.
+        """Raises Corrupt when a schema is missing that files are about to refer to: no reader could open the table.
 
-        Asks once for each but the first, without which the table has no identity either.
+        Asks the store once for each schema but the first, without which the table has no identity either.
         """
         missing = [
             number for number in sorted(set(schema_ids)) if number and not self._io.exists(self._at.schema(number))
@@ -62,31 +62,37 @@ class Schemas:
             return
         there = sorted(name for name in self._io.names(self._at.schema_dir) if name.startswith("schema-"))
         raise Corrupt(
-            f"{self._at.root}: {self._at.schema(missing[0])} does not exist, and files that are to be published were written with schema "
-            f"{missing[0]} (there are: {', '.join(there) or 'none'}): the table's metadata was restored from an older copy, or the file was "
-            f"deleted. Nothing was published, and what was pre-committed is safe in the journal. Put schema-{missing[0]} back from a "
-            "backup; or make the same change of the schema again, which gives the same columns the same ids. Then start the query again",
+            f"{self._at.root}: {self._at.schema(missing[0])} does not exist, and files that are to be published were "
+            f"written with schema {missing[0]} (there are: {', '.join(there) or 'none'}): the table's metadata was "
+            "restored from an older copy, or the file was deleted. Nothing was published, and what was pre-committed "
+            f"is safe in the journal. Put schema-{missing[0]} back from a backup; or make the same change of the "
+            "schema again, which gives the same columns the same ids. Then start the query again",
             kind="schema.gone",
         )
 
     def add(self, schema: TableSchema) -> TableSchema:
-        """Publish a schema under its number. Raises Conflict when another writer was first."""
+        """Create the schema's file under its number.
+
+        Raises Conflict when another writer created one of that number first.
+        """
         try:
             created = self._io.create_if_absent(self._at.schema(schema.id), schema.to_json())
         except FileNotFoundError:
-            created = False  # another start swept the temporary file, taking it for a dead one's
+            created = False  # another start deleted the temporary file because it took its writer for dead
         if not created:
             raise Conflict(
-                f"{self._at.schema(schema.id)}: another writer added this schema at the same time; read it and decide anew",
+                f"{self._at.schema(schema.id)}: another writer added this schema at the same time; "
+                "read it and decide anew",
                 kind="schema.taken",
             )
         self._known[schema.id] = schema
         return schema
 
     def identity(self) -> str:
-        """The table's own identity: a digest of its first schema file, which holds its creation time.
+        """The table's identity: a digest of its first schema file, which holds the time of its creation.
 
-        Read from disk each time: a table that was dropped or recreated is noticed.
+        The file is read from the store each time, so that a dropped or recreated table is noticed. Raises Misuse when
+        it is gone.
         """
         path = self._at.schema(0)
         try:

@@ -1,16 +1,16 @@
-"""The chain of snapshots: which is newest, and reading one."""
+"""The chain of a table's snapshots: finding the newest one, and reading one by its number."""
 
 from streamsink.errors import Corrupt
 from streamsink.format.snapshot import Snapshot
 from streamsink.storage.file_io import FileIO
 from streamsink.table.layout import Layout
 
-# A reader may meet a snapshot that expires between finding and reading it; it looks again this often.
+# A snapshot may expire after it was found and before it is read. A reader then searches again, at most this often.
 _LOOKS = 5
 
 
 class Snapshots:
-    """Snapshot files by number, from 1, without holes."""
+    """The snapshot files of one table. Their numbers begin at 1 and have no holes."""
 
     def __init__(self, file_io: FileIO, layout: Layout):
         self._io = file_io
@@ -20,7 +20,7 @@ class Snapshots:
     def latest(self) -> Snapshot | None:
         """The newest snapshot, or None for a table without one. Raises Corrupt.
 
-        Reads its file every time (a rollback may have replaced it) but decodes equal bytes once.
+        Its file is read every time, since a rollback may have replaced it, but equal bytes are decoded only once.
         """
         for _ in range(_LOOKS):
             newest = self._latest_id()
@@ -41,7 +41,7 @@ class Snapshots:
         )
 
     def load(self, snapshot_id: int) -> Snapshot | None:
-        """One snapshot; None when it has expired or never was."""
+        """The snapshot of this number; None when it has expired or never existed. Raises Corrupt."""
         path = self._at.snapshot(snapshot_id)
         try:
             data = self._io.read(path)
@@ -53,25 +53,26 @@ class Snapshots:
         )
 
     def ids(self) -> list[int]:
-        """Numbers of all snapshot files, in order."""
+        """The numbers of all snapshot files, in ascending order. This lists the folder."""
         names = self._io.names(self._at.snapshot_dir)
         return sorted(int(n[9:]) for n in names if n.startswith("snapshot-") and n[9:].isdigit())
 
     def published(self, snapshot: Snapshot, data: bytes) -> None:
-        """This one was just created here, with these bytes."""
+        """Remember as the newest one a snapshot that this process has just created with these bytes."""
         self._newest = (data, snapshot)
 
     def known_id(self) -> int:
-        """Number of the newest snapshot as of the last look; 0 for none."""
+        """Number of the newest snapshot as of the last look-up; 0 when there was none."""
         return self._newest[1].id if self._newest else 0
 
     def exists(self, snapshot_id: int) -> bool:
+        """Whether the snapshot file with this number exists."""
         return self._io.exists(self._at.snapshot(snapshot_id))
 
     def move_hint(self, snapshot_id: int, name: str) -> None:
-        """Point LATEST at a newer snapshot, never back; EARLIEST is set by the first one.
+        """Let LATEST point at this snapshot unless it points at it or a newer one; snapshot 1 sets EARLIEST as well.
 
-        ``name``: unique, for the temporary file.
+        name: a unique name for the temporary file.
         """
         hint = self._hint(self._at.latest_hint)
         if hint is None or hint < snapshot_id:
@@ -80,7 +81,11 @@ class Snapshots:
             self._io.replace(self._at.earliest_hint, b"1", name)
 
     def _latest_id(self) -> int | None:
-        """What was the newest at the last look mostly is it still; else the hint mostly tells; else a listing does."""
+        """Number of the newest snapshot, found as cheaply as possible.
+
+        The newest one of the last look-up mostly is the newest still; if not, the hint mostly tells; else a listing
+        does.
+        """
         if self._newest is not None and self._is_last(self._newest[1].id):
             return self._newest[1].id
         hint = self._hint(self._at.latest_hint)
@@ -90,7 +95,7 @@ class Snapshots:
         return ids[-1] if ids else None
 
     def path(self, snapshot_id: int) -> str:
-        """Of its file, for messages."""
+        """Path of the snapshot's file, for messages."""
         return self._at.snapshot(snapshot_id)
 
     def _is_last(self, snapshot_id: int) -> bool:

@@ -1,4 +1,7 @@
-"""A table: opened, created, evolved. Refuses at open what this library does not honour."""
+"""A table: opening, creating and evolving it.
+
+A table that needs what this library does not honour is refused at open.
+"""
 
 import dataclasses
 import os
@@ -21,12 +24,12 @@ from streamsink.table.schemas import Schemas
 from streamsink.table.snapshots import Snapshots
 
 _EVOLVE_ATTEMPTS = 10
-# Where data files lie, below a table's folder.
+# Names of the folders below a table's root in which data files lie: a bucket, or a partition.
 _DATA_FOLDER = re.compile(r"bucket-\d+|[^=]+=.*", re.DOTALL)
 
 
 class Table:
-    """An open table: its parts, all reading the same root."""
+    """An open table. Its parts (schemas, snapshots, states, manifests) all read below the same root."""
 
     def __init__(self, file_io: FileIO, root: str):
         self.file_io = file_io
@@ -40,20 +43,20 @@ class Table:
 
     @property
     def root(self) -> str:
-        """Absolute path."""
+        """The table's absolute path."""
         return self.layout.root
 
     def latest_schema(self) -> TableSchema:
-        """The newest schema. This asks the store: a foreign writer may have changed it."""
+        """The newest schema. This asks the store, because a foreign writer may have changed the schema."""
         return self.schemas.latest()
 
     @property
     def known_schema(self) -> TableSchema:
-        """The newest schema as of the last look."""
+        """The newest schema as of the last time the store was asked."""
         return self.schemas.known()
 
     def check_identity(self) -> None:
-        """Raises Misuse when the path holds another table than the one that was opened, or none."""
+        """Raises Misuse when the path now holds another table than the one that was opened, or none."""
         if self.schemas.identity() != self.table_id:
             raise Misuse(
                 f"{self.root}: the table was dropped and recreated under the running query: its first schema file is "
@@ -62,7 +65,11 @@ class Table:
             )
 
     def evolve(self, wanted: Sequence[DataField], *, add_columns: bool, widen_types: bool) -> TableSchema:
-        """Make room for these columns, by an explicit option only. Raises Misuse that names the column."""
+        """The schema that has room for the columns ``wanted``, which is created if the newest one has not.
+
+        Only what the options allow is changed. Raises Misuse, naming the column, when more would be needed; Conflict
+        when other writers changed the schema in every attempt.
+        """
         for _ in range(_EVOLVE_ATTEMPTS):
             current = self.latest_schema()
             target = evolve(
@@ -81,7 +88,7 @@ class Table:
 
 
 def open_table(file_io: FileIO, root: str, *, for_writing: bool) -> Table:
-    """Open. Raises Misuse when the path is not a table, or when it needs a feature that is not honoured here."""
+    """Open a table. Raises Misuse when the path is not a table, or needs a feature that is not honoured here."""
     if not is_table(file_io, root):
         raise Misuse(
             f"{root}: not a Paimon table: there is no {Layout(root).schema(0)}. Give the path of a table, or let one "
@@ -89,7 +96,7 @@ def open_table(file_io: FileIO, root: str, *, for_writing: bool) -> Table:
             kind="table.missing",
         )
     if for_writing:
-        # Whoever made the newest schema may have died before its name was durable.
+        # The writer of the newest schema may have died before the name of its file was durable.
         file_io.sync_dir(Layout(root).schema_dir)
     table = Table(file_io, root)
     check = check_writable if for_writing else check_readable
@@ -106,19 +113,21 @@ def is_table(file_io: FileIO, root: str) -> bool:
 
 
 def create_table(file_io: FileIO, root: str, schema: TableSchema) -> Table:
-    """Create, or open the equal table that another process created first.
+    """Create a table, or open the equal one that another process created first.
 
-    Raises Misuse when the path holds something else (a table whose metadata is gone, or other files), or the schema
-    needs a feature that is not honoured here. After a crash: the table exists, or the path is as it was.
+    After a crash the table exists, or the path is as it was before.
+    Raises Misuse when the path holds something else (a table whose metadata is gone, or other files), or when the
+    schema needs a feature that is not honoured here; Conflict when another process created a different table at the
+    same time.
     """
     if not is_table(file_io, root):
         found = _foreign_entries(file_io, root)
-        if (found or file_io.size(root)) and not is_table(
-            file_io, root
-        ):  # another one may have made it between the two looks
+        # The path is asked again because another process may have created the table since the first look.
+        if (found or file_io.size(root)) and not is_table(file_io, root):
             raise Misuse(
                 f"{root}: not a table and not empty (it holds {', '.join(found[:5]) or 'a file'}): a table whose "
-                f"metadata was removed, or another folder. Nothing was written. Restore it, or choose another path{_way_on(file_io, root, found)}",
+                "metadata was removed, or another folder. Nothing was written. Restore it, or choose another path"
+                f"{_way_on(file_io, root, found)}",
                 kind="table.not-empty",
             )
         try:
@@ -131,15 +140,18 @@ def create_table(file_io: FileIO, root: str, schema: TableSchema) -> Table:
     table = open_table(file_io, root, for_writing=True)
     if not _same_columns(table.latest_schema(), schema):
         raise Conflict(
-            f"{root}: another process created this table at the same time with other columns or partitions. Nothing was written; start "
-            "again: the table is opened as it is",
+            f"{root}: another process created this table at the same time with other columns or partitions. Nothing "
+            "was written; start again: the table is opened as it is",
             kind="table.created-differently",
         )
     return table
 
 
 def _way_on(file_io: FileIO, root: str, found: Sequence[str]) -> str:
-    """For a folder in which a driver that was still at work has left its journal, manifests, data files or hints after the table was dropped."""
+    """What to add to the message when the folder holds only what a driver at work leaves after its table was dropped.
+
+    That is its journal, manifests, data files or hints. For any other folder the text is empty.
+    """
     layout = Layout(root)
     ours = {JOURNAL_DIR, os.path.basename(layout.manifest_dir)}
     if set(file_io.names(layout.snapshot_dir)) <= {
@@ -153,7 +165,7 @@ def _way_on(file_io: FileIO, root: str, found: Sequence[str]) -> str:
 
 
 def _foreign_entries(file_io: FileIO, root: str) -> list[str]:
-    """What stands at the path, apart from the leftovers of a creation that was killed."""
+    """Names of what the path holds; none when these are only leftovers of a creation that was killed."""
     names = [e.name for e in file_io.entries(root) if not e.is_dir or _holds_files(file_io, os.path.join(root, e.name))]
     leftovers = [entry.name for entry in file_io.entries(Layout(root).schema_dir)]
     if names == ["schema"] and all(name.startswith(".") for name in leftovers):
@@ -162,14 +174,14 @@ def _foreign_entries(file_io: FileIO, root: str) -> list[str]:
 
 
 def _holds_files(file_io: FileIO, folder: str) -> bool:
-    """Whether there is any file below. Some S3 servers list folders from which everything was deleted."""
+    """Whether there is any file below the folder. Some S3 servers list folders from which everything was deleted."""
     return any(not e.is_dir or _holds_files(file_io, os.path.join(folder, e.name)) for e in file_io.entries(folder))
 
 
 def new_schema(
     fields: Sequence[DataField], partition_by: Sequence[str], options: Mapping[str, str], comment: str | None = None
 ) -> TableSchema:
-    """Schema 0 of a new table. Raises Misuse that names the column."""
+    """Schema 0 of a new table. Raises Misuse, naming the column."""
     return TableSchema.create(fields, partition_by, options, comment, Clock().now_ms())
 
 

@@ -270,7 +270,7 @@ OF_TABLES = (
     Defect("a snapshot that lost its line cannot be told from one of the line", "table/history/lineage.py:_is_of_line",
            "if is_on is False and number == snapshot.id:", "if False:", (_LINEAGE,)),
     Defect("a line that was replaced twice goes on", "table/history/lineage.py:_is_of_line",
-           "if not is_on:", "if False:", (_LINEAGE,)),
+           "if found is None or not is_on:", "if False:", (_LINEAGE,)),
     Defect("without a mark everything is there", "sinks/paimon/past/history_of.py:is_undone",
            "return bool(names) and is_retained", "return False and is_retained", (_GONE_BACK,)),
     Defect("what others built on before it was replaced is gone", "sinks/paimon/past/history_of.py:is_undone",

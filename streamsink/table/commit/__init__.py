@@ -1,1 +1,1 @@
-"""Committing to a table: one snapshot, whatever other writers do meanwhile."""
+"""Committing to a table: each commit becomes one snapshot, whatever other writers do at the same time."""

@@ -1,4 +1,4 @@
-"""What a commit is made of: messages of writers and compactors, sorted into an append part and a compact part."""
+"""The content of a commit: messages of writers and compactors, sorted into an append part and a compact part."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from streamsink.format.snapshot import APPEND, OVERWRITE
 
 @dataclass(frozen=True)
 class Increment:
-    """What one part of a message does in its bucket: data files and index files that go and that come."""
+    """What one part of a message does in its bucket: the data files and index files that it deletes and adds."""
 
     deleted: tuple[DataFileMeta, ...] = ()
     new: tuple[DataFileMeta, ...] = ()
@@ -21,9 +21,10 @@ class Increment:
 
 @dataclass(frozen=True)
 class CommitMessage:
-    """One bucket's share of a commit. ``partition``: BinaryRow with arity prefix.
+    """One bucket's share of a commit.
 
-    append: what writing did. compact: what compacting did (``deleted``: its input, ``new``: its output).
+    partition: BinaryRow bytes with the arity in front. append: what writing did. compact: what compacting did
+    (``deleted`` is its input, ``new`` its output).
     """
 
     partition: bytes
@@ -35,7 +36,7 @@ class CommitMessage:
 
 @dataclass(frozen=True)
 class Changes:
-    """Entries of one snapshot: of its manifests, and of its index manifest."""
+    """The changes of one snapshot: entries of its manifests, and of its index manifest."""
 
     entries: tuple[ManifestEntry, ...] = ()
     index: tuple[IndexManifestEntry, ...] = ()
@@ -45,28 +46,28 @@ class Changes:
 
     @property
     def rows(self) -> int:
-        """Rows that come, minus rows that go."""
+        """Number of rows in added files minus number of rows in deleted files."""
         return sum(e.file.row_count if e.kind is FileKind.ADD else -e.file.row_count for e in self.entries)
 
     @property
     def partitions(self) -> frozenset[bytes]:
-        """Partitions of all entries."""
-        return frozenset(e.partition for e in (*self.entries, *self.index))
+        """The partitions of all entries, as BinaryRow bytes."""
+        return frozenset(e.partition for e in self.entries) | frozenset(e.partition for e in self.index)
 
     @property
     def schema_ids(self) -> frozenset[int]:
-        """Of the schemas that files which come were written with."""
+        """Numbers of the schemas with which the added files were written."""
         return frozenset(e.file.schema_id for e in self.entries if e.kind is FileKind.ADD)
 
     @property
     def append_kind(self) -> str:
-        """APPEND; or OVERWRITE when something that readers know goes: a data file, or rows by deletion vectors."""
+        """APPEND, or OVERWRITE when rows that readers see are removed: with a data file, or by deletion vectors."""
         goes = any(e.kind is FileKind.DELETE for e in self.entries)
         return OVERWRITE if goes or any(e.file.index_type == DELETION_VECTORS_INDEX for e in self.index) else APPEND
 
 
 def collect(messages: Iterable[CommitMessage]) -> tuple[Changes, Changes]:
-    """The append part and the compact part of these messages: each becomes a snapshot of its own."""
+    """The append part and the compact part of these messages. Each part becomes a snapshot of its own."""
     messages = list(messages)
     return _changes((m, m.append) for m in messages), _changes((m, m.compact) for m in messages)
 

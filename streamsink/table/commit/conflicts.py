@@ -1,4 +1,7 @@
-"""Whether changes contradict what the table holds by now, by Paimon's rules. Pure functions; a conflict is not retried."""
+"""Paimon's rules for whether changes contradict what the table holds by now.
+
+Pure functions; a conflict is not retried.
+"""
 
 import itertools
 import math
@@ -12,18 +15,17 @@ from streamsink.format.manifest import FileKind, Identity, ManifestEntry
 from streamsink.format.schema import TableSchema
 from streamsink.format.snapshot import OVERWRITE
 
-# BinaryRow bytes of a key -> something that sorts as the key does.
+# Maps the BinaryRow bytes of a key to a value that sorts as the key does.
 KeyOrder = Callable[[bytes], Any]
 
 
 def check(
     base: Sequence[ManifestEntry], delta: Sequence[ManifestEntry], kind: str, key_order: KeyOrder | None = None
 ) -> list[ManifestEntry]:
-    """The live files after ``delta`` is committed over the live files ``base`` of the partitions it changes.
+    """The live files after ``delta`` is committed on top of ``base``. Raises Conflict when it cannot be.
 
-    Raises Conflict when it cannot be.
-
-    key_order: of a primary-key table, whose sorted files of one bucket may not overlap; None for an append table.
+    base: the live files of the partitions that ``delta`` changes. kind: APPEND, OVERWRITE or COMPACT.
+    key_order: for a primary-key table, whose sorted files of one bucket may not overlap; None for an append table.
     """
     if kind != OVERWRITE:
         _check_bucket_count([*base, *delta])
@@ -36,8 +38,8 @@ def check(
             live[entry.identity] = entry
         elif live.pop(entry.identity, None) is None:
             raise Conflict(
-                f"file {entry.file.file_name}, which is to be deleted, was not previously added, or is deleted already: "
-                "another commit removed it first",
+                f"file {entry.file.file_name}, which is to be deleted, was not previously added, or is deleted "
+                "already: another commit removed it first",
                 kind="commit.not-previously-added",
             )
     if key_order is not None:
@@ -46,9 +48,10 @@ def check(
 
 
 def check_added(delta: Sequence[ManifestEntry], present: Collection[Identity]) -> None:
-    """The same for a delta that only adds files, of no bucket and no key: nothing but these files themselves can contradict it.
+    """``check`` for a delta that only adds files, of no bucket and no key.
 
-    present: those of its files that are in the table. Raises Conflict.
+    Only the presence of these same files in the table can contradict such a delta. present: those of its files that are
+    in the table already. Raises Conflict.
     """
     _check_once(delta)
     for entry in delta:
@@ -59,7 +62,7 @@ def check_added(delta: Sequence[ManifestEntry], present: Collection[Identity]) -
 def check_deletion_vectors(live: Iterable[str], index: Iterable[IndexManifestEntry]) -> None:
     """Raises Conflict when a deletion vector belongs to none of the live data files: its deleted rows would come back.
 
-    live: names of the data files, and index: the new state, both of the changed partitions.
+    live: names of the data files of the changed partitions. index: the new index state of these partitions.
     """
     names = set(live)
     for entry in index:
@@ -68,8 +71,8 @@ def check_deletion_vectors(live: Iterable[str], index: Iterable[IndexManifestEnt
         for dv in entry.file.dv_ranges or ():
             if dv.data_file not in names:
                 raise Conflict(
-                    f"data file {dv.data_file} goes, but its deletion vector in {entry.file.file_name} stays: another "
-                    "commit deleted rows of it meanwhile, which would come back",
+                    f"data file {dv.data_file} is deleted, but its deletion vector in {entry.file.file_name} stays: "
+                    "another commit deleted rows of it meanwhile, which would come back",
                     kind="commit.deletion-vector-left",
                 )
 
@@ -89,7 +92,10 @@ def _check_bucket_count(entries: Iterable[ManifestEntry]) -> None:
 
 
 def _check_once(delta: Iterable[ManifestEntry]) -> None:
-    """A file that is added and deleted at once would be lost: readers drop every file that some entry deletes."""
+    """Raises Conflict when ``delta`` has two entries for one file.
+
+    A file that one commit adds and deletes would be lost, because readers drop every file that any entry deletes.
+    """
     seen: dict[tuple[Any, ...], ManifestEntry] = {}
     for entry in delta:
         other = seen.setdefault(entry.identity, entry)
@@ -105,13 +111,14 @@ def _check_once(delta: Iterable[ManifestEntry]) -> None:
 
 def _already_there(entry: ManifestEntry) -> Conflict:
     return Conflict(
-        f"file {entry.file.file_name}, which is to be added, is already in the map: it is in the table, or is added twice",
+        f"file {entry.file.file_name}, which is to be added, is already in the map: it is in the table, or is added "
+        "twice",
         kind="commit.already-in-the-map",
     )
 
 
 def _check_key_ranges(live: Iterable[ManifestEntry], key_order: KeyOrder) -> None:
-    """Above level 0 the files of a level are one sorted run."""
+    """Raises Conflict unless the files of each level above 0 are one sorted run, without overlapping keys."""
 
     def run(entry: ManifestEntry) -> tuple[bytes, int, int]:
         return entry.partition, entry.bucket, entry.file.level
@@ -129,7 +136,10 @@ def _check_key_ranges(live: Iterable[ManifestEntry], key_order: KeyOrder) -> Non
 
 
 def key_order(schema: TableSchema) -> KeyOrder | None:
-    """Sorts keys as Paimon does: column by column, nulls first, text by its UTF-8 bytes. None for an append table."""
+    """The order in which Paimon sorts keys: column by column, nulls first, text by its UTF-8 bytes.
+
+    None for an append table, which has no keys.
+    """
     names = [name for name in schema.primary_keys if name not in schema.partition_keys]
     if not names:
         return None
@@ -143,6 +153,6 @@ def _order(value: Any) -> tuple[Any, ...]:
     if isinstance(value, str):
         return 1, value.encode("utf-8")
     if isinstance(value, float):
-        # Java's order: -0.0 before 0.0, NaN after everything.
+        # This is Java's order: -0.0 comes before 0.0, and NaN after everything.
         return 1, (1, 0.0, 0) if math.isnan(value) else (0, value, math.copysign(1, value))
     return 1, value

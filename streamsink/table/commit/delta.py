@@ -1,4 +1,4 @@
-"""What one try of a commit changes: worked out, and checked for conflicts, against the snapshot that the try builds on."""
+"""The changes of one try of a commit, computed and checked for conflicts against the snapshot it builds on."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,16 +27,22 @@ DISCARD_DUPLICATES = "commit.discard-duplicate-files"
 class CommitRequest:
     """What one snapshot is to change.
 
-    kind: APPEND, OVERWRITE or COMPACT. changes: its entries, without what an overwrite deletes.
-    name: unique to this commit and writer; the files that a try writes carry it, so that a crash's leftovers are known.
+    commit_user, identifier: as Paimon's snapshots have them.
+    changes: its entries, without those that an overwrite deletes.
+    name: unique to this commit and writer. The names of the files that a try writes contain it, so that the leftovers
+    of a crash can be recognised.
+    kind: APPEND, OVERWRITE or COMPACT.
     manifests: those that hold the ADD entries already, under their final names; empty when the commit is to write one.
-    delta_list: a list of these manifests that was written ahead, durably; when no snapshot can use it, it is deleted.
-    overwrite: what is replaced, worked out anew in each try. check: of an append whose files may be in the table already, with
-    which it is looked whether they are; it adds files of no bucket and no key only. folders: in which files got their final names
-    and that are not synced yet. begun_ms: before they got them; None where no file did.
-    watermark_ms: or None. application, state: what the snapshot records of the writing application; None of maintenance. A
-    state of None takes the application's out.
-    hint: whether LATEST is moved; not, when another commit of this process follows at once.
+    delta_list: a list of these manifests, written durably in advance. It is deleted when no snapshot can use it.
+    overwrite: what is replaced; the files are computed again in each try.
+    check: given for an append whose files may be in the table already; it finds out whether they are. Such a request
+    only adds files, of no bucket and no key.
+    folders: those in which files got their final names and which are not synced yet.
+    begun_ms: a time before these files got their names; None where no file got one.
+    watermark_ms: the event-time watermark, or None.
+    application, state: what the snapshot says about the writing application. Maintenance has no application (None). A
+    ``state`` of None takes the application's state out.
+    hint: whether LATEST is moved. It is not when another commit of this process follows at once.
     """
 
     commit_user: str
@@ -58,9 +64,10 @@ class CommitRequest:
 
 @dataclass(frozen=True)
 class Delta:
-    """changes: all entries of the snapshot. index: its whole index state, None when that stays as it was.
+    """The changes of one try, ready to be written.
 
-    unwritten: entries that no manifest holds yet. manifests: those that hold the others.
+    changes: all entries of the snapshot. index: its whole index state; None when that stays as it was.
+    unwritten: the entries that no manifest holds yet. manifests: those that hold the other entries.
     """
 
     changes: Changes
@@ -70,14 +77,14 @@ class Delta:
 
 
 class Deltas:
-    """Of one table and one committing process."""
+    """Computes the deltas of one process that commits to one table."""
 
     def __init__(self, table: Table):
         self._table = table
         self._strict = StrictMode(table)
 
     def of(self, request: CommitRequest, newest: Snapshot | None) -> Delta:
-        """The delta of the request over ``newest``. Raises Conflict, which is not retried."""
+        """The delta of the request on top of ``newest``. Raises Conflict, which is not retried."""
         try:
             delta, live = self._resolve(request, newest)
             self._strict.check(request.commit_user, request.kind, delta.changes, newest)
@@ -88,16 +95,17 @@ class Deltas:
         except Conflict as found:
             raise Conflict(
                 f"{self._table.root}: the {request.kind} commit {request.identifier} of user '{request.commit_user}' "
-                f"contradicts snapshot {newest.id if newest else 'none'}: {found}. Nothing was published: do it again from what the table is now",
+                f"contradicts snapshot {newest.id if newest else 'none'}: {found}. Nothing was published: do it again "
+                "from what the table is now",
                 kind=found.kind,
             ) from found
 
     def published(self, snapshot: Snapshot) -> None:
-        """A snapshot of ours exists: what came before it needs no look again."""
+        """Note that our snapshot exists: strict mode need not check again what came before it."""
         self._strict.move_to(snapshot.id)
 
     def _resolve(self, request: CommitRequest, newest: Snapshot | None) -> tuple[Delta, list[ManifestEntry] | None]:
-        """The delta, and the live files it is to be checked against; None when it needs no check."""
+        """The delta, and the live files against which it is to be checked; None for these when it needs no check."""
         schema, changes, manifests = self._table.latest_schema(), request.changes, request.manifests
         discard = request.kind == APPEND and schema.options.get(DISCARD_DUPLICATES, "false").strip().lower() == "true"
         if request.kind == APPEND and not discard:
@@ -117,7 +125,10 @@ class Deltas:
         return _delta(changes, manifests), live
 
     def _index(self, changes: Changes, newest: Snapshot | None, after: Sequence[ManifestEntry] | None) -> Any:
-        """The index state after these changes, None when it stays. ``after``: live files then, when they were checked."""
+        """The index state after these changes; None when it stays as it was.
+
+        after: the live files after these changes, if these were checked against the live files.
+        """
         if not changes.index and after is None:
             return None
         before = self._index_of(newest)

@@ -1,6 +1,7 @@
-"""A snapshot was created: is it live, or did its writer sleep until the number was free for another reason?
+"""Checks after a snapshot was created whether it is live, or whether its writer slept until the number became free.
 
-Either its number had expired, or the table had gone back: a rollback, a table that was dropped and created again, or a backup.
+A number becomes free when its snapshot expires, and when the table goes back: because of a rollback, because it was
+dropped and created again, or because a backup was restored.
 """
 
 from dataclasses import dataclass
@@ -13,15 +14,16 @@ from streamsink.table.history.lineage import is_built_on
 from streamsink.table.history.whole import Whole
 from streamsink.table.table import Table
 
-# Nobody stops a query and restores its table within less; and a commit that takes so long can afford another look.
+# Nobody stops a query and restores its table within less time, and a commit that takes so long can afford another look.
 _SLEPT_MS = 5_000
 
 
 @dataclass(frozen=True)
 class Base:
-    """What a snapshot is built on: the newest one when it was looked for, at ``seen_ms``.
+    """What a new snapshot is built on.
 
-    begun_ms: when the files that it adds began to get their names, None when none did.
+    snapshot: the one that was the newest when it was looked up, at ``seen_ms``; None when there was none.
+    begun_ms: when the files that the new snapshot adds began to get their names; None when none got one.
     """
 
     snapshot: Snapshot | None
@@ -29,28 +31,33 @@ class Base:
     begun_ms: int | None = None
 
     def is_long_ago(self) -> bool:
-        """Also when the clock has gone back since."""
+        """``has_slept`` since the first file got its name or, if none got one, since the base was looked up."""
         return has_slept(self.seen_ms if self.begun_ms is None else self.begun_ms)
 
 
 def has_slept(since_ms: int) -> bool:
-    """Whether so much time has passed that others may have changed the table's history; also when the clock has gone back."""
+    """Whether so much time has passed that others may have changed the table's history.
+
+    This is also True when the clock has gone back since.
+    """
     return not 0 <= Clock().now_ms() - since_ms < _SLEPT_MS
 
 
 def is_base_kept(table: Table, snapshot: Snapshot, base: Base) -> bool:
-    """Look again at the snapshot that ours is built on: False when another writer's rename has replaced it.
+    """Look again at the snapshot on which ours is built: False when another writer's rename has replaced it.
 
-    A snapshot of ours that certainly came too late, or into another history, is taken back. Raises: Fenced for the one; Retryable for
-    the other, or when that cannot be told, because ours has expired meanwhile or was replaced: the restart finds out what is published.
+    Our snapshot is taken back when it certainly came too late, which raises Fenced, or when it came into another
+    history, which raises Retryable. Retryable is also raised when this cannot be told because ours has expired or was
+    replaced meanwhile; the restart then finds out what is published.
     """
     found = table.snapshots.load(snapshot.id - 1)
     if found is None:
         _check_in_time(table, snapshot, base)
         return True
-    # One that a rename put there was prepared before the base was seen: its writer saw the number free. Any other came after.
+    # A snapshot that a rename put there was prepared before our base was seen, since its writer saw the number free.
+    # Any other one came later.
     is_another = found != base.snapshot and (found.time_millis > base.seen_ms or _is_another(table))
-    # A backup in the table's place may end with the very snapshot that this one is built on.
+    # A backup that was restored in the table's place may end with the very snapshot on which ours is built.
     if is_another or base.is_long_ago() and not Whole(table).has_all_of(snapshot):
         following = table.snapshots.load(snapshot.id + 1)
         if following is None or is_built_on(table, following, snapshot) is False:
@@ -59,15 +66,17 @@ def is_base_kept(table: Table, snapshot: Snapshot, base: Base) -> bool:
 
 
 def _check_in_time(table: Table, snapshot: Snapshot, base: Base) -> None:
-    """Return when others may build on this snapshot of ours, or have, although the one before it is not there.
+    """Return when others may build on our snapshot, or have built on it, although the one before ours does not exist.
 
-    Snapshots expire from the oldest on. So when the one behind ours is gone and ours is not, ours came later; when the one behind it
-    is there, its base says whether it was built on ours; and when older ones are there, the one before ours did not expire.
+    Snapshots expire from the oldest on. This has three consequences. When the following snapshot is gone and ours is
+    not, ours came later. When the following one exists, its base says whether it was built on ours. When older ones
+    exist, the one before ours did not expire.
     """
     ids = table.snapshots.ids()
     if snapshot.id not in ids or table.snapshots.load(snapshot.id) != snapshot:
         raise _unsure(table, snapshot)
-    following = table.snapshots.load(snapshot.id + 1)  # after the listing, so that one which that names is found
+    # This comes after the listing, so that a following snapshot which the listing names is found.
+    following = table.snapshots.load(snapshot.id + 1)
     if following is None and ids[-1] == snapshot.id:
         if (
             ids[0] != snapshot.id
@@ -79,20 +88,21 @@ def _check_in_time(table: Table, snapshot: Snapshot, base: Base) -> None:
         return
     built_on = following is not None and is_built_on(table, following, snapshot)
     if built_on is None:
-        # Nobody can read it: what it names was swept or has expired, or is about to.
+        # Nobody can read our snapshot: the files that it names were swept, or have expired or are about to expire.
         delete_late_snapshot(table, snapshot)
         raise _unsure(table, snapshot)
     if not built_on:
         delete_late_snapshot(table, snapshot)
         raise Fenced(
-            f"{table.layout.snapshot(snapshot.id)}: snapshot {snapshot.id} was published long ago by another writer and has expired (the "
-            f"newest is {ids[-1]}): this writer was paused and has been superseded. Its snapshot was taken back",
+            f"{table.layout.snapshot(snapshot.id)}: snapshot {snapshot.id} was published long ago by another writer "
+            f"and has expired (the newest is {ids[-1]}): this writer was paused and has been superseded. Its snapshot "
+            "was taken back",
             kind="writer.fenced-expired",
         )
 
 
 def _is_another(table: Table) -> bool:
-    """Whether the table was dropped since it was opened; another one may be in its place."""
+    """Whether the table was dropped since it was opened; another table may be in its place."""
     try:
         return table.schemas.identity() != table.table_id
     except Misuse as gone:
@@ -102,7 +112,10 @@ def _is_another(table: Table) -> bool:
 
 
 def _is_of_this_table(table: Table, snapshot: Snapshot) -> bool:
-    """Whether the one behind ours has expired, and was not dropped with the table, in whose place another one may be."""
+    """Whether our snapshot belongs to the table that is there: this one, with all manifests that the snapshot names.
+
+    If so, the snapshot before ours has expired. If not, the table was dropped, and another may be in its place.
+    """
     if _is_another(table):
         return False
     try:
@@ -115,20 +128,21 @@ def _is_of_this_table(table: Table, snapshot: Snapshot) -> bool:
 
 
 def _went_back(table: Table, snapshot: Snapshot) -> Retryable:
-    """Of a snapshot on which nothing is built: it is taken back."""
+    """The error for a snapshot that came into another history. Nothing is built on it, so it is taken back."""
     delete_late_snapshot(table, snapshot)
     return Retryable(
-        f"{table.layout.snapshot(snapshot.id)}: the snapshot that this one is built on, or files of its own, are not there any more: while it "
-        "was being published, the table was rolled back, restored from a backup, or dropped and created again. It was taken back. What was pre-committed is safe in the journal; the next "
-        "start looks what the table has, and says what to do",
+        f"{table.layout.snapshot(snapshot.id)}: the snapshot that this one is built on, or files of its own, are not "
+        "there any more: while it was being published, the table was rolled back, restored from a backup, or dropped "
+        "and created again. It was taken back. What was pre-committed is safe in the journal; the next start checks "
+        "what the table has, and says what to do",
         kind="table.history-changed",
     )
 
 
 def _unsure(table: Table, snapshot: Snapshot) -> Retryable:
     return Retryable(
-        f"{table.layout.snapshot(snapshot.id)}: snapshot {snapshot.id} was created, and before it could be looked at whether it came in "
-        "time, it expired or was replaced by another writer's. What was pre-committed is safe in the journal; the "
-        "next start looks whether it was published, and publishes it if not",
+        f"{table.layout.snapshot(snapshot.id)}: snapshot {snapshot.id} was created, and before it could be checked "
+        "whether it came in time, it expired or was replaced by another writer's. What was pre-committed is safe in "
+        "the journal; the next start looks whether it was published, and publishes it if not",
         kind="publish.expired-meanwhile",
     )

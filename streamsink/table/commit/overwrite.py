@@ -1,8 +1,8 @@
-"""Which files an overwrite replaces. Computed in each try of a commit, against the snapshot that the try builds on."""
+"""Which files an overwrite replaces, computed in each try of a commit against the snapshot that the try builds on."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from streamsink.errors import Misuse
 from streamsink.format.binary_row import decode_physical, encode_row
@@ -10,19 +10,21 @@ from streamsink.format.index_manifest import IndexManifestEntry
 from streamsink.format.manifest import FileKind, ManifestEntry
 from streamsink.format.schema import TableSchema
 from streamsink.format.simple_stats import decode_bytes, encode_bytes
-from streamsink.format.types import DataField
+from streamsink.format.types import AtomicType, DataField
 from streamsink.format.values import to_physical
 from streamsink.table.commit.changes import Changes
 
-# The bytes of a partition -> whether it is overwritten.
+# Says of a partition, given as BinaryRow bytes, whether it is overwritten.
 PartitionTest = Callable[[bytes], bool]
 
 
 @dataclass(frozen=True)
 class Overwrite:
-    """columns: partition columns with one value given, and ``row``: the BinaryRow of those values; () means the whole table.
+    """The partitions that an overwrite replaces.
 
-    dynamic: instead, exactly the partitions that the new files are in.
+    columns: the partition columns that must have a given value; () means the whole table.
+    row: the BinaryRow of these values.
+    dynamic: if True, exactly the partitions that the new files are in are replaced instead.
     """
 
     columns: tuple[str, ...] = ()
@@ -31,10 +33,11 @@ class Overwrite:
 
     @classmethod
     def of(cls, table: str, schema: TableSchema, partition: Mapping[str, Any] | None) -> "Overwrite":
-        """partition: values of partition columns ({} for the whole table); None: the partitions of the new rows, unless the
-        table is not partitioned or sets dynamic-partition-overwrite=false.
+        """From what a user gives.
 
-        Raises: Misuse that names the column.
+        partition: values of partition columns; {} means the whole table. None means the partitions of the new rows, or
+        the whole table if it is not partitioned or sets dynamic-partition-overwrite=false.
+        Raises Misuse, naming the column.
         """
         if partition is None:
             setting = schema.options.get("dynamic-partition-overwrite", "true").strip().lower()
@@ -44,28 +47,29 @@ class Overwrite:
         return cls(tuple(f.name for f in fields), encode_row(values, [f.type for f in fields]))
 
     def to_json(self) -> dict[str, Any]:
-        """For the pending record. It holds no value but those of partition columns, which the paths carry anyway."""
+        """JSON for the record. It holds only values of partition columns, which the paths of files contain anyway."""
         return {"columns": list(self.columns), "row": encode_bytes(self.row), "dynamic": self.dynamic}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "Overwrite":
+        """The inverse of ``to_json``."""
         return cls(tuple(value["columns"]), decode_bytes(value["row"]), value["dynamic"])
 
     def covers(self, schema: TableSchema, new: Iterable[bytes]) -> PartitionTest:
-        """Which partitions are replaced. ``new``: partitions of the new files."""
+        """The test whether a partition is replaced. ``new``: partitions of the new files."""
         fields = schema.partition_fields
         if not self.dynamic and not self.columns:
             return lambda partition: True
         if self.dynamic:
-            chosen, wanted = fields, {_row(partition, fields, fields) for partition in new}
-        else:
-            chosen, wanted = [f for f in fields if f.name in self.columns], {self.row}
-        return lambda partition: _row(partition, fields, chosen) in wanted
+            replaced = {_row(partition, fields, fields) for partition in new}
+            return lambda partition: _row(partition, fields, fields) in replaced
+        chosen = [f for f in fields if f.name in self.columns]
+        return lambda partition: _row(partition, fields, chosen) == self.row
 
     def scope(self, schema: TableSchema, new: Changes) -> Collection[bytes] | None:
-        """Partitions whose live files matter to this overwrite; None for all of them.
+        """The partitions whose live files matter to this overwrite; None for all of them.
 
-        A partition with a null may be spelled in other bytes by another writer, so then all are looked at.
+        Another writer may encode a partition with a null in other bytes, so with a null all of them are looked at.
         """
         types = [field.type for field in schema.partition_fields]
         if not self.dynamic or any(None in decode_physical(partition, types) for partition in new.partitions):
@@ -75,7 +79,7 @@ class Overwrite:
     def deletes(
         self, schema: TableSchema, new: Changes, live: Iterable[ManifestEntry], index: Iterable[IndexManifestEntry]
     ) -> Changes:
-        """The entries that remove what is live in the replaced partitions: data files, and their index files."""
+        """The entries that delete what is live in the replaced partitions: data files, and their index files."""
         covered = self.covers(schema, {entry.partition for entry in new.entries})
         return Changes(
             tuple(e.deleting for e in live if covered(e.partition)),
@@ -83,21 +87,21 @@ class Overwrite:
         )
 
     def check_inside(self, table: str, schema: TableSchema, new: Iterable[ManifestEntry]) -> None:
-        """Raises Misuse when a new file is outside of the partitions that are replaced: its rows would come on top."""
+        """Raises Misuse when a new file lies outside the replaced partitions: its rows would be added, not replaced."""
         partitions = {entry.partition for entry in new if entry.kind is FileKind.ADD}
         covered = self.covers(schema, partitions)
         outside = [partition for partition in partitions if not covered(partition)]
         if outside:
             raise Misuse(
-                f"{table}: overwrite_partition gives {', '.join(self.columns)}, but the batch has rows of {len(outside)} "
-                "other partition(s), which would be added instead of replaced. Nothing was written. Filter the rows, or "
-                "leave overwrite_partition out to replace the partitions that the rows are in",
+                f"{table}: overwrite_partition gives {', '.join(self.columns)}, but the batch has rows of "
+                f"{len(outside)} other partition(s), which would be added instead of replaced. Nothing was written. "
+                "Filter the rows, or leave overwrite_partition out to replace the partitions that the rows are in",
                 kind="overwrite.outside",
             )
 
 
 def _row(partition: bytes, fields: Sequence[DataField], chosen: Sequence[DataField]) -> bytes:
-    """The chosen columns of a partition, in our own encoding: other writers encode some nulls differently."""
+    """The chosen columns of a partition in our own encoding, because other writers encode some nulls differently."""
     values = dict(zip([f.name for f in fields], decode_physical(partition, [f.type for f in fields])))
     return encode_row([values[f.name] for f in chosen], [f.type for f in chosen])
 
@@ -113,9 +117,10 @@ def _fields(table: str, schema: TableSchema, partition: Mapping[str, Any]) -> li
     return [field for field in schema.partition_fields if field.name in partition]
 
 
-def _physical(table: str, field: DataField, value):
+def _physical(table: str, field: DataField, value: Any) -> Any:
+    kind = cast(AtomicType, field.type)  # TableSchema refuses partition columns of other types
     try:
-        return None if value is None else to_physical(value, field.type)
+        return None if value is None else to_physical(value, kind)
     except (Misuse, TypeError, ValueError) as wrong:
         raise Misuse(
             f"{table}: overwrite_partition gives a {type(value).__name__} for column '{field.name}', expected a value "

@@ -1,4 +1,7 @@
-"""How often and how fast a commit tries again: the sink's options, else the table's, else Paimon's defaults."""
+"""How often and how fast a commit tries again.
+
+The sink's options come before the table's, those before the defaults.
+"""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -9,14 +12,15 @@ import tenacity
 
 from streamsink.clock import Clock
 from streamsink.errors import Misuse
-from streamsink.options import SinkOptions
+from streamsink.options import CommitOptions
 
-Number = TypeVar("Number", bound=float)
+_Number = TypeVar("_Number", bound=float)
 
-DEFAULT_RETRIES, DEFAULT_MIN_WAIT_MS, DEFAULT_MAX_WAIT_MS = 10, 10, 10_000
-# Paimon's own default is no limit; a streaming query must rather fail and be restarted.
-DEFAULT_TIMEOUT_MS = 120_000
-# So that writers that lost to the same one do not come back in step.
+DEFAULT_RETRIES = 10
+DEFAULT_MIN_WAIT_MS, DEFAULT_MAX_WAIT_MS = 10.0, 10_000.0
+# Paimon's own default is no limit, but a streaming query should rather fail and be restarted.
+DEFAULT_TIMEOUT_MS = 120_000.0
+# Waits vary by this share, so that writers that lost to the same one do not try again at the same moment.
 _JITTER = 0.2
 
 _DURATION = re.compile(r"([0-9]+)\s*([a-zµ]*)")
@@ -46,7 +50,11 @@ _UNIT_MS = {
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """retries: tries after the first one. The waits (ms) double from min to max; timeout: ms, end of the loop."""
+    """How often and how long a commit is tried.
+
+    retries: number of tries after the first one. The wait before a try doubles from ``min_wait_ms`` to ``max_wait_ms``.
+    timeout_ms: time after which no further try begins.
+    """
 
     retries: int
     min_wait_ms: float
@@ -54,13 +62,15 @@ class RetryPolicy:
     timeout_ms: float
 
     @classmethod
-    def of(cls, table: str, options: SinkOptions, of_table: Mapping[str, str]) -> "RetryPolicy":
-        """A sink's option that is given wins over the table's ``commit.*``, and that over the default.
+    def of(cls, table: str, options: CommitOptions, of_table: Mapping[str, str]) -> "RetryPolicy":
+        """A sink's option that is given wins over the table's ``commit.*`` option, and that one over the default.
 
-        Raises: Misuse ``option.value`` for a table option that is no number or duration.
+        of_table: the table's options. Raises Misuse ``option.value`` for one that is not a number or duration.
         """
 
-        def choose(given: Number | None, key: str, read: Callable[[str, str, str], Number], default: Number) -> Number:
+        def choose(
+            given: _Number | None, key: str, read: Callable[[str, str, str], _Number], default: _Number
+        ) -> _Number:
             if given is not None:
                 return given
             return read(table, key, of_table[key]) if key in of_table else default
@@ -94,7 +104,10 @@ class RetryPolicy:
 
 
 def parse_duration(table: str, option: str, text: str) -> float:
-    """Milliseconds of Paimon's durations: '10 ms', '2 min', '1 h', '500' (ms). Raises: Misuse ``option.value``."""
+    """Milliseconds of a duration as Paimon writes them: '10 ms', '2 min', '1 h', '500' (ms).
+
+    Raises Misuse ``option.value``.
+    """
     found = _DURATION.fullmatch(text.strip().lower())
     unit = found[2].removesuffix("s") if found and found[2] not in _UNIT_MS else found and found[2]
     if not found or unit not in _UNIT_MS:

@@ -1,4 +1,4 @@
-"""Paimon's strict mode: give up when another user compacted or overwrote the same partitions since a safe snapshot."""
+"""Paimon's strict mode: a commit fails if another user compacted or overwrote its partitions since a safe snapshot."""
 
 from streamsink.errors import Conflict, Misuse
 from streamsink.format.snapshot import APPEND, COMPACT, OVERWRITE, Snapshot
@@ -9,7 +9,7 @@ OPTION = "commit.strict-mode.last-safe-snapshot"
 
 
 class StrictMode:
-    """Checks every snapshot of other users once. Off unless the table sets the option."""
+    """Checks every snapshot of other users once. It does nothing unless the table sets the option."""
 
     def __init__(self, table: Table):
         self._table = table
@@ -25,8 +25,8 @@ class StrictMode:
             snapshot = self._table.snapshots.load(snapshot_id)
             if snapshot is None:
                 raise Conflict(
-                    f"{OPTION} is {given}, but snapshot {snapshot_id} has expired, so what it did cannot be checked; set "
-                    "the option to a newer snapshot that is known to be safe",
+                    f"{OPTION} is {given}, but snapshot {snapshot_id} has expired, so what it did cannot be checked; "
+                    "set the option to a newer snapshot that is known to be safe",
                     kind="commit.strict-mode",
                 )
             if snapshot.commit_user != commit_user and self._touches(snapshot, kind, changes):
@@ -37,7 +37,7 @@ class StrictMode:
                 )
 
     def move_to(self, snapshot_id: int) -> None:
-        """Everything up to and with this snapshot, which is ours, has been checked."""
+        """Note that everything up to this snapshot of ours, including it, has been checked."""
         self._safe = snapshot_id
 
     def _touches(self, snapshot: Snapshot, kind: str, changes: Changes) -> bool:
@@ -46,7 +46,7 @@ class StrictMode:
             return False
         entries = [e for meta in manifests.delta_of(snapshot) for e in manifests.read(meta.file_name, partitions)]
         if snapshot.commit_kind == APPEND:
-            return any(e.total_buckets > 0 for e in entries)  # only where a bucket has one writer
+            return any(e.total_buckets > 0 for e in entries)  # an append matters only where a bucket has one writer
         return bool(entries) or self._changes_index(snapshot, partitions)
 
     def _changes_index(self, snapshot: Snapshot, partitions: frozenset[bytes]) -> bool:
@@ -57,7 +57,7 @@ class StrictMode:
 
 
 def check_option(table: Table) -> None:
-    """Raises Misuse ``option.value`` when the table's option is no number."""
+    """Raises Misuse ``option.value`` when the table's option is not a number."""
     given = table.known_schema.options.get(OPTION)
     if given is not None:
         _number(table.root, given)

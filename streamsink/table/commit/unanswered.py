@@ -1,4 +1,4 @@
-"""Tries of one commit whose publishing gave no answer, and whether what the newest snapshot has is built on one of them."""
+"""Tries of a commit whose publishing gave no answer, and whether the newest snapshot is built on one of them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +15,11 @@ from streamsink.table.table import Table
 
 @dataclass(frozen=True)
 class Unanswered:
-    """A try whose publishing gave no answer. name: in the names of all that it wrote. files: paths of what it would use."""
+    """A try whose publishing gave no answer.
+
+    snapshot: the one that it wanted to publish. name: contained in the names of all files that it wrote. files: paths
+    of the files that only its snapshot would refer to. error: what publishing raised.
+    """
 
     snapshot: Snapshot
     name: str
@@ -24,11 +28,11 @@ class Unanswered:
 
 
 def is_built_on(table: Table, request: CommitRequest, tries: Sequence[Unanswered], newest: Snapshot | None) -> bool:
-    """Whether the newest snapshot has, or had and deleted, what the request adds, although no snapshot of these tries is there:
-    another writer's rename replaced it, and a third one had built on it before.
+    """Whether the newest snapshot has (or had and deleted) what the request adds, although no try's snapshot exists.
 
-    Raises OutcomeUnknown when that cannot be told: some of the files alone are there, or the newest does not name them and a snapshot
-    since the first of the tries does, or is gone.
+    This happens when another writer's rename replaced the try's snapshot after a third writer had built on it.
+    Raises OutcomeUnknown when it cannot be told. This is so when only some of the files are there, and when the newest
+    snapshot does not name them but one since the first of the tries does, or is gone.
     """
     wanted = {entry.identity for entry in request.changes.entries if entry.kind is FileKind.ADD}
     first = min(lost.snapshot.id for lost in tries)
@@ -37,8 +41,8 @@ def is_built_on(table: Table, request: CommitRequest, tries: Sequence[Unanswered
     seen = _named(table, wanted, table.manifests.all_of(newest))
     if seen == wanted:
         log.warning(
-            "%s: snapshot %d of user '%s', whose publishing gave no answer, was replaced by another writer's, and snapshot %d is "
-            "built on it: its files are not published again",
+            "%s: snapshot %d of user '%s', whose publishing gave no answer, was replaced by another writer's, and "
+            "snapshot %d is built on it: its files are not published again",
             table.root,
             first,
             request.commit_user,
@@ -51,12 +55,12 @@ def is_built_on(table: Table, request: CommitRequest, tries: Sequence[Unanswered
 
 
 def without_files(request: CommitRequest) -> CommitRequest:
-    """The state alone: what the request changes is in the table."""
+    """The request without its changes, which are in the table already: it publishes the application's state alone."""
     return replace(request, kind=APPEND, changes=Changes(()), manifests=(), delta_list=None, overwrite=None, check=None)
 
 
 def _is_unknown_since(table: Table, wanted: set[Identity], first: int, newest: int) -> bool:
-    """Whether all snapshots from ``first`` to before the newest are there, and none names one of these files."""
+    """Whether all snapshots from ``first`` to the one before the newest exist and name none of these files."""
     for snapshot_id in range(first, newest):
         snapshot = table.snapshots.load(snapshot_id)
         if snapshot is None or _named(table, wanted, table.manifests.delta_of(snapshot)):
@@ -65,5 +69,5 @@ def _is_unknown_since(table: Table, wanted: set[Identity], first: int, newest: i
 
 
 def _named(table: Table, wanted: set[Identity], metas: Sequence[ManifestFileMeta]) -> set[Identity]:
-    """Those of these files that the manifests name, added or deleted. Raises Corrupt."""
+    """Those of the wanted files that the manifests name, as added or as deleted. Raises Corrupt."""
     return {identity for _, _, identity in table.manifests.said_of(wanted, metas)} & wanted

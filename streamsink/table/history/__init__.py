@@ -1,1 +1,1 @@
-"""What the retained snapshots of a table say: what descends from what, what is there, and what may be deleted."""
+"""What the retained snapshots of a table tell: what descends from what, what exists, and what may be deleted."""

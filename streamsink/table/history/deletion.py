@@ -1,15 +1,16 @@
-"""The one way in which files of a table are deleted: nothing goes that a retained snapshot, tag, changelog or branch names.
+"""The only code that deletes files of a table. It keeps what a retained snapshot, tag, changelog or branch names.
 
-What may go at all is known by its name and place:
+Name and place of a file tell whether it may be deleted at all. These may be:
 
-- lists and manifests that a try of a commit made (``table/commit/table_commit.py``), when nothing that is retained names them;
+- lists and manifests that a try of a commit made (``table/commit/table_commit.py``), if nothing retained names them;
 - hidden temporary files, which nothing can name;
-- staged files of a checkpoint that is still being written, which has no record;
-- a snapshot of ours that came too late, on which nothing is built;
+- staged files of a checkpoint that is still being written and has no record;
+- a snapshot of ours that came too late, if nothing is built on it;
 - the hint LATEST where there is no snapshot.
 
-A pending record names data files and manifests under ids of their own. Their names are none of these, so nothing here deletes
-them. Staging folders of other checkpoints, and the journal's own files, are the journal's: ``journal/file_journal.py``.
+A record names data files and manifests whose names contain ids of their own. Such names are none of the above, so
+nothing here deletes these files. Staging folders of other checkpoints and the journal's own files are deleted by the
+journal (``journal/file_journal.py``).
 """
 
 import os
@@ -23,21 +24,23 @@ from streamsink.events import log
 from streamsink.format.snapshot import Snapshot
 from streamsink.storage.file_io import FileIO
 
-if TYPE_CHECKING:  # executors delete what they staged, and need none of this
+if TYPE_CHECKING:  # executors import this module to delete what they staged, and do not need the table
     from streamsink.table.table import Table
 
-# What only tries of commits make. A checkpoint's own manifest ends in a bare number, and is never one of these.
+# Names that only tries of commits give. The name of a checkpoint's own manifest ends in a bare number and never
+# matches.
 _OF_TRIES = re.compile(r"manifest-list-.+|manifest-.+-(?:d|m[0-9]+)|index-manifest-.+")
-_LISTED = re.compile(r"manifest-(?!list-).+")  # named in a list, not by the snapshot itself
+_LISTED = re.compile(r"manifest-(?!list-).+")  # these are named in a list, not in the snapshot itself
 _HIDDEN = re.compile(r"\..+\.tmp")
 _TRY = re.compile(r"-s([0-9]+)-[0-9]+")
 
 
 class Look(Enum):
-    """Where to look before a file that a try made is deleted.
+    """Where to look for names of a file before it is deleted.
 
-    SINCE_TRY: the snapshots from the try's own number on; for a try of this process, of which nobody else can know more.
-    ALL: tags, long-lived changelogs and branches too; for tries of others, long ago.
+    SINCE_TRY: in the snapshots from the try's own number on. This is enough for a try of this process, because nobody
+    else can know more of it. ALL: in tags, long-lived changelogs and branches too. This is for tries of other
+    processes, which may be long ago.
     """
 
     SINCE_TRY = "since-try"
@@ -45,14 +48,18 @@ class Look(Enum):
 
 
 def try_name(commit_name: str, number: int, attempt: int) -> str:
-    """Of one try to publish snapshot ``number``, for the names of all that it writes: no snapshot before that one can name them."""
+    """Name of one try to publish snapshot ``number``. It is contained in the names of all files that the try writes.
+
+    By the number in it, it is known that no snapshot before that one can name these files.
+    """
     return f"{commit_name}-s{number}-{attempt}"
 
 
 def delete(table: "Table", paths: Sequence[str], look: Look, *, durable: bool = True) -> list[str]:
-    """Delete those of these files that tries of commits made and that nothing names; their paths. Idempotent.
+    """Delete those of the files that tries of commits made and that nothing names, and return their paths. Idempotent.
 
-    durable: a power failure does not bring them back. When something retained cannot be read, nothing goes that it might name.
+    durable: a power failure does not bring them back. If something that is retained cannot be read, no file is deleted
+    that it might name.
     """
     hidden = {path for path in paths if _HIDDEN.fullmatch(os.path.basename(path))}
     made = [path for path in paths if path not in hidden and _OF_TRIES.fullmatch(os.path.basename(path))]
@@ -65,14 +72,20 @@ def delete(table: "Table", paths: Sequence[str], look: Look, *, durable: bool = 
 
 
 def delete_late_snapshot(table: "Table", snapshot: Snapshot) -> None:
-    """Take a snapshot of ours back that nothing is built on (``late.py`` tells); a copy of it in a tag is none of its file."""
+    """Take back a snapshot of ours on which, as ``late.py`` has found, nothing is built.
+
+    A copy of it in a tag is another file and stays.
+    """
     if table.snapshots.load(snapshot.id) == snapshot:
         table.file_io.delete(table.layout.snapshot(snapshot.id))
         table.file_io.sync_dir(table.layout.snapshot_dir)
 
 
 def delete_hint(table: "Table") -> None:
-    """Delete LATEST of a table without snapshots, on which Java's readers fail. Should one come meanwhile, they find it without a hint."""
+    """Delete LATEST of a table without snapshots, since Java's readers fail on it.
+
+    If a snapshot is published meanwhile, readers find it without the hint.
+    """
     table.file_io.delete(table.layout.latest_hint)
 
 
@@ -84,18 +97,18 @@ def delete_temporary(table: "Table", name: str) -> None:
 
 
 def delete_staged(file_io: FileIO, paths: Sequence[str]) -> None:
-    """Delete files that this writer has made in staging, of a checkpoint that has no record. Executor and driver."""
+    """Delete files that this writer staged, of a checkpoint that has no record. Executor and driver."""
     for path in paths:
         file_io.delete(path)
 
 
 def delete_staged_folder(file_io: FileIO, folder: str) -> None:
-    """Delete a folder within the staging folder of a checkpoint that is being written."""
+    """Delete a folder inside the staging folder of a checkpoint that is still being written."""
     file_io.delete_tree(folder)
 
 
 def _unnamed(table: "Table", paths: Collection[str], look: Look) -> set[str]:
-    """Those of these files of the manifest folder that nothing names."""
+    """Paths of those of these files of the manifest folder that nothing names; none if that cannot be told."""
     if not paths:
         return set()
     wanted = {os.path.basename(path): path for path in paths}
@@ -117,13 +130,13 @@ def _unnamed(table: "Table", paths: Collection[str], look: Look) -> set[str]:
 
 
 def _number_of(name: str) -> int:
-    """The snapshot that the try was to publish; 1 where the name does not say, as of earlier versions."""
+    """Number of the snapshot that the try was to publish; 1 where the file's name has none, as in earlier versions."""
     found = _TRY.findall(name)
     return int(found[-1]) if found else 1
 
 
 def _named_by(table: "Table", snapshot: Snapshot, listed: bool) -> Iterator[str]:
-    """Names of files in the manifest folder. listed: those too that its lists name."""
+    """Names of files in the manifest folder that the snapshot names. listed: also those that its lists name."""
     lists = (snapshot.base_manifest_list, snapshot.delta_manifest_list)
     yield from lists
     yield from (name for name in (snapshot.changelog_manifest_list, snapshot.index_manifest) if name)
@@ -133,11 +146,15 @@ def _named_by(table: "Table", snapshot: Snapshot, listed: bool) -> Iterator[str]
         except Corrupt as broken:
             if broken.kind != "manifest.missing":
                 raise
-            continue  # expired meanwhile, or of a changelog that keeps one of its lists only: what is gone names nothing
+            # The snapshot expired meanwhile, or a changelog keeps only one of its lists. What is gone names nothing.
+            continue
 
 
 def _named_since(table: "Table", first: int, listed: bool) -> Iterator[str]:
-    """By snapshots from this number on. One that is missing has expired, and the later ones name for themselves what they need."""
+    """Names of files that snapshots from this number on name.
+
+    A snapshot that is missing has expired, and the later ones themselves name the files that they need.
+    """
     newest = table.snapshots.latest()
     if newest is None:
         return
@@ -146,7 +163,7 @@ def _named_since(table: "Table", first: int, listed: bool) -> Iterator[str]:
         if snapshot is not None:
             yield from _named_by(table, snapshot, listed)
     yield from _named_by(table, newest, False)
-    # Which the next try, building on it, need not read again.
+    # ``all_of`` remembers what it reads, so that the next try, which builds on this snapshot, need not read it again.
     yield from (meta.file_name for meta in (table.manifests.all_of(newest) if listed else ()))
 
 
@@ -155,7 +172,7 @@ def _named_by_retained(table: "Table", first: int, listed: bool) -> Iterator[str
 
 
 def _retained(table: "Table", first: int) -> Iterator[Snapshot]:
-    """Whatever keeps files of the table from this snapshot number on: of the main branch and of all others."""
+    """All snapshots, changelogs and tags from this snapshot number on, of the main branch and of all others."""
     io = table.file_io
     branches = [
         table.layout.within(f"branch/{name}")
@@ -176,7 +193,7 @@ def _retained(table: "Table", first: int) -> Iterator[Snapshot]:
 
 
 def _read(file_io: FileIO, path: str) -> list[Snapshot]:
-    """The snapshot in this file; none when it is gone."""
+    """The snapshot in this file, as a list; an empty list when the file is gone."""
     try:
         return [Snapshot.from_json(file_io.read(path), path)]
     except FileNotFoundError:

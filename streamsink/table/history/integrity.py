@@ -1,6 +1,10 @@
-"""Is everything there that the snapshots refer to, and do the numbers add up? Reads only. The journals: ``commands/verify.py``."""
+"""Checks that everything exists to which snapshots refer, and that their numbers add up. It only reads.
+
+``commands/verify.py`` checks the journals.
+"""
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -13,13 +17,16 @@ from streamsink.table.read.scan import ScanFile, data_file_path, read_file
 from streamsink.table.table import Table
 
 DAMAGE, NOTE = "damage", "note"
-# Of many alike, so many are named.
+# At most this many of several similar things are listed by name.
 _NAMED = 5
 
 
 @dataclass(frozen=True)
 class Finding:
-    """severity: 'damage' (rows are missing, doubled or unreadable, or will be) or 'note'. kind: stable, for programs."""
+    """One thing that was found.
+
+    severity: 'damage' (rows are missing, doubled or unreadable, or will be) or 'note'. kind: stable, for programs.
+    """
 
     severity: str
     kind: str
@@ -28,7 +35,11 @@ class Finding:
 
 @dataclass(frozen=True)
 class Report:
-    """snapshots: how many were looked at. files: data files that they refer to. rows: of the newest snapshot."""
+    """The result of checking one table.
+
+    table: its path. snapshots: number of snapshots that were checked. files: number of data files and index files to
+    which they refer. rows: number of rows in the newest snapshot.
+    """
 
     table: str
     snapshots: int
@@ -38,19 +49,22 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Nothing is damaged. Notes (a pending checkpoint, an old hint) are allowed."""
+        """True when nothing is damaged. Notes, such as of a pending checkpoint or an old hint, are allowed."""
         return not any(finding.severity == DAMAGE for finding in self.findings)
 
     def __str__(self) -> str:
-        head = f"{self.table}: {'ok' if self.ok else 'DAMAGED'}, {self.snapshots} snapshots, {self.files} data files, {self.rows} rows"
+        head = (
+            f"{self.table}: {'ok' if self.ok else 'DAMAGED'}, {self.snapshots} snapshots, {self.files} data files, "
+            f"{self.rows} rows"
+        )
         return "\n".join([head, *(f"  {f.severity} {f.kind}: {f.message}" for f in self.findings)])
 
 
 class TableCheck:
-    """One look at one table. Each file is looked at once, whichever snapshots share it."""
+    """Checks one table once. Each file is checked only once, however many snapshots share it."""
 
     def __init__(self, table: Table, contents: bool = False):
-        """contents: each data file is read whole, too."""
+        """contents: if True, each data file is also read as a whole."""
         self._table = table
         self._contents = contents
         self._at = table.layout
@@ -60,7 +74,7 @@ class TableCheck:
         self.files: set[str] = set()
 
     def run(self) -> None:
-        """Fill ``findings``, ``snapshots`` and ``files``."""
+        """Check the table, and fill ``findings``, ``snapshots`` and ``files``."""
         ids = self._table.snapshots.ids()
         self._chain(ids)
         before: Snapshot | None = None
@@ -72,9 +86,11 @@ class TableCheck:
             before = snapshot
 
     def damage(self, kind: str, message: str) -> None:
+        """Add a finding of severity 'damage'."""
         self.findings.append(Finding(DAMAGE, kind, message))
 
     def note(self, kind: str, message: str) -> None:
+        """Add a finding of severity 'note'."""
         self.findings.append(Finding(NOTE, kind, message))
 
     # -- snapshots -------------------------------------------------------------------------------------------------
@@ -115,20 +131,20 @@ class TableCheck:
             return None
 
     def _snapshot(self, snapshot: Snapshot, before: Snapshot | None) -> None:
-        """What it refers to, and that it goes on from the one before."""
+        """Check what the snapshot refers to, and that it is built on the one before it, if that one is given."""
         base = self._list(snapshot, "base", snapshot.base_manifest_list, snapshot.base_manifest_list_size)
         delta = self._list(snapshot, "delta", snapshot.delta_manifest_list, snapshot.delta_manifest_list_size)
         if base is None or delta is None:
             return
         below, added = self._read_all(base), self._read_all(delta)
         live = _live([*below, *added])
-        self._counts(snapshot, before, live, added)
+        self._counts(snapshot, live, added)
         self._data_files(snapshot, live)
         self._index(snapshot)
         if before is not None:
             self._derives(snapshot, before, _live(below))
 
-    def _counts(self, snapshot: Snapshot, before: Snapshot | None, live, added) -> None:
+    def _counts(self, snapshot: Snapshot, live: list[ManifestEntry], added: list[ManifestEntry]) -> None:
         rows = sum(entry.file.row_count for entry in live)
         if rows != snapshot.total_record_count:
             self.damage(
@@ -145,21 +161,22 @@ class TableCheck:
             self.damage("file.twice", f"snapshot {snapshot.id} has {_few(twice)} twice: readers see their rows twice")
 
     def _derives(self, snapshot: Snapshot, before: Snapshot, below: list[ManifestEntry]) -> None:
-        """What is live below this snapshot's own changes is what the one before has."""
-        lists = (self._quiet_list(before.base_manifest_list), self._quiet_list(before.delta_manifest_list))
-        if None in lists:
+        """Check that what is live below this snapshot's own changes is exactly what the one before it has."""
+        base = self._quiet_list(before.base_manifest_list)
+        delta = self._quiet_list(before.delta_manifest_list)
+        if base is None or delta is None:
             return
-        there = {e.identity for e in _live([*self._read_all(lists[0]), *self._read_all(lists[1])])}
+        there = {e.identity for e in _live([*self._read_all(base), *self._read_all(delta)])}
         here = {e.identity for e in below}
         if there == here:
             return
         hidden, other = [i[3] for i in there - here], [i[3] for i in here - there]
         self.damage(
             "snapshot.not-derived",
-            f"snapshot {snapshot.id} (user '{snapshot.commit_user}') is not built on snapshot {before.id} as it is now (user "
-            f"'{before.commit_user}'): a writer whose rename replaces has overwritten snapshot {before.id}, or it was rolled "
-            f"back. Of that snapshot {len(hidden)} files are hidden ({_few(hidden)}), {len(other)} are of one that is gone "
-            f"({_few(other)})",
+            f"snapshot {snapshot.id} (user '{snapshot.commit_user}') is not built on snapshot {before.id} as it is now "
+            f"(user '{before.commit_user}'): a writer whose rename replaces has overwritten snapshot {before.id}, or "
+            f"it was rolled back. Of that snapshot {len(hidden)} files are hidden ({_few(hidden)}), {len(other)} are "
+            f"of one that is gone ({_few(other)})",
         )
 
     # -- files -----------------------------------------------------------------------------------------------------
@@ -176,7 +193,7 @@ class TableCheck:
             return None
 
     def _quiet_list(self, name: str) -> list[ManifestFileMeta] | None:
-        """A list that was looked at before: its damage is named already."""
+        """The manifests of a list that was read before, without naming its damage again; None if it is damaged."""
         try:
             return self._table.manifests.list_of(name)
         except Corrupt:
@@ -213,7 +230,7 @@ class TableCheck:
                     self._content(path, entry)
 
     def _content(self, path: str, entry: ManifestEntry) -> None:
-        """The rows and columns that the manifest and its schema say are in it, and can be read."""
+        """Check that the file can be read and has the rows and columns that the manifest and its schema say."""
         try:
             fields = self._table.schemas.load(entry.file.schema_id).fields
             read_file(
@@ -248,12 +265,15 @@ class TableCheck:
 
 
 def _live(entries: list[ManifestEntry]) -> list[ManifestEntry]:
-    """As every reader sees them: an ADD counts unless any entry deletes it; one that is there twice comes out twice."""
+    """The live entries as every reader sees them: an ADD counts unless any entry deletes its file.
+
+    A file that is added twice comes out twice.
+    """
     deleted = {e.identity for e in entries if e.kind is FileKind.DELETE}
     return [e for e in entries if e.kind is FileKind.ADD and e.identity not in deleted]
 
 
-def _few(names) -> str:
-    names = sorted(names)
+def _few(found: Iterable[int] | Iterable[str]) -> str:
+    names = [str(name) for name in sorted(found)]
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(map(str, names[:_NAMED])) + more
+    return ", ".join(names[:_NAMED]) + more

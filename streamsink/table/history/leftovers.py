@@ -1,4 +1,7 @@
-"""What tries of a commit left behind when their process died: manifest lists, merged manifests, a temporary snapshot."""
+"""Finds and deletes what tries of a commit left when their process died.
+
+These are manifest lists, merged manifests, and a temporary snapshot.
+"""
 
 import bisect
 import functools
@@ -12,18 +15,18 @@ from streamsink.format.snapshot import Snapshot
 from streamsink.table.history.deletion import Look, delete
 from streamsink.table.table import Table
 
-# The form of a commit's name: the id of its record.
+# The form of a commit's name, which is the id of its record.
 _ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-# How the files of a try begin, before the commit's name.
+# How the names of a try's files begin; the commit's name follows.
 _BEGINNINGS = ("manifest-list-", "manifest-", "index-manifest-")
-#: By commit name, the paths of files that its tries made.
+#: Maps the name of a commit to the paths of the files that its tries made.
 Found = Mapping[str, Sequence[str]]
 
 
 def look(table: Table, commit_names: Iterable[str]) -> Found:
-    """The files of all tries of these commits, by one listing of each folder.
+    """The files of all tries of these commits, found by one listing of each folder.
 
-    commit_names: UUIDs, each of which the names of all tries of one commit carry, whoever made them.
+    commit_names: UUIDs. The names of all tries of a commit contain its UUID, whoever made them.
     """
     wanted, found = set(commit_names), defaultdict(list)
     for folder in (table.layout.manifest_dir, table.layout.snapshot_dir) if wanted else ():
@@ -34,31 +37,34 @@ def look(table: Table, commit_names: Iterable[str]) -> Found:
 
 
 def _final(names: Sequence[str], wanted: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """(commit's name, file) of the files that begin as those of a try do."""
+    """(name of the commit, name of the file) of the files whose names begin as those of a try do."""
     for commit_name, beginning in itertools.product(wanted, _BEGINNINGS):
         for name in _beginning_with(f"{beginning}{commit_name}-", names):
             yield commit_name, name
 
 
 def _temporary(names: Sequence[str], wanted: Collection[str]) -> Iterator[tuple[str, str]]:
-    """(commit's name, file) of temporary files, wherever in their names it stands."""
+    """(name of the commit, name of the file) of temporary files that contain a commit's name at any place."""
     for name in _beginning_with(".", names):
         for commit_name in set(_ID.findall(name)).intersection(wanted):
             yield commit_name, name
 
 
 def _beginning_with(text: str, names: Sequence[str]) -> Sequence[str]:
-    """Found by halving: ``names`` are in order, and a folder may have very many."""
+    """The names that begin with ``text``. ``names`` are sorted and may be many, so they are searched by halving."""
     behind = text[:-1] + chr(ord(text[-1]) + 1)
     return names[bisect.bisect_left(names, text) : bisect.bisect_left(names, behind)]
 
 
 def sweep(table: Table, commits: Mapping[str, Callable[[Snapshot], bool]], found: Found) -> list[str]:
-    """Delete the files of tries of *published* commits that did not publish them, and that nothing names; their paths. Idempotent.
+    """Delete files of tries that did not become the snapshot of their *published* commit, if nothing names them.
 
-    commits: their names; and of each, whether a snapshot is certainly older than it: when there is one and none of this name
-    after it, the commit was published together with others, under another name. Only after they are published: until then a
-    paused writer might still publish its try. found: what ``look`` saw, for these commits at least.
+    Returns the paths of the deleted files. Idempotent. This must only be called for commits that are published: until
+    then a paused writer might still publish its try.
+
+    commits: maps the name of each commit to a function that says whether a snapshot is certainly older than the commit.
+    If there is such a snapshot and none of the commit's name after it, the commit was published together with others,
+    under another name. found: what ``look`` returned, for these commits at least.
     """
     load = functools.cache(table.snapshots.load)
     removed = []
@@ -70,13 +76,15 @@ def sweep(table: Table, commits: Mapping[str, Callable[[Snapshot], bool]], found
                 for path in found[commit_name]
                 if _is_leftover(os.path.basename(path), commit_name, certain, published)
             ]
-    return delete(table, removed, Look.ALL)  # durably: nobody looks for them again once the record is marked
+    # The deletion is durable, because nobody looks for these files again once the record is marked.
+    return delete(table, removed, Look.ALL)
 
 
 def sweep_creations(table: Table) -> list[str]:
-    """Delete temporary schema files of creations and evolutions that died; their paths. Idempotent.
+    """Delete temporary schema files of processes that died while they created or evolved the table. Idempotent.
 
-    A creation that is under way at this moment finds its file gone, and tries again.
+    Returns the paths of the deleted files. A creation that is running at this moment finds its file gone and tries
+    again.
     """
     folder = table.layout.schema_dir
     paths = [os.path.join(folder, n) for n in table.file_io.names(folder) if n.startswith(".") and n.endswith(".tmp")]
@@ -85,18 +93,18 @@ def sweep_creations(table: Table) -> list[str]:
 
 def _is_leftover(name: str, commit_name: str, certain: bool, published: Snapshot | None) -> bool:
     if name.endswith(".tmp"):
-        return True  # it is published, so no temporary snapshot is needed any more
+        return True  # the commit is published, so no temporary snapshot is needed any more
     if published is None:
         return certain
     publishing = _try_of(published, commit_name)
-    # The delta's list may be an earlier try's: it is the same in every one.
+    # The list of the delta may be from an earlier try, because all tries have the same one.
     return name != published.delta_manifest_list and not name.startswith(
         (f"manifest-list-{publishing}-", f"manifest-{publishing}-", f"index-manifest-{publishing}")
     )
 
 
 def _try_of(snapshot: Snapshot, commit_name: str) -> str:
-    """Name of the try that published: each writes a base list of its own."""
+    """Name of the try that published the snapshot. Its base list tells, because each try writes one of its own."""
     _, found, rest = snapshot.base_manifest_list.partition(commit_name)
     return (found + rest).rsplit("-", 1)[0]
 
@@ -107,14 +115,20 @@ def _published(
     commit_name: str,
     is_before: Callable[[Snapshot], bool],
 ) -> tuple[bool, Snapshot | None]:
-    """Whether it is certain, and the snapshot of this name that published the commit; None when there is no such one, or it has expired."""
+    """(whether the answer is certain, the snapshot of this name that published the commit).
+
+    The snapshot is None when there is none of this name, or when it has expired.
+    """
+    if newest is None:
+        return False, None
     snapshot = newest
-    for before in range(snapshot.id - 1 if snapshot else -1, -1, -1):
+    for before in range(newest.id - 1, -1, -1):
         if commit_name in snapshot.base_manifest_list:
             return True, snapshot
         if before == 0 or is_before(snapshot):
             return True, None
-        snapshot = load(before)
-        if snapshot is None:
+        older = load(before)
+        if older is None:
             return False, None
+        snapshot = older
     return False, None

@@ -1,6 +1,7 @@
-"""Which of the snapshots that stand before the newest one it descends from: another writer's rename may have put one into its line.
+"""Tells from which of the snapshots before it the newest snapshot descends.
 
-A snapshot is built on the one before it. What stands there may not be that one any more, but it is no other one's base in its place.
+A snapshot is built on the one before it. But another writer's rename may have put another snapshot in that one's place,
+from which the newest one does not descend.
 """
 
 from collections.abc import Collection, Iterator
@@ -12,7 +13,10 @@ from streamsink.table.table import Table
 
 
 def is_built_on(table: Table, following: Snapshot, snapshot: Snapshot) -> bool | None:
-    """Whether what is live below the changes of ``following`` is what ``snapshot`` has; None when its manifests are gone."""
+    """Whether what is live below the changes of ``following`` is what ``snapshot`` has.
+
+    None when manifests of one of them are gone.
+    """
     manifests = table.manifests
     below = manifests.base_of(following)
     try:
@@ -28,11 +32,14 @@ def is_built_on(table: Table, following: Snapshot, snapshot: Snapshot) -> bool |
 
 
 def named_since(table: Table, base: int, wanted: Collection[Identity]) -> set[Identity]:
-    """Of these files those that a snapshot after number ``base`` adds or deletes from which the newest one descends.
+    """Those of the wanted files that a snapshot after number ``base`` adds or deletes.
 
-    Raises Corrupt; Conflict where that cannot be told.
+    Only snapshots from which the newest one descends count. Raises Corrupt, and Conflict when descent cannot be told.
     """
-    newest, found = table.snapshots.latest(), set()
+    newest = table.snapshots.latest()
+    if newest is None:
+        return set()
+    found: set[Identity] = set()
     for snapshot in _retained(table, newest, base):
         metas = table.manifests.delta_of(snapshot)
         named = {entry.identity for meta in metas for entry in table.manifests.read(meta.file_name)}.intersection(
@@ -44,11 +51,16 @@ def named_since(table: Table, base: int, wanted: Collection[Identity]) -> set[Id
 
 
 def were_named(table: Table, names: Collection[str], since: int = 0) -> bool:
-    """Whether the newest snapshot, or one after number ``since`` from which it descends, names one of these data files, added or deleted.
+    """Whether a snapshot after number ``since`` names one of these data files, as added or as deleted.
 
-    What comes and goes stands in the deltas, and what was there before them below the first. Raises as ``named_since``.
+    Only the newest snapshot and those from which it descends count. The deltas name what was added and deleted, and
+    what existed before is named by the bases of the oldest retained snapshot and of the newest one. Raises as
+    ``named_since`` does.
     """
-    newest, oldest, without = table.snapshots.latest(), min(table.snapshots.ids(), default=0), set()
+    newest = table.snapshots.latest()
+    if newest is None:
+        return False
+    oldest, without = min(table.snapshots.ids(), default=0), set()
     for snapshot in _retained(table, newest, since):
         metas = table.manifests.delta_of(snapshot) + (
             table.manifests.base_of(snapshot) if snapshot.id in (oldest, newest.id) else []
@@ -63,53 +75,57 @@ def were_named(table: Table, names: Collection[str], since: int = 0) -> bool:
     return False
 
 
-def _retained(table: Table, newest: Snapshot | None, base: int) -> Iterator[Snapshot]:
-    """Those after number ``base``, the newest one first. One that stands above it is none of the table's."""
-    for number in reversed(table.snapshots.ids() if newest is not None else []):
+def _retained(table: Table, newest: Snapshot, base: int) -> Iterator[Snapshot]:
+    """The snapshots after number ``base``, from the newest one back. Files with higher numbers are not the table's."""
+    for number in reversed(table.snapshots.ids()):
         snapshot = table.snapshots.load(number) if base < number <= newest.id else None
         if snapshot is not None:
             yield snapshot
 
 
 def _is_of_line(table: Table, newest: Snapshot, snapshot: Snapshot) -> bool:
-    """Whether the newest one descends from this one. Raises Conflict where that cannot be told: two in a row were replaced since, or lists are gone."""
+    """Whether the newest snapshot descends from this one.
+
+    Raises Conflict when that cannot be told: a snapshot between the two was replaced or is gone, or manifests are gone.
+    """
     following = newest
     for number in range(newest.id - 1, snapshot.id - 1, -1):
         found = table.snapshots.load(number)
         is_on = is_built_on(table, following, found) if found is not None else None
         if is_on is False and number == snapshot.id:
             return False
-        if not is_on:
+        if found is None or not is_on:
             raise _undecidable(table, snapshot, newest, number)
         following = found
     return True
 
 
 def _undecidable(table: Table, snapshot: Snapshot, newest: Snapshot, replaced: int) -> Conflict:
-    """replaced: number of one between them that another writer's rename has put there."""
+    """replaced: number of a snapshot between the two which another writer's rename has replaced, or which is gone."""
     return Conflict(
-        f"{table.root}: snapshot {snapshot.id} changes files of this application, the newest snapshot is {newest.id}, and between them another "
-        f"writer's rename has replaced snapshot {replaced}, or it has expired. Whether their rows are in the table cannot be told. Nothing was written. Stop the "
-        "other writers, see streamsink.verify, and roll the table back to the snapshot that is right",
+        f"{table.root}: snapshot {snapshot.id} changes files of this application, the newest snapshot is {newest.id}, "
+        f"and between them another writer's rename has replaced snapshot {replaced}, or it has expired. Whether their "
+        "rows are in the table cannot be told. Nothing was written. Stop the other writers, see streamsink.verify, and "
+        "roll the table back to the snapshot that is right",
         kind="snapshot.replaced-undecidable",
     )
 
 
 def was_replaced(table: Table, snapshot_id: int, uuid: str, at_ms: int) -> bool:
-    """Whether another snapshot stands in the place of the one with this uuid, which was there at ``at_ms``, and is not newer.
+    """Whether a snapshot that is not newer has replaced the one with this uuid, which existed at ``at_ms``.
 
-    Paimon's writers take the time, look whether the number is free, and then rename; a rename replaces on a bare local disk.
-    The one that replaced ours saw the number free before we published, so its time is not after ours. What was written after
-    a rollback is later.
+    Paimon's writers take the time, check that the number is free, and then rename; on a bare local disk a rename
+    replaces. The writer that replaced our snapshot saw the number free before we published, so the time of its snapshot
+    is not after ours. A snapshot that was written after a rollback has a later time.
     """
     found = table.snapshots.load(snapshot_id)
     return found is not None and found.uuid != uuid and found.time_millis <= at_ms
 
 
 def was_rolled_back(table: Table, snapshot_id: int, uuid: str, at_ms: int) -> bool:
-    """Whether the retained snapshots show that the one with this uuid, which was there at ``at_ms``, went with a rollback.
+    """Whether the retained snapshots show that a rollback removed the one with this uuid, which existed at ``at_ms``.
 
-    The table ends before it, or a later one has its number. What has expired shows nothing.
+    They do if the table ends before its number, or if a later snapshot has its number. Expired snapshots show nothing.
     """
     newest, found = table.snapshots.latest(), table.snapshots.load(snapshot_id)
     if found is not None:

@@ -1,4 +1,4 @@
-"""Whether files are in the table already: asked again and again as it changes."""
+"""Finds out whether files are in the table already, again and again as the table changes."""
 
 from collections.abc import Iterable, Mapping
 
@@ -10,9 +10,10 @@ from streamsink.table.manifests import Manifests
 class Presence:
     """Looks for a few files in one snapshot after another.
 
-    A manifest never changes and its name is given once. So what each one says of these files is remembered, and a later
-    snapshot, whoever wrote it and over whichever other, costs the manifests that are new in it. Remembered are the names of
-    one snapshot's manifests, and of files only those that are looked for: nothing grows with the files of the table.
+    A manifest never changes, and its name is given only once. So what each manifest says about these files is
+    remembered, and for a later snapshot only the manifests that are new in it are read, whoever wrote it and on
+    whatever it is built. Only the names of one snapshot's manifests and the files that are looked for are remembered,
+    so nothing grows with the number of files in the table.
     """
 
     def __init__(
@@ -21,8 +22,8 @@ class Presence:
         wanted: Iterable[Identity] = (),
         known: Mapping[str, Iterable[Identity]] | None = None,
     ):
-        """wanted: all the files that will be asked for. Asking for others is fine, and reads everything anew.
-        known: by name, manifests that add these files and nothing else: they are not read.
+        """wanted: all files that will be asked for. Asking for others works too, but reads all manifests again.
+        known: by name, manifests that add these files and nothing else, so that they need not be read.
         """
         self._manifests = manifests
         self._known = {name: set(added) for name, added in (known or {}).items()}
@@ -30,11 +31,11 @@ class Presence:
         self._said: dict[str, dict[FileKind, set[Identity]]] = {}
 
     def of(self, entries: Iterable[ManifestEntry], snapshot: Snapshot | None) -> set[Identity]:
-        """Which of the files that these entries add are live in the snapshot. Raises Corrupt for an unreadable manifest."""
+        """Which of the files of these entries are live in the snapshot. Raises Corrupt for an unreadable manifest."""
         return self.live({entry.identity for entry in entries}, snapshot)
 
     def live(self, asked: set[Identity], snapshot: Snapshot | None) -> set[Identity]:
-        """As ``of``, of the files with these identities."""
+        """Which of the files with these identities are live in the snapshot. Raises as ``of`` does."""
         if not asked <= self._wanted:
             self._wanted |= asked
             self._said = {}
@@ -45,7 +46,7 @@ class Presence:
         return asked & added - deleted
 
     def _read(self, snapshot: Snapshot | None) -> None:
-        """What each manifest of the snapshot says of the wanted files, and nothing of other manifests."""
+        """Remember what each manifest of the snapshot says about the wanted files, and forget other manifests."""
         metas = self._manifests.all_of(snapshot)
         new = [meta for meta in metas if meta.file_name not in self._said and meta.file_name not in self._known]
         said = {

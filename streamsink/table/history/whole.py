@@ -1,4 +1,7 @@
-"""What a commit builds on exists: the newest snapshot's lists, its manifests, and some of its data files. Asked for cheaply, in part each time."""
+"""Checks that what a commit builds on exists: the newest snapshot's lists, its manifests, and some of its data files.
+
+Each check is cheap and looks only at a part.
+"""
 
 import itertools
 
@@ -10,31 +13,41 @@ from streamsink.table.application_states import is_foreign
 from streamsink.table.read.scan import data_file_path
 from streamsink.table.table import Table
 
-# Another writer's commit may make files superfluous between two looks; then the newer snapshot is looked at, so often at most.
+# Another writer's commit may make files superfluous while they are checked. The newer snapshot is then checked instead,
+# in at most this many checks altogether.
 _LOOKS = 3
-# Of the oldest and of the newest manifest, so many data files are looked for at a start.
+# At a start, so many data files each are looked up of the oldest and of the newest manifest.
 _FILES_EACH = 4
-# With more manifests that delete files it costs too much to know what is live: then no data files are looked for.
+# If more manifests delete files, it costs too much to know what is live, and no data files are looked up.
 _MOST_DELETING = 2
-# Of the manifests that other writers have added since the last look, so many of the newest are read.
+# Of the manifests that other writers have added since the last check, so many of the newest ones are read.
 _MOST_READ = 8
-_RESTORE = "Restore it from a backup, or roll the table back to a snapshot that is whole (streamsink.verify names what is missing)"
+_RESTORE = (
+    "Restore it from a backup, or roll the table back to a snapshot that is whole (streamsink.verify names what is "
+    "missing)"
+)
 
 
 class Whole:
-    """One look after another at one table, by one committer. Raises Corrupt, which names what is missing and the way on."""
+    """Checks one table again and again, for one committer.
+
+    Raises Corrupt, which names what is missing and the way out.
+    """
 
     def __init__(self, table: Table, started: bool = False):
-        """started: another committer of this process has looked at everything."""
+        """started: True if another committer of this process has already made the first, full check."""
         self._table = table
         self._at = table.layout
         self._started = started
-        self._in_turn: list[str] = []  # manifests of this pass that were not looked at yet, the next one last
+        self._in_turn: list[str] = []  # manifests that were not checked in this round yet; the next one stands last
         self._seen: Snapshot | None = None
 
     def look(self, newest: Snapshot | None) -> Snapshot | None:
-        """The newest snapshot, whose lists are there. The first time so are all of its manifests, of which the oldest and the newest can be read;
-        later the one whose turn it is, when they are known without asking, and those that another writer has added can be read.
+        """Check the newest snapshot, and return it, or a newer one that was checked instead. Raises Corrupt.
+
+        Its lists must exist. The first time, all of its manifests must exist too, and the oldest and the newest must be
+        readable. Later, the manifest whose turn it is must exist (this is only checked if the manifests are known
+        without asking the store), and those that another writer has added must be readable.
         """
         for left in reversed(range(_LOOKS)):
             broken = self._broken(newest) if newest is not None else None
@@ -47,7 +60,10 @@ class Whole:
         return newest
 
     def look_at_one(self, newest: Snapshot | None, metas: list[ManifestFileMeta]) -> None:
-        """Before a commit builds on these manifests of ``newest``: one of them is there, unless ``look`` has just asked."""
+        """Check, before a commit builds on these manifests of ``newest``, that one of them exists.
+
+        Nothing is asked if ``look`` has just done so for this snapshot. Raises Corrupt.
+        """
         if newest is None or self._is_seen(newest):
             return
         broken = self._one_broken(newest, metas)
@@ -55,7 +71,7 @@ class Whole:
             raise broken
 
     def has_all_of(self, snapshot: Snapshot) -> bool:
-        """Whether all is there that ``look`` asks for the first time; of a snapshot that need not be the newest one."""
+        """Whether everything exists that ``look`` checks the first time. The snapshot need not be the newest one."""
         return self._broken(snapshot) is None
 
     # -- parts -----------------------------------------------------------------------------------------------------
@@ -82,12 +98,15 @@ class Whole:
         return None if known is None or self._is_seen(newest) else self._one_broken(newest, known)
 
     def _any_broken(self, newest: Snapshot, metas: list[ManifestFileMeta]) -> Corrupt | None:
-        """By one listing of the folder, which tells sizes where the store does so."""
+        """The error for the first manifest that is missing or has another size; None if there is none.
+
+        One listing of the folder tells this. It has the sizes where the store lists them.
+        """
         found = self._table.file_io.listed(self._at.manifest_dir) if metas else {}
         for meta in metas:
             size = found.get(meta.file_name)
             if size is None and meta.file_name in found:
-                continue  # there, of a size that the listing does not tell
+                continue  # the manifest exists, and the listing does not tell its size
             broken = self._compare(newest, meta.file_name, meta.file_size, size)
             if broken is not None:
                 return broken
@@ -111,14 +130,14 @@ class Whole:
         path = self._at.manifest(name)
         if found is None:
             return Corrupt(
-                f"{self._at.root}: snapshot {newest.id} refers to {path}, which is gone: the table's metadata was removed. Nothing was "
-                f"written. {_RESTORE}",
+                f"{self._at.root}: snapshot {newest.id} refers to {path}, which is gone: the table's metadata was "
+                f"removed. Nothing was written. {_RESTORE}",
                 kind="manifest.missing",
             )
         if wanted is not None and found != wanted:
             return Corrupt(
-                f"{self._at.root}: snapshot {newest.id} refers to {path}, which has {found} bytes, expected {wanted}: it was cut or altered. "
-                f"Nothing was written. {_RESTORE}",
+                f"{self._at.root}: snapshot {newest.id} refers to {path}, which has {found} bytes, expected {wanted}: "
+                f"it was cut or altered. Nothing was written. {_RESTORE}",
                 kind="manifest.size",
             )
         return None
@@ -129,15 +148,19 @@ class Whole:
             path = data_file_path(self._table, schema, entry)
             if self._table.file_io.size(path) is None:
                 return Corrupt(
-                    f"{self._at.root}: snapshot {newest.id} has the data file {path}, which is gone, and perhaps others: no reader can read "
-                    "the whole table. Nothing was written. Restore what is gone from a backup (streamsink.verify names it). If its rows may be "
-                    f"lost, call streamsink.drop_missing({self._at.root!r}): it takes the files that are gone out of the table",
+                    f"{self._at.root}: snapshot {newest.id} has the data file {path}, which is gone, and perhaps "
+                    "others: no reader can read the whole table. Nothing was written. Restore what is gone from a "
+                    "backup (streamsink.verify names it). If its rows may be lost, call "
+                    f"streamsink.drop_missing({self._at.root!r}): it takes the files that are gone out of the table",
                     kind="data.missing",
                 )
         return None
 
     def _some_live(self, metas: list[ManifestFileMeta]) -> list[ManifestEntry]:
-        """Live files of the oldest and of the newest manifest that adds some."""
+        """A few live files each of the oldest and of the newest manifest that adds files.
+
+        If too many manifests delete files, or none adds any, there are none, and only the newest manifest is checked.
+        """
         deleting = [meta for meta in metas if meta.num_deleted_files]
         adding = [meta for meta in metas if meta.num_added_files]
         if len(deleting) > _MOST_DELETING or not adding:

@@ -1,1 +1,1 @@
-"""Reading a table: which files and rows a condition may be true of, and files of earlier schemas."""
+"""Reading a table: which files and rows can satisfy a condition, and how files of earlier schemas are read."""

@@ -1,4 +1,4 @@
-"""A predicate bound to a table: decides of a whole file by its statistics, and of each row by its values."""
+"""Predicates bound to a table. They decide about a whole file by its statistics, and about each row by its values."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -11,30 +11,33 @@ import pyarrow.compute as pc
 from streamsink.errors import Misuse
 from streamsink.format.file_stats import ColumnStats
 from streamsink.format.schema import TableSchema
-from streamsink.format.types import CHARACTER_ROOTS, AtomicType, DataField
+from streamsink.format.types import CHARACTER_ROOTS, AtomicType
 from streamsink.table.read.literals import FLOATS, literal
 from streamsink.table.read.predicate import And, Comparison, Or, Predicate
 
-# Name of a column -> its stats, or None when nothing is known.
+# Maps the name of a column to its statistics, or to None when nothing is known.
 Stats = Callable[[str], ColumnStats | None]
 
 
 class Condition(ABC):
-    """``columns``: names of the columns that it looks at."""
+    """A condition on rows of one table. columns: names of the columns that it tests."""
 
     columns: frozenset[str]
 
     @abstractmethod
     def may_match(self, stats: Stats) -> bool:
-        """False only when no row with these stats matches."""
+        """False only if no row with these statistics can match."""
 
     @abstractmethod
     def mask(self, rows: pa.Table) -> Any:
-        """Boolean array: true for the rows that match; false or null for the others."""
+        """A Boolean array: true for the rows that match, and false or null for the others."""
 
 
 def bind(where: Predicate, schema: TableSchema, table: str) -> Condition:
-    """Raises Misuse, naming the column, for one that does not exist and for a value that is not of its type."""
+    """The condition that ``where`` is for a table with this schema. table: its path, for messages.
+
+    Raises Misuse, naming the column, when it does not exist or a value is not of its type.
+    """
     if isinstance(where, (And, Or)):
         parts = [bind(part, schema, table) for part in where.parts]
         return _All(parts) if isinstance(where, And) else _Any(parts)
@@ -52,25 +55,28 @@ def bind(where: Predicate, schema: TableSchema, table: str) -> Condition:
         return _Nullness(field.name, where.op == "is null")
     if not isinstance(field.type, AtomicType):
         raise Misuse(
-            f"{table}: column '{field.name}' is {field.type}; conditions on such a column are is_null() and is_not_null()",
+            f"{table}: column '{field.name}' is {field.type}; conditions on such a column are is_null() and "
+            "is_not_null()",
             kind="where.nested",
         )
-    return _values(where, field, table)
+    return _values(where, field.type, table)
 
 
-def _values(where: Comparison, field: DataField, table: str) -> Condition:
-    if where.op == "starts with" and field.type.root not in CHARACTER_ROOTS:
-        raise Misuse(f"{table}: column '{field.name}' is {field.type}; startswith() is for texts", kind="where.value")
+def _values(where: Comparison, kind: AtomicType, table: str) -> Condition:
+    """The condition of one comparison with values. kind: type of the column that ``where`` names."""
+    column = where.column
+    if where.op == "starts with" and kind.root not in CHARACTER_ROOTS:
+        raise Misuse(f"{table}: column '{column}' is {kind}; startswith() is for texts", kind="where.value")
     tests: list[Condition] = []
     for value in where.values:
-        physical, scalar = literal(value, field, table)
+        physical, scalar = literal(value, column, kind, table)
         if where.op == "starts with":
-            tests.append(_Prefix(field.name, physical))
-        elif field.type.root in FLOATS:
-            tests.append(_FloatTest(field.name, _op(where), physical, scalar))
+            tests.append(_Prefix(column, physical))
+        elif kind.root in FLOATS:
+            tests.append(_FloatTest(column, _op(where), physical, scalar))
         else:
-            tests.append(_ValueTest(field.name, _op(where), physical, scalar))
-    return tests[0] if len(tests) == 1 else _Any(tests, field.name)
+            tests.append(_ValueTest(column, _op(where), physical, scalar))
+    return tests[0] if len(tests) == 1 else _Any(tests, column)
 
 
 def _op(where: Comparison) -> str:
@@ -121,7 +127,7 @@ class _Nullness(Condition):
 
 
 class _Bounded(Condition):
-    """A test that a null never passes, and that bounds can rule out."""
+    """A test that a null never passes, and that the bounds of a column can rule out."""
 
     def __init__(self, column: str):
         self.columns = frozenset([column])
@@ -137,7 +143,7 @@ class _Bounded(Condition):
 
     @abstractmethod
     def _within(self, low: Any, high: Any) -> bool:
-        """Whether a value from ``low`` to ``high`` may pass; both may be wider than the values are."""
+        """Whether a value from ``low`` to ``high`` may pass. Both bounds may be wider than the values."""
 
 
 class _Prefix(_Bounded):
@@ -189,7 +195,7 @@ class _ValueTest(_Bounded):
 
 
 class _FloatTest(_ValueTest):
-    """NaN is the largest number; a FLOAT is compared as the DOUBLE that it is."""
+    """Compares as Spark does: NaN is the largest number. A FLOAT is compared as the DOUBLE of the same value."""
 
     def _order(self, value: float) -> tuple[bool, float]:
         return (True, 0.0) if value != value else (False, value)

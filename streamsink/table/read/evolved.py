@@ -1,4 +1,4 @@
-"""Reading a file that was written with an older schema: columns are matched by field id, then by that schema's names."""
+"""Reads files that were written with an older schema. Columns are matched by field id, then by that schema's names."""
 
 import pyarrow as pa
 
@@ -14,9 +14,9 @@ _UNLIMITED = 2**31 - 1
 
 
 def check_casts(written: TableSchema, wanted: TableSchema, table: str) -> None:
-    """Raises Misuse, naming the column, when a file's type cannot be read as the newest one exactly as Java does it.
+    """Raises Misuse, naming the column, when an older type cannot be read as the newest one exactly as Java does it.
 
-    Java allows changes of type that this library never makes itself, such as to a narrower type.
+    Java allows type changes that this library never makes itself, such as to a narrower type.
     """
     by_id = {field.id: field for field in written.fields}
     for field in wanted.fields:
@@ -46,7 +46,7 @@ def _castable(old: DataType, new: DataType) -> bool:
 
 
 def evolve_table(found: pa.Table, written: TableSchema, wanted: TableSchema) -> pa.Table:
-    """``found`` in the columns of ``wanted``: added columns are null, widened ones cast."""
+    """The rows of ``found`` in the columns of ``wanted``: added columns are null, and widened ones are cast."""
     target = to_arrow_schema(wanted.fields)
     by_id = {field.id: field for field in written.fields}
     columns = []

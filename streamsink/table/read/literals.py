@@ -1,4 +1,4 @@
-"""The values of a condition: what the format stores for them, and the Arrow scalar that rows are compared with."""
+"""Values in conditions: the form in which the format stores them, and the Arrow scalar with which rows are compared."""
 
 import datetime
 import decimal
@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from streamsink.errors import Misuse
 from streamsink.format.arrow_types import to_arrow_type
-from streamsink.format.types import BINARY_ROOTS, CHARACTER_ROOTS, TIMESTAMP_ROOTS, AtomicType, DataField
+from streamsink.format.types import BINARY_ROOTS, CHARACTER_ROOTS, TIMESTAMP_ROOTS, AtomicType
 from streamsink.format.values import to_physical
 
 _BITS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
@@ -16,24 +16,27 @@ FLOATS = ("FLOAT", "DOUBLE")
 _UNIT_NANOS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 
 
-def literal(value: Any, field: DataField, table: str) -> tuple[Any, pa.Scalar]:
-    """(physical, Arrow) of a value for this column. Raises Misuse, naming the column, when it is of another type."""
-    kind = field.type
+def literal(value: Any, column: str, kind: AtomicType, table: str) -> tuple[Any, pa.Scalar]:
+    """(value as the format stores it, Arrow scalar) of a value that a column is compared with.
+
+    kind: the column's type. table: its path, for messages.
+    Raises Misuse, naming the column, for a value of another type.
+    """
     try:
         physical = to_physical(value, kind)
         _check(value, kind)
         return physical, _scalar(physical, kind)
     except (Misuse, TypeError, ValueError, ArithmeticError, pa.ArrowException):
         raise Misuse(
-            f"{table}: column '{field.name}' is {kind}, and the condition compares it with a {type(value).__name__} that is "
-            "no value of that type. Give one that is (a date, a datetime with a time zone for WITH LOCAL TIME ZONE and "
-            "without one for TIMESTAMP, a Decimal of the column's scale, ...), or is_null() instead of None",
+            f"{table}: column '{column}' is {kind}, and the condition compares it with a {type(value).__name__} that "
+            "is no value of that type. Give one that is (a date, a datetime with a time zone for WITH LOCAL TIME ZONE "
+            "and without one for TIMESTAMP, a Decimal of the column's scale, ...), or is_null() instead of None",
             kind="where.value",
         ) from None
 
 
 def _check(value: Any, kind: AtomicType) -> None:
-    """What ``to_physical`` lets pass: raises TypeError or ValueError."""
+    """Raises TypeError or ValueError for values of wrong types that ``to_physical`` lets pass."""
     root = kind.root
     if root in FLOATS and (isinstance(value, bool) or not isinstance(value, (int, float))):
         raise TypeError

@@ -1,7 +1,7 @@
 """Conditions on columns, for reading: ``(col("day") >= date(2024, 5, 1)) & col("city").isin(["Bern", "Ulm"])``.
 
-A plain model that can be looked into, so that files are skipped by it. As in SQL, a comparison with a null is never true. As
-in Spark, NaN is equal to itself and larger than every other number, and the two zeros are equal.
+A condition is a plain model that can be inspected, so that files can be skipped by it. As in SQL, a comparison with a
+null is never true. As in Spark, NaN is equal to itself and larger than every other number, and the two zeros are equal.
 """
 
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ from streamsink.errors import Misuse
 
 
 class Predicate:
-    """Base of all conditions. Combine with ``&`` and ``|``, each side in parentheses."""
+    """Base class of all conditions. They are combined with ``&`` and ``|``, with each side in parentheses."""
 
     def __and__(self, other: "Predicate") -> "Predicate":
         return And((self, _predicate(other)))
@@ -22,29 +22,33 @@ class Predicate:
 
     def __bool__(self) -> bool:
         raise Misuse(
-            "a condition has no truth value of its own: combine conditions with & and | instead of 'and' and 'or', each in "
-            "parentheses, and write a <= x <= b as two of them",
+            "a condition has no truth value of its own: combine conditions with & and | instead of 'and' and 'or', "
+            "each in parentheses, and write a <= x <= b as two of them",
             kind="where.bool",
         )
 
 
 @dataclass(frozen=True)
 class And(Predicate):
-    """All of ``parts`` are true."""
+    """True when all of ``parts`` are true."""
 
     parts: tuple[Predicate, ...]
 
 
 @dataclass(frozen=True)
 class Or(Predicate):
-    """One of ``parts`` is true."""
+    """True when at least one of ``parts`` is true."""
 
     parts: tuple[Predicate, ...]
 
 
 @dataclass(frozen=True)
 class Comparison(Predicate):
-    """One column tested. ``op``: = != < <= > >= (one value), in (any number), starts with (one), is null, is not null."""
+    """A test of one column.
+
+    op: =, !=, <, <=, >, >= or starts with, which have one value; in, which has any number; is null or is not null,
+    which have none.
+    """
 
     column: str
     op: str
@@ -52,9 +56,9 @@ class Comparison(Predicate):
 
 
 class Column:
-    """A column of the table by name; its comparisons make conditions."""
+    """A column of a table, given by its name. Comparing it with values makes conditions."""
 
-    __hash__ = None  # type: ignore[assignment]  # == makes a condition
+    __hash__ = None  # type: ignore[assignment]  # == makes a condition, so columns cannot be keys
 
     def __init__(self, name: str):
         self._name = name
@@ -78,17 +82,19 @@ class Column:
         return self._compare(">=", value)
 
     def isin(self, values: Iterable[Any]) -> Predicate:
-        """Equal to one of them; true for no row when there are none."""
+        """True when the column equals one of the values; if there are none, for no row."""
         return Comparison(self._name, "in", tuple(values))
 
     def startswith(self, prefix: str) -> Predicate:
-        """A text that begins so."""
+        """True when the column's text begins with ``prefix``."""
         return Comparison(self._name, "starts with", (prefix,))
 
     def is_null(self) -> Predicate:
+        """True when the column is null."""
         return Comparison(self._name, "is null")
 
     def is_not_null(self) -> Predicate:
+        """True when the column is not null."""
         return Comparison(self._name, "is not null")
 
     def _compare(self, op: str, value: Any) -> Predicate:
@@ -100,7 +106,7 @@ class Column:
 
 
 def col(name: str) -> Column:
-    """The column ``name``, to be compared with values."""
+    """The column ``name``, for comparing it with values."""
     return Column(name)
 
 

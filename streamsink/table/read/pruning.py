@@ -1,4 +1,7 @@
-"""Which manifests and files a scan can skip: decided from partitions and column statistics before anything rich is built."""
+"""Which manifests and files a scan can skip, decided from raw manifest records before any richer object is built.
+
+Partition values and column statistics decide.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,7 +20,7 @@ _INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
 
 
 class Pruner:
-    """Applies one condition. What it skips has no matching row; what it keeps may have none either."""
+    """Applies one condition. What it skips has no matching row; what it keeps need not have one."""
 
     def __init__(self, condition: Condition, schema: TableSchema, schemas: Schemas):
         self._condition = condition
@@ -30,7 +33,7 @@ class Pruner:
         self._readers: dict[tuple[Any, ...], dict[str, StatsReader | None]] = {}
 
     def may_hold(self, meta: ManifestFileMeta) -> bool:
-        """Whether a manifest may have an entry of a partition that matches."""
+        """Whether a manifest may have an entry in a partition that matches."""
         stats = meta.partition_stats
         try:
             low, high = decode_physical(stats.min_values, self._types), decode_physical(stats.max_values, self._types)
@@ -41,13 +44,13 @@ class Pruner:
             nulls = [None] * len(self._keys)
         entries = meta.num_added_files + meta.num_deleted_files
         found = {
-            key: ColumnStats(*((None, None) if a != a or b != b else (a, b)), count, entries)
+            key: ColumnStats(*_bounds(a, b), nulls=count, rows=entries)
             for key, a, b, count in zip(self._keys, low, high, nulls)
         }
         return self._condition.may_match(found.get)
 
     def keep(self, partition: bytes, file: Mapping[str, Any]) -> bool:
-        """Whether a file may have a matching row. ``file``: the Avro record ``_FILE``."""
+        """Whether a file may have a matching row. partition: its BinaryRow bytes. file: the Avro record ``_FILE``."""
         known = self._of_partition.get(partition)
         if known is None:
             known = self._of_partition[partition] = self._look_at(partition)
@@ -65,7 +68,7 @@ class Pruner:
         return self._condition.may_match(stats)
 
     def _look_at(self, partition: bytes) -> tuple[bool, dict[str, ColumnStats]]:
-        """Whether its files may match, and its values as stats: they are those of every row."""
+        """Whether files of the partition may match, and its values as statistics, which hold for every row."""
         values = decode_physical(partition, self._types)
         exact = {key: ColumnStats(value, value, int(value is None), 1) for key, value in zip(self._keys, values)}
         return self._condition.may_match(exact.get), exact
@@ -80,15 +83,23 @@ class Pruner:
 
 
 def _reader(field: DataField, written: Sequence[DataField], covered: tuple[str, ...] | None) -> StatsReader | None:
-    """Columns are matched by id. One that came after the file was written is null in all of its rows."""
+    """Reads a file's statistics of one column; columns are matched by id.
+
+    A column that was added after the file was written is null in all rows of the file.
+    """
     old = next((f for f in written if f.id == field.id), None)
     if old is None:
         return lambda file: ColumnStats(None, None, file["_ROW_COUNT"], file["_ROW_COUNT"])
     return stats_reader(written, covered, old.name, _same_order(old.type, field.type))
 
 
+def _bounds(low: Any, high: Any) -> tuple[Any, Any]:
+    """Both bounds, or two times None if one of them is NaN, which bounds nothing."""
+    return (None, None) if low != low or high != high else (low, high)
+
+
 def _same_order(old: DataType, new: DataType) -> bool:
-    """Whether a bound of the old type bounds the values that are read as the new one."""
+    """Whether a bound of the old type also bounds the values when they are read as the new type."""
     if not isinstance(old, AtomicType) or not isinstance(new, AtomicType):
         return False
     return any(old.root in roots and new.root in roots for roots in (_INTEGERS, FLOATS, CHARACTER_ROOTS, (old.root,)))

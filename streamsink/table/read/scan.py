@@ -1,4 +1,7 @@
-"""Which files make up a snapshot, and reading them as Arrow (small tables, tests, tools; Spark reads by itself)."""
+"""Plans which files make up a snapshot, and reads them as Arrow.
+
+Reading is for small tables, tests and tools; Spark reads the files by itself.
+"""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -24,7 +27,7 @@ from streamsink.table.table import Table
 
 
 class ScanFile(NamedTuple):
-    """One live file: absolute path, size in bytes, rows, and the schema it was written with."""
+    """One live file: its absolute path, size in bytes, number of rows, and the schema with which it was written."""
 
     path: str
     size: int
@@ -37,7 +40,8 @@ def plan(
 ) -> tuple[Snapshot | None, list[ScanFile]]:
     """The snapshot (the newest one unless given) and its live files; with ``where`` those that may have a matching row.
 
-    Raises Misuse when the snapshot does not exist or the condition does not fit the table, Corrupt for damaged metadata.
+    Raises Misuse when the snapshot does not exist or the condition does not fit the table, and Corrupt for damaged
+    metadata.
     """
     return _plan(table, snapshot_id, bind(where, table.latest_schema(), table.root) if where is not None else None)
 
@@ -49,7 +53,8 @@ def _plan(table: Table, snapshot_id: int | None, condition: Condition | None) ->
             return None, []
         ids = table.snapshots.ids()
         raise Misuse(
-            f"{table.root}: there is no snapshot {snapshot_id}; there are {f'{ids[0]} to {ids[-1]}' if ids else 'none'}",
+            f"{table.root}: there is no snapshot {snapshot_id}; there are "
+            f"{f'{ids[0]} to {ids[-1]}' if ids else 'none'}",
             kind="snapshot.missing",
         )
     schema = table.latest_schema()
@@ -65,7 +70,7 @@ def _plan(table: Table, snapshot_id: int | None, condition: Condition | None) ->
 
 
 def by_schema(files: list[ScanFile]) -> dict[int, list[ScanFile]]:
-    """Files by the schema they were written with: each group is read alike."""
+    """The files grouped by the schema with which they were written; all files of a group are read in the same way."""
     groups: dict[int, list[ScanFile]] = defaultdict(list)
     for file in files:
         groups[file.schema_id].append(file)
@@ -75,10 +80,10 @@ def by_schema(files: list[ScanFile]) -> dict[int, list[ScanFile]]:
 def read_arrow(
     table: Table, snapshot_id: int | None = None, where: Predicate | None = None, columns: Sequence[str] | None = None
 ) -> pa.Table:
-    """The rows of a snapshot for which ``where`` holds, in the newest schema, or in these ``columns`` of it.
+    """The rows of a snapshot for which ``where`` holds, with all columns of the newest schema, or these ``columns``.
 
-    Everything that is returned is held in memory. Raises Misuse, naming the column, for a condition or a column that does
-    not fit the table; Corrupt for damaged files.
+    All returned rows are held in memory. Raises Misuse, naming the column, for a condition or a column that does not
+    fit the table; Corrupt for damaged files.
     """
     schema = table.latest_schema()
     condition = bind(where, schema, table.root) if where is not None else None
@@ -106,17 +111,18 @@ def _chosen(table: Table, schema: TableSchema, columns: Sequence[str]) -> tuple[
     wrong = [name for name in columns if name not in by_name]
     if wrong or not columns or len(set(columns)) != len(columns) or isinstance(columns, str):
         raise Misuse(
-            f"{table.root}: columns is {columns!r}, expected a list of at least one column, each once, of the table, which has "
-            f"{', '.join(schema.field_names)}",
+            f"{table.root}: columns is {columns!r}, expected a list of at least one column, each once, of the table, "
+            f"which has {', '.join(schema.field_names)}",
             kind="read.columns",
         )
     return tuple(by_name[name] for name in columns)
 
 
 def read_file(file: ScanFile, data: bytes, fields: Sequence[DataField]) -> pa.Table:
-    """These columns of a data file. Raises Corrupt when it does not have its rows, or not all of the columns.
+    """These columns of a data file, whose content is ``data``.
 
-    INT96 timestamps are read in their own unit: as nanoseconds, years after 2262 would wrap.
+    Raises Corrupt when the file does not have as many rows as it should, or not all of the columns. INT96 timestamps
+    are read in the unit of their column, because years after 2262 would wrap around as nanoseconds.
     """
     exact = pq.ParquetFile(pa.BufferReader(data), coerce_int96_timestamp_unit="us")
     _check_footer(file.path, exact, file.rows, fields)
@@ -130,18 +136,19 @@ def read_file(file: ScanFile, data: bytes, fields: Sequence[DataField]) -> pa.Ta
 
 
 def _check_footer(path: str, found: pq.ParquetFile, rows: int, fields: Sequence[DataField]) -> None:
-    """Raises Corrupt unless a data file has as many rows as its manifest says, and these columns of the schema that it was written with."""
+    """Raises Corrupt unless a data file has as many rows as its manifest says, and these columns of its schema."""
     if found.metadata.num_rows != rows:
         raise Corrupt(
-            f"{path}: it has {found.metadata.num_rows} rows, the manifest says {rows}: it was altered. Restore it from a backup",
+            f"{path}: it has {found.metadata.num_rows} rows, the manifest says {rows}: it was altered. Restore it from "
+            "a backup",
             kind="data.rows",
         )
     there = set(found.schema_arrow.names)
     missing = [field.name for field in fields if field.name not in there]
     if missing:
         raise Corrupt(
-            f"{path}: it has no column '{missing[0]}', which the schema that it was written with has: it was altered, or a writer left values "
-            "out. Restore it from a backup",
+            f"{path}: it has no column '{missing[0]}', which the schema that it was written with has: it was altered, "
+            "or a writer left values out. Restore it from a backup",
             kind="data.columns",
         )
 
@@ -152,7 +159,7 @@ def data_file_path(table: Table, schema: TableSchema, entry: ManifestEntry) -> s
 
 
 def _folder(table: Table, schema: TableSchema, partition: bytes, bucket: int) -> str:
-    """Absolute path of a bucket's folder, with the slash."""
+    """Absolute path of a bucket's folder, with a slash at the end."""
     fields = schema.partition_fields
     values = decode_row(partition, [f.type for f in fields]) if fields else ()
     options = schema.options

@@ -1,1 +1,1 @@
-"""Rows that go to many tables: the rules, and the rows that fit nowhere."""
+"""Writing one stream of rows to many tables: the rules, and the dead letters, which are rows that fit nowhere."""

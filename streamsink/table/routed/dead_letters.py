@@ -1,4 +1,4 @@
-"""Rows that do not fit their table: found one by one, with the reason, and kept as rows of a table of their own."""
+"""Dead letters: rows that do not fit their table are found with their reasons and kept as rows of a separate table."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -16,19 +16,25 @@ from streamsink.table.write.conform import Conform
 from streamsink.table.write.fit import fit
 from streamsink.table.write.folders import Folders
 
-# `row`: the whole row as JSON text, see row_json.py. The columns of a source's positions follow, when the query names them.
+# `row` holds the whole row as JSON text, see row_json.py. The columns of the source's positions follow, if the query
+# names them.
 _COLUMNS = (
     "`application` STRING NOT NULL, `checkpoint_id` BIGINT NOT NULL, `target` STRING, `reason` STRING NOT NULL, "
     "`column` STRING, `row` STRING NOT NULL"
 )
 _INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
-# What a text may be turned into exactly, value by value. No FLOAT or DOUBLE: most decimal texts are not exact there.
+# Types to which texts may be converted exactly, value by value. FLOAT and DOUBLE are none, because most decimal texts
+# are not exact in them.
 _FROM_TEXT = (*_INTEGERS, "DECIMAL", "BOOLEAN", "DATE", "TIMESTAMP", "TIMESTAMP_LTZ")
 
 
 @dataclass(frozen=True)
 class BadRow:
-    """index: in its batch. reason: kind and explanation, no value. column: which did not fit, None for the row itself."""
+    """A row that does not fit its table.
+
+    index: its index in the batch. reason: kind and explanation, without any value. column: the one that does not fit;
+    None if it is the row as a whole.
+    """
 
     index: int
     reason: str
@@ -36,19 +42,26 @@ class BadRow:
 
 
 def dead_letter_fields(positions: Sequence[DataField]) -> list[DataField]:
-    """Columns of the table for dead letters. Raises Misuse when a position column has the name of one of them."""
+    """Columns of the table for dead letters.
+
+    Raises Misuse if a position column has the name of one of its own columns.
+    """
     fields = list(parse_ddl(_COLUMNS))
     taken = {field.name for field in fields} & {field.name for field in positions}
     if taken:
         raise Misuse(
-            f"position column '{sorted(taken)[0]}' has the name of a column of the dead-letter table; rename it in the query",
+            f"position column '{sorted(taken)[0]}' has the name of a column of the dead-letter table; rename it in the "
+            "query",
             kind="option.position-columns",
         )
     return fields + [replace(field, id=-1, type=field.type.as_nullable(True)) for field in positions]
 
 
 def fit_by_value(table: Table, given: Sequence[DataField], options: SinkOptions) -> TableSchema:
-    """As ``fit``, but what only some values break (nulls, a narrower type, text that is a number) is left to ``Screen``."""
+    """As ``fit``, but what only some values may break is left to ``Screen``.
+
+    That is nulls in a NOT NULL column, a narrower type, and texts in place of numbers, dates and the like.
+    """
     known = {field.name: field.type for field in table.latest_schema().fields}
     lenient = [replace(f, type=_by_value(f.type, known.get(f.name, f.type), options)) for f in given]
     return fit(table, lenient, options)
@@ -56,7 +69,7 @@ def fit_by_value(table: Table, given: Sequence[DataField], options: SinkOptions)
 
 def _by_value(given: DataType, known: DataType, options: SinkOptions) -> DataType:
     if options.widen_types:
-        return given  # the table makes room instead
+        return given  # the table's types are widened instead
     given = given.as_nullable(known.nullable)
     if not isinstance(given, AtomicType) or not isinstance(known, AtomicType):
         return given
@@ -65,15 +78,18 @@ def _by_value(given: DataType, known: DataType, options: SinkOptions) -> DataTyp
 
 
 class Screen:
-    """Splits a batch into the rows that fit a table, in the table's own columns and types, and the others."""
+    """Splits a batch into the rows that fit a table, in the table's columns and types, and the rows that do not."""
 
     def __init__(self, schema: TableSchema, folders: Folders | None = None):
-        """folders: of the table's partitions, which the store must be able to name; None where they are not looked at."""
+        """folders: checks that the store can name the folders of the table's partitions; None for no such check."""
         self._conform = Conform(schema)
         self._folders = folders
 
     def __call__(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, list[BadRow]]:
-        """(rows that fit, rows that do not, by index). Each bad row is named once, by its first column that does not fit."""
+        """(rows that fit, rows that do not, ordered by index).
+
+        Each bad row is named once, with its first column that does not fit.
+        """
         places: Sequence[int] = range(rows.num_rows)
         try:
             fitting, bad = self._conform(rows), {}
@@ -99,7 +115,10 @@ class Screen:
 
 
 def _refused(column: pa.Array, check: Callable[[pa.Array], object], start: int) -> list[tuple[int, Misuse]]:
-    """Values that ``check`` refuses, found by halving: a few bad ones among many cost a few checks."""
+    """(index plus ``start``, error) of the values that ``check`` refuses.
+
+    They are found by halving, so that a few bad ones among many cost few checks.
+    """
     try:
         check(column)
         return []
@@ -112,7 +131,10 @@ def _refused(column: pa.Array, check: Callable[[pa.Array], object], start: int) 
 
 @dataclass(frozen=True)
 class DeadLetters:
-    """How dead letters of one checkpoint look. Travels to executors. positions: names of the position columns."""
+    """What the dead letters of one checkpoint have in common. It is sent to executors.
+
+    table: name of the table for them. positions: names of the position columns.
+    """
 
     table: str
     schema_json: bytes
@@ -121,7 +143,10 @@ class DeadLetters:
     positions: tuple[str, ...]
 
     def batch(self, rows: pa.RecordBatch, target: str | None, bad: Sequence[BadRow]) -> pa.RecordBatch:
-        """One row for each bad row of ``rows``, which has the columns of the query and its routing column."""
+        """One dead letter for each bad row of ``rows``, which has the columns of the query and its routing column.
+
+        target: name of the table to which the rows were to go, if any.
+        """
         found = rows.take(pa.array([b.index for b in bad], pa.int64()))
         texts = rows_to_json(found.select([name for name in found.schema.names if name != ROUTE]))
         count = len(bad)

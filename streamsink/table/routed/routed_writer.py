@@ -1,4 +1,4 @@
-"""Writing one stream of rows into many tables: one pass, one bound for all of them. Executor and driver."""
+"""Writes one stream of rows into many tables, in one pass and with one memory bound for all. Executor and driver."""
 
 import os
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from streamsink.table.write.writer import Limits, TableWriter, WriteSpec, Writte
 
 @dataclass(frozen=True)
 class Target:
-    """What a table takes: names of the data's columns, and its schema (the schema it will be created with)."""
+    """What a table takes: the names of the data's columns, and the schema that it has or will be created with."""
 
     columns: tuple[str, ...]
     schema_json: bytes
@@ -27,10 +27,11 @@ class Target:
 
 @dataclass(frozen=True)
 class RoutedSpec:
-    """What a routed writer needs to know; travels to executors.
+    """What a routed writer needs to know. It is sent to executors.
 
-    limits: staging folder and bounds (its schema is not used). targets: of the tables that exist. templates: by rule, of tables
-    that do not exist yet; a rule without one creates none. dead: how dead letters look; None lets the first bad row fail.
+    limits: the staging folder and the bounds; its schema is not used. targets: by name, of the tables that exist.
+    templates: by rule, of tables that do not exist yet; a rule without one creates no table. dead: what dead letters
+    have in common; with None the first bad row raises an error.
     """
 
     limits: WriteSpec
@@ -39,15 +40,19 @@ class RoutedSpec:
     templates: Mapping[str, Target]
     dead: DeadLetters | None
 
-    def target_of(self, name: str | None) -> Target | None:
-        """None when no rule covers the name."""
+    def target_of(self, name: str) -> Target | None:
+        """What the table of this name takes; None when no rule covers the name, or its rule creates no table."""
         rule = self.routing.rule_of(name)
         return None if rule is None else self.targets.get(name) or self.templates.get(rule)
 
 
 @dataclass(frozen=True)
 class RoutedFiles:
-    """What one writer wrote. rows_in: rows it was given. dead: dead letters by table, '' for rows without a table."""
+    """What one writer wrote.
+
+    files: (table, file). rows_in: number of rows that it was given. dead: number of dead letters by table, with '' for
+    rows without a table.
+    """
 
     files: tuple[tuple[str, WrittenFile], ...]
     rows_in: int
@@ -55,7 +60,7 @@ class RoutedFiles:
 
 
 class RoutedWriter:
-    """Writes batches whose column ``ROUTE`` names each row's table. One per task attempt."""
+    """Writes batches whose column ``ROUTE`` names the table of each row. There is one for each task attempt."""
 
     def __init__(self, file_io: FileIO, spec: RoutedSpec):
         self._io = file_io
@@ -67,32 +72,32 @@ class RoutedWriter:
         self._dead: dict[str, int] = {}
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Take one batch. Raises Misuse when a row fits nowhere and there are no dead letters for it."""
+        """Take one batch. Raises Misuse when a row fits nowhere and the query keeps no dead letters for such rows."""
         if batch.num_rows == 0:
             return
         self._rows_in += batch.num_rows
         for name, rows in split_by_text(batch, ROUTE):
-            target = None if isinstance(name, NotUtf8) else self._spec.target_of(name)
-            if target is None:
-                self._unrouted(name, rows)
-            else:
+            if isinstance(name, str) and (target := self._spec.target_of(name)) is not None:
                 self._routed(name, rows, target)
+            else:
+                self._unrouted(name, rows)
 
     def close(self, group: FlushGroup) -> list[RoutedFiles]:
-        """Write and close everything; every file is durable when ``group`` is flushed. One item."""
+        """Write and close everything. Every file is durable once ``group`` is flushed. The list has one item."""
+        # All buffers are written before the first writer is closed, since its files then stay open until the flush.
         for writer in self._writers.values():
-            writer.write_buffered()  # of all, before the first is closed: what is closed holds its file until the flush
+            writer.write_buffered()
         files = tuple((name, file) for name, writer in self._writers.items() for file in writer.close(group))
         return [RoutedFiles(files, self._rows_in, self._dead)]
 
     def abort(self) -> None:
-        """Delete all that this attempt wrote. Idempotent."""
+        """Delete everything that this attempt wrote. Idempotent."""
         for writer in self._writers.values():
             writer.abort()
 
     def _routed(self, name: str, rows: pa.RecordBatch, target: Target) -> None:
-        taken = rows.select(list(target.columns))
-        if self._spec.dead is None:
+        taken, dead = rows.select(list(target.columns)), self._spec.dead
+        if dead is None:
             try:
                 self._writer(name, target.schema_json).write(taken)
             except Misuse as refused:
@@ -107,7 +112,7 @@ class RoutedWriter:
         if good.num_rows:
             self._writer(name, target.schema_json).write(good)
         if bad:
-            self._bury(name, rows, bad)
+            self._bury(dead, name, rows, bad)
 
     def _unrouted(self, name: str | None | NotUtf8, rows: pa.RecordBatch) -> None:
         way = "Add a rule"
@@ -118,19 +123,19 @@ class RoutedWriter:
             kind, what = "route.null", "the name of the table is null"
         else:
             kind, what = "route.unknown", "no rule of 'tables' covers the name of the table"
-        if self._spec.routing.unrouted != UNROUTED_DEAD_LETTER:
+        dead = self._spec.dead
+        if dead is None or self._spec.routing.unrouted != UNROUTED_DEAD_LETTER:
             raise Misuse(
-                f"{self._spec.routing.root}: {rows.num_rows} rows of a batch cannot be routed: {what}. {way}, filter them "
-                "in the query, or set unrouted='dead-letter'",
+                f"{self._spec.routing.root}: {rows.num_rows} rows of a batch cannot be routed: {what}. {way}, filter "
+                "them in the query, or set unrouted='dead-letter'",
                 kind=kind,
             )
-        self._bury(name, rows, [BadRow(index, f"{kind}: {what}", None) for index in range(rows.num_rows)])
+        self._bury(dead, name, rows, [BadRow(index, f"{kind}: {what}", None) for index in range(rows.num_rows)])
 
-    def _bury(self, name: str | None, rows: pa.RecordBatch, bad: list[BadRow]) -> None:
-        dead = self._spec.dead
+    def _bury(self, dead: DeadLetters, name: str | None, rows: pa.RecordBatch, bad: list[BadRow]) -> None:
         self._writer(dead.table, dead.schema_json).write(dead.batch(rows, name, bad))
-        # A name that no rule covers is a value of a row: only counted, not named.
-        counted = name if self._spec.routing.rule_of(name) is not None else ""
+        # A name that no rule covers is a value of a row, so such rows are counted under '' and not by name.
+        counted = name if name is not None and self._spec.routing.rule_of(name) is not None else ""
         self._dead[counted] = self._dead.get(counted, 0) + len(bad)
 
     def _writer(self, name: str, schema_json: bytes) -> TableWriter:

@@ -1,12 +1,13 @@
-"""One row as JSON text, for dead letters: what JSON cannot carry exactly gets a text form of its own.
+"""Rows as JSON text, for dead letters. What JSON cannot hold exactly gets a text form:
 
     integers, booleans, null     as they are           DECIMAL        text of all its digits: "12.50"
     FLOAT, DOUBLE                number; "NaN", "Infinity", "-Infinity"
     BINARY                       base64 text           STRING         text; {"base64": ...} when it is not UTF-8
-    DATE, TIME                   ISO text              TIMESTAMP      "2026-11-21 12:00:00.000000", with "Z" when zoned (UTC)
+    DATE, TIME                   ISO text              TIMESTAMP      "2026-11-21 12:00:00.000000", "Z" when zoned (UTC)
     ARRAY                        array                 MAP            array of [key, value] pairs
     ROW                          object                others         Arrow's text form
-A date or time outside the years that ISO text can name is "<number> <unit> since 1970-01-01".
+
+A date or time outside the years that ISO text can name becomes "<number> <unit> since 1970-01-01".
 """
 
 import base64
@@ -18,7 +19,7 @@ import pyarrow as pa
 
 
 def rows_to_json(rows: pa.RecordBatch) -> list[str]:
-    """One JSON object for each row, columns in their order."""
+    """One JSON object for each row, with the columns in their order."""
     names = rows.schema.names
     columns = [[_value(scalar) for scalar in column] for column in rows.columns]
     return [

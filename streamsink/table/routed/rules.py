@@ -1,22 +1,22 @@
-"""Which table a row goes to: a rule for each table or pattern of names, and what happens to the rest. Values only."""
+"""Rules that say to which table a row goes, and what happens to rows that no rule covers. Values only, no I/O."""
 
 import fnmatch
 import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, NoReturn, TypeGuard
 
 from streamsink.errors import Misuse
 from streamsink.options import SinkOptions
 from streamsink.storage.stores import as_text
 
-# The column that carries the table's name from the query to the writers.
+# The column that carries the name of a row's table from the query to the writers.
 ROUTE = "__streamsink_table"
 UNROUTED_FAIL, UNROUTED_DEAD_LETTER = "fail", "dead-letter"
-# ``columns`` of a rule: those that the table has.
+# As ``columns`` of a rule: the columns that the table has.
 EXISTING = "existing"
-# Options that may differ from table to table; all others hold for the query.
+# Options that may differ from table to table. All others hold for the whole query.
 _OF_A_TABLE = ("partition_by", "table_options", "create", "add_columns", "widen_types")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,127}")
 _RESERVED = "streamsink"
@@ -24,11 +24,11 @@ _RESERVED = "streamsink"
 
 @dataclass(frozen=True)
 class TableRule:
-    """What holds for one table, or for each table whose name fits a pattern.
+    """What holds for one table, or for each table whose name matches a pattern.
 
-    path: relative to the warehouse; None for the table's name.
-    columns: the columns of the data that the table takes; None for all, 'existing' for those that the table has.
-    options: the query's, with what is different for this table.
+    path: the table's path relative to the warehouse; None means its name.
+    columns: the columns of the data that the table takes; None means all, 'existing' those that the table has.
+    options: those of the query, with what is different for this table.
     """
 
     path: str | None
@@ -36,7 +36,7 @@ class TableRule:
     options: SinkOptions
 
     def choose(self, given: Iterable[str], has: Iterable[str]) -> tuple[str, ...]:
-        """Names of the columns that a table with the columns ``has`` takes of ``given``."""
+        """Those of the columns ``given`` that a table with the columns ``has`` takes, in the order of ``given``."""
         if self.columns is None:
             return tuple(given)
         wanted = set(has) if self.columns == EXISTING else set(self.columns)
@@ -45,10 +45,12 @@ class TableRule:
 
 @dataclass(frozen=True)
 class Routing:
-    """All rules of one query. Travels to executors.
+    """All rules of one query. They are sent to executors.
 
-    root: the warehouse's absolute path. rules: by table name or pattern ('*', '?'); a name of its own comes before
-    patterns, those in their order. dead_letters: name of the table for rows that fit nowhere, or None.
+    root: the warehouse's absolute path. rules: by table name or by pattern ('*', '?'). A rule for exactly this name
+    comes before patterns, and these come in their order.
+    dead_letters: name of the table for rows that fit nowhere, or None.
+    unrouted: what happens to rows that no rule covers.
     """
 
     root: str
@@ -60,7 +62,7 @@ class Routing:
     def of(
         cls, root: str, tables: Mapping[str, Any], options: SinkOptions, *, dead_letters: str | None, unrouted: str
     ) -> "Routing":
-        """Checked rules. Raises Misuse that names the table and the option."""
+        """The rules that a user gives, checked. Raises Misuse, naming the table and the option."""
         if not isinstance(tables, Mapping) or not tables:
             _refuse(root, "tables", tables, "a mapping of at least one table name or pattern to its options")
         if unrouted not in (UNROUTED_FAIL, UNROUTED_DEAD_LETTER):
@@ -75,7 +77,7 @@ class Routing:
         return routing
 
     def rule_of(self, name: str | None) -> str | None:
-        """The key of the rule for a table's name; None when there is none or it is no name of a table."""
+        """The key of the rule for a table's name; None if there is none, or if it cannot be the name of a table."""
         if name in self.rules and not _is_pattern(name):
             return name
         if not _is_name(name) or name == self.dead_letters or self._hides(name):
@@ -88,11 +90,11 @@ class Routing:
         return name if rule is None or rule.path is None else rule.path
 
     def listed(self) -> list[str]:
-        """Names of the tables with a rule of their own."""
+        """Names of the tables that have a rule for exactly this name."""
         return [name for name in self.rules if not _is_pattern(name)]
 
     def _hides(self, name: str) -> bool:
-        """Whether a table of this name would lie where another one lies, or around it."""
+        """Whether a table of this name would have the path of a listed table, or contain it."""
         paths = [self.path_of(other) for other in self.listed()]
         return any(path == name or path.startswith(name + "/") for path in paths)
 
@@ -119,8 +121,8 @@ def _rule(root: str, name: str, given: Mapping[str, Any], base: SinkOptions) -> 
     for option in given:
         if option not in known:
             raise Misuse(
-                f"{root}: table '{name}' has no option '{option}' of its own; there are {', '.join(known)}. Others hold "
-                "for the whole query",
+                f"{root}: table '{name}' has no option '{option}' of its own; there are {', '.join(known)}. Others "
+                "hold for the whole query",
                 kind="option.unknown",
             )
     own = {field.name: getattr(base, field.name) for field in fields(base)}
@@ -129,8 +131,8 @@ def _rule(root: str, name: str, given: Mapping[str, Any], base: SinkOptions) -> 
     return TableRule(_path(root, name, given.get("path")), _columns(root, name, given.get("columns")), options)
 
 
-def _path(root: str, name: str, path) -> str | None:
-    path = as_text(path)
+def _path(root: str, name: str, given: Any) -> str | None:
+    path = as_text(given)
     if path is None:
         return None
     if _is_pattern(name):
@@ -141,7 +143,7 @@ def _path(root: str, name: str, path) -> str | None:
     return relative
 
 
-def _columns(root: str, name: str, columns):
+def _columns(root: str, name: str, columns: Any) -> tuple[str, ...] | str | None:
     if columns is None or columns == EXISTING:
         return columns
     if isinstance(columns, str) or not all(isinstance(c, str) and c for c in columns):
@@ -149,13 +151,13 @@ def _columns(root: str, name: str, columns):
     return tuple(columns)
 
 
-def _is_pattern(name) -> bool:
+def _is_pattern(name: object) -> bool:
     return isinstance(name, str) and ("*" in name or "?" in name)
 
 
-def _is_name(name) -> bool:
+def _is_name(name: object) -> TypeGuard[str]:
     return isinstance(name, str) and bool(_NAME.fullmatch(name)) and name != _RESERVED
 
 
-def _refuse(root: str, option: str, found, expected: str) -> None:
+def _refuse(root: str, option: str, found: object, expected: str) -> NoReturn:
     raise Misuse(f"{root}: option '{option}' is {found!r}, expected {expected}", kind="option.value")

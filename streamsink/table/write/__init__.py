@@ -1,1 +1,4 @@
-"""Writing data files: rows conformed to the table, split by partition, rolled into files. Executor and driver."""
+"""Writing data files: rows are conformed to the table, split by partition and rolled into files.
+
+Executor and driver.
+"""

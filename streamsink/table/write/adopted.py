@@ -1,7 +1,7 @@
-"""Data files that another program wrote, such as Spark's own Parquet writer, made files of a checkpoint. Driver.
+"""Makes data files that another program wrote, such as Spark's own Parquet writer, files of a checkpoint. Driver.
 
-Nothing is taken on trust: the columns, the number of rows, NOT NULL and the flush to disk are seen to here, before anything is
-named.
+Nothing is taken on trust: the columns, the number of rows and NOT NULL are checked here, and the files are flushed to
+disk, before any file gets a name.
 """
 
 import os
@@ -34,7 +34,7 @@ _WAY_OUT = "Nothing was published and nothing is lost: the batch is replayed aft
 
 @dataclass(frozen=True)
 class _Found:
-    """A file with rows; ``path``: absolute."""
+    """A Parquet file that was found, with its footer. path: absolute. size: in bytes."""
 
     path: str
     size: int
@@ -42,10 +42,11 @@ class _Found:
 
 
 def adopt_files(file_io: FileIO, folder: str, schema: TableSchema, rows: int) -> list[WrittenFile]:
-    """The Parquet files of ``folder`` as staged files in the folder above it, their bytes on disk; ``folder`` is gone.
+    """Turn the Parquet files of ``folder`` into staged files in the folder above it, and delete ``folder``.
 
-    The table has no partitions. rows: how many the other program was given. The names are durable once the folder above is
-    synced. Raises: Misuse ``data.null``; Corrupt when the files are not what they must be. The caller then removes them.
+    Their content is durable when this returns; their names are durable once the folder above is synced. The table must
+    have no partitions. rows: how many rows the other program was given.
+    Raises Misuse ``data.null``, and Corrupt when the files are not what they must be. The caller then removes them.
     """
     fault_point("spark.written")
     files = [
@@ -56,8 +57,8 @@ def adopt_files(file_io: FileIO, folder: str, schema: TableSchema, rows: int) ->
     found = sum(file.footer.num_rows for file in files)
     if found != rows:
         raise Corrupt(
-            f"{folder}: Spark's writer was given {rows} rows, and its files hold {found}: a disk that is not shared by the driver "
-            f"and all executors, or a commit protocol other than Spark's. {_WAY_OUT}",
+            f"{folder}: Spark's writer was given {rows} rows, and its files hold {found}: a disk that is not shared by "
+            f"the driver and all executors, or a commit protocol other than Spark's. {_WAY_OUT}",
             kind="spark.row-count",
         )
     file_io.at_once([partial(file_io.flush_file, file.path) for file in files if file.footer.num_rows])
@@ -71,7 +72,7 @@ def adopt_files(file_io: FileIO, folder: str, schema: TableSchema, rows: int) ->
 
 
 def _is_data(name: str) -> bool:
-    """Hidden ones are checksums and marks of the other program's."""
+    """Whether a file of this name holds data. Hidden files are the other program's checksums and markers."""
     return name.endswith(_SUFFIX) and not name.startswith((".", "_"))
 
 
@@ -87,11 +88,12 @@ def _look_at(file_io: FileIO, folder: str, name: str, size: int) -> _Found:
 
 
 def _check_columns(file: _Found, schema: TableSchema) -> None:
-    """Names, order and types are the table's."""
+    """Raises Corrupt unless names, order and types of the file's columns are the table's."""
     wanted, found = to_arrow_schema(schema.fields), file.footer.schema.to_arrow_schema()
     if [(f.name, f.type) for f in found] != [(f.name, f.type) for f in wanted]:
         raise Corrupt(
-            f"{file.path}: Spark's writer wrote the columns ({_listed(found)}), expected ({_listed(wanted)}). {_WAY_OUT}",
+            f"{file.path}: Spark's writer wrote the columns ({_listed(found)}), expected ({_listed(wanted)}). "
+            f"{_WAY_OUT}",
             kind="spark.file",
         )
 
@@ -101,7 +103,7 @@ def _listed(columns: pa.Schema) -> str:
 
 
 def _take(file_io: FileIO, file: _Found, name: str, schema: TableSchema) -> WrittenFile:
-    """Statistics from the footer; the flushed file linked into staging under the name that it will have in the table."""
+    """Take statistics from the footer, and link the flushed file into staging under the name it gets in the table."""
     stats = StatsCollector(schema.fields, schema.options)
     for number, chunks in enumerate(row_groups_of(file.footer, schema.fields)):
         for column, (field, chunk) in enumerate(zip(schema.fields, chunks)):
@@ -124,7 +126,10 @@ def _take(file_io: FileIO, file: _Found, name: str, schema: TableSchema) -> Writ
 
 
 def _nulls(file_io: FileIO, file: _Found, group: int, column: int, chunk: ColumnChunk) -> int:
-    """Of one column in one row group. They are counted where the footer does not say, as for texts of kilobytes."""
+    """Number of nulls of one column in one row group.
+
+    They are counted where the footer does not say how many there are, as for texts of kilobytes.
+    """
     if chunk.nulls is not None:
         return chunk.nulls
     name = file.footer.row_group(group).column(column).path_in_schema
@@ -133,9 +138,13 @@ def _nulls(file_io: FileIO, file: _Found, group: int, column: int, chunk: Column
 
 
 def _check_values(file: _Found, field: DataField, missing: int, nulls: int) -> None:
-    """missing: a column that the file calls required has a value too few for each null."""
+    """Raises Misuse when a NOT NULL column has nulls.
+
+    missing: rows minus values. In a column that the file calls required, one value is missing for each null.
+    """
     if missing or nulls:
         raise Misuse(
-            f"column '{field.name}' is NOT NULL in the table or in the data, found {missing or nulls} nulls in {file.path}. {WAY_ON}",
+            f"column '{field.name}' is NOT NULL in the table or in the data, found {missing or nulls} nulls in "
+            f"{file.path}. {WAY_ON}",
             kind="data.null",
         )

@@ -1,4 +1,4 @@
-"""Bringing Arrow batches to the table's columns: order, types, nullability. Lossless or refused."""
+"""Brings Arrow batches to the table's columns (order, types, nullability), and refuses what would lose anything."""
 
 from collections.abc import Callable, Iterator
 
@@ -22,21 +22,24 @@ _WITH_OFFSETS = (
     pa.types.is_binary,
     pa.types.is_large_binary,
 )
-# What 64 bits of nanoseconds hold.
+# The range of 64 bits of nanoseconds, for messages.
 _RANGE = "; it holds the times from 1677-09-21 to 2262-04-11, and a TIMESTAMP(6) holds all"
 
 
-# Of rows that do not fit. A dead letter's own reason does without it.
+# Advice for rows that do not fit. The reason of a dead letter does not contain it.
 WAY_ON = "Nothing was recorded. Mend or filter such rows in the query, or name a table for them with dead_letters"
 
 
 class Conform:
-    """Called with a batch, returns one of exactly the table's Arrow schema. Raises Misuse, naming the column."""
+    """Called with a batch, it returns one that has exactly the table's Arrow schema. Raises Misuse, naming the column.
+
+    Columns are matched by name. A missing column that is nullable becomes null in every row; other columns are dropped.
+    """
 
     def __init__(self, schema: TableSchema):
         self._fields = schema.fields
         self._target = to_arrow_schema(schema.fields)
-        # Once: a batch of columns without NOT NULL inside is not looked into.
+        # This is decided once, so that columns without NOT NULL inside are not looked into for every batch.
         self._loose = {field.name: loosened(field.type) for field in self._target if has_not_null(field.type)}
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -58,7 +61,10 @@ class Conform:
         return pa.RecordBatch.from_arrays(columns, schema=self._target)
 
     def check_of(self, name: str) -> Callable[[pa.Array], pa.Array] | None:
-        """What brings the values of one column to the table's type, or refuses them; None for a column it does not have."""
+        """A function that brings values of one column to the table's type, or raises Misuse.
+
+        None for a column that the table does not have.
+        """
         for field, target in zip(self._fields, self._target):
             if target.name == name:
                 return lambda column: self._column(column, field, target)
@@ -98,10 +104,11 @@ def _nulls(path: str, nulls: int, rows: int) -> Misuse:
 
 
 def _with_offsets(column: pa.Array) -> pa.Array:
-    """The same values, copied when a nested array without elements came without its offsets.
+    """The same values, copied if a nested array without elements came without its offsets.
 
-    Spark sends what is inside of lists and maps so when they are empty or null in every row of a batch, and the format allows it;
-    but pyarrow reads the offsets all the same, through a null pointer, when it measures or concatenates such a column.
+    Spark sends the inside of lists and maps like this when they are empty or null in every row of a batch, and Arrow's
+    format allows it. But pyarrow reads the offsets nevertheless, through a null pointer, when it measures or
+    concatenates such a column.
     """
     if not pa.types.is_nested(column.type):
         return column
@@ -110,12 +117,14 @@ def _with_offsets(column: pa.Array) -> pa.Array:
 
 
 def _lacks_offsets(kind: pa.DataType, buffers: Iterator[pa.Buffer | None]) -> bool:
-    """Whether offsets are missing in an array of this type. ``buffers``: depth first, as Arrow lists them; those of the array are taken."""
+    """Whether offsets are missing in an array of this type.
+
+    buffers: depth first, as Arrow lists them. Those of the array are consumed.
+    """
     own = [next(buffers, None) for _ in range(kind.num_buffers)]
     lacking = any(is_kind(kind) for is_kind in _WITH_OFFSETS) and not own[1]
-    inside = [
-        _lacks_offsets(kind.field(i).type, buffers) for i in range(kind.num_fields)
-    ]  # all of them: each takes its buffers
+    # This is a list, and no generator that any() may leave early, because each field must consume its buffers.
+    inside = [_lacks_offsets(kind.field(i).type, buffers) for i in range(kind.num_fields)]
     return lacking or any(inside)
 
 
@@ -124,7 +133,7 @@ def _is_nanoseconds(kind: pa.DataType) -> bool:
 
 
 def _check_length(column: pa.Array, field: DataField) -> None:
-    """CHAR(n), VARCHAR(n) count characters, BINARY(n), VARBINARY(n) bytes."""
+    """Raises Misuse for a value that is too long: CHAR(n) and VARCHAR(n) count characters, (VAR)BINARY(n) bytes."""
     kind = field.type
     if not isinstance(kind, AtomicType) or kind.root not in ("CHAR", "VARCHAR", "BINARY", "VARBINARY"):
         return

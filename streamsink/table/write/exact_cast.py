@@ -1,7 +1,10 @@
-"""Bringing a column to another type so that each value stays what it is: Arrow's cast, where that can be trusted. Executor and driver.
+"""Casts a column to another type without changing any value, by Arrow's cast where it can be trusted.
 
-Arrow reads hexadecimal digits in a text as the bits of a whole number, so that '0xFF' is -1 as a TINYINT; and a decimal that has too
-many digits on its way to its new scale comes round to another number, from a text as from a decimal.
+Executor and driver.
+
+Arrow's cast changes values in two cases. It reads hexadecimal digits in a text as the bits of a whole number, so that
+'0xFF' becomes -1 as a TINYINT. And a decimal that has too many digits while it is brought to its new scale wraps around
+to another number, whether it comes from a text or from a decimal.
 """
 
 import decimal
@@ -12,14 +15,14 @@ import pyarrow.compute as pc
 
 _INTEGER = "^-?[0-9]+$"
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
-# What no decimal of 38 digits is written with; texts of this length cost nothing yet.
+# No decimal of 38 digits is written with more characters than this, and texts of this length still cost nothing.
 _MOST_CHARACTERS = 1000
-# Decimals of any scale, of any value that 38 digits hold, have room in it.
+# Every value that 38 digits hold fits into so many digits, at any scale.
 _WIDE_DIGITS = 76
 
 
 def cast_exactly(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """The column in the type ``kind``. Raises pa.ArrowInvalid when a value is not exactly one of that type."""
+    """The column in the type ``kind``. Raises pa.ArrowInvalid when a value is not exactly representable in it."""
     if _is_text(column.type):
         if pa.types.is_integer(kind) and not _all_match(column, _INTEGER):
             raise pa.ArrowInvalid("a text that is no whole number")
@@ -35,12 +38,12 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _all_match(texts: pa.Array, pattern: str) -> bool:
-    """Also when there is none. A text that is not UTF-8 does not match."""
+    """Whether all texts match, which is also True if there are none. A text that is not UTF-8 does not match."""
     return pc.all(pc.match_substring_regex(texts, pattern)).as_py() is not False
 
 
 def _decimals(texts: pa.Array, kind: pa.DataType) -> pa.Array:
-    """As a rule they have the digits that the type has, and no more; others are read one by one."""
+    """Texts as decimals. If all have no more digits than the type, as is usual, Arrow casts them; else one by one."""
     whole = f"[0-9]{{1,{kind.precision - kind.scale}}}" if kind.precision > kind.scale else "0"
     if _all_match(texts, rf"^-?{whole}(\.[0-9]{{0,{kind.scale}}})?$"):
         return texts.cast(kind)
@@ -50,7 +53,10 @@ def _decimals(texts: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _decimal(text: bytes, kind: pa.DataType) -> decimal.Decimal:
-    """A text in plain or scientific notation, of exactly that value. Raises pa.ArrowInvalid."""
+    """Exactly the value of a text in plain or scientific notation.
+
+    Raises pa.ArrowInvalid when the type cannot hold it.
+    """
     written = text.decode("ascii", "replace")
     if len(text) > _MOST_CHARACTERS or not _DECIMAL.fullmatch(written):
         raise pa.ArrowInvalid("a text that is no decimal")

@@ -1,4 +1,4 @@
-"""Does a writer's schema fit the table? Decided before anything is written; the message names the column."""
+"""Decides, before anything is written, whether a writer's schema fits the table. Messages name the column."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,26 +10,34 @@ from streamsink.format.types import ArrayType, AtomicType, DataField, DataType, 
 from streamsink.options import SinkOptions
 from streamsink.table.table import Table
 
-# A source that has only one text, bytes or timestamp type says nothing of length or precision: the values decide.
+# A source with only one type for text, bytes or timestamps says nothing about length or precision, so the values
+# decide.
 _SAME_KIND = ({"CHAR", "VARCHAR"}, {"BINARY", "VARBINARY"}, {"TIMESTAMP"}, {"TIMESTAMP_LTZ"}, {"TIME"})
 
 
-# For one table; several may also leave a column out.
+# The advice for a query with one table. With several tables, one may also leave a column out.
 _ONCE_IN_THE_QUERY = "the query; of a join, select the columns of each side by name"
 
 
 def check_once(names: Sequence[str], where: str, way: str = _ONCE_IN_THE_QUERY) -> None:
-    """Raises Misuse when a name is there twice among columns that are to be written. where: the path, and perhaps the table below it."""
+    """Raises Misuse when a name occurs twice among the columns that are to be written.
+
+    where: the path, and perhaps the table below it, for the message. way: where the user can drop or rename a column.
+    """
     twice = sorted(name for name in set(names) if list(names).count(name) > 1)
     if twice:
         raise Misuse(
-            f"{where}: column '{twice[0]}' is there twice in the data. Nothing was written. Drop or rename one of them in {way}",
+            f"{where}: column '{twice[0]}' is there twice in the data. Nothing was written. Drop or rename one of them "
+            f"in {way}",
             kind="schema.bad-name",
         )
 
 
 def fit(table: Table, given: Sequence[DataField], options: SinkOptions) -> TableSchema:
-    """The table's schema, evolved when an option allows it. Raises Misuse: missing, extra, other type, nullability."""
+    """The table's schema, evolved for the columns ``given`` if an option allows it.
+
+    Raises Misuse, naming the column, when one is missing, extra, of another type, or nullable but not so in the table.
+    """
     schema = table.latest_schema()
     by_name = {field.name: field for field in given}
     for field in schema.fields:
@@ -81,7 +89,7 @@ def _align(given: DataType, known: DataType) -> DataType:
 
 
 def _erased(given: AtomicType, known: AtomicType) -> bool:
-    """The given type is what its source calls every type of that kind: STRING, BYTES, TIMESTAMP(6)."""
+    """Whether the given type is what its source calls every type of that kind: STRING, BYTES or TIMESTAMP(6)."""
     unlimited = given.root in ("VARCHAR", "VARBINARY") and given.length == 2**31 - 1
     micros = given.root in ("TIMESTAMP", "TIMESTAMP_LTZ", "TIME") and given.precision == 6
     if unlimited:

@@ -1,4 +1,7 @@
-"""The folders of a table's partitions, named by its rows' values: a store does not take every name. Executor and driver."""
+"""The folders of a table's partitions. They are named by values of rows, and a store does not take every name.
+
+Executor and driver.
+"""
 
 import os
 from collections.abc import Sequence
@@ -10,19 +13,23 @@ import pyarrow.compute as pc
 from streamsink.errors import Misuse
 from streamsink.format.paths import bucket_dir, escape, partition_path
 from streamsink.format.schema import TableSchema
-from streamsink.format.types import DataField
+from streamsink.format.types import AtomicType, DataField
 from streamsink.storage.calls import NameLimits, size_of
 from streamsink.table.write.split import WHY_NOT_UTF8, PartitionKey, not_utf8, split_with_places
 
 UNAWARE_BUCKET = 0
-# A data file's own name, with as many digits as a count may have: ``data-<uuid>-<count>.parquet``.
+# Length of a data file's name, with the most digits that a count may have: ``data-<uuid>-<count>.parquet``.
 _FILE_NAME_BYTES = len("data-") + 36 + len("-") + 10 + len(".parquet")
-# ``%2F`` for a slash: no character's escape is longer.
+# A slash becomes ``%2F``; no character has a longer escape.
 _ESCAPE_BYTES = 3
 
 
 class Folders:
-    """Of one table, which lies at ``root`` (absolute; "" when that is not known, so that only single names are looked at)."""
+    """The folders of one table's partitions.
+
+    root: the table's absolute path; "" if it is not known, so that only single names are checked, not whole paths.
+    limits: what the store takes.
+    """
 
     def __init__(self, schema: TableSchema, root: str, limits: NameLimits):
         self._schema = schema
@@ -34,22 +41,26 @@ class Folders:
         self._known: dict[bytes, str] = {}
 
     def of(self, key: PartitionKey) -> str:
-        """The folder of a partition's files, relative to the table. Raises Misuse ``partition.name-too-long``, without the value."""
+        """The folder of a partition's files, relative to the table.
+
+        Raises Misuse ``partition.name-too-long``; the message does not contain the value.
+        """
         folder = self._known.get(key.row)
         if folder is None:
             folder = self._folder(key)
             refused = self._refused(folder)
             if refused is not None:
                 raise Misuse(
-                    f"{self._root + ': ' if self._root else ''}{refused[1]}. Nothing was recorded. Filter such rows in the query, "
-                    "partition by something shorter (such as a prefix or a hash of it), or name a table for them with dead_letters",
+                    f"{self._root + ': ' if self._root else ''}{refused[1]}. Nothing was recorded. Filter such rows in "
+                    "the query, partition by something shorter (such as a prefix or a hash of it), or name a table for "
+                    "them with dead_letters",
                     kind=_KIND,
                 )
             self._known[key.row] = folder
         return folder
 
     def unfit_rows(self, rows: pa.RecordBatch) -> list[tuple[int, str, str]]:
-        """(index, reason, column) of the rows of a batch, which has the table's columns, that no folder can be named for."""
+        """(index, reason, column) of each row for which no folder can be named. The batch has the table's columns."""
         unreadable: dict[int, str] = {}
         for name in self._schema.partition_keys:
             for index in not_utf8(rows.column(rows.schema.get_field_index(name))):
@@ -82,13 +93,13 @@ class Folders:
         return partition_path(values, fields, default_name=self._default, legacy=self._legacy)
 
     def _unnamed(self, key: PartitionKey) -> tuple[str, str] | None:
-        """(column, reason) of the value that has no folder's name at all, however long."""
+        """(column, reason) of the first value that cannot name a folder, whatever its length; None if all can."""
         for value, field in zip(key.values, self._schema.partition_fields):
             try:
                 self._path([value], [field])
             except Misuse as refused:
                 if refused.kind != _NO_NAME:
-                    raise  # of the column, not of this value
+                    raise  # this is an error of the column, not of the value
                 return field.name, f"{refused.kind}: {refused}"
         return None
 
@@ -97,7 +108,7 @@ class Folders:
         file = os.path.join(self._root, folder, "f" * _FILE_NAME_BYTES)
         exceeded = self._limits.exceeded_by(file)
         if exceeded is None or not self._schema.partition_keys:
-            return None  # without partitions it is the table's own path, which was long before any row came
+            return None  # without partitions the table's own path is too long, which no row has caused
         found, most = exceeded
         number, longest = max(enumerate(folder.split("/")[:-1]), key=lambda part: size_of(part[1]))
         column = self._schema.partition_keys[number]
@@ -109,7 +120,11 @@ class Folders:
         )
 
     def _may_refuse(self, rows: pa.RecordBatch) -> bool:
-        """A bound that asks little: whether the longest texts of all partition columns together might be too long, all of them escaped."""
+        """A cheap upper bound: whether a folder's name or a path might be refused.
+
+        It takes the longest text of each partition column, as if every character were escaped. Dates and timestamps
+        might be refused because of their year where folders do not have the legacy names.
+        """
         sizes = [
             self._most_bytes(name, rows.column(rows.schema.get_field_index(name)))
             for name in self._schema.partition_keys
@@ -117,7 +132,8 @@ class Folders:
         limits = self._limits
         path = size_of(self._root) + sum(sizes) + len(sizes) + len("/bucket-0/") + _FILE_NAME_BYTES
         dates = not self._legacy and any(
-            field.type.root in ("DATE", "TIMESTAMP") for field in self._schema.partition_fields
+            isinstance(field.type, AtomicType) and field.type.root in ("DATE", "TIMESTAMP")
+            for field in self._schema.partition_fields
         )
         long = (
             limits.name is not None
@@ -128,7 +144,7 @@ class Folders:
         return bool(sizes) and (dates or long)
 
     def _most_bytes(self, name: str, column: pa.Array) -> int:
-        """Of one component of a folder's path."""
+        """The most bytes that the path component of one partition column can have."""
         values = _LONGEST_PLAIN_TEXT
         if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
             values = (pc.max(pc.binary_length(column)).as_py() or 0) * _ESCAPE_BYTES
@@ -136,5 +152,6 @@ class Folders:
 
 
 _KIND, _NO_NAME, _NOT_UTF8 = "partition.name-too-long", "path.unsupported-value", "partition.encoding"
-# Of numbers, dates and times, with room: a decimal has 38 digits, a timestamp 30 characters, some of which are escaped.
+# The most bytes of a number, date or time, with room to spare: a decimal has 38 digits, a timestamp 30 characters, some
+# of which are escaped.
 _LONGEST_PLAIN_TEXT = 100

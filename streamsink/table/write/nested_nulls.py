@@ -1,8 +1,9 @@
-"""NOT NULL inside of nested columns: which rows break it, and arrays that keep it. Executor and driver.
+"""NOT NULL inside nested columns: finds nulls that break it, and builds arrays that keep it. Executor and driver.
 
-Arrow's Parquet writer believes a type that says NOT NULL. Of a null there it makes a row of nulls or an empty list, without a word, or it
-refuses the file; the latter also for the placeholders that a source has below a null row, where there is no value at all. So nulls
-are counted where a value could be, and what is written has no mark of a null where its type has none.
+Arrow's Parquet writer trusts a type that says NOT NULL. If there is a null nevertheless, it silently writes a row of
+nulls or an empty list, or it refuses the file. It also refuses the file because of placeholders that a source puts
+below a null row, where there is no value at all. So nulls are counted only where a value could be, and the arrays that
+are written have no validity bitmap where their type is NOT NULL.
 """
 
 from collections.abc import Iterator
@@ -11,12 +12,12 @@ import pyarrow as pa
 
 
 def has_not_null(kind: pa.DataType) -> bool:
-    """Whether anything inside of a type is NOT NULL, but for the keys of maps, which are never null."""
+    """Whether anything inside a type is NOT NULL, apart from the keys of maps, which are never null."""
     return any(not field.nullable or has_not_null(field.type) for field in _inside(kind))
 
 
 def loosened(kind: pa.DataType) -> pa.DataType:
-    """The same type, nullable all the way inside: what values are brought to before their nulls are counted."""
+    """The same type, nullable at every level. Values are brought to this type before their nulls are counted."""
     if pa.types.is_struct(kind):
         return pa.struct([pa.field(field.name, loosened(field.type)) for field in kind])
     if pa.types.is_list(kind):
@@ -28,7 +29,10 @@ def loosened(kind: pa.DataType) -> pa.DataType:
 
 
 def nulls_inside(values: pa.Array, kind: pa.DataType, path: str) -> tuple[str, int] | None:
-    """(path, how many) of the first place inside that is NOT NULL in ``kind`` and has nulls; those below a null are none of its own."""
+    """(path, number of nulls) of the first place inside that is NOT NULL in ``kind`` and has nulls; None without one.
+
+    Nulls that are only there because a value around them is null are not counted.
+    """
     for name, field, part, above in _parts(values, kind):
         where = f"{path}.{name}"
         if not field.nullable and part.null_count > above:
@@ -40,7 +44,10 @@ def nulls_inside(values: pa.Array, kind: pa.DataType, path: str) -> tuple[str, i
 
 
 def keeping(values: pa.Array, kind: pa.DataType, nullable: bool = True) -> pa.Array:
-    """The same values in the type ``kind``, without marks of nulls where it has none. ``nulls_inside`` has found none there."""
+    """The same values in the type ``kind``, without a validity bitmap where the type is NOT NULL.
+
+    ``nulls_inside`` must have found no nulls there.
+    """
     if pa.types.is_struct(kind):
         fields = list(kind)
         parts = [keeping(values.field(place), field.type, field.nullable) for place, field in enumerate(fields)]
@@ -68,12 +75,12 @@ def _inside(kind: pa.DataType) -> list[pa.Field]:
         return list(kind)
     if pa.types.is_list(kind):
         return [kind.value_field]
-    # The key's own NOT NULL is Arrow's, and holds.
+    # Arrow itself makes keys NOT NULL and keeps to it, so this is not counted.
     return [kind.key_field.with_nullable(True), kind.item_field] if pa.types.is_map(kind) else []
 
 
 def _parts(values: pa.Array, kind: pa.DataType) -> Iterator[tuple[str, pa.Field, pa.Array, int]]:
-    """(name, what its type is to be, its values, how many of them are null because what holds them is) of each part of an array."""
+    """(name, field in ``kind``, values, how many of them are null because their holder is) of each part of an array."""
     fields = _inside(kind)
     if pa.types.is_struct(kind):
         for field, part in zip(fields, values.flatten()):
@@ -87,7 +94,7 @@ def _parts(values: pa.Array, kind: pa.DataType) -> Iterator[tuple[str, pa.Field,
 
 
 def _as_list(values: pa.Array) -> pa.Array:
-    """A map as the list of its entries, which Arrow can flatten."""
+    """A map array as a list array of its entries, because Arrow can flatten lists but not maps."""
     entries = values.values
     kind = pa.list_(entries.type)
     return pa.Array.from_buffers(

@@ -1,4 +1,4 @@
-"""A data file as Paimon's readers want it: INT96 for nanoseconds and nothing else, small decimals as integers."""
+"""Writes data files as Paimon's readers want them: INT96 only for nanoseconds, and small decimals as integers."""
 
 import io
 from collections.abc import Sequence
@@ -9,17 +9,17 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from streamsink.format.arrow_types import needs_int96, to_arrow_schema
-from streamsink.format.parquet_footer import with_timestamps
+from streamsink.format.parquet_footer import Timestamps, with_timestamps
 from streamsink.format.types import DataField
 
 
 class ParquetOutput:
-    """Row groups of one file into an open stream, which the caller closes. One per file."""
+    """Writes the row groups of one file into an open stream, which the caller closes."""
 
     def __init__(
         self, stream: BinaryIO, fields: Sequence[DataField], first: pa.Table, compression: tuple[str, int | None]
     ):
-        """``first``: rows that the choice of encodings is made by. ``compression``: codec and its level."""
+        """first: rows by which the encodings are chosen. compression: the codec and its level."""
         schema = to_arrow_schema(fields)
         int96 = needs_int96(fields)
         self._plain = _plain_timestamps(fields, schema) if int96 else {}
@@ -39,7 +39,7 @@ class ParquetOutput:
         )
 
     def write(self, rows: pa.Table) -> None:
-        """One row group."""
+        """Write the rows as one row group."""
         self._writer.write_table(self._as_written(rows))
 
     def close(self) -> None:
@@ -52,7 +52,10 @@ class ParquetOutput:
         self._stream.let_go(self._plain)
 
     def discard(self) -> None:
-        """Write nothing more to the stream, which may be closed then. The writer's finalisers would write the footer."""
+        """Write nothing more to the stream, which the caller may close then.
+
+        Without this, the finaliser of Arrow's writer would write the footer.
+        """
         self._stream.forget()
 
     def _as_written(self, rows: pa.Table) -> pa.Table:
@@ -64,7 +67,10 @@ class ParquetOutput:
 
 
 def _plain_timestamps(fields: Sequence[DataField], schema: pa.Schema) -> dict[str, tuple[str, bool]]:
-    """Columns that are timestamps of milliseconds or microseconds; those inside of others are never filtered by."""
+    """Columns that are timestamps of milliseconds or microseconds: their unit, and whether they are instants in UTC.
+
+    Only top-level columns matter, because readers never filter by nested ones.
+    """
     found = {}
     for field, arrow in zip(fields, schema):
         if pa.types.is_timestamp(arrow.type) and not needs_int96([field]):
@@ -73,7 +79,10 @@ def _plain_timestamps(fields: Sequence[DataField], schema: pa.Schema) -> dict[st
 
 
 class _Outlet:
-    """Passes bytes on until its end is held back, to be changed, or until nobody wants them any more."""
+    """A file object that passes bytes on to a stream.
+
+    After ``hold`` it keeps the end of the file back, to be changed; after ``forget`` it drops all bytes.
+    """
 
     closed = False
 
@@ -81,7 +90,7 @@ class _Outlet:
         self._stream = stream
         self._held: bytearray | None = None
 
-    def write(self, data) -> int:
+    def write(self, data: bytes) -> int:
         if self._held is None:
             return self._stream.write(data)
         self._held += data
@@ -90,8 +99,8 @@ class _Outlet:
     def hold(self) -> None:
         self._held = bytearray()
 
-    def let_go(self, columns) -> None:
-        self._stream.write(with_timestamps(bytes(self._held), columns))
+    def let_go(self, columns: Timestamps) -> None:
+        self._stream.write(with_timestamps(bytes(self._held or b""), columns))
         self._held = None
 
     def forget(self) -> None:
@@ -104,7 +113,7 @@ class _Outlet:
         self._stream.flush()
 
     def close(self) -> None:
-        """The stream is its opener's to close."""
+        """Do nothing: whoever opened the stream closes it."""
 
     def readable(self) -> bool:
         return False
@@ -118,16 +127,16 @@ class _Outlet:
 
 _SAMPLE_ROWS = 4096
 _REPEATS = 0.5
-# Wider decimals are FIXED_LEN_BYTE_ARRAY in the file, of which Java writes no dictionary: its reader looks a filter's
-# value up there in its shortest form, finds nothing, and skips rows that match.
+# Wider decimals are FIXED_LEN_BYTE_ARRAY in the file. Java writes no dictionary for these, and its reader would look up
+# the shortest form of a filter's value in a dictionary, find nothing, and skip rows that match.
 _LONG_DECIMAL = 18
 
 
 def dictionary_columns(rows: pa.Table) -> list[str]:
-    """Names of the flat columns whose sample has at most half as many values as rows.
+    """Names of the flat columns for which a dictionary pays: a sample has at most half as many distinct values as rows.
 
-    A dictionary of distinct values costs time and space and is given up by the writer in the end. In a small file none saves any
-    space over what the codec does: 1,000 rows take a third of the time without.
+    A dictionary of mostly distinct values costs time and space, and the writer gives it up in the end. In a small file
+    a dictionary saves no space beyond what the codec saves, and 1,000 rows take a third of the time without one.
     """
     if rows.num_rows < _SAMPLE_ROWS:
         return []

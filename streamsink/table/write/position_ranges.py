@@ -1,7 +1,8 @@
-"""Whether rows lie in the positions that their batch covers, by their own columns; and rows of a batch that show it. Executor and driver.
+"""Checks by their position columns whether rows lie in the positions that their batch covers. Executor and driver.
 
-A row whose topic, partition and offset are not those of a message of its batch (null after an outer join, another order of the
-columns, an upper-cased topic, a constant) is neither known again nor told from a new one when a checkpoint is lost.
+When a checkpoint is lost, a row whose topic, partition and offset are not those of a message of its batch can neither
+be recognised nor be told from a new one. Such rows come from an outer join (nulls), another order of the columns, an
+upper-cased topic, or a constant.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,9 +23,9 @@ MOST_PARTITIONS = 1 << 20
 
 @dataclass(frozen=True)
 class Dense:
-    """Values of all partitions in one list, those of a topic together, by their number.
+    """Values of all partitions in one list, in which those of a topic stand together, ordered by partition number.
 
-    topics: name -> (place of its partition 0, how many it has).
+    topics: maps the topic's name to (index of its partition 0, number of its partitions).
     """
 
     topics: Mapping[str, tuple[int, int]]
@@ -32,7 +33,7 @@ class Dense:
 
     @classmethod
     def of(cls, by_topic: Mapping[str, Mapping[int, object]], missing: object) -> "Dense":
-        """missing: value of numbers that are no partition. The numbers are small, see ``check_numbers``."""
+        """missing: the value for numbers that are no partition. The numbers must be small, see ``check_numbers``."""
         topics: dict[str, tuple[int, int]] = {}
         values: list[Any] = []
         for topic, parts in sorted(by_topic.items()):
@@ -43,19 +44,23 @@ class Dense:
 
 
 def check_numbers(table: str, by_topic: Mapping[str, Iterable[int]]) -> None:
-    """Raises Misuse ``positions.partitions`` when a partition has a number that no Kafka gives: arrays would be as long."""
+    """Raises Misuse ``positions.partitions`` for a partition number that no Kafka has: arrays would be as long."""
     for topic, parts in by_topic.items():
         highest = max(parts, default=0)
         if highest >= MOST_PARTITIONS:
             raise Misuse(
-                f"{table}: the source says partition {highest} of '{topic}'; position_columns takes numbers below {MOST_PARTITIONS:,}. "
-                "Nothing was written. Leave position_columns out, and drop the three columns in the query unless the table has them",
+                f"{table}: the source says partition {highest} of '{topic}'; position_columns takes numbers below "
+                f"{MOST_PARTITIONS:,}. Nothing was written. Leave position_columns out, and drop the three columns in "
+                "the query unless the table has them",
                 kind="positions.partitions",
             )
 
 
 def layers(sources: Iterable[Ranges]) -> list[dict[str, dict[int, tuple[int, int]]]]:
-    """The same ranges in as few maps as hold them; sources that read one partition twice take one more. Empty ranges are left out."""
+    """The same ranges in as few maps as possible, each with at most one range for a partition.
+
+    Sources that read one partition twice, over different ranges, need one map more. Empty ranges are left out.
+    """
     found: list[dict[str, Any]] = []
     for source in sources:
         for topic, parts in source.items():
@@ -75,16 +80,17 @@ def _put(found: list[dict[str, Any]], topic: str, part: int, here: tuple[int, in
 
 @dataclass(frozen=True)
 class PositionRanges:
-    """What a batch covers. columns: of topic, partition and offset. sources: see ``Ranges``; a row lies in one of them.
+    """The positions that a batch covers. It is sent to executors.
 
-    Travels to executors.
+    columns: names of the columns of topic, partition and offset. sources: see ``Ranges``; a row must lie in one of
+    them.
     """
 
     columns: tuple[str, str, str]
     sources: tuple[Ranges, ...]
 
     def outside(self, rows: pa.RecordBatch) -> int:
-        """How many rows do not lie in it."""
+        """Number of rows that lie in none of the ranges."""
         if rows.num_rows == 0 or self._hold_one_partition(rows):
             return 0
         topic, partition, offset = (rows.column(name) for name in self.columns)
@@ -97,7 +103,10 @@ class PositionRanges:
         return rows.num_rows - (pc.sum(fits).as_py() or 0)
 
     def _hold_one_partition(self, rows: pa.RecordBatch) -> bool:
-        """Whether all rows lie in one partition's range: what a task that reads one partition hands over, and quick to tell."""
+        """Whether all rows lie in one partition's range.
+
+        This is quick to tell, and it is so when a task reads one partition.
+        """
         topic, partition, offset = (rows.column(name) for name in self.columns)
         if (
             not _hold_positions(topic, partition, offset)
@@ -120,7 +129,7 @@ class PositionRanges:
 
 
 class _Layer:
-    """Ranges of which each partition has one."""
+    """Ranges of many partitions, with one range each, as arrays for vector operations."""
 
     def __init__(self, ranges: Ranges):
         dense = Dense.of(ranges, (0, 0))
@@ -131,7 +140,7 @@ class _Layer:
         self._end = pa.array((end for _, end in dense.values), pa.int64())
 
     def fits(self, topic: pa.Array, partition: pa.Array, offset: pa.Array) -> pa.Array:
-        """True or False for each row."""
+        """Whether each row lies in the range of its partition: True or False, never null."""
         known = pc.index_in(topic, value_set=self._names.cast(topic.type))
         has = pc.and_(pc.greater_equal(partition, 0), pc.less(partition, self._size.take(known)))
         place = pc.if_else(has, pc.add(self._base.take(known), partition), None)
@@ -140,6 +149,6 @@ class _Layer:
 
 
 def _hold_positions(topic: pa.Array, partition: pa.Array, offset: pa.Array) -> bool:
-    """Whether their types are those of positions."""
+    """Whether the types of the three columns are those of positions."""
     text = pa.types.is_string(topic.type) or pa.types.is_large_string(topic.type)
     return text and pa.types.is_integer(partition.type) and pa.types.is_integer(offset.type)

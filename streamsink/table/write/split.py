@@ -1,4 +1,4 @@
-"""Which partition each row belongs to: a batch is split without looking at rows one by one."""
+"""Splits batches by the partition that each row belongs to, with Arrow's vector operations instead of row by row."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,12 +16,12 @@ WHY_NOT_UTF8 = "column '{}': a partition value is not UTF-8 text, so that it nam
 
 
 class NotUtf8:
-    """Stands for a text whose bytes are no UTF-8."""
+    """Stands for a text whose bytes are not UTF-8."""
 
 
 @dataclass(frozen=True)
 class PartitionKey:
-    """``row``: BinaryRow bytes, the identity of a partition. ``values``: as the format stores them, for its path."""
+    """A partition. row: its BinaryRow bytes, which identify it. values: as the format stores them, for its path."""
 
     row: bytes
     values: tuple[Any, ...]
@@ -30,9 +30,10 @@ class PartitionKey:
 def split_by_partition(
     batch: pa.RecordBatch, schema: TableSchema, table: str = ""
 ) -> Iterator[tuple[PartitionKey, pa.RecordBatch]]:
-    """Each partition's rows of a batch that has the table's columns. Rows of one partition keep their order.
+    """The rows of each partition, of a batch that has the table's columns. Rows of one partition keep their order.
 
-    table: its path, for messages. Raises Misuse ``partition.encoding``, without the value, for a text that is not UTF-8.
+    table: its path, for messages. Raises Misuse ``partition.encoding`` for a text that is not UTF-8; the message does
+    not contain the value.
     """
     if not schema.partition_keys:
         yield PartitionKey(EMPTY_ROW, ()), batch
@@ -43,7 +44,7 @@ def split_by_partition(
 
 
 def split_with_places(batch: pa.RecordBatch, schema: TableSchema) -> Iterator[tuple[PartitionKey, pa.Array]]:
-    """As ``split_by_partition``, but of each partition's rows only where they stand in the batch."""
+    """As ``split_by_partition``, but with the indices of each partition's rows in the batch instead of the rows."""
     places = pa.RecordBatch.from_arrays([pa.array(range(batch.num_rows), pa.int64())], ["place"])
     columns = [batch.column(schema.field_names.index(name)) for name in schema.partition_keys]
     for first, rows in _split(places, columns):
@@ -51,14 +52,17 @@ def split_with_places(batch: pa.RecordBatch, schema: TableSchema) -> Iterator[tu
 
 
 def split_by_text(batch: pa.RecordBatch, column: str) -> Iterator[tuple[str | None | NotUtf8, pa.RecordBatch]]:
-    """Rows of each value of a column of texts, None for nulls, NotUtf8 for a text of no known characters. Rows of one value keep their order."""
+    """The rows of each value of a text column. Rows of one value keep their order.
+
+    The value is None for nulls, and a NotUtf8 for a text that is not UTF-8.
+    """
     texts = batch.column(column)
     for first, rows in _split(batch, [texts]):
         yield _text(texts[first]), rows
 
 
 def not_utf8(column: pa.Array) -> list[int]:
-    """Where in a column texts stand that are not UTF-8. Arrow does not look when a column comes from elsewhere."""
+    """Indices of the texts in a column that are not UTF-8. Arrow does not check a column that comes from elsewhere."""
     if not pa.types.is_string(column.type):
         return []
     held = column.cast(pa.binary())
@@ -77,29 +81,29 @@ def _text(text: pa.Scalar) -> str | None | NotUtf8:
 
 
 def _split(batch: pa.RecordBatch, columns: list[pa.Array]) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """(index of its first row, rows) of each combination of values."""
+    """(index of its first row, its rows) for each combination of values in ``columns``."""
     codes = _codes(columns)
     if pc.count_distinct(codes).as_py() == 1:
         yield 0, batch
         return
-    order = pc.sort_indices(codes)  # stable, so rows of one combination keep their order
+    order = pc.sort_indices(codes)  # the sort is stable, so rows of one combination keep their order
     runs = pc.run_end_encode(codes.take(order))
     start = 0
     for end in runs.run_ends.to_pylist():
-        # Copied, not sliced: a slice that waits in a buffer would keep the whole batch in memory.
+        # The rows are copied, since a slice that waits in a buffer would keep the whole batch in memory.
         yield order[start].as_py(), batch.take(order.slice(start, end - start))
         start = end
 
 
 def _codes(columns: list[pa.Array]) -> pa.Array:
-    """One integer a row; equal exactly where all partition columns are equal (nulls are equal to each other)."""
+    """One integer for each row; two are equal exactly if all columns are equal (nulls are equal to each other)."""
     combined = None
     for column in columns:
         encoded = pc.dictionary_encode(column, null_encoding="encode")
         indices = encoded.indices.cast(pa.int64())
         if combined is not None:
             indices = pc.add(pc.multiply(combined, len(encoded.dictionary)), indices)
-            # Numbered anew, so that many columns cannot overflow.
+            # The codes are numbered again from 0, so that many columns cannot overflow.
             indices = pc.dictionary_encode(indices).indices.cast(pa.int64())
         combined = indices
     return combined
@@ -116,8 +120,8 @@ def _physical(value: pa.Scalar, column: str, table: str) -> Any:
         return physical(value)
     except UnicodeDecodeError:
         raise Misuse(
-            f"{table + ': ' if table else ''}{WHY_NOT_UTF8.format(column)}. Nothing was recorded. Say in the query what its bytes are, such as "
-            "decode(value, 'ISO-8859-1'), filter such rows there (try_validate_utf8 makes null of them, from Spark 4), or name a table for "
-            "them with dead_letters",
+            f"{table + ': ' if table else ''}{WHY_NOT_UTF8.format(column)}. Nothing was recorded. Say in the query "
+            "what its bytes are, such as decode(value, 'ISO-8859-1'), filter such rows there (try_validate_utf8 makes "
+            "null of them, from Spark 4), or name a table for them with dead_letters",
             kind="partition.encoding",
-        ) from None  # its message quotes a byte of the value
+        ) from None  # the original message quotes a byte of the value

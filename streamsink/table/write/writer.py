@@ -1,8 +1,8 @@
-"""Writing data files: one pass over Arrow batches, rolling files, bounded memory. Executor and driver.
+"""Writes data files in one pass over Arrow batches, with rolling files and bounded memory. Executor and driver.
 
-What the writers of a task hold together is bounded by ``memory_bytes`` of buffered Arrow data (the largest buffer is
-flushed as a row group when it is full; at most one row group is copied together meanwhile) and by ``max_open`` open files
-(the largest is closed to make room); neither grows with the number of rows, partitions or tables.
+All writers of a task together hold at most ``memory_bytes`` of buffered Arrow data: when that is full, the largest
+buffer is flushed as a row group, and at most one row group is copied meanwhile. They have at most ``max_open`` files
+open; the largest one is closed to make room. Neither bound grows with the number of rows, partitions or tables.
 """
 
 import functools
@@ -25,26 +25,31 @@ from streamsink.table.write.folders import Folders
 from streamsink.table.write.parquet_output import ParquetOutput
 from streamsink.table.write.split import PartitionKey, split_by_partition
 
-# A row group is written when this much Arrow data is buffered for one file.
+# A row group is written when so much Arrow data is buffered for one file.
 ROW_GROUP_BYTES = 64 * 1024 * 1024
-# Rows that came in pieces smaller than this (a batch over many partitions) are copied together first: each piece has a price.
+# Rows that came in smaller pieces than this (from a batch over many partitions) are first copied into one piece,
+# because each piece has a fixed cost.
 _SMALL_PIECE_ROWS = 4096
-# What a buffered column of a piece takes beyond its values: Arrow's own objects, and allocations rounded up to 64 bytes (650 measured).
+# What a buffered column of a piece takes beyond its values: Arrow's own objects, and allocations rounded up to 64 bytes
+# (650 were measured).
 COLUMN_OVERHEAD_BYTES = 640
-# So many small pieces of one partition are copied into one, which has that price once.
+# As soon as one partition has so many small pieces, they are copied into one, which has that cost only once.
 _MOST_SMALL_PIECES = 16
-# Rows wait until there are so many before they are split by partition, or this share of the memory: to split a few rows over many
-# partitions takes as long as to split many, and leaves small pieces.
+# Rows wait until they have so many bytes, or this share of the memory (one eighth), before they are split by partition:
+# splitting a few rows over many partitions takes as long as splitting many, and leaves small pieces.
 _SPLIT_BYTES, _SPLIT_SHARE = 16 * 1024 * 1024, 8
-# Where a store cannot give a larger file its final name, files are rolled at this share of that: what is written at once goes beyond.
+# Where the store limits the size of a file that can get its final name, files are rolled at this share of the limit,
+# because the row groups that are written at once may exceed the size at which a file is rolled.
 _ROLLED_AT = 0.8
 
 
 @dataclass(frozen=True)
 class WriteSpec:
-    """What a writer needs to know; travels to executors. Paths are absolute.
+    """What a writer needs to know. It is sent to executors; paths are absolute.
 
-    table: the table's path; without it only single names are compared with what the store takes, not whole paths.
+    staging: folder for the files. target_file_bytes: size at which a file is rolled. max_open, memory_bytes: the bounds
+    of open files and buffered bytes. table: the table's path; without it only single names are compared with what the
+    store takes, not whole paths.
     """
 
     staging: str
@@ -55,20 +60,23 @@ class WriteSpec:
     table: str = ""
 
     def schema(self) -> TableSchema:
+        """The schema with which the files are written."""
         return _schema(self.schema_json)
 
 
 @functools.lru_cache(maxsize=16)
 def _schema(schema_json: bytes) -> TableSchema:
-    """One batch after another brings the same."""
+    """The parsed schema. It is cached because every batch brings the same one."""
     return TableSchema.from_json(schema_json, "the writer's schema")
 
 
 @dataclass(frozen=True)
 class WrittenFile:
-    """A closed and flushed file. ``partition``: BinaryRow bytes. ``staged``: absolute; ``final``: below the table.
+    """A closed and flushed file.
 
-    handed_over: another process has written it and says so; the driver has not seen it yet.
+    partition: BinaryRow bytes. staged: its absolute path now. final: its path in the table, relative to the table's
+    root.
+    handed_over: True if another process says that it has written the file, and the driver has not seen it yet.
     """
 
     partition: bytes
@@ -79,7 +87,7 @@ class WrittenFile:
 
 
 class Limits:
-    """What all writers of one task attempt may hold together: open files and buffered bytes."""
+    """How many open files and buffered bytes all writers of one task attempt may hold together."""
 
     def __init__(self, max_open: int, memory_bytes: int):
         self.memory_bytes = memory_bytes
@@ -87,25 +95,25 @@ class Limits:
         self._writers: list[TableWriter] = []
 
     def join(self, writer: "TableWriter") -> None:
-        """From now on this writer counts."""
+        """Count this writer from now on."""
         self._writers.append(writer)
 
     def fit_memory(self) -> None:
-        """Flush the largest buffers until all of them together are small enough."""
+        """Flush the largest buffers until all buffers together are within ``memory_bytes``."""
         while sum(writer.buffered for writer in self._writers) > self.memory_bytes:
             max(self._writers, key=lambda w: w.largest_buffer).flush_largest()
 
     def make_room(self) -> None:
-        """Before a file is opened: close the largest one when as many are open as may be."""
+        """Close the largest open file if no more may be opened. This is called before a file is opened."""
         if sum(writer.open_files for writer in self._writers) >= self._max_open:
             max(self._writers, key=lambda w: w.largest_file).close_largest()
 
 
 class TableWriter:
-    """Writes Arrow batches of the table's columns into staged files. One per table and task attempt."""
+    """Writes Arrow batches into staged files. There is one for each table and task attempt."""
 
     def __init__(self, file_io: FileIO, spec: WriteSpec, limits: Limits | None = None):
-        """limits: shared with other tables' writers; by default the spec's, for this one alone."""
+        """limits: shared with the writers of other tables; by default those of the spec, for this writer alone."""
         self._io = file_io
         self._spec = spec
         self._schema = spec.schema()
@@ -121,7 +129,7 @@ class TableWriter:
 
     @property
     def largest_buffer(self) -> int:
-        """Bytes; 0 without any."""
+        """Bytes of the largest buffer; 0 if there is none."""
         return max([self._waiting_bytes, *(buffer.bytes for buffer in self._buffers.values())])
 
     @property
@@ -131,11 +139,14 @@ class TableWriter:
 
     @property
     def largest_file(self) -> int:
-        """Bytes of the largest open file; -1 without any."""
+        """Bytes of the largest open file; -1 if there is none."""
         return max((file.bytes for file in self._files.open.values()), default=-1)
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Take one batch. Raises Misuse when it does not fit the table; the caller then calls ``abort``."""
+        """Take one batch, whose columns are matched by name.
+
+        Raises Misuse when it does not fit; then call ``abort``.
+        """
         if batch.num_rows == 0:
             return
         rows = self._conform(batch)
@@ -149,7 +160,10 @@ class TableWriter:
         self._limits.fit_memory()
 
     def flush_largest(self) -> None:
-        """Write the largest buffer as a row group; or split what waits, which may have filled and written buffers. There must be rows."""
+        """Write the largest buffer as a row group; if rows wait, split these instead, which may fill and write buffers.
+
+        There must be buffered or waiting rows.
+        """
         if self._waiting:
             self._split()
             return
@@ -160,25 +174,25 @@ class TableWriter:
         self._files.finish_largest()
 
     def write_buffered(self) -> None:
-        """Write all rows that were taken, so that closing opens no file."""
+        """Write all rows that were taken so far, so that ``close`` need not open a file."""
         self._split()
         for buffer in list(self._buffers.values()):
             self._flush(buffer)
 
     def close(self, group: FlushGroup) -> list[WrittenFile]:
-        """Write and close everything; every file is durable when ``group`` is flushed, and open until then."""
+        """Write and close everything. Every file is durable once ``group`` is flushed, and stays open until then."""
         self.write_buffered()
         return self._files.close(group)
 
     def abort(self) -> None:
-        """Delete all that this attempt wrote. Idempotent."""
+        """Delete everything that this attempt wrote. Idempotent."""
         self._waiting.clear()
         self._buffers.clear()
         self.buffered = self._waiting_bytes = 0
         self._files.abort()
 
     def _split(self) -> None:
-        """Rows that wait, in order, into the buffers of their partitions."""
+        """Move the waiting rows, in order, into the buffers of their partitions."""
         waiting, self._waiting = self._waiting, []
         self.buffered -= self._waiting_bytes
         self._waiting_bytes = 0
@@ -188,7 +202,7 @@ class TableWriter:
             for key, rows in split_by_partition(batch, self._schema, self._spec.table):
                 buffer = self._buffers.get(key.row)
                 if buffer is None:
-                    self._folders.of(key)  # refused before any of its rows is written
+                    self._folders.of(key)  # raises before any row of this partition is written
                     buffer = self._buffers[key.row] = _Buffer(key)
                 self.buffered += buffer.add(rows)
                 if buffer.bytes >= min(ROW_GROUP_BYTES, self._limits.memory_bytes):
@@ -209,7 +223,7 @@ class _Buffer:
         self.bytes = 0
 
     def add(self, rows: pa.RecordBatch) -> int:
-        """Take rows; by how many bytes the buffer has grown."""
+        """Take rows, and return by how many bytes the buffer has grown."""
         before = self.bytes
         self._append(rows)
         small = self.batches[-_MOST_SMALL_PIECES:]
@@ -246,7 +260,7 @@ class _OpenFile:
         return self._stream.tell()
 
     def append(self, rows: pa.Table) -> None:
-        """One row group."""
+        """Write the rows as one row group."""
         pieces = rows.to_batches()
         if rows.num_rows < len(pieces) * _SMALL_PIECE_ROWS:
             rows = rows.combine_chunks()
@@ -257,13 +271,13 @@ class _OpenFile:
         self.rows += rows.num_rows
 
     def close(self, group: FlushGroup) -> int:
-        """Write the footer; ``group`` flushes the file. Its size in bytes."""
+        """Write the footer and return the file's size in bytes. ``group`` flushes the file."""
         self._output.close()
         group.close(self._stream)
         return self._stream.tell()
 
     def discard(self) -> None:
-        """Close without caring for the content, of which the last bytes may not fit on a full disk."""
+        """Close without regard to the content: on a full disk its last bytes may not be writable."""
         self._output.discard()
         try:
             self._stream.close()
@@ -272,7 +286,7 @@ class _OpenFile:
 
 
 class _FileSeries:
-    """The files of one writer: at most one open per partition, rolled at the target size."""
+    """The files of one writer. Each partition has at most one open file, which is rolled at the target size."""
 
     def __init__(self, file_io: FileIO, spec: WriteSpec, schema: TableSchema, limits: Limits, *, folders: Folders):
         self.io = file_io
@@ -324,7 +338,7 @@ class _FileSeries:
         return file
 
     def _finish(self, file: _OpenFile) -> None:
-        """Before the others: it is durable now, and holds nothing any more."""
+        """Finish a file before the others: it is made durable at once and then holds no resources any more."""
         with self.io.flush_group() as group:
             self._close(file, group)
             group.flush()
@@ -350,7 +364,7 @@ class _FileSeries:
 
 
 def _row_groups(rows: pa.Table) -> Iterator[pa.Table]:
-    """Pieces of at most ROW_GROUP_BYTES."""
+    """The rows in pieces of at most about ROW_GROUP_BYTES each, by the average size of a row."""
     pieces = max(1, -(-rows.nbytes // ROW_GROUP_BYTES))
     step = max(1, -(-rows.num_rows // pieces))
     for start in range(0, rows.num_rows, step):
