@@ -18,7 +18,8 @@ from benchmarks.ways import ended
 from streamsink.sinks.paimon.committer import PaimonCommitter
 from streamsink.storage.file_io import local_file_io
 from streamsink.table.table import open_table
-from streamsink.table.write.writer import TableWriter, WriteSpec
+from streamsink.table.write.spec import WriteSpec
+from streamsink.table.write.writer import TableWriter
 from streamsink.testing.driver import Driven, MicroBatchDriver, SparkCheckpoint
 
 _ROWS = 10

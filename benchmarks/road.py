@@ -18,7 +18,7 @@ from streamsink.spark.rows.parquet_job import ParquetJob
 from streamsink.spark.types import to_fields
 from streamsink.storage.file_io import local_file_io
 from streamsink.table.table import new_schema
-from streamsink.table.write.writer import WriteSpec
+from streamsink.table.write.spec import WriteSpec
 
 _ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _NOOP, _SPARK, _ADOPT = (

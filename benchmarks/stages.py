@@ -16,8 +16,9 @@ from streamsink.spark.rows.tasks import forget_zip_importers
 from streamsink.storage.file_io import local_file_io
 from streamsink.table.write import writer
 from streamsink.table.write.conform import Conform
+from streamsink.table.write.spec import WriteSpec
 from streamsink.table.write.split import split_by_partition
-from streamsink.table.write.writer import TableWriter, WriteSpec
+from streamsink.table.write.writer import TableWriter
 
 RESULT = "result string"
 

@@ -30,7 +30,7 @@ from streamsink.storage.flush_group import FlushGroup
 from streamsink.table.creation import fields_of
 from streamsink.table.routed.rules import ROUTE
 from streamsink.table.write.adopted import adopt_files
-from streamsink.table.write.writer import WrittenFile
+from streamsink.table.write.spec import WrittenFile
 
 _MAX_RESTARTS = 20
 _ONE_QUERY = QueryFingerprint(

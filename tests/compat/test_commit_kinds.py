@@ -22,7 +22,8 @@ from streamsink.options import SinkOptions
 from streamsink.storage.file_io import local_file_io
 from streamsink.table.commit.changes import Changes, CommitMessage, Increment
 from streamsink.table.table import open_table
-from streamsink.table.write.writer import TableWriter, WriteSpec
+from streamsink.table.write.spec import WriteSpec
+from streamsink.table.write.writer import TableWriter
 from streamsink.testing.driver import MicroBatchDriver, SparkCheckpoint
 from tests.table.compacting import commit_compaction
 from tests.table.entries import commit, part

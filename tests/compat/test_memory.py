@@ -11,7 +11,9 @@ from streamsink.format.schema import TableSchema
 from streamsink.format.types import parse_ddl
 from streamsink.storage.calls import PosixCalls
 from streamsink.storage.file_io import FileIO
-from streamsink.table.write.writer import COLUMN_OVERHEAD_BYTES, TableWriter, WriteSpec
+from streamsink.table.write.buffers import COLUMN_OVERHEAD_BYTES
+from streamsink.table.write.spec import WriteSpec
+from streamsink.table.write.writer import TableWriter
 
 pytestmark = pytest.mark.compat
 

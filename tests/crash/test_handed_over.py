@@ -11,7 +11,8 @@ from streamsink.storage.file_io import FileIO
 from streamsink.storage.s3 import MOST_COPIED_BYTES, S3FileIO
 from streamsink.storage.stores import Store
 from streamsink.table.table import open_table
-from streamsink.table.write.writer import TableWriter, WriteSpec
+from streamsink.table.write.spec import WriteSpec
+from streamsink.table.write.writer import TableWriter
 from streamsink.testing.crashing import CrashingCalls
 from streamsink.testing.driver import MicroBatchDriver, NumberedRows, columns
 from streamsink.testing.memory import MemoryCalls

@@ -23,7 +23,8 @@ from streamsink.protocol.sink import Destination
 from streamsink.sinks.paimon.committer import PaimonCommitter
 from streamsink.storage.file_io import local_file_io
 from streamsink.table.table import open_table
-from streamsink.table.write.writer import TableWriter, WriteSpec
+from streamsink.table.write.spec import WriteSpec
+from streamsink.table.write.writer import TableWriter
 from tests.advice.following import advice, follows
 from tests.e2e import foreign
 from tests.e2e.harness import assert_each_once, assert_refused, content, ids_in, ids_of, run_driver, run_here

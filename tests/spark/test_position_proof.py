@@ -14,7 +14,7 @@ from streamsink.sinks.paimon.row_positions import judge, ranges_of
 from streamsink.sinks.paimon.writing import TableWriting
 from streamsink.spark.rows.position_proof import OUTSIDE, ProvenWriting
 from streamsink.storage.file_io import local_file_io
-from streamsink.table.write.writer import WriteSpec
+from streamsink.table.write.spec import WriteSpec
 
 COLUMNS = ("topic", "partition", "offset")
 BATCH = Batch(3, "query", "run", (SourceRange({"t": {"0": 10}}, {"t": {"0": 20}}),))

@@ -15,7 +15,8 @@ from streamsink.format.schema import TableSchema
 from streamsink.format.types import parse_ddl
 from streamsink.storage.file_io import local_file_io
 from streamsink.table.write.conform import Conform
-from streamsink.table.write.writer import TableWriter, WriteSpec
+from streamsink.table.write.spec import WriteSpec
+from streamsink.table.write.writer import TableWriter
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 COLUMNS = {

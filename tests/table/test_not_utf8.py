@@ -19,7 +19,7 @@ from streamsink.table.routed.routed_writer import RoutedSpec, RoutedWriter, Targ
 from streamsink.table.routed.rules import ROUTE, Routing
 from streamsink.table.table import new_schema, open_table
 from streamsink.table.write.folders import Folders
-from streamsink.table.write.writer import WriteSpec
+from streamsink.table.write.spec import WriteSpec
 from streamsink.testing.memory import MemoryCalls
 from tests.advice.following import follows, told
 from tests.compat.arrow_writer import ArrowSink

@@ -15,7 +15,8 @@ from streamsink.storage.file_io import FileIO
 from streamsink.table.routed.routed_writer import RoutedSpec, RoutedWriter, Target
 from streamsink.table.routed.rules import ROUTE, Routing
 from streamsink.table.table import new_schema
-from streamsink.table.write.writer import TableWriter, WriteSpec
+from streamsink.table.write.spec import WriteSpec
+from streamsink.table.write.writer import TableWriter
 from streamsink.testing.crashing import CrashingCalls
 from streamsink.testing.driver import SparkCheckpoint
 from streamsink.testing.many_driver import ManyTablesDriver

@@ -19,7 +19,8 @@ from streamsink.table.commit.overwrite import Overwrite
 from streamsink.table.commit.table_commit import Guard, TableCommit
 from streamsink.table.read.scan import data_file_path, read_arrow
 from streamsink.table.table import Table, is_table, new_schema, open_table
-from streamsink.table.write.writer import TableWriter, WriteSpec
+from streamsink.table.write.spec import WriteSpec
+from streamsink.table.write.writer import TableWriter
 
 _MEMORY = 64 * 1024 * 1024
 

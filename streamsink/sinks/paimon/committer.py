@@ -41,7 +41,7 @@ from streamsink.table.commit.table_commit import Guard
 from streamsink.table.history import leftovers
 from streamsink.table.table import Table
 from streamsink.table.write.folders import UNAWARE_BUCKET
-from streamsink.table.write.writer import WrittenFile
+from streamsink.table.write.spec import WrittenFile
 
 UNAWARE_TOTAL_BUCKETS = -1
 

@@ -37,7 +37,7 @@ from streamsink.sinks.paimon.many_tables import Member, Place
 from streamsink.storage.flush_group import FlushGroup
 from streamsink.table.routed.rules import Routing
 from streamsink.table.table import Table, is_table, open_table
-from streamsink.table.write.writer import WrittenFile
+from streamsink.table.write.spec import WrittenFile
 
 # In what the table's state carries: by name of a table for dead letters, its id, the key below which it knows this table, and the number
 # of the last record that it has, and where that was published.

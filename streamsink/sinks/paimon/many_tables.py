@@ -31,7 +31,7 @@ from streamsink.sinks.paimon.past.records import state_alone
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.flush_group import FlushGroup
 from streamsink.table.table import Table, is_table, open_table
-from streamsink.table.write.writer import WrittenFile
+from streamsink.table.write.spec import WrittenFile
 
 # A checkpoint of several tables has no snapshot of its own; each of its tables does.
 NO_SNAPSHOT = 0

@@ -28,7 +28,7 @@ from streamsink.table.routed.routed_writer import RoutedFiles
 from streamsink.table.routed.rules import Routing
 from streamsink.table.table import Table, create_table, is_table, new_schema, open_table
 from streamsink.table.write.fit import fit
-from streamsink.table.write.writer import WriteSpec, WrittenFile
+from streamsink.table.write.spec import WriteSpec, WrittenFile
 
 
 @dataclass(eq=False)

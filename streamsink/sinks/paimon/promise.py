@@ -13,7 +13,7 @@ from streamsink.errors import Corrupt, Misuse
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.flush_group import FlushGroup
 from streamsink.table.table import Table
-from streamsink.table.write.writer import WrittenFile
+from streamsink.table.write.spec import WrittenFile
 
 _NOTHING = "Nothing was recorded or published, and nothing is lost: the batch is replayed after a restart"
 # What a folder may be refused with, and what is to be done.

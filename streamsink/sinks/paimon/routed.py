@@ -19,7 +19,7 @@ from streamsink.table.routed.routed_writer import RoutedFiles, RoutedSpec, Targe
 from streamsink.table.routed.rules import Routing
 from streamsink.table.table import Table, create_table, is_table, new_schema
 from streamsink.table.write.fit import check_once, fit
-from streamsink.table.write.writer import WriteSpec
+from streamsink.table.write.spec import WriteSpec
 
 
 class RoutedTables:

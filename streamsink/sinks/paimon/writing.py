@@ -7,7 +7,8 @@ from streamsink.format.data_file import DataFileMeta
 from streamsink.protocol.sink import Writing
 from streamsink.storage.file_io import FileIO
 from streamsink.table.routed.routed_writer import RoutedFiles, RoutedSpec, RoutedWriter
-from streamsink.table.write.writer import TableWriter, WriteSpec, WrittenFile
+from streamsink.table.write.spec import WriteSpec, WrittenFile
+from streamsink.table.write.writer import TableWriter
 
 
 def encode(file: WrittenFile) -> str:

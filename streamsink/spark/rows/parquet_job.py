@@ -24,7 +24,7 @@ from streamsink.spark.types import quoted, to_spark
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.flush_ahead import FlushAhead
 from streamsink.table.write.adopted import adopt_files
-from streamsink.table.write.writer import WrittenFile
+from streamsink.table.write.spec import WrittenFile
 
 FOLDER = "spark"
 _ROWS, _OUTSIDE = "rows", "outside"

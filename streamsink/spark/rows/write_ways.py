@@ -30,7 +30,7 @@ from streamsink.spark.types import to_fields
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.flush_group import FlushGroup
 from streamsink.storage.stores import Store
-from streamsink.table.write.writer import WriteSpec
+from streamsink.table.write.spec import WriteSpec
 
 log = logging.getLogger("streamsink")
 # From this CPython on the importers of zip files read their archive only when something is imported.

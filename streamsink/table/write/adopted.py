@@ -26,7 +26,7 @@ from streamsink.storage.file_io import FileIO
 from streamsink.table.history.deletion import delete_staged_folder
 from streamsink.table.write.conform import WAY_ON
 from streamsink.table.write.folders import UNAWARE_BUCKET
-from streamsink.table.write.writer import WrittenFile
+from streamsink.table.write.spec import WrittenFile
 
 _SUFFIX = ".parquet"
 _WAY_OUT = "Nothing was published and nothing is lost: the batch is replayed after a restart. Set large_batches='tasks'"

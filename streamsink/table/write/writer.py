@@ -5,10 +5,8 @@ buffer is flushed as a row group, and at most one row group is copied meanwhile.
 open; the largest one is closed to make room. Neither bound grows with the number of rows, partitions or tables.
 """
 
-import functools
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -20,70 +18,21 @@ from streamsink.format.stats import StatsCollector
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.flush_group import FlushGroup
 from streamsink.table.history.deletion import delete_staged
+from streamsink.table.write.buffers import SMALL_PIECE_ROWS, Buffer, size_of
 from streamsink.table.write.conform import Conform
 from streamsink.table.write.folders import Folders
 from streamsink.table.write.parquet_output import ParquetOutput
+from streamsink.table.write.spec import WriteSpec, WrittenFile
 from streamsink.table.write.split import PartitionKey, split_by_partition
 
 # A row group is written when so much Arrow data is buffered for one file.
 ROW_GROUP_BYTES = 64 * 1024 * 1024
-# Rows that came in smaller pieces than this (from a batch over many partitions) are first copied into one piece,
-# because each piece has a fixed cost.
-_SMALL_PIECE_ROWS = 4096
-# What a buffered column of a piece takes beyond its values: Arrow's own objects, and allocations rounded up to 64 bytes
-# (650 were measured).
-COLUMN_OVERHEAD_BYTES = 640
-# As soon as one partition has so many small pieces, they are copied into one, which has that cost only once.
-_MOST_SMALL_PIECES = 16
 # Rows wait until they have so many bytes, or this share of the memory (one eighth), before they are split by partition:
 # splitting a few rows over many partitions takes as long as splitting many, and leaves small pieces.
 _SPLIT_BYTES, _SPLIT_SHARE = 16 * 1024 * 1024, 8
 # Where the store limits the size of a file that can get its final name, files are rolled at this share of the limit,
 # because the row groups that are written at once may exceed the size at which a file is rolled.
 _ROLLED_AT = 0.8
-
-
-@dataclass(frozen=True)
-class WriteSpec:
-    """What a writer needs to know. It is sent to executors; paths are absolute.
-
-    staging: folder for the files. target_file_bytes: size at which a file is rolled. max_open, memory_bytes: the bounds
-    of open files and buffered bytes. table: the table's path; without it only single names are compared with what the
-    store takes, not whole paths.
-    """
-
-    staging: str
-    schema_json: bytes
-    target_file_bytes: int
-    max_open: int
-    memory_bytes: int
-    table: str = ""
-
-    def schema(self) -> TableSchema:
-        """The schema with which the files are written."""
-        return _schema(self.schema_json)
-
-
-@functools.lru_cache(maxsize=16)
-def _schema(schema_json: bytes) -> TableSchema:
-    """The parsed schema. It is cached because every batch brings the same one."""
-    return TableSchema.from_json(schema_json, "the writer's schema")
-
-
-@dataclass(frozen=True)
-class WrittenFile:
-    """A closed and flushed file.
-
-    partition: BinaryRow bytes. staged: its absolute path now. final: its path in the table, relative to the table's
-    root.
-    handed_over: True if another process says that it has written the file, and the driver has not seen it yet.
-    """
-
-    partition: bytes
-    staged: str
-    final: str
-    meta: DataFileMeta
-    handed_over: bool = False
 
 
 class Limits:
@@ -124,7 +73,7 @@ class TableWriter:
         self._files = _FileSeries(file_io, spec, self._schema, self._limits, folders=self._folders)
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_bytes = 0
-        self._buffers: dict[bytes, _Buffer] = {}
+        self._buffers: dict[bytes, Buffer] = {}
         self.buffered = 0
 
     @property
@@ -151,8 +100,8 @@ class TableWriter:
             return
         rows = self._conform(batch)
         self._waiting.append(rows)
-        self._waiting_bytes += _size(rows)
-        self.buffered += _size(rows)
+        self._waiting_bytes += size_of(rows)
+        self.buffered += size_of(rows)
         if not self._schema.partition_keys or self._waiting_bytes >= min(
             _SPLIT_BYTES, self._limits.memory_bytes // _SPLIT_SHARE
         ):
@@ -203,44 +152,15 @@ class TableWriter:
                 buffer = self._buffers.get(key.row)
                 if buffer is None:
                     self._folders.of(key)  # raises before any row of this partition is written
-                    buffer = self._buffers[key.row] = _Buffer(key)
+                    buffer = self._buffers[key.row] = Buffer(key)
                 self.buffered += buffer.add(rows)
                 if buffer.bytes >= min(ROW_GROUP_BYTES, self._limits.memory_bytes):
                     self._flush(buffer)
 
-    def _flush(self, buffer: "_Buffer") -> None:
+    def _flush(self, buffer: Buffer) -> None:
         del self._buffers[buffer.key.row]
         self.buffered -= buffer.bytes
         self._files.append(buffer.key, pa.Table.from_batches(buffer.batches))
-
-
-class _Buffer:
-    """Arrow batches of one partition that are not written yet."""
-
-    def __init__(self, key: PartitionKey):
-        self.key = key
-        self.batches: list[pa.RecordBatch] = []
-        self.bytes = 0
-
-    def add(self, rows: pa.RecordBatch) -> int:
-        """Take rows, and return by how many bytes the buffer has grown."""
-        before = self.bytes
-        self._append(rows)
-        small = self.batches[-_MOST_SMALL_PIECES:]
-        if len(small) == _MOST_SMALL_PIECES and sum(piece.num_rows for piece in small) < _SMALL_PIECE_ROWS:
-            del self.batches[-_MOST_SMALL_PIECES:]
-            self.bytes -= sum(_size(piece) for piece in small)
-            for whole in pa.Table.from_batches(small).combine_chunks().to_batches():
-                self._append(whole)
-        return self.bytes - before
-
-    def _append(self, rows: pa.RecordBatch) -> None:
-        self.batches.append(rows)
-        self.bytes += _size(rows)
-
-
-def _size(rows: pa.RecordBatch) -> int:
-    return rows.nbytes + rows.num_columns * COLUMN_OVERHEAD_BYTES
 
 
 class _OpenFile:
@@ -262,7 +182,7 @@ class _OpenFile:
     def append(self, rows: pa.Table) -> None:
         """Write the rows as one row group."""
         pieces = rows.to_batches()
-        if rows.num_rows < len(pieces) * _SMALL_PIECE_ROWS:
+        if rows.num_rows < len(pieces) * SMALL_PIECE_ROWS:
             rows = rows.combine_chunks()
             pieces = rows.to_batches()
         for batch in pieces:

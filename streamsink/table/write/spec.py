@@ -1,0 +1,50 @@
+"""What a writer of data files is told, and what it says of a file that it has written. Both travel between processes."""
+
+import functools
+from dataclasses import dataclass
+
+from streamsink.format.data_file import DataFileMeta
+from streamsink.format.schema import TableSchema
+
+
+@dataclass(frozen=True)
+class WriteSpec:
+    """What a writer needs to know. It is sent to executors; paths are absolute.
+
+    staging: folder for the files. target_file_bytes: size at which a file is rolled. max_open, memory_bytes: the bounds
+    of open files and buffered bytes. table: the table's path; without it only single names are compared with what the
+    store takes, not whole paths.
+    """
+
+    staging: str
+    schema_json: bytes
+    target_file_bytes: int
+    max_open: int
+    memory_bytes: int
+    table: str = ""
+
+    def schema(self) -> TableSchema:
+        """The schema with which the files are written."""
+        return _schema(self.schema_json)
+
+
+@functools.lru_cache(maxsize=16)
+def _schema(schema_json: bytes) -> TableSchema:
+    """The parsed schema. It is cached because every batch brings the same one."""
+    return TableSchema.from_json(schema_json, "the writer's schema")
+
+
+@dataclass(frozen=True)
+class WrittenFile:
+    """A closed and flushed file.
+
+    partition: BinaryRow bytes. staged: its absolute path now. final: its path in the table, relative to the table's
+    root.
+    handed_over: True if another process says that it has written the file, and the driver has not seen it yet.
+    """
+
+    partition: bytes
+    staged: str
+    final: str
+    meta: DataFileMeta
+    handed_over: bool = False
