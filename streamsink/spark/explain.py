@@ -89,7 +89,9 @@ def _naming(table: str, failed: StreamsinkError) -> StreamsinkError:
 
 def _of_a_task(text: str) -> StreamsinkError | None:
     found = _OF_A_TASK.search(text)
-    kind = getattr(errors, found[1], None) if found else None
+    if found is None:
+        return None
+    kind = getattr(errors, found[1], None)
     return kind(found[2], kind=found[3]) if isinstance(kind, type) and issubclass(kind, StreamsinkError) else None
 
 

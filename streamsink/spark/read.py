@@ -5,7 +5,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as spark_types
 
@@ -26,7 +26,7 @@ _PARALLEL_LISTING = "spark.sql.sources.parallelPartitionDiscovery.threshold"
 
 def read(
     spark: SparkSession,
-    path: str | os.PathLike,
+    path: str | os.PathLike[str],
     snapshot_id: int | None = None,
     store_options: Mapping[str, str] | None = None,
 ) -> DataFrame:
@@ -72,7 +72,7 @@ def _for_spark(path: str) -> str:
 @contextlib.contextmanager
 def _listing_on_the_driver(spark: SparkSession, files: int) -> Iterator[None]:
     """Spark looks at many paths in a job of its own, which takes seconds; the manifests have named the files already."""
-    before = spark.conf.get(_PARALLEL_LISTING)
+    before = spark.conf.get(_PARALLEL_LISTING) or "0"  # Spark has a default, so it is never None
     spark.conf.set(_PARALLEL_LISTING, str(max(int(before), files)))
     try:
         yield
@@ -85,14 +85,14 @@ def _evolved(frame: DataFrame, written: TableSchema, wanted: TableSchema) -> Dat
     return frame.select([_column(field, by_id.get(field.id)).alias(field.name) for field in wanted.fields])
 
 
-def _column(field: DataField, before: DataField | None):
+def _column(field: DataField, before: DataField | None) -> Column:
     target = type_in_spark(field.type, field.name, "")
     if before is None:
         return F.lit(None).cast(target)
     return _convert(F.col(quoted(before.name)), before.type, field.type)
 
 
-def _convert(column, old: DataType, new: DataType):
+def _convert(column: Column, old: DataType, new: DataType) -> Column:
     """An expression that turns a value of the old type into the new one; nested fields are matched by id."""
     if isinstance(new, RowType) and isinstance(old, RowType):
         by_id = {field.id: field for field in old.fields}

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from streamsink.format.schema import TableSchema
+from streamsink.format.types import AtomicType, DataType
 
 # The ways from a DataFrame to staged files.
 DRIVER, SPARK, TASKS = "driver", "spark", "tasks"
@@ -29,7 +30,9 @@ class Sizes:
 
     def rows_in(self, target_bytes: int, schema: TableSchema) -> int:
         """How many rows make a file of this size, about."""
-        bytes_a_row = self.spark_bytes_per_row or sum(
-            _GUESSED_BYTES.get(f.type.root, _FIXED_BYTES) for f in schema.fields
-        )
-        return max(1, int(target_bytes / bytes_a_row))
+        bytes_per_row = self.spark_bytes_per_row or sum(_guessed_bytes(f.type) for f in schema.fields)
+        return max(1, int(target_bytes / bytes_per_row))
+
+
+def _guessed_bytes(kind: DataType) -> int:
+    return _GUESSED_BYTES.get(kind.root, _FIXED_BYTES) if isinstance(kind, AtomicType) else _FIXED_BYTES

@@ -111,7 +111,7 @@ def type_in_spark(kind: DataType, column: str, table: str) -> spark_types.DataTy
         value = type_in_spark(kind.value, column, table)
         return spark_types.MapType(type_in_spark(kind.key, column, table), value, kind.value.nullable)
     if isinstance(kind, AtomicType) and kind.root == "DECIMAL":
-        return spark_types.DecimalType(kind.precision, kind.scale)
+        return spark_types.DecimalType(kind.precision or 0, kind.scale or 0)
     if isinstance(kind, AtomicType) and kind.root in _IN_SPARK:
         return _IN_SPARK[kind.root]()
     raise Misuse(

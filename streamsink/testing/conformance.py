@@ -15,14 +15,12 @@ import pyarrow as pa
 
 from streamsink.clock import Clock, IdSource
 from streamsink.errors import Fenced, Misuse, StreamsinkError
-from streamsink.faults import arm as disarm
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.sink import OpenSink, Sink
 from streamsink.storage.calls import PosixLikeCalls
 from streamsink.storage.file_io import FileIO
-from streamsink.testing import faults
-from streamsink.testing.crashing import CrashingCalls, Mode
+from streamsink.testing.crashing import CrashingCalls, Mode, dies_at
 from streamsink.testing.driver import MicroBatchDriver, SparkCheckpoint, columns
 from streamsink.testing.faults import InjectedCrash
 from streamsink.testing.memory import MemoryCalls
@@ -158,18 +156,7 @@ class _World:
 
     def recorded(self) -> None:
         """The driver dies when its first batch is recorded."""
-        calls = CrashingCalls(self.calls)
-
-        def death() -> None:
-            calls.dead = True
-            faults.crash()
-
-        faults.arm("precommit.saved", 1, death)
-        try:
-            with contextlib.suppress(InjectedCrash):
-                self.run(calls)
-        finally:
-            disarm(None)
+        dies_at("precommit.saved", 1, self.calls, self.run)
         self.calls.process_death()
 
     def publish(self) -> None:

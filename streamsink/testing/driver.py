@@ -16,7 +16,8 @@ from streamsink.faults import fault_point
 from streamsink.format.types import DataField
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import Batch, Committable
-from streamsink.protocol.decision import Checkpoint, Verdict
+from streamsink.protocol.decision import Checkpoint, Decision, Verdict
+from streamsink.protocol.journal import Group
 from streamsink.protocol.positions import SourceFile, SourceRange
 from streamsink.protocol.run.micro_batch import BatchRows, QueryRun
 from streamsink.protocol.run.publish_schedule import Background, Step
@@ -26,7 +27,6 @@ from streamsink.protocol.same_query import QueryComparison, QueryFingerprint
 from streamsink.protocol.sink import OpenSink, Sink, Writing
 from streamsink.sinks.paimon.opening import PaimonTable
 from streamsink.storage.file_io import FileIO
-from streamsink.storage.flush_group import FlushGroup
 from streamsink.table.creation import fields_of
 from streamsink.table.routed.rules import ROUTE
 from streamsink.table.write.adopted import adopt_files
@@ -223,7 +223,7 @@ class NumberedRows(DrivenRows):
         super().__init__(driver, file_io)
         self._opened = opened
 
-    def write(self, checkpoint: Checkpoint, group: FlushGroup) -> list[WrittenFile]:
+    def write(self, checkpoint: Checkpoint, group: Group) -> list[WrittenFile]:
         rows = self._rows(checkpoint.batch, checkpoint.decision)
         if self._driver.adopts:
             return self._adopt(checkpoint.staging, rows)
@@ -239,13 +239,14 @@ class NumberedRows(DrivenRows):
                 stream = self._io.open_output(f"{folder}/{name}")
                 pq.write_table(pa.Table.from_batches([part]), stream)
                 stream.close()
-        return adopt_files(self._io, folder, self._opened.table.latest_schema(), rows.num_rows)
+        opened: Any = self._opened  # files are adopted by a Paimon table alone
+        return adopt_files(self._io, folder, opened.table.latest_schema(), rows.num_rows)
 
-    def _rows(self, batch: Batch, decision) -> pa.RecordBatch:
+    def _rows(self, batch: Batch, decision: Decision) -> pa.RecordBatch:
         if not batch.sources:
             return self._driver.rows(*self._driver.job_rows)
         source = batch.sources[0]
-        start, end = (_number(side) for side in (source.start, source.end))
+        start, end = (number_of(side) for side in (source.start, source.end))
         if decision.seen_files:
             new = [number for number in range(start, end) if self._driver.file(number).path not in decision.seen_files]
             return pa.concat_batches([self._driver.rows(number, number + 1) for number in new])
@@ -260,7 +261,7 @@ def columns(schema: pa.Schema) -> tuple[DataField, ...]:
     return tuple(field for field in fields_of(schema) if field.name != ROUTE)
 
 
-def written(writing: Writing, file_io: FileIO, rows: pa.RecordBatch, group: FlushGroup) -> list[Any]:
+def written(writing: Writing, file_io: FileIO, rows: pa.RecordBatch, group: Group) -> list[Any]:
     """What one writer of all rows hands back."""
     writer = writing.open(file_io)
     try:
@@ -271,5 +272,6 @@ def written(writing: Writing, file_io: FileIO, rows: pa.RecordBatch, group: Flus
         raise
 
 
-def _number(position) -> int:
+def number_of(position: Any) -> int:
+    """The number at which a source stands, of either kind of position."""
     return position["t"]["0"] if "t" in position else position["logOffset"]

@@ -8,9 +8,12 @@ import functools
 import io
 import os
 from collections.abc import Callable
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 from streamsink.storage.calls import NameLimits, PosixLikeCalls
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer  # of the standard library only since Python 3.12
 
 _folder_of = functools.lru_cache(maxsize=10_000)(os.path.dirname)  # asked for every name of the store at each listing
 # Of one name, as on most disks.
@@ -26,11 +29,11 @@ class _File:
 
 
 class _Stream(io.BytesIO):
-    def __init__(self, file):
+    def __init__(self, file: _File):
         super().__init__()
         self.file = file
 
-    def write(self, data):
+    def write(self, data: "Buffer") -> int:
         written = super().write(data)
         self.file.data = self.getvalue()
         return written
@@ -87,7 +90,8 @@ class MemoryCalls(PosixLikeCalls):
 
     def close(self, stream: BinaryIO, flush: bool) -> None:
         if flush:
-            stream.file.durable = stream.file.data
+            file = cast(_Stream, stream).file
+            file.durable = file.data
         stream.close()
 
     def link(self, source: str, target: str) -> bool:
@@ -138,7 +142,7 @@ class MemoryCalls(PosixLikeCalls):
         self._held.add(path)
         return lambda: self._held.discard(path)
 
-    def _need_parent(self, path):
+    def _need_parent(self, path: str) -> None:
         if len(os.path.basename(path).encode()) > _MOST_NAME_BYTES:
             raise OSError(errno.ENAMETOOLONG, "file name too long", path)
         if _folder_of(path) not in self._dirs:

@@ -4,6 +4,7 @@ import functools
 import json
 import os
 from dataclasses import replace
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -52,7 +53,7 @@ def told_by_source(spark: SparkSession, root: str, number: int, given: SourceRan
     return replace(given, start=start, fingerprint=digest, files=files)
 
 
-def _initial(spark: SparkSession, folder: str):
+def _initial(spark: SparkSession, folder: str) -> dict[str, Any] | None:
     """Where a Kafka source began, which it records by itself; None for other sources."""
     text = read_text(spark, f"{folder}/0")
     first = (text or "").lstrip("\0").split("\n", 1)
@@ -83,7 +84,7 @@ def read_bytes(spark: SparkSession, path: str, most: int | None = None) -> bytes
                 return stream.read()
         except FileNotFoundError:
             return None
-    jvm = spark._jvm
+    jvm: Any = spark._jvm
     remote = jvm.org.apache.hadoop.fs.Path(path)
     files = remote.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
     if not files.exists(remote):

@@ -1,8 +1,9 @@
 """Which files a bounded run reads, and which of its columns another try makes anew. DRIVER, by Spark's JVM gateway."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from py4j.java_gateway import JavaObject
 from py4j.protocol import Py4JError
@@ -41,9 +42,13 @@ def files_read(df: DataFrame, leaves: Iterable[JavaObject]) -> frozenset[str] | 
 
 def index_of(leaf: JavaObject) -> JavaObject | None:
     """What a leaf of a plan has listed; None where it reads no files."""
-    for index in (lambda: leaf.relation().location(), lambda: leaf.table().fileIndex()):
+    listings: Sequence[Callable[[], JavaObject]] = (
+        lambda: leaf.relation().location(),
+        lambda: leaf.table().fileIndex(),
+    )
+    for listing in listings:
         try:
-            return index()
+            return listing()
         except Py4JError:
             continue
     return None
@@ -60,7 +65,7 @@ def statuses(index: JavaObject) -> list[tuple[str, str, str]] | None:
         files = index.allFiles()
     except Py4JError:
         return None
-    told = [match.group("path", "time", "length") for match in _STATUS.finditer(str(files.mkString("\n")))]
+    told = [(match["path"], match["time"], match["length"]) for match in _STATUS.finditer(str(files.mkString("\n")))]
     return told if len(told) == files.size() else None
 
 
@@ -75,14 +80,16 @@ def _files_of_table(df: DataFrame, leaf: JavaObject) -> list[str] | None:
     """Of a table in a catalog, which lists its partitions when they are read: of those that the plan's conditions leave, else of all."""
     try:
         name = _table_of(leaf)
-        pruned = [
+        listed = [
             _files_in(each.relation().location())
             for each in each_of(df._jdf.queryExecution().optimizedPlan().collectLeaves())
             if _table_of(each) == name
         ]
-        if pruned and None not in pruned:
+        pruned = [files for files in listed if files is not None]
+        if pruned and len(pruned) == len(listed):
             return [file for files in pruned for file in files]
-        no_condition = df.sparkSession.sparkContext._jvm.PythonUtils.toSeq([])
+        jvm: Any = df.sparkSession.sparkContext._jvm
+        no_condition = jvm.PythonUtils.toSeq([])
         return _files_in(leaf.relation().location().filterPartitions(no_condition))
     except Py4JError:
         return None

@@ -10,6 +10,7 @@ import json
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any, cast
 
 from py4j.java_gateway import JavaObject
 from py4j.protocol import Py4JError, Py4JJavaError
@@ -65,14 +66,15 @@ class KafkaSources:
         if any(source.numeric and place not in asked for place, source in enumerate(sources)):
             self._not_known("Spark reads a source in a way that does not show its client")
         for place, (source, topics) in asked.items():
-            topics.learn(source.end)
-            counts = {topic: len(parts) for topic, parts in source.end.items()}
+            ends = _offsets(source)
+            topics.learn(ends)
+            counts = {topic: len(parts) for topic, parts in ends.items()}
             if counts != topics.counts:
                 topics.counts, topics.counted_in = counts, batch_id
             if first or topics.counted_in == batch_id:
                 topics.learn_bounds()
                 source = replace(source, earliest=topics.earliest, newest=topics.newest)
-            found[place] = replace(source, cluster=topics.cluster, topic_ids=topics.ids_of(source.end))
+            found[place] = replace(source, cluster=topics.cluster, topic_ids=topics.ids_of(ends))
         for topics in self._kafka.values():
             topics.ask()
         return tuple(found)
@@ -83,7 +85,7 @@ class KafkaSources:
             topics.hear()
         found = list(batch.sources)
         for place, (source, topics) in self._of(batch.sources).items():
-            found[place] = replace(source, topic_ids=topics.ids_of(source.end))
+            found[place] = replace(source, topic_ids=topics.ids_of(_offsets(source)))
         return replace(batch, sources=tuple(found))
 
     def _of(self, sources: tuple[SourceRange, ...]) -> "dict[int, tuple[SourceRange, _Topics]]":
@@ -124,8 +126,9 @@ class _Topics:
     _answer: JavaObject | None = None
 
     def __post_init__(self) -> None:
-        self._reader = self.stream.kafkaOffsetReader()
-        self._seconds = self.spark._jvm.java.util.concurrent.TimeUnit.SECONDS
+        jvm: Any = self.spark._jvm
+        self._jvm, self._reader = jvm, self.stream.kafkaOffsetReader()
+        self._seconds = self._jvm.java.util.concurrent.TimeUnit.SECONDS
 
     def ids_of(self, topics: Iterable[str]) -> dict[str, str]:
         return {topic: self._ids[topic] for topic in topics if self._ids.get(topic)}
@@ -144,13 +147,12 @@ class _Topics:
         """Ask for the first and the next offset of every partition. Waits."""
         self.earliest, self.newest = None, None
         try:
-            jvm = self.spark._jvm
-            offsets = jvm.org.apache.spark.sql.kafka010.JsonUtils.partitionOffsets
+            offsets = self._jvm.org.apache.spark.sql.kafka010.JsonUtils.partitionOffsets
             planned = self._planned()
             if planned is not None:
                 newest = planned.json()
             else:
-                newest = offsets(self._reader.fetchLatestOffsets(jvm.scala.Option.empty()))
+                newest = offsets(self._reader.fetchLatestOffsets(self._jvm.scala.Option.empty()))
             self.newest = json.loads(newest)
             self.earliest = json.loads(offsets(self._reader.fetchEarliestOffsets()))
         except (Py4JError, TypeError) as failed:
@@ -189,13 +191,16 @@ class _Topics:
         try:
             found = self._admin().describeCluster().clusterId().get(_WAIT_S, self._seconds)
         except (Py4JError, TypeError) as failed:
-            return self.not_known(_why(failed))
-        return found or self.not_known("the broker has no cluster id")
+            self.not_known(_why(failed))
+            return None
+        if not found:
+            self.not_known("the broker has no cluster id")
+        return found or None
 
     def _topic_ids(self, topics: list[str]) -> dict[str, str]:
         """'' for one that the broker does not tell."""
         try:
-            names = self.spark._jvm.java.util.ArrayList()
+            names = self._jvm.java.util.ArrayList()
             for topic in topics:
                 names.add(topic)
             described = self._admin().describeTopics(names)
@@ -229,7 +234,7 @@ class _Topics:
         self._collection = None
         known = [known for known in self._ids.values() if known]
         try:
-            kafka, ids = self.spark._jvm.org.apache.kafka.common, self.spark._jvm.java.util.ArrayList()
+            kafka, ids = self._jvm.org.apache.kafka.common, self._jvm.java.util.ArrayList()
             for each in known:
                 ids.add(kafka.Uuid.fromString(each))
             self._collection = kafka.TopicCollection.ofTopicIds(ids) if known else None
@@ -239,6 +244,11 @@ class _Topics:
     def _admin(self) -> JavaObject:
         """Kafka's client, as Spark's source has it now."""
         return self._reader.admin()
+
+
+def _offsets(source: SourceRange) -> Offsets:
+    """Where a batch ends in a numeric source."""
+    return cast(Offsets, source.end)  # ``SourceRange.numeric`` has looked at it
 
 
 def _why(failed: Exception) -> str:

@@ -142,6 +142,7 @@ def is_of_a_batch(df: DataFrame) -> bool:
 
 def what_is_read(name: str, options: JavaObject) -> dict[str, str]:
     """The options of a source that say what is read, in one spelling. name: its kind. options: anything with ``get``."""
+    wanted: tuple[str, ...]
     if name == "kafka":
         wanted = _KAFKA
     elif name in ("json", "csv", "text", "parquet", "orc", "avro", "xml", "binaryFile"):
@@ -316,7 +317,7 @@ def _place(path: str) -> str:
     return running.without_credentials(path).removeprefix("file:").rstrip("/")
 
 
-def _types(value):
+def _types(value: Any) -> Any:
     """A type or schema without what readers of it may find otherwise: nullability and metadata."""
     if isinstance(value, dict):
         return {

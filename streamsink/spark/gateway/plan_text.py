@@ -41,6 +41,7 @@ _SHORTENED = re.compile(r"\.\.\. \d+ more fields")
 # Of rows that no plan leads back to the batch.
 _ELSEWHERE = "an RDD, localCheckpoint(), the driver or a file through which they went"
 
+_FIRST_WORD = re.compile(r"\w*")
 _ID = re.compile(r"#\d+")
 _CTE = re.compile(r"(CTERelation(?:Def|Ref)) (\d+)")
 _DATE = r"-?\d{4,}-\d\d-\d\d(?:[ T]\d\d:\d\d(?::\d\d(?:\.\d+)?)?)?"
@@ -99,7 +100,8 @@ def operators(plan: str, sources: Collection[str] = ()) -> list[Operator]:
 
 def _operator(depth: int, text: str, sources: Collection[str]) -> Operator:
     plain = text.removeprefix("~")
-    name = re.match(r"\w*", plain)[0]
+    word = _FIRST_WORD.match(plain)
+    name = word[0] if word else ""
     source = name.startswith("StreamingRelation") or text in sources
     return Operator(depth, name, plain, plain != text or source, source)
 
@@ -199,7 +201,7 @@ def _of_a_job(each: Operator) -> Operator:
     return replace(each, text=_CONSTANT_COLUMN.sub(_constant, text) if each.name == "Project" else text)
 
 
-def _constant(found: re.Match) -> str:
+def _constant(found: re.Match[str]) -> str:
     return "constant AS " if found[1].count("(") == found[1].count(")") else found[0]
 
 
@@ -215,7 +217,9 @@ def samples(plan: Sequence[Operator]) -> bool:
 
 def canonical(plan: Sequence[Operator]) -> PlanText:
     """The plan as the same program prints it in every process."""
-    lines, dates, passed = [], [], []
+    lines: list[str] = []
+    dates: list[str] = []
+    passed: list[int] = []
     for each in plan:
         while passed and passed[-1] >= each.depth:
             passed.pop()
@@ -241,18 +245,18 @@ def _without_chance(each: Operator, dates: list[str]) -> str:
     if each.name == "Project":
         text = _PLAIN_COLUMN.sub("date AS ", text)
 
-    def put_apart(found: re.Match) -> str:
+    def put_apart(found: re.Match[str]) -> str:
         dates.append(found[0])
         return "date"
 
     return _ANY_DATE.sub(put_apart, text)
 
 
-def _numbered(pattern: re.Pattern, text: str, shape: str) -> str:
+def _numbered(pattern: re.Pattern[str], text: str, shape: str) -> str:
     """Ids as they come first in the text: 1, 2, ..."""
     known: dict[str, int] = {}
 
-    def number(found: re.Match) -> str:
+    def number(found: re.Match[str]) -> str:
         value = known.setdefault(found[found.lastindex or 0], len(known) + 1)
         return f"{found[1]} {value}" if found.lastindex else shape.format(value)
 

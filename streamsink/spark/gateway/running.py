@@ -176,7 +176,7 @@ class Collecting:
     def rows(self) -> list[pa.RecordBatch]:
         """In order, as Spark hands them over; none without rows. To be called once. Raises as Spark does."""
         try:
-            given = list(ArrowCollectSerializer().load_stream(self._stream))
+            given = list(ArrowCollectSerializer().load_stream(self._stream))  # type: ignore[no-untyped-call]
         finally:
             # Always: the stream of a job that has failed may end as if it were whole.
             with unwrap_spark_exception():
@@ -191,7 +191,7 @@ class Collecting:
     def __enter__(self) -> "Collecting":
         return self
 
-    def __exit__(self, *raised) -> None:
+    def __exit__(self, *raised: object) -> None:
         self._stream.close()
 
 
@@ -205,13 +205,14 @@ class Selected(NamedTuple):
 
 def select(df: DataFrame, columns: Sequence[Selected]) -> DataFrame:
     """``df.select`` with three questions to the JVM for a column; a ``Column`` with a type, a name and metadata asks some forty."""
-    jvm = df.sparkSession.sparkContext._jvm
+    jvm: Any = df.sparkSession.sparkContext._jvm
     functions, metadata = (getattr(jvm, f"org.apache.spark.sql.{name}") for name in ("functions", "types.Metadata"))
+    frame: Any = df  # its attributes of the JVM have types of columns
     made = [
         getattr(functions.expr(each.sql), "as")(each.name, metadata.fromJson(json.dumps(each.metadata)))
         for each in columns
     ]
-    return DataFrame(df._jdf.select(df._jseq(made)), df.sparkSession)
+    return DataFrame(frame._jdf.select(frame._jseq(made)), df.sparkSession)
 
 
 def execution(run: str) -> JavaObject | None:
@@ -255,7 +256,8 @@ def estimated_bytes(run: str) -> int | None:
 
 def observed(observation: Observation, name: str) -> int | None:
     """What an observation of an action that has ended has found; None when Spark's listeners do not bring it within a minute."""
-    clock, found = Clock(), observation._jo.future()
+    java: Any = observation._jo
+    clock, found = Clock(), java.future()
     for wait_ms in _LISTENER_WAITS_MS:
         if found.isCompleted():
             return observation.get.get(name)
@@ -272,8 +274,9 @@ def check_file_system(spark: SparkSession, scheme: str, table: str) -> None:
     """Raises Misuse when Spark cannot read paths of this scheme."""
     check_not_connect(spark, table)
     conf = spark._jsparkSession.sessionState().newHadoopConf()
+    jvm: Any = spark._jvm
     try:
-        spark._jvm.org.apache.hadoop.fs.FileSystem.getFileSystemClass(scheme, conf)
+        jvm.org.apache.hadoop.fs.FileSystem.getFileSystemClass(scheme, conf)
     except Py4JJavaError as missing:
         raise Misuse(
             f"{table}: this Spark session has no file system for {scheme}:// paths. Add hadoop-aws in the version of Spark's "
@@ -306,17 +309,18 @@ def _running(df: DataFrame, table: str, run: str) -> _Running:
     return found
 
 
-def _active(spark: SparkSession, query: str):
+def _active(spark: SparkSession, query: str) -> JavaObject | None:
     if not _UUID.fullmatch(query):
         return None  # a bounded job's run id
     running = spark._jsparkSession.sharedState().activeStreamingQueries()
-    return running.get(spark._jvm.java.util.UUID.fromString(query))
+    jvm: Any = spark._jvm
+    return running.get(jvm.java.util.UUID.fromString(query))
 
 
-def _execution(spark: SparkSession, table: str):
+def _execution(spark: SparkSession, table: str) -> tuple[JavaObject, str]:
     query = spark.sparkContext.getLocalProperty(_QUERY_ID)
     execution = _active(spark, query) if query else None
-    if execution is None:
+    if query is None or execution is None:
         raise Misuse(
             f"{table}: not called by a running streaming query, or from another thread than its own, which does not know the "
             "query. Nothing was written. Pass streamsink.to_table(...) to .writeStream.foreachBatch(...), or call it there in the "

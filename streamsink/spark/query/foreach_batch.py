@@ -72,15 +72,15 @@ class BatchFunction:
                 "streamsink.to_table returns, which knows what the query has read",
                 kind="run.of-a-batch",
             )
-        rows = self._micro_batch(df, described_job(batch, df))
-        self._run.started.commit_up_to_checkpoint(batch.batch_id)
+        run, rows = self._micro_batch(df, described_job(batch, df))
+        run.started.commit_up_to_checkpoint(batch.batch_id)
         return rows
 
-    def _micro_batch(self, df: DataFrame, batch: Batch) -> int:
-        """Rows written; 0 for a replay."""
+    def _micro_batch(self, df: DataFrame, batch: Batch) -> tuple[Run, int]:
+        """The run, and the number of rows written, which is 0 for a replay."""
         self.sink.check(df)
         run = self._restored(df, batch)
-        return run.started.micro_batch(batch, self.sink.rows(df, run))
+        return run, run.started.micro_batch(batch, self.sink.rows(df, run))
 
     def close(self) -> None:
         """Publish what is pending, and give the application back to other queries. The query must have ended.

@@ -3,12 +3,18 @@
 import logging
 import signal
 import threading
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, TypeAlias
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 log = logging.getLogger("streamsink")
+
+# What ``signal.getsignal`` returns.
+_Handler: TypeAlias = Callable[[int, FrameType | None], Any] | int | None
 
 
 class Interruptible:
@@ -21,7 +27,7 @@ class Interruptible:
     def __init__(self, query: StreamingQuery):
         self.asked = False
         self._query = query
-        self._before = None
+        self._before: _Handler = None
 
     def __enter__(self) -> "Interruptible":
         handler = signal.getsignal(signal.SIGINT)
@@ -32,7 +38,7 @@ class Interruptible:
             signal.signal(signal.SIGINT, self._on_signal)
         return self
 
-    def __exit__(self, *raised) -> None:
+    def __exit__(self, *raised: object) -> None:
         self._restore()
 
     def _restore(self) -> None:
@@ -40,7 +46,7 @@ class Interruptible:
         if before is not None:
             signal.signal(signal.SIGINT, before)
 
-    def _on_signal(self, number: int, frame) -> None:
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self.asked = True
         self._restore()
         threading.Thread(target=self._stop, name="streamsink-interrupt", daemon=True).start()

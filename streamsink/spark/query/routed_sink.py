@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from streamsink.errors import Misuse
 from streamsink.options import SinkOptions
 from streamsink.protocol.decision import Checkpoint
+from streamsink.protocol.journal import Group
 from streamsink.protocol.sink import Writing
 from streamsink.sinks.paimon.opening import PaimonTables, PaimonTableWithLetters
 from streamsink.spark.names import check_one, without
@@ -22,7 +23,6 @@ from streamsink.spark.runs import Run
 from streamsink.spark.sizes import DRIVER
 from streamsink.spark.types import quoted, to_fields
 from streamsink.storage.file_io import FileIO
-from streamsink.storage.flush_group import FlushGroup
 from streamsink.storage.stores import Store
 from streamsink.table.routed.rules import ROUTE, Routing
 from streamsink.table.write.fit import check_once
@@ -79,7 +79,7 @@ class RoutedRows(FrameRows):
         super().__init__(df, run, options, store, file_io)
         self._route = route
 
-    def _write(self, checkpoint: Checkpoint, small: bool, group: FlushGroup) -> tuple[Sequence[Any], str]:
+    def _write(self, checkpoint: Checkpoint, small: bool, group: Group) -> tuple[Sequence[Any], str]:
         rows = self._new_rows(checkpoint)
         named = self._named(rows)
         check = PositionCheck(self._store.root, checkpoint.batch, self._options, rows)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import tenacity
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from streamsink.clock import Clock
 from streamsink.errors import Misuse, OutcomeUnknown, Retryable
@@ -89,5 +89,5 @@ def _no_query(start: object, given: object) -> Misuse:
 
 
 def _say(state: tenacity.RetryCallState) -> None:
-    cause = state.outcome.exception()
+    cause = state.outcome.exception() if state.outcome is not None else None
     log.warning("restart %d of the query: %s: %s", state.attempt_number, getattr(cause, "kind", "?"), cause)

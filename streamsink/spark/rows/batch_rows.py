@@ -12,6 +12,7 @@ from streamsink.errors import Misuse, Retryable
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import Batch, Committable, StagedFile
 from streamsink.protocol.decision import Checkpoint, Verdict
+from streamsink.protocol.journal import Group
 from streamsink.protocol.run.micro_batch import BatchRows
 from streamsink.protocol.same_query import QueryComparison
 from streamsink.protocol.sink import Writing
@@ -25,7 +26,6 @@ from streamsink.spark.runs import Run
 from streamsink.spark.sizes import DRIVER, SPARK
 from streamsink.spark.types import to_fields
 from streamsink.storage.file_io import FileIO
-from streamsink.storage.flush_group import FlushGroup
 from streamsink.storage.stores import Store
 from streamsink.table.write.fit import check_once
 
@@ -44,7 +44,7 @@ class FrameRows(BatchRows):
         self._io = file_io
         self.way = DRIVER
 
-    def write(self, checkpoint: Checkpoint, group: FlushGroup) -> Sequence[Any]:
+    def write(self, checkpoint: Checkpoint, group: Group) -> Sequence[Any]:
         small = write_ways.is_small(checkpoint.batch, self._options, self._run.sizes)
         write = functools.partial(self._write, checkpoint, small, group)
         decision = checkpoint.decision
@@ -87,7 +87,7 @@ class FrameRows(BatchRows):
     def looked_at_again(self, batch: Batch) -> Batch:
         return running.looked_at_again(batch)
 
-    def _write(self, checkpoint: Checkpoint, small: bool, group: FlushGroup) -> tuple[Sequence[Any], str]:
+    def _write(self, checkpoint: Checkpoint, small: bool, group: Group) -> tuple[Sequence[Any], str]:
         """What the writers hand back, and the way in which the rows were written."""
         rows, options = self._new_rows(checkpoint), self._options
         kept = stored(rows, self._store.root, options)
@@ -121,7 +121,8 @@ class FrameRows(BatchRows):
             return self._df
         if checkpoint.decision.seen_files:
             sources, seen = checkpoint.batch.sources, checkpoint.decision.seen_files
-            return file_rows.of_new_files(self._df, self._options.file_column, sources, seen)
+            column = self._options.file_column or ""  # whoever lets files be told apart has named the column
+            return file_rows.of_new_files(self._df, column, sources, seen)
         path, options = self._store.root, self._options
         old = recorded(path, options.position_columns, checkpoint.decision.below)
         return self._df.where(f"NOT {old} OR {PositionCheck(path, checkpoint.batch, options, self._df).sql or 'false'}")
@@ -141,8 +142,8 @@ def check_positions(df: DataFrame, path: str, options: SinkOptions) -> None:
     _check_given(df, path, options)
     types = {field.name: field.dataType for field in df.schema.fields}
     topic, partition, offset = (types[name] for name in options.position_columns)
-    widths = [_WIDTHS.get(kind.typeName()) for kind in (partition, offset)]
-    if isinstance(topic, StringType) and None not in widths and widths[0] <= widths[1]:
+    narrow, wide = (_WIDTHS.get(kind.typeName()) for kind in (partition, offset))
+    if isinstance(topic, StringType) and narrow is not None and wide is not None and narrow <= wide:
         return
     found = ", ".join(f"'{name}' of type {types[name].simpleString()}" for name in options.position_columns)
     raise Misuse(

@@ -49,7 +49,7 @@ def check_column(df: DataFrame, path: str, options: SinkOptions) -> None:
 
 def of_new_files(df: DataFrame, column: str, sources: Sequence[SourceRange], seen: Collection[str]) -> DataFrame:
     """Only rows of files that are not seen. A row of no file of the batch ends the job, see ``explained``."""
-    paths = sorted({spelling(file.path) for source in sources for file in source.files})
+    paths = sorted({spelling(file.path) for source in sources for file in source.files or ()})
     files = df.sparkSession.createDataFrame(pa.table({_PATH: paths, _IS_NEW: [path not in seen for path in paths]}))
     if len(paths) <= _MOST_GIVEN:
         files = F.broadcast(files)

@@ -117,7 +117,7 @@ class ParquetJob:
                 kind="spark.not-counted",
             )
         if _OUTSIDE in counts:
-            check.judge(count, running.observed(counted, _OUTSIDE))
+            check.judge(count, running.observed(counted, _OUTSIDE) or 0)
         return adopt_files(file_io, folder, self.schema, count)
 
     def _columns(self, df: DataFrame) -> list[running.Selected]:

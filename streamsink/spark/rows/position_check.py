@@ -41,11 +41,8 @@ class PositionCheck:
 
     def told(self) -> DataFrame:
         """The rows for a writer that is told by the JVM."""
-        return (
-            self._kept
-            if self._ranges is None
-            else without(self._rows.withColumn(OUTSIDE, F.expr(self.sql)), self._left_out())
-        )
+        sql = self.sql
+        return self._kept if sql is None else without(self._rows.withColumn(OUTSIDE, F.expr(sql)), self._left_out())
 
     def comparing(self, writing: Writing) -> Writing:
         """A writer of ``carried`` rows."""
@@ -55,7 +52,7 @@ class PositionCheck:
         """A writer of ``told`` rows."""
         return writing if self._ranges is None else ProvenWriting(writing, None, (OUTSIDE,))
 
-    def settle(self, written: list[Any]) -> list:
+    def settle(self, written: list[Any]) -> list[Any]:
         """What the writers inside handed back, when all rows of all of them lie in the batch's positions. Raises Misuse otherwise."""
         if self._ranges is None:
             return written

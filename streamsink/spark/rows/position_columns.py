@@ -117,7 +117,7 @@ def _displace(names: Sequence[str], room: int) -> _Hashed:
     for name in names:
         buckets.setdefault(zlib.crc32(name.encode()) % count, []).append(name)
     shifts, taken = [0] * count, set[int]()
-    slots: dict[int, str] = {}
+    slots: dict[str, int] = {}
     for number, bucket in sorted(buckets.items(), key=lambda item: -len(item[1])):
         places: dict[int, str] = {}
         for name in bucket:

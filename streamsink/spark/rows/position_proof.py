@@ -12,9 +12,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streamsink.protocol.journal import Group
 from streamsink.protocol.sink import Writing
 from streamsink.storage.file_io import FileIO
-from streamsink.storage.flush_group import FlushGroup
 from streamsink.table.write.position_ranges import PositionRanges
 
 # A column of the JVM's own answer, where the position columns themselves need not come to Python.
@@ -69,7 +69,7 @@ class ProvenWriter:
             self._outside += self._ranges.outside(batch)
         self._inner.write(batch.select([name for name in batch.schema.names if name not in self._dropped]))
 
-    def close(self, group: FlushGroup) -> Sequence[Proven]:
+    def close(self, group: Group) -> Sequence[Proven]:
         return [Proven(tuple(self._inner.close(group)), self._rows, self._outside)]
 
     def abort(self) -> None:

@@ -22,7 +22,7 @@ _JSON = {
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
 }
 # Of sums, whose last digits hang on the order in which they were added up.
-_DIGITS = {DoubleType: "%.9e", FloatType: "%.4e"}
+_DIGITS: dict[type[DataType], str] = {DoubleType: "%.9e", FloatType: "%.4e"}
 
 
 def compared(rows: DataFrame, published: Committable | None, table: str) -> QueryComparison:
@@ -60,7 +60,7 @@ def _unknown(why: str) -> QueryComparison:
 
 def _sum_of(hashes: DataFrame) -> tuple[Any, ...]:
     """How many rows there are, and the sum of their hashes, whatever their order."""
-    return tuple(hashes.agg(F.count("hash"), F.sum("hash")).first())
+    return tuple(hashes.agg(F.count("hash"), F.sum("hash")).first() or ())
 
 
 def _hashes(rows: DataFrame, wanted: Sequence[StructField], sums: bool) -> DataFrame:

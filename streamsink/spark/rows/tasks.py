@@ -6,7 +6,7 @@ itself when it can. The results of a retried or speculative attempt that lost ne
 
 import sys
 import zipimport
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
@@ -20,13 +20,13 @@ COMMITTABLE_SCHEMA = "committable string"
 
 def write_task(
     writing: Writing, store: Store, names: Sequence[str] | None = None
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The function for ``mapInArrow``: rows in, what the writer hands back out, when all files are closed and flushed.
 
     names: of the columns, when Spark gives them other ones.
     """
 
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         file_io = store.open()
         writer = writing.open(file_io)
         try:

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import pyspark
 from py4j.protocol import Py4JError
@@ -16,7 +16,8 @@ from pyspark.sql import DataFrame
 
 from streamsink.options import LARGE_BATCHES_AUTO, LARGE_BATCHES_TASKS, SinkOptions
 from streamsink.protocol.committable import Batch
-from streamsink.protocol.positions import all_numeric
+from streamsink.protocol.journal import Group
+from streamsink.protocol.positions import Offsets, all_numeric
 from streamsink.protocol.sink import Writing
 from streamsink.spark import worker_daemon
 from streamsink.spark.gateway import running
@@ -28,7 +29,6 @@ from streamsink.spark.rows.tasks import COMMITTABLE_SCHEMA, write_task
 from streamsink.spark.sizes import TASKS, Sizes
 from streamsink.spark.types import to_fields
 from streamsink.storage.file_io import FileIO
-from streamsink.storage.flush_group import FlushGroup
 from streamsink.storage.stores import Store
 from streamsink.table.write.writer import WriteSpec
 
@@ -77,7 +77,7 @@ def by_tasks(df: DataFrame, batch: Batch, sizes: Sizes) -> Large:
     return Large(rows_at_once=rows_at_once(df.sparkSession, to_fields(df.schema), batch, sizes.bytes_per_row))
 
 
-def write_small(df: DataFrame, writing: Callable[[], Writing], file_io: FileIO, group: FlushGroup) -> list[Any] | None:
+def write_small(df: DataFrame, writing: Callable[[], Writing], file_io: FileIO, group: Group) -> list[Any] | None:
     """All rows of the DataFrame in staged files, which are durable when ``group`` is flushed: what the writer hands back.
 
     writing: called while Spark works out the rows. None when Spark refuses to collect so much: the estimate was wrong, and it is a
@@ -140,6 +140,6 @@ def _rows(batch: Batch) -> int | None:
     return sum(
         max(0, last - (source.first(topic, part) or 0))
         for source in batch.sources
-        for topic, parts in source.end.items()
+        for topic, parts in cast(Offsets, source.end).items()  # ``all_numeric`` has looked at it
         for part, last in parts.items()
     )
