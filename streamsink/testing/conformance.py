@@ -1,7 +1,7 @@
-"""A suite that any sink must pass: whatever happens at whichever of its I/O calls, a reader sees each row once.
+"""A suite that any sink must pass: whatever happens at any of its I/O calls, a reader sees each row once.
 
-A numbered source is written through the sink, in memory, in the order that Spark's batches have (``protocol/run/micro_batch.py``). The oracle is
-the numbers themselves.
+A numbered source is written through the sink, into a store in memory, in the order that Spark's batches have
+(``protocol/run/micro_batch.py``). The numbers themselves are the oracle.
 """
 
 import contextlib
@@ -27,9 +27,9 @@ from streamsink.testing.memory import MemoryCalls
 
 ROOT = "/destination"
 SCHEMA = pa.schema([("id", pa.int64()), ("version", pa.int64())])
-# Ends of the batches; the third one is empty.
+# The ends of the batches. The third batch is empty.
 ENDS = (6, 9, 9, 14)
-_LATER_MS = 5  # an identity may be the time of creation
+_LATER_MS = 5  # an identity may be the time of creation, so two creations need different times
 _QUERY = "00000000-0000-0000-0000-000000000001"
 
 
@@ -40,10 +40,12 @@ class BrokenSink(AssertionError):
 def check_sink(
     make: Callable[[str], Sink], rows_of: Callable[[FileIO, str], Sequence[int]], *, every: int = 1, **options: Any
 ) -> int:
-    """Try everything; how many states of the store were restarted from. Raises ``BrokenSink``.
+    """Try every accident. Return the number of states of the store from which the query was restarted.
 
-    make: the sink at a path. rows_of: ids that a reader sees there. every: accidents come at each so many-th call of the sink. options: of
-    ``SinkOptions``, for ways of publishing that the sink supports.
+    make: returns the sink at a path. rows_of: returns the ids that a reader sees at a path. every: accidents happen at
+    every n-th call of the sink. options: of ``SinkOptions``, for ways of publishing that the sink supports.
+
+    Raises ``BrokenSink`` for the first thing that the sink does wrong.
     """
     world = _World(make, rows_of, every, options)
     world.clear()
@@ -61,7 +63,7 @@ def check_sink(
 
 
 class _World:
-    """One store, one query, and Spark's own logs, which outlive every crash."""
+    """One store, one query, and Spark's own logs, which survive every crash."""
 
     def __init__(
         self,
@@ -78,7 +80,7 @@ class _World:
         self.all = list(range(ENDS[-1]))
 
     def clear(self) -> None:
-        """An empty store and a new checkpoint."""
+        """Begin with an empty store and a new checkpoint."""
         self.calls = MemoryCalls()
         self.checkpoint = SparkCheckpoint(_QUERY)
 
@@ -94,7 +96,7 @@ class _World:
         self.driver().run(self.io(calls), self.checkpoint, ENDS)
 
     def go_on(self, when: str) -> None:
-        """Start the query again, with nothing in its way: it gets to its end, and each row is there once."""
+        """Start the query again, with nothing in its way. It must get to its end, and each row must be there once."""
         try:
             self.run()
         except (OSError, StreamsinkError) as failed:
@@ -102,7 +104,7 @@ class _World:
         self.see(when, self.all)
 
     def visible(self, when: str) -> list[int]:
-        """What a reader sees. One that cannot read is a failure."""
+        """What a reader sees. A reader that cannot read is a failure of the sink."""
         try:
             return sorted(self._rows_of(self.io(), ROOT))
         except (OSError, StreamsinkError) as failed:
@@ -119,7 +121,11 @@ class _World:
         self.go_on("a batch that came again")
 
     def sleep(self) -> int:
-        """A driver stands still at each call in turn, while another start of the query does all; then it wakes. How many calls."""
+        """At each call in turn a driver stands still, while another start of the query does all the work; then it wakes
+        up.
+
+        Returns the number of calls.
+        """
         numbers = self._calls()
         for number in numbers:
             self.clear()
@@ -131,13 +137,16 @@ class _World:
                     self.run()
 
             calls.before_call = meanwhile
-            with contextlib.suppress(OSError, StreamsinkError):  # what a superseded driver says is of no matter
+            with contextlib.suppress(OSError, StreamsinkError):  # a superseded driver may fail in any way
                 self.driver().run(self.io(calls), own, ENDS)
             self.go_on(f"a driver that slept at call {number}")
         return len(numbers)
 
     def rename(self, what: str) -> None:
-        """The query comes under another name, and must be told that it has written here. what: it has been published, or is recorded only."""
+        """The query comes under another name. It must be told that it has written here before.
+
+        what: whether the batches were "published", or the first one is "recorded" only.
+        """
         self.clear()
         self.recorded() if what == "recorded" else self.run()
         before = self.visible(f"what was {what}")
@@ -160,7 +169,7 @@ class _World:
         self.calls.process_death()
 
     def publish(self) -> None:
-        """What ``publish`` must refuse, and what it must say a second time; and what a restart is told before and after."""
+        """What ``publish`` must refuse, what it must accept twice, and what a restart is told before and after."""
         self.clear()
         self.recorded()
         opened = self.opened()
@@ -215,7 +224,10 @@ class _World:
         return self._make(ROOT).open(self.io(), self._settings, batch, lambda: columns(SCHEMA), lambda event: None)
 
     def accident(self, mode: Mode, power: bool) -> int:
-        """At each call in turn the driver dies, alone or with the machine (power), or the store fails. How many calls."""
+        """At each call in turn the driver dies, alone or with the machine (``power``), or the store fails.
+
+        Returns the number of calls.
+        """
         numbers = self._calls()
         for number in numbers:
             self.clear()
@@ -236,7 +248,7 @@ class _World:
         return range(1, counting.count + 1, self._every)
 
     def _rows(self, start: int, end: int) -> pa.RecordBatch:
-        """``version`` is never the same twice, as with a query that is not deterministic."""
+        """Rows whose ``version`` is never the same twice, as those of a query that is not deterministic."""
         version = next(self._versions)
         return pa.RecordBatch.from_pydict(
             {"id": list(range(start, end)), "version": [version] * (end - start)}, schema=SCHEMA
@@ -244,7 +256,7 @@ class _World:
 
 
 def _free() -> None:
-    """Nobody has taken over."""
+    """A fence that lets through: no newer driver has taken over."""
 
 
 def _fenced() -> None:
@@ -252,7 +264,7 @@ def _fenced() -> None:
 
 
 class _Driver(MicroBatchDriver):
-    """Over a sink that is not ours."""
+    """A driver over a sink that is not one of this library."""
 
     sink: Sink
 

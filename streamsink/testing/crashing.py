@@ -1,4 +1,4 @@
-"""I/O that dies, errs or tears at the n-th call: every call of a run can be tried, one after another."""
+"""I/O that dies, fails or tears at the n-th call, so that every call of a run can be tried, one after another."""
 
 import errno
 import threading
@@ -21,9 +21,12 @@ T = TypeVar("T")
 class Mode(Enum):
     """What happens at the chosen call.
 
-    BEFORE: the process dies before it (which is also "after the call before"). TORN: it dies with half of a write done.
-    ERROR: the call fails and did nothing. REPLY_LOST: it is done, and reports an error all the same. REPEATED: it is done, the
-    client of the store misses the reply and asks once more, as NFS and HTTP clients do; the second answer is what is seen.
+    BEFORE: the process dies before the call, which is also "after the call before".
+    TORN: the process dies with half of a write done.
+    ERROR: the call fails and did nothing.
+    REPLY_LOST: the call is done, and reports an error all the same.
+    REPEATED: the call is done, the client of the store misses the reply and repeats the call, as NFS and HTTP clients
+    do. The caller sees the second answer.
     """
 
     BEFORE = "before"
@@ -33,19 +36,21 @@ class Mode(Enum):
     REPEATED = "repeated"
 
 
-# Calls of names, which a client repeats by itself; one that writes into an open file knows how far it has come.
+# Calls that only change names, which a client repeats by itself. A client that writes into an open file knows how far
+# it has come.
 _REPEATED = {"link", "unlink", "rename", "mkdir", "rmdir", "move", "remove_tree", "put_new", "copy"}
 
 
 class CrashingCalls(PosixLikeCalls):
-    """Wraps the calls of any store and counts them. After its death every further call dies too: no cleanup code gets through.
+    """Wraps the calls of any store and counts them. After its death every further call dies too: no cleanup code
+    reaches the store.
 
-    Calls of several threads come one after another. before_call: set it to act between two calls. A lease's beat comes when
-    its time comes, so it is neither counted nor chosen.
+    Calls of several threads are made one after another. before_call: set it to act between two calls. The beat of a
+    lease comes when its time comes, so it is neither counted nor chosen.
     """
 
     def __init__(self, inner: Calls, at: int = 0, mode: Mode = Mode.BEFORE):
-        """at: number of the call (from 1) at which ``mode`` happens; 0 for never, which only counts."""
+        """at: the number of the call (from 1) at which ``mode`` happens; 0 for never, which only counts."""
         self._inner: Any = inner  # which of the calls it has depends on the store
         self._at = at
         self._mode = mode
@@ -56,18 +61,18 @@ class CrashingCalls(PosixLikeCalls):
 
     @property
     def count(self) -> int:
-        """Calls so far."""
+        """The number of calls so far."""
         return len(self.log)
 
     @property
     def by_name(self) -> Counter[str]:
-        """Calls so far, by name."""
+        """The number of calls so far, by name."""
         return Counter(self.log)
 
     def _do(self, name: str, action: Callable[[], T], torn: Callable[[], object] | None = None) -> T:
         if threading.current_thread().name.startswith(BEAT_THREAD):
             if self.dead:
-                raise SystemExit  # its process is gone, and it goes without a word
+                raise SystemExit  # its process is dead, so the thread ends without a traceback
             return action()
         self.before_call()
         with self._one_at_a_time:
@@ -109,7 +114,7 @@ class CrashingCalls(PosixLikeCalls):
         return self._do("mkdir", lambda: self._inner.mkdir(path))
 
     def open_new(self, path: str) -> BinaryIO:
-        # A stream has what a writer of files asks for, and nothing else of BinaryIO.
+        # The stream has what a writer of files calls, and nothing else of BinaryIO.
         opened: Any = self._do("open", lambda: _CrashingStream(self, self._inner.open_new(path)))
         return opened
 
@@ -142,7 +147,7 @@ class CrashingCalls(PosixLikeCalls):
         return self._do("open_existing", lambda: self._inner.open_existing(path))
 
     def name_limits(self, path: str) -> NameLimits:
-        return self._inner.name_limits(path)  # asks for no file
+        return self._inner.name_limits(path)  # not counted, because it looks at no file
 
     def try_hold(self, path: str) -> Callable[[], None] | None:
         return self._do("hold", lambda: self._inner.try_hold(path))

@@ -1,4 +1,4 @@
-"""Micro-batches into several tables without Spark: as ``driver.py``, with rules and dead letters."""
+"""Micro-batches into several tables without Spark: what ``driver.py`` is for one table, with rules and dead letters."""
 
 from collections.abc import Callable
 
@@ -17,7 +17,10 @@ from streamsink.testing.driver import Driven, DrivenRows, MicroBatchDriver, colu
 
 
 class ManyTablesDriver(MicroBatchDriver):
-    """One query over a numbered source. ``rows(start, end)`` makes batches with a column ``ROUTE`` that names each row's table."""
+    """One query over a numbered source that writes several tables.
+
+    ``rows(start, end)`` returns batches with a column ``ROUTE``, which names each row's table.
+    """
 
     def __init__(
         self,
@@ -38,7 +41,7 @@ class ManyTablesDriver(MicroBatchDriver):
 
 
 class LettersDriver(ManyTablesDriver):
-    """One query into one table, with dead letters. ``earlier_name``: the application that earlier code took for it."""
+    """One query into one table, with dead letters. ``earlier_name``: the application that earlier code used for it."""
 
     earlier_name = ""
 
@@ -54,7 +57,7 @@ class DrivenTables(Driven):
 
 
 class NumberedRoutes(DrivenRows):
-    """Rows of a numbered source, each in the table that its route names."""
+    """The rows of a numbered source, each for the table that its route names."""
 
     def __init__(self, driver: MicroBatchDriver, file_io: FileIO, opened: OpenSink):
         super().__init__(driver, file_io)

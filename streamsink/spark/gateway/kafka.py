@@ -1,9 +1,10 @@
-"""What the Kafka broker says of the topics that a query reads: their ids, and their first and next offsets. DRIVER.
+"""What the Kafka broker says of the topics that a query reads: their ids, and their first and next offsets. Runs on the
+driver.
 
-It is asked with the client that Spark's own Kafka source has made, so with the settings and the credentials of the
-source. They stay in the JVM: nothing here reads them. Spark closes that client when the query ends.
+The broker is asked with the client that Spark's own Kafka source has made, so with the settings and the credentials of
+the source. They stay in the JVM: nothing here reads them. Spark closes that client when the query ends.
 
-What the broker does not tell is not known, which is said once in the log of a run and never an error.
+What the broker does not tell counts as unknown. This is written to the log once in a run, and is never an error.
 """
 
 import json
@@ -23,21 +24,21 @@ log = logging.getLogger("streamsink")
 
 _STREAM = "KafkaMicroBatchStream"
 _ZERO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
-# The longest that a batch waits for an answer. Spark has just planned the batch with the same client.
+# The longest time that a batch waits for an answer. Spark has just planned the batch with the same client.
 _WAIT_S = 10
 
 
 class KafkaSources:
     """The Kafka sources among the sources of one start of a query.
 
-    numbers: for each line of the offset log, the number under which Spark keeps what the source itself writes down. A
+    numbers: for each line of the offset log, the number under which Spark keeps what the source itself logs. A
     DataFrame that is used twice in a query is one source with two lines.
     """
 
     def __init__(self, spark: SparkSession, execution: JavaObject, table: str):
         self._table = table
         self._said = False
-        self._streams: list[int] = []  # by line: index of the first line with the same stream
+        self._streams: list[int] = []  # by line: the index of the first line with the same stream
         self._kafka: dict[int, _Topics] = {}
         try:
             sources = execution.sources()
@@ -53,14 +54,16 @@ class KafkaSources:
         self.numbers = [numbered.index(first) for first in self._streams]
 
     def number(self, line: int) -> int:
-        """Of what the source of this line writes down."""
+        """The number under which Spark keeps what the source of this line itself logs."""
         return self.numbers[line] if line < len(self.numbers) else line
 
     def identified(self, sources: tuple[SourceRange, ...], batch_id: int, first: bool) -> tuple[SourceRange, ...]:
-        """The sources of a batch with their ids. Begins to ask whether the ids are still true, for ``looked_at_again``.
+        """Return the sources of a batch with their ids, and begin to ask whether the ids are still true, for
+        ``looked_at_again``.
 
-        first: whether the sink that asks has no batch of this run behind it. The broker's offsets come along then, and in a batch
-        with partitions that the run had not seen: in each call for it, because each sink and each new attempt judges them.
+        first: whether the sink that asks has not had a batch of this run before. The broker's offsets are then added to
+        the sources. They are also added in a batch with partitions that the run had not seen: in each call for that
+        batch, because each sink and each new attempt judges them.
         """
         found, asked = list(sources), self._of(sources)
         if any(source.numeric and place not in asked for place, source in enumerate(sources)):
@@ -80,7 +83,7 @@ class KafkaSources:
         return tuple(found)
 
     def looked_at_again(self, batch: Batch) -> Batch:
-        """The batch with the ids that its topics had when they were asked for beside its rows."""
+        """Return the batch with the ids that its topics had when they were asked for, while its rows were written."""
         for topics in self._kafka.values():
             topics.hear()
         found = list(batch.sources)
@@ -98,8 +101,8 @@ class KafkaSources:
     def _not_known(self, why: str) -> None:
         if not self._said:
             log.warning(
-                "%s: Kafka does not tell the ids of all clusters and topics of this query (%s), so that a topic that was "
-                "deleted and created again is only known by its offsets",
+                "%s: Kafka does not tell the ids of all clusters and topics of this query (%s), so that a topic that "
+                "was deleted and created again is only known by its offsets",
                 self._table,
                 why,
             )
@@ -108,9 +111,10 @@ class KafkaSources:
 
 @dataclass
 class _Topics:
-    """The topics of one Kafka source. cluster, ids, earliest, newest: '', missing or None when they are not known.
+    """The topics of one Kafka source.
 
-    counts: partitions by topic, as the batch ``counted_in`` was the first to have them.
+    cluster, ids, earliest, newest: '', missing or None when they are not known. counts: the number of partitions by
+    topic. counted_in: the first batch that had these counts.
     """
 
     spark: SparkSession
@@ -134,7 +138,7 @@ class _Topics:
         return {topic: self._ids[topic] for topic in topics if self._ids.get(topic)}
 
     def learn(self, topics: Iterable[str]) -> None:
-        """Ask for the ids of topics that are new to the run. Waits."""
+        """Ask for the ids of topics that are new to the run, and wait for the answer."""
         new = [topic for topic in topics if topic not in self._ids]
         if not new:
             return
@@ -144,7 +148,7 @@ class _Topics:
         self._collect()
 
     def learn_bounds(self) -> None:
-        """Ask for the first and the next offset of every partition. Waits."""
+        """Ask for the first and the next offset of every partition, and wait for the answer."""
         self.earliest, self.newest = None, None
         try:
             offsets = self._jvm.org.apache.spark.sql.kafka010.JsonUtils.partitionOffsets
@@ -159,15 +163,18 @@ class _Topics:
             self.not_known(_why(failed))
 
     def _planned(self) -> JavaObject | None:
-        """Up to where Spark has looked. None when it has not: a start that begins with a batch which was planned before has no such
-        offsets, and Spark throws a NullPointerException then."""
+        """The offsets up to which Spark has looked; None when it has not looked.
+
+        A start that begins with a batch which was planned before has no such offsets, and Spark throws a
+        NullPointerException then.
+        """
         try:
             return self.stream.reportLatestOffset()
         except Py4JJavaError:
             return None
 
     def ask(self) -> None:
-        """Begin to ask whether topics with these ids are there: one question, however many there are."""
+        """Begin to ask whether topics with these ids exist. This is one request, however many topics there are."""
         self._answer = None
         if self._collection is not None:
             try:
@@ -176,7 +183,7 @@ class _Topics:
                 self.not_known(_why(failed))
 
     def hear(self) -> None:
-        """Wait for the answer. When it is not that all of them are there, their names are asked for."""
+        """Wait for the answer. Unless it says that all of them exist, ask for the ids by the topics' names."""
         if self._answer is None:
             return
         try:
@@ -198,7 +205,7 @@ class _Topics:
         return found or None
 
     def _topic_ids(self, topics: list[str]) -> dict[str, str]:
-        """'' for one that the broker does not tell."""
+        """The ids by topic; '' for a topic whose id the broker does not tell."""
         try:
             names = self._jvm.java.util.ArrayList()
             for topic in topics:
@@ -218,7 +225,7 @@ class _Topics:
         return {topic: "" if known == _ZERO_ID else known for topic, known in found.items()}
 
     def _one_by_one(self, answers: JavaObject, topics: list[str]) -> dict[str, str]:
-        """Those that the broker tells, where it does not tell all."""
+        """The ids that the broker tells, where it does not tell all of them."""
         found = dict.fromkeys(topics, "")
         for topic in topics:
             answer = answers.get(topic)
@@ -226,11 +233,11 @@ class _Topics:
                 if answer.isDone():
                     found[topic] = answer.get().topicId().toString()
             except Py4JJavaError:
-                continue  # it was said of all of them
+                continue  # the log has been told for all of them
         return found
 
     def _collect(self) -> None:
-        """The ids as Kafka's client takes them."""
+        """Put the ids into the collection that Kafka's client takes."""
         self._collection = None
         known = [known for known in self._ids.values() if known]
         try:
@@ -248,11 +255,11 @@ class _Topics:
 
 def _offsets(source: SourceRange) -> Offsets:
     """Where a batch ends in a numeric source."""
-    return cast(Offsets, source.end)  # ``SourceRange.numeric`` has looked at it
+    return cast(Offsets, source.end)  # ``SourceRange.numeric`` has checked its form
 
 
 def _why(failed: Exception) -> str:
-    """The name of the error; its text may say more than a log may."""
+    """The name of the error. Its text may say more than a log may contain."""
     if not isinstance(failed, Py4JJavaError):
         return type(failed).__name__
     error = failed.java_exception

@@ -1,4 +1,4 @@
-"""A batch job as one checkpoint, END_OF_INPUT, of its run. DRIVER."""
+"""Bounded runs: a batch job is one checkpoint of its run, END_OF_INPUT. Runs on the driver."""
 
 import os
 import re
@@ -30,9 +30,13 @@ def write_bounded(
     listener: Callable[[events.Event], None] | None,
     options: Mapping[str, Any],
 ) -> int:
-    """Publish the DataFrame under ``run_id``; returns the rows published, 0 when that run is published already.
+    """Publish the rows of the DataFrame under ``run_id``.
 
-    Raises as the sink does.
+    listener: called with each event; the default logs them. options: keywords as ``SinkOptions`` has them; the
+    application is "batch" unless they say otherwise.
+
+    Returns the number of rows that were published, which is 0 when this run is published already. Raises Misuse for a
+    run id of another form, and otherwise as ``BatchFunction.write_job`` does.
     """
     root = table_path(path)
     if not isinstance(run_id, str) or not _RUN_ID.fullmatch(run_id):
@@ -47,7 +51,8 @@ def write_bounded(
         try:
             return sink.write_job(df, Batch(END_OF_INPUT, run_id, run_id))
         except RestoredThenFailed:
-            # What an earlier run left is published now; a batch job has no warm writers to be rid of.
+            # What an earlier run left is published now. A query would fail here to get rid of its warm writers; a batch
+            # job has none.
             return sink.write_job(df, Batch(END_OF_INPUT, run_id, run_id))
     except (StreamsinkError, OSError, PySparkException, Py4JError) as failed:
         cause = explain(root, failed)

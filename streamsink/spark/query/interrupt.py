@@ -1,4 +1,7 @@
-"""Ctrl-C while a program waits for its query: the query is stopped in order, and what is pending is published. DRIVER."""
+"""Ctrl-C while a program waits for its query stops the query in an orderly way. Runs on the driver.
+
+What is pending is published then.
+"""
 
 import logging
 import signal
@@ -18,10 +21,12 @@ _Handler: TypeAlias = Callable[[int, FrameType | None], Any] | int | None
 
 
 class Interruptible:
-    """A context around the wait for a query. ``asked``: whether Ctrl-C has come, and the query was told to stop.
+    """A context around the wait for a query, which handles Ctrl-C.
 
-    PySpark's own handler asks Spark from within the wait, over the connection that waits: that breaks both. A program that has set
-    a handler of its own keeps it; a second Ctrl-C is answered as before.
+    asked: whether Ctrl-C has come, so that the query was told to stop.
+
+    PySpark's own handler would ask Spark from within the wait, over the connection that is waiting, and this breaks
+    both. A program that has set a handler of its own keeps it. A second Ctrl-C is handled as before.
     """
 
     def __init__(self, query: StreamingQuery):
@@ -52,7 +57,7 @@ class Interruptible:
         threading.Thread(target=self._stop, name="streamsink-interrupt", daemon=True).start()
 
     def _stop(self) -> None:
-        """On a thread, and so on a connection, of its own."""
+        """Runs on a thread of its own, and so on a connection of its own."""
         try:
             self._query.stop()
         except (PySparkException, Py4JError, OSError) as failed:
