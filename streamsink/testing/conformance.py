@@ -85,6 +85,7 @@ class _World:
         self.checkpoint = SparkCheckpoint(_QUERY)
 
     def driver(self, **changes: Any) -> MicroBatchDriver:
+        """A driver over the sink. changes: of the options."""
         driver = _Driver(ROOT, SCHEMA, self._rows, replace(self._settings, **changes))
         driver.sink = self._make(ROOT)
         return driver
@@ -93,6 +94,7 @@ class _World:
         return FileIO(calls or self.calls, IdSource().new_id)
 
     def run(self, calls: PosixLikeCalls | None = None) -> None:
+        """Run all batches that are not committed yet. calls: the I/O calls to use instead of those of the store."""
         self.driver().run(self.io(calls), self.checkpoint, ENDS)
 
     def go_on(self, when: str) -> None:
@@ -111,6 +113,7 @@ class _World:
             raise BrokenSink(f"after {when} a reader cannot read: {failed}") from failed
 
     def see(self, when: str, expected: list[int]) -> None:
+        """Raise BrokenSink unless a reader sees the expected ids."""
         found = self.visible(when)
         if found != expected:
             raise BrokenSink(f"after {when} a reader sees {found}, expected {expected}")
@@ -155,11 +158,11 @@ class _World:
         except Misuse as told:
             if told.kind != "application.renamed":
                 raise BrokenSink(
-                    f"a query whose name was changed is told what is not so: does 'others' know its first name? {told}"
+                    f"a query whose name was changed is told something wrong: does 'others' know its first name? {told}"
                 ) from told
         else:
             raise BrokenSink(
-                f"a query whose name was changed writes once more what was {what}: 'others' does not know it"
+                f"a query whose name was changed writes again what was {what}: 'others' does not know its first name"
             )
         self.see("a refused change of the name", before)
 
@@ -182,17 +185,17 @@ class _World:
             raise BrokenSink(f"the staging folder of a record has no file that begins with 'manifest-': {names}")
         committer, first = opened.committer, self.all[: ENDS[0]]
         if committer.mentions(record) or committer.history(opened.application).state is not None:
-            raise BrokenSink("a record that is not published is said to be")
+            raise BrokenSink("the sink says of a record that is not published that it is")
         for expect, fence, what in (
-            (0, _fenced, "a fenced writer's"),
-            (7, _free, "a record over another one than is there"),
+            (0, _fenced, "publishing by a fenced writer"),
+            (7, _free, "publishing over another record than the last published one"),
         ):
             try:
                 committer.publish(record, expect=expect, restored=True, fence=fence)
             except StreamsinkError:
-                self.see(f"{what} publishing", [])
+                self.see(what, [])
             else:
-                raise BrokenSink(f"{what}: it is published all the same")
+                raise BrokenSink(f"{what} is not refused")
         for _ in range(2):
             committer.publish(record, expect=0, restored=True, fence=_free)
             self.see("a record's publishing", first)
@@ -203,7 +206,9 @@ class _World:
             or said.record_id != record.state.record_id
             or committer.files_in_place(record)[2]
         ):
-            raise BrokenSink("of a published record it is not said that it is, or that its files are there")
+            raise BrokenSink(
+                "the sink does not say of a published record that it is published, or that its files are in place"
+            )
         opened.journal.release()
 
     def identity(self) -> None:
@@ -216,10 +221,12 @@ class _World:
         anew = self.opened().to.table_id
         if known != again or known == anew:
             raise BrokenSink(
-                f"its identity is {known}, at the next start {again}, and {anew} when it was dropped and created again"
+                f"the destination's identity is {known}, at the next start {again}, and {anew} when it was dropped and "
+                "created again; only the last one must differ"
             )
 
     def opened(self) -> OpenSink:
+        """The sink as the first batch of a start opens it."""
         batch = Batch(0, _QUERY, "")
         return self._make(ROOT).open(self.io(), self._settings, batch, lambda: columns(SCHEMA), lambda event: None)
 

@@ -156,6 +156,7 @@ class _Lineage:
         self._known: dict[int, _Column] = {}
 
     def follow(self, plan: JavaObject) -> None:
+        """Learn the columns of the plan and of all plans below it."""
         children, name = each_of(plan.children()), str(plan.nodeName())
         for child in children:
             self.follow(child)
@@ -171,6 +172,7 @@ class _Lineage:
             self._follow_others(plan, children, [self._made_by(expression, False) for expression in expressions])
 
     def of(self, column: JavaObject) -> _Column:
+        """What is known of a column that an operator reads or returns."""
         known = self._known.get(column.exprId().id())
         if known is not None:
             return known

@@ -135,6 +135,7 @@ class _Topics:
         self._seconds = self._jvm.java.util.concurrent.TimeUnit.SECONDS
 
     def ids_of(self, topics: Iterable[str]) -> dict[str, str]:
+        """The ids of these topics, without those that are not known."""
         return {topic: self._ids[topic] for topic in topics if self._ids.get(topic)}
 
     def learn(self, topics: Iterable[str]) -> None:

@@ -72,7 +72,7 @@ def _run_once(start: Callable[[], StreamingQuery]) -> tuple[StreamingQuery, bool
             if cause is None:
                 raise
             raise cause from failed
-        log.info("interrupted in a batch, with which the next run begins", exc_info=True)
+        log.info("interrupted in a batch; the next run begins with this batch", exc_info=True)
     finally:
         left_pending = runs.release(str(query.id))
     swallowed = runs.failure(str(query.runId))

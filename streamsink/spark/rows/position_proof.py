@@ -32,7 +32,7 @@ class Proven:
 
 @dataclass(frozen=True)
 class ProvenWriting(Writing):
-    """Another ``Writing``, whose rows are looked at first.
+    """Another ``Writing``, whose rows are checked first.
 
     ranges: what the rows are compared with; None where they have the column ``OUTSIDE`` instead. dropped: columns that
     the writer inside does not get.

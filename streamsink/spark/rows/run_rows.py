@@ -40,7 +40,7 @@ def compared(rows: DataFrame, published: Committable | None, table: str) -> Quer
     left_out, is_all_shown = job_inputs.made_anew(rows)
     names = [name for at, name in enumerate(rows.columns) if at not in left_out]
     if not names or not is_all_shown:
-        return _unknown("values that each try makes anew hang on what was read")
+        return _unknown("values that each try computes anew depend on what was read")
     sums = job_inputs.combines(rows)
     given = rows.select([F.col(quoted(name)) for name in names])
     try:
