@@ -1,5 +1,6 @@
-"""The sizes of the rows that a run has written, from which the way to write its next batch is chosen. Runs on the
-driver.
+"""The sizes of the rows that a run has written, from which the way to write its next batch is chosen.
+
+Runs on the driver.
 """
 
 from dataclasses import dataclass

@@ -1,6 +1,4 @@
-"""Publishing beside the batches without a thread: it runs at a chosen I/O call of the batch, at the same call each
-time.
-"""
+"""Publishing beside the batches without a thread: it runs at a chosen I/O call of the batch, always the same."""
 
 from streamsink.protocol.run.publish_schedule import Background, Step
 from streamsink.testing.crashing import CrashingCalls

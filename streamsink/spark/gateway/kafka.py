@@ -1,5 +1,6 @@
-"""What the Kafka broker says of the topics that a query reads: their ids, and their first and next offsets. Runs on the
-driver.
+"""What the Kafka broker says of the topics that a query reads: their ids, and their first and next offsets.
+
+Runs on the driver.
 
 The broker is asked with the client that Spark's own Kafka source has made, so with the settings and the credentials of
 the source. They stay in the JVM: nothing here reads them. Spark closes that client when the query ends.

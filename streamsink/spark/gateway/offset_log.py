@@ -1,5 +1,6 @@
-"""One entry of Spark's offset log as text, in both of its formats, and what it says of a batch. Pure; runs on the
-driver.
+"""One entry of Spark's offset log as text, in both of its formats, and what it says of a batch.
+
+Pure; runs on the driver.
 
     v1                                   v2 (Spark 4.2 and newer)
     {"batchWatermarkMs":0,...}           {"batchWatermarkMs":0,...}

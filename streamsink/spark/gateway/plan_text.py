@@ -1,5 +1,6 @@
-"""Analysed plans as Spark prints them: what they say of a query, without what differs at each start. Pure; runs on the
-driver.
+"""Analysed plans as Spark prints them: what they say of a query, without what differs at each start.
+
+Pure; runs on the driver.
 
 A line is an operator. Its depth is in the drawing before it, three characters per level. ``~`` marks a streaming
 operator.
@@ -56,7 +57,6 @@ _BY_ITSELF = (
     (re.compile(r"\b((?:uniform|randstr)\([^()]*?), -?\d+(, (?:true|false)\))"), r"\1\2"),
     (re.compile(r"\bSome\((?:-?\d+|[A-Z]\w*(?:/[\w+-]+)*|[+-]\d\d:\d\d)\)"), "Some()"),
 )
-
 
 # A column that depends on nothing that is read, such as the time of loading. If its brackets are not in pairs, the
 # match is a part of a function.

@@ -1,5 +1,6 @@
-"""Checks that Spark reads the files that the source has planned for a batch. Runs on the driver; asks Spark's JVM
-gateway.
+"""Checks that Spark reads the files that the source has planned for a batch.
+
+Runs on the driver; asks Spark's JVM gateway.
 
 A batch that is planned is read when its turn comes, which may be days later, after a restart. Spark then lists its
 files anew, leaves out without a message those that are gone, and reads whatever has their names. The record would say

@@ -1,5 +1,6 @@
-"""A sink as a batch function writes to it: its store, and how the rows of a DataFrame become its files. Runs on the
-driver.
+"""A sink as a batch function writes to it: its store, and how the rows of a DataFrame become its files.
+
+Runs on the driver.
 """
 
 from collections.abc import Callable

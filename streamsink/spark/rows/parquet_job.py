@@ -1,5 +1,6 @@
-"""A large batch as one job of Spark's own Parquet writer, whose files are adopted. No row leaves the JVM. Runs on the
-driver.
+"""A large batch as one job of Spark's own Parquet writer, whose files are adopted. No row leaves the JVM.
+
+Runs on the driver.
 
 Spark's committer lets one attempt of each task through, and Spark's own count of the rows is compared with that of the
 files before any file is named in a record. ``can_write`` says which tables can be written this way; all others are

@@ -1,5 +1,6 @@
-"""Conditions on the position columns as SQL: which rows lie in the positions of their batch, and which are recorded
-already. Runs on the driver.
+"""SQL conditions on the position columns: which rows lie in the positions of their batch, and which are recorded.
+
+Runs on the driver.
 
 Positions are looked up in arrays that are constants of the plan. They have one element per partition, so that neither
 the planning nor the work for a row grows with the number of partitions. Where there are several topics, a name finds
