@@ -226,7 +226,7 @@ def has_row_for_row(plan: Sequence[Operator]) -> bool:
 
 
 def samples(plan: Sequence[Operator]) -> bool:
-    """Whether rows are chosen at random."""
+    """Whether the rows are a random sample."""
     return any(each.name == "Sample" for each in plan)
 
 
