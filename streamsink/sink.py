@@ -83,13 +83,13 @@ def last_of_others(
 
 
 def to_sink(sink: Sink, listener: Callable[[Event], None] | None = None, **options: Any) -> "BatchFunction":
-    """Return a function for ``foreachBatch`` that publishes every micro-batch exactly once into a destination of your
-    own.
+    """Return a batch function that publishes every micro-batch exactly once into a destination of your own.
 
-    listener: called with each event of ``streamsink.events``; the default logs them. options: see ``SinkOptions``,
-    without those that only tables have.
+    sink: the destination. listener: called with each event of ``streamsink.events``; the default logs them. options:
+    see ``SinkOptions``, without those that only tables have.
 
-    Raises Misuse for an option that does not exist, has a wrong value, or means nothing to the sink.
+    Pass the function to ``foreachBatch``. Raises Misuse for an option that does not exist, has a wrong value, or means
+    nothing to the sink.
     """
     from streamsink.spark.query.foreach_batch import BatchFunction
     from streamsink.spark.query.spark_sink import SparkSink

@@ -37,8 +37,7 @@ _STOPPED = re.compile(
 
 
 def explain(table: str, failed: Exception) -> Exception:
-    """The same failure as an error that names the table and the way out, or ``failed`` itself when it says enough
-    already.
+    """Return the failure as an error that names the table and the way out; itself when it says enough already.
 
     table: the table's path. A failure of a task reaches the driver as text only: Python's with the errno, and Java's
     with the operating system's words for it.
@@ -82,8 +81,9 @@ def is_of_a_stop(failed: Exception) -> bool:
 
 
 def reason_of(account: str) -> str:
-    """Why a job failed, in at most 600 characters, taken from Java's account of it, which is many thousand characters
-    long.
+    """Why a job failed, in at most 600 characters.
+
+    account: Java's account of the failure, which is many thousand characters long.
     """
     heads = [" ".join(_OF_A_STAGE.sub("", head).split()) for head in _HEAD.findall(account)]
     found = (

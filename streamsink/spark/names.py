@@ -46,11 +46,11 @@ def check_apart(names: Sequence[str], spark: SparkSession, table: str) -> None:
 
 
 def check_one(df: DataFrame, name: str, table: str, option: str, kind: str) -> None:
-    """Check that a column which the data has is the only one of its name, so that no other column is taken, or left
-    out, in its place.
+    """Check that a column of the data is the only one of its name.
 
-    name: of the column. table, option, kind: the table's path, the option that names the column, and the kind of the
-    error. Raises Misuse when the column is there twice, or when the session takes another column for it.
+    Otherwise another column would be taken, or left out, in its place. name: of a column that the data has. table,
+    option, kind: the table's path, the option that names the column, and the kind of the error. Raises Misuse when the
+    column is there twice, or when the session takes another column for it.
     """
     alike = [other for other in df.columns if folded(other) == folded(name)]
     if alike.count(name) > 1:

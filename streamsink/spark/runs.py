@@ -37,8 +37,9 @@ _MOST_FAILURES = 16
 
 
 class Run:
-    """One start of one query, and what the Spark side remembers of its batches. A new one takes its place when the
-    query restarts.
+    """One start of one query, and what the Spark side remembers of its batches.
+
+    A new one takes its place when the query restarts.
     """
 
     def __init__(self, sink: Any, to: OpenSink, started: QueryRun, batch: Batch, has_ended: Callable[[], bool]):
@@ -91,8 +92,9 @@ def of(path: str, application: str) -> Run | None:
 
 
 def other_sinks(path: str, application: str, run_id: str) -> frozenset[str]:
-    """The names under which this start of a query has called other sinks of the same table, of a folder of tables that
-    the table is in, or of a table in this folder.
+    """The names under which this start of a query has called other sinks of the same place.
+
+    That is: of the same table, of a folder of tables that the table is in, or of a table in this folder.
 
     Not called under ``LOCK``: every batch asks this, and another query of this process holds the lock while it starts.
     All sinks of a query, also the one that asks, are called in the query's one thread.
@@ -141,8 +143,9 @@ def let_go(path: str, application: str) -> None:
 
 
 def release(query: str) -> Exception | None:
-    """Publish what a query of this process left pending, and release the applications that it held. Called when the
-    query has ended.
+    """Publish what a query of this process left pending, and release the applications that it held.
+
+    Called when the query has ended.
 
     query: its checkpoint id. Returns the error that publishing ended with, or None. What could not be published is
     published at the next start.

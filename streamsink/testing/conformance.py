@@ -124,10 +124,9 @@ class _World:
         self.go_on("a batch that came again")
 
     def sleep(self) -> int:
-        """At each call in turn a driver stands still, while another start of the query does all the work; then it wakes
-        up.
+        """At each call in turn a driver stands still while another start of the query does all the work.
 
-        Returns the number of calls.
+        Then the first driver wakes up. Returns the number of calls.
         """
         numbers = self._calls()
         for number in numbers:

@@ -42,8 +42,9 @@ _REPEATED = {"link", "unlink", "rename", "mkdir", "rmdir", "move", "remove_tree"
 
 
 class CrashingCalls(PosixLikeCalls):
-    """Wraps the calls of any store and counts them. After its death every further call dies too: no cleanup code
-    reaches the store.
+    """Wraps the calls of any store and counts them.
+
+    After its death every further call dies too: no cleanup code reaches the store.
 
     Calls of several threads are made one after another. before_call: set it to act between two calls. The beat of a
     lease comes when its time comes, so it is neither counted nor chosen.

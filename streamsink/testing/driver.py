@@ -203,8 +203,9 @@ class DrivenRows(BatchRows):
 
 
 class Driven:
-    """The sink of one start of the query, restored, until the query ends. It does what ``BatchFunction`` does under
-    Spark.
+    """The sink of one start of the query, restored, until the query ends.
+
+    It does what ``BatchFunction`` does under Spark.
     """
 
     def __init__(self, driver: MicroBatchDriver, file_io: FileIO, opened: OpenSink, query: str):
@@ -247,8 +248,9 @@ class NumberedRows(DrivenRows):
         return written(self._opened.writing(checkpoint, columns(self._driver.schema), ()), self._io, rows, group)
 
     def _adopt(self, staging: str, rows: pa.RecordBatch) -> list[WrittenFile]:
-        """Write two files in a folder of their own, beside what Spark leaves there, and adopt them. Adopted files are
-        flushed at once.
+        """Write two files in a folder of their own, beside what Spark leaves there, and adopt them.
+
+        Adopted files are flushed at once.
         """
         folder = f"{staging}/spark"
         self._io.make_dir(f"{folder}/_temporary")

@@ -47,8 +47,9 @@ ACTIONS: Mapping[str, Callable[[], None]] = {"kill": kill, "stop": stop, "crash"
 
 
 def arm(step: str, occurrence: int, action: Callable[[], None]) -> None:
-    """Call ``action`` when ``step`` is reached for the ``occurrence``-th time (from 1). Raises Misuse when there is no
-    such step.
+    """Call ``action`` when ``step`` is reached for the ``occurrence``-th time (from 1).
+
+    Raises Misuse when there is no such step.
     """
     if step not in faults.STEPS:
         raise Misuse(f"there is no step '{step}'; see streamsink.faults.STEPS", kind="fault.step")

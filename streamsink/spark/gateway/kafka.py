@@ -59,12 +59,11 @@ class KafkaSources:
         return self.numbers[line] if line < len(self.numbers) else line
 
     def identified(self, sources: tuple[SourceRange, ...], batch_id: int, first: bool) -> tuple[SourceRange, ...]:
-        """Return the sources of a batch with their ids, and begin to ask whether the ids are still true, for
-        ``looked_at_again``.
+        """Return the sources of a batch with their ids, and begin to ask whether the ids are still true.
 
-        first: whether the sink that asks has not had a batch of this run before. The broker's offsets are then added to
-        the sources. They are also added in a batch with partitions that the run had not seen: in each call for that
-        batch, because each sink and each new attempt judges them.
+        The answer is for ``looked_at_again``. first: whether the sink that asks has not had a batch of this run before.
+        The broker's offsets are then added to the sources. They are also added in a batch with partitions that the run
+        had not seen: in each call for that batch, because each sink and each new attempt judges them.
         """
         found, asked = list(sources), self._of(sources)
         if any(source.numeric and place not in asked for place, source in enumerate(sources)):

@@ -316,8 +316,9 @@ def _version(df: DataFrame) -> str:
 
 
 def _any_case(df: DataFrame, options: JavaObject) -> JavaObject:
-    """The options of a source of version 1 in the form that a source of version 2 has them, where names may be written
-    in any case.
+    """The options of a source of version 1 in the form that a source of version 2 has them.
+
+    Their names may be written in any case there.
     """
     jvm = df.sparkSession.sparkContext._jvm
     java = getattr(jvm, "scala.jdk.javaapi.CollectionConverters").asJava(options)

@@ -163,11 +163,10 @@ def same_rows(one: DataFrame, other: DataFrame) -> bool:
 
 
 def start_id(df: DataFrame, run: str) -> str:
-    """The id of this start of the query as the query itself has it, because a program may have set a job group of its
-    own.
+    """The id of this start of the query as the query itself has it.
 
-    run: as ``run_id`` returns it. It is the answer where Spark does not answer any more: this is called when a batch
-    has failed.
+    A program may have set a job group of its own. run: as ``run_id`` returns it. It is the answer where Spark does not
+    answer any more: this is called when a batch has failed.
     """
     if run in _RUNNING:
         return run
@@ -180,8 +179,9 @@ def start_id(df: DataFrame, run: str) -> str:
 
 
 class Collecting:
-    """All rows of a DataFrame on their way to the driver. Spark's job runs while the caller does what it can do without
-    them.
+    """All rows of a DataFrame on their way to the driver.
+
+    Spark's job runs while the caller does what it can do without them.
 
     This does what ``DataFrame.toArrow`` does, but gives the job no name. It is a context; at its end nobody listens to
     the job any more.

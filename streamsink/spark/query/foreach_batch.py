@@ -107,9 +107,7 @@ class BatchFunction:
         return replace(batch, other_sinks=runs.other_sinks(self.path, self.options.application, batch.run))
 
     def _is_first(self, run_id: str) -> bool:
-        """Whether no batch of this start of the query has gone through this sink, or through another object of the same
-        sink.
-        """
+        """Whether no batch of this start of the query has gone through this sink, or another object of it."""
         known = self._run
         if known is None or known.id != run_id:
             with runs.LOCK:
@@ -117,8 +115,9 @@ class BatchFunction:
         return known is None or known.id != run_id or not known.started.has_returned
 
     def _restored(self, df: DataFrame, batch: Batch) -> Run:
-        """The run of this start of the query. At its first batch, everything that an earlier run left behind is
-        settled.
+        """The run of this start of the query.
+
+        At its first batch, everything that an earlier run left behind is settled.
         """
         if self._run is not None and self._run.id == batch.run:
             return self._run

@@ -114,8 +114,9 @@ class FrameRows(BatchRows):
         return check.settle(written), way
 
     def _large(self, rows: DataFrame, writing: Writing, batch: Batch) -> write_ways.Large:
-        """The way to write a batch that is not small. Spark's own Parquet writer is a way for the files of one table
-        only.
+        """The way to write a batch that is not small.
+
+        Spark's own Parquet writer is a way for the files of one table only.
         """
         if isinstance(writing, TableWriting):
             return write_ways.large(rows, writing.spec, batch, self._options, self._io, sizes=self._run.sizes)

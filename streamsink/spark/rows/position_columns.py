@@ -40,11 +40,10 @@ def outside(ranges: PositionRanges) -> str:
 
 
 def recorded(table: str, columns: Sequence[str], below: Mapping[str, Mapping[str, int]]) -> str:
-    """A condition that is true for rows before the next new offset of their topic and partition, and false for all
-    others.
+    """A condition that is true for rows that are recorded already, and false for all others.
 
-    columns: the columns of topic, partition and offset. below: by topic and partition, the next new offset. Raises
-    Misuse as ``check_numbers`` does.
+    These are the rows before the next new offset of their topic and partition. columns: the columns of topic, partition
+    and offset. below: by topic and partition, the next new offset. Raises Misuse as ``check_numbers`` does.
     """
     topic, partition, offset = (quoted(name) for name in columns)
     numbered = {name: {int(part): first for part, first in parts.items()} for name, parts in below.items()}

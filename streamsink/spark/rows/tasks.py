@@ -21,8 +21,9 @@ COMMITTABLE_SCHEMA = "committable string"
 def write_task(
     writing: Writing, store: Store, names: Sequence[str] | None = None
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the function for ``mapInArrow``. It takes rows, and yields what the writer hands back when all files are
-    closed and flushed.
+    """Return the function for ``mapInArrow``.
+
+    It takes rows, and yields what the writer hands back when all files are closed and flushed.
 
     names: the names of the columns, when Spark gives them other names.
     """

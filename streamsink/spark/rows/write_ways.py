@@ -42,9 +42,7 @@ _ARCHIVE = os.path.join(os.path.dirname(pyspark.__file__), "python", "lib", "pys
 
 
 def is_small(batch: Batch, options: SinkOptions, sizes: Sizes) -> bool:
-    """Whether the driver writes the batch, because it is known to be small by its Kafka offsets or by Spark's own
-    estimate.
-    """
+    """Whether the driver writes the batch: it is known to be small, by its Kafka offsets or by Spark's estimate."""
     if options.driver_max_rows == 0:
         return False
     rows = _rows(batch)
@@ -90,8 +88,9 @@ def by_tasks(df: DataFrame, batch: Batch, sizes: Sizes) -> Large:
 
 
 def write_small(df: DataFrame, writing: Callable[[], Writing], file_io: FileIO, group: Group) -> list[Any] | None:
-    """Write all rows of the DataFrame into staged files, on the driver. The files are durable when ``group`` is
-    flushed.
+    """Write all rows of the DataFrame into staged files, on the driver.
+
+    The files are durable when ``group`` is flushed.
 
     writing: called while Spark computes the rows.
 
