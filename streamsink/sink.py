@@ -1,4 +1,7 @@
-"""Sinks of your own: what their authors import, and the function that makes one of them a batch function. See docs/WRITING_A_SINK.md."""
+"""Sinks of your own: what their authors import, and the function that turns such a sink into a batch function.
+
+See docs/WRITING_A_SINK.md.
+"""
 
 import os
 from collections.abc import Callable, Iterable
@@ -65,10 +68,12 @@ __all__ = [
 def last_of_others(
     file_io: FileIO, path: str, application: str, names: Iterable[str], published: Callable[[str], AppState | None]
 ) -> dict[str, LastOfOther]:
-    """What ``Committer.others`` is to say of a destination at this path, whose journals lie below it.
+    """Return what ``Committer.others`` is to return for a destination at this path whose journals lie below it.
 
-    names: of applications that the destination knows; those that have a journal are found beside them. published: what the destination says of
-    one. Raises nothing for a journal that cannot be read, which is not this application's.
+    names: the applications that the destination knows. Applications that have a journal are found in addition to these.
+    published: returns what the destination says of one application; None when it says nothing.
+
+    A journal that cannot be read raises nothing here, because it is not the journal of this application.
     """
     journals = (entry.name for entry in file_io.entries(os.path.join(path, JOURNAL_DIR)) if entry.is_dir)
     found = {}
@@ -82,10 +87,13 @@ def last_of_others(
 
 
 def to_sink(sink: Sink, listener: Callable[[Event], None] | None = None, **options: Any) -> "BatchFunction":
-    """A function for ``foreachBatch`` that publishes every micro-batch exactly once into a destination of your own.
+    """Return a batch function that publishes every micro-batch exactly once into a destination of your own.
 
-    listener: called with each event of ``streamsink.events``; the default logs them. options: see ``SinkOptions``, without those that only
-    tables have. Raises Misuse for an option that does not exist, has a wrong value, or means nothing to the sink.
+    sink: the destination. listener: called with each event of ``streamsink.events``; the default logs them. options:
+    see ``SinkOptions``, without those that only tables have.
+
+    Pass the function to ``foreachBatch``. Raises Misuse for an option that does not exist, has a wrong value, or means
+    nothing to the sink.
     """
     from streamsink.spark.query.foreach_batch import BatchFunction
     from streamsink.spark.query.spark_sink import SparkSink

@@ -1,1 +1,1 @@
-"""The only part that imports pyspark."""
+"""The Spark side of the sink. Only modules of this package import pyspark."""

@@ -1,4 +1,4 @@
-"""Failures of the store, of Spark's jobs and of its tasks, in words that say what to do. DRIVER."""
+"""Turns failures of the store, of Spark's jobs and of its tasks into errors that say what to do. Runs on the driver."""
 
 import errno
 import os
@@ -11,31 +11,36 @@ from streamsink import errors
 from streamsink.errors import Misuse, StreamsinkError
 from streamsink.storage.store_failures import KEPT, KINDS, in_words
 
-# What Java's own files, and Hadoop's over them, fail with; a denied permission may be that of the source.
+# What Java's own file classes, and Hadoop's on top of them, fail with. A denied permission is left out below, because
+# it may be one of the source.
 _JAVA = re.compile(r"java\.io\.\w*Exception|java\.nio\.file\.\w*Exception|FSError")
 _OF_JAVA = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
-# An error of ours as the last line of a task's traceback, see ``said_by_task``.
+# One of this library's errors as the last line of a task's traceback, as ``said_by_task`` writes it.
 _OF_A_TASK = re.compile(r"streamsink\.errors\.(\w+): (.*?) \[kind ([a-z.-]+)\]", re.DOTALL)
-# What a task needs, and a Python that Spark found by itself may lack.
+# Modules that a task needs. A Python interpreter that Spark has found by itself may lack them.
 _MISSING = re.compile(r"No module named '(streamsink|pyarrow|fastavro)[\w.]*'")
-# Where Java says what failed; first what was asked, then the causes. The first that says more than that something failed is the reason.
+# The lines in which Java says what failed: first the call that was made, then its causes. The first line that says more
+# than that something failed is taken as the reason.
 _HEAD = re.compile(
     r"^(?:: |Caused by: )[\w.$]+: (.*?)(?=^\s+at |^Caused by: |^Driver stacktrace:|\Z)", re.DOTALL | re.MULTILINE
 )
 _SAYS_NOTHING = re.compile(r"Exception thrown in awaitResult|Job aborted\.|Writing job aborted")
 _OF_A_STAGE = re.compile(r"Job aborted due to stage failure: .*?Lost task [^)]*\) \([^)]*\): (?:[\w.$]+: )?", re.DOTALL)
 _LONGEST_REASON = 600
-# What a batch meets when its query is stopped: its job is cancelled, or its thread interrupted where it asks Spark.
+# What a batch fails with when its query is stopped: its job is cancelled, or its thread is interrupted while it waits
+# for Spark.
 _STOPPED = re.compile(
-    r"\[SPARK_JOB_CANCELLED\].* was stopped|java\.(?:lang\.Interrupted|io\.InterruptedIO|nio\.channels\.ClosedByInterrupt)Exception",
+    r"\[SPARK_JOB_CANCELLED\].* was stopped"
+    r"|java\.(?:lang\.Interrupted|io\.InterruptedIO|nio\.channels\.ClosedByInterrupt)Exception",
     re.DOTALL,
 )
 
 
 def explain(table: str, failed: Exception) -> Exception:
-    """The same failure as an error that names the table and the way out; or itself, when it is one that says enough.
+    """Return the failure as an error that names the table and the way out; itself when it says enough already.
 
-    A task's failure reaches the driver as text only: Python's with the errno, Java's with the system's words for it.
+    table: the table's path. A failure of a task reaches the driver as text only: Python's with the errno, and Java's
+    with the operating system's words for it.
     """
     if isinstance(failed, StreamsinkError):
         return _naming(table, failed)
@@ -53,27 +58,33 @@ def explain(table: str, failed: Exception) -> Exception:
     missing = _MISSING.search(text)
     if missing is not None:
         return Misuse(
-            f"{table}: the Python that Spark runs its tasks with has no module '{missing[1]}'. {KEPT} Set spark.pyspark.python (or "
-            f"PYSPARK_PYTHON) to a Python that has streamsink, on this machine {sys.executable}, and on a cluster one that every "
-            "executor has; then start it again",
+            f"{table}: the Python that Spark runs its tasks with has no module '{missing[1]}'. {KEPT} Set "
+            "spark.pyspark.python (or PYSPARK_PYTHON) to a Python that has streamsink, on this machine "
+            f"{sys.executable}, and on a cluster one that every executor has; then start it again",
             kind="worker.no-streamsink",
         )
     if isinstance(failed, Py4JJavaError):
         return Misuse(
-            f"{table}: Spark could not run the batch: {reason_of(text)}. {KEPT} Mend what Spark names, then start it again; "
-            "the whole of Java's account is in the error before this one",
+            f"{table}: Spark could not run the batch: {reason_of(text)}. {KEPT} Mend what Spark names, then start it "
+            "again; the whole of Java's account is in the error before this one",
             kind="spark.job-failed",
         )
     return failed
 
 
 def is_of_a_stop(failed: Exception) -> bool:
-    """Whether a batch failed because its query was stopped. failed: what ``explain`` has made of Java's account, raised from that."""
+    """Whether a batch failed because its query was stopped.
+
+    failed: what ``explain`` made of Java's account of the failure, raised from that account.
+    """
     return _STOPPED.search(str(failed.__cause__ or failed)) is not None
 
 
 def reason_of(account: str) -> str:
-    """Why a job failed, of Java's account of it, which is many thousand characters long."""
+    """Why a job failed, in at most 600 characters.
+
+    account: Java's account of the failure, which is many thousand characters long.
+    """
     heads = [" ".join(_OF_A_STAGE.sub("", head).split()) for head in _HEAD.findall(account)]
     found = (
         next((head for head in heads if head and not _SAYS_NOTHING.match(head)), None) or account.strip().split("\n")[0]
@@ -89,7 +100,9 @@ def _naming(table: str, failed: StreamsinkError) -> StreamsinkError:
 
 def _of_a_task(text: str) -> StreamsinkError | None:
     found = _OF_A_TASK.search(text)
-    kind = getattr(errors, found[1], None) if found else None
+    if found is None:
+        return None
+    kind = getattr(errors, found[1], None)
     return kind(found[2], kind=found[3]) if isinstance(kind, type) and issubclass(kind, StreamsinkError) else None
 
 

@@ -1,11 +1,11 @@
-"""A snapshot as a DataFrame: Spark's own Parquet reader on the live files. DRIVER."""
+"""A snapshot as a DataFrame: Spark's own Parquet reader reads the live files. Runs on the driver."""
 
 import contextlib
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as spark_types
 
@@ -19,22 +19,26 @@ from streamsink.table.read.evolved import check_casts
 from streamsink.table.read.scan import by_schema, plan
 from streamsink.table.table import open_table
 
-# Spark takes every path for a pattern; escaped, it is the name of a file.
+# Spark takes every path for a glob pattern. With these characters escaped it is the name of one file.
 _GLOB = re.compile(r"[\[\]{}*?\\]")
 _PARALLEL_LISTING = "spark.sql.sources.parallelPartitionDiscovery.threshold"
 
 
 def read(
     spark: SparkSession,
-    path: str | os.PathLike,
+    path: str | os.PathLike[str],
     snapshot_id: int | None = None,
     store_options: Mapping[str, str] | None = None,
 ) -> DataFrame:
-    """The rows of a snapshot (the newest unless given) in the newest schema's columns.
+    """Return the rows of a snapshot as a DataFrame with the columns of the newest schema.
 
-    Files of older schemas are brought to it: added columns are null, widened ones cast. Timestamps of more than
-    microseconds are cut to microseconds, which is what Spark has. Raises Misuse for a path that
-    is no table, a snapshot that does not exist, or a column type that Spark lacks; Corrupt for damaged metadata.
+    snapshot_id: the newest snapshot unless it is given. store_options: options of the store, as
+    ``SinkOptions.store_options``.
+
+    Files of older schemas are converted: columns that were added later are null, and values of widened columns are
+    cast. Timestamps of more than microseconds are cut to microseconds, because Spark has no finer ones. Raises Misuse
+    when the path is no table, the snapshot does not exist, or Spark lacks the type of a column; Corrupt for damaged
+    metadata.
     """
     store = store_of(path, store_options)
     table = open_table(store.open(), store.root, for_writing=False)
@@ -58,21 +62,28 @@ def read(
 
 
 def parquet_files(spark: SparkSession, paths: Sequence[str], schema: spark_types.StructType | None = None) -> DataFrame:
-    """The rows of these files of a table. schema: as they say themselves unless given."""
+    """Return the rows of these files of a table.
+
+    paths: absolute paths or URLs. schema: the columns to read; by default those that the files themselves name.
+    """
     reader = spark.read if schema is None else spark.read.schema(schema)
     with _listing_on_the_driver(spark, len(paths)):
         return reader.parquet(*[_GLOB.sub(r"\\\g<0>", _for_spark(path)) for path in paths])
 
 
 def _for_spark(path: str) -> str:
-    """Spark knows S3 as s3a."""
+    """Spark reads from S3 under the scheme s3a."""
     return "s3a://" + path[len("s3://") :] if path.startswith("s3://") else path
 
 
 @contextlib.contextmanager
 def _listing_on_the_driver(spark: SparkSession, files: int) -> Iterator[None]:
-    """Spark looks at many paths in a job of its own, which takes seconds; the manifests have named the files already."""
-    before = spark.conf.get(_PARALLEL_LISTING)
+    """While this is open, Spark looks at as many as ``files`` paths on the driver.
+
+    Otherwise Spark starts a job of its own to look at many paths, which takes seconds; the manifests have named the
+    files already.
+    """
+    before = spark.conf.get(_PARALLEL_LISTING) or "0"  # Spark has a default, so it is never None
     spark.conf.set(_PARALLEL_LISTING, str(max(int(before), files)))
     try:
         yield
@@ -85,15 +96,16 @@ def _evolved(frame: DataFrame, written: TableSchema, wanted: TableSchema) -> Dat
     return frame.select([_column(field, by_id.get(field.id)).alias(field.name) for field in wanted.fields])
 
 
-def _column(field: DataField, before: DataField | None):
+def _column(field: DataField, before: DataField | None) -> Column:
+    """before: the column as the file has it; None when the file was written without it."""
     target = type_in_spark(field.type, field.name, "")
     if before is None:
         return F.lit(None).cast(target)
     return _convert(F.col(quoted(before.name)), before.type, field.type)
 
 
-def _convert(column, old: DataType, new: DataType):
-    """An expression that turns a value of the old type into the new one; nested fields are matched by id."""
+def _convert(column: Column, old: DataType, new: DataType) -> Column:
+    """An expression that turns a value of the old type into the new type. Nested fields are matched by their ids."""
     if isinstance(new, RowType) and isinstance(old, RowType):
         by_id = {field.id: field for field in old.fields}
         parts = []

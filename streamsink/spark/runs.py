@@ -1,4 +1,7 @@
-"""The runs of this process: which application is held by which query, why one failed, and what happens when it ends. DRIVER."""
+"""The runs of this process. Runs on the driver.
+
+It knows which query holds which application, why the last batch of a run failed, and closes runs whose query has ended.
+"""
 
 import atexit
 import logging
@@ -22,22 +25,29 @@ from streamsink.spark.types import to_fields
 
 log = logging.getLogger("streamsink")
 
-# Held while a run starts: two queries of this process may want one application.
+# Held while a run starts, because two queries of this process may want one application.
 LOCK = threading.Lock()
-# By (table, application): a query that has ended gives its hold back when another one comes.
+# By (table, application). The run of a query that has ended stays here, and releases its application when another query
+# wants it.
 _RUNS: dict[tuple[str, str], "Run"] = {}
-# By (run of a query, table, application): the batch that failed last, and why. For the supervisor: Spark hands on only the text of
-# a Python error, and none that the program's batch function has swallowed.
+# By (run of a query, table, application): the last batch that failed, and why. The supervisor reads this, because Spark
+# hands on only the text of a Python error, and nothing of an error that the program's batch function has swallowed.
 _FAILURES: dict[tuple[str, str, str], tuple[int, Exception]] = {}
 _MOST_FAILURES = 16
 
 
 class Run:
-    """One start of one query, and what Spark's side remembers of its batches. Replaced when the query restarts."""
+    """One start of one query, and what the Spark side remembers of its batches.
+
+    A new one takes its place when the query restarts.
+    """
 
     def __init__(self, sink: Any, to: OpenSink, started: QueryRun, batch: Batch, has_ended: Callable[[], bool]):
-        """sink: the ``SparkSink`` that began it. has_ended: whether the query has; not asked of a bounded job, which is
-        over when its call returns."""
+        """sink: the ``SparkSink`` that began the run. to: what the run writes to. started: the protocol's side of the
+        run. batch: its first batch.
+        has_ended: tells whether the query has ended. It is not asked for a bounded job, which is over when its call
+        returns.
+        """
         self.sink = sink
         self.to = to
         self.started = started
@@ -50,38 +60,44 @@ class Run:
         self._is_closed = False
 
     def fields(self, given: StructType) -> Sequence[DataField]:
-        """The columns of a batch; the same object as long as they do not change."""
+        """The columns of a batch as fields of a table; the same object as long as they do not change."""
         if self._columns is None or self._columns[0] != given:
             self._columns = given, to_fields(given)
         return self._columns[1]
 
     def close(self) -> None:
-        """Publish what is pending, and give the application back. Raises as publishing does."""
+        """Publish what is pending, and release the application. Raises what publishing raises."""
         self._is_closed = True
         self.started.close()
 
     def is_over(self, query: str | None = None) -> bool:
-        """Whether no batch of it can come any more. query: of which a new start has come; it has no two at one time."""
+        """Whether no batch of this run can come any more.
+
+        query: the id of a query that starts now. A run of the same query is over then, because a query does not run
+        twice at one time.
+        """
         if self._is_bounded:
             return self._is_closed
         return self._is_closed or self.query == query or self._has_ended()
 
 
 def add(path: str, application: str, run: Run) -> None:
-    """It holds the application from now on. Called under ``LOCK``."""
+    """The run holds the application from now on. Called under ``LOCK``."""
     _RUNS[(_place(path), application)] = run
 
 
 def of(path: str, application: str) -> Run | None:
-    """The run that holds the application, or held it last. Called under ``LOCK``."""
+    """The run that holds the application, or the last one that held it. Called under ``LOCK``."""
     return _RUNS.get((_place(path), application))
 
 
 def other_sinks(path: str, application: str, run_id: str) -> frozenset[str]:
-    """Names under which this start of a query has called other sinks of this table, or of a folder of tables that it is in, or that is it.
+    """The names under which this start of a query has called other sinks of the same place.
 
-    Not under ``LOCK``, which another query of this process holds while it starts: each batch asks. The query's own sinks are called in its
-    one thread, this one among them.
+    That is: of the same table, of a folder of tables that the table is in, or of a table in this folder.
+
+    Not called under ``LOCK``: every batch asks this, and another query of this process holds the lock while it starts.
+    All sinks of a query, also the one that asks, are called in the query's one thread.
     """
     runs, path = list(_RUNS.items()), _place(path)
     others = [
@@ -93,7 +109,7 @@ def other_sinks(path: str, application: str, run_id: str) -> frozenset[str]:
 
 
 def _place(path: str) -> str:
-    """One spelling: two sinks that write to one place are one."""
+    """One spelling of a path, so that two sinks that write to one place are one sink."""
     scheme, mark, rest = path.partition("://")
     if not mark:
         return os.path.realpath(path)
@@ -105,10 +121,11 @@ def _is_within(path: str, folder: str) -> bool:
 
 
 def close_ended(path: str, application: str, query: str | None = None) -> None:
-    """A query of this process that has ended, or an earlier start of ``query``, no longer holds the application.
+    """Close the run that holds the application, when its query has ended or when it is an earlier start of ``query``.
 
-    What it had pending is published, now or by the restore that follows. Called under ``LOCK``. Raises Fenced for a bounded job whose
-    run is being written by another call: as a restart it would take over from that one.
+    What the run had pending is published, now or by the restore that follows. Called under ``LOCK``. Raises Fenced for
+    a bounded job whose run is being written by another call: as a restart, this call would take the application over
+    from that one.
     """
     earlier = _RUNS.get((_place(path), application))
     if earlier is None:
@@ -120,15 +137,18 @@ def close_ended(path: str, application: str, query: str | None = None) -> None:
 
 
 def let_go(path: str, application: str) -> None:
-    """As ``close_ended``, before the application is claimed by something else than a query."""
+    """Do what ``close_ended`` does, before something else than a query claims the application."""
     with LOCK:
         close_ended(path, application)
 
 
 def release(query: str) -> Exception | None:
-    """A query of this process has ended: publish what it left pending, and give back the applications that it held.
+    """Publish what a query of this process left pending, and release the applications that it held.
 
-    Returns the error that this ended with; what could not be published is published at the next start.
+    Called when the query has ended.
+
+    query: its checkpoint id. Returns the error that publishing ended with, or None. What could not be published is
+    published at the next start.
     """
     with LOCK:
         ended = [(path, _RUNS.pop((path, name))) for (path, name), run in list(_RUNS.items()) if run.query == query]
@@ -137,22 +157,25 @@ def release(query: str) -> Exception | None:
 
 
 def remember(of: tuple[str, str, str], batch_id: int, cause: Exception) -> Exception:
-    """Why this batch failed. of: the start of its query, the table and the application."""
+    """Remember why this batch failed, and return ``cause``.
+
+    of: (run of the query, table, application).
+    """
     while len(_FAILURES) >= _MOST_FAILURES:
         _FAILURES.pop(next(iter(_FAILURES)))
-    _FAILURES.pop(of, None)  # the last one that failed stands last
+    _FAILURES.pop(of, None)  # so that the last failure stands last
     _FAILURES[of] = batch_id, cause
     return cause
 
 
 def forget(of: tuple[str, str, str], batch_id: int) -> None:
-    """This batch has gone through: the program has tried it again."""
+    """Forget why this batch failed, because it has gone through now: the program has tried it again."""
     if _FAILURES.get(of, (None,))[0] == batch_id:
         _FAILURES.pop(of, None)
 
 
 def failure(run_id: str) -> Exception | None:
-    """Why this start of a query failed, once; None when it is not known here."""
+    """Why this start of a query failed, or None when it is not known here. The answer is given once."""
     found = [_FAILURES.pop(of)[1] for of in list(_FAILURES) if of[0] == run_id]
     return found[-1] if found else None
 
@@ -167,7 +190,10 @@ def _close(run: Run) -> Exception | None:
 
 
 def _finish_all() -> None:
-    """The interpreter exits: publish what is pending. Bounded, as every publishing is. Holds end with the process."""
+    """Publish what is pending, because the interpreter exits.
+
+    This takes a bounded time, as all publishing does. Holds end with the process.
+    """
     for run in list(_RUNS.values()):
         try:
             run.started.finish()
@@ -176,5 +202,5 @@ def _finish_all() -> None:
 
 
 atexit.register(_finish_all)
-# A forked child has the list, but neither the queries nor their threads.
+# A forked child process has this dictionary, but neither the queries nor their threads.
 os.register_at_fork(after_in_child=_RUNS.clear)

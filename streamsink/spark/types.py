@@ -1,4 +1,4 @@
-"""Spark's types as Paimon's, and Paimon's as Spark's; and Spark's spelling of a column's name. DRIVER."""
+"""Spark's types as Paimon's types and the reverse, and column names as SQL spells them. Runs on the driver."""
 
 import re
 
@@ -42,12 +42,15 @@ _NEW = -1
 
 
 def quoted(name: str) -> str:
-    """The column of this name in SQL, and for ``F.col``: a dot or a backtick in it is a plain letter."""
+    """The column of this name in SQL and for ``F.col``. A dot or a backtick in the name has no special meaning then."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def to_fields(schema: spark_types.StructType) -> list[DataField]:
-    """Columns of a DataFrame as fields of a new table. Raises Misuse that names a column of a type Paimon lacks."""
+    """Return the columns of a DataFrame as fields of a new table, with the id -1.
+
+    Raises Misuse, which names the column, for a type that Paimon lacks.
+    """
     return [DataField(_NEW, f.name, _type(f.dataType, f.nullable, f.name, _char(f))) for f in schema.fields]
 
 
@@ -81,17 +84,21 @@ def _atomic(kind: spark_types.DataType, nullable: bool, column: str, char: str |
     time = _TIME.fullmatch(kind.simpleString())
     if time:
         return AtomicType("TIME", nullable, precision=int(time[1]))
-    if name.split(" ")[0] in _IN_PAIMON:  # a collated string is 'string collate ...'
+    # Spark calls a string with a collation 'string collate ...'.
+    if name.split(" ")[0] in _IN_PAIMON:
         return AtomicType(_IN_PAIMON[name.split(" ")[0]], nullable)
     raise Misuse(
-        f"column '{column}' has the type {kind.simpleString()}, which a Paimon table cannot hold; cast it, for instance "
-        "to STRING",
+        f"column '{column}' has the type {kind.simpleString()}, which a Paimon table cannot hold; cast it, for "
+        "instance to STRING",
         kind="schema.unsupported-type",
     )
 
 
 def to_spark(schema: TableSchema, table: str) -> spark_types.StructType:
-    """The table's columns in Spark's types. Raises Misuse, naming the column, for a type that Spark's reader lacks."""
+    """Return the table's columns in Spark's types. table: the table's path, for messages.
+
+    Raises Misuse, which names the column, for a type that Spark's Parquet reader lacks.
+    """
     return _struct(schema.fields, table)
 
 
@@ -102,7 +109,7 @@ def _struct(fields: tuple[DataField, ...], table: str) -> spark_types.StructType
 
 
 def type_in_spark(kind: DataType, column: str, table: str) -> spark_types.DataType:
-    """One type. Raises as ``to_spark``."""
+    """Return one type in Spark's types. column, table: for the message. Raises Misuse as ``to_spark`` does."""
     if isinstance(kind, RowType):
         return _struct(kind.fields, table)
     if isinstance(kind, ArrayType):
@@ -111,11 +118,11 @@ def type_in_spark(kind: DataType, column: str, table: str) -> spark_types.DataTy
         value = type_in_spark(kind.value, column, table)
         return spark_types.MapType(type_in_spark(kind.key, column, table), value, kind.value.nullable)
     if isinstance(kind, AtomicType) and kind.root == "DECIMAL":
-        return spark_types.DecimalType(kind.precision, kind.scale)
+        return spark_types.DecimalType(kind.precision or 0, kind.scale or 0)
     if isinstance(kind, AtomicType) and kind.root in _IN_SPARK:
         return _IN_SPARK[kind.root]()
     raise Misuse(
-        f"{table}: column '{column}' has the type {kind}, which Spark's Parquet reader cannot read; read the table with "
-        "streamsink.read_arrow",
+        f"{table}: column '{column}' has the type {kind}, which Spark's Parquet reader cannot read; read the table "
+        "with streamsink.read_arrow",
         kind="read.unsupported-type",
     )

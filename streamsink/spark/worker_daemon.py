@@ -1,10 +1,13 @@
-"""A daemon for Spark's Python workers whose tasks start sooner: ``spark.python.daemon.module=streamsink.spark.worker_daemon``. EXECUTOR.
+"""A daemon for Spark's Python workers whose tasks start sooner. Runs on the executors.
 
-Before each task PySpark's worker lets all importers forget what they know (``importlib.invalidate_caches()``). On CPython
-up to 3.12 the importer of a zip file then reads the whole directory of its archive again, and Spark puts ``pyspark.zip``
-on the workers' path once for each package of it: 0.3 to 0.7 s of a small task. A pip-installed PySpark has the same
-modules in plain files beside that archive. So this daemon takes the archives out before anything of PySpark is imported,
-and is PySpark's own daemon from there on. Zip files of ``--py-files`` and ``addPyFile`` stay what they are.
+Set ``spark.python.daemon.module=streamsink.spark.worker_daemon`` to use it.
+
+Before each task PySpark's worker lets all importers forget what they know (``importlib.invalidate_caches()``). On
+CPython up to 3.12 the importer of a zip file then reads the whole directory of its archive again, and Spark puts
+``pyspark.zip`` on the workers' path once for each package of it: this takes 0.3 to 0.7 s of a small task. A PySpark
+that pip installed has the same modules in plain files beside that archive. So this daemon takes the archives off the
+path before anything of PySpark is imported, and is PySpark's own daemon from there on. Zip files of ``--py-files`` and
+``addPyFile`` are left as they are.
 """
 
 import importlib.machinery
@@ -19,10 +22,12 @@ _SPARK, _GATEWAY = "pyspark", "py4j"
 
 
 def without_shipped_archives(path: Sequence[str], found: Callable[[str, list[str]], str | None]) -> list[str]:
-    """``path`` without the archives and jars that PySpark ships, where the same PySpark is there as plain files.
+    """``path`` without the archives and jars that PySpark ships, where the same PySpark is on the path as plain files.
 
-    found(package, path): the folder of a package on a path, or None. A PySpark that is only in the archive, or another
-    one than the archive's (the archive belongs to the Spark that started this worker), changes nothing.
+    found: called as ``found(package, path)``; returns the folder of a package on a path, or None.
+
+    Returns the path unchanged when PySpark is only in the archive, or when the plain files are another PySpark than the
+    archive's: the archive belongs to the Spark that started this worker.
     """
     rest = [entry for entry in path if not _is_shipped(entry)]
     home = found(_SPARK, rest)
@@ -36,7 +41,7 @@ def without_shipped_archives(path: Sequence[str], found: Callable[[str, list[str
 
 
 def _is_shipped(entry: str) -> bool:
-    """pyspark.zip, py4j-<version>-src.zip, and Spark's own jar, which holds no Python."""
+    """Whether this is pyspark.zip, py4j-<version>-src.zip, or Spark's own jar, which holds no Python."""
     return _SHIPPED.fullmatch(os.path.basename(entry)) is not None
 
 
@@ -50,7 +55,8 @@ def main() -> None:
     sys.path[:] = without_shipped_archives(sys.path, _found)
     for entry in [known for known in sys.path_importer_cache if known not in sys.path]:
         del sys.path_importer_cache[entry]
-    sys.modules.pop("org", None)  # pickle looked for Jython's classes, and found a folder of Spark's jar
+    # The module pickle imports ``org.python.core``, Jython's classes, and has found a folder of Spark's jar instead.
+    sys.modules.pop("org", None)
     from pyspark import daemon
 
     daemon.manager()  # type: ignore[no-untyped-call]

@@ -1,1 +1,4 @@
-"""Failure injection for this library's tests and its users': named faults, crashing I/O, a driver without Spark, an oracle."""
+"""Tools for testing this library and sinks of other authors.
+
+Named faults, I/O that crashes, a driver without Spark, and suites that a sink and a journal must pass.
+"""

@@ -1,7 +1,7 @@
-"""A suite that any sink must pass: whatever happens at whichever of its I/O calls, a reader sees each row once.
+"""A suite that any sink must pass: whatever happens at any of its I/O calls, a reader sees each row once.
 
-A numbered source is written through the sink, in memory, in the order that Spark's batches have (``protocol/run/micro_batch.py``). The oracle is
-the numbers themselves.
+A numbered source is written through the sink, into a store in memory, in the order that Spark's batches have
+(``protocol/run/micro_batch.py``). The numbers themselves are the oracle.
 """
 
 import contextlib
@@ -15,23 +15,21 @@ import pyarrow as pa
 
 from streamsink.clock import Clock, IdSource
 from streamsink.errors import Fenced, Misuse, StreamsinkError
-from streamsink.faults import arm as disarm
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import Batch
 from streamsink.protocol.sink import OpenSink, Sink
 from streamsink.storage.calls import PosixLikeCalls
 from streamsink.storage.file_io import FileIO
-from streamsink.testing import faults
-from streamsink.testing.crashing import CrashingCalls, Mode
+from streamsink.testing.crashing import CrashingCalls, Mode, dies_at
 from streamsink.testing.driver import MicroBatchDriver, SparkCheckpoint, columns
 from streamsink.testing.faults import InjectedCrash
 from streamsink.testing.memory import MemoryCalls
 
 ROOT = "/destination"
 SCHEMA = pa.schema([("id", pa.int64()), ("version", pa.int64())])
-# Ends of the batches; the third one is empty.
+# The ends of the batches. The third batch is empty.
 ENDS = (6, 9, 9, 14)
-_LATER_MS = 5  # an identity may be the time of creation
+_LATER_MS = 5  # an identity may be the time of creation, so two creations need different times
 _QUERY = "00000000-0000-0000-0000-000000000001"
 
 
@@ -42,10 +40,12 @@ class BrokenSink(AssertionError):
 def check_sink(
     make: Callable[[str], Sink], rows_of: Callable[[FileIO, str], Sequence[int]], *, every: int = 1, **options: Any
 ) -> int:
-    """Try everything; how many states of the store were restarted from. Raises ``BrokenSink``.
+    """Try every accident. Return the number of states of the store from which the query was restarted.
 
-    make: the sink at a path. rows_of: ids that a reader sees there. every: accidents come at each so many-th call of the sink. options: of
-    ``SinkOptions``, for ways of publishing that the sink supports.
+    make: returns the sink at a path. rows_of: returns the ids that a reader sees at a path. every: accidents happen at
+    every n-th call of the sink. options: of ``SinkOptions``, for ways of publishing that the sink supports.
+
+    Raises ``BrokenSink`` for the first thing that the sink does wrong.
     """
     world = _World(make, rows_of, every, options)
     world.clear()
@@ -63,7 +63,7 @@ def check_sink(
 
 
 class _World:
-    """One store, one query, and Spark's own logs, which outlive every crash."""
+    """One store, one query, and Spark's own logs, which survive every crash."""
 
     def __init__(
         self,
@@ -80,11 +80,12 @@ class _World:
         self.all = list(range(ENDS[-1]))
 
     def clear(self) -> None:
-        """An empty store and a new checkpoint."""
+        """Begin with an empty store and a new checkpoint."""
         self.calls = MemoryCalls()
         self.checkpoint = SparkCheckpoint(_QUERY)
 
     def driver(self, **changes: Any) -> MicroBatchDriver:
+        """A driver over the sink. changes: of the options."""
         driver = _Driver(ROOT, SCHEMA, self._rows, replace(self._settings, **changes))
         driver.sink = self._make(ROOT)
         return driver
@@ -93,10 +94,11 @@ class _World:
         return FileIO(calls or self.calls, IdSource().new_id)
 
     def run(self, calls: PosixLikeCalls | None = None) -> None:
+        """Run all batches that are not committed yet. calls: the I/O calls to use instead of those of the store."""
         self.driver().run(self.io(calls), self.checkpoint, ENDS)
 
     def go_on(self, when: str) -> None:
-        """Start the query again, with nothing in its way: it gets to its end, and each row is there once."""
+        """Start the query again, with nothing in its way. It must get to its end, and each row must be there once."""
         try:
             self.run()
         except (OSError, StreamsinkError) as failed:
@@ -104,13 +106,14 @@ class _World:
         self.see(when, self.all)
 
     def visible(self, when: str) -> list[int]:
-        """What a reader sees. One that cannot read is a failure."""
+        """What a reader sees. A reader that cannot read is a failure of the sink."""
         try:
             return sorted(self._rows_of(self.io(), ROOT))
         except (OSError, StreamsinkError) as failed:
             raise BrokenSink(f"after {when} a reader cannot read: {failed}") from failed
 
     def see(self, when: str, expected: list[int]) -> None:
+        """Raise BrokenSink unless a reader sees the expected ids."""
         found = self.visible(when)
         if found != expected:
             raise BrokenSink(f"after {when} a reader sees {found}, expected {expected}")
@@ -121,7 +124,10 @@ class _World:
         self.go_on("a batch that came again")
 
     def sleep(self) -> int:
-        """A driver stands still at each call in turn, while another start of the query does all; then it wakes. How many calls."""
+        """At each call in turn a driver stands still while another start of the query does all the work.
+
+        Then the first driver wakes up. Returns the number of calls.
+        """
         numbers = self._calls()
         for number in numbers:
             self.clear()
@@ -133,13 +139,16 @@ class _World:
                     self.run()
 
             calls.before_call = meanwhile
-            with contextlib.suppress(OSError, StreamsinkError):  # what a superseded driver says is of no matter
+            with contextlib.suppress(OSError, StreamsinkError):  # a superseded driver may fail in any way
                 self.driver().run(self.io(calls), own, ENDS)
             self.go_on(f"a driver that slept at call {number}")
         return len(numbers)
 
     def rename(self, what: str) -> None:
-        """The query comes under another name, and must be told that it has written here. what: it has been published, or is recorded only."""
+        """The query comes under another name. It must be told that it has written here before.
+
+        what: whether the batches were "published", or the first one is "recorded" only.
+        """
         self.clear()
         self.recorded() if what == "recorded" else self.run()
         before = self.visible(f"what was {what}")
@@ -148,32 +157,21 @@ class _World:
         except Misuse as told:
             if told.kind != "application.renamed":
                 raise BrokenSink(
-                    f"a query whose name was changed is told what is not so: does 'others' know its first name? {told}"
+                    f"a query whose name was changed is told something wrong: does 'others' know its first name? {told}"
                 ) from told
         else:
             raise BrokenSink(
-                f"a query whose name was changed writes once more what was {what}: 'others' does not know it"
+                f"a query whose name was changed writes again what was {what}: 'others' does not know its first name"
             )
         self.see("a refused change of the name", before)
 
     def recorded(self) -> None:
         """The driver dies when its first batch is recorded."""
-        calls = CrashingCalls(self.calls)
-
-        def death() -> None:
-            calls.dead = True
-            faults.crash()
-
-        faults.arm("precommit.saved", 1, death)
-        try:
-            with contextlib.suppress(InjectedCrash):
-                self.run(calls)
-        finally:
-            disarm(None)
+        dies_at("precommit.saved", 1, self.calls, self.run)
         self.calls.process_death()
 
     def publish(self) -> None:
-        """What ``publish`` must refuse, and what it must say a second time; and what a restart is told before and after."""
+        """What ``publish`` must refuse, what it must accept twice, and what a restart is told before and after."""
         self.clear()
         self.recorded()
         opened = self.opened()
@@ -186,17 +184,17 @@ class _World:
             raise BrokenSink(f"the staging folder of a record has no file that begins with 'manifest-': {names}")
         committer, first = opened.committer, self.all[: ENDS[0]]
         if committer.mentions(record) or committer.history(opened.application).state is not None:
-            raise BrokenSink("a record that is not published is said to be")
+            raise BrokenSink("the sink says of a record that is not published that it is")
         for expect, fence, what in (
-            (0, _fenced, "a fenced writer's"),
-            (7, _free, "a record over another one than is there"),
+            (0, _fenced, "publishing by a fenced writer"),
+            (7, _free, "publishing over another record than the last published one"),
         ):
             try:
                 committer.publish(record, expect=expect, restored=True, fence=fence)
             except StreamsinkError:
-                self.see(f"{what} publishing", [])
+                self.see(what, [])
             else:
-                raise BrokenSink(f"{what}: it is published all the same")
+                raise BrokenSink(f"{what} is not refused")
         for _ in range(2):
             committer.publish(record, expect=0, restored=True, fence=_free)
             self.see("a record's publishing", first)
@@ -207,7 +205,9 @@ class _World:
             or said.record_id != record.state.record_id
             or committer.files_in_place(record)[2]
         ):
-            raise BrokenSink("of a published record it is not said that it is, or that its files are there")
+            raise BrokenSink(
+                "the sink does not say of a published record that it is published, or that its files are in place"
+            )
         opened.journal.release()
 
     def identity(self) -> None:
@@ -220,15 +220,20 @@ class _World:
         anew = self.opened().to.table_id
         if known != again or known == anew:
             raise BrokenSink(
-                f"its identity is {known}, at the next start {again}, and {anew} when it was dropped and created again"
+                f"the destination's identity is {known}, at the next start {again}, and {anew} when it was dropped and "
+                "created again; only the last one must differ"
             )
 
     def opened(self) -> OpenSink:
+        """The sink as the first batch of a start opens it."""
         batch = Batch(0, _QUERY, "")
         return self._make(ROOT).open(self.io(), self._settings, batch, lambda: columns(SCHEMA), lambda event: None)
 
     def accident(self, mode: Mode, power: bool) -> int:
-        """At each call in turn the driver dies, alone or with the machine (power), or the store fails. How many calls."""
+        """At each call in turn the driver dies, alone or with the machine (``power``), or the store fails.
+
+        Returns the number of calls.
+        """
         numbers = self._calls()
         for number in numbers:
             self.clear()
@@ -249,7 +254,7 @@ class _World:
         return range(1, counting.count + 1, self._every)
 
     def _rows(self, start: int, end: int) -> pa.RecordBatch:
-        """``version`` is never the same twice, as with a query that is not deterministic."""
+        """Rows whose ``version`` is never the same twice, as those of a query that is not deterministic."""
         version = next(self._versions)
         return pa.RecordBatch.from_pydict(
             {"id": list(range(start, end)), "version": [version] * (end - start)}, schema=SCHEMA
@@ -257,7 +262,7 @@ class _World:
 
 
 def _free() -> None:
-    """Nobody has taken over."""
+    """A fence that lets through: no newer driver has taken over."""
 
 
 def _fenced() -> None:
@@ -265,7 +270,7 @@ def _fenced() -> None:
 
 
 class _Driver(MicroBatchDriver):
-    """Over a sink that is not ours."""
+    """A driver over a sink that is not one of this library."""
 
     sink: Sink
 

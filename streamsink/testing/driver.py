@@ -1,4 +1,7 @@
-"""Micro-batches without Spark: a numbered source and Spark's two logs, in one process; the batch itself is production's."""
+"""Micro-batches without Spark: a numbered source and Spark's two logs, in one process.
+
+The steps of a batch are those of production (``protocol/run/micro_batch.py``).
+"""
 
 import functools
 import hashlib
@@ -16,7 +19,8 @@ from streamsink.faults import fault_point
 from streamsink.format.types import DataField
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import Batch, Committable
-from streamsink.protocol.decision import Checkpoint, Verdict
+from streamsink.protocol.decision import Checkpoint, Decision, Verdict
+from streamsink.protocol.journal import Group
 from streamsink.protocol.positions import SourceFile, SourceRange
 from streamsink.protocol.run.batch_rows import BatchRows
 from streamsink.protocol.run.micro_batch import QueryRun
@@ -26,7 +30,6 @@ from streamsink.protocol.same_query import QueryComparison, QueryFingerprint
 from streamsink.protocol.sink import OpenSink, Sink, Writing
 from streamsink.sinks.paimon.opening import PaimonTable
 from streamsink.storage.file_io import FileIO
-from streamsink.storage.flush_group import FlushGroup
 from streamsink.table.creation import fields_of
 from streamsink.table.routed.rules import ROUTE
 from streamsink.table.write.adopted import adopt_files
@@ -40,7 +43,10 @@ _ONE_QUERY = QueryFingerprint(
 
 @dataclass
 class SparkCheckpoint:
-    """What Spark keeps of a query: its id, the end offset of each planned batch, and how many batches are committed."""
+    """What Spark keeps of a query.
+
+    query: its id. ends: the end offset of each planned batch. committed: the number of committed batches.
+    """
 
     query: str
     ends: list[int] = field(default_factory=list)
@@ -48,18 +54,26 @@ class SparkCheckpoint:
 
 
 class MicroBatchDriver:
-    """One query over a numbered source. ``rows(start, end)`` makes the Arrow batch of those numbers.
+    """One query over a numbered source. ``rows(start, end)`` returns the Arrow batch of those numbers.
 
-    ``beside``: what publishes beside the batches when the options ask for it; a thread unless a test sets something else.
-    ``adopts``: rows come as the files of another program, as Spark's own writer leaves them.
-    ``cluster``, ``topic_id``: ids that the source has now; another value is another cluster or a recreated topic. ``earliest``,
-    ``newest``: what a broker says of its offsets, or None.
-    ``job_rows``: first and last number (exclusive) of the rows of a bounded job, whose batch has no source. ``compared``: what comes of
-    comparing them with those that its run has published.
-    ``run_id``: Spark's id of the next start; empty where it is not known. ``place``: of the checkpoint, as its digest says. ``other_sinks``: names of sinks that the same start of the query has called beside this one.
-    ``fingerprint``: what the query is said to be, the same for all drivers unless a test sets something else.
-    ``tells_files``: each number is a file, of a source that is not numeric. ``first_file``: earlier ones are not there any more.
-    ``modified``: times of files that were written anew, by number. ``folder``: where they lie.
+    numeric: whether positions are offsets of a Kafka topic; otherwise they are those of another kind of source.
+
+    A test may set these attributes before a start:
+
+    ``background``: what publishes beside the batches when the options ask for it; by default a thread.
+    ``adopts``: whether rows come as the files of another program, as Spark's own writer leaves them.
+    ``cluster``, ``topic_id``: the ids that the source has now. Another value is another cluster or a recreated topic.
+    ``earliest``, ``newest``: what a broker says of its offsets, or None.
+    ``job_rows``: the first number and the end (exclusive) of the rows of a bounded job, whose batch has no source.
+    ``compared``: the result of comparing these rows with those that the run has published.
+    ``run_id``: Spark's id of the next start; empty where it is not known.
+    ``place``: the digest of the checkpoint's place.
+    ``other_sinks``: the names of sinks that the same start of the query has called beside this one.
+    ``fingerprint``: what the query is said to be; the same for all drivers by default.
+    ``tells_files``: whether each number is a file of a source that is not numeric.
+    ``first_file``: files with smaller numbers are gone.
+    ``modified``: the times of files that were written again, by number.
+    ``folder``: the folder of the files.
     """
 
     def __init__(
@@ -94,9 +108,10 @@ class MicroBatchDriver:
         self._ids = IdSource()
 
     def run(self, file_io: FileIO, checkpoint: SparkCheckpoint, boundaries: Sequence[int]) -> None:
-        """Start the query and run every batch up to the last boundary, restarting after intended failures.
+        """Start the query and run every batch up to the last boundary, and restart it after intended failures.
 
-        Whatever else is raised (an injected crash among it) ends the run, as a death of the driver would.
+        boundaries: the end of each batch. Any other error (an injected crash, for instance) ends the run, as a death of
+        the driver would, and is raised.
         """
         for _ in range(_MAX_RESTARTS):
             try:
@@ -119,11 +134,11 @@ class MicroBatchDriver:
             sink.close()
 
     def destination(self) -> Sink:
-        """What the query writes to."""
+        """The sink that the query writes to."""
         return PaimonTable(self.root)
 
     def start(self, file_io: FileIO, checkpoint: SparkCheckpoint) -> "Driven":
-        """The sink of one start of the query, restored."""
+        """Return the sink of one start of the query, restored."""
         batch = Batch(checkpoint.committed, checkpoint.query, "")
         return self.driven(
             file_io,
@@ -132,7 +147,7 @@ class MicroBatchDriver:
         )
 
     def driven(self, file_io: FileIO, opened: OpenSink, query: str) -> "Driven":
-        """The query over what was opened."""
+        """The query over an opened sink."""
         return Driven(self, file_io, opened, query)
 
     def describe(self, checkpoint: SparkCheckpoint, batch_id: int) -> Batch:
@@ -162,7 +177,7 @@ class MicroBatchDriver:
         return hashlib.sha256(repr(files).encode()).hexdigest()[:32] if files is not None else ""
 
     def identified(self, source: SourceRange) -> SourceRange:
-        """With what a broker would say of it now."""
+        """The source with what a broker would say of it now."""
         if not source.numeric:
             return source
         earliest, newest = (None if at is None else {"t": {"0": at}} for at in (self.earliest, self.newest))
@@ -170,7 +185,7 @@ class MicroBatchDriver:
 
 
 class DrivenRows(BatchRows):
-    """Rows of a numbered source, whose topic may become another one while they are written."""
+    """The rows of a numbered source, whose topic may be replaced while they are written."""
 
     def __init__(self, driver: MicroBatchDriver, file_io: FileIO):
         self._driver = driver
@@ -188,7 +203,10 @@ class DrivenRows(BatchRows):
 
 
 class Driven:
-    """A sink of one start of the query, restored, until its query ends. What ``BatchFunction`` is under Spark."""
+    """The sink of one start of the query, restored, until the query ends.
+
+    It does what ``BatchFunction`` does under Spark.
+    """
 
     def __init__(self, driver: MicroBatchDriver, file_io: FileIO, opened: OpenSink, query: str):
         self._driver = driver
@@ -204,33 +222,36 @@ class Driven:
         return self.run.protocol
 
     def batch(self, batch: Batch) -> None:
-        """One micro-batch, exactly once."""
+        """Write one micro-batch, exactly once."""
         self.run.micro_batch(batch, self.rows())
 
     def rows(self) -> BatchRows:
-        """How rows become files."""
+        """The rows of a batch, which can write themselves into files."""
         return NumberedRows(self._driver, self._io, self.opened)
 
     def close(self) -> None:
-        """The query has ended."""
+        """Publish what is pending and release the application, because the query has ended."""
         self.run.close()
 
 
 class NumberedRows(DrivenRows):
-    """Rows of a numbered source, all of one kind."""
+    """The rows of a numbered source, all of one kind."""
 
     def __init__(self, driver: MicroBatchDriver, file_io: FileIO, opened: OpenSink):
         super().__init__(driver, file_io)
         self._opened = opened
 
-    def write(self, checkpoint: Checkpoint, group: FlushGroup) -> list[WrittenFile]:
+    def write(self, checkpoint: Checkpoint, group: Group) -> list[WrittenFile]:
         rows = self._rows(checkpoint.batch, checkpoint.decision)
         if self._driver.adopts:
             return self._adopt(checkpoint.staging, rows)
         return written(self._opened.writing(checkpoint, columns(self._driver.schema), ()), self._io, rows, group)
 
     def _adopt(self, staging: str, rows: pa.RecordBatch) -> list[WrittenFile]:
-        """Two files in a folder of their own, beside what Spark leaves there; what is adopted is flushed at once."""
+        """Write two files in a folder of their own, beside what Spark leaves there, and adopt them.
+
+        Adopted files are flushed at once.
+        """
         folder = f"{staging}/spark"
         self._io.make_dir(f"{folder}/_temporary")
         half = rows.num_rows // 2
@@ -239,13 +260,14 @@ class NumberedRows(DrivenRows):
                 stream = self._io.open_output(f"{folder}/{name}")
                 pq.write_table(pa.Table.from_batches([part]), stream)
                 stream.close()
-        return adopt_files(self._io, folder, self._opened.table.latest_schema(), rows.num_rows)
+        opened: Any = self._opened  # only a Paimon table, which has ``table``, adopts files
+        return adopt_files(self._io, folder, opened.table.latest_schema(), rows.num_rows)
 
-    def _rows(self, batch: Batch, decision) -> pa.RecordBatch:
+    def _rows(self, batch: Batch, decision: Decision) -> pa.RecordBatch:
         if not batch.sources:
             return self._driver.rows(*self._driver.job_rows)
         source = batch.sources[0]
-        start, end = (_number(side) for side in (source.start, source.end))
+        start, end = (number_of(side) for side in (source.start, source.end))
         if decision.seen_files:
             new = [number for number in range(start, end) if self._driver.file(number).path not in decision.seen_files]
             return pa.concat_batches([self._driver.rows(number, number + 1) for number in new])
@@ -256,11 +278,11 @@ class NumberedRows(DrivenRows):
 
 @functools.lru_cache(maxsize=16)
 def columns(schema: pa.Schema) -> tuple[DataField, ...]:
-    """The columns of rows without their route: the same object for one schema."""
+    """The columns of rows without their route; the same object for the same schema."""
     return tuple(field for field in fields_of(schema) if field.name != ROUTE)
 
 
-def written(writing: Writing, file_io: FileIO, rows: pa.RecordBatch, group: FlushGroup) -> list[Any]:
+def written(writing: Writing, file_io: FileIO, rows: pa.RecordBatch, group: Group) -> list[Any]:
     """What one writer of all rows hands back."""
     writer = writing.open(file_io)
     try:
@@ -271,5 +293,6 @@ def written(writing: Writing, file_io: FileIO, rows: pa.RecordBatch, group: Flus
         raise
 
 
-def _number(position) -> int:
+def number_of(position: Any) -> int:
+    """The number at which a source stands, from either kind of position."""
     return position["t"]["0"] if "t" in position else position["logOffset"]

@@ -1,7 +1,7 @@
 """Arms named fault points: a real SIGKILL or SIGSTOP of this process, or an exception.
 
-``STREAMSINK_FAULT="commit.published@2:kill"`` kills this process the second time that step is reached. Nothing in the
-library reads the variable; a test's driver calls ``arm_from_env()``.
+``STREAMSINK_FAULT="commit.published@2:kill"`` kills this process when that step is reached for the second time. Nothing
+in the library reads the variable; the driver of a test calls ``arm_from_env()``.
 """
 
 import os
@@ -17,7 +17,7 @@ VARIABLE = "STREAMSINK_FAULT"
 
 
 class InjectedCrash(BaseException):
-    """Ends a test's run as a process death would: no handler for ordinary errors catches it."""
+    """Ends the run of a test as the death of its process would: no handler for ordinary errors catches it."""
 
 
 def kill() -> None:
@@ -31,12 +31,15 @@ def stop() -> None:
 
 
 def _signal_myself(number: int) -> None:
-    """Sent to this thread, which therefore does nothing more; sent to the process, another thread may take it while this one goes on."""
+    """Send the signal to this thread, which therefore does nothing more.
+
+    If it were sent to the process, another thread might take it while this one goes on.
+    """
     signal.pthread_kill(threading.get_ident(), number)
 
 
 def crash() -> None:
-    """An in-process crash."""
+    """Crash within the process: raise ``InjectedCrash``."""
     raise InjectedCrash
 
 
@@ -44,7 +47,10 @@ ACTIONS: Mapping[str, Callable[[], None]] = {"kill": kill, "stop": stop, "crash"
 
 
 def arm(step: str, occurrence: int, action: Callable[[], None]) -> None:
-    """Call ``action`` when ``step`` is reached for the ``occurrence``-th time (from 1). Raises Misuse: no such step."""
+    """Call ``action`` when ``step`` is reached for the ``occurrence``-th time (from 1).
+
+    Raises Misuse when there is no such step.
+    """
     if step not in faults.STEPS:
         raise Misuse(f"there is no step '{step}'; see streamsink.faults.STEPS", kind="fault.step")
     seen: Counter[str] = Counter()
@@ -58,7 +64,10 @@ def arm(step: str, occurrence: int, action: Callable[[], None]) -> None:
 
 
 def arm_from_env(environment: Mapping[str, str] = os.environ) -> None:
-    """Arm what the variable says, ``step@occurrence:action``; nothing without it. Raises Misuse, ValueError."""
+    """Arm what the environment variable says: ``step@occurrence:action``. Do nothing when it is not set.
+
+    Raises Misuse when the step or the action does not exist; ValueError when the occurrence is no number.
+    """
     text = environment.get(VARIABLE)
     if not text:
         return

@@ -1,6 +1,7 @@
-"""A suite that any journal (``Journal``) must pass: what it says is so after any death, and of two writers one is told.
+"""A suite that any ``Journal`` must pass: what it says is true after any death, and of two writers one is told to stop.
 
-Where the journal lies is its own matter: the suite is given stores over one memory, whose I/O calls it counts, and at which it dies.
+Where the journal lies is its own affair. The suite gives it stores over one memory, counts their I/O calls, and dies at
+each of them.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,7 +18,7 @@ from streamsink.testing.crashing import CrashingCalls, Mode
 from streamsink.testing.faults import InjectedCrash
 from streamsink.testing.memory import MemoryCalls
 
-# So many published records the journal is to keep.
+# The number of published records that the journal is to keep.
 RETAIN = 2
 APPLICATION = "app"
 _QUERY, _TABLE = "query", "table-1"
@@ -28,9 +29,12 @@ class BrokenJournal(AssertionError):
 
 
 def check_journal(make: Callable[[FileIO], Journal]) -> int:
-    """Try everything; how many states of the store were opened again. Raises ``BrokenJournal``.
+    """Try every claim. Return the number of states of the store that were opened again.
 
-    make: the journal of the application ``APPLICATION`` that keeps ``RETAIN`` published records, opened over this store.
+    make: returns the journal of the application ``APPLICATION`` that keeps ``RETAIN`` published records, opened over
+    this store.
+
+    Raises ``BrokenJournal`` for the first thing that the journal does wrong.
     """
     for claim in (
         _records_stay,
@@ -57,7 +61,7 @@ class _Place:
         return self._make(io), io
 
     def claimed(self, above: int = 0) -> tuple[Journal, FileIO, Writer]:
-        """By another driver: the one before has died."""
+        """The journal claimed by another driver, because the one before has died."""
         self.calls.process_death()
         store, io = self.open()
         return store, io, store.claim(_QUERY, above)
@@ -156,7 +160,7 @@ def _an_identity_stays_and_is_lost_with_its_journal(place: _Place) -> None:
 
 
 def _death(make: Callable[[FileIO], Journal], mode: Mode, power: bool) -> int:
-    """At each call in turn of two records' lives. How many calls."""
+    """The driver dies at each call in turn of the lives of two records. Returns the number of calls."""
     counting = CrashingCalls(MemoryCalls())
     _lives(make, counting)
     for number in range(1, counting.count + 1):

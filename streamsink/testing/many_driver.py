@@ -1,4 +1,4 @@
-"""Micro-batches into several tables without Spark: as ``driver.py``, with rules and dead letters."""
+"""Micro-batches into several tables without Spark: what ``driver.py`` is for one table, with rules and dead letters."""
 
 from collections.abc import Callable
 
@@ -6,18 +6,21 @@ import pyarrow as pa
 
 from streamsink.options import SinkOptions
 from streamsink.protocol.decision import Checkpoint
+from streamsink.protocol.journal import Group
 from streamsink.protocol.run.batch_rows import BatchRows
 from streamsink.protocol.sink import OpenSink, Sink
 from streamsink.sinks.paimon.opening import PaimonTables, PaimonTableWithLetters
 from streamsink.storage.file_io import FileIO
-from streamsink.storage.flush_group import FlushGroup
 from streamsink.table.routed.routed_writer import RoutedFiles
 from streamsink.table.routed.rules import Routing
-from streamsink.testing.driver import Driven, DrivenRows, MicroBatchDriver, columns, written
+from streamsink.testing.driver import Driven, DrivenRows, MicroBatchDriver, columns, number_of, written
 
 
 class ManyTablesDriver(MicroBatchDriver):
-    """One query over a numbered source. ``rows(start, end)`` makes batches with a column ``ROUTE`` that names each row's table."""
+    """One query over a numbered source that writes several tables.
+
+    ``rows(start, end)`` returns batches with a column ``ROUTE``, which names each row's table.
+    """
 
     def __init__(
         self,
@@ -38,7 +41,7 @@ class ManyTablesDriver(MicroBatchDriver):
 
 
 class LettersDriver(ManyTablesDriver):
-    """One query into one table, with dead letters. ``earlier_name``: the application that earlier code took for it."""
+    """One query into one table, with dead letters. ``earlier_name``: the application that earlier code used for it."""
 
     earlier_name = ""
 
@@ -54,14 +57,15 @@ class DrivenTables(Driven):
 
 
 class NumberedRoutes(DrivenRows):
-    """Rows of a numbered source, each in the table that its route names."""
+    """The rows of a numbered source, each for the table that its route names."""
 
-    def __init__(self, driver: ManyTablesDriver, file_io: FileIO, opened: OpenSink):
+    def __init__(self, driver: MicroBatchDriver, file_io: FileIO, opened: OpenSink):
         super().__init__(driver, file_io)
         self._opened = opened
 
-    def write(self, checkpoint: Checkpoint, group: FlushGroup) -> list[RoutedFiles]:
-        start, end = (side["t"]["0"] for side in (checkpoint.batch.sources[0].start, checkpoint.batch.sources[0].end))
+    def write(self, checkpoint: Checkpoint, group: Group) -> list[RoutedFiles]:
+        source = checkpoint.batch.sources[0]
+        start, end = (number_of(side) for side in (source.start, source.end))
         return written(
             self._opened.writing(checkpoint, columns(self._driver.schema), ()),
             self._io,

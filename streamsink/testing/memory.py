@@ -1,6 +1,7 @@
-"""A store in memory with a model of a power failure: what was not flushed is forgotten.
+"""A store in memory with a model of a power failure: what was not flushed is lost.
 
-For crash tests that run thousands of times a minute. It passes the same conformance suite as the local back end.
+It is made for crash tests that run thousands of times a minute, and passes the same conformance suite as the local back
+end.
 """
 
 import errno
@@ -8,17 +9,21 @@ import functools
 import io
 import os
 from collections.abc import Callable
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 from streamsink.storage.calls import NameLimits, PosixLikeCalls
 
-_folder_of = functools.lru_cache(maxsize=10_000)(os.path.dirname)  # asked for every name of the store at each listing
-# Of one name, as on most disks.
+if TYPE_CHECKING:
+    from typing_extensions import Buffer  # of the standard library only since Python 3.12
+
+# Cached, because each listing asks for the folder of every name in the store.
+_folder_of = functools.lru_cache(maxsize=10_000)(os.path.dirname)
+# The limit of one name, as on most disks.
 _MOST_NAME_BYTES = 255
 
 
 class _File:
-    """Content shared by all names (hard links) of one file. ``durable`` is what a power failure leaves."""
+    """Content that all names (hard links) of one file share. ``durable`` is what a power failure leaves."""
 
     def __init__(self) -> None:
         self.data = b""
@@ -26,11 +31,11 @@ class _File:
 
 
 class _Stream(io.BytesIO):
-    def __init__(self, file):
+    def __init__(self, file: _File):
         super().__init__()
         self.file = file
 
-    def write(self, data):
+    def write(self, data: "Buffer") -> int:
         written = super().write(data)
         self.file.data = self.getvalue()
         return written
@@ -47,7 +52,7 @@ class MemoryCalls(PosixLikeCalls):
         self._held: set[str] = set()
 
     def power_failure(self) -> None:
-        """Forget every name and byte that was not made durable, and every hold."""
+        """Forget every name and byte that was not made durable, and end every hold."""
         self._dirs = set(self._durable_dirs)
         self._names = {p: f for p, f in self._durable_names.items() if _folder_of(p) in self._dirs}
         for file in self._names.values():
@@ -55,7 +60,7 @@ class MemoryCalls(PosixLikeCalls):
         self.process_death()
 
     def process_death(self) -> None:
-        """Holds end with their process."""
+        """End every hold, because holds end with their process."""
         self._held.clear()
 
     def read(self, path: str) -> bytes:
@@ -87,7 +92,8 @@ class MemoryCalls(PosixLikeCalls):
 
     def close(self, stream: BinaryIO, flush: bool) -> None:
         if flush:
-            stream.file.durable = stream.file.data
+            file = cast(_Stream, stream).file
+            file.durable = file.data
         stream.close()
 
     def link(self, source: str, target: str) -> bool:
@@ -138,7 +144,7 @@ class MemoryCalls(PosixLikeCalls):
         self._held.add(path)
         return lambda: self._held.discard(path)
 
-    def _need_parent(self, path):
+    def _need_parent(self, path: str) -> None:
         if len(os.path.basename(path).encode()) > _MOST_NAME_BYTES:
             raise OSError(errno.ENAMETOOLONG, "file name too long", path)
         if _folder_of(path) not in self._dirs:

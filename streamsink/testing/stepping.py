@@ -1,14 +1,16 @@
-"""The committer's work beside the batches, without a thread: it runs at a chosen I/O call of the batch, the same one each time."""
+"""Publishing beside the batches without a thread: it runs at a chosen I/O call of the batch, always the same."""
 
 from streamsink.protocol.run.publish_thread import Background, Step
 from streamsink.testing.crashing import CrashingCalls
 
 
 class Stepping(Background):
-    """Runs the step as a whole between two I/O calls of the batch function, ``delay`` calls after it was woken.
+    """Runs the whole step between two I/O calls of the batch function, ``delay`` calls after it was woken.
 
-    A thread's other interleavings differ from these only in the order of calls that do not see each other; tests with real
-    threads are there all the same. delay: 0 runs it at once, None only when a batch waits for room (and stopping publishes).
+    delay: 0 runs it at once; None runs it only when a batch waits for room, so that stopping publishes the rest.
+
+    The interleavings of a thread that this leaves out differ only in the order of calls that do not see each other.
+    There are tests with real threads as well.
     """
 
     def __init__(self, step: Step, calls: CrashingCalls, delay: int | None):

@@ -6,16 +6,15 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
-from streamsink import faults
 from streamsink.clock import IdSource
 from streamsink.options import SinkOptions
 from streamsink.storage.calls import Calls, PosixCalls
 from streamsink.storage.file_io import FileIO
 from streamsink.table.read.scan import read_arrow
 from streamsink.table.table import is_table, open_table
-from streamsink.testing.crashing import CrashingCalls, Mode
+from streamsink.testing.crashing import CrashingCalls, Mode, dies_at
 from streamsink.testing.driver import MicroBatchDriver, SparkCheckpoint
-from streamsink.testing.faults import InjectedCrash, arm, crash
+from streamsink.testing.faults import InjectedCrash
 from streamsink.testing.memory import MemoryCalls
 from streamsink.testing.stepping import Stepping
 
@@ -166,21 +165,10 @@ def die_at_step(step: str, occurrence: int, world, power: bool = False, **run) -
     """Run a world, of one table or of many, and die there: from that instant on not even cleanup code reaches the store.
 
     power: the machine dies too. run: arguments of ``world.run``. False when the run survived."""
-    calls = CrashingCalls(world.calls)
-
-    def death():
-        calls.dead = True
-        crash()
-
-    arm(step, occurrence, death)
-    try:
-        world.run(calls, **run)
-    except InjectedCrash:
+    died = dies_at(step, occurrence, world.calls, lambda calls: world.run(calls, **run))
+    if died:
         world.die(power)
-        return True
-    finally:
-        faults.arm(None)
-    return False
+    return died
 
 
 def die_at(n: int, world: World, mode: Mode, power: bool) -> bool:

@@ -123,7 +123,7 @@ OF_QUERIES = (
     Defect("one part of a union says what the other is", "spark/gateway/job_inputs.py:_united",
            "constant=all(column.constant", "constant=any(column.constant", (_REPEATED,)),
     Defect("each partition of a catalog's table is listed", "spark/gateway/job_inputs.py:_files_of_table",
-           "if pruned and None not in pruned:", "if False:", (_REPEATED,)),
+           "if pruned and len(pruned) == len(listed):", "if False:", (_REPEATED,)),
     Defect("a lookup hides the files beside it", "spark/gateway/job_inputs.py:files_read",
            "continue  # what it reads", "return None  # what it reads", (_REPEATED,)),
     Defect("dates of a run's conditions do not count", "protocol/admission/run_errors.py:differences",

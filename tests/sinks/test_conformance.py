@@ -7,7 +7,6 @@ import pyarrow as pa
 import pytest
 
 import streamsink
-from streamsink import faults
 from streamsink.clock import IdSource
 from streamsink.errors import Misuse
 from streamsink.options import SinkOptions
@@ -17,9 +16,8 @@ from streamsink.storage.file_io import FileIO, local_file_io
 from streamsink.table.read.scan import read_arrow
 from streamsink.table.table import is_table, open_table
 from streamsink.testing.conformance import SCHEMA, BrokenSink, check_sink
-from streamsink.testing.crashing import CrashingCalls
+from streamsink.testing.crashing import dies_at
 from streamsink.testing.driver import MicroBatchDriver, SparkCheckpoint
-from streamsink.testing.faults import InjectedCrash, arm, crash
 from streamsink.testing.memory import MemoryCalls
 from tests.advice.following import follows, told
 from tests.sinks.shown import code, plain_files, rows_of, shown
@@ -218,16 +216,7 @@ class _Lake:
 
     def record(self, ends, **options):
         """The driver dies when its batch is recorded."""
-        calls = CrashingCalls(self.calls)
-
-        def death():
-            calls.dead = True
-            crash()
-
-        arm("precommit.saved", 1, death)
-        with pytest.raises(InjectedCrash):
-            self.run(ends, calls, **options)
-        faults.arm(None)
+        assert dies_at("precommit.saved", 1, self.calls, lambda calls: self.run(ends, calls, **options))
         self.calls.process_death()
 
 

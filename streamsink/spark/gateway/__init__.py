@@ -1,1 +1,1 @@
-"""Everything that needs Spark's JVM gateway or reads what Spark itself has logged. DRIVER."""
+"""Everything that needs Spark's JVM gateway, or that reads what Spark itself has logged. Runs on the driver."""

@@ -1,9 +1,13 @@
-"""The files of a query's checkpoint, as text, on whatever file system: what Spark and the sources logged for a batch. DRIVER."""
+"""The files of a query's checkpoint, as text, on whatever file system. Runs on the driver.
+
+They hold what Spark and the sources have logged for a batch.
+"""
 
 import functools
 import json
 import os
 from dataclasses import replace
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -14,7 +18,11 @@ from streamsink.spark.gateway.offset_log import Logged, UnknownFormat, parse
 
 
 def logged(spark: SparkSession, root: str, batch_id: int, table: str) -> Logged:
-    """The entry of the offset log for a batch. Raises Misuse when there is none, or it is in a format that is not known here."""
+    """Return the entry of the offset log for a batch.
+
+    root: the checkpoint's folder. table: the table's path, for messages. Raises Misuse when there is no entry, or it is
+    in an unknown format.
+    """
     path = f"{root}/offsets/{batch_id}"
     text = read_text(spark, path)
     if text is None:
@@ -32,7 +40,10 @@ def logged(spark: SparkSession, root: str, batch_id: int, table: str) -> Logged:
 
 
 def find_logged(spark: SparkSession, root: str, batch_id: int) -> Logged | None:
-    """The entry of the offset log for an earlier batch; None when Spark has deleted it, or it is in a format that is not known here."""
+    """Return the entry of the offset log for an earlier batch.
+
+    None when Spark has deleted it, or it is in an unknown format.
+    """
     text = read_text(spark, f"{root}/offsets/{batch_id}")
     try:
         return None if text is None else parse(text)
@@ -41,10 +52,10 @@ def find_logged(spark: SparkSession, root: str, batch_id: int) -> Logged | None:
 
 
 def told_by_source(spark: SparkSession, root: str, number: int, given: SourceRange) -> SourceRange:
-    """With what the source itself logged: where it began, if Spark does not say it, a digest of what the batch holds, and
-    its files.
+    """Return ``given`` with what the source itself has logged.
 
-    number: under which Spark keeps that, for a source without a name.
+    This is where the source began, if Spark does not say it; a digest of what the batch holds; and the batch's files.
+    number: the number under which Spark keeps this log for a source without a name.
     """
     folder = f"{root}/sources/{given.name or number}"
     start = given.start if given.start is not None else _initial(spark, folder)
@@ -52,7 +63,7 @@ def told_by_source(spark: SparkSession, root: str, number: int, given: SourceRan
     return replace(given, start=start, fingerprint=digest, files=files)
 
 
-def _initial(spark: SparkSession, folder: str):
+def _initial(spark: SparkSession, folder: str) -> dict[str, Any] | None:
     """Where a Kafka source began, which it records by itself; None for other sources."""
     text = read_text(spark, f"{folder}/0")
     first = (text or "").lstrip("\0").split("\n", 1)
@@ -67,13 +78,16 @@ def _initial(spark: SparkSession, folder: str):
 
 
 def read_text(spark: SparkSession, path: str) -> str | None:
-    """Text of a file, or None when there is none. path: as Hadoop spells paths, in which no character is encoded."""
+    """Return the text of a file, or None when there is no such file.
+
+    path: as Hadoop spells paths, in which no character is encoded.
+    """
     data = read_bytes(spark, path)
     return None if data is None else data.decode("utf-8")
 
 
 def read_bytes(spark: SparkSession, path: str, most: int | None = None) -> bytes | None:
-    """Bytes of a file, or the last ``most`` of them; None when there is none."""
+    """Return the bytes of a file, or only the last ``most`` of them; None when there is no such file."""
     local = _local(path)
     if local is not None:
         try:
@@ -83,7 +97,7 @@ def read_bytes(spark: SparkSession, path: str, most: int | None = None) -> bytes
                 return stream.read()
         except FileNotFoundError:
             return None
-    jvm = spark._jvm
+    jvm: Any = spark._jvm
     remote = jvm.org.apache.hadoop.fs.Path(path)
     files = remote.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
     if not files.exists(remote):
@@ -98,7 +112,11 @@ def read_bytes(spark: SparkSession, path: str, most: int | None = None) -> bytes
 
 
 def _local(path: str) -> str | None:
-    """The path on this machine's disk: after ``file:``, with or without an empty authority. '%', '#' and '?' are plain letters."""
+    """The path on this machine's disk, which may follow ``file:``, with or without an empty authority; None for other
+    paths.
+
+    '%', '#' and '?' have no special meaning in it.
+    """
     if path.startswith("file://"):
         return path[len("file://") :] if path.startswith("file:///") else None
     if path.startswith("file:"):

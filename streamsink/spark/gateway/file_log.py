@@ -1,11 +1,12 @@
-"""What a file source's own log says of a batch. Pure. DRIVER.
+"""What a file source's own log says of a batch. Pure; runs on the driver.
 
     v1
     {"path":"file:///in/a%20b.json","timestamp":1700000000000,"batchId":3}
 
-Each position of the source is a number, whose entries stand in the file of that number; those of each tenth (unless it was set
-otherwise) in ``<number>.compact``, after the entries of all earlier numbers. A batch may have several: a driver that died between
-the source's log and Spark's leaves a number behind, which the next batch takes along.
+Each position of the source is a number, and its entries are in the file of that number. Those of each tenth number
+(unless the interval was set otherwise) are in ``<number>.compact``, after the entries of all earlier numbers. A batch
+may have several numbers: a driver that died between writing the source's log and writing Spark's log leaves a number
+behind, which the next batch takes along.
 """
 
 import hashlib
@@ -17,17 +18,23 @@ from typing import Any
 from streamsink.protocol.positions import SourceFile
 
 _NUMBER = re.compile(r'"batchId":(\d+)\}$')
-# How much of a compacted file is read from its end, until it reaches back far enough: such a file grows with every file that was ever read.
+# How many bytes are read from the end of a compacted file, one after another until they reach back far enough. Such a
+# file grows with every file that was ever read.
 _TAILS = tuple(64 * 1024 * 8**step for step in range(8))
 
-# (path, how many bytes from the end at most) -> the bytes; None when there is no such file.
+# Read is called with (path, the most bytes to read from the end, or None for all); it returns the bytes, or None when
+# there is no such file.
 Read = Callable[[str, int | None], bytes | None]
 
 
 def of_batch(read: Read, folder: str, start: Any, end: Any) -> tuple[str, tuple[SourceFile, ...] | None]:
-    """(digest of the entries, the files) of the batch between these positions of the source whose log is in ``folder``.
+    """Return (digest of the entries, the files) of the batch between these two positions of a source.
 
-    The files are None where the source is none of files, or its log is not understood; the digest is empty for other sources.
+    read: reads a file of the log. folder: of the source's log. start, end: the positions as Spark's offset log has
+    them.
+
+    The files are None where the source reads no files, or its log is not understood. The digest is empty for sources of
+    other kinds.
     """
     if end is None:
         return "", ()
@@ -44,7 +51,7 @@ def of_batch(read: Read, folder: str, start: Any, end: Any) -> tuple[str, tuple[
         files = tuple(SourceFile(str(e["path"]), int(e["timestamp"])) for e in entries if e["batchId"] > before)
     except (ValueError, KeyError, TypeError):
         return digest, None
-    # A batch that moves on reads something: else this log is not the one that Spark reads.
+    # A batch that moves on reads something. If it has no files, this log is not the one that Spark reads.
     return digest, files if files or before >= last else None
 
 
@@ -54,7 +61,7 @@ def _number(position: Any) -> int | None:
 
 
 def _lines(read: Read, folder: str, before: int, last: int) -> list[str] | None:
-    """Entries of the numbers after ``before`` up to ``last``, in order; None when one of them is not there."""
+    """The entries of the numbers after ``before`` up to ``last``, in order; None when one of the numbers is missing."""
     found: list[str] = []
     for number in range(last, before, -1):
         data = read(f"{folder}/{number}", None)
@@ -70,7 +77,8 @@ def _compacted(read: Read, path: str, before: int) -> list[str] | None:
         data = read(path, size)
         if data is None:
             return None
-        lines = data.decode(errors="replace").split("\n")[1:]  # without the version, or the line that is cut
+        # The first line is the version, or a part of a line.
+        lines = data.decode(errors="replace").split("\n")[1:]
         if len(data) < size or lines and _of(lines[0]) <= before:
             return _after(lines, before)
     return None

@@ -1,8 +1,12 @@
-"""Which files a bounded run reads, and which of its columns another try makes anew. DRIVER, by Spark's JVM gateway."""
+"""Which files a bounded run reads, and which of its columns another try computes anew. Runs on the driver.
+
+It asks Spark's JVM gateway.
+"""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from py4j.java_gateway import JavaObject
 from py4j.protocol import Py4JError
@@ -11,25 +15,29 @@ from pyspark.sql import DataFrame
 from streamsink.protocol import run_inputs
 from streamsink.spark.gateway.running import each_of
 
-# As every FileStatus of Hadoop prints itself.
+# The text of a FileStatus of Hadoop.
 _STATUS = re.compile(
     r"path=(?P<path>.*?); isDirectory=.*?; length=(?P<length>\d+);.*?; modification_time=(?P<time>\d+);", re.DOTALL
 )
 _PATTERNS = "org.apache.spark.sql.catalyst.trees.TreePattern"
-# Operators whose new columns are all named by an alias.
+# Operators whose new columns all have an alias.
 _NAMING = re.compile(
-    r"Project|Filter|Aggregate|Window|Join|Sort|SubqueryAlias|View|Distinct|Deduplicate|Repartition\w*|GlobalLimit|LocalLimit|\w*Relation"
+    r"Project|Filter|Aggregate|Window|Join|Sort|SubqueryAlias|View|Distinct|Deduplicate|Repartition\w*|GlobalLimit"
+    r"|LocalLimit|\w*Relation"
 )
 _METADATA = "_metadata"
 
 
 def files_read(df: DataFrame, leaves: Iterable[JavaObject]) -> frozenset[str] | None:
-    """Digests of all files, each of its path, time and size; None where none of the leaves reads files, or one does not tell them."""
+    """Return digests of all files that the leaves read, each made of the file's path, time and size.
+
+    leaves: of the plans of the run. None when none of the leaves reads files, or one of them does not tell its files.
+    """
     found: list[str] | None = None
     for leaf in leaves:
         index = index_of(leaf)
         if index is None:
-            continue  # what it reads is told by the plan, if at all
+            continue  # what it reads is in the text of the plan, if anywhere
         told = _files_in(index)
         if told is None:
             told = _files_of_table(df, leaf)
@@ -40,10 +48,14 @@ def files_read(df: DataFrame, leaves: Iterable[JavaObject]) -> frozenset[str] | 
 
 
 def index_of(leaf: JavaObject) -> JavaObject | None:
-    """What a leaf of a plan has listed; None where it reads no files."""
-    for index in (lambda: leaf.relation().location(), lambda: leaf.table().fileIndex()):
+    """What Spark has listed for a leaf of a plan; None when the leaf reads no files."""
+    listings: Sequence[Callable[[], JavaObject]] = (
+        lambda: leaf.relation().location(),
+        lambda: leaf.table().fileIndex(),
+    )
+    for listing in listings:
         try:
-            return index()
+            return listing()
         except Py4JError:
             continue
     return None
@@ -55,12 +67,12 @@ def _files_in(index: JavaObject) -> list[str] | None:
 
 
 def statuses(index: JavaObject) -> list[tuple[str, str, str]] | None:
-    """Of each file its path, time in milliseconds and size; None where they are not told."""
+    """For each file its path, its time in milliseconds and its size, as text; None when Spark does not tell them."""
     try:
         files = index.allFiles()
     except Py4JError:
         return None
-    told = [match.group("path", "time", "length") for match in _STATUS.finditer(str(files.mkString("\n")))]
+    told = [(match["path"], match["time"], match["length"]) for match in _STATUS.finditer(str(files.mkString("\n")))]
     return told if len(told) == files.size() else None
 
 
@@ -72,17 +84,22 @@ def _table_of(leaf: JavaObject) -> str | None:
 
 
 def _files_of_table(df: DataFrame, leaf: JavaObject) -> list[str] | None:
-    """Of a table in a catalog, which lists its partitions when they are read: of those that the plan's conditions leave, else of all."""
+    """The files of a table in a catalog, which lists its partitions only when they are read.
+
+    These are the files of the partitions that the plan's conditions leave; of all partitions when that is not known.
+    """
     try:
         name = _table_of(leaf)
-        pruned = [
+        listed = [
             _files_in(each.relation().location())
             for each in each_of(df._jdf.queryExecution().optimizedPlan().collectLeaves())
             if _table_of(each) == name
         ]
-        if pruned and None not in pruned:
+        pruned = [files for files in listed if files is not None]
+        if pruned and len(pruned) == len(listed):
             return [file for files in pruned for file in files]
-        no_condition = df.sparkSession.sparkContext._jvm.PythonUtils.toSeq([])
+        jvm: Any = df.sparkSession.sparkContext._jvm
+        no_condition = jvm.PythonUtils.toSeq([])
         return _files_in(leaf.relation().location().filterPartitions(no_condition))
     except Py4JError:
         return None
@@ -93,9 +110,10 @@ def _files_of_table(df: DataFrame, leaf: JavaObject) -> list[str] | None:
 
 @dataclass(frozen=True)
 class _Column:
-    """volatile: it hangs on the time, on chance, or on where a file is. constant: of the program. read: ids of what is read for it.
+    """What is known of a column of a plan.
 
-    plain: it is what is read, as it is.
+    volatile: its values depend on the time, on chance, or on where a file is. constant: its value is given by the
+    program. read: the ids of the columns that are read for it. plain: it is a column that is read, unchanged.
     """
 
     volatile: bool = False
@@ -105,7 +123,9 @@ class _Column:
 
 
 def made_anew(df: DataFrame) -> tuple[set[int], bool]:
-    """(places of columns that another try may give other values, whether what is read for them is all in other columns)."""
+    """Return (places of columns to which another try may give other values, whether all that is read for them is in
+    other columns).
+    """
     plan = df._jdf.queryExecution().analyzed()
     lineage = _Lineage(df)
     lineage.follow(plan)
@@ -116,7 +136,7 @@ def made_anew(df: DataFrame) -> tuple[set[int], bool]:
 
 
 def combines(df: DataFrame) -> bool:
-    """Whether a value may be a sum, whose last digits hang on the order of what was added."""
+    """Whether a value may be a sum. Its last digits depend on the order in which the numbers were added."""
     return any(
         re.fullmatch("Aggregate|Window", str(plan.nodeName())) for plan in _all_of(df._jdf.queryExecution().analyzed())
     )
@@ -129,13 +149,14 @@ def _all_of(plan: JavaObject) -> Iterator[JavaObject]:
 
 
 class _Lineage:
-    """From what is read to what a plan gives, by the ids of columns."""
+    """Follows columns from what is read to what a plan returns, by their ids."""
 
     def __init__(self, df: DataFrame):
         self._current = getattr(df.sparkSession.sparkContext._jvm, _PATTERNS).CURRENT_LIKE()
         self._known: dict[int, _Column] = {}
 
     def follow(self, plan: JavaObject) -> None:
+        """Learn the columns of the plan and of all plans below it."""
         children, name = each_of(plan.children()), str(plan.nodeName())
         for child in children:
             self.follow(child)
@@ -144,12 +165,14 @@ class _Lineage:
             if str(expression.nodeName()) == "Alias":
                 self._known[expression.exprId().id()] = self._made_by(expression.child(), name == "Project")
         if name == "Union":
-            for at, column in enumerate(each_of(plan.output())):  # its ids may be those of its first input
+            # The ids of the columns may be those of the first input.
+            for at, column in enumerate(each_of(plan.output())):
                 self._known[column.exprId().id()] = _united([self.of(child.output().apply(at)) for child in children])
         elif not _NAMING.fullmatch(name):
             self._follow_others(plan, children, [self._made_by(expression, False) for expression in expressions])
 
     def of(self, column: JavaObject) -> _Column:
+        """What is known of a column that an operator reads or returns."""
         known = self._known.get(column.exprId().id())
         if known is not None:
             return known
@@ -172,7 +195,7 @@ class _Lineage:
         return _Column(constant=constant, read=frozenset() if constant else read)
 
     def _follow_others(self, plan: JavaObject, children: Sequence[JavaObject], made: Sequence[_Column]) -> None:
-        """Columns that no alias names, such as those of a generator: they hang on all that the operator computes."""
+        """Columns that no alias names, such as those of a generator. They depend on all that the operator computes."""
         given = {column.exprId().id() for child in children for column in each_of(child.output())}
         if children and any(column.volatile for column in made):
             read = frozenset().union(*(column.read for column in made))

@@ -1,15 +1,18 @@
-"""What the Kafka broker says of the topics that a query reads: their ids, and their first and next offsets. DRIVER.
+"""What the Kafka broker says of the topics that a query reads: their ids, and their first and next offsets.
 
-It is asked with the client that Spark's own Kafka source has made, so with the settings and the credentials of the
-source. They stay in the JVM: nothing here reads them. Spark closes that client when the query ends.
+Runs on the driver.
 
-What the broker does not tell is not known, which is said once in the log of a run and never an error.
+The broker is asked with the client that Spark's own Kafka source has made, so with the settings and the credentials of
+the source. They stay in the JVM: nothing here reads them. Spark closes that client when the query ends.
+
+What the broker does not tell counts as unknown. This is written to the log once in a run, and is never an error.
 """
 
 import json
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any, cast
 
 from py4j.java_gateway import JavaObject
 from py4j.protocol import Py4JError, Py4JJavaError
@@ -22,21 +25,21 @@ log = logging.getLogger("streamsink")
 
 _STREAM = "KafkaMicroBatchStream"
 _ZERO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
-# The longest that a batch waits for an answer. Spark has just planned the batch with the same client.
+# The longest time that a batch waits for an answer. Spark has just planned the batch with the same client.
 _WAIT_S = 10
 
 
 class KafkaSources:
     """The Kafka sources among the sources of one start of a query.
 
-    numbers: for each line of the offset log, the number under which Spark keeps what the source itself writes down. A
+    numbers: for each line of the offset log, the number under which Spark keeps what the source itself logs. A
     DataFrame that is used twice in a query is one source with two lines.
     """
 
     def __init__(self, spark: SparkSession, execution: JavaObject, table: str):
         self._table = table
         self._said = False
-        self._streams: list[int] = []  # by line: index of the first line with the same stream
+        self._streams: list[int] = []  # by line: the index of the first line with the same stream
         self._kafka: dict[int, _Topics] = {}
         try:
             sources = execution.sources()
@@ -52,38 +55,40 @@ class KafkaSources:
         self.numbers = [numbered.index(first) for first in self._streams]
 
     def number(self, line: int) -> int:
-        """Of what the source of this line writes down."""
+        """The number under which Spark keeps what the source of this line itself logs."""
         return self.numbers[line] if line < len(self.numbers) else line
 
     def identified(self, sources: tuple[SourceRange, ...], batch_id: int, first: bool) -> tuple[SourceRange, ...]:
-        """The sources of a batch with their ids. Begins to ask whether the ids are still true, for ``looked_at_again``.
+        """Return the sources of a batch with their ids, and begin to ask whether the ids are still true.
 
-        first: whether the sink that asks has no batch of this run behind it. The broker's offsets come along then, and in a batch
-        with partitions that the run had not seen: in each call for it, because each sink and each new attempt judges them.
+        The answer is for ``looked_at_again``. first: whether the sink that asks has not had a batch of this run before.
+        The broker's offsets are then added to the sources. They are also added in a batch with partitions that the run
+        had not seen: in each call for that batch, because each sink and each new attempt judges them.
         """
         found, asked = list(sources), self._of(sources)
         if any(source.numeric and place not in asked for place, source in enumerate(sources)):
             self._not_known("Spark reads a source in a way that does not show its client")
         for place, (source, topics) in asked.items():
-            topics.learn(source.end)
-            counts = {topic: len(parts) for topic, parts in source.end.items()}
+            ends = _offsets(source)
+            topics.learn(ends)
+            counts = {topic: len(parts) for topic, parts in ends.items()}
             if counts != topics.counts:
                 topics.counts, topics.counted_in = counts, batch_id
             if first or topics.counted_in == batch_id:
                 topics.learn_bounds()
                 source = replace(source, earliest=topics.earliest, newest=topics.newest)
-            found[place] = replace(source, cluster=topics.cluster, topic_ids=topics.ids_of(source.end))
+            found[place] = replace(source, cluster=topics.cluster, topic_ids=topics.ids_of(ends))
         for topics in self._kafka.values():
             topics.ask()
         return tuple(found)
 
     def looked_at_again(self, batch: Batch) -> Batch:
-        """The batch with the ids that its topics had when they were asked for beside its rows."""
+        """Return the batch with the ids that its topics had when they were asked for, while its rows were written."""
         for topics in self._kafka.values():
             topics.hear()
         found = list(batch.sources)
         for place, (source, topics) in self._of(batch.sources).items():
-            found[place] = replace(source, topic_ids=topics.ids_of(source.end))
+            found[place] = replace(source, topic_ids=topics.ids_of(_offsets(source)))
         return replace(batch, sources=tuple(found))
 
     def _of(self, sources: tuple[SourceRange, ...]) -> "dict[int, tuple[SourceRange, _Topics]]":
@@ -96,8 +101,8 @@ class KafkaSources:
     def _not_known(self, why: str) -> None:
         if not self._said:
             log.warning(
-                "%s: Kafka does not tell the ids of all clusters and topics of this query (%s), so that a topic that was "
-                "deleted and created again is only known by its offsets",
+                "%s: Kafka does not tell the ids of all clusters and topics of this query (%s), so that a topic that "
+                "was deleted and created again is only known by its offsets",
                 self._table,
                 why,
             )
@@ -106,9 +111,10 @@ class KafkaSources:
 
 @dataclass
 class _Topics:
-    """The topics of one Kafka source. cluster, ids, earliest, newest: '', missing or None when they are not known.
+    """The topics of one Kafka source.
 
-    counts: partitions by topic, as the batch ``counted_in`` was the first to have them.
+    cluster, ids, earliest, newest: '', missing or None when they are not known. counts: the number of partitions by
+    topic. counted_in: the first batch that had these counts.
     """
 
     spark: SparkSession
@@ -124,14 +130,16 @@ class _Topics:
     _answer: JavaObject | None = None
 
     def __post_init__(self) -> None:
-        self._reader = self.stream.kafkaOffsetReader()
-        self._seconds = self.spark._jvm.java.util.concurrent.TimeUnit.SECONDS
+        jvm: Any = self.spark._jvm
+        self._jvm, self._reader = jvm, self.stream.kafkaOffsetReader()
+        self._seconds = self._jvm.java.util.concurrent.TimeUnit.SECONDS
 
     def ids_of(self, topics: Iterable[str]) -> dict[str, str]:
+        """The ids of these topics, without those that are not known."""
         return {topic: self._ids[topic] for topic in topics if self._ids.get(topic)}
 
     def learn(self, topics: Iterable[str]) -> None:
-        """Ask for the ids of topics that are new to the run. Waits."""
+        """Ask for the ids of topics that are new to the run, and wait for the answer."""
         new = [topic for topic in topics if topic not in self._ids]
         if not new:
             return
@@ -141,31 +149,33 @@ class _Topics:
         self._collect()
 
     def learn_bounds(self) -> None:
-        """Ask for the first and the next offset of every partition. Waits."""
+        """Ask for the first and the next offset of every partition, and wait for the answer."""
         self.earliest, self.newest = None, None
         try:
-            jvm = self.spark._jvm
-            offsets = jvm.org.apache.spark.sql.kafka010.JsonUtils.partitionOffsets
+            offsets = self._jvm.org.apache.spark.sql.kafka010.JsonUtils.partitionOffsets
             planned = self._planned()
             if planned is not None:
                 newest = planned.json()
             else:
-                newest = offsets(self._reader.fetchLatestOffsets(jvm.scala.Option.empty()))
+                newest = offsets(self._reader.fetchLatestOffsets(self._jvm.scala.Option.empty()))
             self.newest = json.loads(newest)
             self.earliest = json.loads(offsets(self._reader.fetchEarliestOffsets()))
         except (Py4JError, TypeError) as failed:
             self.not_known(_why(failed))
 
     def _planned(self) -> JavaObject | None:
-        """Up to where Spark has looked. None when it has not: a start that begins with a batch which was planned before has no such
-        offsets, and Spark throws a NullPointerException then."""
+        """The offsets up to which Spark has looked; None when it has not looked.
+
+        A start that begins with a batch which was planned before has no such offsets, and Spark throws a
+        NullPointerException then.
+        """
         try:
             return self.stream.reportLatestOffset()
         except Py4JJavaError:
             return None
 
     def ask(self) -> None:
-        """Begin to ask whether topics with these ids are there: one question, however many there are."""
+        """Begin to ask whether topics with these ids exist. This is one request, however many topics there are."""
         self._answer = None
         if self._collection is not None:
             try:
@@ -174,7 +184,7 @@ class _Topics:
                 self.not_known(_why(failed))
 
     def hear(self) -> None:
-        """Wait for the answer. When it is not that all of them are there, their names are asked for."""
+        """Wait for the answer. Unless it says that all of them exist, ask for the ids by the topics' names."""
         if self._answer is None:
             return
         try:
@@ -189,13 +199,16 @@ class _Topics:
         try:
             found = self._admin().describeCluster().clusterId().get(_WAIT_S, self._seconds)
         except (Py4JError, TypeError) as failed:
-            return self.not_known(_why(failed))
-        return found or self.not_known("the broker has no cluster id")
+            self.not_known(_why(failed))
+            return None
+        if not found:
+            self.not_known("the broker has no cluster id")
+        return found or None
 
     def _topic_ids(self, topics: list[str]) -> dict[str, str]:
-        """'' for one that the broker does not tell."""
+        """The ids by topic; '' for a topic whose id the broker does not tell."""
         try:
-            names = self.spark._jvm.java.util.ArrayList()
+            names = self._jvm.java.util.ArrayList()
             for topic in topics:
                 names.add(topic)
             described = self._admin().describeTopics(names)
@@ -213,7 +226,7 @@ class _Topics:
         return {topic: "" if known == _ZERO_ID else known for topic, known in found.items()}
 
     def _one_by_one(self, answers: JavaObject, topics: list[str]) -> dict[str, str]:
-        """Those that the broker tells, where it does not tell all."""
+        """The ids that the broker tells, where it does not tell all of them."""
         found = dict.fromkeys(topics, "")
         for topic in topics:
             answer = answers.get(topic)
@@ -221,15 +234,15 @@ class _Topics:
                 if answer.isDone():
                     found[topic] = answer.get().topicId().toString()
             except Py4JJavaError:
-                continue  # it was said of all of them
+                continue  # the log has been told for all of them
         return found
 
     def _collect(self) -> None:
-        """The ids as Kafka's client takes them."""
+        """Put the ids into the collection that Kafka's client takes."""
         self._collection = None
         known = [known for known in self._ids.values() if known]
         try:
-            kafka, ids = self.spark._jvm.org.apache.kafka.common, self.spark._jvm.java.util.ArrayList()
+            kafka, ids = self._jvm.org.apache.kafka.common, self._jvm.java.util.ArrayList()
             for each in known:
                 ids.add(kafka.Uuid.fromString(each))
             self._collection = kafka.TopicCollection.ofTopicIds(ids) if known else None
@@ -241,8 +254,13 @@ class _Topics:
         return self._reader.admin()
 
 
+def _offsets(source: SourceRange) -> Offsets:
+    """Where a batch ends in a numeric source."""
+    return cast(Offsets, source.end)  # ``SourceRange.numeric`` has checked its form
+
+
 def _why(failed: Exception) -> str:
-    """The name of the error; its text may say more than a log may."""
+    """The name of the error. Its text may say more than a log may contain."""
     if not isinstance(failed, Py4JJavaError):
         return type(failed).__name__
     error = failed.java_exception

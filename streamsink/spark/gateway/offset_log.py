@@ -1,13 +1,15 @@
-"""One entry of Spark's offset log as text, in both of its formats, and what it says of a batch. Pure. DRIVER.
+"""One entry of Spark's offset log as text, in both of its formats, and what it says of a batch.
+
+Pure; runs on the driver.
 
     v1                                   v2 (Spark 4.2 and newer)
     {"batchWatermarkMs":0,...}           {"batchWatermarkMs":0,...}
     {"logOffset":3}                      1:-
     -                                    0:{"logOffset":3}
 
-A line of version 1 belongs to the source at its place in the query. A line of version 2 says its source: by its place, or, with
-Spark's source evolution, by the name that ``DataStreamReader.name`` gave it; its lines are in no order. A DataFrame that is used
-twice in a query is one source with two places; version 2 has a line for one of them.
+A line of version 1 belongs to the source at its place in the query. A line of version 2 names its source: by the
+source's place, or, with Spark's source evolution, by the name that ``DataStreamReader.name`` gave it. Its lines are in
+no order. A DataFrame that is used twice in a query is one source with two places; version 2 has a line for one of them.
 """
 
 import json
@@ -28,7 +30,11 @@ class UnknownFormat(ValueError):
 
 @dataclass(frozen=True)
 class Logged:
-    """One entry. positions: by source, None for a source that has none yet. named: sources have names; else they are "0", "1", ..."""
+    """One entry.
+
+    positions: by source; None for a source that has no position yet. watermark_ms: in epoch milliseconds; None when
+    there is none. named: whether sources have names; otherwise they are called "0", "1", ...
+    """
 
     positions: Mapping[str, object]
     watermark_ms: int | None
@@ -52,7 +58,7 @@ class Logged:
 
 
 def parse(text: str) -> Logged:
-    """Raises UnknownFormat, whose text says what was found."""
+    """Read an entry. Raises UnknownFormat, whose text says what was found."""
     lines = text.split("\n")
     version = lines[0]
     if version not in _VERSIONS or len(lines) < 3:
@@ -74,10 +80,12 @@ def parse(text: str) -> Logged:
 def ranges(
     before: Logged | None, after: Logged, names: Callable[[], Sequence[str]], streams: Sequence[int]
 ) -> list[SourceRange]:
-    """The share of each source in the batch that ``after`` is the entry of, in the order of the query.
+    """Return the share of each source in the batch that ``after`` is the entry of, in the order of the query.
 
-    before: of the batch before, None for the first. A start is None where that does not tell it. names: of the sources, in the
-    order of the query; asked when sources have names. streams: for each place a number, equal where a source is used twice.
+    before: the entry of the batch before; None for the first batch. The start of a source is None where ``before`` does
+    not tell it.
+    names: returns the names of the sources in the order of the query. It is called only when sources have names.
+    streams: for each place a number, which is equal for places of the same source.
     """
     order = names() if after.named else ()
     ends = after.by_source(order, streams)
@@ -104,4 +112,4 @@ def _position(text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError:
-        return text  # a source may write any text; it then compares for equality only
+        return text  # a source may write any text, which is compared for equality only

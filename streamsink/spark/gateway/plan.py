@@ -1,6 +1,7 @@
-"""What the running query is: its fingerprint, whether it keeps state, and its output mode. DRIVER, by Spark's JVM gateway.
+"""What the running query is: its fingerprint, whether it keeps state, and its output mode. Runs on the driver.
 
-Asked once in a run, at its first batch: printing a plan takes milliseconds. docs/design/0008-same-query.md has the rules.
+It asks Spark's JVM gateway, once in a run, at the first batch: printing a plan takes milliseconds. The rules are in
+docs/design/0008-same-query.md.
 """
 
 import contextlib
@@ -22,7 +23,7 @@ from streamsink.spark.gateway.running import each_of, with_settings
 _PATTERNS = "org.apache.spark.sql.catalyst.trees.TreePattern"
 _SHORTENS = "spark.sql.debug.maxToStringFields"
 _ALL_FIELDS = str(2**31 - 1)
-# Options that say what is read. No other value is asked for: it may be a password.
+# The options that say what is read. No other option is looked at, because its value may be a password.
 _KAFKA = ("subscribe", "subscribePattern", "assign", "kafka.isolation.level", "includeHeaders")
 _FILES = (
     "path",
@@ -65,7 +66,7 @@ _DATA_FILE = re.compile(r"(?:/[^/=]+=[^/]*)*/bucket-[^/]+/data-[^/]+$")
 
 
 class _Facts(NamedTuple):
-    """What a run's query is."""
+    """What the query of a run is. The fields are those of ``Batch``."""
 
     fingerprint: QueryFingerprint
     stateful: bool
@@ -75,14 +76,20 @@ class _Facts(NamedTuple):
 
 
 class QueryOfRun:
-    """What the query of a run is, remembered until another run begins. One for each sink: its function may treat batches its own way."""
+    """What the query of a run is, remembered until another run begins.
+
+    There is one object for each sink, because the batch function may treat the rows of each sink in another way.
+    """
 
     def __init__(self) -> None:
         self._run: str | None = None
         self._facts: _Facts | None = None
 
     def described(self, batch: Batch, df: DataFrame, execution: JavaObject) -> Batch:
-        """The batch, and what its query is. df: as the batch function hands it to the sink. execution: Spark's own of this run."""
+        """Return the batch with what its query is.
+
+        df: as the batch function hands it to the sink. execution: Spark's own object of this run.
+        """
         if self._facts is None or self._run != batch.run:
             self._facts, self._run = _ask(df, execution), batch.run
         facts = self._facts
@@ -90,16 +97,19 @@ class QueryOfRun:
 
 
 def with_own_rows(batch: Batch, df: DataFrame) -> Batch:
-    """The batch, with what the batch function has done with its own rows. df: they. For a batch that is filtered: a question to the JVM is dear."""
+    """Return the batch with what the batch function has done with these rows of it.
+
+    df: these rows. Called only for a batch that is filtered, because a question to the JVM is expensive.
+    """
     execution = running.execution(batch.run)
     if execution is None:
-        return batch  # it was not described by its query, so nothing of it was asked before
+        return batch  # it was described without its query, so nothing of it was asked before
     facts = _ask(df, execution)
     return replace(batch, combines=facts.combines, may_combine=facts.may_combine)
 
 
 def described_job(batch: Batch, df: DataFrame) -> Batch:
-    """The bounded run, with what its plan is. df: all of its rows."""
+    """Return the bounded run with what its plan is. df: all of its rows."""
     with _whole_text(df):
         plan = df._jdf.queryExecution().analyzed()
         lines = plan_text.of_a_job(plan_text.operators(plan.toString()))
@@ -131,7 +141,7 @@ def described_job(batch: Batch, df: DataFrame) -> Batch:
 
 
 def is_of_a_batch(df: DataFrame) -> bool:
-    """Whether these are rows of the micro-batch of which this thread runs the batch function."""
+    """Whether these are rows of the micro-batch whose batch function runs in this thread."""
     execution = running.running_here(df.sparkSession)
     if execution is None:
         return False
@@ -141,7 +151,11 @@ def is_of_a_batch(df: DataFrame) -> bool:
 
 
 def what_is_read(name: str, options: JavaObject) -> dict[str, str]:
-    """The options of a source that say what is read, in one spelling. name: its kind. options: anything with ``get``."""
+    """Return the options of a source that say what is read, each in one spelling.
+
+    name: the kind of source. options: any object with a method ``get``.
+    """
+    wanted: tuple[str, ...]
     if name == "kafka":
         wanted = _KAFKA
     elif name in ("json", "csv", "text", "parquet", "orc", "avro", "xml", "binaryFile"):
@@ -175,7 +189,7 @@ def _ask(df: DataFrame, execution: JavaObject) -> _Facts:
     )
     output_mode = str(execution.outputMode().toString()).lower()
     if output_mode == "update" and not plan_text.aggregates(streamed):
-        output_mode = "append"  # each row comes once
+        output_mode = "append"  # without an aggregation each row comes once
     return _Facts(
         fingerprint,
         plan_text.is_stateful(streamed),
@@ -186,9 +200,11 @@ def _ask(df: DataFrame, execution: JavaObject) -> _Facts:
 
 
 def _batch_in(plan: JavaObject, execution: JavaObject) -> tuple[set[str], bool]:
-    """(the batch's columns for each time that the batch function's plan reads it, whether it does, and no other rows of its columns' names).
+    """Return (the batch's columns for each time that the batch function's plan reads it, whether it reads the batch and
+    no other rows whose columns have the same names).
 
-    Its columns do not tell: those of ``localCheckpoint()`` have the same ids, whatever was done with the rows before. Its RDD does.
+    The batch is recognised by its RDD, not by the ids of its columns: after ``localCheckpoint()`` the columns have the
+    same ids, whatever was done with the rows before.
     """
     rdd, names = execution.lastExecution().toRdd().id(), _names(execution.analyzedPlan())
     leaves = [
@@ -203,12 +219,12 @@ def _batch_in(plan: JavaObject, execution: JavaObject) -> tuple[set[str], bool]:
 
 
 def _whole_text(df: DataFrame) -> AbstractContextManager[Any]:
-    """Spark prints all fields of a plan. The setting is that of the query's own session."""
+    """While this is open, Spark prints all fields of a plan. The setting is that of the query's own session."""
     return with_settings(df.sparkSession, {_SHORTENS: _ALL_FIELDS})
 
 
 def _columns(plan: JavaObject) -> str:
-    """What a plan gives, with ids, as ``plan_text.reads`` wants it."""
+    """The columns that a plan returns, with their ids, as ``plan_text.reads`` expects them."""
     return plan.output().toString().partition("(")[2].removesuffix(")")
 
 
@@ -217,14 +233,14 @@ def _names(plan: JavaObject) -> list[str]:
 
 
 def _calls_functions(df: DataFrame, *plans: JavaObject) -> bool:
-    """Whether Python, Scala or Java functions stand in the expressions of these plans."""
+    """Whether the expressions of these plans call Python, Scala or Java functions."""
     patterns = getattr(df.sparkSession.sparkContext._jvm, _PATTERNS)
     programs = [patterns.PYTHON_UDF(), patterns.SCALA_UDF()]
     return any(plan.containsPattern(program) for plan in plans for program in programs)
 
 
 def _sources(df: DataFrame, stream: JavaObject) -> tuple[set[str], list[Any]]:
-    """Names under which sources stand alone in the plan's text; and of each source, in order, what it reads."""
+    """Return (names that stand alone in the plan's text for a source, what each source reads, in order)."""
     leaves, names, sources = stream.collectLeaves(), set(), []
     for index in range(leaves.size()):
         leaf = leaves.apply(index)
@@ -248,7 +264,10 @@ def _sources(df: DataFrame, stream: JavaObject) -> tuple[set[str], list[Any]]:
 
 
 def _read_by(df: DataFrame, leaf: JavaObject) -> list[Any]:
-    """What a leaf of a bounded run's plan reads. Of one that does not answer, and of others, the plan's text says what there is to say."""
+    """What a leaf of a bounded run's plan reads.
+
+    For a leaf that does not answer, and for leaves of other kinds, the plan's text says all there is to say.
+    """
     kind = str(leaf.nodeName())
     with contextlib.suppress(Py4JError):
         if kind == "LogicalRelation":
@@ -263,7 +282,7 @@ def _read_by_relation(df: DataFrame, relation: JavaObject) -> list[Any]:
     if kind == "HadoopFsRelation":
         name, paths = str(relation.toString()), str(relation.location().rootPaths().mkString("\n")).split("\n")
         options = what_is_read(name.lower(), _any_case(df, relation.options()))
-        options.pop("path", None)  # as its user spells it
+        options.pop("path", None)  # in the user's spelling; ``paths`` has it
         return [kind, name, sorted({_of_a_table(_place(path)) for path in paths}), options]
     if kind == "JDBCRelation":
         asked = relation.jdbcOptions()
@@ -272,12 +291,15 @@ def _read_by_relation(df: DataFrame, relation: JavaObject) -> list[Any]:
 
 
 def _of_a_table(path: str) -> str:
-    """A data file of a Paimon table stands for the table, whose files are others after each commit."""
+    """A data file of a Paimon table stands for the table, whose files are other ones after each commit."""
     return _DATA_FILE.sub("", path)
 
 
 def _without_secrets(url: str) -> str:
-    """Without the parameters that say who asks: their names differ by driver, so only those that choose a database stay."""
+    """The address without the parameters that say who connects.
+
+    Their names differ by driver, so only the parameters that choose a database are kept.
+    """
     first, *parameters = re.split(r"[?;&]", running.without_credentials(url))
     return ";".join(
         [first, *(each for each in parameters if each.lower().startswith(("database", "currentschema", "schema")))]
@@ -294,14 +316,17 @@ def _version(df: DataFrame) -> str:
 
 
 def _any_case(df: DataFrame, options: JavaObject) -> JavaObject:
-    """Options of a source of the first kind as one of the second has them, whose names may be written in any case."""
+    """The options of a source of version 1 in the form that a source of version 2 has them.
+
+    Their names may be written in any case there.
+    """
     jvm = df.sparkSession.sparkContext._jvm
     java = getattr(jvm, "scala.jdk.javaapi.CollectionConverters").asJava(options)
     return getattr(jvm, "org.apache.spark.sql.util.CaseInsensitiveStringMap")(java)
 
 
 def _value(option: str, value: str) -> str:
-    """One spelling for what means the same."""
+    """One spelling for values that mean the same."""
     if option in ("subscribe", "topics"):
         return ",".join(sorted(topic.strip() for topic in value.split(",")))
     if option == "assign":
@@ -316,8 +341,8 @@ def _place(path: str) -> str:
     return running.without_credentials(path).removeprefix("file:").rstrip("/")
 
 
-def _types(value):
-    """A type or schema without what readers of it may find otherwise: nullability and metadata."""
+def _types(value: Any) -> Any:
+    """A type or schema without what may differ for the same data: nullability and metadata."""
     if isinstance(value, dict):
         return {
             name: _types(part)

@@ -1,7 +1,10 @@
-"""Whether Spark reads the files that the source has planned for a batch. DRIVER, by Spark's JVM gateway.
+"""Checks that Spark reads the files that the source has planned for a batch.
 
-A batch that is planned is read when it comes, which may be days later, after a restart. Spark lists its files anew then, leaves out without a word those
-that are not there, and reads what has their names. The record would say that the planned ones are in the table.
+Runs on the driver; asks Spark's JVM gateway.
+
+A batch that is planned is read when its turn comes, which may be days later, after a restart. Spark then lists its
+files anew, leaves out without a message those that are gone, and reads whatever has their names. The record would say
+that the planned files are in the table.
 """
 
 import json
@@ -19,13 +22,16 @@ from streamsink.protocol.file_entries import spelling
 from streamsink.spark.gateway import running
 from streamsink.spark.gateway.job_inputs import index_of, statuses
 
-# So many are named in the error.
+# At most this many files are named in the error.
 _NAMED = 10
 
 
 def check(batch: Batch, without: Collection[str], table: str, options: SinkOptions) -> None:
-    """Raises Misuse when a planned file is gone, is another one now, or would be read twice, unless the user has said that what is there is to be
-    read. without: files whose rows are not to be written."""
+    """Check that Spark reads what was planned.
+
+    without: files whose rows are not to be written. Raises Misuse when a planned file is gone, is another one now, or
+    would be read twice, unless the user has said that what is there now is to be read.
+    """
     planned = {
         unquote(spelling(file.path)): file.modified_ms
         for source in batch.sources
@@ -51,37 +57,50 @@ def check(batch: Batch, without: Collection[str], table: str, options: SinkOptio
             if paths
         ]
         raise Misuse(
-            f"{table}: of the {len(planned)} files that the source has planned for batch {batch.batch_id}, {' and '.join(found)} since, and Spark "
-            "goes on without the rows that it was to read. Nothing was written. Bring the files back as they were, with their times (is the folder "
-            "mounted?), and restart the query; or, if they will not come back, start a new checkpoint: files whose rows are here are known, and "
-            "what is there of the others is written. If that ends here again, since the folder has a log of Spark's file sink (_spark_metadata), "
-            "which plans each file with the time that it had when it was written, give them these times back; or set accept_as_same="
-            f"'{with_word(options.accept_as_same, word, words_of(options.accept_as_same))}', which takes what is there now of just these files for "
-            "what was planned: it is read, and what is gone is left out for good",
+            f"{table}: of the {len(planned)} files that the source has planned for batch {batch.batch_id}, "
+            f"{' and '.join(found)} since, and Spark goes on without the rows that it was to read. Nothing was "
+            "written. Bring the files back as they were, with their times (is the folder mounted?), and restart the "
+            "query; or, if they will not come back, start a new checkpoint: files whose rows are here are known, and "
+            "what is there of the others is written. If that ends here again, since the folder has a log of Spark's "
+            "file sink (_spark_metadata), which plans each file with the time that it had when it was written, give "
+            "them these times back; or set "
+            f"accept_as_same='{with_word(options.accept_as_same, word, words_of(options.accept_as_same))}', which "
+            "takes what is there now of just these files for what was planned: it is read, and what is gone is left "
+            "out for good",
             kind="files.not-as-planned",
         )
 
 
 def _word_of_what_is_there(batch: Batch, table: str, found: Sequence[tuple[str, int, int | None]]) -> str:
-    """found: of each file its path, its time as it was planned, and as it is; None when the file is gone."""
+    """The word with which the user accepts exactly these files as they are now.
+
+    found: for each file its path, its planned time, and its time now, which is None when the file is gone.
+    """
     return ways.word(json.dumps([table, batch.query, batch.batch_id, "as planned", *found]))
 
 
 def _check_once(listed: Counter[str], planned: Mapping[str, int], batch: Batch, table: str) -> None:
-    """listed: how often each file is, in one list of Spark's."""
+    """Raises Misuse when a planned file is listed more than once.
+
+    listed: how often each file is in one list of Spark's.
+    """
     twice = sorted(path for path in planned if listed[path] > 1)
     if twice:
         raise Misuse(
-            f"{table}: Spark would read {len(twice)} of the {len(planned)} files of batch {batch.batch_id} more than once ({', '.join(twice[:_NAMED])}), "
-            "and their rows would be doubled: its file source does so when a batch has several files and one of their names, or of their "
-            "folder's, has a letter of patterns ({ } [ ] * ? or a backslash). Nothing was written. Rename it, and start a new checkpoint; or "
-            "start a new checkpoint with .option('maxFilesPerTrigger', 1), and keep that: files whose rows are here are known",
+            f"{table}: Spark would read {len(twice)} of the {len(planned)} files of batch {batch.batch_id} more than "
+            f"once ({', '.join(twice[:_NAMED])}), "
+            "and their rows would be doubled: its file source does so when a batch has several files and one of "
+            "their names, or of their "
+            "folder's, has a letter of patterns ({ } [ ] * ? or a backslash). Nothing was written. Rename it, and "
+            "start a new checkpoint; or "
+            "start a new checkpoint with .option('maxFilesPerTrigger', 1), and keep that: files whose rows are here "
+            "are known",
             kind="files.read-twice",
         )
 
 
 def _indexes(execution: JavaObject) -> Iterator[JavaObject]:
-    """Of the batch that runs now: what Spark has listed."""
+    """What Spark has listed for the batch that runs now."""
     last = execution.lastExecution()
     leaves = running.each_of(last.logical().collectLeaves()) if last is not None else ()
     return filter(None, map(index_of, leaves))

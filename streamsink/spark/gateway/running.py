@@ -1,6 +1,7 @@
-"""What needs Spark's JVM gateway: what a micro-batch is, as the running query knows it; with the other gateway files. DRIVER.
+"""What a micro-batch is, as the running query knows it, asked of Spark's JVM gateway. Runs on the driver.
 
-Spark Connect has no gateway; files with the same functions are what it would take.
+Only this file and the other files of this folder use the gateway. Spark Connect has none: to support it, files with the
+same functions would be needed.
 """
 
 import contextlib
@@ -38,7 +39,11 @@ _TEMPORARY = re.compile(r"/temporary-[0-9a-f]{8}-[0-9a-f-]{27}/?$")
 
 @dataclass
 class _Running:
-    """One start of a query, which has one id, one execution and one checkpoint; and where its last batch ended."""
+    """One start of a query, with its one id, one execution and one checkpoint; and where its last batch ended.
+
+    execution: Spark's own object of the start. query: the checkpoint's id. run: the id of the start. root: the
+    checkpoint's folder. place: a digest of ``root``.
+    """
 
     execution: JavaObject
     query: str
@@ -51,26 +56,28 @@ class _Running:
     asked_names: list[str] | None = None
 
     def names(self) -> list[str]:
-        """Names of the query's sources, in the order of the query. Spark 4.2 and newer."""
+        """The names of the query's sources, in the order of the query. Spark 4.2 and newer."""
         if self.asked_names is None:
             names, sources = self.execution.sourceToIdMap(), self.execution.sources()
             self.asked_names = [str(names.apply(sources.apply(place))) for place in range(sources.size())]
         return self.asked_names
 
 
-# By the id of the start, as the execution itself says it.
+# By the id of the start, as the execution itself has it.
 _RUNNING: dict[str, _Running] = {}
 _MOST_RUNNING = 16
-# An observation comes over Spark's listeners, as a rule at once.
+# The waits while Spark's listeners deliver an observation, which as a rule happens at once.
 _LISTENER_WAITS_MS = (*[2] * 50, *[50] * 1200)
 
 
 def describe(df: DataFrame, batch_id: int, table: str, run: str, is_first: Callable[[str], bool]) -> Batch:
-    """Identity, source positions and watermark of the micro-batch that ``foreachBatch`` was called with. run: as ``run_id`` says.
+    """Return the identity, source positions and watermark of the micro-batch that ``foreachBatch`` was called with.
 
-    is_first: whether the sink has no batch behind it in the run of this id, which is the query's own. Read from the checkpoint's
-    offset log, which is durable when this is called. Raises Misuse when this is no streaming batch, or its checkpoint is a
-    temporary folder.
+    run: as ``run_id`` returns it. is_first: tells whether the sink has not had a batch in the run of this id, which is
+    the id that the query itself has.
+
+    This is read from the checkpoint's offset log, which is durable when the batch function is called. Raises Misuse
+    when the DataFrame is no streaming batch, or the checkpoint is a temporary folder.
     """
     spark = df.sparkSession
     running = _running(df, table, run)
@@ -100,24 +107,28 @@ def describe(df: DataFrame, batch_id: int, table: str, run: str, is_first: Calla
 
 
 def looked_at_again(batch: Batch) -> Batch:
-    """The batch with the identities of its sources as they were when its rows were written."""
+    """Return the batch with the ids that its topics had when its rows were written."""
     running = _RUNNING.get(batch.run)
     return running.kafka.looked_at_again(batch) if running else batch
 
 
 def check_not_connect(of: DataFrame | SparkSession, table: str) -> None:
-    """Raises Misuse for Spark Connect, whose client has no gateway."""
+    """Raises Misuse for a session of Spark Connect, whose client has no gateway."""
     if type(of).__module__.startswith(_CONNECT):
         raise Misuse(
-            f"{table}: this session is one of Spark Connect, which has no gateway to Spark's JVM; which query runs, where its checkpoint "
-            "is and how its rows come is asked there. Nothing was written. Use a session of Spark's own: built without .remote(...), "
-            "and without SPARK_REMOTE in the environment. streamsink.read_arrow needs no Spark",
+            f"{table}: this session is one of Spark Connect, which has no gateway to Spark's JVM; which query runs, "
+            "where its checkpoint is and how its rows come is asked there. Nothing was written. Use a session of "
+            "Spark's own: built without .remote(...), and without SPARK_REMOTE in the environment. "
+            "streamsink.read_arrow needs no Spark",
             kind="spark.connect",
         )
 
 
 def without_credentials(path: str) -> str:
-    """A path or an address without the user and the password in it. What stands alone before an ``@`` is a container's name."""
+    """A path or an address without the user and the password in it.
+
+    A name that stands alone before an ``@`` is that of a container, and is kept.
+    """
     return _CREDENTIALS.sub("", path)
 
 
@@ -127,17 +138,21 @@ def each_of(sequence: JavaObject) -> list[JavaObject]:
 
 
 def run_id(df: DataFrame) -> str:
-    """Id of this start of the query, as ``StreamingQuery.runId`` says it; empty outside a streaming query."""
+    """The id of this start of the query, as ``StreamingQuery.runId`` has it; empty outside a streaming query."""
     return df.sparkSession.sparkContext.getLocalProperty("spark.jobGroup.id") or ""
 
 
 def check_batch_id(df: DataFrame, batch_id: int, table: str) -> None:
-    """Raises Misuse when this is not the id of the micro-batch that the query runs now: an id of one's own identifies nothing."""
+    """Raises Misuse when this is not the id of the micro-batch that the query runs now.
+
+    An id that the program has chosen itself identifies nothing.
+    """
     now = df.sparkSession.sparkContext.getLocalProperty(_BATCH_ID)
     if now is not None and str(batch_id) != now:
         raise Misuse(
-            f"{table}: called for batch {batch_id!r}, but Spark runs batch {now} of this query now. Nothing was written. Pass the id on "
-            "that Spark gives to the batch function: foreachBatch(lambda df, batch_id: sink(df, batch_id))",
+            f"{table}: called for batch {batch_id!r}, but Spark runs batch {now} of this query now. Nothing was "
+            "written. Pass the id on that Spark gives to the batch function: foreachBatch(lambda df, batch_id: "
+            "sink(df, batch_id))",
             kind="batch.wrong-id",
         )
 
@@ -148,9 +163,10 @@ def same_rows(one: DataFrame, other: DataFrame) -> bool:
 
 
 def start_id(df: DataFrame, run: str) -> str:
-    """Id of this start of the query, as the query itself says it: a program may have set a job group of its own. run: as ``run_id``.
+    """The id of this start of the query as the query itself has it.
 
-    Asked when a batch has failed, so it takes the other one where Spark does not answer any more.
+    A program may have set a job group of its own. run: as ``run_id`` returns it. It is the answer where Spark does not
+    answer any more: this is called when a batch has failed.
     """
     if run in _RUNNING:
         return run
@@ -163,27 +179,32 @@ def start_id(df: DataFrame, run: str) -> str:
 
 
 class Collecting:
-    """All rows of a DataFrame on their way to the driver: Spark's job runs while the caller does what it can without them.
+    """All rows of a DataFrame on their way to the driver.
 
-    As ``DataFrame.toArrow`` does it, without a name for the job. A context; at its end nobody listens to the job any more.
+    Spark's job runs while the caller does what it can do without them.
+
+    This does what ``DataFrame.toArrow`` does, but gives the job no name. It is a context; at its end nobody listens to
+    the job any more.
     """
 
     def __init__(self, df: DataFrame):
         self._handed = df._jdf.collectAsArrowToPython()
         self._stream, socket = local_connect_and_auth(self._handed[0], self._handed[1])
-        socket.settimeout(None)  # a job takes as long as it takes
+        socket.settimeout(None)  # a job may take any time
 
     def rows(self) -> list[pa.RecordBatch]:
-        """In order, as Spark hands them over; none without rows. To be called once. Raises as Spark does."""
+        """Return the rows in order, as Spark hands them over; an empty list when there are none. Call it once.
+
+        Raises what Spark raises.
+        """
         try:
-            given = list(ArrowCollectSerializer().load_stream(self._stream))
+            given = list(ArrowCollectSerializer().load_stream(self._stream))  # type: ignore[no-untyped-call]
         finally:
-            # Always: the stream of a job that has failed may end as if it were whole.
+            # Always ask for the result, because the stream of a job that has failed may end as if it were complete.
             with unwrap_spark_exception():
                 self._handed[2].getResult()
-        if given and isinstance(
-            given[-1], list
-        ):  # up to Spark 4.2 their order comes after them; 4.3 has put them in order
+        # Up to Spark 4.2 the order of the pieces comes after them; 4.3 has put them in order.
+        if given and isinstance(given[-1], list):
             *pieces, order = given
             return [pieces[index] for index in order]
         return given
@@ -191,12 +212,12 @@ class Collecting:
     def __enter__(self) -> "Collecting":
         return self
 
-    def __exit__(self, *raised) -> None:
+    def __exit__(self, *raised: object) -> None:
         self._stream.close()
 
 
 class Selected(NamedTuple):
-    """A column: a SQL expression, its name, and what is to be known of it (JSON)."""
+    """A column to select: an SQL expression, a name, and metadata (JSON)."""
 
     sql: str
     name: str
@@ -204,14 +225,19 @@ class Selected(NamedTuple):
 
 
 def select(df: DataFrame, columns: Sequence[Selected]) -> DataFrame:
-    """``df.select`` with three questions to the JVM for a column; a ``Column`` with a type, a name and metadata asks some forty."""
-    jvm = df.sparkSession.sparkContext._jvm
+    """Do what ``df.select`` does, with three calls to the JVM per column.
+
+    A ``Column`` with a type, a name and metadata makes some forty calls.
+    """
+    jvm: Any = df.sparkSession.sparkContext._jvm
     functions, metadata = (getattr(jvm, f"org.apache.spark.sql.{name}") for name in ("functions", "types.Metadata"))
+    # The method ``_jseq`` is not declared, so that a type checker takes it for a column of the DataFrame.
+    frame: Any = df
     made = [
         getattr(functions.expr(each.sql), "as")(each.name, metadata.fromJson(json.dumps(each.metadata)))
         for each in columns
     ]
-    return DataFrame(df._jdf.select(df._jseq(made)), df.sparkSession)
+    return DataFrame(frame._jdf.select(frame._jseq(made)), df.sparkSession)
 
 
 def execution(run: str) -> JavaObject | None:
@@ -232,7 +258,7 @@ def is_active(spark: SparkSession, query: str) -> bool:
 
 
 def has_ended(spark: SparkSession, query: str) -> bool:
-    """Whether no further batch of this query can come: it has ended, or Spark is gone. From any thread."""
+    """Whether no further batch of this query can come: it has ended, or Spark is gone. Called from any thread."""
     try:
         return not is_active(spark, query)
     except (Py4JError, OSError, AttributeError):  # AttributeError: the session was stopped, its gateway is None
@@ -240,12 +266,12 @@ def has_ended(spark: SparkSession, query: str) -> bool:
 
 
 def daemon_module() -> str | None:
-    """What this process's Spark says of the Python workers' daemon; None when it leaves that to its default."""
+    """The module that this process's Spark starts as the Python workers' daemon; None for Spark's default."""
     return SparkContext.getOrCreate().getConf().get("spark.python.daemon.module")
 
 
 def estimated_bytes(run: str) -> int | None:
-    """Spark's estimate of the size of the micro-batch that this start of a query runs now, or None when it has none."""
+    """Spark's estimate of the size of the micro-batch that this start of a query runs now; None when it has none."""
     running = _RUNNING.get(run)
     last = running.execution.lastExecution() if running else None
     if last is None:
@@ -254,8 +280,12 @@ def estimated_bytes(run: str) -> int | None:
 
 
 def observed(observation: Observation, name: str) -> int | None:
-    """What an observation of an action that has ended has found; None when Spark's listeners do not bring it within a minute."""
-    clock, found = Clock(), observation._jo.future()
+    """Return one value that an observation of a finished action has found.
+
+    None when Spark's listeners do not deliver it within a minute.
+    """
+    java: Any = observation._jo
+    clock, found = Clock(), java.future()
     for wait_ms in _LISTENER_WAITS_MS:
         if found.isCompleted():
             return observation.get.get(name)
@@ -272,18 +302,19 @@ def check_file_system(spark: SparkSession, scheme: str, table: str) -> None:
     """Raises Misuse when Spark cannot read paths of this scheme."""
     check_not_connect(spark, table)
     conf = spark._jsparkSession.sessionState().newHadoopConf()
+    jvm: Any = spark._jvm
     try:
-        spark._jvm.org.apache.hadoop.fs.FileSystem.getFileSystemClass(scheme, conf)
+        jvm.org.apache.hadoop.fs.FileSystem.getFileSystemClass(scheme, conf)
     except Py4JJavaError as missing:
         raise Misuse(
-            f"{table}: this Spark session has no file system for {scheme}:// paths. Add hadoop-aws in the version of Spark's "
-            "Hadoop (spark.jars.packages) and set fs.s3a.*; or read the table with streamsink.read_arrow",
+            f"{table}: this Spark session has no file system for {scheme}:// paths. Add hadoop-aws in the version of "
+            "Spark's Hadoop (spark.jars.packages) and set fs.s3a.*; or read the table with streamsink.read_arrow",
             kind="read.no-file-system",
         ) from missing
 
 
 def _running(df: DataFrame, table: str, run: str) -> _Running:
-    """What is asked of Spark once in a run. A program that sets a job group of its own is asked for in every batch."""
+    """What is asked of Spark once in a run; in every batch, when the program sets a job group of its own."""
     known = _RUNNING.get(run)
     if known is not None:
         return known
@@ -306,21 +337,22 @@ def _running(df: DataFrame, table: str, run: str) -> _Running:
     return found
 
 
-def _active(spark: SparkSession, query: str):
+def _active(spark: SparkSession, query: str) -> JavaObject | None:
     if not _UUID.fullmatch(query):
         return None  # a bounded job's run id
     running = spark._jsparkSession.sharedState().activeStreamingQueries()
-    return running.get(spark._jvm.java.util.UUID.fromString(query))
+    jvm: Any = spark._jvm
+    return running.get(jvm.java.util.UUID.fromString(query))
 
 
-def _execution(spark: SparkSession, table: str):
+def _execution(spark: SparkSession, table: str) -> tuple[JavaObject, str]:
     query = spark.sparkContext.getLocalProperty(_QUERY_ID)
     execution = _active(spark, query) if query else None
-    if execution is None:
+    if query is None or execution is None:
         raise Misuse(
-            f"{table}: not called by a running streaming query, or from another thread than its own, which does not know the "
-            "query. Nothing was written. Pass streamsink.to_table(...) to .writeStream.foreachBatch(...), or call it there in the "
-            "batch function's own thread; for a batch DataFrame use streamsink.write(...)",
+            f"{table}: not called by a running streaming query, or from another thread than its own, which does not "
+            "know the query. Nothing was written. Pass streamsink.to_table(...) to .writeStream.foreachBatch(...), "
+            "or call it there in the batch function's own thread; for a batch DataFrame use streamsink.write(...)",
             kind="batch.not-streaming",
         )
     return execution, query
@@ -328,7 +360,10 @@ def _execution(spark: SparkSession, table: str):
 
 @contextlib.contextmanager
 def with_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """With these settings. The session of a streaming batch is its query's own; that of ``streamsink.write`` is the caller's."""
+    """While this is open, the session has these settings.
+
+    The session of a streaming batch belongs to its query; that of ``streamsink.write`` belongs to the caller.
+    """
     before = {name: spark.conf.get(name, None) for name in settings}
     try:
         for name, value in settings.items():

@@ -1,4 +1,4 @@
-"""A batch job as one checkpoint, END_OF_INPUT, of its run. DRIVER."""
+"""Bounded runs: a batch job is one checkpoint of its run, END_OF_INPUT. Runs on the driver."""
 
 import os
 import re
@@ -32,10 +32,12 @@ def write_bounded(
     *,
     options: SinkOptions | None = None,
 ) -> int:
-    """Publish the DataFrame under ``run_id``; returns the rows published, 0 when that run is published already.
+    """Publish the rows of the DataFrame under ``run_id``.
 
-    settings, options: as ``streamsink.write``; the application is called 'batch' unless it has a name. Raises as the sink
-    does.
+    listener, settings, options: as ``streamsink.write``; the application is called 'batch' unless it is given a name.
+
+    Returns the number of rows that were published, which is 0 when this run is published already. Raises Misuse for a
+    run id of another form, and otherwise as ``BatchFunction.write_job`` does.
     """
     root = table_path(path)
     if not isinstance(run_id, str) or not _RUN_ID.fullmatch(run_id):
@@ -51,7 +53,8 @@ def write_bounded(
         try:
             return sink.write_job(df, Batch(END_OF_INPUT, run_id, run_id))
         except RestoredThenFailed:
-            # What an earlier run left is published now; a batch job has no warm writers to be rid of.
+            # What an earlier run left is published now. A query would fail here to get rid of its warm writers; a batch
+            # job has none.
             return sink.write_job(df, Batch(END_OF_INPUT, run_id, run_id))
     except (StreamsinkError, OSError, PySparkException, Py4JError) as failed:
         cause = explain(root, failed)

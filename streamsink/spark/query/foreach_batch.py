@@ -1,7 +1,7 @@
-"""The function that ``foreachBatch`` calls: one micro-batch, one checkpoint. DRIVER.
+"""The function that ``foreachBatch`` calls: one micro-batch is one checkpoint. Runs on the driver.
 
-It asks Spark what the batch is and finds or starts the run; ``protocol/run/micro_batch.py`` has the order of the batch. What it writes to is a
-``SparkSink``.
+It asks Spark what the batch is, and finds or starts the run. The order of the steps of a batch is in
+``protocol/run/micro_batch.py``. What the function writes to is a ``SparkSink``.
 """
 
 import functools
@@ -28,7 +28,10 @@ from streamsink.spark.runs import Run
 
 
 class BatchFunction:
-    """What ``streamsink.to_table`` and ``streamsink.to_tables`` return: pass it to ``foreachBatch``. Not for two queries at once."""
+    """What ``streamsink.to_table`` and ``streamsink.to_tables`` return: pass it to ``foreachBatch``.
+
+    Do not use one object for two queries at the same time.
+    """
 
     def __init__(self, sink: SparkSink, listener: Callable[[events.Event], None]):
         self.sink = sink
@@ -39,13 +42,14 @@ class BatchFunction:
         self._query = QueryOfRun()
 
     def __call__(self, df: DataFrame, batch_id: int) -> None:
-        """Publish the batch exactly once, or make it durable so that it will be, as the options say.
+        """Publish the batch exactly once, or record it so that it will be published, as the options say.
 
-        Raises errors of ``streamsink.errors``; the query then fails. An error of publishing beside the batches is raised by the
-        next one.
+        Raises errors of ``streamsink.errors``; the query then fails. An error of publishing beside the batches is
+        raised by the next batch.
 
-        Idempotent: a batch of an earlier run that is published already changes nothing. After a crash at any instruction the next
-        call of a restarted query settles what was pending first. In one run a batch comes once: a second call for it raises Misuse.
+        Idempotent: a batch of an earlier run that is published already changes nothing. After a crash at any
+        instruction, the first call of the restarted query settles what was pending before it does anything else. In one
+        run a batch comes once: a second call for the same batch raises Misuse.
         """
         running.check_not_connect(df, self.path)
         run_id = running.run_id(df)
@@ -53,7 +57,7 @@ class BatchFunction:
             running.check_batch_id(df, batch_id, self.path)
             batch = running.describe(df, batch_id, self.path, run_id, self._is_first)
             self._micro_batch(df, self._query.described(self._beside_others(batch), df, running.execution(batch.run)))
-        except Exception as failed:  # outermost edge: remembered for the supervisor, then on its way to Spark
+        except Exception as failed:  # the outermost edge: remembered for the supervisor, then handed to Spark
             of = (running.start_id(df, run_id), self.path, self.options.application)
             cause = runs.remember(of, batch_id, explain(self.path, failed))
             if cause is failed:
@@ -63,29 +67,34 @@ class BatchFunction:
         fault_point("batch.end")
 
     def write_job(self, df: DataFrame, batch: Batch) -> int:
-        """A bounded job's one batch, published when this returns; the rows it published."""
+        """Write the one batch of a bounded job. It is published when this returns.
+
+        Returns the number of rows that were published. Raises as ``__call__`` does; Misuse for rows of a micro-batch.
+        """
         running.check_not_connect(df, self.path)
         if is_of_a_batch(df):
             raise Misuse(
-                f"{self.path}: run '{batch.query}' is to write rows of a micro-batch of a streaming query. A run is known by its id alone, and a "
-                "new checkpoint gives the same batch ids again to other rows. Nothing was written. In a batch function use the sink that "
-                "streamsink.to_table returns, which knows what the query has read",
+                f"{self.path}: run '{batch.query}' is to write rows of a micro-batch of a streaming query. A run is "
+                "known by its id alone, and a new checkpoint gives the same batch ids again to other rows. Nothing "
+                "was written. In a batch function use the sink that streamsink.to_table returns, which knows what "
+                "the query has read",
                 kind="run.of-a-batch",
             )
-        rows = self._micro_batch(df, described_job(batch, df))
-        self._run.started.commit_up_to_checkpoint(batch.batch_id)
+        run, rows = self._micro_batch(df, described_job(batch, df))
+        run.started.commit_up_to_checkpoint(batch.batch_id)
         return rows
 
-    def _micro_batch(self, df: DataFrame, batch: Batch) -> int:
-        """Rows written; 0 for a replay."""
+    def _micro_batch(self, df: DataFrame, batch: Batch) -> tuple[Run, int]:
+        """The run, and the number of rows that were written, which is 0 for a replay."""
         self.sink.check(df)
         run = self._restored(df, batch)
-        return run.started.micro_batch(batch, self.sink.rows(df, run))
+        return run, run.started.micro_batch(batch, self.sink.rows(df, run))
 
     def close(self) -> None:
-        """Publish what is pending, and give the application back to other queries. The query must have ended.
+        """Publish what is pending, and release the application to other queries. The query must have ended.
 
-        Raises as publishing does; what could not be published is safe in the journal and is published at the next start.
+        Raises what publishing raises. What could not be published is safe in the journal and is published at the next
+        start.
         """
         run, self._run = self._run, None
         if run is not None:
@@ -94,7 +103,7 @@ class BatchFunction:
     # -- parts -----------------------------------------------------------------------------------------------------
 
     def _beside_others(self, batch: Batch) -> Batch:
-        """The batch, with what else the batch function has called in this start of the query."""
+        """The batch with the names of other sinks that the batch function has called in this start of the query."""
         return replace(batch, other_sinks=runs.other_sinks(self.path, self.options.application, batch.run))
 
     def _is_first(self, run_id: str) -> bool:
@@ -106,14 +115,17 @@ class BatchFunction:
         return known is None or known.id != run_id or not known.started.has_returned
 
     def _restored(self, df: DataFrame, batch: Batch) -> Run:
-        """The run of this start of the query; at its first batch everything an earlier run left is settled."""
+        """The run of this start of the query.
+
+        At its first batch, everything that an earlier run left behind is settled.
+        """
         if self._run is not None and self._run.id == batch.run:
             return self._run
-        check_query(batch, self.path, self.options)  # before a table is made
+        check_query(batch, self.path, self.options)  # before a table is created
         with runs.LOCK:
             known = runs.of(self.path, self.options.application)
             if known is not None and known.id == batch.run and batch.batch_id != END_OF_INPUT:
-                self._run = self._joined(known)  # another sink object of this run: both are one sink
+                self._run = self._joined(known)  # this run began with another object of the same sink
                 return self._run
             runs.close_ended(self.path, self.options.application, batch.query)
             check_positions(df, self.path, self.options)
@@ -134,9 +146,10 @@ class BatchFunction:
     def _joined(self, known: Run) -> Run:
         if not self.sink.does_as(known.sink):
             raise Misuse(
-                f"{self.path}: another sink of this table and of application '{self.options.application}' is used in this run of the "
-                "query with other options. Nothing of this call was written. Leave the first sink as it is, and give each other one a name of its "
-                "own (application='...'); one sink object for all rows is right from the next batch on",
+                f"{self.path}: another sink of this table and of application '{self.options.application}' is used in "
+                "this run of the query with other options. Nothing of this call was written. Leave the first sink as "
+                "it is, and give each other one a name of its own (application='...'); one sink object for all rows "
+                "is right from the next batch on",
                 kind="application.two-sinks",
             )
         return known

@@ -1,27 +1,38 @@
-"""Ctrl-C while a program waits for its query: the query is stopped in order, and what is pending is published. DRIVER."""
+"""Ctrl-C while a program waits for its query stops the query in an orderly way. Runs on the driver.
+
+What is pending is published then.
+"""
 
 import logging
 import signal
 import threading
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, TypeAlias
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 log = logging.getLogger("streamsink")
 
+# What ``signal.getsignal`` returns.
+_Handler: TypeAlias = Callable[[int, FrameType | None], Any] | int | None
+
 
 class Interruptible:
-    """A context around the wait for a query. ``asked``: whether Ctrl-C has come, and the query was told to stop.
+    """A context around the wait for a query, which handles Ctrl-C.
 
-    PySpark's own handler asks Spark from within the wait, over the connection that waits: that breaks both. A program that has set
-    a handler of its own keeps it; a second Ctrl-C is answered as before.
+    asked: whether Ctrl-C has come, so that the query was told to stop.
+
+    PySpark's own handler would ask Spark from within the wait, over the connection that is waiting, and this breaks
+    both. A program that has set a handler of its own keeps it. A second Ctrl-C is handled as before.
     """
 
     def __init__(self, query: StreamingQuery):
         self.asked = False
         self._query = query
-        self._before = None
+        self._before: _Handler = None
 
     def __enter__(self) -> "Interruptible":
         handler = signal.getsignal(signal.SIGINT)
@@ -32,7 +43,7 @@ class Interruptible:
             signal.signal(signal.SIGINT, self._on_signal)
         return self
 
-    def __exit__(self, *raised) -> None:
+    def __exit__(self, *raised: object) -> None:
         self._restore()
 
     def _restore(self) -> None:
@@ -40,13 +51,13 @@ class Interruptible:
         if before is not None:
             signal.signal(signal.SIGINT, before)
 
-    def _on_signal(self, number: int, frame) -> None:
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self.asked = True
         self._restore()
         threading.Thread(target=self._stop, name="streamsink-interrupt", daemon=True).start()
 
     def _stop(self) -> None:
-        """On a thread, and so on a connection, of its own."""
+        """Runs on a thread of its own, and so on a connection of its own."""
         try:
             self._query.stop()
         except (PySparkException, Py4JError, OSError) as failed:

@@ -1,4 +1,4 @@
-"""Several tables, or one with dead letters, as a batch function writes to them. DRIVER."""
+"""Several tables, or one table with dead letters, as a batch function writes to them. Runs on the driver."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from streamsink.errors import Misuse
 from streamsink.options import SinkOptions
 from streamsink.protocol.decision import Checkpoint
+from streamsink.protocol.journal import Group
 from streamsink.protocol.sink import Writing
 from streamsink.sinks.paimon.opening import PaimonTables, PaimonTableWithLetters
 from streamsink.spark.names import check_one, without
@@ -22,7 +23,6 @@ from streamsink.spark.runs import Run
 from streamsink.spark.sizes import DRIVER
 from streamsink.spark.types import quoted, to_fields
 from streamsink.storage.file_io import FileIO
-from streamsink.storage.flush_group import FlushGroup
 from streamsink.storage.stores import Store
 from streamsink.table.routed.rules import ROUTE, Routing
 from streamsink.table.write.fit import check_once
@@ -30,17 +30,20 @@ from streamsink.table.write.fit import check_once
 
 @dataclass(frozen=True)
 class Route:
-    """expression: a column or SQL expression that names each row's table. drop: its column is not for the tables."""
+    """How each row names its table.
+
+    expression: a column or an SQL expression. drop: the column is not written into the tables.
+    """
 
     expression: str
     drop: bool
 
 
 class RoutedSink(SparkSink):
-    """Several tables, or one with dead letters. A row goes to the table that its route names."""
+    """Several tables, or one table with dead letters. Each row is written into the table that its route names."""
 
     def __init__(self, sink: PaimonTables | PaimonTableWithLetters, options: SinkOptions, route: Route):
-        """Raises Misuse for a route that is no text."""
+        """Raises Misuse when the route is not text."""
         super().__init__(sink, options)
         if not isinstance(route.expression, str) or not route.expression.strip():
             raise Misuse(
@@ -51,7 +54,9 @@ class RoutedSink(SparkSink):
         self._route = route
 
     def check(self, df: DataFrame) -> None:
-        """Raises Misuse when a column that names tables is not the only one of its name, or dead letters would have two of one name."""
+        """Raises Misuse when another column has the name of the column that names tables, or when dead letters would
+        have two columns of one name.
+        """
         if self._route.expression in df.columns:
             check_one(df, self._route.expression, self._routing.root, "route", "option.route")
         if self._routing.dead_letters is not None:
@@ -62,24 +67,31 @@ class RoutedSink(SparkSink):
 
 
 def tables_sink(route: str, routing: Routing, options: SinkOptions, drop_route_column: bool = True) -> RoutedSink:
-    """route: name of a column, or an SQL expression, that names each row's table."""
+    """A sink of several tables.
+
+    route: the name of a column, or an SQL expression, that names each row's table. drop_route_column: that column is
+    not written into the tables.
+    """
     return RoutedSink(PaimonTables(routing), options, Route(route, drop_route_column))
 
 
 def letters_sink(routing: Routing, options: SinkOptions, earlier_name: str) -> RoutedSink:
-    """routing: of one table. earlier_name: the application that earlier code took for such a query."""
+    """A sink of one table with dead letters.
+
+    routing: of the one table. earlier_name: the application that earlier code used for such a query.
+    """
     [name] = routing.listed()
     return RoutedSink(PaimonTableWithLetters(routing, earlier_name), options, Route(f"'{name}'", drop=True))
 
 
 class RoutedRows(FrameRows):
-    """Rows of several tables, told apart in one pass."""
+    """Rows of several tables, which are told apart in one pass over the batch."""
 
     def __init__(self, df: DataFrame, run: Run, options: SinkOptions, store: Store, file_io: FileIO, *, route: Route):
         super().__init__(df, run, options, store, file_io)
         self._route = route
 
-    def _write(self, checkpoint: Checkpoint, small: bool, group: FlushGroup) -> tuple[Sequence[Any], str]:
+    def _write(self, checkpoint: Checkpoint, small: bool, group: Group) -> tuple[Sequence[Any], str]:
         rows = self._new_rows(checkpoint)
         named = self._named(rows)
         check = PositionCheck(self._store.root, checkpoint.batch, self._options, rows)
@@ -97,12 +109,12 @@ class RoutedRows(FrameRows):
         return check.settle(written), way
 
     def _for_tables(self, rows: DataFrame) -> DataFrame:
-        """The columns that tables may take."""
+        """Only the columns that tables may take."""
         taken, route = stored(rows, self._store.root, self._options), self._route
         return without(taken, [route.expression]) if route.drop and route.expression in rows.columns else taken
 
     def _named(self, rows: DataFrame) -> DataFrame:
-        """With the column that names each row's table, evaluated in the one pass over the batch."""
+        """With the column that names each row's table, which is evaluated in the one pass over the batch."""
         name = (
             F.col(quoted(self._route.expression))
             if self._route.expression in rows.columns
@@ -112,7 +124,8 @@ class RoutedRows(FrameRows):
             return rows.withColumn(ROUTE, name.cast("string"))
         except PySparkException as refused:
             raise Misuse(
-                f"{self._store.root}: option 'route' is {self._route.expression!r}, which is no column of the data ({', '.join(rows.columns)}) and "
-                f"no SQL expression over them ({refused.getCondition() or type(refused).__name__})",
+                f"{self._store.root}: option 'route' is {self._route.expression!r}, which is no column of the data "
+                f"({', '.join(rows.columns)}) and no SQL expression over them "
+                f"({refused.getCondition() or type(refused).__name__})",
                 kind="option.route",
             ) from refused

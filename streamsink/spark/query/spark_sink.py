@@ -1,4 +1,7 @@
-"""A sink as a batch function writes to it: its store, and how the rows of a DataFrame become its files. DRIVER."""
+"""A sink as a batch function writes to it: its store, and how the rows of a DataFrame become its files.
+
+Runs on the driver.
+"""
 
 from collections.abc import Callable
 
@@ -19,7 +22,7 @@ class SparkSink:
     """A sink with the options of one query. Used by one thread at a time."""
 
     def __init__(self, sink: Sink, options: SinkOptions):
-        """Opens the store. Raises Misuse for a name that an application cannot have."""
+        """Opens the store. Raises Misuse when the option ``application`` is no name that an application can have."""
         check_application(sink.path, options.application)
         self.path = sink.path
         self.options = options
@@ -28,16 +31,22 @@ class SparkSink:
         self.io = self._store.open()
 
     def does_as(self, other: "SparkSink") -> bool:
-        """Whether it does with rows what the other one does, which has the same path and application: then both are one sink."""
+        """Whether both do the same with their rows, so that they count as one sink.
+
+        other: a sink of the same path and application.
+        """
         return (type(self), self._sink, self.options) == (type(other), other._sink, other.options)
 
     def check(self, df: DataFrame) -> None:
-        """Raises Misuse when rows with these columns can never be written. Called for each batch, before anything else."""
+        """Raises Misuse when rows with these columns can never be written. Called for each batch, before all else."""
 
     def open(self, df: DataFrame, batch: Batch, emit: Callable[[events.Event], None]) -> OpenSink:
-        """What one start of a query writes to. batch: its first one. Raises Misuse before anything is written."""
+        """Open the destination for one start of a query.
+
+        batch: the first batch of the start. emit: takes events. Raises Misuse before anything is written.
+        """
         return self._sink.open(self.io, self.options, batch, fields_of(df, self.path, self.options), emit)
 
     def rows(self, df: DataFrame, run: Run) -> BatchRows:
-        """How the batch becomes files."""
+        """The rows of one batch, which can write themselves into files."""
         return FrameRows(df, run, self.options, self._store, self.io)

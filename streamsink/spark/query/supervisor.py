@@ -1,4 +1,7 @@
-"""Restarts a query after an intended or retryable failure, bounded; stops with the cause otherwise. DRIVER."""
+"""Restarts a query after a failure that is intended or may be retried, a bounded number of times. Runs on the driver.
+
+After any other failure it stops with the cause.
+"""
 
 import logging
 from collections.abc import Callable
@@ -6,7 +9,7 @@ from collections.abc import Callable
 import tenacity
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from streamsink.clock import Clock
 from streamsink.errors import Misuse, OutcomeUnknown, Retryable
@@ -22,12 +25,15 @@ def run(
 ) -> StreamingQuery:
     """Start the query, wait for its end, and start it again after a failure that a restart mends.
 
-    start: builds and starts the query, each time anew (``lambda: df.writeStream...start()``).
-    max_restarts: restarts in all. The wait doubles from min_wait_ms to max_wait_ms, with jitter.
-    Returns the query after it ended without an error (``availableNow``, or ``stop()`` from elsewhere) and everything that it
-    left pending is published.
-    Raises: the error of ``streamsink.errors`` that was the cause, also when the batch function has swallowed it, or Spark's own.
-    KeyboardInterrupt after Ctrl-C, when the query is stopped and what it left pending is published.
+    start: builds and starts the query, anew at each call (``lambda: df.writeStream...start()``).
+    max_restarts: the number of restarts in all.
+    min_wait_ms, max_wait_ms: the wait before a restart doubles from the one to the other, with jitter.
+
+    Returns the query after it has ended without an error (``availableNow``, or ``stop()`` from elsewhere) and
+    everything that it left pending is published.
+    Raises the error of ``streamsink.errors`` that was the cause, also when the batch function has swallowed it, or
+    Spark's own error. Raises KeyboardInterrupt after Ctrl-C, when the query is stopped and what it left pending is
+    published.
     """
     retrying = tenacity.Retrying(
         retry=tenacity.retry_if_exception_type((Retryable, OutcomeUnknown)),
@@ -66,7 +72,7 @@ def _run_once(start: Callable[[], StreamingQuery]) -> tuple[StreamingQuery, bool
             if cause is None:
                 raise
             raise cause from failed
-        log.info("interrupted in a batch, with which the next run begins", exc_info=True)
+        log.info("interrupted in a batch; the next run begins with this batch", exc_info=True)
     finally:
         left_pending = runs.release(str(query.id))
     swallowed = runs.failure(str(query.runId))
@@ -78,16 +84,17 @@ def _run_once(start: Callable[[], StreamingQuery]) -> tuple[StreamingQuery, bool
 
 
 def _no_query(start: object, given: object) -> Misuse:
-    """given: what ``start`` has returned, or is, where it is no function."""
+    """given: what ``start`` has returned, or ``start`` itself where it is no function."""
     returned = "start() has returned" if callable(start) else "start is"
     return Misuse(
-        f"streamsink.run: {returned} {given!r}, expected a function that returns the query that it starts, anew each time: nobody would wait for "
-        "its end, or restart it. A query that runs already runs on without that: stop it (for query in spark.streams.active: query.stop()). Then "
-        "let the function end with: return df.writeStream. ... .start()",
+        f"streamsink.run: {returned} {given!r}, expected a function that returns the query that it starts, anew each "
+        "time: nobody would wait for its end, or restart it. A query that runs already runs on without that: stop it "
+        "(for query in spark.streams.active: query.stop()). Then let the function end with: return df.writeStream. "
+        "... .start()",
         kind="query.not-returned",
     )
 
 
 def _say(state: tenacity.RetryCallState) -> None:
-    cause = state.outcome.exception()
+    cause = state.outcome.exception() if state.outcome is not None else None
     log.warning("restart %d of the query: %s: %s", state.attempt_number, getattr(cause, "kind", "?"), cause)

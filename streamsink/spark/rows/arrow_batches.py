@@ -1,7 +1,8 @@
-"""How many rows a Python task is given at once. DRIVER.
+"""How many rows a Python task is given at once. Runs on the driver.
 
-Spark 4 bounds the Arrow batches of a task by their size, too (64 MiB; 256 in 4.0), and weighs a batch again after each row: with eight
-columns that takes as long as filling it. Where rows are known to be narrow, their number bounds the batch as well.
+Spark 4 also bounds the Arrow batches of a task by their size (64 MiB; 256 MiB in 4.0), and measures a batch again after
+each row: with eight columns this takes as long as filling the batch. Where rows are known to be narrow, their number
+bounds the size as well, and Spark need not measure.
 """
 
 from collections.abc import Sequence
@@ -14,13 +15,13 @@ from streamsink.spark.gateway import running
 
 _BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 _ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
-_NO_LIMIT = str(2**31 - 1)  # with which Spark does not weigh
-_MOST_BYTES, _MOST_ROWS = 64 << 20, 10_000  # Spark's own
-# With fewer at once a task takes longer than with weighing.
+_NO_LIMIT = str(2**31 - 1)  # with this limit Spark does not measure
+_MOST_BYTES, _MOST_ROWS = 64 << 20, 10_000  # Spark's own limits
+# With fewer rows at once, a task takes longer than with measuring.
 _FEWEST_ROWS = 1_000
-# What Arrow takes of a row is at most so many times what its file did, by far.
+# The bytes of a row in Arrow are at most this many times its bytes in the file, by a wide margin.
 _IN_MEMORY = 16
-# An estimate beyond this is what Spark says of a source that says nothing.
+# A larger estimate is what Spark says of a source that gives no size.
 _NO_ESTIMATE = 1 << 50
 _UNBOUNDED = ("BINARY", "VARBINARY")
 
@@ -28,10 +29,12 @@ _UNBOUNDED = ("BINARY", "VARBINARY")
 def rows_at_once(
     spark: SparkSession, given: Sequence[DataField], batch: Batch, bytes_per_row: float | None
 ) -> int | None:
-    """A number of rows that bounds the Arrow batches of this batch's tasks, or None when Spark must weigh them.
+    """A number of rows that bounds the Arrow batches of this batch's tasks, or None when Spark must measure them.
 
-    given: columns of the DataFrame. bytes_per_row: in the files of the run's last batch, None before there is one. A session that sets
-    a limit of bytes keeps it.
+    given: the columns of the DataFrame. bytes_per_row: in the files of the last batch of the run; None before there is
+    one.
+
+    None also when the session sets a limit of bytes, which is kept.
     """
     if spark.conf.get(_BYTES, None) is not None:
         return None
@@ -44,12 +47,14 @@ def rows_at_once(
 
 
 def settings(rows: int | None) -> dict[str, str]:
-    """Of the session, for one job whose tasks are given at most so many rows at once."""
+    """Settings of the session for one job whose tasks are given at most ``rows`` rows at once; none for None."""
     return {} if rows is None else {_BYTES: _NO_LIMIT, _ROWS: str(rows)}
 
 
 def _is_bounded(given: Sequence[DataField], batch: Batch) -> bool:
-    """Whether a first batch comes from files, of which each task reads a piece, and in columns that hold no documents or pictures."""
+    """Whether a first batch comes from files, of which each task reads a piece, and its columns hold no documents or
+    pictures.
+    """
     if not all(isinstance(f.type, AtomicType) and f.type.root not in _UNBOUNDED for f in given):
         return False
     estimate = running.estimated_bytes(batch.run)

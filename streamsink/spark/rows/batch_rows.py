@@ -1,4 +1,4 @@
-"""How the DataFrame of one micro-batch becomes staged files. DRIVER."""
+"""The rows of one micro-batch, as a DataFrame, and how they become staged files. Runs on the driver."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -12,6 +12,7 @@ from streamsink.errors import Misuse, Retryable
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import Batch, Committable, StagedFile
 from streamsink.protocol.decision import Checkpoint, Verdict
+from streamsink.protocol.journal import Group
 from streamsink.protocol.run.batch_rows import BatchRows
 from streamsink.protocol.same_query import QueryComparison
 from streamsink.protocol.sink import Writing
@@ -25,7 +26,6 @@ from streamsink.spark.runs import Run
 from streamsink.spark.sizes import DRIVER, SPARK
 from streamsink.spark.types import to_fields
 from streamsink.storage.file_io import FileIO
-from streamsink.storage.flush_group import FlushGroup
 from streamsink.storage.stores import Store
 from streamsink.table.write.fit import check_once
 
@@ -34,7 +34,7 @@ _WIDTHS = {"byte": 1, "short": 2, "integer": 4, "long": 8}
 
 
 class FrameRows(BatchRows):
-    """Rows of one DataFrame."""
+    """The rows of one DataFrame."""
 
     def __init__(self, df: DataFrame, run: Run, options: SinkOptions, store: Store, file_io: FileIO):
         self._df = df
@@ -44,7 +44,7 @@ class FrameRows(BatchRows):
         self._io = file_io
         self.way = DRIVER
 
-    def write(self, checkpoint: Checkpoint, group: FlushGroup) -> Sequence[Any]:
+    def write(self, checkpoint: Checkpoint, group: Group) -> Sequence[Any]:
         small = write_ways.is_small(checkpoint.batch, self._options, self._run.sizes)
         write = functools.partial(self._write, checkpoint, small, group)
         decision = checkpoint.decision
@@ -53,7 +53,7 @@ class FrameRows(BatchRows):
         return written
 
     def staged(self, files: Sequence[StagedFile]) -> None:
-        """What the batch's rows were like helps to choose the way of the next one."""
+        """Remember how large the rows were. It helps to choose the way in which the next batch is written."""
         self._run.sizes.add(self.way, sum(f.rows for f in files), sum(f.size for f in files))
 
     def described(self, batch: Batch) -> Batch:
@@ -66,14 +66,19 @@ class FrameRows(BatchRows):
         _read(self._df)
 
     def count(self) -> int:
-        """All columns are read, as a write reads them: a source may leave out a row because of a column that a count does not need."""
+        """Read all columns, as a write does, and count the rows.
+
+        A count that read fewer columns could differ: a source may leave out a row because of a column that the count
+        does not need.
+        """
         counted = Observation()
         _read(self._df.observe(counted, F.expr("count(1)").alias(_COUNT)))
         count = running.observed(counted, _COUNT)
         if count is None:
             raise Retryable(
-                f"{self._store.root}: Spark has read the run's rows and does not say how many they are: its listeners are behind, or lost "
-                "events. Nothing was written: repeat the call. Raise spark.scheduler.listenerbus.eventqueue.capacity",
+                f"{self._store.root}: Spark has read the run's rows and does not say how many they are: its listeners "
+                "are behind, or lost events. Nothing was written: repeat the call. Raise "
+                "spark.scheduler.listenerbus.eventqueue.capacity",
                 kind="spark.not-counted",
             )
         return count
@@ -87,7 +92,7 @@ class FrameRows(BatchRows):
     def looked_at_again(self, batch: Batch) -> Batch:
         return running.looked_at_again(batch)
 
-    def _write(self, checkpoint: Checkpoint, small: bool, group: FlushGroup) -> tuple[Sequence[Any], str]:
+    def _write(self, checkpoint: Checkpoint, small: bool, group: Group) -> tuple[Sequence[Any], str]:
         """What the writers hand back, and the way in which the rows were written."""
         rows, options = self._new_rows(checkpoint), self._options
         kept = stored(rows, self._store.root, options)
@@ -109,19 +114,28 @@ class FrameRows(BatchRows):
         return check.settle(written), way
 
     def _large(self, rows: DataFrame, writing: Writing, batch: Batch) -> write_ways.Large:
-        """The way of a batch that is not small: Spark's own Parquet writer is one for the files of a table."""
+        """The way to write a batch that is not small.
+
+        Spark's own Parquet writer is a way for the files of one table only.
+        """
         if isinstance(writing, TableWriting):
             return write_ways.large(rows, writing.spec, batch, self._options, self._io, sizes=self._run.sizes)
         return write_ways.by_tasks(rows, batch, self._run.sizes)
 
     def _new_rows(self, checkpoint: Checkpoint) -> DataFrame:
-        """Under an overlap: only rows of new files, or at or after the recorded position of their topic and partition. Those that do not
-        lie in the batch stay, because what they say of their position is no reason to leave them out: they are refused later on."""
+        """The rows that are to be written: under an overlap, only the new ones.
+
+        New are the rows of new files, or the rows at or after the recorded position of their topic and partition. Rows
+        that do not lie in the batch are kept, because what they say of their position is no reason to leave them out:
+        they are refused later on.
+        """
         if checkpoint.decision.verdict is not Verdict.FILTER:
             return self._df
         if checkpoint.decision.seen_files:
             sources, seen = checkpoint.batch.sources, checkpoint.decision.seen_files
-            return file_rows.of_new_files(self._df, self._options.file_column, sources, seen)
+            # The protocol knows ``seen_files`` only when the option names the column.
+            column = self._options.file_column or ""
+            return file_rows.of_new_files(self._df, column, sources, seen)
         path, options = self._store.root, self._options
         old = recorded(path, options.position_columns, checkpoint.decision.below)
         return self._df.where(f"NOT {old} OR {PositionCheck(path, checkpoint.batch, options, self._df).sql or 'false'}")
@@ -132,28 +146,33 @@ def _read(df: DataFrame) -> None:
 
 
 def check_positions(df: DataFrame, path: str, options: SinkOptions) -> None:
-    """Raises Misuse when the position columns cannot be a source's topic, partition and offset, in this order, by their types.
+    """Check by their types that the position columns can be a source's topic, partition and offset, in this order.
 
-    Whole numbers of any width are taken, but no partition that is wider than the offset: then the two stand in each other's place.
+    Integers of any width are accepted, except for a partition that is wider than the offset: then the two stand in each
+    other's place. Raises Misuse, also when the data lacks one of the columns.
     """
     if not options.position_columns:
         return
     _check_given(df, path, options)
     types = {field.name: field.dataType for field in df.schema.fields}
     topic, partition, offset = (types[name] for name in options.position_columns)
-    widths = [_WIDTHS.get(kind.typeName()) for kind in (partition, offset)]
-    if isinstance(topic, StringType) and None not in widths and widths[0] <= widths[1]:
+    narrow, wide = (_WIDTHS.get(kind.typeName()) for kind in (partition, offset))
+    if isinstance(topic, StringType) and narrow is not None and wide is not None and narrow <= wide:
         return
     found = ", ".join(f"'{name}' of type {types[name].simpleString()}" for name in options.position_columns)
     raise Misuse(
-        f"{path}: position_columns are to name the columns of topic, partition, offset, in this order, of types string, int, bigint; "
-        f"found {found}. Nothing was written. Give their names in that order, and cast a column that has another type",
+        f"{path}: position_columns are to name the columns of topic, partition, offset, in this order, of types "
+        f"string, int, bigint; found {found}. Nothing was written. Give their names in that order, and cast a column "
+        "that has another type",
         kind="option.position-columns",
     )
 
 
 def stored(df: DataFrame, path: str, options: SinkOptions) -> DataFrame:
-    """Without the position columns and the file column, unless the table is to keep them. Raises Misuse when the data lacks one."""
+    """The DataFrame without the position columns and the file column, unless the table is to keep them.
+
+    path: the table's path, for messages. Raises Misuse when the data lacks one of these columns.
+    """
     _check_given(df, path, options)
     file_rows.check_column(df, path, options)
     columns = (*options.position_columns, *([options.file_column] if options.file_column else ()))
@@ -173,7 +192,7 @@ def _check_given(df: DataFrame, path: str, options: SinkOptions) -> None:
 
 
 def fields_of(df: DataFrame, path: str, options: SinkOptions) -> Callable[[], Sequence[Any]]:
-    """The columns that a new table gets, when they are asked for."""
+    """A function that returns the columns that a new table gets, as fields. It does its work when it is called."""
 
     def found() -> Sequence[Any]:
         kept = stored(df, path, options)

@@ -1,7 +1,10 @@
-"""A large batch as one job of Spark's own Parquet writer, whose files are adopted: no row leaves the JVM. DRIVER.
+"""A large batch as one job of Spark's own Parquet writer, whose files are adopted. No row leaves the JVM.
 
-Spark's committer lets one attempt of each task through, and its own count of the rows is compared with the files' before anything
-is named. What a table must be for it is said in ``can_write``; all other tables are written by ``tasks.py``.
+Runs on the driver.
+
+Spark's committer lets one attempt of each task through, and Spark's own count of the rows is compared with that of the
+files before any file is named in a record. ``can_write`` says which tables can be written this way; all others are
+written by ``tasks.py``.
 """
 
 import os
@@ -32,14 +35,17 @@ _FIELD_ID = "parquet.field.id"
 _MICROSECONDS = 6
 _CODECS = ("zstd", "snappy", "gzip", "none")
 _PLAIN = ("BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL", "DATE")
-# What Spark asks of the session, not of the job: the types and values that Paimon's readers expect, and the committer that renames.
+# What Spark takes from the session and not from the job: the types and values that Paimon's readers expect, and the
+# committer that renames files.
 _SESSION = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.parquet.writeLegacyFormat": "false",
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
     "spark.sql.parquet.fieldId.write.enabled": "true",
     "spark.sql.parquet.output.committer.class": "org.apache.parquet.hadoop.ParquetOutputCommitter",
-    "spark.sql.sources.commitProtocolClass": "org.apache.spark.sql.execution.datasources.SQLHadoopMapReduceCommitProtocol",
+    "spark.sql.sources.commitProtocolClass": (
+        "org.apache.spark.sql.execution.datasources.SQLHadoopMapReduceCommitProtocol"
+    ),
 }
 _JOB = {
     "mapreduce.fileoutputcommitter.algorithm.version": "1",
@@ -49,11 +55,11 @@ _JOB = {
 
 
 def can_write(given: Sequence[DataField], schema: TableSchema, file_io: FileIO) -> bool:
-    """Whether Spark's files would be what ours are, of a DataFrame with these columns.
+    """Whether Spark's files of a DataFrame with the columns ``given`` would be what this library's own files are.
 
-    The table has no partitions and lies on a disk that the driver shares with the executors; each column's type is one that Spark
-    writes as Paimon's readers expect, and the DataFrame's type of it is the same or a narrower one; and no two names are one to
-    Spark's writer.
+    The table must have no partitions and lie on a disk that the driver shares with the executors. Spark must write the
+    type of each column as Paimon's readers expect it, and the DataFrame must have the same type or a narrower one. No
+    two names may be the same name for Spark's writer.
     """
     types = {field.name: field.type for field in given}
     return (
@@ -82,23 +88,33 @@ def _fits(given: DataType | None, wanted: DataType) -> bool:
 
 
 class Judge(Protocol):
-    """Whether the rows are what they must be, by what was counted."""
+    """Judges by counts whether the rows of a batch are what they must be."""
 
     def judge(self, rows: int, outside: int) -> None:
-        """rows: of the batch. outside: those for which the column ``OUTSIDE`` is true. Raises Misuse."""
+        """rows: the number of rows of the batch. outside: the number of those for which the column ``OUTSIDE`` is true.
+
+        Raises Misuse when the batch must not be recorded.
+        """
 
 
 @dataclass(frozen=True)
 class ParquetJob:
-    """The job of one batch. staging: absolute. rows_a_file: after so many a task begins its next file."""
+    """The job of one batch.
+
+    staging: the absolute path of the staging folder. rows_a_file: the number of rows after which a task begins its next
+    file.
+    """
 
     schema: TableSchema
     staging: str
     rows_a_file: int
 
     def write(self, df: DataFrame, file_io: FileIO, check: Judge) -> list[WrittenFile]:
-        """All rows in staged files, flushed. Raises as Spark does, as ``check``, and as ``adopt_files``; Retryable when Spark does not
-        count."""
+        """Write all rows into staged files, flushed, and return the files.
+
+        Raises what Spark raises, and what ``check`` and ``adopt_files`` raise; Retryable when Spark does not tell how
+        many rows it has written.
+        """
         folder = os.path.join(self.staging, FOLDER)
         counted = Observation()
         counts = {_ROWS: "count(1)"}
@@ -111,17 +127,17 @@ class ParquetJob:
         count = running.observed(counted, _ROWS)
         if count is None:
             raise Retryable(
-                f"{self.staging}: Spark has written the batch and does not say how many rows it had: its listeners are behind, or "
-                "lost events. Nothing was published and nothing is lost: the batch is replayed after a restart. Raise "
-                "spark.scheduler.listenerbus.eventqueue.capacity, or set large_batches='tasks'",
+                f"{self.staging}: Spark has written the batch and does not say how many rows it had: its listeners "
+                "are behind, or lost events. Nothing was published and nothing is lost: the batch is replayed after "
+                "a restart. Raise spark.scheduler.listenerbus.eventqueue.capacity, or set large_batches='tasks'",
                 kind="spark.not-counted",
             )
         if _OUTSIDE in counts:
-            check.judge(count, running.observed(counted, _OUTSIDE))
+            check.judge(count, running.observed(counted, _OUTSIDE) or 0)
         return adopt_files(file_io, folder, self.schema, count)
 
     def _columns(self, df: DataFrame) -> list[running.Selected]:
-        """Those of the table, in its order and types; what the DataFrame lacks is null."""
+        """The columns of the table, in its order and types. A column that the DataFrame lacks is null."""
         given, columns = set(df.columns), []
         for field, target in zip(self.schema.fields, to_spark(self.schema, self.staging)):
             source = quoted(field.name) if field.name in given else "NULL"

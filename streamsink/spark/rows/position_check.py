@@ -1,7 +1,9 @@
-"""Each row of a batch lies in the batch's own positions: in which of the three ways of writing this is found out where. DRIVER.
+"""Checks that each row of a batch lies in the batch's own positions. Runs on the driver.
 
-The driver's way has the rows as Arrow data. Tasks and Spark's own Parquet writer are told by the JVM, in a column of one bit, so that
-columns which the table does not keep need not leave it; a writer for several tables is given them anyway.
+Where this is found out depends on the way of writing. On the driver the rows are there as Arrow data, and are compared
+there. For tasks and for Spark's own Parquet writer the JVM compares them and adds a column of one bit, so that columns
+which the table does not keep need not leave the JVM. A writer for several tables is given the position columns in any
+case.
 """
 
 from typing import Any
@@ -20,11 +22,12 @@ from streamsink.table.write.position_ranges import PositionRanges
 
 
 class PositionCheck:
-    """Of one batch, when there is something to compare; else each of its methods hands back what it was given."""
+    """The check of one batch. When there is nothing to compare, each method returns what it was given."""
 
     def __init__(self, table: str, batch: Batch, options: SinkOptions, rows: DataFrame, kept: DataFrame | None = None):
-        """rows: with the position columns, of the types that ``check_positions`` lets through. kept: of them, what is for the writer
-        inside; None for all of it."""
+        """rows: with the position columns, of types that ``check_positions`` accepts. kept: those columns of the rows
+        that are for the writer inside; None when all of them are.
+        """
         self._told = (table, batch, options)
         self._rows = rows
         self._kept = rows if kept is None else kept
@@ -36,27 +39,27 @@ class PositionCheck:
         return None if self._ranges is None else position_columns.outside(self._ranges)
 
     def carried(self) -> DataFrame:
-        """The rows for a writer that compares the columns itself."""
+        """The rows for a writer that compares the position columns itself."""
         return self._kept if self._ranges is None else self._rows
 
     def told(self) -> DataFrame:
-        """The rows for a writer that is told by the JVM."""
-        return (
-            self._kept
-            if self._ranges is None
-            else without(self._rows.withColumn(OUTSIDE, F.expr(self.sql)), self._left_out())
-        )
+        """The rows for a writer to which the JVM tells which rows lie outside."""
+        sql = self.sql
+        return self._kept if sql is None else without(self._rows.withColumn(OUTSIDE, F.expr(sql)), self._left_out())
 
     def comparing(self, writing: Writing) -> Writing:
-        """A writer of ``carried`` rows."""
+        """A writer of the rows that ``carried`` returns."""
         return writing if self._ranges is None else ProvenWriting(writing, self._ranges, self._left_out())
 
     def being_told(self, writing: Writing) -> Writing:
-        """A writer of ``told`` rows."""
+        """A writer of the rows that ``told`` returns."""
         return writing if self._ranges is None else ProvenWriting(writing, None, (OUTSIDE,))
 
-    def settle(self, written: list[Any]) -> list:
-        """What the writers inside handed back, when all rows of all of them lie in the batch's positions. Raises Misuse otherwise."""
+    def settle(self, written: list[Any]) -> list[Any]:
+        """What the writers inside handed back, when all rows of all of them lie in the batch's positions.
+
+        written: what the writers of ``comparing`` or ``being_told`` handed back. Raises Misuse when a row lies outside.
+        """
         if self._ranges is None:
             return written
         proven: list[Proven] = written

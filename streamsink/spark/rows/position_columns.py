@@ -1,9 +1,12 @@
-"""Position columns as SQL: which rows lie in the positions of their batch, and which are recorded already. DRIVER.
+"""SQL conditions on the position columns: which rows lie in the positions of their batch, and which are recorded.
 
-Positions are looked up in arrays that are constants of the plan: one element a partition, so that neither planning nor the work of a
-row grows with the number of partitions. Where there are several topics, a name finds its place in them by its CRC-32, which Python and
-Spark reckon alike, over a second array that keeps names apart (hash and displace). Nothing here raises in a task, whatever a column
-holds: what is no position gives null, and null is no match.
+Runs on the driver.
+
+Positions are looked up in arrays that are constants of the plan. They have one element per partition, so that neither
+the planning nor the work for a row grows with the number of partitions. Where there are several topics, a name finds
+its place in them by its CRC-32, which Python and Spark compute alike, and a second array keeps names apart that would
+share a place (hash and displace). Nothing here raises an error in a task, whatever a column holds: a value that is no
+position gives null, and null is no match.
 """
 
 import zlib
@@ -14,11 +17,12 @@ from typing import Any
 from streamsink.spark.types import quoted
 from streamsink.table.write.position_ranges import Dense, PositionRanges, check_numbers, layers
 
-# Slots a name; with so many nearly every set of names finds places at once.
+# Slots per name. With so many, nearly every set of names finds its places at once.
 _ROOM = 2
-# How many numbers of slots are tried before names that find none are left to arrays of their own.
+# How many numbers of slots are tried before names that find no slot are put into arrays of their own.
 _TRIES = 8
-# The place of a topic's first partition and the number of its partitions are one integer in the plan; see MOST_PARTITIONS.
+# The place of a topic's first partition and the number of its partitions are one integer in the plan; this is the
+# number of bits of the second. See MOST_PARTITIONS.
 _SIZE_BITS = 21
 _SEPARATOR = "\x01"
 
@@ -36,9 +40,10 @@ def outside(ranges: PositionRanges) -> str:
 
 
 def recorded(table: str, columns: Sequence[str], below: Mapping[str, Mapping[str, int]]) -> str:
-    """A condition that is true for rows before the next new offset of their topic and partition, and false for all others.
+    """A condition that is true for rows that are recorded already, and false for all others.
 
-    columns: of topic, partition and offset. below: those offsets. Raises Misuse as ``check_numbers`` does.
+    These are the rows before the next new offset of their topic and partition. columns: the columns of topic, partition
+    and offset. below: by topic and partition, the next new offset. Raises Misuse as ``check_numbers`` does.
     """
     topic, partition, offset = (quoted(name) for name in columns)
     numbered = {name: {int(part): first for part, first in parts.items()} for name, parts in below.items()}
@@ -53,9 +58,11 @@ def recorded(table: str, columns: Sequence[str], below: Mapping[str, Mapping[str
 def _places(
     by_topic: Mapping[str, Mapping[int, object]], missing: object, topic: str, partition: str
 ) -> Iterable[tuple[str, str, Dense]]:
-    """(condition that a row's topic and partition may be in the arrays, index of the partition in them, what they hold).
+    """Yield (condition that a row's topic and partition may be in the arrays, index of the partition in them, what they
+    hold).
 
-    missing: value of numbers that are no partition. One for one topic or many, but where names cannot be kept apart.
+    missing: the value for numbers that are no partition. There is one such triple, for one topic or many, except where
+    names cannot be kept apart.
     """
     number = f"TRY_CAST({partition} AS INT)"
     rest = {name: parts for name, parts in by_topic.items() if parts}
@@ -81,7 +88,10 @@ def _places(
 
 @dataclass(frozen=True)
 class _Hashed:
-    """Names in slots of their own. room: how many slots there are. shifts: by a part of a name's code, added to the other part."""
+    """Names in slots of their own.
+
+    room: the number of slots. shifts: selected by one part of a name's code, and added to the other part.
+    """
 
     room: int
     shifts: tuple[int, ...]
@@ -89,7 +99,7 @@ class _Hashed:
 
     @classmethod
     def of(cls, names: Sequence[str]) -> "_Hashed":
-        """All names, or as many as could be kept apart; at least one."""
+        """A table of all names, or of as many as could be kept apart; of at least one."""
         first = _ROOM * len(names)
         tried = []
         for room in range(first, first + _TRIES):
@@ -99,7 +109,7 @@ class _Hashed:
         return max(tried, key=lambda hashed: len(hashed.slots))
 
     def slot_of(self, topic: str) -> str:
-        """SQL of the slot where this name would be."""
+        """SQL of the slot in which this name would be."""
         code = f"crc32(CAST({topic} AS BINARY))"
         shift = f"get({_array(self.shifts, 'BIGINT')}, CAST({code} % {len(self.shifts)} AS INT))"
         return f"CAST(({code} DIV {len(self.shifts)} + {shift}) % {self.room} AS INT)"
@@ -111,19 +121,18 @@ class _Hashed:
 
 
 def _displace(names: Sequence[str], room: int) -> _Hashed:
-    """The names of each bucket are moved together until all of them fall on free slots, the largest buckets first."""
+    """Move the names of each bucket together until all of them fall on free slots, the largest buckets first."""
     count = len(names)
     buckets: dict[int, list[str]] = {}
     for name in names:
         buckets.setdefault(zlib.crc32(name.encode()) % count, []).append(name)
     shifts, taken = [0] * count, set[int]()
-    slots: dict[int, str] = {}
+    slots: dict[str, int] = {}
     for number, bucket in sorted(buckets.items(), key=lambda item: -len(item[1])):
         places: dict[int, str] = {}
         for name in bucket:
-            places.setdefault(
-                zlib.crc32(name.encode()) // count % room, name
-            )  # two names of one code are never kept apart
+            # Two names of one code are never kept apart.
+            places.setdefault(zlib.crc32(name.encode()) // count % room, name)
         shift = next((s for s in range(room) if not any((place + s) % room in taken for place in places)), None)
         if shift is not None:
             shifts[number] = shift
@@ -134,11 +143,11 @@ def _displace(names: Sequence[str], room: int) -> _Hashed:
 
 
 def _array(values: Iterable[Any], kind: str) -> str:
-    """A constant array. It is parsed and analysed as one text, and becomes an array once, when the plan is optimised."""
+    """A constant array, parsed and analysed as one text. It becomes an array once, when the plan is optimised."""
     parts = f"split({_text(_SEPARATOR.join(map(str, values)))}, {_text(_SEPARATOR)})"
     return parts if kind == "STRING" else f"CAST({parts} AS ARRAY<{kind}>)"
 
 
 def _text(value: str) -> str:
-    """As its bytes: no quote and no escape means anything there."""
+    """A text as its bytes, in which no quote and no escape has a meaning."""
     return f"CAST(X'{value.encode().hex()}' AS STRING)"

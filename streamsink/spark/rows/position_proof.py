@@ -1,7 +1,7 @@
-"""Rows on their way to a writer, each looked at once: does it lie in the positions that its batch covers? EXECUTOR.
+"""Writers that look at each row on its way: does it lie in the positions that its batch covers? Runs on the executors.
 
-What a writer of a task has counted travels with what it wrote, so that the driver says what is wrong of the whole batch, and Spark
-does not try again what cannot succeed.
+What a writer of a task has counted travels to the driver together with what it wrote. So the driver reports what is
+wrong with the whole batch, and Spark does not retry a task that cannot succeed.
 """
 
 import json
@@ -12,18 +12,18 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streamsink.protocol.journal import Group
 from streamsink.protocol.sink import Writing
 from streamsink.storage.file_io import FileIO
-from streamsink.storage.flush_group import FlushGroup
 from streamsink.table.write.position_ranges import PositionRanges
 
-# A column of the JVM's own answer, where the position columns themselves need not come to Python.
+# A column with the JVM's own answer, for where the position columns themselves need not come to Python.
 OUTSIDE = "__streamsink_outside"
 
 
 @dataclass(frozen=True)
 class Proven:
-    """What one writer wrote, of how many rows, and how many of them do not lie in the batch's positions."""
+    """What one writer wrote, how many rows it was given, and how many of them do not lie in the batch's positions."""
 
     written: tuple[Any, ...]
     rows: int
@@ -32,9 +32,10 @@ class Proven:
 
 @dataclass(frozen=True)
 class ProvenWriting(Writing):
-    """Another ``Writing``, whose rows are looked at first. dropped: columns that are not for its writer.
+    """Another ``Writing``, whose rows are checked first.
 
-    ranges: None where the rows have the column ``OUTSIDE`` instead.
+    ranges: what the rows are compared with; None where they have the column ``OUTSIDE`` instead. dropped: columns that
+    the writer inside does not get.
     """
 
     inner: Writing
@@ -53,7 +54,7 @@ class ProvenWriting(Writing):
 
 
 class ProvenWriter:
-    """One per task attempt, as the writer inside it."""
+    """One for each task attempt, as the writer inside it."""
 
     def __init__(self, proven: ProvenWriting, file_io: FileIO):
         self._inner = proven.inner.open(file_io)
@@ -69,7 +70,7 @@ class ProvenWriter:
             self._outside += self._ranges.outside(batch)
         self._inner.write(batch.select([name for name in batch.schema.names if name not in self._dropped]))
 
-    def close(self, group: FlushGroup) -> Sequence[Proven]:
+    def close(self, group: Group) -> Sequence[Proven]:
         return [Proven(tuple(self._inner.close(group)), self._rows, self._outside)]
 
     def abort(self) -> None:

@@ -1,4 +1,4 @@
-"""Whether the rows of a bounded run are those that are published under its id. DRIVER."""
+"""Compares the rows of a bounded run with those that are published under its id. Runs on the driver."""
 
 import os
 from collections.abc import Sequence
@@ -21,14 +21,15 @@ _JSON = {
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
 }
-# Of sums, whose last digits hang on the order in which they were added up.
-_DIGITS = {DoubleType: "%.9e", FloatType: "%.4e"}
+# Formats for values that may be sums. Their last digits depend on the order in which the numbers were added.
+_DIGITS: dict[type[DataType], str] = {DoubleType: "%.9e", FloatType: "%.4e"}
 
 
 def compared(rows: DataFrame, published: Committable | None, table: str) -> QueryComparison:
-    """The rows with those that are published, but for values that another try makes anew. rows: as they are to be stored.
+    """Compare these rows with the published ones, except for values that each try computes anew.
 
-    Raises what reading ``rows`` raises.
+    rows: as they are to be stored. published: the record of the run; None when the journal does not remember it. table:
+    the table's path. Raises what reading ``rows`` raises.
     """
     if published is None:
         return _unknown("the journal does not remember the run's record any more (journal_retain)")
@@ -39,7 +40,7 @@ def compared(rows: DataFrame, published: Committable | None, table: str) -> Quer
     left_out, is_all_shown = job_inputs.made_anew(rows)
     names = [name for at, name in enumerate(rows.columns) if at not in left_out]
     if not names or not is_all_shown:
-        return _unknown("values that each try makes anew hang on what was read")
+        return _unknown("values that each try computes anew depend on what was read")
     sums = job_inputs.combines(rows)
     given = rows.select([F.col(quoted(name)) for name in names])
     try:
@@ -59,19 +60,22 @@ def _unknown(why: str) -> QueryComparison:
 
 
 def _sum_of(hashes: DataFrame) -> tuple[Any, ...]:
-    """How many rows there are, and the sum of their hashes, whatever their order."""
-    return tuple(hashes.agg(F.count("hash"), F.sum("hash")).first())
+    """The number of rows, and the sum of their hashes, which does not depend on their order."""
+    return tuple(hashes.agg(F.count("hash"), F.sum("hash")).first() or ())
 
 
 def _hashes(rows: DataFrame, wanted: Sequence[StructField], sums: bool) -> DataFrame:
-    """Of each row. wanted: its columns as they are in the table. sums: the last digits of a floating-point number do not count."""
+    """A hash of each row.
+
+    wanted: the columns as they are in the table. sums: whether a value may be a sum, so that the last digits of
+    floating-point numbers do not count.
+    """
     parts = []
     for field, there in zip(rows.schema.fields, wanted):
         value = _value(F.col(quoted(field.name)), field.dataType, there.dataType)
         if isinstance(there.dataType, (StructType, ArrayType, MapType)):
-            parts.append(
-                F.to_json(F.struct(value.alias("v")), _JSON)
-            )  # Spark's hash skips nulls, and knows no limits of arrays
+            # Spark's hash skips nulls, and does not see where an array ends.
+            parts.append(F.to_json(F.struct(value.alias("v")), _JSON))
         else:
             digits = _DIGITS.get(type(there.dataType)) if sums else None
             parts += [F.format_string(digits, value) if digits else value, value.isNull()]
@@ -79,7 +83,9 @@ def _hashes(rows: DataFrame, wanted: Sequence[StructField], sums: bool) -> DataF
 
 
 def _value(column: Column, given: DataType, wanted: DataType) -> Column:
-    """As it is in the table, where fields are matched by name; a map as its entries, in the order of their keys."""
+    """The value as it is in the table, where fields are matched by name; a map as its entries, in the order of their
+    keys.
+    """
     if isinstance(given, StructType) and isinstance(wanted, StructType):
         by_name = {field.name.lower(): field for field in given.fields}
         return F.when(

@@ -1,4 +1,4 @@
-"""What runs in Spark's tasks: one pass over Arrow batches into staged files. EXECUTOR.
+"""What runs in Spark's tasks: one pass over Arrow batches into staged files. Runs on the executors.
 
 A failed or killed attempt leaves no row behind: its files are in staging, which no reader sees, and it deletes them
 itself when it can. The results of a retried or speculative attempt that lost never reach the driver.
@@ -6,7 +6,7 @@ itself when it can. The results of a retried or speculative attempt that lost ne
 
 import sys
 import zipimport
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
@@ -20,13 +20,15 @@ COMMITTABLE_SCHEMA = "committable string"
 
 def write_task(
     writing: Writing, store: Store, names: Sequence[str] | None = None
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function for ``mapInArrow``: rows in, what the writer hands back out, when all files are closed and flushed.
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return the function for ``mapInArrow``.
 
-    names: of the columns, when Spark gives them other ones.
+    It takes rows, and yields what the writer hands back when all files are closed and flushed.
+
+    names: the names of the columns, when Spark gives them other names.
     """
 
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         file_io = store.open()
         writer = writing.open(file_io)
         try:
@@ -50,13 +52,19 @@ def write_task(
 
 
 def said_by_task(refused: StreamsinkError) -> StreamsinkError:
-    """The same error, with its kind in its text: only the text of a task's error reaches the driver, where ``explain`` reads it."""
+    """The same error with its kind in its text.
+
+    Only the text of a task's error reaches the driver, where ``explain`` reads the kind from it.
+    """
     return type(refused)(f"{refused} [kind {refused.kind}]", kind=refused.kind)
 
 
 def forget_zip_importers() -> None:
-    """Before each task PySpark's worker lets all importers read their folders again; those of zip files, on CPython up
-    to 3.12, read whole archives, which takes longer than a small task. They come back when something is imported."""
+    """Drop the importers of zip files from the cache. They come back when something is imported.
+
+    Before each task PySpark's worker lets all importers read their folders again. On CPython up to 3.12 those of zip
+    files read whole archives, which takes longer than a small task.
+    """
     for path, importer in list(sys.path_importer_cache.items()):
         if isinstance(importer, zipimport.zipimporter):
             del sys.path_importer_cache[path]

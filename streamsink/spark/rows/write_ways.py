@@ -1,5 +1,8 @@
-"""The three ways from a DataFrame to staged files: on the driver when the batch is known to be small; else in Python tasks, or by
-Spark's own Parquet writer. DRIVER."""
+"""The three ways from a DataFrame to staged files. Runs on the driver.
+
+A batch that is known to be small is written on the driver. All others are written in Python tasks, or by Spark's own
+Parquet writer.
+"""
 
 import functools
 import logging
@@ -7,7 +10,7 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import pyspark
 from py4j.protocol import Py4JError
@@ -16,7 +19,8 @@ from pyspark.sql import DataFrame
 
 from streamsink.options import LARGE_BATCHES_AUTO, LARGE_BATCHES_TASKS, SinkOptions
 from streamsink.protocol.committable import Batch
-from streamsink.protocol.positions import all_numeric
+from streamsink.protocol.journal import Group
+from streamsink.protocol.positions import Offsets, all_numeric
 from streamsink.protocol.sink import Writing
 from streamsink.spark import worker_daemon
 from streamsink.spark.gateway import running
@@ -28,18 +32,17 @@ from streamsink.spark.rows.tasks import COMMITTABLE_SCHEMA, write_task
 from streamsink.spark.sizes import TASKS, Sizes
 from streamsink.spark.types import to_fields
 from streamsink.storage.file_io import FileIO
-from streamsink.storage.flush_group import FlushGroup
 from streamsink.storage.stores import Store
 from streamsink.table.write.spec import WriteSpec
 
 log = logging.getLogger("streamsink")
-# From this CPython on the importers of zip files read their archive only when something is imported.
+# From this CPython version on, the importers of zip files read their archive only when something is imported.
 _QUICK_IMPORTERS = (3, 13)
 _ARCHIVE = os.path.join(os.path.dirname(pyspark.__file__), "python", "lib", "pyspark.zip")
 
 
 def is_small(batch: Batch, options: SinkOptions, sizes: Sizes) -> bool:
-    """Whether the batch is for the driver: known to be small, by its Kafka offsets or by Spark's own estimate."""
+    """Whether the driver writes the batch: it is known to be small, by its Kafka offsets or by Spark's estimate."""
     if options.driver_max_rows == 0:
         return False
     rows = _rows(batch)
@@ -51,7 +54,11 @@ def is_small(batch: Batch, options: SinkOptions, sizes: Sizes) -> bool:
 
 @dataclass(frozen=True)
 class Large:
-    """How a batch that is not small is written: by this job of Spark's writer, or by tasks that are given so many rows at once."""
+    """How a batch that is not small is written.
+
+    job: the job of Spark's own writer; None when tasks write it. rows_at_once: how many rows the tasks are given at
+    once; None when Spark measures.
+    """
 
     job: ParquetJob | None = None
     rows_at_once: int | None = None
@@ -60,8 +67,11 @@ class Large:
 def large(
     df: DataFrame, spec: WriteSpec, batch: Batch, options: SinkOptions, file_io: FileIO, *, sizes: Sizes
 ) -> Large:
-    """Tasks are faster where Spark need not weigh what it gives them, and where they start at once; not all that Spark writes can be
-    adopted."""
+    """Choose the way for a batch of one table that is not small.
+
+    Tasks are faster where Spark need not measure what it gives them, and where they start at once. Not every file that
+    Spark writes can be adopted.
+    """
     tasks = by_tasks(df, batch, sizes)
     auto = options.large_batches == LARGE_BATCHES_AUTO and tasks.rows_at_once is not None and not _start_slowly()
     if auto or options.large_batches == LARGE_BATCHES_TASKS or running.encrypts_parquet(df.sparkSession):
@@ -73,15 +83,19 @@ def large(
 
 
 def by_tasks(df: DataFrame, batch: Batch, sizes: Sizes) -> Large:
-    """With the rows at once that what is known of the batch allows."""
+    """By tasks, with as many rows at once as what is known of the batch allows."""
     return Large(rows_at_once=rows_at_once(df.sparkSession, to_fields(df.schema), batch, sizes.bytes_per_row))
 
 
-def write_small(df: DataFrame, writing: Callable[[], Writing], file_io: FileIO, group: FlushGroup) -> list[Any] | None:
-    """All rows of the DataFrame in staged files, which are durable when ``group`` is flushed: what the writer hands back.
+def write_small(df: DataFrame, writing: Callable[[], Writing], file_io: FileIO, group: Group) -> list[Any] | None:
+    """Write all rows of the DataFrame into staged files, on the driver.
 
-    writing: called while Spark works out the rows. None when Spark refuses to collect so much: the estimate was wrong, and it is a
-    large batch. Raises Misuse when a row does not fit.
+    The files are durable when ``group`` is flushed.
+
+    writing: called while Spark computes the rows.
+
+    Returns what the writer hands back; None when Spark refuses to collect so much, because the estimate was wrong and
+    the batch is large. Raises Misuse when a row does not fit.
     """
     try:
         with running.Collecting(df) as collecting:
@@ -101,12 +115,13 @@ def write_small(df: DataFrame, writing: Callable[[], Writing], file_io: FileIO, 
 
 
 def write_large(df: DataFrame, writing: Writing, file_io: FileIO, store: Store, large: Large) -> tuple[list[Any], str]:
-    """All rows of the DataFrame in staged files, flushed, by tasks: what the writers hand back, and the way it went.
+    """Write all rows of the DataFrame into staged files, flushed, by tasks.
 
-    Raises Misuse when a row does not fit.
+    Returns what the writers hand back, and the way, which is ``TASKS``. Raises Misuse when a row does not fit.
     """
     _advise_daemon()
-    # Spark's mapInArrow takes the names of columns for SQL, in which a dot or a backtick means something, and case nothing.
+    # Spark's mapInArrow parses the names of columns as SQL, in which a dot or a backtick has a meaning and case has
+    # none.
     names = (
         df.columns if are_alike(df.columns) or any(letter in name for name in df.columns for letter in ".`") else None
     )
@@ -118,28 +133,29 @@ def write_large(df: DataFrame, writing: Writing, file_io: FileIO, store: Store, 
 
 @functools.cache
 def _start_slowly() -> bool:
-    """Whether Python's tasks read an archive before they start, and nobody has seen to it."""
+    """Whether Python tasks read an archive before they start, and the user has not set a daemon that avoids it."""
     return sys.version_info < _QUICK_IMPORTERS and os.path.isfile(_ARCHIVE) and running.daemon_module() is None
 
 
 @functools.cache
 def _advise_daemon() -> None:
-    """One line in the log, once in a process, when its Python tasks could start sooner."""
+    """Write one line to the log, once in a process, when its Python tasks could start sooner."""
     if _start_slowly():
         log.warning(
-            "each Python task spends up to 0.7 s on reading pyspark.zip again (CPython before 3.13); a session built with "
-            ".config('spark.python.daemon.module', '%s') does not; streamsink must be installed where the tasks run",
+            "each Python task spends up to 0.7 s on reading pyspark.zip again (CPython before 3.13); a session built "
+            "with .config('spark.python.daemon.module', '%s') does not; streamsink must be installed where the tasks "
+            "run",
             worker_daemon.MODULE,
         )
 
 
 def _rows(batch: Batch) -> int | None:
-    """An upper bound of the rows, from numeric positions; None for other sources."""
+    """An upper bound of the number of rows, from numeric positions; None for other sources."""
     if not all_numeric(batch.sources) or any(source.start is None for source in batch.sources):
         return None
     return sum(
         max(0, last - (source.first(topic, part) or 0))
         for source in batch.sources
-        for topic, parts in source.end.items()
+        for topic, parts in cast(Offsets, source.end).items()  # ``all_numeric`` has checked its form
         for part, last in parts.items()
     )
