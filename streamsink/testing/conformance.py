@@ -167,7 +167,8 @@ class _World:
 
     def recorded(self) -> None:
         """The driver dies when its first batch is recorded."""
-        dies_at("precommit.saved", 1, self.calls, self.run)
+        if not dies_at("precommit.saved", 1, self.calls, self.run):
+            raise BrokenSink("a run that writes rows comes to its end without a record")
         self.calls.process_death()
 
     def publish(self) -> None:

@@ -125,7 +125,8 @@ class ParquetJob:
         with with_settings(df.sparkSession, _SESSION), FlushAhead(file_io, folder):
             rows.write.options(**self._options()).parquet(f"file:{folder}")
         count = running.observed(counted, _ROWS)
-        if count is None:
+        outside = running.observed(counted, _OUTSIDE) if _OUTSIDE in counts else 0
+        if count is None or outside is None:
             raise Retryable(
                 f"{self.staging}: Spark has written the batch and does not say how many rows it had: its listeners "
                 "are behind, or lost events. Nothing was published and nothing is lost: the batch is replayed after "
@@ -133,7 +134,7 @@ class ParquetJob:
                 kind="spark.not-counted",
             )
         if _OUTSIDE in counts:
-            check.judge(count, running.observed(counted, _OUTSIDE) or 0)
+            check.judge(count, outside)
         return adopt_files(file_io, folder, self.schema, count)
 
     def _columns(self, df: DataFrame) -> list[running.Selected]:
