@@ -114,7 +114,7 @@ class LetterTables:
         """
         (table, committer), key = self.open(name), self._key
         with self.unless_replaced(name):
-            previous, had = self._previous(name, sequence), self._heads().get(name, {})
+            previous, had = self._previous(name, sequence), self.heads().get(name, {})
             files, payload = committer.stage(staging, written, group)
         folder, manifest = self._table.layout.relative(staging), payload["manifest"]
         part = {
@@ -129,7 +129,7 @@ class LetterTables:
             ],
             **({_HAD_AT: had[_AT]} if previous and _AT in had else {}),
         }
-        heads = {**self._heads(), name: {"table_id": table.table_id, "key": key, "sequence": sequence}}
+        heads = {**self.heads(), name: {"table_id": table.table_id, "key": key, "sequence": sequence}}
         return {DEAD_LETTERS: part, "carried": {_HEADS: heads}}
 
     @property
@@ -144,7 +144,7 @@ class LetterTables:
         of it.
         """
         self.look_after(name)
-        head = self._heads().get(name)
+        head = self.heads().get(name)
         with self.unless_replaced(name):
             history = self.open(name)[1].history(self._key) if name in self._opened else None
         found = history.state.sequence if history and history.state else 0
@@ -152,18 +152,19 @@ class LetterTables:
         if found > known and (self._history.state is not None or self._history.complete):
             raise _unknown(self.path_of(name), self._table.root, self._options.application, found)
 
-    def _heads(self) -> Mapping[str, Mapping[str, Any]]:
+    def heads(self) -> Mapping[str, Mapping[str, Any]]:
+        """What the table says now of each of its tables for dead letters; see ``heads_of``."""
         return heads_of(self._history.state) if self._history.state else {}
 
     def _previous(self, name: str, sequence: int) -> int:
         """The number of the last record that the table for dead letters has, 0 for none.
 
-        sequence: of the record that is about to name some; their table takes no number up to the one that it has.
-        Raises Misuse unless the last record there is the last one that has put dead letters there.
+        sequence: of the record that is about to name some; the table takes only numbers above the last one that it has.
+        Raises Misuse unless that is the last record that has put dead letters there.
         """
         self.check_known(name)
         table, committer = self.open(name)
-        head = self._heads().get(name)
+        head = self.heads().get(name)
         history = committer.history(self._key)
         found = history.state.sequence if history.state else 0
         if found >= sequence:
@@ -270,26 +271,6 @@ class LetterTables:
         _, committer = self.open(part["name"])
         return self.has(part, mine) or not committer.files_in_place(mine)[2] and committer.is_readable(mine)
 
-    def saying_where(self, committable: Committable, found: Mapping[str, Mark | None]) -> Committable:
-        """The record whose state says where its dead letters are.
-
-        So the table shows whether they went with a rollback, when their own table says nothing any more. found: by
-        name, where those of this record are. The record was made while those before it were published, so its heads may
-        lack their places, which the table's have.
-        """
-        before, given = self._heads(), heads_of(committable.state)
-        heads = dict(given)
-        for name, head in given.items():
-            mark = found.get(name)
-            if mark is not None:
-                heads[name] = {**head, _AT: mark.to_json()}
-            elif name in before and {**before[name], **head} == before[name]:
-                heads[name] = before[name]
-        if heads == given:
-            return committable
-        carried = {**committable.state.carried, _HEADS: heads}
-        return replace(committable, state=replace(committable.state, carried=carried))
-
     def sweep(self, published: Sequence[Committable]) -> list[str]:
         """As ``Committer.sweep``, for the parts of these records, in every table that was opened or is there."""
         by_name: dict[str, list[Committable]] = {name: [] for name in self._opened}
@@ -303,6 +284,29 @@ def heads_of(state: AppState) -> Mapping[str, Mapping[str, Any]]:
     """By name, of each table that got dead letters of the application: its id, the key there, its last record."""
     heads: Mapping[str, Mapping[str, Any]] = state.carried.get(_HEADS, {})
     return heads
+
+
+def saying_where(
+    committable: Committable, found: Mapping[str, Mark | None], before: Mapping[str, Mapping[str, Any]]
+) -> Committable:
+    """The record whose state says where its dead letters are.
+
+    So the table shows whether they were lost by a rollback, when their own table says nothing any more. found: by name,
+    where those of this record are. before: heads that the table has. The record was made while records before it were
+    published, so it may repeat their heads without their places.
+    """
+    given = heads_of(committable.state)
+    heads = dict(given)
+    for name, head in given.items():
+        mark = found.get(name)
+        if mark is not None:
+            heads[name] = {**head, _AT: mark.to_json()}
+        elif name in before and {**before[name], **head} == before[name]:
+            heads[name] = before[name]
+    if heads == given:
+        return committable
+    carried = {**committable.state.carried, _HEADS: heads}
+    return replace(committable, state=replace(committable.state, carried=carried))
 
 
 def _unknown(letters: str, root: str, application: str, found: int) -> Misuse:

@@ -18,7 +18,7 @@ from streamsink.protocol.decision import Checkpoint
 from streamsink.protocol.sink import History, Published
 from streamsink.sinks.paimon import promise
 from streamsink.sinks.paimon.committer import PaimonCommitter
-from streamsink.sinks.paimon.letter_tables import LetterTables
+from streamsink.sinks.paimon.letter_tables import LetterTables, saying_where
 from streamsink.sinks.paimon.many_tables import Member
 from streamsink.sinks.paimon.past.place import Place
 from streamsink.storage.flush_group import FlushGroup
@@ -64,7 +64,7 @@ class TableCommitter(PaimonCommitter):
         for part, mine in self.letters.parts((committable,)):
             self._publish_letters(part, mine, restored=restored, fence=fence)
             found[part["name"]] = self.letters.open(part["name"])[1].where_is(mine)
-        committable = self.letters.saying_where(committable, found)
+        committable = saying_where(committable, found, self.letters.heads())
         done = super().publish(committable, expect=expect, restored=restored, fence=fence)
         # A batch may find that earlier records are to be published again. Then what ``history`` said before that is not
         # what the batch's own record follows.
