@@ -15,7 +15,7 @@ from streamsink.table.commit.table_commit import TableCommit
 from streamsink.table.read.scan import data_file_path
 from streamsink.table.table import open_table
 
-# So many folders the report names at most.
+# The report names at most this many folders.
 _NAMED = 5
 # A commit user of its own: under the one of an application, this commit would hide later commits of that application.
 _USER = "streamsink-drop-missing"

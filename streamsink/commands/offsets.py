@@ -36,7 +36,7 @@ class Wanted:
 
 
 def starting_offsets(store: Store, application: str, wanted: Wanted) -> str:
-    """JSON for the option ``startingOffsets`` of Kafka, behind everything that the application has read.
+    """JSON for Kafka's option ``startingOffsets``, which begins behind what the application has written.
 
     What is pending in the journal counts, too, because the next start publishes that first. Of a table that was rolled
     back, only what it has counts.

@@ -159,9 +159,9 @@ def _check_settled(root: str, journal: FileJournal, last: AppState | None) -> No
 
 
 def _heads(journal: FileJournal, last: AppState | None) -> Mapping[str, Mapping[str, Any]]:
-    """By name, of the tables that got dead letters of the application. The newest state knows all of them.
+    """For each table that got dead letters of the application, by name, what ``heads_of`` says.
 
-    It is the one of the journal or of the table; nothing is pending.
+    The state is the newest one, of the journal or of the table, which knows all of these tables. Nothing is pending.
     """
     newest = journal.newest()
     found = newest.state if newest is not None and (last is None or newest.state.sequence > last.sequence) else last

@@ -60,7 +60,7 @@ class Unpublishable:
                 raise
             self._is_lost = True
             last = max(filter(self._journal.is_marked, self._journal.retained()), default=0)
-            # A record that is retained can be loaded, or is damaged, which ``load`` raises.
+            # A record that is retained is there, or is damaged: then ``load`` raises Corrupt.
             return History(cast(Committable, self._journal.load(last)).state if last else None, complete=True)
 
     def doomed(self) -> tuple[AppState | None, list[int]]:

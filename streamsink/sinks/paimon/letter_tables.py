@@ -281,7 +281,7 @@ class LetterTables:
 
 
 def heads_of(state: AppState) -> Mapping[str, Mapping[str, Any]]:
-    """By name, of each table that got dead letters of the application: its id, the key there, its last record."""
+    """For each table that got dead letters of the application, by name: its id, the key there, its last record."""
     heads: Mapping[str, Mapping[str, Any]] = state.carried.get(_HEADS, {})
     return heads
 

@@ -164,7 +164,10 @@ class ManyTables(Committer):
         return tuple(files), payload
 
     def _check_untouched(self, name: str, path: str, heads: Mapping[str, Any]) -> int:
-        """The number of the last record that touched the table, 0 for none. Raises Misuse if the table has another."""
+        """The number of the last record that touched the table, 0 for none.
+
+        Raises Misuse unless the table has that record as its last one, and is where its rule has it.
+        """
         progress = self._progress()
         if name not in heads:
             progress.check_unknown(self._members[name])

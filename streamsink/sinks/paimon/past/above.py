@@ -84,7 +84,7 @@ def _journals_in(file_io: FileIO, folder: str) -> list[FileStatus]:
 
 
 def _heads_here(table: Table, folder: str, newest: Committable | None) -> dict[str, Mapping[str, Any]]:
-    """What the newest record of a query into several tables says of this one, by name; empty where it is not one."""
+    """What the newest record of such a query says of this table, by name; empty where it is not one of its tables."""
     heads = newest.payload.get("heads", {}) if newest is not None else {}
     return {
         name: head

@@ -48,9 +48,9 @@ class OpenMember(Protocol):
     def committer(self) -> Committer: ...
 
 
-# Opens the table of this name at this path, relative to the folder, once.
+# (name, path): opens the table with this name at this path, which is relative to the folder; each table once.
 OpensMember = Callable[[str, str], OpenMember]
-# (name, path) of each table that exists and that the query might write.
+# (): the (name, path) of each table that exists and that the query might write.
 Existing = Callable[[], Sequence[tuple[str, str]]]
 
 

@@ -56,7 +56,7 @@ def part_of(place: Place, record: Committable, name: str) -> list[tuple[Mapping[
 
 
 def heads_in(record: Committable | None) -> Mapping[str, Mapping[str, Any]]:
-    """By name, of every table that this or an earlier record touched: path, identity, number of the newest of them.
+    """For every table that this or an earlier record touched, by name: its path, its identity, the last such number.
 
     Empty when there is no record yet.
     """
