@@ -46,7 +46,7 @@ class RoutedTables:
 
     @property
     def table_id(self) -> str:
-        """Identity of what this query writes to, which is that of its journal."""
+        """Identity of what this query writes to: of several tables that of their journal, of one table its own."""
         return self._to.place.journal_id
 
     def existing(self) -> list[tuple[str, str]]:

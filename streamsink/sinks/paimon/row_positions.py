@@ -1,6 +1,6 @@
 """Whether each row of a batch lies in the batch's own positions, by the columns that ``position_columns`` names.
 
-This is what the rows are compared with, and the error when some do not.
+This module says what the rows are compared with, and makes the error when some of them lie elsewhere.
 """
 
 from collections.abc import Mapping

@@ -34,7 +34,7 @@ class TableProgress:
         self._record_id = functools.cache(lambda sequence: _record_id(journal, sequence))
 
     def expect(self, existing: Existing) -> None:
-        """From now on errors that speak of all tables look into these, too."""
+        """existing(): the tables whose states an error about all tables compares; none before the first call."""
         self._existing = existing
 
     # -- what a table must not know --------------------------------------------------------------------------------
