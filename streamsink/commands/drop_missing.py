@@ -1,4 +1,4 @@
-"""``streamsink.drop_missing``: take data files that are gone out of the table, so that the rest can be read and written again."""
+"""``streamsink.drop_missing``: take missing data files out of the table, so that it can be read and written again."""
 
 from dataclasses import dataclass
 
@@ -15,15 +15,19 @@ from streamsink.table.commit.table_commit import Guard, TableCommit
 from streamsink.table.read.scan import data_file_path
 from streamsink.table.table import open_table
 
-# Folders that the report names.
+# The report names at most this many folders.
 _NAMED = 5
-# A commit user of its own: as the identifier of an application it would hide that one's later commits.
+# A commit user of its own: under the one of an application, this commit would hide later commits of that application.
 _USER = "streamsink-drop-missing"
 
 
 @dataclass(frozen=True)
 class Dropped:
-    """files, rows: what is not in the table any more. snapshot_id: the one that says so; None when nothing was missing."""
+    """What was taken out of the table; ``str()`` of it says where the files were.
+
+    files, rows: numbers of what is not in the table any more. snapshot_id: the snapshot from which on that is so; None
+    when nothing was missing.
+    """
 
     files: int
     rows: int
@@ -37,10 +41,12 @@ class Dropped:
 def drop_missing(
     file_io: FileIO, path: str, options: SinkOptions | None = None, *, everything: bool = False
 ) -> Dropped:
-    """Publish one snapshot without the data files that do not exist. Their rows were lost with them.
+    """Publish one snapshot without the data files that do not exist. Their rows were lost together with them.
 
-    everything: do so although no file at all is there, which looks like a disk that is not mounted. Idempotent. After a crash: done or
-    not. Raises Misuse; Conflict when another writer changes the same files at that moment.
+    everything: do so even if no file at all is there, which may be a disk that is not mounted. Files that lie outside
+    of the table (``external_path``) are not looked at. Idempotent. After a crash: done or not done.
+    Raises Misuse when every file is missing and ``everything`` is not set; Conflict when another writer changes the
+    same files at that moment.
     """
     options = options or SinkOptions.of(path, {})
     lock_creations(file_io, path, options)
@@ -49,12 +55,12 @@ def drop_missing(
     live = [e for e in table.manifests.entries_of(newest) if e.file.external_path is None] if newest is not None else []
     paths = {entry.identity: data_file_path(table, schema, entry) for entry in live}
     missing = [entry for entry in live if file_io.size(paths[entry.identity]) is None]
-    if not missing:
+    if newest is None or not missing:
         return Dropped(0, 0, None, f"{path}: every data file of the newest snapshot is there: nothing was changed")
     if len(missing) == len(live) and not everything:
         raise Misuse(
-            f"{path}: not one of the {len(live)} data files of snapshot {newest.id} is there: a disk that is not mounted, perhaps. Nothing "
-            "was changed. If all rows are lost, call it with everything=True",
+            f"{path}: not one of the {len(live)} data files of snapshot {newest.id} is there: a disk that is not "
+            "mounted, perhaps. Nothing was changed. If all rows are lost, call it with everything=True",
             kind="drop-missing.everything",
         )
     changes = Changes(tuple(entry.deleting for entry in missing))
@@ -67,6 +73,6 @@ def drop_missing(
         len(missing),
         rows,
         done.snapshot_id,
-        f"{path}: {len(missing)} data files that were gone, of {rows} rows, are not in the table any more from snapshot {done.snapshot_id} on; "
-        f"they were in {', '.join(folders[:_NAMED])}{more}",
+        f"{path}: {len(missing)} data files that were gone, of {rows} rows, are not in the table any more from "
+        f"snapshot {done.snapshot_id} on; they were in {', '.join(folders[:_NAMED])}{more}",
     )

@@ -1,4 +1,4 @@
-"""Kafka starting positions from the table's own record, for a new checkpoint that reads nothing twice."""
+"""Kafka starting positions from the table's own record, for a new checkpoint that reads nothing twice. Driver only."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -16,6 +16,7 @@ from streamsink.storage.stores import Store
 from streamsink.table.history.lineage import were_named
 from streamsink.table.table import Table, is_table, open_table
 
+# Kafka's sign, in ``startingOffsets``, for the earliest offset of a partition.
 _EARLIEST = -2
 
 
@@ -23,8 +24,9 @@ _EARLIEST = -2
 class Wanted:
     """What the caller of ``starting_offsets`` asks for besides the table and the application.
 
-    partitions: {topic: number}; those that the table does not know begin at their earliest offset. source: place or name of
-    one source of the query; None for all. from_beginning: topics whose record is not to count. without: topics to leave out.
+    partitions: {topic: number of its partitions}; partitions that the table does not know begin at their earliest
+    offset. source: place or name of one source of the query; None for all sources. from_beginning: topics whose record
+    is not to count. without: topics to leave out.
     """
 
     partitions: Mapping[str, int] = field(default_factory=dict)
@@ -34,11 +36,13 @@ class Wanted:
 
 
 def starting_offsets(store: Store, application: str, wanted: Wanted) -> str:
-    """JSON for ``startingOffsets``. Counts what is pending in the journal too: the next start publishes that first. Of a table that was rolled
-    back, what it has counts.
+    """JSON for Kafka's option ``startingOffsets``, which begins behind what the application has written.
 
-    Raises Misuse when the table records no Kafka positions of that application, or only a start of the query settles which of its rows are
-    there, or several sources have read a topic up to different positions and none of them is named.
+    What is pending in the journal counts, too, because the next start publishes that first. Of a table that was rolled
+    back, only what it has counts.
+    Raises Misuse when the table records no Kafka positions of that application; when only a start of the query settles
+    which of its rows are there; and when several sources have read a topic up to different positions and none of them
+    is named.
     """
     return offsets_of(store.open(), store.root, application, wanted)
 
@@ -66,7 +70,7 @@ def offsets_of(file_io: FileIO, root: str, application: str, wanted: Wanted) -> 
 
 
 class _Journal:
-    """What the journal of a query of one table says that the table does not say, or does not say any more."""
+    """What the journal of a query of one table says beyond what the table itself says, or still says."""
 
     def __init__(self, table: Table, journal: FileJournal, application: str):
         journal.read_listing()
@@ -75,8 +79,11 @@ class _Journal:
         self._application = application
 
     def newest_there(self, state: AppState | None, complete: bool) -> Committable | None:
-        """The newest record behind ``state``, the table's last one, that is pending, or is published where no snapshot says it any more. None where a
-        rollback took what was behind it. Raises Misuse: only a start of the query settles whether rows of a record are there.
+        """The newest record behind ``state``, the table's last one, that is pending or is published.
+
+        A published record counts where no snapshot names it any more. None where a rollback took what was behind
+        ``state``. complete: whether the table has all of its history. Raises Misuse when only a start of the query
+        settles whether rows of a record are there.
         """
         base = state.sequence if state is not None else 0
         marked = [
@@ -103,16 +110,17 @@ class _Journal:
     def _check_settled(self, unsettled: Sequence[int]) -> None:
         if unsettled:
             raise Misuse(
-                f"{self._table.root}: the snapshot that published record {unsettled[0]} of application '{self._application}' was rolled back, or "
-                "another writer's has replaced it, and whether its rows are in the table, or will be, only a start of the query settles: so where a new "
-                f"checkpoint begins cannot be told. Start the query once under application='{self._application}' with on_rollback='republish': it "
-                "publishes what the table has not, or asks. Then call this again",
+                f"{self._table.root}: the snapshot that published record {unsettled[0]} of application "
+                f"'{self._application}' was rolled back, or another writer's has replaced it, and whether its rows are "
+                "in the table, or will be, only a start of the query settles: so where a new checkpoint begins cannot "
+                f"be told. Start the query once under application='{self._application}' with on_rollback='republish': "
+                "it publishes what the table has not, or asks. Then call this again",
                 kind="positions.unsettled",
             )
 
 
 def _of_several_tables(file_io: FileIO, root: str, application: str, wanted: Wanted) -> str:
-    """Where a query into several tables is: its journal's newest record, which is published or will be."""
+    """Where a query into several tables is: its journal's newest record is published or will be."""
     newest = FileJournal(file_io, root, application, 2).newest()
     if newest is None or not newest.state.recorded:
         raise Misuse(
@@ -138,13 +146,13 @@ def _text(root: str, recorded: Recorded, wanted: Wanted) -> str:
                 sources = sorted({other.source for other in recorded.of_topic(record.topic)})
                 raise Misuse(
                     f"{root}: sources {', '.join(map(repr, sources))} have read topic '{record.topic}' up to different "
-                    "positions, or topics of that name in different clusters. Name one of them: source=..., its place in "
-                    "the query from 0, or its name",
+                    "positions, or topics of that name in different clusters. Name one of them: source=..., its place "
+                    "in the query from 0, or its name",
                     kind="positions.several-sources",
                 )
     for topic, count in wanted.partitions.items():
-        for part in range(count):
-            offsets.setdefault(topic, {}).setdefault(str(part), _EARLIEST)
+        for number in range(count):
+            offsets.setdefault(topic, {}).setdefault(str(number), _EARLIEST)
     return json.dumps(offsets, sort_keys=True)
 
 

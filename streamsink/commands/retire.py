@@ -1,4 +1,4 @@
-"""Taking an application out of a table on purpose: its state leaves the snapshots, and its journal is removed. Driver only."""
+"""``streamsink.retire``: take an application out of a table on purpose: its state, and its journal. Driver only."""
 
 import os
 from collections.abc import Mapping
@@ -15,10 +15,10 @@ from streamsink.locks.locked_creation import lock_creations
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import AppState
 from streamsink.protocol.ids import check_application
-from streamsink.sinks.paimon.letters import heads_of
+from streamsink.sinks.paimon.letter_tables import heads_of
 from streamsink.sinks.paimon.past.above import folder_of
 from streamsink.sinks.paimon.past.history_of import is_certain
-from streamsink.sinks.paimon.past.name_before import SUFFIX
+from streamsink.sinks.paimon.past.place import SUFFIX
 from streamsink.storage.file_io import FileIO
 from streamsink.table.application_states import States
 from streamsink.table.commit.changes import Changes
@@ -28,10 +28,11 @@ from streamsink.table.table import Table, is_table, open_table
 
 
 def retire(file_io: FileIO, root: str, options: SinkOptions) -> bool:
-    """Forget ``options.application``; its rows stay. False when the table and the journal do not know it. root: a table, or the folder of several.
+    """Forget ``options.application``, whose rows stay. False when neither the table nor a journal knows it.
 
-    Its state leaves the tables for its dead letters, too. Idempotent. Raises Fenced while another query holds the application; Misuse
-    when a checkpoint of it is pending, whose rows would be lost; and as a commit does. After a crash: repeat it.
+    root: path of a table, or of the folder of several tables. The application's state also leaves the tables for its
+    dead letters. Idempotent. After a crash: call it again. Raises Fenced while another query holds the application;
+    Misuse when a checkpoint of it is pending, whose rows would be lost; and what a commit raises.
     """
     application = check_application(root, options.application)
     check_of_tables(file_io, root, application, "retire")
@@ -49,7 +50,7 @@ def retire(file_io: FileIO, root: str, options: SinkOptions) -> bool:
     try:
         _check_settled(root, journal, last)
         _check_not_followed(file_io, root, application, application)
-        # First: a state that stayed there would belong to nobody.
+        # The tables for dead letters come first: a state that stayed in one of them would belong to nobody.
         for name, head in _heads(journal, last).items():
             path = f"{root.rpartition('/')[0]}/{name}"
             if is_table(file_io, path):
@@ -62,7 +63,7 @@ def retire(file_io: FileIO, root: str, options: SinkOptions) -> bool:
 
 
 def _of_several_tables(file_io: FileIO, folder: str, application: str, options: SinkOptions) -> bool:
-    """The tables that the newest record knows are all that the application has written."""
+    """As ``retire``. The tables that the newest record knows are all that the application has written."""
     journal = FileJournal(file_io, folder, application, options.journal_retain)
     newest = journal.newest()
     journal.claim(f"retire-{IdSource().new_id()}", newest.state.epoch if newest else 0)
@@ -82,9 +83,10 @@ def _of_several_tables(file_io: FileIO, folder: str, application: str, options: 
 
 
 def _of_another_form(table: Table, application: str, options: SinkOptions) -> bool:
-    """What the table says of it is as one of several tables, or as one for dead letters. Out of one of them alone it goes where what it belongs to is lost.
+    """As ``retire``, for a table that the application has written as one of several, or as one for dead letters.
 
-    Raises Misuse when that is there. False when the table says nothing.
+    The state is taken out of this table alone where what it belongs to is lost. Raises Misuse when that is there. False
+    when the table says nothing of the application.
     """
     states = table.states.read(table.snapshots.latest()).by_application
     keys = [key for key in states if key.startswith(f"{application}@")]
@@ -92,9 +94,10 @@ def _of_another_form(table: Table, application: str, options: SinkOptions) -> bo
         belongs_to = _belongs_to(table, application, key, AppState.from_json(states[key]))
         if belongs_to is not None:
             raise Misuse(
-                f"{table.root}: application '{application}' has written this table as {'one of several' if key.endswith(SUFFIX) else 'dead letters'}, "
-                f"and its journal lies in {belongs_to}: taken out of this table alone, it would find it rolled back. Nothing was changed. To take it "
-                f"out of all of them, call streamsink.retire({belongs_to!r}, {application!r})",
+                f"{table.root}: application '{application}' has written this table as "
+                f"{'one of several' if key.endswith(SUFFIX) else 'dead letters'}, and its journal lies in "
+                f"{belongs_to}: taken out of this table alone, it would find it rolled back. Nothing was changed. To "
+                f"take it out of all of them, call streamsink.retire({belongs_to!r}, {application!r})",
                 kind="retire.elsewhere",
             )
     for key in keys:
@@ -114,9 +117,10 @@ def _belongs_to(table: Table, application: str, key: str, state: AppState) -> st
 
 
 def _check_not_followed(file_io: FileIO, place: str, application: str, key: str) -> None:
-    """Raises Misuse while the first record of a query that had this name before is pending: it is published where the table still says the name.
+    """Raises Misuse while the first record of a query that had this name before is pending.
 
-    place: the table, or the folder of several. key: the name as tables know it.
+    That record can be published only where the table still says this name. place: path of the table, or of the folder
+    of several. key: the name as tables know it.
     """
     for entry in file_io.entries(os.path.dirname(journal_dir(place, application))):
         if not entry.is_dir or entry.name == application:
@@ -125,34 +129,40 @@ def _check_not_followed(file_io: FileIO, place: str, application: str, key: str)
         journal.read_listing()
         if not journal.retained() and behind_of(file_io, journal_dir(place, entry.name))[:1] == (key,):
             raise Misuse(
-                f"{place}: all that application '{entry.name}' had recorded behind '{application}' was given up, and nothing was written under that name "
-                f"since: what is here of '{application}' would not be known any more. Nothing was changed. Start that query once more, and retire "
-                f"'{application}' then",
+                f"{place}: all that application '{entry.name}' had recorded behind '{application}' was given up, and "
+                f"nothing was written under that name since: what is here of '{application}' would not be known any "
+                f"more. Nothing was changed. Start that query once more, and retire '{application}' then",
                 kind="retire.pending",
             )
         for sequence in journal.retained():
             record = journal.load(sequence) if not is_certain(journal, sequence) else None
             if record is not None and record.state.leads_on[:1] == (key,):
                 raise Misuse(
-                    f"{place}: record {sequence} of application '{entry.name}', which goes on from '{application}', is pending in {journal.place}: it could not "
-                    "be told any more that nothing before it is lost. Nothing was changed. Start that query once more, so that it is published, and retire "
+                    f"{place}: record {sequence} of application '{entry.name}', which goes on from '{application}', is "
+                    f"pending in {journal.place}: it could not be told any more that nothing before it is lost. "
+                    "Nothing was changed. Start that query once more, so that it is published, and retire "
                     f"'{application}' then",
                     kind="retire.pending",
                 )
 
 
 def _check_settled(root: str, journal: FileJournal, last: AppState | None) -> None:
+    """Raises Misuse when a record is pending. last: the state that the table has, None without one."""
     pending = [s for s in journal.retained() if s > (last.sequence if last else 0) and not is_certain(journal, s)]
     if pending:
         raise Misuse(
-            f"{root}: record {pending[0]} of the application in {journal.place} is pending: retiring the application would lose its rows. "
-            "Nothing was changed. Start the query once more, so that what is pending is published, stop it, and retire it then",
+            f"{root}: record {pending[0]} of the application in {journal.place} is pending: retiring the application "
+            "would lose its rows. Nothing was changed. Start the query once more, so that what is pending is "
+            "published, stop it, and retire it then",
             kind="retire.pending",
         )
 
 
 def _heads(journal: FileJournal, last: AppState | None) -> Mapping[str, Mapping[str, Any]]:
-    """Of the tables that dead letters of the application went to. Everything is published, and the newest state knows them all."""
+    """For each table that got dead letters of the application, by name, what ``heads_of`` says.
+
+    The state is the newest one, of the journal or of the table, which knows all of these tables. Nothing is pending.
+    """
     newest = journal.newest()
     found = newest.state if newest is not None and (last is None or newest.state.sequence > last.sequence) else last
     return heads_of(found) if found is not None else {}
@@ -167,7 +177,7 @@ class _IsRetired(Guard):
 
 
 def _commit(table: Table, application: str, options: SinkOptions) -> None:
-    """A snapshot without the application's state, and with that of all others; none where no such state is."""
+    """Publish a snapshot that has the states of all other applications; none where there is no state of this one."""
     if application not in table.states.read(table.snapshots.latest()).by_application:
         return
     name = IdSource().new_id()

@@ -1,11 +1,11 @@
-"""``streamsink.verify``: the table, and what the journals of its applications say of it. Reads only, claims nothing."""
+"""``streamsink.verify``: check a table, and what the journals of its applications say of it. Changes nothing."""
 
 from streamsink.errors import Corrupt
 from streamsink.format.snapshot import Snapshot
 from streamsink.journal.file_journal import JOURNAL_DIR, FileJournal
 from streamsink.protocol import ways
 from streamsink.protocol.committable import AppState, Committable
-from streamsink.sinks.paimon.past.history_of import is_certain
+from streamsink.sinks.paimon.past.history_of import is_certain, where_marked
 from streamsink.sinks.paimon.past.records import files_in_place
 from streamsink.storage.file_io import FileIO
 from streamsink.table.application_states import States
@@ -15,10 +15,11 @@ from streamsink.table.table import Table, open_table
 
 
 def verify(file_io: FileIO, root: str, contents: bool = False) -> Report:
-    """Look at every retained snapshot, every file that they refer to (there, with its size), and every journal.
+    """Check every retained snapshot, every file that they refer to, and every journal of the table.
 
-    Cost: each manifest is read once, each data file's size asked once; with ``contents`` each data file is read whole, one after another. A commit that happens meanwhile may show as a note.
-    Raises: Misuse when the path is not a table that is readable here, Corrupt when its schema is not.
+    Each file must be there, with its size. Each manifest is read once, and each data file's size is asked for once;
+    with ``contents`` each data file is read whole, one after another. A commit that happens meanwhile may show as a
+    note. Raises Misuse when the path is not a table that can be read here, Corrupt when its schema is damaged.
     """
     table = open_table(file_io, root, for_writing=False)
     check = TableCheck(table, contents)
@@ -40,7 +41,10 @@ def verify(file_io: FileIO, root: str, contents: bool = False) -> Report:
 
 
 class _Journal:
-    """One application's records beside what the table says of it, which may be nothing because its snapshots have expired."""
+    """Compares the records of one application with what the table says of it.
+
+    The table may say nothing because its snapshots have expired.
+    """
 
     def __init__(self, check: TableCheck, table: Table, application: str, states: States):
         self._check = check
@@ -60,7 +64,7 @@ class _Journal:
                 self._check.damage(broken.kind, str(broken))
                 continue
             if committable is None:
-                continue  # it was forgotten meanwhile
+                continue  # it was pruned meanwhile
             if committable.state.table_id != self._table.table_id:
                 self._other_table(committable)
                 return
@@ -71,7 +75,8 @@ class _Journal:
         self._check.note(
             "journal.other-table",
             f"record {committable.state.sequence} of application '{self._name}' was made for the table with the id "
-            f"{committable.state.table_id}, which had this path before: the application's next start stops, and says what to do",
+            f"{committable.state.table_id}, which had this path before: the application's next start stops, and says "
+            "what to do",
         )
 
     def _pending(self, committable: Committable) -> None:
@@ -82,8 +87,8 @@ class _Journal:
         elif not self._is_published_by_now(committable):
             self._check.damage(
                 "pending.files-gone",
-                f"{what}, and {len(gone)} of its files are gone (first: {gone[0]}): the next start cannot publish it. Restore them. "
-                f"{ways.give_up(self._table.root, self._name)}",
+                f"{what}, and {len(gone)} of its files are gone (first: {gone[0]}): the next start cannot publish it. "
+                f"Restore them. {ways.give_up(self._table.root, self._name)}",
             )
 
     def _is_published_by_now(self, committable: Committable) -> bool:
@@ -95,25 +100,25 @@ class _Journal:
             if sequence > self._published:
                 self._pending(committable)
             return
-        mark = self._log.mark_of(sequence)
+        mark, in_place = where_marked(self._log, sequence), None
         try:
-            replaced = mark is not None and was_replaced(self._table, mark.snapshot_id, mark.uuid, mark.at_ms)
-            in_place = self._table.snapshots.load(mark.snapshot_id) if replaced else None
+            if mark is not None and was_replaced(self._table, mark.snapshot_id, mark.uuid, mark.at_ms):
+                in_place = self._table.snapshots.load(mark.snapshot_id)
         except Corrupt:
-            return  # that snapshot is named already
+            return  # the check of the table has reported that snapshot already
         if in_place is not None:
             self._replaced(sequence, in_place)
         elif sequence > self._published and self._is_known:
             self._check.damage(
                 "checkpoint.rolled-back",
-                f"record {sequence} of application '{self._name}' was published, but the newest snapshot ends at record "
-                f"{self._published}: the table was rolled back, restored, or lost snapshots; see on_rollback",
+                f"record {sequence} of application '{self._name}' was published, but the newest snapshot ends at "
+                f"record {self._published}: the table was rolled back, restored, or lost snapshots; see on_rollback",
             )
 
     def _replaced(self, sequence: int, by: Snapshot) -> None:
         what = (
-            f"snapshot {by.id}, which published record {sequence} of application '{self._name}', was replaced by one of "
-            f"'{by.commit_user}': a writer that publishes by a rename that replaces"
+            f"snapshot {by.id}, which published record {sequence} of application '{self._name}', was replaced by one "
+            f"of '{by.commit_user}': a writer that publishes by a rename that replaces"
         )
         if sequence > self._published:
             self._check.damage(
@@ -132,6 +137,7 @@ class _Journal:
                 if files:
                     self._check.note(
                         "staging.files",
-                        f"{len(files)} files in {folder}/{entry.name} are of no pending record: of a batch under way, of a "
-                        "dead one (the next start removes them, or the next checkpoint), or kept for on_rollback='republish'",
+                        f"{len(files)} files in {folder}/{entry.name} are of no pending record: of a batch under way, "
+                        "of a dead one (the next start removes them, or the next checkpoint), or kept for "
+                        "on_rollback='republish'",
                     )

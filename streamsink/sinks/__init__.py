@@ -1,1 +1,1 @@
-"""Sinks: one destination a file. Only these know both the protocol and the destination."""
+"""Sinks, one destination a folder: they know both the protocol and the format of a destination."""

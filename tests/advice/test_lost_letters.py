@@ -8,7 +8,7 @@ from streamsink.commands.give_up import give_up
 from streamsink.errors import Fenced, StreamsinkError
 from streamsink.journal.file_journal import FileJournal
 from streamsink.options import SinkOptions
-from streamsink.sinks.paimon.letters import TableCommitter
+from streamsink.sinks.paimon.letter_tables import LetterTables
 from tests.advice.following import advice, follows
 from tests.advice.many import commit_of_another
 from tests.crash.letters_world import BOUNDARIES, NAME, LettersWorld
@@ -128,9 +128,9 @@ def test_dead_letters_under_a_number_that_was_given_up():
 
 def test_dead_letters_that_earlier_code_has_recorded_under_such_a_number(monkeypatch):
     """They are not taken for what is there: the rest of the record would be published without them."""
-    world, plain = _given_up(), TableCommitter._previous
+    world, plain = _given_up(), LetterTables._previous
     with monkeypatch.context() as earlier:
-        earlier.setattr(TableCommitter, "_previous", lambda self, name, sequence: plain(self, name, 1_000_000))
+        earlier.setattr(LetterTables, "_previous", lambda self, name, sequence: plain(self, name, 1_000_000))
         assert die_at_step("letters.before_publish", 1, world)
     before = world.rows()
     with pytest.raises(Fenced):

@@ -12,7 +12,7 @@ import pytest
 from streamsink.clock import IdSource
 from streamsink.errors import StreamsinkError
 from streamsink.options import SinkOptions
-from streamsink.sinks.paimon.many_tables import open_place
+from streamsink.sinks.paimon.past.place import open_place
 from streamsink.table.routed.rules import ROUTE, Routing
 from streamsink.testing.driver import MicroBatchDriver, SparkCheckpoint
 from tests.advice.following import advice, follows

@@ -11,7 +11,8 @@ from streamsink import faults
 from streamsink.clock import IdSource
 from streamsink.errors import Conflict, Fenced, Misuse, Retryable
 from streamsink.options import SinkOptions
-from streamsink.sinks.paimon.many_tables import ManyTables, Place
+from streamsink.sinks.paimon.many_tables import ManyTables
+from streamsink.sinks.paimon.past.place import Place
 from streamsink.storage.file_io import FileIO
 from streamsink.table.commit.changes import Changes
 from streamsink.table.commit.overwrite import Overwrite

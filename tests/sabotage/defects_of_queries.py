@@ -224,7 +224,7 @@ OF_QUERIES = (
            "whole = self._store.identity().began == 0", "whole = True", (_LOST,)),
     Defect("files of pruned records are forgotten", "journal/file_journal.py:FileJournal.forget",
            "pruned = self._files.keep(self._beyond_retained)", "pruned = self._beyond_retained()[0]", (_KNOWN_FILES, _LOST)),
-    Defect("only the first run that is given up is named", "commands/give_up.py:_text",
+    Defect("only the first run that is given up is named", "commands/given_up_text.py:report",
            "for run in runs)", "for run in runs[:1])", (_RUNS,)),
     Defect("a mistyped path has nothing to give up", "commands/give_up.py:_open",
            "if not file_io.names(journal_dir(path, options.application)):", "if False:", (_GIVE_UP,)),

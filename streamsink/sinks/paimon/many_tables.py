@@ -1,12 +1,11 @@
-"""Several tables as one destination of the protocol: one record for a checkpoint, then a commit to each table. Driver only.
+"""Several tables as one destination: one record for a checkpoint, then a commit to each table. Driver only.
 
-The coordinating journal is the authority. A record's payload holds, of each table that has rows in the checkpoint, the
-staged manifest and the number of the record that touched the table before (``previous``); and of every table that was
+The coordinating journal is the authority. A record's payload holds, for each table that has rows in the checkpoint, the
+staged manifest and the number of the record that touched the table before (``previous``); and for every table that was
 ever written the newest such number (``heads``). A table's newest snapshot says the last record that it has. See
 docs/design/0005-many-tables.md.
 """
 
-import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -19,23 +18,24 @@ from streamsink.journal.file_journal import FileJournal
 from streamsink.options import MODE_APPEND, ON_ROLLBACK_FAIL, SYNC, SinkOptions
 from streamsink.protocol.committable import Committable, LastOfOther, StagedFile
 from streamsink.protocol.decision import Checkpoint
-from streamsink.protocol.journal import MarkOfTables, Where
+from streamsink.protocol.journal import Mark, MarkOfTables, Where
 from streamsink.protocol.sink import Committer, History, Published
 from streamsink.sinks.paimon import promise
 from streamsink.sinks.paimon.committer import PaimonCommitter
-from streamsink.sinks.paimon.past import marks
-from streamsink.sinks.paimon.past.above import identity_path
+from streamsink.sinks.paimon.past import chain_errors, marks
 from streamsink.sinks.paimon.past.chains import Chains
-from streamsink.sinks.paimon.past.name_before import SUFFIX, Had, NameBefore, parts_of_all
+from streamsink.sinks.paimon.past.name_before import Had, NameBefore, parts_of_all
+from streamsink.sinks.paimon.past.place import Existing, Place
+from streamsink.sinks.paimon.past.progress import TableProgress
+from streamsink.sinks.paimon.past.record_of_tables import heads_in, own_parts, part_from_root
 from streamsink.sinks.paimon.past.records import state_alone
-from streamsink.storage.file_io import FileIO
 from streamsink.storage.flush_group import FlushGroup
 from streamsink.table.table import Table, is_table, open_table
 from streamsink.table.write.spec import WrittenFile
 
 # A checkpoint of several tables has no snapshot of its own; each of its tables does.
 NO_SNAPSHOT = 0
-# Options of a query of one table, the only value that they may have here, and why.
+# Options of a query of one table, the only value that each of them may have here, and why.
 _ONLY = {
     "mode": (MODE_APPEND, "a batch replaces nothing in them"),
     "on_rollback": (ON_ROLLBACK_FAIL, "what one table lost is not published again while the others keep it"),
@@ -45,44 +45,16 @@ _ONLY = {
 }
 
 
-@dataclass(frozen=True)
-class Place:
-    """root: the warehouse's path. application: the query's name. journal_id: the coordinating journal's identity."""
-
-    file_io: FileIO
-    root: str
-    application: str
-    journal_id: str
-
-    @property
-    def key(self) -> str:
-        """Under this name the tables know the application: no query of one table has it."""
-        return self.application + SUFFIX
-
-    def absolute(self, path: str) -> str:
-        return os.path.join(self.root, path)
-
-
-def open_place(file_io: FileIO, root: str, application: str, new_id: Callable[[], str]) -> Place:
-    """The place of the coordinating journal, which gets its identity on the first start. Raises Misuse: it is a table."""
-    if is_table(file_io, root):
-        raise Misuse(
-            f"{root}: this is a table; expected the folder that holds the tables, such as 'lake/shop.db'",
-            kind="tables.root-is-a-table",
-        )
-    path = identity_path(root, application)
-    if not file_io.exists(path):
-        file_io.create_if_absent(path, new_id().encode())
-    return Place(file_io, root, application, file_io.read(path).decode())
-
-
 def check_options(path: str, options: SinkOptions, *, several: bool) -> None:
-    """Raises Misuse for an option that several tables do not have; or one table with dead letters, which may be rolled back alone."""
+    """Raises Misuse for an option that a query into several tables cannot have, or one with dead letters.
+
+    several: False for one table with dead letters, which may be rolled back alone, so that ``on_rollback`` is free.
+    """
     for option, (only, why) in _ONLY.items():
         if getattr(options, option) != only and (several or option != "on_rollback"):
             raise Misuse(
-                f"{path}: option '{option}' is {getattr(options, option)!r}, expected {only!r} {'for several tables' if several else 'with dead letters'}: {why}. "
-                "Nothing was written",
+                f"{path}: option '{option}' is {getattr(options, option)!r}, expected {only!r} "
+                f"{'for several tables' if several else 'with dead letters'}: {why}. Nothing was written",
                 kind="option.value",
             )
 
@@ -96,10 +68,10 @@ class Member:
 
 
 class ManyTables(Committer):
-    """Publishes checkpoints of several append tables, one snapshot for each table that has rows."""
+    """Publishes checkpoints of several append tables, as one snapshot for each table that has rows."""
 
     def __init__(self, place: Place, journal: FileJournal, options: SinkOptions, emit: Callable[[events.Event], None]):
-        """journal: a reader of its own, which never claims. Raises Misuse for an option that several tables do not have."""
+        """journal: a reader of its own, which never claims. Raises Misuse for an option that cannot be had here."""
         check_options(place.root, options, several=True)
         self.place = place
         self._journal = journal
@@ -107,24 +79,19 @@ class ManyTables(Committer):
         self._emit = emit
         self._members: dict[str, Member] = {}
         self._settled: Committable | None = None
-        self._left_out: Collection[
-            str
-        ] = ()  # of the record that is pending; no later one has a part for a table that lacks this one's
-        self._expected: Callable[[], Sequence[tuple[str, str]]] = list
+        # Tables without which the pending record is published. No later record has a part for a table that lacks this
+        # one's.
+        self._left_out: Collection[str] = ()
+        self._expected: Existing = list
 
-    def expect_tables(self, paths: Callable[[], Sequence[tuple[str, str]]]) -> None:
-        """(name, path) of tables that must not know this application while its journal has no record."""
+    def expect_tables(self, paths: Existing) -> None:
+        """paths(): (name, path) of the tables that must not know this application unless a record names them."""
         self._expected = paths
 
     # -- tables ----------------------------------------------------------------------------------------------------
 
-    def heads(self) -> Mapping[str, Mapping[str, Any]]:
-        """By name, of every table that any record touched: its path, its identity, the newest record's number."""
-        newest = self._journal.newest()
-        return newest.payload["heads"] if newest else {}
-
     def member(self, name: str, path: str) -> Member:
-        """The table, opened once. Raises Misuse when there is none."""
+        """The table at this path, relative to the folder; it is opened once. Raises Misuse when there is none."""
         if name not in self._members:
             table = open_table(self.place.file_io, self.place.absolute(path), for_writing=True)
             self._members[name] = member = Member(
@@ -133,23 +100,25 @@ class ManyTables(Committer):
                     table,
                     self._options,
                     journal_of=self.place.root,
-                    is_undone=lambda sequence: self._chains().is_undone(sequence, name, member),
+                    is_undone=lambda sequence: self._progress().is_undone(sequence, name, member),
                 ),
             )
         return self._members[name]
 
+    def check_there(self, name: str, path: str) -> None:
+        """Raises Misuse when this table was dropped, or dropped and created again, since this process opened it."""
+        self._progress().check_there(self.member(name, path))
+
     # -- pre-commit ------------------------------------------------------------------------------------------------
 
     def had_before(self, checkpoint: Checkpoint, path_of: Callable[[str], str | None]) -> Sequence[Had]:
-        """What tables have of the name that the query had before, where this is its first record under the new one.
+        """What tables have of the name that the query had before, if this is its first record under the new one.
 
-        path_of(name): where the rules have a table now. Raises Misuse: one of them has lost it.
+        path_of(name): where the rules have a table now; None when they have no rule for it. Raises Misuse when a table
+        has lost what it had.
         """
         key, _ = checkpoint.decision.leads_on or ("", 0)
         return self._names_before().tables(key, checkpoint.batch.query, path_of) if key else ()
-
-    def _names_before(self) -> NameBefore:
-        return NameBefore(self.place, self.member, self._expected, self._options)
 
     def stage(
         self,
@@ -160,13 +129,14 @@ class ManyTables(Committer):
         *,
         had: Sequence[Had],
     ) -> tuple[tuple[StagedFile, ...], Mapping[str, Any]]:
-        """Stage each table's manifest; the files and the payload of the one record that names them all.
+        """Stage each table's manifest. Returns the files and the payload of the one record that names them all.
 
-        All of it is durable when ``group`` is flushed. written: by table name, its path and files. dead: dead letters by the table
-        that they were meant for. had: as ``had_before``; each of them gets a part, without files where it has no rows.
-        Raises Misuse when a table is not as the journal says: then nothing is recorded.
+        All of it is durable when ``group`` is flushed. written: by table name, its path and its files. dead: numbers of
+        dead letters, by the table that they were meant for. had: the result of ``had_before``; each of these tables
+        gets a part, without files where it has no rows. Raises Misuse when a table is not as the journal says, or when
+        the record could not be published: then nothing is recorded.
         """
-        staging, heads = checkpoint.staging, dict(self.heads())
+        staging, heads = checkpoint.staging, dict(heads_in(self._journal.newest()))
         of_before = {each.name: each.to_json() for each in had}
         every = [file for _, mine in written.values() for file in mine]
         promise.see(self.place.file_io, self.place.root, staging, every)
@@ -175,21 +145,13 @@ class ManyTables(Committer):
         for name, (path, mine) in sorted(parts_of_all(written, had).items()):
             member = self.member(name, path)
             previous = self._check_untouched(name, path, heads)
-            staged, payload = member.committer.stage(
-                staging, [replace(file, handed_over=False) for file in mine], group
-            )
-            files += [self._from_root(staging, file, path) for file in staged]
+            own = [replace(file, handed_over=False) for file in mine]
+            staged, of_table = part_from_root(self.place, staging, path, *member.committer.stage(staging, own, group))
+            files += staged
             entries.append(
                 of_before.get(name, {})
-                | {
-                    "name": name,
-                    "path": path,
-                    "table_id": member.table.table_id,
-                    "previous": previous,
-                    "files": len(staged),
-                    "manifest": self._manifest_from_root(staging, payload["manifest"]),
-                    "base": payload["base"],
-                }
+                | {"name": name, "path": path, "table_id": member.table.table_id, "previous": previous}
+                | of_table
             )
             heads[name] = {"path": path, "table_id": member.table.table_id, "sequence": checkpoint.sequence}
         payload = {
@@ -202,31 +164,20 @@ class ManyTables(Committer):
         return tuple(files), payload
 
     def _check_untouched(self, name: str, path: str, heads: Mapping[str, Any]) -> int:
-        """The number of the last record that touched the table, which the table must carry; 0 for none."""
-        chains = self._chains()
+        """The number of the last record that touched the table, 0 for none.
+
+        Raises Misuse unless the table has that record as its last one, and is where its rule has it.
+        """
+        progress = self._progress()
         if name not in heads:
-            chains.check_unknown(self._members[name])
+            progress.check_unknown(self._members[name])
             return 0
         if heads[name]["path"] != path:
-            raise Misuse(
-                f"{self.place.absolute(path)}: table '{name}' was written at {self.place.absolute(heads[name]['path'])} so "
-                "far. Nothing was written. Give it that path, or another name",
-                kind="tables.moved",
-            )
-        settled = self._settled.payload["heads"].get(name) if self._settled else None
-        chains.check_head(name, self._members[name], settled)
-        return heads[name]["sequence"]
-
-    def _from_root(self, staging: str, file: StagedFile, path: str) -> StagedFile:
-        return StagedFile(self._staged(staging, file.staged), os.path.join(path, file.final), file.size, file.rows)
-
-    def _manifest_from_root(self, staging: str, manifest: Mapping[str, Any] | None) -> Mapping | None:
-        return {**manifest, "staged": self._staged(staging, manifest["staged"])} if manifest is not None else None
-
-    def _staged(self, staging: str, file: str) -> str:
-        """Path of a file in the staging folder, relative to the warehouse."""
-        folder = staging.removeprefix(self.place.root).lstrip("/")
-        return os.path.join(folder, os.path.basename(file))
+            raise chain_errors.moved(self.place, name, path, heads[name]["path"])
+        settled = heads_in(self._settled).get(name)
+        Chains(progress).check_head(name, self._members[name], settled)
+        sequence: int = heads[name]["sequence"]
+        return sequence
 
     # -- Committer -------------------------------------------------------------------------------------------------
 
@@ -234,8 +185,8 @@ class ManyTables(Committer):
         self._journal.read_listing()
         self._left_out = self._chains().left_out()
         settled = self._settled
-        # Nothing is pending, and the last record's tables are as it left them: other tables are looked at before they are
-        # written again. Else all are looked at.
+        # If nothing is pending, and the last record's tables are as it left them, the other tables are looked at only
+        # before they are written again. Otherwise all of them are looked at now.
         if (
             settled is None
             or self._journal.last_sequence() != settled.state.sequence
@@ -259,32 +210,33 @@ class ManyTables(Committer):
         return self._names_before().others(application)
 
     def has_reached(self, application: str, sequence: int, where: Where | None = None) -> bool:
-        return True  # each table is asked, by what the first record under a new name says of it
-
-    def check_there(self, name: str, path: str) -> None:
-        """Raises Misuse when this table was dropped, or dropped and created again, since this process has opened it."""
-        self._chains().check_there(self.member(name, path))
+        """True: each table is asked by itself, by what the first record under a new name says of it."""
+        return True
 
     def places_of(self, committable: Committable) -> list[str]:
-        """Paths of the tables that have their part of the record. One that is lost has none. Raises Corrupt: it cannot be told."""
+        """Paths of the tables that have their part of the record; none of a lost one.
+
+        Raises Corrupt when it cannot be told.
+        """
         found = []
-        for entry, _ in self._own_parts(committable):
+        for entry, _ in own_parts(self.place, committable):
             path = self.place.absolute(entry["path"])
             if (
                 is_table(self.place.file_io, path)
                 and self.member(entry["name"], entry["path"]).table.table_id == entry["table_id"]
             ):
-                found += [path] if self._chains().has(committable.state.sequence, entry["name"], entry["path"]) else []
+                has = self._progress().has_now(committable.state.sequence, entry["name"], entry["path"])
+                found += [path] if has else []
         return found
 
-    def without_the_lost(self) -> tuple[Sequence[str], str]:
-        """(names of tables that are lost, the option ``accept_as_seen`` that publishes the newest record in the others)."""
+    def without_the_lost(self) -> tuple[Sequence[str], str | None]:
+        """(names of the lost tables, the option ``accept_as_seen`` that publishes the newest record in the others)."""
         chains = self._chains()
         lost = chains.lost()
         return lost, chains.option_without(lost)
 
     def is_readable(self, committable: Committable) -> bool:
-        """Whether the record's manifests are as they were recorded."""
+        """Whether the record's manifests are there, as they were recorded."""
         return all(member.committer.is_readable(mine) for _, member, mine in self._parts(committable))
 
     def sees_all_since(self, committable: Committable) -> bool:
@@ -295,46 +247,36 @@ class ManyTables(Committer):
         return sum(f[0] for f in found), sum(f[1] for f in found), tuple(path for f in found for path in f[2])
 
     def path_of_rows(self, committable: Committable) -> str:
-        return next(
-            filter(None, (member.committer.path_of_rows(mine) for _, member, mine in self._parts(committable))), ""
-        )
+        paths = (member.committer.path_of_rows(mine) for _, member, mine in self._parts(committable))
+        return next(filter(None, paths), "")
 
     def publish(self, committable: Committable, *, expect: int, restored: bool, fence: Callable[[], None]) -> Published:
+        state = committable.state
         published = self._settled.state.sequence if self._settled else 0
-        if published not in (expect, committable.state.sequence):
+        if published not in (expect, state.sequence):
             raise Conflict(
-                f"{self.place.root}: record {committable.state.sequence} of application '{self.place.application}' follows record "
-                f"{expect}, but record {published} is the last one that every table has. Nothing was published; restart the query",
+                f"{self.place.root}: record {state.sequence} of application '{self.place.application}' follows record "
+                f"{expect}, but record {published} is the last one that every table has. Nothing was published; "
+                "restart the query",
                 kind="tables.order",
             )
-        attempts, tables = 0, {}
+        attempts = 0
+        tables: dict[str, Mark] = {}
         for entry, member, mine in self._parts(committable):
             fault_point("tables.before_table")
             fence()
-            if restored and self._chains().has_without_saying(member, mine):
+            if restored and self._progress().has_without_saying(member, mine):
                 continue
-            self._chains().check_name_before(member, entry)
+            self._progress().check_name_before(member, entry)
             done = member.committer.publish(mine, expect=entry["previous"], restored=restored, fence=fence)
             attempts = max(attempts, done.attempts)
-            tables |= {entry["name"]: done.where} if done.where is not None else {}
-            self._emit(
-                events.TablePublished(
-                    member.table.root,
-                    self.place.application,
-                    done.checkpoint_id,
-                    done.snapshot_id,
-                    mine.rows,
-                    len(mine.files),
-                )
-            )
-            if done.base_replaced:
-                self._emit(events.SnapshotReplaced(member.table.root, self.place.application, done.snapshot_id - 1, ()))
+            if isinstance(done.where, Mark):
+                tables[entry["name"]] = done.where
+            _tell_published(self._emit, self.place, member, mine, done)
             fault_point("tables.table_published")
         self._settled = committable
-        self._tell_dead_letters(committable)
-        return Published(
-            committable.state.checkpoint_id, NO_SNAPSHOT, attempts, MarkOfTables(tables) if tables else None
-        )
+        _tell_dead_letters(self._emit, self.place, committable)
+        return Published(state.checkpoint_id, NO_SNAPSHOT, attempts, MarkOfTables(tables) if tables else None)
 
     @contextmanager
     def restoring(self, records: Sequence[Committable]) -> Iterator[None]:
@@ -350,49 +292,42 @@ class ManyTables(Committer):
     # -- parts -----------------------------------------------------------------------------------------------------
 
     def _by_table(self, records: Sequence[Committable]) -> dict[str, list[Committable]]:
-        """By table name, its parts of these records, in order."""
+        """By table name, the table's parts of these records, in order."""
         found: dict[str, list[Committable]] = {}
         for committable in records:
             for entry, _, mine in self._parts(committable):
                 found.setdefault(entry["name"], []).append(mine)
         return found
 
+    def _names_before(self) -> NameBefore:
+        return NameBefore(self.place, self.member, self._expected, self._options)
+
+    def _progress(self) -> TableProgress:
+        return TableProgress(self.place, self._journal, self.member, self._options)
+
     def _chains(self) -> Chains:
-        return Chains(self.place, self._journal, self.member, self._own_parts, self._options)
+        return Chains(self._progress())
 
     def _parts(self, committable: Committable) -> list[tuple[Mapping[str, Any], Member, Committable]]:
-        """(entry of the record, open table, the table's own part as a record of that table) in the order of publishing."""
-        parts = [(entry, mine) for entry, mine in self._own_parts(committable) if entry["name"] not in self._left_out]
-        return [(entry, self.member(entry["name"], entry["path"]), mine) for entry, mine in parts]
+        """(entry of the record, open table, the table's own part as a record of that table) in the order of publishing.
 
-    def _own_parts(self, committable: Committable) -> Iterator[tuple[Mapping[str, Any], Committable]]:
-        """As ``_parts``, without the open tables, of which one may be lost."""
-        at = 0
-        for entry in committable.payload["tables"]:
-            files = committable.files[at : at + entry["files"]]
-            at += entry["files"]
-            own = tuple(
-                StagedFile(self.place.absolute(f.staged), os.path.relpath(f.final, entry["path"]), f.size, f.rows)
-                for f in files
-            )
-            manifest = (
-                {**entry["manifest"], "staged": self.place.absolute(entry["manifest"]["staged"])}
-                if entry["manifest"] is not None
-                else None
-            )
-            mine = Committable(
-                committable.state,
-                self.place.key,
-                committable.watermark_ms,
-                own,
-                {"kind": "APPEND", "manifest": manifest, "base": entry.get("base")},
-            )
-            yield entry, mine
+        Tables that are left out of the pending record are not among them.
+        """
+        parts = own_parts(self.place, committable)
+        kept = [(entry, mine) for entry, mine in parts if entry["name"] not in self._left_out]
+        return [(entry, self.member(entry["name"], entry["path"]), mine) for entry, mine in kept]
 
-    def _tell_dead_letters(self, committable: Committable) -> None:
-        for target, rows in sorted(committable.payload["dead_letters"].items()):
-            self._emit(
-                events.RowsDeadLettered(
-                    self.place.root, self.place.application, committable.state.checkpoint_id, target, rows
-                )
-            )
+
+def _tell_published(
+    emit: Callable[[events.Event], None], place: Place, member: Member, mine: Committable, done: Published
+) -> None:
+    root, name = member.table.root, place.application
+    emit(events.TablePublished(root, name, done.checkpoint_id, done.snapshot_id, mine.rows, len(mine.files)))
+    if done.base_replaced:
+        emit(events.SnapshotReplaced(root, name, done.snapshot_id - 1, ()))
+
+
+def _tell_dead_letters(emit: Callable[[events.Event], None], place: Place, committable: Committable) -> None:
+    for target, rows in sorted(committable.payload["dead_letters"].items()):
+        checkpoint_id = committable.state.checkpoint_id
+        emit(events.RowsDeadLettered(place.root, place.application, checkpoint_id, target, rows))

@@ -1,9 +1,9 @@
-"""What one start of a query writes to: its destination, its journal and its committer, opened the same way by every caller."""
+"""What one start of a query writes to: its destination, journal and committer, which all callers open the same way."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 from streamsink import events
 from streamsink.clock import IdSource
@@ -16,10 +16,12 @@ from streamsink.options import MODE_OVERWRITE, ON_ROLLBACK_REPUBLISH, SinkOption
 from streamsink.protocol.committable import Batch, StagedFile
 from streamsink.protocol.decision import Checkpoint, Verdict
 from streamsink.protocol.ids import END_OF_INPUT
+from streamsink.protocol.journal import Group
 from streamsink.protocol.sink import Destination, OpenSink, Sink
 from streamsink.sinks.paimon.letters import TableAndLetters, TableCommitter
-from streamsink.sinks.paimon.many_tables import ManyTables, check_options, open_place
+from streamsink.sinks.paimon.many_tables import ManyTables, check_options
 from streamsink.sinks.paimon.past.earlier_name import goes_on_under
+from streamsink.sinks.paimon.past.place import open_place
 from streamsink.sinks.paimon.routed import RoutedTables
 from streamsink.sinks.paimon.writing import RoutedWriting, TableWriting
 from streamsink.storage.file_io import FileIO
@@ -33,7 +35,11 @@ from streamsink.table.write.spec import WriteSpec, WrittenFile
 
 @dataclass(eq=False)
 class Opened(OpenSink):
-    """What all have. dead_letters: the table for them, None without. options: as given, with the application's name as it is known here."""
+    """A destination of Paimon tables as one start of a query has opened it; see ``OpenSink``.
+
+    options: as given, with the application's name as it is known here. dead_letters: name of the table for dead
+    letters, None without one.
+    """
 
     committer: TableCommitter | ManyTables
     journal: FileJournal
@@ -43,11 +49,11 @@ class Opened(OpenSink):
     dead_letters: str | None = field(default=None, kw_only=True)
 
     @property
-    def application(self) -> str:
+    def application(self) -> str:  # type: ignore[override]  # nobody sets what the contract names
         return self.options.application
 
     @property
-    def known_as(self) -> str:
+    def known_as(self) -> str:  # type: ignore[override]  # as above
         return self.committer.place.key if isinstance(self.committer, ManyTables) else self.application
 
     def group(self) -> AbstractContextManager[FlushGroup]:
@@ -56,7 +62,7 @@ class Opened(OpenSink):
 
 @dataclass(frozen=True)
 class Fitted:
-    """What these columns were found to be in the table: the same answer as long as neither changes."""
+    """The schema with which rows of these columns are written: it holds as long as neither columns nor table change."""
 
     fields: Sequence[DataField]
     schema: TableSchema
@@ -65,15 +71,16 @@ class Fitted:
 
 @dataclass(eq=False)
 class OpenTable(Opened):
-    """One table."""
+    """One table of a query, open."""
 
+    committer: TableCommitter
     table: Table
     _fitted: Fitted | None = None
 
     def writing(
         self, checkpoint: Checkpoint, fields: Sequence[DataField], positions: Sequence[DataField]
     ) -> TableWriting:
-        """The table's schema is looked at anew. Evolves it where the options say so."""
+        """How rows are written: the table's schema is read again, and evolved where the options allow it."""
         options, fitted = self.options, self._fitted
         if fitted is None or fitted.fields is not fields or fitted.schema is not self.table.latest_schema():
             schema = fit(self.table, fields, options)
@@ -90,17 +97,16 @@ class OpenTable(Opened):
         )
 
     def stage(
-        self, checkpoint: Checkpoint, written: Sequence[WrittenFile], group: FlushGroup
+        self, checkpoint: Checkpoint, written: Sequence[WrittenFile], group: Group
     ) -> tuple[tuple[StagedFile, ...], Mapping[str, Any]]:
-        decision = checkpoint.decision
-        return self.committer.stage(
-            checkpoint.staging, written, group, seen=decision.verdict is Verdict.SEEN, leads_on=decision.leads_on
-        )
+        decision, seen = checkpoint.decision, checkpoint.decision.verdict is Verdict.SEEN
+        own = cast(FlushGroup, group)  # it is one that ``group`` has opened
+        return self.committer.stage(checkpoint.staging, written, own, seen=seen, leads_on=decision.leads_on)
 
 
 @dataclass(eq=False)
 class OpenTables(Opened):
-    """The tables of a query that writes several, or one with dead letters."""
+    """The tables of a query that writes several, or one table with dead letters, open."""
 
     tables: RoutedTables
 
@@ -110,14 +116,14 @@ class OpenTables(Opened):
         return RoutedWriting(self.tables.spec(checkpoint.staging, fields, positions, checkpoint.batch))
 
     def stage(
-        self, checkpoint: Checkpoint, written: Sequence[RoutedFiles], group: FlushGroup
+        self, checkpoint: Checkpoint, written: Sequence[RoutedFiles], group: Group
     ) -> tuple[tuple[StagedFile, ...], Mapping[str, Any]]:
-        return self.tables.stage(checkpoint, written, group)
+        return self.tables.stage(checkpoint, written, cast(FlushGroup, group))  # it is one that ``group`` has opened
 
 
 @dataclass(frozen=True)
 class PaimonTable(Sink):
-    """One table. One place may be spelled in two ways."""
+    """One table. Any two of these are equal, because one place may be spelled in two ways."""
 
     path: str = field(compare=False)
 
@@ -139,7 +145,7 @@ class PaimonTables(Sink):
     routing: Routing
 
     @property
-    def path(self) -> str:
+    def path(self) -> str:  # type: ignore[override]  # nobody sets what the contract names
         return self.routing.root
 
     def open(
@@ -155,13 +161,16 @@ class PaimonTables(Sink):
 
 @dataclass(frozen=True)
 class PaimonTableWithLetters(Sink):
-    """The one table of these rules, with dead letters. earlier_name: the application that earlier code took for such a query."""
+    """The one table that these rules name, with dead letters.
+
+    earlier_name: the application that earlier code took for such a query.
+    """
 
     routing: Routing
     earlier_name: str
 
     @property
-    def path(self) -> str:
+    def path(self) -> str:  # type: ignore[override]  # nobody sets what the contract names
         [name] = self.routing.listed()
         return f"{self.routing.root}/{name}"
 
@@ -188,7 +197,7 @@ def open_one(
 ) -> OpenTable:
     """The table at ``path``, which is created when there is none and the query is at its beginning.
 
-    batch_id: of the batch that comes. fields: columns of a new table. Raises Misuse before anything is written.
+    batch_id: of the batch that comes. fields(): columns of a new table. Raises Misuse before anything is written.
     """
     lock_creations(file_io, path, options)
     table = _open_or_create(file_io, path, options, batch_id, fields)
@@ -209,25 +218,23 @@ def open_with_letters(
     *,
     earlier_name: str,
     emit: Callable[[events.Event], None],
-) -> Opened:
-    """The one table of these rules, as ``open_one``, with the table for its dead letters beside it.
+) -> OpenTables:
+    """The one table of these rules, opened as by ``open_one``, with the table for its dead letters beside it.
 
-    at: the query's id, and the batch that comes. earlier_name: the application that earlier code took for it. A table that goes on under that name
-    is opened as that code did. Raises Misuse before anything is written.
+    at: (id of the query, id of the batch that comes). earlier_name: the application that earlier code took for such a
+    query. A table that goes on under that name is opened as that code did. Raises Misuse before anything is written.
     """
-    [name] = routing.listed()
+    [name], letters = routing.listed(), cast(str, routing.dead_letters)  # the option is what brings a query here
     path = f"{routing.root}/{name}"
     check_options(path, options, several=False)
-    application = goes_on_under(
-        file_io, path, options.application, earlier_name, query=at[0], dead_letters=routing.dead_letters
-    )
+    application = goes_on_under(file_io, path, options.application, earlier_name, query=at[0], dead_letters=letters)
     if application is not None:
         opened = open_many(file_io, routing, replace(options, application=application), emit)
-        return replace(opened, dead_letters=routing.dead_letters)
+        return replace(opened, dead_letters=letters)
     one = open_one(file_io, path, options, at[1], fields, emit=emit)
-    one.committer.look_after(routing.dead_letters)
-    tables = RoutedTables(TableAndLetters(one.table, one.committer, routing), routing, options)
-    return OpenTables(one.committer, one.journal, one.to, options, file_io, tables, dead_letters=routing.dead_letters)
+    one.committer.letters.look_after(letters)
+    tables = RoutedTables(TableAndLetters(one.table, one.committer, routing.root, letters), routing, options)
+    return OpenTables(one.committer, one.journal, one.to, options, file_io, tables, dead_letters=letters)
 
 
 def open_many(
@@ -244,14 +251,15 @@ def open_many(
 
 
 def _check_partitions(table: Table, options: SinkOptions) -> None:
-    """Raises Misuse when an overwrite would replace other parts of the table than those by which its user divides it."""
+    """Raises Misuse when an overwrite would replace other parts of the table than its user's ``partition_by`` says."""
     keys = table.latest_schema().partition_keys
     if options.mode == MODE_OVERWRITE and options.partition_by and set(options.partition_by) != set(keys):
         raise Misuse(
-            f"{table.root}: option 'partition_by' is {', '.join(options.partition_by)}, and the table that is there has "
-            f"{'the partition columns ' + ', '.join(keys) if keys else 'no partitions'}, so that mode='overwrite' would replace something else. "
-            f"Nothing was written. To replace {'partitions of these' if keys else 'the whole table'}, leave partition_by out; or write into a table that has "
-            "these partitions",
+            f"{table.root}: option 'partition_by' is {', '.join(options.partition_by)}, and the table that is there "
+            f"has {'the partition columns ' + ', '.join(keys) if keys else 'no partitions'}, so that mode='overwrite' "
+            "would replace something else. Nothing was written. To replace "
+            f"{'partitions of these' if keys else 'the whole table'}, leave partition_by out; or write into a table "
+            "that has these partitions",
             kind="overwrite.other-partitions",
         )
 

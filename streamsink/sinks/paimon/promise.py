@@ -1,8 +1,12 @@
-"""A record is a promise to publish. What could make that impossible is looked at before there is one. Driver only.
+"""A record is a promise to publish, so what could make that impossible is checked before there is one. Driver only.
 
-Names are not too long for the store; the folders of the final names are there, and files of staging can be adopted into them; the
-files that tasks handed over are there, with their sizes; none is too large to be adopted; the schema of each is the table's.
-Room cannot be promised: without it publishing fails, and goes on when there is some.
+- No name is too long for the store.
+- The folders of the final names exist, and staged files can get names in them.
+- The files that tasks handed over exist, with their sizes.
+- No file is too large to get its final name.
+- The schema with which each file was written is among those of the table.
+
+Room on the store cannot be promised: without it publishing fails, and goes on when there is some.
 """
 
 import errno
@@ -16,12 +20,13 @@ from streamsink.table.table import Table
 from streamsink.table.write.spec import WrittenFile
 
 _NOTHING = "Nothing was recorded or published, and nothing is lost: the batch is replayed after a restart"
-# What a folder may be refused with, and what is to be done.
+# By the error with which the store refuses a folder: kind, what is wrong, and what to do.
 _REFUSED = {
     errno.EXDEV: (
         "partition.elsewhere",
         "it is on another file system or mount than the table's staging folder, and a file has no name on two",
-        "Move its files onto the table's file system (unmount it, or replace the link by a folder), or mount the whole table there",
+        "Move its files onto the table's file system (unmount it, or replace the link by a folder), or mount the whole "
+        "table there",
     ),
     errno.ENOTDIR: ("partition.not-a-folder", "something else than a folder has this name", "Move that away"),
     errno.EACCES: ("storage.denied", "permission is denied", "Give the driver's user write access"),
@@ -37,7 +42,11 @@ _REFUSED[errno.EEXIST] = _REFUSED[errno.ENOTDIR]
 
 
 def check(table: Table, staging: str, written: Sequence[WrittenFile], group: FlushGroup) -> None:
-    """Raises Misuse, which names the table and the way on; OSError when the store fails. What is made is durable with ``group``."""
+    """Raise an error when a record of these files could not be published.
+
+    staging: folder of the files. What is made here is durable when ``group`` is flushed. Raises Misuse, which names the
+    table and the way on; Corrupt when files or a schema are gone; OSError when the store fails.
+    """
     see(table.file_io, table.root, staging, written)
     _check_sizes(table, written)
     _check_schemas(table, written)
@@ -61,9 +70,9 @@ def check(table: Table, staging: str, written: Sequence[WrittenFile], group: Flu
 
 
 def see(file_io: FileIO, root: str, staging: str, written: Sequence[WrittenFile]) -> None:
-    """Files that were handed over are in the driver's own listing of the folder, with their sizes.
+    """Check that the driver's own listing of the folder has the files that tasks handed over, with their sizes.
 
-    One listing, however many they are; none for the driver's own. Raises Corrupt.
+    It takes one listing, however many files there are, and none for files that the driver has written. Raises Corrupt.
     """
     handed_over = [file for file in written if file.handed_over]
     found = {entry.name: entry.size for entry in file_io.entries(staging)} if handed_over else {}
@@ -71,10 +80,11 @@ def see(file_io: FileIO, root: str, staging: str, written: Sequence[WrittenFile]
     if wrong:
         size = found.get(os.path.basename(wrong[0].staged))
         raise Corrupt(
-            f"{root}: tasks handed over {len(handed_over)} files, of which {len(wrong)} are not there, or not whole, where the driver "
-            f"looks (first: {wrong[0].staged}, {'missing' if size is None else f'{size} bytes'}, expected {wrong[0].meta.file_size} "
-            f"bytes): the path is not on a disk that all executors and the driver share, or something deletes files there. {_NOTHING}. "
-            "Put the table on a shared disk, HDFS or S3, or keep cleaners away from its folder 'streamsink'",
+            f"{root}: tasks handed over {len(handed_over)} files, of which {len(wrong)} are not there, or not whole, "
+            f"where the driver looks (first: {wrong[0].staged}, {'missing' if size is None else f'{size} bytes'}, "
+            f"expected {wrong[0].meta.file_size} bytes): the path is not on a disk that all executors and the driver "
+            f"share, or something deletes files there. {_NOTHING}. Put the table on a shared disk, HDFS or S3, or keep "
+            "cleaners away from its folder 'streamsink'",
             kind="staged.files-gone",
         )
 
@@ -84,15 +94,15 @@ def _check_sizes(table: Table, written: Sequence[WrittenFile]) -> None:
     for file in written:
         if most is not None and file.meta.file_size > most:
             raise Misuse(
-                f"{table.root}: a data file has {file.meta.file_size} bytes, and this store gives a file of at most {most} bytes its final "
-                f"name. {_NOTHING}. Make the batches smaller (maxOffsetsPerTrigger, maxFilesPerTrigger), or the rows, of which few "
-                "make so large a file",
+                f"{table.root}: a data file has {file.meta.file_size} bytes, and this store gives a file of at most "
+                f"{most} bytes its final name. {_NOTHING}. Make the batches smaller (maxOffsetsPerTrigger, "
+                "maxFilesPerTrigger), or the rows, of which few make so large a file",
                 kind="file.too-large",
             )
 
 
 def _check_schemas(table: Table, written: Sequence[WrittenFile]) -> None:
-    """Readers need the schema that a file was written with. Raises Corrupt when its file is gone."""
+    """Raises Corrupt when the file of a schema is gone with which a file was written: readers need it."""
     for schema_id in {file.meta.schema_id for file in written} - {table.known_schema.id}:
         table.schemas.load(schema_id)
 
@@ -100,6 +110,7 @@ def _check_schemas(table: Table, written: Sequence[WrittenFile]) -> None:
 def _refused(table: Table, code: int, where: str) -> Misuse:
     kind, what, way_on = _REFUSED[code]
     return Misuse(
-        f"{table.root}: files cannot get their final names: {where}: {what}. {_NOTHING}. {way_on}, and restart the query",
+        f"{table.root}: files cannot get their final names: {where}: {what}. {_NOTHING}. {way_on}, and restart the "
+        "query",
         kind=kind,
     )

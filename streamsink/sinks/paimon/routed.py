@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from streamsink.errors import Corrupt, Misuse
 from streamsink.format.schema import TableSchema
@@ -23,7 +23,10 @@ from streamsink.table.write.spec import WriteSpec
 
 
 class RoutedTables:
-    """The tables of one run of a query, as its rules and its data's columns ask for them."""
+    """The tables of one run of a query, as its rules and its data's columns ask for them.
+
+    It reads the rules and the tables when the columns of the data are not those of the batch before.
+    """
 
     def __init__(self, committer: ManyTables | TableAndLetters, routing: Routing, options: SinkOptions):
         self._to = committer
@@ -33,20 +36,21 @@ class RoutedTables:
         self._given: Sequence[DataField] | None = None
         self._targets: dict[str, Target] = {}
         self._templates: dict[str, Target] = {}
-        self._dead_schema: bytes | None = None
+        # Name and schema of the table for dead letters, if the rules have one.
+        self._dead: tuple[str, bytes] | None = None
 
     @property
     def root(self) -> str:
-        """The warehouse's path."""
+        """Path of the folder of the tables."""
         return self.routing.root
 
     @property
     def table_id(self) -> str:
-        """Identity of what this query writes to: its journal's."""
+        """Identity of what this query writes to: of several tables that of their journal, of one table its own."""
         return self._to.place.journal_id
 
     def existing(self) -> list[tuple[str, str]]:
-        """(name, path) of each table that is there and that this query might write."""
+        """(name, path) of each table that exists and that this query might write."""
         routing = self.routing
         names = [*routing.listed(), *([routing.dead_letters] if routing.dead_letters else [])]
         found = [e.name for e in self._io.entries(routing.root) if e.is_dir and routing.rule_of(e.name) is not None]
@@ -56,9 +60,11 @@ class RoutedTables:
         ]
 
     def spec(self, staging: str, data: Sequence[DataField], positions: Sequence[DataField], batch: Batch) -> RoutedSpec:
-        """What the writers of a batch need. data: the columns that tables may take. positions: the position columns.
+        """What the writers of a batch need.
 
-        Fits existing tables to the data once a run, evolving those whose options allow it. Raises Misuse that names the table.
+        data: the columns that tables may take. positions: the position columns. Fits existing tables to the data when
+        the data's columns are new to this run, and evolves those whose options allow it. Raises Misuse that names the
+        table.
         """
         if self._given != data:
             self._prepare(data, positions)
@@ -68,17 +74,18 @@ class RoutedTables:
             staging, b"", options.target_file_bytes, options.max_open_writers, options.writer_memory_bytes
         )
         dead = None
-        if routing.dead_letters is not None:
+        if self._dead is not None:
             names = tuple(field.name for field in positions)
-            dead = DeadLetters(routing.dead_letters, self._dead_schema, options.application, batch.batch_id, names)
+            dead = DeadLetters(*self._dead, options.application, batch.batch_id, names)
         return RoutedSpec(limits, routing, dict(self._targets), dict(self._templates), dead)
 
     def stage(
         self, checkpoint: Checkpoint, written: Sequence[RoutedFiles], group: FlushGroup
     ) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
-        """Create the tables that got their first rows, then stage: files and payload of the record, durable when ``group`` is flushed.
+        """Create the tables that get their first rows, then stage. Returns files and payload of the record.
 
-        Raises Corrupt when rows in and rows out differ: then nothing is recorded.
+        Both are durable when ``group`` is flushed. written: what the writers of all tasks returned. Raises Corrupt when
+        the numbers of rows in and rows out differ: then nothing is recorded.
         """
         files: dict[str, list[Any]] = {}
         for part in written:
@@ -90,7 +97,7 @@ class RoutedTables:
                 dead[target] = dead.get(target, 0) + rows
         self._check_counts(sum(part.rows_in for part in written), files, dead)
         by_table = {name: (self.routing.path_of(name), mine) for name, mine in files.items()}
-        had = self._to.had_before(checkpoint, self._path_now)  # first, or one that is gone would be created anew
+        had = self._to.had_before(checkpoint, self._path_now)  # first, or a table that is gone would be created again
         for name in sorted(files):
             self._create_missing(name)
         return self._to.stage(checkpoint, by_table, dead, group, had=had)
@@ -98,7 +105,7 @@ class RoutedTables:
     # -- parts -----------------------------------------------------------------------------------------------------
 
     def _path_now(self, name: str) -> str | None:
-        """Where the rules have the table of this name; None when there is no rule for it."""
+        """The path that the rules have for the table of this name; None when there is no rule for it."""
         known = name == self.routing.dead_letters or self.routing.rule_of(name) is not None
         return self.routing.path_of(name) if known else None
 
@@ -115,8 +122,8 @@ class RoutedTables:
             if not rule.options.create:
                 if key in routing.listed():
                     raise Misuse(
-                        f"{self._to.place.absolute(routing.path_of(key))}: there is no table '{key}', and its option create is "
-                        "False. Nothing was written. Create the table",
+                        f"{self._to.place.absolute(routing.path_of(key))}: there is no table '{key}', and its option "
+                        "create is False. Nothing was written. Create the table",
                         kind="table.missing",
                     )
                 continue
@@ -126,15 +133,20 @@ class RoutedTables:
             schema = new_schema(fields, rule.options.partition_by, rule.options.table_options)
             self._templates[key] = Target(columns, schema.to_json())
         if routing.dead_letters is not None:
-            self._dead_schema = self._dead_letter_schema(routing.dead_letters in there, positions).to_json()
+            name = routing.dead_letters
+            self._dead = name, self._dead_letter_schema(name, name in there, positions).to_json()
 
     def _target(self, name: str, table: Table, data: Sequence[DataField]) -> Target:
-        rule = self.routing.rules[self.routing.rule_of(name)]
+        rule = self.routing.rules[self._rule(name)]
         columns = rule.choose([f.name for f in data], table.latest_schema().field_names)
         self._check_columns(name, columns)
         fields = [f for f in data if f.name in columns]
         fitting = fit if self.routing.dead_letters is None else fit_by_value
         return Target(columns, fitting(table, fields, rule.options).to_json())
+
+    def _rule(self, name: str) -> str:
+        """The key of the rule for this table: one that the query writes has one, unless it is for dead letters."""
+        return cast(str, self.routing.rule_of(name))
 
     def _check_columns(self, name: str, columns: Sequence[str]) -> None:
         check_once(
@@ -146,28 +158,28 @@ class RoutedTables:
         lacking = [c for c in wanted if c not in columns] if isinstance(wanted, tuple) else []
         if lacking or not columns:
             raise Misuse(
-                f"{self.routing.root}: table '{name}' takes the columns {', '.join(lacking) or 'that it has'}, of which the data "
-                "has none. Nothing was written",
+                f"{self.routing.root}: table '{name}' takes the columns {', '.join(lacking) or 'that it has'}, of "
+                "which the data has none. Nothing was written",
                 kind="schema.missing-column",
             )
 
-    def _dead_letter_schema(self, exists: bool, positions: Sequence[DataField]) -> TableSchema:
+    def _dead_letter_schema(self, name: str, exists: bool, positions: Sequence[DataField]) -> TableSchema:
         fields = dead_letter_fields(positions)
         if not exists:
             return new_schema(fields, (), self._options.table_options)
-        path = self.routing.path_of(self.routing.dead_letters)
-        table = self._to.member(self.routing.dead_letters, path).table
-        # Columns of positions come and go with the query's options.
+        table = self._to.member(name, self.routing.path_of(name)).table
+        # The columns of positions change with the query's options, so they are added whatever the option add_columns
+        # says.
         return fit(table, fields, replace(self._options, add_columns=True))
 
     def _check_counts(self, rows_in: int, files: Mapping[str, list[Any]], dead: Mapping[str, int]) -> None:
         rows = {name: sum(file.meta.row_count for file in mine) for name, mine in files.items()}
-        buried = rows.get(self.routing.dead_letters, 0)
+        buried = rows.get(self.routing.dead_letters or "", 0)
         if sum(rows.values()) != rows_in or buried != sum(dead.values()):
             raise Corrupt(
-                f"{self.routing.root}: {rows_in} rows came in, {sum(rows.values()) - buried} are in files of tables, {buried} are dead "
-                f"letters ({sum(dead.values())} were counted): these do not add up. Nothing was recorded or published. This is "
-                "an error of streamsink; the batch is replayed after a restart",
+                f"{self.routing.root}: {rows_in} rows came in, {sum(rows.values()) - buried} are in files of tables, "
+                f"{buried} are dead letters ({sum(dead.values())} were counted): these do not add up. Nothing was "
+                "recorded or published. This is an error of streamsink; the batch is replayed after a restart",
                 kind="tables.count",
             )
 
@@ -176,12 +188,14 @@ class RoutedTables:
         if is_table(self._io, path):
             return
         if name in self._targets:
-            self._to.check_there(
-                name, self.routing.path_of(name)
-            )  # it was: raises what is said of a table that is gone
-        dead = name == self.routing.dead_letters
-        template = self._dead_schema if dead else self._templates[self.routing.rule_of(name)].schema_json
+            # It was there before, so this raises the error for a table that is gone.
+            self._to.check_there(name, self.routing.path_of(name))
+        if self._dead is not None and name == self._dead[0]:
+            template = self._dead[1]
+        else:
+            template = self._templates[self._rule(name)].schema_json
         table = create_table(self._io, path, TableSchema.from_json(template, "the schema of a new table"))
         leftovers.sweep_creations(table)
-        if not dead:
-            self._targets[name] = self._target(name, table, self._given)
+        if name != self.routing.dead_letters:
+            fields = cast(Sequence[DataField], self._given)  # ``spec`` has set it
+            self._targets[name] = self._target(name, table, fields)

@@ -1,6 +1,10 @@
-"""Each row of a batch lies in the batch's own positions, by the columns that ``position_columns`` names: what is said where it does not."""
+"""Whether each row of a batch lies in the batch's own positions, by the columns that ``position_columns`` names.
+
+This module says what the rows are compared with, and makes the error when some of them lie elsewhere.
+"""
 
 from collections.abc import Mapping
+from typing import cast
 
 from streamsink.errors import Misuse
 from streamsink.options import SinkOptions
@@ -15,19 +19,21 @@ _WHAT = ("topic", "partition", "offset")
 def ranges_of(table: str, batch: Batch, options: SinkOptions) -> PositionRanges | None:
     """What the rows of this batch are compared with; None when nothing is to be compared.
 
-    That is without ``position_columns``, for a bounded job, and where a source has no positions that compare: nothing is filtered by
-    the columns then. Raises Misuse when the source numbers its partitions in another way than Kafka.
+    Nothing is compared without ``position_columns``, for a bounded job, and where a source has no positions that can be
+    compared: then no row is filtered by these columns. Raises Misuse when the source numbers its partitions in another
+    way than Kafka.
     """
     sources = row_ranges(batch.sources) if options.position_columns else ()
     for source in sources:
         check_numbers(table, source)
-    return PositionRanges(options.position_columns, sources) if sources else None
+    columns = cast("tuple[str, str, str]", options.position_columns)  # ``SinkOptions.of`` takes three names or none
+    return PositionRanges(columns, sources) if sources else None
 
 
 def judge(table: str, batch: Batch, options: SinkOptions, types: Mapping[str, str], counted: tuple[int, int]) -> None:
     """Raises Misuse ``positions.columns`` unless all rows lie in the batch's positions.
 
-    types: of the position columns, in words. counted: rows of the whole batch, and how many of them do not.
+    types: of the position columns, in words. counted: (rows of the whole batch, how many of them lie elsewhere).
     """
     rows, outside = counted
     if outside:
@@ -38,8 +44,9 @@ def judge(table: str, batch: Batch, options: SinkOptions, types: Mapping[str, st
 
 def _found(batch: Batch, outside: int, rows: int) -> str:
     return (
-        f"in batch {batch.batch_id} {outside:,} of {rows:,} rows do not lie in the positions that the batch covers, as their position "
-        "columns say: the topic, the partition or the offset is null, or is not that of a message of this batch"
+        f"in batch {batch.batch_id} {outside:,} of {rows:,} rows do not lie in the positions that the batch covers, as "
+        "their position columns say: the topic, the partition or the offset is null, or is not that of a message of "
+        "this batch"
     )
 
 
@@ -52,9 +59,10 @@ def _expected(batch: Batch, options: SinkOptions, types: Mapping[str, str]) -> s
     more = f" and {len(topics) - _MOST_NAMED} more" if len(topics) > _MOST_NAMED else ""
     without = "" if options.store_position_columns else " and drop the three columns in the query"
     return (
-        f"position_columns takes {columns}; expected is what the source says of the message that the row was made of, unchanged "
-        f"(topic: {named}{more}). Such rows would be doubled or lost when a checkpoint is lost. Nothing of the batch was recorded or "
-        "published. Carry the three columns unchanged from the source to the sink, and name them in the order topic, partition, offset "
-        "(an outer join, a union with other data and a column that is computed do not carry them); "
-        f"or leave position_columns out{without}: a lost checkpoint is an error then, instead of a filter"
+        f"position_columns takes {columns}; expected is what the source says of the message that the row was made of, "
+        f"unchanged (topic: {named}{more}). Such rows would be doubled or lost when a checkpoint is lost. Nothing of "
+        "the batch was recorded or published. Carry the three columns unchanged from the source to the sink, and name "
+        "them in the order topic, partition, offset (an outer join, a union with other data and a column that is "
+        f"computed do not carry them); or leave position_columns out{without}: a lost checkpoint is an error then, "
+        "instead of a filter"
     )

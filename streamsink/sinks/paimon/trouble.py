@@ -1,4 +1,7 @@
-"""What the store refuses when a record is published: in words, retryably, for the record is durable. Driver only."""
+"""Errors of the store while a record is published, put into words. Driver only.
+
+They can be retried, because the record is durable.
+"""
 
 import errno
 import os
@@ -18,11 +21,10 @@ _KINDS = {
 
 @contextmanager
 def explained(root: str, sequence: int, way_on: str) -> Iterator[None]:
-    """Publishing record ``sequence`` of the table at ``root``: an error of the store that can be mended says how.
+    """Within it record ``sequence`` of the table at ``root`` is published: an error of the store says how to mend it.
 
-    way_on: what to do about a record that can never be published.
-
-    Raises Retryable for those, Misuse for a name that the store never takes; others are passed on.
+    way_on: what to do about a record that can never be published. Raises Retryable for an error that can be mended,
+    Misuse for a name that the store never takes; other errors are passed on.
     """
     try:
         yield
@@ -31,15 +33,15 @@ def explained(root: str, sequence: int, way_on: str) -> Iterator[None]:
         what = os.strerror(failed.errno) if failed.errno else str(failed)
         if failed.errno == errno.ENAMETOOLONG:
             raise Misuse(
-                f"{root}: record {sequence} is pending and cannot be published: the store takes no name as long as one that it "
-                f"needs{where}. Nothing was published. {way_on}",
+                f"{root}: record {sequence} is pending and cannot be published: the store takes no name as long as one "
+                f"that it needs{where}. Nothing was published. {way_on}",
                 kind="pending.unpublishable",
             ) from failed
         if failed.errno not in _KINDS:
             raise
         kind, way_on = _KINDS[failed.errno]
         raise Retryable(
-            f"{root}: record {sequence} is pending and cannot be published now: {what}{where}. Nothing is lost, and what is published "
-            f"stays as it is. {way_on}; a restart of the query then publishes it",
+            f"{root}: record {sequence} is pending and cannot be published now: {what}{where}. Nothing is lost, and "
+            f"what is published stays as it is. {way_on}; a restart of the query then publishes it",
             kind=kind,
         ) from failed

@@ -1,4 +1,4 @@
-"""How rows become staged files of a table, or of several: what travels to the writers, and what comes back from them. EXECUTOR and driver."""
+"""How rows become staged files of one table or several: what travels to writers and back. EXECUTOR and driver."""
 
 import json
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ def encode(file: WrittenFile) -> str:
 
 
 def decode(text: str) -> WrittenFile:
-    """The inverse of ``encode``; what it says is for the driver to see for itself."""
+    """The inverse of ``encode``. The text comes from a task: the driver has to check whether what it says is true."""
     value = json.loads(text)
     meta = DataFileMeta.from_wire(value["meta"])
     return WrittenFile(bytes.fromhex(value["partition"]), value["staged"], value["final"], meta, handed_over=True)
@@ -27,7 +27,7 @@ def decode(text: str) -> WrittenFile:
 
 @dataclass(frozen=True)
 class TableWriting(Writing):
-    """Into one table: a list of files."""
+    """How rows are written into one table: each task returns a list of files."""
 
     spec: WriteSpec
 
@@ -43,7 +43,7 @@ class TableWriting(Writing):
 
 @dataclass(frozen=True)
 class RoutedWriting(Writing):
-    """Into several tables: one item, with the counts of the rows."""
+    """How rows are written into several tables: each task returns one item, with its files and the counts of rows."""
 
     spec: RoutedSpec
 

@@ -1,4 +1,7 @@
-"""The query into several tables of which one table carries the state: its journal, which alone says how far it is, lies above. Driver only."""
+"""Queries into several tables, seen from one of these tables: their journals lie in a folder above it. Driver only.
+
+A table carries a state of such a query, but only its journal says how far the query is.
+"""
 
 import functools
 import os
@@ -6,23 +9,21 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from streamsink.journal.file_journal import JOURNAL_DIR, FileJournal, journal_dir
+from streamsink.journal.file_journal import JOURNAL_DIR, FileJournal
 from streamsink.protocol.committable import AppState, Committable, LastOfOther
 from streamsink.sinks.paimon.past.history_of import is_undone, newest_in
 from streamsink.sinks.paimon.past.marks import mark_of_table
-from streamsink.sinks.paimon.past.name_before import SUFFIX
+from streamsink.sinks.paimon.past.place import SUFFIX, identity_path
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.reading import FileStatus
 from streamsink.table.table import Table
 
 
-def identity_path(folder: str, application: str) -> str:
-    """The file that says which journal of several tables this is: states say its text as their table's id. folder: of the tables."""
-    return os.path.join(journal_dir(folder, application), "journal-id")
-
-
 def folder_of(file_io: FileIO, root: str, application: str, state: AppState) -> str | None:
-    """The folder of the tables, in which the journal lies that this state is of; None when that is lost. root: of one of them."""
+    """The folder of the tables with the journal to which this state belongs; None when that is lost.
+
+    root: path of one of the tables. state: what that table says of the application.
+    """
     for folder in _folders_above(root):
         said = identity_path(folder, application)
         if file_io.exists(said) and file_io.read(said).decode() == state.table_id:
@@ -31,7 +32,7 @@ def folder_of(file_io: FileIO, root: str, application: str, state: AppState) -> 
 
 
 def _folders_above(root: str) -> Iterator[str]:
-    """The nearest one first."""
+    """Yield the folders above a path, the nearest one first."""
     scheme, colon, rest = root.rpartition("://")
     parts = rest.split("/")
     for depth in range(len(parts) - 1, 0, -1):
@@ -39,7 +40,11 @@ def _folders_above(root: str) -> Iterator[str]:
 
 
 def as_journals_say(table: Table, others: Mapping[str, LastOfOther]) -> dict[str, LastOfOther]:
-    """The last records of other applications, of which some have written several tables: each has its journal's last record, and the number that this table has."""
+    """The last records of other applications; those that wrote several tables have the last one of their journal.
+
+    others: by name, what the table and its own journals say. A record of several tables gets the number that this table
+    has. Where a part of the table's history has expired, applications are added that only the journals above name.
+    """
     said = {
         name: _as_journal_says(table, name, last) if name.endswith(SUFFIX) else last for name, last in others.items()
     }
@@ -48,7 +53,10 @@ def as_journals_say(table: Table, others: Mapping[str, LastOfOther]) -> dict[str
 
 
 def _forgotten(table: Table) -> dict[str, LastOfOther]:
-    """By name, what journals above say of queries into several tables, this one among them: every snapshot that could say so may have expired."""
+    """By name, what the journals above say of queries that wrote this table among others.
+
+    It is needed where every snapshot that could say so may have expired.
+    """
     found = {}
     for folder in _folders_above(table.root):
         for entry in _journals_in(table.file_io, folder):
@@ -58,8 +66,9 @@ def _forgotten(table: Table) -> dict[str, LastOfOther]:
                 if entry.is_dir
                 else None
             )
-            here = _heads_here(table, folder, journal.newest()) if last is not None else {}
-            for head in here.values():
+            if last is None:
+                continue
+            for head in _heads_here(table, folder, journal.newest()).values():
                 found[entry.name + SUFFIX] = LastOfOther(
                     replace(last.state, sequence=head["sequence"]), last.is_published
                 )
@@ -67,16 +76,16 @@ def _forgotten(table: Table) -> dict[str, LastOfOther]:
 
 
 def _journals_in(file_io: FileIO, folder: str) -> list[FileStatus]:
-    """None where the folder may not be looked into: no query of this user has one there."""
+    """The journals in this folder. Empty where it may not be read: no query of this user has a journal there."""
     try:
         return file_io.entries(os.path.join(folder, JOURNAL_DIR))
     except PermissionError:
         return []
 
 
-def _heads_here(table: Table, folder: str, newest: Committable) -> dict[str, Mapping[str, Any]]:
-    """By name, the number that this table has of a query into several; none where it is none of them. newest: its last record."""
-    heads = newest.payload.get("heads", {})
+def _heads_here(table: Table, folder: str, newest: Committable | None) -> dict[str, Mapping[str, Any]]:
+    """What the newest record of such a query says of this table, by name; empty where it is not one of its tables."""
+    heads = newest.payload.get("heads", {}) if newest is not None else {}
     return {
         name: head
         for name, head in heads.items()
@@ -85,7 +94,7 @@ def _heads_here(table: Table, folder: str, newest: Committable) -> dict[str, Map
 
 
 def _has_its_part(table: Table, journal: FileJournal, folder: str, newest: Committable) -> bool:
-    """Whether nothing that is retained shows that it went with a rollback."""
+    """Whether nothing that is retained shows that the table has lost its part of this record by a rollback."""
     here = _heads_here(table, folder, newest)
     return not any(
         is_undone(table, None, mark_of_table(journal, head["sequence"], name)) for name, head in here.items()
@@ -93,12 +102,16 @@ def _has_its_part(table: Table, journal: FileJournal, folder: str, newest: Commi
 
 
 def _as_journal_says(table: Table, name: str, last: LastOfOther) -> LastOfOther:
-    """One that has its part of a record does not say that the others have theirs; and the last record may have no part for it."""
+    """As the journal above says, because the state in one table does not say enough.
+
+    A table that has its part of a record does not say that the others have theirs, and the last record may have no part
+    for it.
+    """
     application = name.removesuffix(SUFFIX)
     folder = folder_of(table.file_io, table.root, application, last.state)
     journal = FileJournal(table.file_io, folder, application, 2) if folder is not None else None
     newest = newest_in(journal, None, lambda record: True) if journal is not None else None
-    if newest is None or newest.state.sequence < last.state.sequence:
+    if folder is None or journal is None or newest is None or newest.state.sequence < last.state.sequence:
         return replace(last, is_whole=False)
     is_as_it_was = [head["sequence"] for head in _heads_here(table, folder, journal.newest()).values()] == [
         last.state.sequence

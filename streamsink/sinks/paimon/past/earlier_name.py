@@ -1,9 +1,13 @@
-"""A table whose dead letters were written by code that took another application for them goes on under that name. Driver only."""
+"""Tables with dead letters that earlier code has written: such a query goes on under its earlier name. Driver only.
+
+That code took the table and its dead letters for several tables of another application. It kept the journal in the
+folder above the table, and the state under another key.
+"""
 
 from streamsink.errors import Misuse
 from streamsink.journal.file_journal import FileJournal, journal_dir
 from streamsink.protocol.committable import AppState
-from streamsink.sinks.paimon.past.name_before import SUFFIX
+from streamsink.sinks.paimon.past.place import SUFFIX
 from streamsink.storage.file_io import FileIO
 from streamsink.table.table import Table, is_table, open_table
 
@@ -11,10 +15,11 @@ from streamsink.table.table import Table, is_table, open_table
 def goes_on_under(
     file_io: FileIO, path: str, application: str, earlier: str, *, query: str, dead_letters: str
 ) -> str | None:
-    """``earlier`` when the table at ``path`` goes on as one of several tables under that name; None for the table's own application.
+    """``earlier`` when the table at ``path`` goes on as one of several tables under that name; None otherwise.
 
-    That code kept the journal in the folder above, and the state under another key. Where both have a past, the later batch of the query
-    decides. Raises Misuse when neither knows the query, and which is meant cannot be told.
+    None means that the query goes on under the table's own application. Where both names have a past, the one that
+    knows the later batch of the query decides. query: the query's id. dead_letters: name of the table for dead letters.
+    Raises Misuse when neither name knows the query, so that it cannot be told which is meant.
     """
     table = open_table(file_io, path, for_writing=False) if is_table(file_io, path) else None
     root, _, name = path.rpartition("/")
@@ -22,7 +27,8 @@ def goes_on_under(
     written = set(newest.payload.get("heads", {})) if newest is not None else set()
     of_this = newest is not None and (name in written or written <= {dead_letters})
     before = newest.state if newest is not None and of_this else _newest(table, earlier + SUFFIX, None)
-    # A driver of that code may have claimed the name, and record its first batch yet: who goes on under it fences that driver.
+    # A driver of that code may have claimed the name and not recorded its first batch yet. A start under that name
+    # fences it.
     is_claimed = newest is None and bool(file_io.names(journal_dir(root, earlier)))
     if before is None and not is_claimed:
         return None
@@ -33,9 +39,10 @@ def goes_on_under(
         if application == earlier:
             return None  # a journal of one table was begun under the same name after that of several
         raise Misuse(
-            f"{path}: it was written under two names, and this query ({query}) is the last one of neither: as application '{application}' up "
-            f"to {own.checkpoint_name} of query {own.query}, and as '{earlier}', with dead letters, up to {before.checkpoint_name} of query "
-            f"{before.query}. Nothing was written. Set application='{application}' or application='{earlier}' to say which one goes on",
+            f"{path}: it was written under two names, and this query ({query}) is the last one of neither: as "
+            f"application '{application}' up to {own.checkpoint_name} of query {own.query}, and as '{earlier}', with "
+            f"dead letters, up to {before.checkpoint_name} of query {before.query}. Nothing was written. Set "
+            f"application='{application}' or application='{earlier}' to say which one goes on",
             kind="application.two-names",
         )
     ours, theirs = ((state.query == query, state.checkpoint_id) for state in (own, before))
@@ -43,7 +50,7 @@ def goes_on_under(
 
 
 def _newest(table: Table | None, key: str, journal: FileJournal | None) -> AppState | None:
-    """The last record under this name, published or not."""
+    """The last record under this name, published or not: the newer one of the table's and the journal's."""
     said = table.states.read(table.snapshots.latest()).by_application.get(key) if table is not None else None
     state = AppState.from_json(said) if said is not None else None
     newest = journal.newest() if journal is not None else None

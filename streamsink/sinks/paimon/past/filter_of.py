@@ -1,4 +1,4 @@
-"""The filter and the fence of a commit: is the record published already, and may this writer publish it now? Driver only."""
+"""The filter and the fence of a commit: whether a record is published, and whether this writer may publish it."""
 
 import os
 from collections.abc import Callable
@@ -14,9 +14,12 @@ from streamsink.table.table import Table
 def is_published(
     table: Table, committable: Committable, expect: int, states: States, is_undone: Callable[[int], bool]
 ) -> bool:
-    """The filter and the fence, against the snapshot that this try builds on.
+    """Whether the record is in the snapshot that this try builds on. Driver only, called in every try of a commit.
 
-    is_undone: whether the record of this number, which was published, is certainly not in the table any more.
+    expect: number of the record that must be the last one there, 0 for none. states: of that snapshot. is_undone:
+    whether the record of a number, which was published, is certainly not in the table any more. Raises Fenced when a
+    later driver has taken over or has published the record's number; Retryable when an earlier driver has published
+    meanwhile, or the table was rolled back.
     """
     table.check_identity()
     held = {os.path.basename(final) for final in committable.payload.get("held", ())}
@@ -38,9 +41,9 @@ def is_published(
         return True
     if found.epoch < mine.epoch and found.sequence > expect:
         raise Retryable(
-            f"{table.root}: an earlier driver of application '{committable.application}', which was about to publish when "
-            f"this one took over, has published up to record {found.sequence} meanwhile. Nothing is lost or doubled; the next "
-            "start sees it and goes on from there",
+            f"{table.root}: an earlier driver of application '{committable.application}', which was about to publish "
+            f"when this one took over, has published up to record {found.sequence} meanwhile. Nothing is lost or "
+            "doubled; the next start sees it and goes on from there",
             kind="restore.overtaken",
         )
     if found.sequence >= mine.sequence:
@@ -55,32 +58,36 @@ def is_published(
 
 
 def newest_with(table: Table, committable: Committable) -> Snapshot | None:
-    """The newest snapshot, if it says that this very record is the last one that was published."""
+    """The newest snapshot if it names this very record as the application's last one; else None."""
     newest = table.snapshots.latest()
     found = state_of(table.states.read(newest), committable.application)
     return newest if found is not None and found.record_id == committable.state.record_id else None
 
 
 def _rows_gone(root: str, committable: Committable) -> Retryable:
-    """Of a record whose rows were in the table by another writer's snapshot, so that only its state was to be published."""
+    """The error for a record whose rows are gone that another writer's snapshot had held.
+
+    Only the state of such a record was to be published.
+    """
     return Retryable(
-        f"{root}: the table was rolled back while {committable.state.checkpoint_name} was being committed: its rows were there, behind a snapshot that "
-        "another writer's had replaced, and are not any more. Nothing was published; its record is safe in the journal, and the restart of the query "
-        "finds out what became of it",
+        f"{root}: the table was rolled back while {committable.state.checkpoint_name} was being committed: its rows "
+        "were there, behind a snapshot that another writer's had replaced, and are not any more. Nothing was "
+        "published; its record is safe in the journal, and the restart of the query finds out what became of it",
         kind="table.history-changed",
     )
 
 
 def state_of(states: States, application: str) -> AppState | None:
+    """The state that a snapshot has of the application; None when it has none."""
     found = states.by_application.get(application)
     return AppState.from_json(found) if found is not None else None
 
 
 def _changed(root: str, committable: Committable, expect: int, found: int) -> Retryable:
     return Retryable(
-        f"{root}: the table was rolled back, or a snapshot was replaced, while "
-        f"{committable.state.checkpoint_name} was being committed: record {found} is the newest, expected "
-        f"{expect}. Nothing was published; its record is safe in the journal. The restart of "
-        "the query finds out which, and publishes again what was replaced; after a rollback on_rollback says what it does",
+        f"{root}: the table was rolled back, or a snapshot was replaced, while {committable.state.checkpoint_name} was "
+        f"being committed: record {found} is the newest, expected {expect}. Nothing was published; its record is safe "
+        "in the journal. The restart of the query finds out which, and publishes again what was replaced; after a "
+        "rollback on_rollback says what it does",
         kind="table.history-changed",
     )

@@ -1,4 +1,4 @@
-"""What the retained snapshots say of a record or a run of an application, when its journal or its state does not tell. Driver only."""
+"""What retained snapshots and journals say of records and runs that the newest state does not name. Driver only."""
 
 import logging
 import os
@@ -22,19 +22,23 @@ from streamsink.table.history.lineage import were_named
 from streamsink.table.table import Table
 
 log = logging.getLogger(__name__)
-# In the payload of the first record under a new name: where the table had what the query has published under the name before.
+# In the payload of the first record under a new name: where the table had what the query published under the name
+# before.
 _LED_AT = "led_at"
 
 
 def is_retained_since(table: Table, base: int | None) -> bool:
-    """Whether every snapshot after ``base`` is there. base: 0 for the beginning; None for a record of earlier code, which does not say."""
+    """Whether every snapshot after number ``base`` is retained.
+
+    base: 0 for the beginning; None, for which the answer is False, in a record of earlier code.
+    """
     return base is not None and _are_whole(table.snapshots.ids(), base)
 
 
 def known_run(table: Table, application: str, run: str) -> KnownRun:
-    """Whether a bounded job's run is published, which cannot be told when snapshots that could say so have expired.
+    """Whether a bounded job's run is published; unknown when snapshots that could say so have expired.
 
-    Reads every retained snapshot: called only when the journal cannot answer.
+    It reads every retained snapshot, so it is called only when the journal cannot answer.
     """
     user = Writer(application, run, 0).commit_user(0)
     ids = table.snapshots.ids()
@@ -46,7 +50,10 @@ def known_run(table: Table, application: str, run: str) -> KnownRun:
 
 
 def publishing_of(table: Table, committable: Committable) -> Snapshot | None:
-    """The retained snapshot that published this record. None when it has expired, or when the record, of earlier code, has no base."""
+    """The retained snapshot that published this record.
+
+    None when that has expired, and for a record of earlier code, which has no base.
+    """
     base, application, record_id = committable.payload.get("base"), committable.application, committable.state.record_id
     since = [number for number in table.snapshots.ids() if base is not None and number > base]
     for snapshot in _loaded(table, since):
@@ -58,13 +65,14 @@ def publishing_of(table: Table, committable: Committable) -> Snapshot | None:
 
 
 def last_of_others(table: Table, application: str) -> dict[str, LastOfOther]:
-    """By name, the last record of each other application that has written the table, as its snapshots or its journal know it."""
+    """By name, the last record of each other application that wrote the table, as its snapshots or journals have it."""
     found: dict[str, LastOfOther] = {}
     states = table.states.read(table.snapshots.latest())
     for name, said in states.by_application.items():
         if name != application:
             with _of_no_matter(table.root, name):
-                found[name] = LastOfOther(state := AppState.from_json(said), True, said=state)
+                state = AppState.from_json(said)
+                found[name] = LastOfOther(state, True, said=state)
     for entry in table.file_io.entries(table.layout.within(JOURNAL_DIR)):
         if entry.is_dir and entry.name != application:
             journal = FileJournal(table.file_io, table.root, entry.name, 2)
@@ -84,10 +92,11 @@ def last_of_others(table: Table, application: str) -> dict[str, LastOfOther]:
 def newest_in(
     journal: FileJournal, said: LastOfOther | None, may_be_forgotten: Callable[[Committable], bool]
 ) -> LastOfOther | None:
-    """The newer one of what a table says of an application, if it says anything, and the last record of its journal.
+    """The newer one of what a table says of an application and the last record of the application's journal.
 
-    A mark proves that the record is published where the table says nothing any more (may_be_forgotten). Where it says less, or has all of
-    its history, or is another table, what it had is gone.
+    said: None where the table says nothing. may_be_forgotten: whether the table may have had the record and say nothing
+    of it only because snapshots have expired; then a mark proves that the record is published. Where the table says
+    less than the journal, or has all of its history, or is another table, what it had is gone.
     """
     newest = None
     with _of_no_matter(journal.place, "its newest record"):
@@ -100,18 +109,19 @@ def newest_in(
 
 
 def is_certain(journal: FileJournal, sequence: int) -> bool:
-    """Whether a mark says that the record is published, and not that it was to come again."""
+    """Whether a mark says that the record is published, and not that it was about to be published once more."""
     return journal.is_marked(sequence) and not comes_again(journal.mark_of(sequence))
 
 
 def is_undone(table: Table, record: Committable | None, mark: Mark | None) -> bool:
-    """Whether a record that was published is certainly not in the table any more, as what is retained shows.
+    """Whether what is retained shows that a published record is certainly not in the table any more.
 
-    mark: where it was published; None where nobody knows. record: None where it was pruned. Raises Conflict: it cannot be told.
+    record: None where it was pruned. mark: where it was published; None where that is not known. Raises Conflict when
+    it cannot be told.
     """
-    names = names_of(record) if record is not None else set()
+    names, base = (names_of(record), record.payload.get("base")) if record is not None else (set[str](), None)
     if mark is None or mark.again:
-        return bool(names) and is_retained_since(table, record.payload.get("base")) and not were_named(table, names)
+        return bool(names) and is_retained_since(table, base) and not were_named(table, names)
     at = (mark.snapshot_id, mark.uuid, mark.at_ms)
     if lineage.was_replaced(table, *at):
         return not were_named(table, names, 0 if mark.alone else mark.snapshot_id)
@@ -119,8 +129,10 @@ def is_undone(table: Table, record: Committable | None, mark: Mark | None) -> bo
 
 
 def was_undone(table: Table, record: Committable | None, mark: Mark | None) -> bool:
-    """Whether the snapshot that published a record has certainly gone, by a rollback or another writer's rename: rows may have stayed. A start may
-    have been about to publish it again."""
+    """Whether the snapshot that published a record is certainly gone, by a rollback or another writer's rename.
+
+    Rows of it may have stayed. True as well when a start may have been about to publish the record once more.
+    """
     if mark is None or mark.again:
         return mark is not None or record is not None and is_undone(table, record, None)
     at = (mark.snapshot_id, mark.uuid, mark.at_ms)
@@ -128,9 +140,11 @@ def was_undone(table: Table, record: Committable | None, mark: Mark | None) -> b
 
 
 def needs_a_start(table: Table, record: Committable | None, mark: Mark | None) -> bool:
-    """Whether only a start of its query settles what has become of a record whose snapshot has gone: it was replaced, and the start publishes it
-    again, or had the state alone, and the start looks for the rows, or asks; or a start was about to publish it again. record: None where it cannot
-    be read. mark: None where nobody knows.
+    """Whether only a start of the query settles what has become of a record whose snapshot is gone.
+
+    That is so when the snapshot was replaced, because the start publishes the record again; when it may have had the
+    state alone, because the start looks for the rows, or asks; and when a start was about to publish the record once
+    more. record: None where it cannot be read. mark: where it was published; None where that is not known.
     """
     if mark is not None and (mark.again or lineage.was_replaced(table, mark.snapshot_id, mark.uuid, mark.at_ms)):
         return True
@@ -140,40 +154,43 @@ def needs_a_start(table: Table, record: Committable | None, mark: Mark | None) -
 
 
 def is_last_undone(table: Table, application: str, sequence: int) -> bool:
-    """As ``is_undone``, of the last published record of a query of one table."""
+    """As ``is_undone``, for the last published record of a query of one table, by its number."""
     journal = journal_of(table, application)
     return is_undone(table, journal.load(sequence), where_marked(journal, sequence))
 
 
 def record_of(table: Table, application: str, sequence: int) -> Committable | None:
-    """As the journal of a query of one table has it; None where it is lost or damaged."""
+    """A record as the journal of a query of one table has it; None where it is lost or damaged."""
     return readable(journal_of(table, application), sequence)
 
 
 def journal_of(table: Table, application: str) -> FileJournal:
-    """Of a query of one table; to be read, not written."""
+    """The journal of a query of one table, to be read and not written."""
     return FileJournal(table.file_io, table.root, application, 2)
 
 
 def where_marked(journal: FileJournal, sequence: int) -> Mark | None:
-    """The mark of a record of a query of one table; None where it does not say where that is."""
+    """The mark of a record of a query of one table; None where it does not say where the record was published."""
     mark = journal.mark_of(sequence)
     return mark if isinstance(mark, Mark) else None
 
 
 def names_of(record: Committable) -> set[str]:
-    """Of its data files."""
+    """Names of the record's data files, without their folders."""
     return {os.path.basename(file.final) for file in record.files}
 
 
 def is_undone_in(table: Table, journal: FileJournal, record: Committable) -> bool:
-    """As ``is_undone``, by the mark in the journal of a query of one table."""
+    """As ``is_undone``, with the mark that the journal of a query of one table has."""
     return is_undone(table, record, where_marked(journal, record.state.sequence))
 
 
 def last_of(table: Table, application: str, sequence: int) -> dict[str, Any]:
-    """What the first record under a new name says of the last one under the name before, which the table has: where it is, or behind it, where
-    a snapshot has an id, and its own id."""
+    """What the first record under a new name says of the last one under the name before, which the table has.
+
+    The result is entries of its payload: the snapshot that has that record, or a later one, where the snapshot has an
+    id; and the record's own id, where it is known.
+    """
     mark = where_marked(journal_of(table, application), sequence)
     if mark is None or mark.again:
         record = record_of(table, application, sequence)
@@ -183,8 +200,11 @@ def last_of(table: Table, application: str, sequence: int) -> dict[str, Any]:
 
 
 def has_record(table: Table, application: str, sequence: int, where: Mark) -> bool:
-    """Whether nothing shows that the table has lost this record of another application, which was at ``where``, or before that; or a start of that
-    application has found it since, and nothing shows that it went after that."""
+    """Whether nothing shows that the table has lost this record of another application.
+
+    where: the record was there, or before that. If it has gone from there, a start of that application may have found
+    it since; then nothing may show that it went after that.
+    """
     journal = journal_of(table, application)
     record = readable(journal, sequence)
     if not is_undone(table, record, where):
@@ -194,19 +214,26 @@ def has_record(table: Table, application: str, sequence: int, where: Mark) -> bo
 
 
 def led_at(record: Committable) -> Mark | None:
-    """Where the table had what the first record under a new name goes on from; None where the record does not say it."""
+    """Where the table had what the first record under a new name goes on from; None where it does not say it."""
     said = record.payload.get(_LED_AT)
     return Mark.from_json(said) if said is not None else None
 
 
 def is_of_the_past_that_it_leads_on(table: Table, record: Committable) -> bool:
-    """Whether the record from which this first one under a new name goes on is the one that has its number: numbers that are given up come again."""
+    """Whether the record from which this first one under a new name goes on is the one that has its number now.
+
+    It need not be, because numbers that were given up are used again. True as well when either of the two ids is not
+    known.
+    """
     known, said = record.payload.get(LED_ID), _id_of(table, *record.state.leads_on)
     return not known or not said or known == said
 
 
 def _id_of(table: Table, application: str, sequence: int) -> str:
-    """Of a record of another application, as the table or its journal has it; '' where neither does. Of several tables each has an id of its own."""
+    """The id of a record of another application, as the table or the journal has it; '' where neither has it.
+
+    '' as well for an application of several tables, each of which has an id of its own.
+    """
     if "@" in application:
         return ""
     said = table.states.read(table.snapshots.latest()).by_application.get(application)
@@ -217,24 +244,30 @@ def _id_of(table: Table, application: str, sequence: int) -> str:
 
 
 def newest_now(table: Table, *, alone: bool = False) -> Mark | None:
-    """The newest snapshot, which has all that was published before. alone: as of ``Mark``."""
+    """A mark of the newest snapshot, which has all that was published before. alone: as in ``Mark``."""
     newest = table.snapshots.latest()
     return mark_of(newest, Clock().now_ms(), alone=alone) if newest is not None else None
 
 
 def mark_of(snapshot: Snapshot, at_ms: int, *, alone: bool = False) -> Mark | None:
-    """at_ms: a moment at which it was in its place. alone: as of ``Mark``."""
+    """The mark of a snapshot; None when that has no id.
+
+    at_ms: a moment at which the snapshot was in its place. alone: as in ``Mark``.
+    """
     return Mark(snapshot.id, snapshot.uuid, at_ms, alone) if snapshot.uuid else None
 
 
 def where_is(table: Table, committable: Committable) -> Mark | None:
-    """The mark of a record that is published; None when no retained snapshot says where."""
+    """The mark of a published record; None when no retained snapshot says where it was published."""
     now_ms, found = Clock().now_ms(), publishing_of(table, committable)
     return mark_of(found, now_ms, alone=_says_state_alone(table, found, committable)) if found is not None else None
 
 
 def _says_state_alone(table: Table, snapshot: Snapshot, record: Committable) -> bool:
-    """Whether the snapshot that published this record adds none of its files, as far as it can be read: it may expire meanwhile."""
+    """Whether the snapshot that published this record adds none of the record's files.
+
+    True as well when its manifests cannot be read: it may expire meanwhile.
+    """
     try:
         added = {
             entry.file.file_name
@@ -248,7 +281,10 @@ def _says_state_alone(table: Table, snapshot: Snapshot, record: Committable) -> 
 
 @contextmanager
 def _of_no_matter(place: str, name: str) -> Iterator[None]:
-    """What is damaged, or of a newer streamsink, stops its own application, and no other one of the table."""
+    """Within it, an unreadable state or record of another application is logged and left out.
+
+    What is damaged, or of a newer streamsink, stops its own application and no other one of the table.
+    """
     try:
         yield
     except (Corrupt, Misuse) as unreadable:
@@ -260,10 +296,11 @@ def _of_no_matter(place: str, name: str) -> Iterator[None]:
 def still_meant(
     table: Table, committable: Committable, covers: Callable[[bytes], bool], options: SinkOptions
 ) -> Committable:
-    """A pending overwrite of an earlier run, to be published; only its state when the user has decided so by a token.
+    """What is to be published of a pending overwrite of an earlier run.
 
-    covers: the partitions that it replaces. Raises Conflict when others have changed rows of them since it was recorded. A compaction
-    changes no row.
+    Only its state, when the user has decided so by a token. covers: whether the overwrite replaces the partition of
+    this key. Raises Conflict when others have changed rows of such partitions since it was recorded, or may have. A
+    compaction changes no row.
     """
     word = token_of(committable, MAY_OVERWRITE)
     if word in words_of(options.accept_as_seen):
@@ -284,29 +321,31 @@ def _check_unchanged(table: Table, committable: Committable, covers: Callable[[b
     ]
     if not found and (base is None or _are_whole(ids, base)):
         return
-    what = (
-        f"snapshot {found[0].id} of user '{found[0].commit_user}' has changed these partitions since then"
-        if found
-        else f"snapshots since then (after number {base}) have expired, so whether others changed these partitions cannot be told"
-    )
+    if found:
+        what = f"snapshot {found[0].id} of user '{found[0].commit_user}' has changed these partitions since then"
+    else:
+        what = (
+            f"snapshots since then (after number {base}) have expired, so whether others changed these partitions "
+            "cannot be told"
+        )
     raise Conflict(
         f"{table.root}: record {committable.state.sequence} of application '{application}', an overwrite of "
-        f"{committable.state.checkpoint_name}, is pending from an earlier run, and {what}: publishing it would delete what they wrote. "
-        f"Nothing was published. Set accept_as_new='{word}' to overwrite all the same, or accept_as_seen='{word}' to leave the table as it "
-        "is and go on after that checkpoint",
+        f"{committable.state.checkpoint_name}, is pending from an earlier run, and {what}: publishing it would delete "
+        f"what they wrote. Nothing was published. Set accept_as_new='{word}' to overwrite all the same, or "
+        f"accept_as_seen='{word}' to leave the table as it is and go on after that checkpoint",
         kind="overwrite.changed-since",
     )
 
 
 def _are_whole(ids: Sequence[int], base: int) -> bool:
-    """Whether no number between ``base`` and the newest one is missing."""
+    """Whether no snapshot between number ``base`` and the newest one is missing. ids: those retained, in order."""
     after = [number for number in ids if number > base]
     newest = ids[-1] if ids else 0
     return newest < base or len(after) == newest - base
 
 
 def _loaded(table: Table, ids: Iterable[int]) -> Iterator[Snapshot]:
-    """In this order; one that expires meanwhile is left out."""
+    """Yield the snapshots of these numbers, in this order. One that expires meanwhile is left out."""
     for number in ids:
         snapshot = table.snapshots.load(number)
         if snapshot is not None:
@@ -314,7 +353,7 @@ def _loaded(table: Table, ids: Iterable[int]) -> Iterator[Snapshot]:
 
 
 def _is_of(table: Table, snapshot: Snapshot, application: str) -> bool:
-    """Whether the application itself has published it."""
+    """Whether the application itself has published the snapshot."""
     said = (states_in(snapshot, table.snapshots.path(snapshot.id)) or {}).get(application)
     if said is None:
         return False
@@ -324,5 +363,6 @@ def _is_of(table: Table, snapshot: Snapshot, application: str) -> bool:
 
 
 def _touches(table: Table, snapshot: Snapshot, covers: Callable[[bytes], bool]) -> bool:
+    """Whether the snapshot adds or deletes files of partitions that ``covers`` tells."""
     names = (meta.file_name for meta in table.manifests.delta_of(snapshot))
     return any(covers(entry.partition) for name in names for entry in table.manifests.read(name))

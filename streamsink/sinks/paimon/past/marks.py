@@ -1,6 +1,7 @@
-"""Where each of several tables has its last record, as their journal says it: a proof when the tables say nothing any more. Driver only.
+"""Where each of several tables has its last record, as their journal says it. Driver only.
 
-The mark of a record says it, which goes with the record when that is pruned. So each record repeats it for all tables, as of when it was made.
+This is the proof where the tables say nothing any more. The mark of a record says it, and is deleted together with the
+record when that is pruned. So each record repeats it for all tables, as of when the record was made.
 """
 
 from collections.abc import Mapping
@@ -10,12 +11,12 @@ from streamsink.journal.file_journal import FileJournal
 from streamsink.protocol.committable import Committable
 from streamsink.protocol.journal import Mark, MarkOfTables
 
-# In the payload of a record: by table, the number of the last record that it had, and its mark.
+# In the payload of a record: by table, the number of the last record that the table had, and that record's mark.
 PUBLISHED = "published"
 
 
 def so_far(journal: FileJournal) -> dict[str, Mapping[str, Any]]:
-    """What the next record says of all tables; none of one of which it is not known, or of earlier code."""
+    """What the next record says of all tables; nothing of a table where it is not known, as after earlier code."""
     newest = journal.newest()
     if newest is None:
         return {}
@@ -27,7 +28,11 @@ def so_far(journal: FileJournal) -> dict[str, Mapping[str, Any]]:
 
 
 def mark_of_table(journal: FileJournal, sequence: int, name: str) -> Mark | None:
-    """Where this table got its part of the record, which is the last one that it has, or has and lacks the newest one."""
+    """Where this table got its part of the record; None when neither the record's mark nor the newest record says it.
+
+    sequence: of the last record that the table has. The table may lack its part of the newest record, which repeats
+    where the tables had their last records before it.
+    """
     mark = _of_tables(journal, sequence).get(name)
     if mark is not None:
         return mark

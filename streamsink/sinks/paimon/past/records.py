@@ -1,4 +1,7 @@
-"""What a pending record of a Paimon table names: its files and staged manifests, alone or of a group. Driver only."""
+"""What a pending record of a Paimon table names: its files and its staged manifests. Driver only.
+
+Several records may be joined into one, which then names the files and manifests of all of them.
+"""
 
 import hashlib
 import itertools
@@ -19,15 +22,18 @@ from streamsink.table.table import Table
 
 
 def state_alone(committable: Committable, *, held: bool = False) -> Committable:
-    """Only what the snapshot is to say. held: the rows are in the table, as these files; so they must be when it is said. Its dead letters have a
-    table of their own, which may lack them."""
+    """The record without its files: its rows are in the table already, and only its state is to be published.
+
+    held: the rows are in the table as files of these names, which must still be there at the instant when the state is
+    published. Dead letters stay in the record, because they have a table of their own, which may lack them.
+    """
     said = {"alone": bool(committable.files)} | ({"held": [file.final for file in committable.files]} if held else {})
     letters = {DEAD_LETTERS: committable.payload[DEAD_LETTERS]} if DEAD_LETTERS in committable.payload else {}
     return replace(committable, files=(), payload={"kind": APPEND, "manifest": None} | said | letters)
 
 
 def joined(records: Sequence[Committable]) -> list[Committable]:
-    """One committable for each run of appends of one commit user; a record that replaces something stays alone."""
+    """One committable for each run of consecutive appends of one commit user; a record that replaces stays alone."""
     found = []
     for (kind, *_), run in itertools.groupby(records, lambda c: (c.payload["kind"], c.state.query, c.state.generation)):
         found += [_as_one(list(run))] if kind == APPEND else list(run)
@@ -35,7 +41,7 @@ def joined(records: Sequence[Committable]) -> list[Committable]:
 
 
 def _as_one(run: Sequence[Committable]) -> Committable:
-    """One committable that stands for all of these: the last one's state, and everybody's files."""
+    """One committable that stands for all of these: it has the state of the last one, and the files of all."""
     if len(run) == 1:
         return run[0]
     watermarks = [c.watermark_ms for c in run if c.watermark_ms is not None]
@@ -50,26 +56,30 @@ def _as_one(run: Sequence[Committable]) -> Committable:
 
 
 def staged_manifests(committable: Committable) -> list[Mapping[str, Any]]:
-    """The staged manifests, one of each record that has rows."""
+    """The staged manifests, one for each of the joined records that has rows."""
     payloads = committable.payload.get("joined", [committable.payload])
     return [payload["manifest"] for payload in payloads if payload["manifest"]]
 
 
 def renames(committable: Committable) -> list[tuple[str, str]]:
-    """(staged, final) of the data files and of the manifests, below the table's root."""
+    """(staged, final) paths of the data files and then of the manifests, relative to the table's root."""
     pairs = [(file.staged, file.final) for file in committable.files]
     return pairs + [(manifest["staged"], manifest["final"]) for manifest in staged_manifests(committable)]
 
 
 def commit_name(committable: Committable) -> str:
-    """Of one call that publishes the record, for the names of all that it writes: the record may be published again, after a rollback."""
+    """A name for the files that one call writes to publish this record.
+
+    Each call has its own, because a record may be published again after a rollback.
+    """
     return f"{committable.state.record_id}-{IdSource().new_id()[:8]}"
 
 
 def place_files(table: Table, committable: Committable, *, keep: bool) -> frozenset[str]:
-    """Give every staged file its final name. Idempotent. Returns the folders, in which the names are not durable yet.
+    """Give every staged file its final name. Idempotent. Returns the folders whose new names are not durable yet.
 
-    keep: the staged names stay, so that it can be repeated after a rollback. Raises FileNotFoundError when a file is gone.
+    keep: the staged names stay, so that this can be repeated after a rollback. Raises FileNotFoundError when a file is
+    gone.
     """
     fault_point("commit.placing")
     folders = set()
@@ -82,7 +92,10 @@ def place_files(table: Table, committable: Committable, *, keep: bool) -> frozen
 
 
 def files_in_place(table: Table, committable: Committable) -> tuple[int, int, tuple[str, ...]]:
-    """(files under their final name, files only staged, paths of those that are gone, or have lost some of their bytes)."""
+    """(files under their final name, files that are only staged, final paths of files that are gone).
+
+    A file of another size than the recorded one counts as gone.
+    """
     final, staged, gone = 0, 0, []
     sizes = [file.size for file in committable.files] + [manifest["size"] for manifest in staged_manifests(committable)]
     for (source, target), size in zip(renames(committable), sizes):
@@ -96,13 +109,13 @@ def files_in_place(table: Table, committable: Committable) -> tuple[int, int, tu
 
 
 def path_of_rows(table: Table, committable: Committable) -> str:
-    """Of a data file of the record that is there, under its final name or staged; '' where none is."""
+    """Path of a data file of the record, under its final name or staged; '' when all are gone."""
     names = ((table.layout.within(name), file.size) for file in committable.files for name in (file.final, file.staged))
     return next((path for path, size in names if table.file_io.size(path) == size), "")
 
 
 def is_readable(table: Table, committable: Committable) -> bool:
-    """Whether its staged manifests are there as they were recorded."""
+    """Whether the record's staged manifests are there, as they were recorded."""
     try:
         for manifest in staged_manifests(committable):
             read_staged(table, manifest)
@@ -112,9 +125,10 @@ def is_readable(table: Table, committable: Committable) -> bool:
 
 
 def read_staged(table: Table, manifest: Mapping[str, Any], way_on: str = "") -> list[ManifestEntry]:
-    """Entries of a record's manifest, checked, under its final name or still staged. Raises Corrupt, FileNotFoundError.
+    """Entries of a record's manifest, which has its final name or is still staged.
 
-    way_on: what to do when it was altered.
+    way_on: what to do when it was altered, for the message. Raises Corrupt when its size or checksum is not the
+    recorded one, FileNotFoundError when it is gone.
     """
     path = table.layout.within(manifest["final"])
     try:
@@ -132,13 +146,13 @@ def read_staged(table: Table, manifest: Mapping[str, Any], way_on: str = "") -> 
 
 
 def manifest_meta(table: Table, manifest: Mapping[str, Any], entries: Sequence[ManifestEntry]) -> ManifestFileMeta:
-    """What a manifest list says of a record's manifest that holds these entries."""
+    """The entry of a manifest list for a record's manifest, which holds ``entries``."""
     types = [field.type for field in table.known_schema.partition_fields]
     return ManifestFileMeta.of(os.path.basename(manifest["final"]), manifest["size"], entries, types)
 
 
 def is_older_than(table: Table, committable: Committable) -> Callable[[Snapshot], bool]:
-    """Whether a snapshot says that this record was not published yet."""
+    """A test whether a snapshot shows that this record was not published yet."""
 
     def is_older(snapshot: Snapshot) -> bool:
         state = (states_in(snapshot, table.snapshots.path(snapshot.id)) or {}).get(committable.application)
