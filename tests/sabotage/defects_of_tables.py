@@ -144,9 +144,9 @@ OF_TABLES = (
     Defect("version 2 looks like version 1 to earlier code", "protocol/committable.py:AppState.to_json",
            '"query_id": self.query', '"query_id": self.query, "query": self.query', (_EARLIER,)),
     # -- dead letters
-    Defect("letters: a record is published without them", "sinks/paimon/letters.py:TableCommitter.publish",
+    Defect("letters: a record is published without them", "sinks/paimon/letters.py:TableCommitter.publish_first",
            "self.letters.parts((committable,))", "()", (_LETTERS,)),
-    Defect("letters: what is published again is not the last record", "sinks/paimon/letters.py:TableCommitter.publish",
+    Defect("letters: what is published again is not the last record", "sinks/paimon/letters.py:TableCommitter.see_published",
            "self.letters.see(History(committable.state, complete=True))", "pass", (_LETTERS,)),
     Defect("letters: what is there under a later number is published again", "sinks/paimon/letters.py:TableCommitter._publish_letters",
            "restored and self.letters.has_or_is_said_to(part, mine)", "False", (f"{_MANY_LETTERS}::{_AGAIN}",)),

@@ -146,21 +146,32 @@ class PaimonCommitter(PaimonHistory):
     # -- publishing ------------------------------------------------------------------------------------------------
 
     def publish(self, committable: Committable, *, expect: int, restored: bool, fence: Callable[[], None]) -> Published:
-        with explained(self._table.root, committable.state.sequence, self._way_on):
-            state, way = committable.state, self._way(restored)
+        committable = self.publish_first(committable, restored=restored, fence=fence)
+        state, way = committable.state, self._way(restored)
+        with explained(self._table.root, state.sequence, self._way_on):
             committable = way.unpublished(committable)
-            if restored:
-                done = self._gone_with_its_files(committable)
-                if done is not None:
-                    return done
-                committable = self._if_still_meant(committable)
-            request = self._request(committable, way, fence)
-            committed = self._commit.commit(request, RecordGuard(self, committable, expect, fence))
-            is_alone = committed.may_be_alone or committable.payload.get("alone", False)
-            mark = mark_of(committed.snapshot, committed.at_ms, alone=is_alone)
-            return Published(
-                state.checkpoint_id, committed.snapshot_id, committed.attempts, mark, committed.base_replaced
-            )
+            done = self._gone_with_its_files(committable) if restored else None
+            if done is None:
+                committable = self._if_still_meant(committable) if restored else committable
+                request = self._request(committable, way, fence)
+                committed = self._commit.commit(request, RecordGuard(self, committable, expect, fence))
+                is_alone = committed.may_be_alone or committable.payload.get("alone", False)
+                where = mark_of(committed.snapshot, committed.at_ms, alone=is_alone)
+                done = Published(
+                    state.checkpoint_id, committed.snapshot_id, committed.attempts, where, committed.base_replaced
+                )
+        self.see_published(committable)
+        return done
+
+    def publish_first(self, committable: Committable, *, restored: bool, fence: Callable[[], None]) -> Committable:
+        """Publish what must be visible before the record is: nothing, unless the record has dead letters.
+
+        Returns the record with what is known then. restored, fence: as of ``publish``.
+        """
+        return committable
+
+    def see_published(self, committable: Committable) -> None:
+        """The record is visible. Called before ``publish`` returns."""
 
     def is_published(self, committable: Committable, expect: int, states: States) -> bool:
         """As ``filter_of.is_published``. expect: number of the record that must be the last published one."""

@@ -15,7 +15,7 @@ from streamsink.format.manifest import ManifestEntry
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import DEAD_LETTERS, Committable, StagedFile
 from streamsink.protocol.decision import Checkpoint
-from streamsink.protocol.sink import History, Published
+from streamsink.protocol.sink import History
 from streamsink.sinks.paimon import promise
 from streamsink.sinks.paimon.committer import PaimonCommitter
 from streamsink.sinks.paimon.letter_tables import LetterTables, saying_where
@@ -59,17 +59,18 @@ class TableCommitter(PaimonCommitter):
             found += list(run) if has_letters else super().join(list(run))
         return found
 
-    def publish(self, committable: Committable, *, expect: int, restored: bool, fence: Callable[[], None]) -> Published:
+    def publish_first(self, committable: Committable, *, restored: bool, fence: Callable[[], None]) -> Committable:
+        """Publish the record's dead letters. The record then says where they are."""
         found = {}
         for part, mine in self.letters.parts((committable,)):
             self._publish_letters(part, mine, restored=restored, fence=fence)
             found[part["name"]] = self.letters.open(part["name"])[1].where_is(mine)
-        committable = saying_where(committable, found, self.letters.heads())
-        done = super().publish(committable, expect=expect, restored=restored, fence=fence)
+        return saying_where(committable, found, self.letters.heads())
+
+    def see_published(self, committable: Committable) -> None:
         # A batch may find that earlier records are to be published again. Then what ``history`` said before that is not
         # what the batch's own record follows.
         self.letters.see(History(committable.state, complete=True))
-        return done
 
     def _publish_letters(
         self, part: Mapping[str, Any], mine: Committable, *, restored: bool, fence: Callable[[], None]
