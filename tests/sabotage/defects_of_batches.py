@@ -140,7 +140,7 @@ OF_BATCHES = (
            "not state.replaying and ", "", (_RENAMED,)),
     Defect("positions of an earlier name are forgotten", "protocol/admission/renamed.py:past_of",
            "(*earlier.recorded.topics, *more)", "more", (_RENAMED,)),
-    Defect("files that an earlier name has read are new", "protocol/run/two_phase.py:TwoPhaseCommit._committable",
+    Defect("files that an earlier name has read are new", "protocol/run/past.py:RecordedPast.record_of",
            "last if not decision.leads_on else None", "last", ("tests/crash/test_lost_checkpoints_of_files.py",)),
     Defect("a checkpoint that begins anew is the one that is adopted", "protocol/admission/renamed.py:begins_anew",
            "if batch.batch_id != 0 and not found:", "if not found:", (_ADMISSION,)),

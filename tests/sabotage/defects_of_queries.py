@@ -38,7 +38,7 @@ OF_QUERIES = (
            "not self.differs and not self.unknown", "not self.differs", (_SAME,)),
     Defect("A3: the plan is not compared", "protocol/same_query.py:compare",
            '("sources", "schema", "plan") if', '("sources", "schema") if', (_SAME,)),
-    Defect("A3: a record does not say which query wrote it", "protocol/run/two_phase.py:TwoPhaseCommit._committable",
+    Defect("A3: a record does not say which query wrote it", "protocol/run/past.py:RecordedPast.record_of",
            "fingerprint=batch.fingerprint", "fingerprint=None", (_SAME,)),
     Defect("A3: accepted as new for one batch only", "protocol/admission/query_rules.py:recorded_as_new",
            "last is None or", "True or", (_SAME,)),

@@ -176,7 +176,7 @@ OF_TABLES = (
            "if said in others and said != word), word]", "if False), word]", ("tests/advice/test_lost_letters.py", "tests/advice/test_lost_tables.py")),
     Defect("letters: give_up does not see them", "sinks/paimon/letters.py:TableCommitter.places_of",
            "*beside", "", (_LETTERS,)),
-    Defect("letters: what was there last is forgotten", "protocol/run/two_phase.py:TwoPhaseCommit._committable",
+    Defect("letters: what was there last is forgotten", "protocol/run/past.py:RecordedPast.record_of",
            "last.carried if last else {}", "{}", (_LETTERS,)),
     Defect("letters: earlier code publishes a part of the record", "journal/file_journal.py:encode_record",
            "DEAD_LETTERS in committable.payload", "False", (_LETTERS,)),

@@ -2,12 +2,16 @@
 
 import functools
 from collections.abc import Mapping
+from typing import Any
 
 from streamsink.options import SinkOptions
+from streamsink.protocol import run_inputs
 from streamsink.protocol.admission.admit import Past
-from streamsink.protocol.committable import AppState, Committable, KnownRun, LastOfOther
+from streamsink.protocol.committable import AppState, Batch, Committable, KnownRun, LastOfOther, StagedFile
+from streamsink.protocol.decision import Checkpoint, Decision, Verdict
+from streamsink.protocol.ids import END_OF_INPUT, Writer
 from streamsink.protocol.journal import Journal
-from streamsink.protocol.recorded_files import KnownFiles
+from streamsink.protocol.recorded_files import KnownFiles, recorded_files
 from streamsink.protocol.sink import Committer, Destination
 
 
@@ -40,6 +44,44 @@ class RecordedPast:
             self._store.identity().behind,
             begins=self.begins,
         )
+
+    def record_of(
+        self,
+        checkpoint: Checkpoint,
+        files: tuple[StagedFile, ...],
+        payload: Mapping[str, Any],
+        writer: Writer,
+        *,
+        record_id: str,
+    ) -> Committable:
+        """The record of a checkpoint: what is published of it, and the state that the destination then has.
+
+        files, payload: as ``OpenSink.stage`` has returned them. writer: this driver.
+        """
+        batch, decision, last = checkpoint.batch, checkpoint.decision, self.last
+        state = AppState(
+            query=batch.query,
+            generation=decision.generation,
+            epoch=writer.epoch,
+            checkpoint_id=batch.batch_id,
+            sequence=checkpoint.sequence,
+            record_id=record_id,
+            table_id=self._to.table_id,
+            sources=batch.sources,
+            recorded=decision.recorded,
+            journal_id=self._store.identity().id,
+            fingerprint=batch.fingerprint,
+            place=batch.place,
+            replaying=decision.replaying,
+            files_from=checkpoint.sequence if decision.forgets_files else last.files_from if last else 0,
+            carried=payload.get("carried", last.carried if last else {}),
+            rows=_rows_of_run(batch, files, decision),
+            inputs=run_inputs.kept(batch.inputs),
+            leads_on=decision.leads_on or (),
+            behind=decision.leads_on or (last.behind if last else self._store.identity().behind),
+        )
+        read = recorded_files(batch, last if not decision.leads_on else None)
+        return Committable(state, self._options.application, batch.watermark_ms, files, payload, read)
 
     def newest_record(self, query: str, checkpoint_id: int) -> Committable | None:
         """The newest record of that checkpoint of the query, or of that bounded run, as long as the journal has it."""
@@ -77,3 +119,10 @@ class RecordedPast:
             whole = self._store.identity().began == 0
             self._known.append(self._store.known_files(self.last.files_from if self.last else 0) if whole else None)
         return self._known[0]
+
+
+def _rows_of_run(batch: Batch, files: tuple[StagedFile, ...], decision: Decision) -> int | None:
+    """How many rows a bounded run was given; None when that is not known, or when the batch is a micro-batch."""
+    if batch.batch_id != END_OF_INPUT or batch.rows is not None:
+        return batch.rows
+    return None if decision.verdict is Verdict.SEEN else sum(file.rows for file in files)

@@ -12,13 +12,11 @@ from streamsink.clock import Clock
 from streamsink.errors import Fenced, Misuse, RestoredThenFailed, Retryable
 from streamsink.faults import fault_point
 from streamsink.options import RESTORE_AND_FAIL, SinkOptions
-from streamsink.protocol import run_inputs
 from streamsink.protocol.admission.admit import admit, recreated_meanwhile
-from streamsink.protocol.committable import AppState, Batch, Committable, StagedFile
-from streamsink.protocol.decision import Checkpoint, Decision, Verdict
-from streamsink.protocol.ids import END_OF_INPUT, Writer
+from streamsink.protocol.committable import Batch, Committable, StagedFile
+from streamsink.protocol.decision import Checkpoint, Decision
+from streamsink.protocol.ids import Writer
 from streamsink.protocol.journal import Group, Journal
-from streamsink.protocol.recorded_files import recorded_files
 from streamsink.protocol.run.journal_check import JournalCheck
 from streamsink.protocol.run.past import RecordedPast
 from streamsink.protocol.run.publish_queue import PublishQueue, QueuedRecord
@@ -160,7 +158,7 @@ class TwoPhaseCommit:
                 f"{self._to.path}: checkpoint {batch.batch_id} is repeatedly committed: it is pending already",
                 kind="checkpoint.repeated",
             )
-        committable = self._committable(checkpoint, files, payload)
+        committable = self._recorded.record_of(checkpoint, files, payload, self._writer, record_id=self._new_id())
         try:
             self._store.stage_record(committable, group)
             group.flush()
@@ -181,35 +179,6 @@ class TwoPhaseCommit:
         self._queue.add(QueuedRecord(committable, checkpoint.begun_ms, self._clock.monotonic_ms()))
         fault_point("precommit.saved")
         return committable
-
-    def _committable(
-        self, checkpoint: Checkpoint, files: tuple[StagedFile, ...], payload: Mapping[str, Any]
-    ) -> Committable:
-        """The record of a checkpoint: what is published of it, and the state that the destination then has."""
-        batch, decision, last = checkpoint.batch, checkpoint.decision, self._recorded.last
-        state = AppState(
-            query=batch.query,
-            generation=decision.generation,
-            epoch=self._writer.epoch,
-            checkpoint_id=batch.batch_id,
-            sequence=checkpoint.sequence,
-            record_id=self._new_id(),
-            table_id=self._to.table_id,
-            sources=batch.sources,
-            recorded=decision.recorded,
-            journal_id=self._store.identity().id,
-            fingerprint=batch.fingerprint,
-            place=batch.place,
-            replaying=decision.replaying,
-            files_from=checkpoint.sequence if decision.forgets_files else last.files_from if last else 0,
-            carried=payload.get("carried", last.carried if last else {}),
-            rows=_rows_of_run(batch, files, decision),
-            inputs=run_inputs.kept(batch.inputs),
-            leads_on=decision.leads_on or (),
-            behind=decision.leads_on or (last.behind if last else self._store.identity().behind),
-        )
-        read = recorded_files(batch, last if not decision.leads_on else None)
-        return Committable(state, self._options.application, batch.watermark_ms, files, payload, read)
 
     def publish_when_due(self) -> None:
         """Publish what is pending now, or leave it to a later batch or to the thread, as the options say. Idempotent.
@@ -255,10 +224,3 @@ class TwoPhaseCommit:
     def emit(self, kind: type[events.Event], **fields: Any) -> None:
         """Tell the listener of an event of this destination and application."""
         self._emit(kind(self._to.path, self._options.application, **fields))
-
-
-def _rows_of_run(batch: Batch, files: tuple[StagedFile, ...], decision: Decision) -> int | None:
-    """How many rows a bounded run was given; None when that is not known, or when the batch is a micro-batch."""
-    if batch.batch_id != END_OF_INPUT or batch.rows is not None:
-        return batch.rows
-    return None if decision.verdict is Verdict.SEEN else sum(file.rows for file in files)

@@ -20,47 +20,29 @@ from streamsink.protocol.sink import Published
 from streamsink.sinks.paimon import promise
 from streamsink.sinks.paimon.history import PaimonHistory
 from streamsink.sinks.paimon.past import filter_of, history_of
+from streamsink.sinks.paimon.past.filter_of import RecordGuard
 from streamsink.sinks.paimon.past.history_of import mark_of
 from streamsink.sinks.paimon.past.records import (
     commit_name,
     is_older_than,
     joined,
     manifest_meta,
-    place_files,
     read_staged,
+    renames,
     staged_manifests,
 )
 from streamsink.sinks.paimon.restoring import Live, Restart, Restored
 from streamsink.sinks.paimon.trouble import explained
 from streamsink.storage.flush_group import FlushGroup
-from streamsink.table.application_states import States
 from streamsink.table.commit.changes import Changes
 from streamsink.table.commit.delta import CommitRequest
 from streamsink.table.commit.overwrite import Overwrite
-from streamsink.table.commit.table_commit import Guard
 from streamsink.table.history import leftovers
 from streamsink.table.table import Table
 from streamsink.table.write.folders import UNAWARE_BUCKET
 from streamsink.table.write.spec import WrittenFile
 
 UNAWARE_TOTAL_BUCKETS = -1
-
-
-class RecordGuard(Guard):
-    """Lets one record be published: over the right record, by the right driver, once."""
-
-    def __init__(self, committer: "PaimonCommitter", committable: Committable, expect: int, fence: Callable[[], None]):
-        """expect, fence: as ``Committer.publish``."""
-        self._committer = committer
-        self._committable = committable
-        self._expect = expect
-        self._fence = fence
-
-    def fence(self) -> None:
-        self._fence()
-
-    def is_published(self, states: States) -> bool:
-        return self._committer.is_published(self._committable, self._expect, states)
 
 
 class PaimonCommitter(PaimonHistory):
@@ -154,7 +136,9 @@ class PaimonCommitter(PaimonHistory):
             if done is None:
                 committable = self._if_still_meant(committable) if restored else committable
                 request = self._request(committable, way, fence)
-                committed = self._commit.commit(request, RecordGuard(self, committable, expect, fence))
+                committed = self._commit.commit(
+                    request, RecordGuard(self._table, committable, expect, fence, is_undone=self._is_undone)
+                )
                 is_alone = committed.may_be_alone or committable.payload.get("alone", False)
                 where = mark_of(committed.snapshot, committed.at_ms, alone=is_alone)
                 done = Published(
@@ -172,10 +156,6 @@ class PaimonCommitter(PaimonHistory):
 
     def see_published(self, committable: Committable) -> None:
         """The record is visible. Called before ``publish`` returns."""
-
-    def is_published(self, committable: Committable, expect: int, states: States) -> bool:
-        """As ``filter_of.is_published``. expect: number of the record that must be the last published one."""
-        return filter_of.is_published(self._table, committable, expect, states, self._is_undone)
 
     def _way(self, restored: bool) -> Live:
         """How a record of this run is published, or one of an earlier run."""
@@ -268,7 +248,18 @@ class PaimonCommitter(PaimonHistory):
             raise _files_gone(self._table.root, committable, [str(gone.filename or gone)], self._way_on) from gone
 
     def _place(self, committable: Committable) -> frozenset[str]:
-        return place_files(self._table, committable, keep=self._options.on_rollback == ON_ROLLBACK_REPUBLISH)
+        """Give every staged file its final name. Idempotent. Returns the folders whose new names are not durable yet.
+
+        The staged names stay when a rollback shall be mended from them. Raises FileNotFoundError when a file is gone.
+        """
+        keep = self._options.on_rollback == ON_ROLLBACK_REPUBLISH
+        fault_point("commit.placing")
+        folders, within = set(), self._table.layout.within
+        for source, target in renames(committable):
+            self._table.file_io.place(within(source), within(target), keep)
+            folders.add(os.path.dirname(within(target)))
+        fault_point("commit.placed")
+        return frozenset(folders)
 
     def _read_manifests(
         self, committable: Committable, keep: bool = False

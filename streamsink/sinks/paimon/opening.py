@@ -1,124 +1,28 @@
 """What one start of a query writes to: its destination, journal and committer, which all callers open the same way."""
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from streamsink import events
 from streamsink.clock import IdSource
 from streamsink.errors import Misuse
-from streamsink.format.schema import TableSchema
 from streamsink.format.types import DataField
 from streamsink.journal.file_journal import FileJournal
 from streamsink.locks.locked_creation import lock_creations
 from streamsink.options import MODE_OVERWRITE, ON_ROLLBACK_REPUBLISH, SinkOptions
-from streamsink.protocol.committable import Batch, StagedFile
-from streamsink.protocol.decision import Checkpoint, Verdict
+from streamsink.protocol.committable import Batch
 from streamsink.protocol.ids import END_OF_INPUT
-from streamsink.protocol.journal import Group
-from streamsink.protocol.sink import Destination, OpenSink, Sink
+from streamsink.protocol.sink import Destination, Sink
 from streamsink.sinks.paimon.letters import TableAndLetters, TableCommitter
 from streamsink.sinks.paimon.many_tables import ManyTables, check_options
+from streamsink.sinks.paimon.opened import OpenTable, OpenTables
 from streamsink.sinks.paimon.past.earlier_name import goes_on_under
 from streamsink.sinks.paimon.past.place import open_place
 from streamsink.sinks.paimon.routed import RoutedTables
-from streamsink.sinks.paimon.writing import RoutedWriting, TableWriting
 from streamsink.storage.file_io import FileIO
-from streamsink.storage.flush_group import FlushGroup
-from streamsink.table.routed.routed_writer import RoutedFiles
 from streamsink.table.routed.rules import Routing
 from streamsink.table.table import Table, create_table, is_table, new_schema, open_table
-from streamsink.table.write.fit import fit
-from streamsink.table.write.spec import WriteSpec, WrittenFile
-
-
-@dataclass(eq=False)
-class Opened(OpenSink):
-    """A destination of Paimon tables as one start of a query has opened it; see ``OpenSink``.
-
-    options: as given, with the application's name as it is known here. dead_letters: name of the table for dead
-    letters, None without one.
-    """
-
-    committer: TableCommitter | ManyTables
-    journal: FileJournal
-    to: Destination
-    options: SinkOptions
-    file_io: FileIO
-    dead_letters: str | None = field(default=None, kw_only=True)
-
-    @property
-    def application(self) -> str:  # type: ignore[override]  # nobody sets what the contract names
-        return self.options.application
-
-    @property
-    def known_as(self) -> str:  # type: ignore[override]  # as above
-        return self.committer.place.key if isinstance(self.committer, ManyTables) else self.application
-
-    def group(self) -> AbstractContextManager[FlushGroup]:
-        return self.file_io.flush_group()
-
-
-@dataclass(frozen=True)
-class Fitted:
-    """The schema with which rows of these columns are written: it holds as long as neither columns nor table change."""
-
-    fields: Sequence[DataField]
-    schema: TableSchema
-    schema_json: bytes
-
-
-@dataclass(eq=False)
-class OpenTable(Opened):
-    """One table of a query, open."""
-
-    committer: TableCommitter
-    table: Table
-    _fitted: Fitted | None = None
-
-    def writing(
-        self, checkpoint: Checkpoint, fields: Sequence[DataField], positions: Sequence[DataField]
-    ) -> TableWriting:
-        """How rows are written: the table's schema is read again, and evolved where the options allow it."""
-        options, fitted = self.options, self._fitted
-        if fitted is None or fitted.fields is not fields or fitted.schema is not self.table.latest_schema():
-            schema = fit(self.table, fields, options)
-            fitted = self._fitted = Fitted(fields, schema, schema.to_json())
-        return TableWriting(
-            WriteSpec(
-                checkpoint.staging,
-                fitted.schema_json,
-                options.target_file_bytes,
-                options.max_open_writers,
-                options.writer_memory_bytes,
-                self.to.path,
-            )
-        )
-
-    def stage(
-        self, checkpoint: Checkpoint, written: Sequence[WrittenFile], group: Group
-    ) -> tuple[tuple[StagedFile, ...], Mapping[str, Any]]:
-        decision, seen = checkpoint.decision, checkpoint.decision.verdict is Verdict.SEEN
-        own = cast(FlushGroup, group)  # it is one that ``group`` has opened
-        return self.committer.stage(checkpoint.staging, written, own, seen=seen, leads_on=decision.leads_on)
-
-
-@dataclass(eq=False)
-class OpenTables(Opened):
-    """The tables of a query that writes several, or one table with dead letters, open."""
-
-    tables: RoutedTables
-
-    def writing(
-        self, checkpoint: Checkpoint, fields: Sequence[DataField], positions: Sequence[DataField]
-    ) -> RoutedWriting:
-        return RoutedWriting(self.tables.spec(checkpoint.staging, fields, positions, checkpoint.batch))
-
-    def stage(
-        self, checkpoint: Checkpoint, written: Sequence[RoutedFiles], group: Group
-    ) -> tuple[tuple[StagedFile, ...], Mapping[str, Any]]:
-        return self.tables.stage(checkpoint, written, cast(FlushGroup, group))  # it is one that ``group`` has opened
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from streamsink.sinks.paimon.opening import PaimonTables, PaimonTableWithLetters
 from streamsink.spark.names import check_one, without
 from streamsink.spark.query.spark_sink import SparkSink
 from streamsink.spark.rows import write_ways
-from streamsink.spark.rows.batch_rows import FrameRows, stored
+from streamsink.spark.rows.frame_rows import FrameRows, stored, write_small
 from streamsink.spark.rows.position_check import PositionCheck
 from streamsink.spark.runs import Run
 from streamsink.spark.sizes import DRIVER
@@ -101,7 +101,7 @@ class RoutedRows(FrameRows):
             positions = to_fields(rows.select(*map(quoted, self._options.position_columns)).schema)
             return check.comparing(self._run.to.writing(checkpoint, fields, positions))
 
-        written = write_ways.write_small(named, writing, self._io, group) if small else None
+        written = write_small(named, writing, self._io, group) if small else None
         if written is not None:
             return check.settle(written), DRIVER
         large = write_ways.by_tasks(rows, checkpoint.batch, self._run.sizes)

@@ -8,18 +8,14 @@ import functools
 import logging
 import os
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
 import pyspark
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from streamsink.options import LARGE_BATCHES_AUTO, LARGE_BATCHES_TASKS, SinkOptions
 from streamsink.protocol.committable import Batch
-from streamsink.protocol.journal import Group
 from streamsink.protocol.positions import Offsets, all_numeric
 from streamsink.protocol.sink import Writing
 from streamsink.spark import worker_daemon
@@ -85,33 +81,6 @@ def large(
 def by_tasks(df: DataFrame, batch: Batch, sizes: Sizes) -> Large:
     """By tasks, with as many rows at once as what is known of the batch allows."""
     return Large(rows_at_once=rows_at_once(df.sparkSession, to_fields(df.schema), batch, sizes.bytes_per_row))
-
-
-def write_small(df: DataFrame, writing: Callable[[], Writing], file_io: FileIO, group: Group) -> list[Any] | None:
-    """Write all rows of the DataFrame into staged files, on the driver.
-
-    The files are durable when ``group`` is flushed.
-
-    writing: called while Spark computes the rows.
-
-    Returns what the writer hands back; None when Spark refuses to collect so much, because the estimate was wrong and
-    the batch is large. Raises Misuse when a row does not fit.
-    """
-    try:
-        with running.Collecting(df) as collecting:
-            writer = writing().open(file_io)
-            pieces = collecting.rows()
-    except (Py4JError, PySparkException) as refused:
-        if "maxResultSize" in str(refused):
-            return None
-        raise
-    try:
-        for piece in pieces:
-            writer.write(piece)
-        return writer.close(group)
-    except BaseException:
-        writer.abort()
-        raise
 
 
 def write_large(df: DataFrame, writing: Writing, file_io: FileIO, store: Store, large: Large) -> tuple[list[Any], str]:

@@ -4,22 +4,18 @@ The filter is evaluated again in every try of the loop, against the snapshot tha
 that an overwrite deletes, and the conflicts.
 """
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from streamsink.clock import Clock, IdSource
 from streamsink.errors import Misuse, OutcomeUnknown
 from streamsink.faults import fault_point
-from streamsink.format.index_manifest import write_index_manifest
-from streamsink.format.manifest import write_manifest
-from streamsink.format.manifest_list import ManifestFileMeta, write_manifest_list
 from streamsink.format.snapshot import Snapshot
 from streamsink.locks.configured import lock_of
 from streamsink.options import SinkOptions
-from streamsink.storage.flush_group import FlushGroup
 from streamsink.table.application_states import States
 from streamsink.table.commit import strict
-from streamsink.table.commit.delta import CommitRequest, Delta, Deltas, Written
+from streamsink.table.commit.delta import CommitRequest, Deltas
+from streamsink.table.commit.files_of_tries import FilesOfTries
 from streamsink.table.commit.late import Base, has_slept
 from streamsink.table.commit.publish import Outcome, move_hint, prepare_snapshot, publish, take_back_hint
 from streamsink.table.commit.retry import RetryPolicy
@@ -75,13 +71,13 @@ class TableCommit:
 
     def __init__(self, table: Table, options: SinkOptions, whole: Whole | None = None):
         """whole: looks whether there is what each try builds on; None where nobody does."""
-        self._whole = whole
         self._io = table.file_io
         self._at = table.layout
         self._table = table
         self._snapshots = table.snapshots
         self._manifests = table.manifests
         self._deltas = Deltas(table)
+        self._files = FilesOfTries(table, whole)
         self._options = options
         self._lock = lock_of(table.root, options)
         self._clock = Clock()
@@ -134,19 +130,20 @@ class TableCommit:
             self._table.schemas.check_there({self._table.known_schema.id, *request.changes.schema_ids})
         name = try_name(request.name, newest.id + 1 if newest else 1, attempt)
         with self._io.flush_group() as group:
-            files = self._write_files(delta, newest, (name, tries), group)  # 4 manifests
+            files = self._files.write(delta, newest, name, tries.delta_list, group=group)  # 4 manifests
             properties = states.properties(request.application, request.state)
-            snapshot = self._snapshot(request, newest, files, (delta.changes.rows, properties))  # 5 snapshot
+            snapshot = self._files.snapshot(
+                request, newest, files, delta.changes.rows, properties=properties
+            )  # 5 snapshot
             prepared = prepare_snapshot(self._table, snapshot, name, group)
             for folder in sorted({self._at.manifest_dir, *request.folders}):
                 group.sync_dir(folder)
             group.flush()
         tries.delta_list = files.shared_delta_list
         fault_point("commit.lists_written")
+        base = Base(newest, seen_ms, request.begun_ms)
         try:
-            outcome = publish(
-                self._table, prepared, Base(newest, seen_ms, request.begun_ms), lock=self._lock
-            )  # 6 publish
+            outcome = publish(self._table, prepared, base, lock=self._lock)  # 6 publish
         except OutcomeUnknown as no_answer:
             if not self._io.atomic_create:
                 # A late one replaces what others may have built on: only the newest snapshot decides, at the next
@@ -167,95 +164,3 @@ class TableCommit:
                 take_back_hint(self._table, snapshot)
         fault_point("commit.hinted")
         return Committed(snapshot, attempt, published_ms, outcome is Outcome.WON_OVER_REPLACED, is_alone)
-
-    # -- files -----------------------------------------------------------------------------------------------------
-
-    def _write_files(
-        self, delta: Delta, newest: Snapshot | None, named: tuple[str, Tries], group: FlushGroup
-    ) -> "_Files":
-        """Merged manifests, the delta's own, both lists, the index manifest. Nothing refers to them yet."""
-        name, tries = named
-
-        def write(file: str, data: bytes) -> Written:
-            group.write(self._at.manifest(file), data)
-            return file, len(data)
-
-        before = self._manifests.all_of(newest)
-        if self._whole is not None:
-            self._whole.look_at_one(newest, before)
-        base = self._manifests.merge(before, self._table.known_schema.options, name)
-        base_list = write(f"manifest-list-{name}-0", write_manifest_list(base))
-        added = list(delta.manifests)
-        if delta.unwritten:
-            file, size = write(f"manifest-{name}-d", write_manifest(delta.unwritten))
-            types = [field.type for field in self._table.known_schema.partition_fields]
-            added.insert(0, ManifestFileMeta.of(file, size, delta.unwritten, types))
-        index = newest.index_manifest if newest else None
-        own = [base_list[0], *_names(base), *_names(added)]
-        if delta.index is not None:
-            index = write(f"index-manifest-{name}", write_index_manifest(delta.index))[0]
-            own.append(index)
-        is_shared = bool(delta.manifests) and not delta.unwritten
-        delta_list = tries.delta_list if is_shared else None
-        if delta_list is None:
-            delta_list = write(f"manifest-list-{name}-1", write_manifest_list(added))
-        if not is_shared:
-            own.append(delta_list[0])
-        kept = {*_names(before), *_names(delta.manifests)}
-        return _Files(
-            base_list,
-            delta_list,
-            index,
-            [*base, *added],
-            [self._at.manifest(n) for n in own if n not in kept],
-            delta_list if is_shared else tries.delta_list,
-        )
-
-    def _snapshot(
-        self, request: CommitRequest, newest: Snapshot | None, files: "_Files", says: tuple[int, Mapping[str, str]]
-    ) -> Snapshot:
-        """says: rows that the commit adds, less those that it deletes; the snapshot's properties."""
-        rows, properties = says
-        schema_id = self._table.known_schema.id
-        watermarks = [w for w in (request.watermark_ms, newest.watermark if newest else None) if w is not None]
-        return Snapshot(
-            version=SNAPSHOT_VERSION,
-            uuid=self._ids.new_id(),
-            id=newest.id + 1 if newest else 1,
-            schema_id=schema_id,
-            base_manifest_list=files.base_list[0],
-            base_manifest_list_size=files.base_list[1],
-            delta_manifest_list=files.delta_list[0],
-            delta_manifest_list_size=files.delta_list[1],
-            index_manifest=files.index,
-            commit_user=request.commit_user,
-            commit_identifier=request.identifier,
-            commit_kind=request.kind,
-            time_millis=self._clock.now_ms(),
-            total_record_count=(newest.total_record_count if newest else 0) + rows,
-            delta_record_count=rows,
-            watermark=max(watermarks) if watermarks else None,
-            statistics=newest.statistics if newest and newest.schema_id == schema_id else None,
-            properties=properties or None,
-            next_row_id=(newest.next_row_id or 0) if newest else 0,
-        )
-
-
-@dataclass(frozen=True)
-class _Files:
-    """What a try wrote. index: name of the index manifest, old or new. metas: all manifests of the snapshot.
-
-    own: paths that only this try's snapshot would refer to. shared_delta_list: the one that the next try may use as
-    well.
-    """
-
-    base_list: Written
-    delta_list: Written
-    index: str | None
-    metas: list[ManifestFileMeta]
-    own: list[str]
-    shared_delta_list: Written | None
-
-
-def _names(metas: Sequence[ManifestFileMeta]) -> tuple[str, ...]:
-    return tuple(meta.file_name for meta in metas)

@@ -7,8 +7,35 @@ from streamsink.errors import Fenced, Retryable
 from streamsink.format.snapshot import Snapshot
 from streamsink.protocol.committable import AppState, Committable
 from streamsink.table.application_states import States
+from streamsink.table.commit.table_commit import Guard
 from streamsink.table.history.lineage import were_named
 from streamsink.table.table import Table
+
+
+class RecordGuard(Guard):
+    """Lets one record be published: over the right record, by the right driver, once."""
+
+    def __init__(
+        self,
+        table: Table,
+        committable: Committable,
+        expect: int,
+        fence: Callable[[], None],
+        *,
+        is_undone: Callable[[int], bool],
+    ):
+        """expect, fence: as of ``Committer.publish``. is_undone: as of ``is_published``."""
+        self._table = table
+        self._committable = committable
+        self._expect = expect
+        self._fence = fence
+        self._is_undone = is_undone
+
+    def fence(self) -> None:
+        self._fence()
+
+    def is_published(self, states: States) -> bool:
+        return is_published(self._table, self._committable, self._expect, states, self._is_undone)
 
 
 def is_published(

@@ -12,7 +12,6 @@ from typing import Any
 
 from streamsink.clock import IdSource
 from streamsink.errors import Corrupt
-from streamsink.faults import fault_point
 from streamsink.format.manifest import ManifestEntry, read_manifest
 from streamsink.format.manifest_list import ManifestFileMeta
 from streamsink.format.snapshot import APPEND, Snapshot
@@ -73,22 +72,6 @@ def commit_name(committable: Committable) -> str:
     Each call has its own, because a record may be published again after a rollback.
     """
     return f"{committable.state.record_id}-{IdSource().new_id()[:8]}"
-
-
-def place_files(table: Table, committable: Committable, *, keep: bool) -> frozenset[str]:
-    """Give every staged file its final name. Idempotent. Returns the folders whose new names are not durable yet.
-
-    keep: the staged names stay, so that this can be repeated after a rollback. Raises FileNotFoundError when a file is
-    gone.
-    """
-    fault_point("commit.placing")
-    folders = set()
-    for source, target in renames(committable):
-        path = table.layout.within(target)
-        table.file_io.place(table.layout.within(source), path, keep)
-        folders.add(os.path.dirname(path))
-    fault_point("commit.placed")
-    return frozenset(folders)
 
 
 def files_in_place(table: Table, committable: Committable) -> tuple[int, int, tuple[str, ...]]:

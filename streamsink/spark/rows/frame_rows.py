@@ -4,6 +4,8 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType
@@ -103,7 +105,7 @@ class FrameRows(BatchRows):
             return self._run.to.writing(checkpoint, self._run.fields(kept.schema), ())
 
         if small:
-            written = write_ways.write_small(check.carried(), lambda: check.comparing(writing()), self._io, group)
+            written = write_small(check.carried(), lambda: check.comparing(writing()), self._io, group)
             if written is not None:
                 return check.settle(written), DRIVER
         fitted, told = writing(), check.told()
@@ -200,3 +202,30 @@ def fields_of(df: DataFrame, path: str, options: SinkOptions) -> Callable[[], Se
         return to_fields(kept.schema)
 
     return found
+
+
+def write_small(df: DataFrame, writing: Callable[[], Writing], file_io: FileIO, group: Group) -> list[Any] | None:
+    """Write all rows of the DataFrame into staged files, on the driver.
+
+    The files are durable when ``group`` is flushed.
+
+    writing: called while Spark computes the rows.
+
+    Returns what the writer hands back; None when Spark refuses to collect so much, because the estimate was wrong and
+    the batch is large. Raises Misuse when a row does not fit.
+    """
+    try:
+        with running.Collecting(df) as collecting:
+            writer = writing().open(file_io)
+            pieces = collecting.rows()
+    except (Py4JError, PySparkException) as refused:
+        if "maxResultSize" in str(refused):
+            return None
+        raise
+    try:
+        for piece in pieces:
+            writer.write(piece)
+        return writer.close(group)
+    except BaseException:
+        writer.abort()
+        raise

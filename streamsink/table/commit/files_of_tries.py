@@ -1,0 +1,121 @@
+"""What one try of a commit writes: manifests, the lists of them, and the snapshot that names the lists. Driver only."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from streamsink.clock import Clock, IdSource
+from streamsink.format.index_manifest import write_index_manifest
+from streamsink.format.manifest import write_manifest
+from streamsink.format.manifest_list import ManifestFileMeta, write_manifest_list
+from streamsink.format.snapshot import Snapshot
+from streamsink.storage.flush_group import FlushGroup
+from streamsink.table.commit.delta import CommitRequest, Delta, Written
+from streamsink.table.history.whole import Whole
+from streamsink.table.table import Table
+
+SNAPSHOT_VERSION = 3
+
+
+@dataclass(frozen=True)
+class Files:
+    """What a try has written.
+
+    index: name of the index manifest, old or new. metas: all manifests of the snapshot. own: paths that only this try's
+    snapshot would refer to. shared_delta_list: the list that the next try may use as well.
+    """
+
+    base_list: Written
+    delta_list: Written
+    index: str | None
+    metas: list[ManifestFileMeta]
+    own: list[str]
+    shared_delta_list: Written | None
+
+
+class FilesOfTries:
+    """Writes the files of the tries of commits to one table."""
+
+    def __init__(self, table: Table, whole: Whole | None):
+        """whole: checks that what each try builds on is there; None when nobody does."""
+        self._table = table
+        self._at = table.layout
+        self._manifests = table.manifests
+        self._whole = whole
+        self._clock = Clock()
+        self._ids = IdSource()
+
+    def write(
+        self, delta: Delta, newest: Snapshot | None, name: str, shared_delta_list: Written | None, *, group: FlushGroup
+    ) -> Files:
+        """Merged manifests, the delta's own, both lists, the index manifest. Nothing refers to them yet.
+
+        newest: the snapshot that the try builds on. name: of the try, in the names of its files. shared_delta_list: one
+        that an earlier try of the same commit has written. The files are durable when ``group`` is flushed.
+        """
+
+        def write(file: str, data: bytes) -> Written:
+            group.write(self._at.manifest(file), data)
+            return file, len(data)
+
+        before = self._manifests.all_of(newest)
+        if self._whole is not None:
+            self._whole.look_at_one(newest, before)
+        base = self._manifests.merge(before, self._table.known_schema.options, name)
+        base_list = write(f"manifest-list-{name}-0", write_manifest_list(base))
+        added = list(delta.manifests)
+        if delta.unwritten:
+            file, size = write(f"manifest-{name}-d", write_manifest(delta.unwritten))
+            types = [field.type for field in self._table.known_schema.partition_fields]
+            added.insert(0, ManifestFileMeta.of(file, size, delta.unwritten, types))
+        index = newest.index_manifest if newest else None
+        own = [base_list[0], *_names(base), *_names(added)]
+        if delta.index is not None:
+            index = write(f"index-manifest-{name}", write_index_manifest(delta.index))[0]
+            own.append(index)
+        is_shared = bool(delta.manifests) and not delta.unwritten
+        delta_list = shared_delta_list if is_shared else None
+        if delta_list is None:
+            delta_list = write(f"manifest-list-{name}-1", write_manifest_list(added))
+        if not is_shared:
+            own.append(delta_list[0])
+        kept = {*_names(before), *_names(delta.manifests)}
+        return Files(
+            base_list,
+            delta_list,
+            index,
+            [*base, *added],
+            [self._at.manifest(n) for n in own if n not in kept],
+            delta_list if is_shared else shared_delta_list,
+        )
+
+    def snapshot(
+        self, request: CommitRequest, newest: Snapshot | None, files: Files, rows: int, *, properties: Mapping[str, str]
+    ) -> Snapshot:
+        """The snapshot that names these files. rows: how many the commit adds, less those that it deletes."""
+        schema_id = self._table.known_schema.id
+        watermarks = [w for w in (request.watermark_ms, newest.watermark if newest else None) if w is not None]
+        return Snapshot(
+            version=SNAPSHOT_VERSION,
+            uuid=self._ids.new_id(),
+            id=newest.id + 1 if newest else 1,
+            schema_id=schema_id,
+            base_manifest_list=files.base_list[0],
+            base_manifest_list_size=files.base_list[1],
+            delta_manifest_list=files.delta_list[0],
+            delta_manifest_list_size=files.delta_list[1],
+            index_manifest=files.index,
+            commit_user=request.commit_user,
+            commit_identifier=request.identifier,
+            commit_kind=request.kind,
+            time_millis=self._clock.now_ms(),
+            total_record_count=(newest.total_record_count if newest else 0) + rows,
+            delta_record_count=rows,
+            watermark=max(watermarks) if watermarks else None,
+            statistics=newest.statistics if newest and newest.schema_id == schema_id else None,
+            properties=properties or None,
+            next_row_id=(newest.next_row_id or 0) if newest else 0,
+        )
+
+
+def _names(metas: Sequence[ManifestFileMeta]) -> tuple[str, ...]:
+    return tuple(meta.file_name for meta in metas)
