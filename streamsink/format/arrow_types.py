@@ -75,7 +75,9 @@ def to_arrow_type(t: DataType, column: str) -> pa.DataType:
 
 
 def physical(scalar: pa.Scalar) -> Any:
-    """What the format stores for a value of a plain type: dates, times and timestamps as numbers, of any year; None for a null."""
+    """What the format stores for a value of a plain type: dates, times and timestamps as numbers, of any year; None for
+    a null.
+    """
     t = scalar.type
     if not scalar.is_valid:
         return None

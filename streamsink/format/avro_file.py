@@ -65,7 +65,10 @@ def write_avro(schema: Mapping[str, Any], records: Sequence[dict[str, Any]], *, 
 
 
 class AvroStream:
-    """A container file made record by record: what it holds in memory is the compressed file. ``schema``: ``parsed``."""
+    """A container file made record by record: what it holds in memory is the compressed file.
+
+    ``schema``: ``parsed``.
+    """
 
     def __init__(self, schema: Mapping[str, Any], *, codec: str, level: int, block_bytes: int = SYNC_INTERVAL):
         self._schema = schema

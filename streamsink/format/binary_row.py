@@ -68,7 +68,8 @@ def decode_physical(data: bytes, types: Sequence[DataType]) -> tuple[Any, ...]:
 
 
 def field_reader(arity: int, index: int, t: DataType) -> Callable[[bytes], Any]:
-    """Reads one field, as ``decode_physical`` would, of rows with ``arity`` fields and arity prefix; cheap for wide rows.
+    """Reads one field, as ``decode_physical`` would, of rows with ``arity`` fields and arity prefix; cheap for wide
+    rows.
 
     What it returns raises struct.error, ValueError, IndexError or OverflowError for bytes that are no such row.
     """

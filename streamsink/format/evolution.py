@@ -78,8 +78,8 @@ def _merge_fields(have: Sequence[DataField], wanted: Sequence[DataField], plan: 
     for field in added:
         if field.name.lower() in folded:
             raise Misuse(
-                f"column {where + field.name!r}: the table has {folded[field.name.lower()]!r}, which differs only in case; "
-                "rename one of them",
+                f"column {where + field.name!r}: the table has {folded[field.name.lower()]!r}, which differs only in "
+                "case; rename one of them",
                 kind="schema.evolution",
             )
     _check_added(added, plan, where)
@@ -100,9 +100,9 @@ def _check_added(added: Sequence[DataField], plan: _Plan, where: str) -> None:
             else f"such as if({outer} IS NULL, NULL, {outer})"
         )
         way_on = (
-            f"a new column must be nullable, because the rows already there have no value, and {', '.join(map(repr, strict))} in the data "
-            f"{'is' if len(strict) == 1 else 'are'} NOT NULL. Do both: make {'it' if len(strict) == 1 else 'each of them'} nullable in the query, {how}, "
-            "and set add_columns=True"
+            f"a new column must be nullable, because the rows already there have no value, and "
+            f"{', '.join(map(repr, strict))} in the data {'is' if len(strict) == 1 else 'are'} NOT NULL. Do both: make "
+            f"{'it' if len(strict) == 1 else 'each of them'} nullable in the query, {how}, and set add_columns=True"
         )
     raise Misuse(
         f"column {where + added[0].name!r} of type {added[0].type} is not in the table; {way_on}",

@@ -74,7 +74,8 @@ def combine(
     """The state after these changes, by Paimon's rules: deletes first, then adds.
 
     A bucket has one index of a type, which an added one replaces; deletion vectors of a table without buckets and
-    global indexes go by their file's name. Raises: Conflict ``commit.index-changed`` when a file to delete is not there,
+    global indexes go by their file's name. Raises: Conflict ``commit.index-changed`` when a file to delete is not
+    there,
     or one to add is there already: another writer changed it.
     """
     state = {_key(e, unaware_buckets): e for e in before}

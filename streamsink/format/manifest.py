@@ -145,7 +145,10 @@ class NameSearch:
         self._wanted = None if None in found else {match[0] for match in found}
 
     def may_find(self, data: bytes, name: str, counts: Counts) -> bool:
-        """Whether the manifest may speak of one of the files; no is certain. Raises as ``iter_manifest``, as far as it looks."""
+        """Whether the manifest may speak of one of the files; no is certain.
+
+        Raises as ``iter_manifest``, as far as it looks.
+        """
         found = self._wanted is None
         for encoded in _checked_blocks(data, name, counts):
             found = found or not self._wanted.isdisjoint(_OWN_NAME.findall(encoded))
@@ -153,7 +156,10 @@ class NameSearch:
 
 
 def check_blocks(data: bytes, name: str, counts: Counts) -> None:
-    """As ``iter_manifest`` would find it, without decoding its entries. Raises as that, but looks at the first version of each block only."""
+    """As ``iter_manifest`` would find it, without decoding its entries.
+
+    Raises as that, but looks at the first version of each block only.
+    """
     for _ in _checked_blocks(data, name, counts):
         pass
 
@@ -174,8 +180,8 @@ def read_manifest(data: bytes, name: str) -> list[ManifestEntry]:
     return list(iter_manifest(data, name))
 
 
-#: What a scan needs of a data file: partition, bucket, file name, size in bytes, rows, schema id. A plain tuple, because
-#: there may be very many.
+#: What a scan needs of a data file: partition, bucket, file name, size in bytes, rows, schema id. A plain tuple,
+#: because there may be very many.
 LiveFile = tuple[bytes, int, str, int, int, int]
 #: (partition, the Avro record ``_FILE``) -> whether a scan wants the file.
 Keep = Callable[[bytes, Mapping[str, Any]], bool]
@@ -184,7 +190,10 @@ Keep = Callable[[bytes, Mapping[str, Any]], bool]
 def iter_files(
     data: bytes, name: str, counts: Counts, keep: Keep | None = None, deleted: Collection[Identity] = ()
 ) -> Iterator[LiveFile]:
-    """The files that a manifest adds, that are not ``deleted``, and that ``keep`` wants. Raises as ``iter_manifest``."""
+    """The files that a manifest adds, that are not ``deleted``, and that ``keep`` wants.
+
+    Raises as ``iter_manifest``.
+    """
     for found in checked_records(data, name, counts):
         try:
             file, partition = found["_FILE"], found["_PARTITION"]
@@ -236,6 +245,7 @@ def check_version(found: dict[str, Any], expected: int, name: str) -> None:
     if found.get("_VERSION") != expected:
         raise Corrupt(
             f"{name} has records of version {found.get('_VERSION')!r}, known is {expected}; a newer Paimon "
-            "may have written it. Nothing was written. Use a streamsink that knows it, or roll the table back to an older snapshot",
+            "may have written it. Nothing was written. Use a streamsink that knows it, or roll the table back to an "
+            "older snapshot",
             kind="manifest.version",
         )

@@ -35,7 +35,8 @@ def partition_stats(partitions: Mapping[bytes, int], types: Sequence[DataType]) 
 
 
 def may_hold(stats: SimpleStats, partitions: Iterable[Sequence[Any]], types: Sequence[DataType]) -> bool:
-    """Whether a manifest with these stats may have an entry of one of ``partitions``: rows as ``decode_physical`` gives.
+    """Whether a manifest with these stats may have an entry of one of ``partitions``: rows as ``decode_physical``
+    gives.
 
     Stats that cannot be read rule nothing out.
     """

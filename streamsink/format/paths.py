@@ -107,7 +107,8 @@ def _check_year(year: int, field: DataField) -> None:
     if not 0 <= year <= 9999:
         raise Misuse(
             f"column {field.name!r}: a date outside of the years 0 to 9999 has no folder of its own in a table with "
-            "partition.legacy-name=false. Filter such rows in the query, set them to null, or name a table for them with dead_letters",
+            "partition.legacy-name=false. Filter such rows in the query, set them to null, or name a table for them "
+            "with dead_letters",
             kind="path.unsupported-value",
         )
 

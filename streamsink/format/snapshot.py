@@ -74,9 +74,9 @@ class Snapshot:
             ) from bad
         if values["version"] > NEWEST_VERSION:
             raise Corrupt(
-                f"snapshot file {name} is of version {values['version']}, the newest known is {NEWEST_VERSION}; a newer Paimon "
-                "may have written it. Nothing was written. Use a streamsink that knows it, or roll the table back to an "
-                "older snapshot",
+                f"snapshot file {name} is of version {values['version']}, the newest known is {NEWEST_VERSION}; a "
+                "newer Paimon may have written it. Nothing was written. Use a streamsink that knows it, or roll the "
+                "table back to an older snapshot",
                 kind="snapshot.version",
             )
         return cls(**values)

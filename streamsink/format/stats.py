@@ -1,4 +1,5 @@
-"""Column stats of one data file, collected batch by batch or from its Parquet footer, to the byte as Java Paimon writes them.
+"""Column stats of one data file, collected batch by batch or from its Parquet footer, to the byte as Java Paimon writes
+them.
 
 Readers skip files by them, so a bound must be a bound: where Java's own rules do not give one (a NaN in the column,
 a code point that cannot be incremented), there is none.
@@ -142,7 +143,8 @@ class _Column:
         try:
             low, high = physical(found["min"]), physical(found["max"])
         except UnicodeDecodeError:
-            # A text that is not UTF-8 has no bound in code points; as in a footer, what else is known is no bound of the file.
+            # A text that is not UTF-8 has no bound in code points; as in a footer, what else is known is no bound of
+            # the file.
             self._spoiled = True
             return
         self._widen(low, high)
@@ -193,6 +195,7 @@ def _truncated_above(text: str, length: int) -> str | None:
 
 def _bad_mode(option: str, found: str, expected: str) -> Misuse:
     return Misuse(
-        f"the table's option '{option}' is {found!r}, expected {expected}. Nothing was recorded. Set it right with ALTER TABLE",
+        f"the table's option '{option}' is {found!r}, expected {expected}. Nothing was recorded. Set it right with "
+        "ALTER TABLE",
         kind="stats.bad-mode",
     )
