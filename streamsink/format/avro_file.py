@@ -128,8 +128,7 @@ def read_avro(data: bytes, name: str) -> Iterator[dict[str, Any]]:
 
 
 def read_blocks(data: bytes, name: str) -> Iterator[tuple[int, dict[str, Any], bytes]]:
-    """Yield for each block of a container file: the number of its records, the first of them, and all of them
-    encoded.
+    """Yield for each block of a container file (number of records, first record, all records still encoded).
 
     This is twenty times cheaper than decoding all records. In the encoded bytes a text is its UTF-8. Raises like
     ``read_avro``.

@@ -1,5 +1,4 @@
-"""Encodes and decodes Paimon's BinaryRow, the rows of partition values, keys and stats, to the byte as Java writes
-them.
+"""Encodes and decodes Paimon's BinaryRow to the byte as Java does: the rows of partition values, keys and stats.
 
 The serialized form is the arity as big-endian int32, null bits, one slot of 8 bytes for each field, then the variable
 part. Everything after the arity is little-endian. Values are plain Python values; a DATE, TIME or timestamp may also be
@@ -58,9 +57,7 @@ def decode_row(data: bytes, types: Sequence[DataType]) -> tuple[Any, ...]:
 
 
 def decode_physical(data: bytes, types: Sequence[DataType]) -> tuple[Any, ...]:
-    """Like ``decode_row``, but with DATE, TIME and timestamps as integers, which are comparable and never out of
-    range.
-    """
+    """Like ``decode_row``, but DATE, TIME and timestamps are integers, which are comparable and never out of range."""
     try:
         arity = struct.unpack_from(">i", data)[0]
         if arity != len(types):
@@ -122,8 +119,9 @@ class _Area:
         self.bytes[start + bit // 8] |= 1 << (bit % 8)
 
     def append(self, at: int, data: bytes, length: int, room: int = 0) -> None:
-        """Append ``data``, padded to a multiple of 8 and to at least ``room``; put offset and ``length`` into
-        the slot.
+        """Append ``data``, padded to a multiple of 8 and to at least ``room``.
+
+        Its offset and ``length`` are put into the slot at ``at``.
         """
         offset = len(self.bytes)
         self.bytes += data.ljust(max(_round_up(len(data)), room), b"\0")

@@ -1,4 +1,4 @@
-"""Reads column statistics, as physical values, from the footers of Parquet files that Spark wrote. Flat columns only."""
+"""Reads column statistics, as physical values, from Parquet footers that Spark wrote. Flat columns only."""
 
 import re
 from collections.abc import Iterator, Sequence

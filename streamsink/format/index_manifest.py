@@ -77,8 +77,7 @@ class IndexManifestEntry:
 def combine(
     before: Sequence[IndexManifestEntry], changes: Sequence[IndexManifestEntry], *, unaware_buckets: bool
 ) -> list[IndexManifestEntry]:
-    """The state after these changes, by the rules of Paimon's IndexManifestFileHandler: deletions first, then
-    additions.
+    """The state after these changes: deletions are applied first, then additions, by Paimon's rules.
 
     A bucket has one index of each type, and an added one replaces it. Deletion vectors of a table without buckets
     and global indexes are identified by their file's name instead. Raises: Conflict ``commit.index-changed`` if a

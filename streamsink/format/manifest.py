@@ -16,8 +16,8 @@ MANIFEST_VERSION = 2
 Identity = tuple[Any, ...]
 #: The number of files that a manifest adds, and the number that it deletes.
 Counts = tuple[int, int]
-#: The beginning of a data file's name as our writers choose it; no other file's name begins so. Two matches never
-#: overlap.
+#: The beginning of a data file's name as our writers choose it; only files of one writer share it. Two such beginnings
+#: never overlap.
 _OWN_NAME = re.compile(rb"data-[0-9a-f-]{36}")
 
 
@@ -30,8 +30,9 @@ class FileKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ManifestEntry:
-    """One file that is added or deleted, as Paimon's class of this name. ``partition`` is a BinaryRow with arity
-    prefix.
+    """One file that is added or deleted, as Paimon's class of this name.
+
+    ``partition`` is a BinaryRow with arity prefix.
     """
 
     kind: FileKind
@@ -79,8 +80,10 @@ def manifest_schema(with_sequences: bool) -> dict[str, Any]:
 
 
 def write_manifest(entries: Sequence[ManifestEntry], *, codec: str = "zstandard", level: int = 1) -> bytes:
-    """The bytes of a manifest. ``codec`` is the name of an Avro codec that Java can read (null, deflate,
-    zstandard).
+    """The bytes of a manifest.
+
+    ``codec`` is the name of an Avro codec that Java can read (null, deflate, zstandard), ``level`` its compression
+    level.
     """
     with_sequences = any(e.file.write_cols_sequences is not None for e in entries)
     return write_avro(manifest_schema(with_sequences), [_to_record(e) for e in entries], codec=codec, level=level)
@@ -100,11 +103,11 @@ def _to_record(entry: ManifestEntry) -> dict[str, Any]:
 def iter_manifest(
     data: bytes, name: str, partitions: Collection[bytes] | None = None, counts: Counts | None = None
 ) -> Iterator[ManifestEntry]:
-    """Yield the entries of a manifest, only those of ``partitions`` if given; ``name`` is the file's name, for
-    messages.
+    """Yield the entries of a manifest, only those of ``partitions`` if given.
 
-    Raises: Corrupt ``manifest.version``, or ``manifest.corrupt`` for a manifest that is unreadable, torn, or does
-    not have the ``counts`` of its manifest list. The last two may be noticed only after the last entry.
+    ``name`` is the file's name, for messages. Raises: Corrupt ``manifest.version``, or ``manifest.corrupt`` if the
+    manifest is unreadable, torn, or does not have the ``counts`` of its manifest list, perhaps only after the last
+    entry.
     """
     for found in checked_records(data, name, counts):
         try:
@@ -146,9 +149,7 @@ class NameSearch:
     """Finds the manifests that may contain entries about given data files, without decoding the entries."""
 
     def __init__(self, files: Iterable[str]):
-        """files: names of data files. If our writers would not choose one of the names, every manifest may have
-        it.
-        """
+        """files: names of data files. A name that our writers would not choose may be in any manifest."""
         found = [_OWN_NAME.match(file.encode()) for file in files]
         own = {match[0] for match in found if match is not None}
         self._wanted = None if None in found else own

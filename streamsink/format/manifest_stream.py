@@ -31,9 +31,7 @@ class ManifestStream:
         return cls(target_bytes, types, record["_FILE"].get(_SEQUENCES) is not None)
 
     def takes(self, record: dict[str, Any]) -> bool:
-        """Whether the record belongs into this manifest: it is not full, and its schema has all of the record's
-        fields.
-        """
+        """Whether the manifest can take the record: it is not full, and its schema has all the fields."""
         return self._avro.size < self._target and (self._with_sequences or record["_FILE"].get(_SEQUENCES) is None)
 
     def add(self, kind: FileKind, record: dict[str, Any]) -> None:

@@ -142,9 +142,7 @@ def _split(nanos: int) -> tuple[Any, ...]:
 
 
 def _iso_text(nanos: int) -> str:
-    """The text of Java's LocalDateTime.toString: no seconds if they are zero, the fraction in groups of three
-    digits.
-    """
+    """The text of Java's LocalDateTime.toString: no seconds if they are zero, a fraction in groups of three digits."""
     year, month, day, hour, minute, second, fraction = _split(nanos)
     sign = "+" if year > 9999 else "-" if year < 0 else ""
     text = f"{sign}{abs(year):04d}-{month:02d}-{day:02d}T{hour:02d}:{minute:02d}"

@@ -120,9 +120,7 @@ _text = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def _pretty(found: Mapping[str, Any], margin: str = "") -> str:
-    """The text that ``json.dumps(indent=2)`` produces. That function is slow, because its fast encoder cannot
-    indent.
-    """
+    """The text that ``json.dumps(indent=2)`` produces, which is slow because its fast encoder cannot indent."""
     if not found:
         return "{}"
     items = []

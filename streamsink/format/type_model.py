@@ -41,10 +41,11 @@ class DataType:
 class AtomicType(DataType):
     """A type without parts.
 
-    ``root`` is upper case, and aliases are resolved: ``AtomicType("STRING")`` is ``AtomicType("VARCHAR",
-    length=2147483647)``. A missing length, precision or scale gets Paimon's default. ``detail`` keeps the arguments
-    of types that are only known by name (``GEOMETRY(crs)``). Raises: Misuse ``schema.bad-type`` for an unknown root
-    or numbers out of range.
+    ``root`` is upper case, and aliases are resolved, so that ``AtomicType("STRING")`` equals
+    ``AtomicType("VARCHAR", length=2147483647)``. A missing length, precision or scale gets Paimon's default.
+    ``detail`` keeps the arguments of types that are only known by name (``GEOMETRY(crs)``).
+
+    Raises: Misuse ``schema.bad-type`` for an unknown root or numbers out of range.
     """
 
     root: str

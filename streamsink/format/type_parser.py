@@ -1,8 +1,7 @@
 """Parses type strings and column lists, in the spellings of Paimon and Flink SQL and of Spark DDL.
 
-One recursive descent parser serves both, because the text of a type in a schema file, such as ``"TIMESTAMP(6) WITH
-LOCAL TIME ZONE NOT NULL"``, is written as in a column list. The depth is bounded, so that no text can exhaust the
-stack.
+One recursive descent parser serves both, because a schema file spells a type as a column list does, for example
+``"TIMESTAMP(6) WITH LOCAL TIME ZONE NOT NULL"``. The depth is bounded, so that no text can exhaust the stack.
 """
 
 import re

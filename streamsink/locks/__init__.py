@@ -1,5 +1,1 @@
-"""Locks: mutual exclusion between the writers of one table, for stores that cannot create a name only when it is
-absent.
-
-Used by the driver only.
-"""
+"""Locks between the writers of one table, for stores that cannot create a name only when it is absent. Driver only."""

@@ -172,9 +172,7 @@ class JdbcLock(Lock):
         return True
 
     def _remember_row(self, run: _Run) -> None:
-        """Note which row of Paimon's table is ours, because Paimon's writers delete rows of others and insert their
-        own.
-        """
+        """Note which row of Paimon's table is ours: its own writers delete rows of others, and insert theirs."""
         row = run(
             "SELECT acquired_at, expire_time_seconds FROM paimon_distributed_locks WHERE lock_id = ?", self.lock_id
         ).fetchone()

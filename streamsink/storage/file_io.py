@@ -132,10 +132,10 @@ class FileIO(Folders):
         self._under_lock = create
 
     def prepare(self, group: FlushGroup, path: str, data: bytes, unique: str) -> None:
-        """Do the part of creating ``path`` that can be done ahead, in the same flush as the files that it will refer
-        to.
+        """Do ahead a part of creating ``path``: write a temporary file that becomes durable with ``group``.
 
-        The creation that follows is called with ``prepared``.
+        So one flush covers it and the files that it will refer to. The creation that follows is called with
+        ``prepared``.
         """
         group.write(_temporary(path, unique), data)
 
@@ -146,9 +146,9 @@ class FileIO(Folders):
     def create_new(
         self, path: str, data: bytes, unique: str = "", *, prepared: bool = False, replaceable: bool = False
     ) -> bool:
-        """The store's own creation of a name; unless ``atomic_create``, the caller holds a lock.
+        """The store's own way to create ``path`` with ``data``; unless ``atomic_create``, the caller holds a lock.
 
-        False: the name is taken.
+        Returns False if the name is taken.
 
         unique: an id that only this attempt knows; whatever a crash leaves behind has it in its name.
         prepared: ``prepare`` was called with the same arguments, and its group has been flushed.
