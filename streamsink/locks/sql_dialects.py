@@ -67,7 +67,7 @@ class Dialect(ABC):
         """Whether waiting cannot help: the user, the password or the database is wrong, or a right is missing."""
 
     def is_deadlock(self, error: Exception) -> bool:
-        """Whether the database rolled the transaction back to resolve a deadlock, so that it may be run again."""
+        """Whether the transaction was rolled back because another one was in its way, so that it may be run again."""
         return False
 
     def sql(self, text: str) -> str:

@@ -132,8 +132,8 @@ class HdfsFileIO(FileIO):
     lists_sizes = True
 
     def __init__(self, calls: HdfsCalls, new_id: Callable[[], str], flush: bool = True):
-        # Every method that would need other POSIX calls than ``rename`` is overridden here, or belongs to
-        # ``takes_files_of_others``.
+        # The methods that need other POSIX calls than ``mkdir`` and ``rename`` are overridden here, or are not called
+        # on this store: ``open_input``, ``flush_file``, ``try_hold``.
         super().__init__(cast(PosixLikeCalls, calls), new_id, flush)
 
     @property

@@ -29,7 +29,8 @@ class S3FileIO(FileIO):
 
     def __init__(self, calls: S3Calls, new_id: Callable[[], str], table: str):
         """table: the table's path; below it the server is tried out, once, before the first write."""
-        # Every method that would need POSIX calls is overridden here, or belongs to ``takes_files_of_others``.
+        # The methods that need POSIX calls are overridden here, or are not called on this store: ``open_input``,
+        # ``flush_file``, ``try_hold``.
         super().__init__(cast(PosixLikeCalls, calls), new_id)
         self._table = table
 
