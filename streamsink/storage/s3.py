@@ -66,7 +66,7 @@ class S3FileIO(FileIO):
         try:
             return self._s3.put_new(probe, b"", "2")
         except FileNotFoundError:
-            return False  # it was refused, and the first object was swept before it could be read whose it is
+            return False  # it was refused, and the first object was swept before its mark could be read
 
     def make_dir(self, path: str) -> None:
         """Does nothing: there are no folders."""
