@@ -128,7 +128,7 @@ def _hdfs(folder: Path, servers: contextlib.ExitStack) -> Way:
 
 
 def _s3(folder: Path, servers: contextlib.ExitStack) -> Way:
-    from streamsink.storage.s3 import S3Calls
+    from streamsink.storage.s3_calls import S3Calls
 
     server = S3Server(folder)
     servers.callback(server.kill)

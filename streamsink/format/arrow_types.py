@@ -1,4 +1,4 @@
-"""Paimon types and Arrow types, both ways; and what the format stores for an Arrow value."""
+"""Converts between Paimon types and Arrow types, and Arrow values to what the format stores for them."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -44,16 +44,22 @@ _UNIT_NANOS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1000, "ns": 1}
 
 
 def to_arrow_schema(fields: Sequence[DataField]) -> pa.Schema:
-    """The schema of the data file's batches. Raises: Misuse ``schema.unsupported-type`` naming the column."""
+    """The Arrow schema of the batches of a data file with these columns.
+
+    Raises: Misuse ``schema.unsupported-type``, which names the column.
+    """
     return pa.schema([pa.field(f.name, to_arrow_type(f.type, f.name), f.type.nullable) for f in fields])
 
 
 def to_arrow_type(t: DataType, column: str) -> pa.DataType:
-    """The Arrow type; ``column`` is named when there is none. Raises: Misuse ``schema.unsupported-type``."""
+    """The Arrow type for a Paimon type; ``column`` is the name for the error message.
+
+    Raises: Misuse ``schema.unsupported-type`` if there is none.
+    """
     if isinstance(t, ArrayType):
         return pa.list_(pa.field("element", to_arrow_type(t.element, column), t.element.nullable))
     if isinstance(t, MapType):
-        # A key of an Arrow map, and of a Parquet map, is never null.
+        # The keys of Arrow maps and of Parquet maps are never null.
         return pa.map_(
             pa.field("key", to_arrow_type(t.key, column), False),
             pa.field("value", to_arrow_type(t.value, column), t.value.nullable),
@@ -75,7 +81,10 @@ def to_arrow_type(t: DataType, column: str) -> pa.DataType:
 
 
 def physical(scalar: pa.Scalar) -> Any:
-    """What the format stores for a value of a plain type: dates, times and timestamps as numbers, of any year; None for a null."""
+    """What the format stores for a value of a plain type, as in ``values.py``; None for a null.
+
+    Dates, times and timestamps become numbers, so any year can be represented.
+    """
     t = scalar.type
     if not scalar.is_valid:
         return None
@@ -87,15 +96,16 @@ def physical(scalar: pa.Scalar) -> Any:
 
 
 def from_arrow_schema(schema: pa.Schema) -> list[DataField]:
-    """The columns, ids -1. Zoned timestamps of any zone are instants: LTZ.
+    """The columns of an Arrow schema, all with id -1.
 
-    Raises: Misuse ``schema.unsupported-type`` naming the column.
+    Timestamps with a time zone, whichever it is, are instants and become TIMESTAMP_LTZ. Raises: Misuse
+    ``schema.unsupported-type``, which names the column.
     """
     return [DataField(-1, f.name, from_arrow_type(f.type, f.nullable, f.name)) for f in schema]
 
 
 def from_arrow_type(t: pa.DataType, nullable: bool, column: str) -> DataType:
-    """The Paimon type of an Arrow type. Raises: Misuse ``schema.unsupported-type`` naming the column."""
+    """The Paimon type for an Arrow type. Raises: Misuse ``schema.unsupported-type``, which names the column."""
     if t in _FROM_PLAIN:
         return AtomicType(_FROM_PLAIN[t], nullable)
     if pa.types.is_dictionary(t) or pa.types.is_run_end_encoded(t):
@@ -136,9 +146,10 @@ def _is_list(t: pa.DataType) -> bool:
 
 
 def needs_int96(fields: Sequence[DataField]) -> bool:
-    """Whether a timestamp with precision above 6 is anywhere inside.
+    """Whether any of these columns is, or contains, a timestamp with a precision above 6.
 
-    Such a file must be written with INT96 timestamps: released Java readers return garbage for INT64 nanoseconds.
+    A file with such a column must be written with INT96 timestamps: released Java readers return garbage for INT64
+    nanoseconds.
     """
     return any(_has_nanos(f.type) for f in fields)
 

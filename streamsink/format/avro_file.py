@@ -1,4 +1,4 @@
-"""Avro object container files in memory: the one place that calls fastavro."""
+"""Reads and writes Avro object container files in memory; the only module that calls fastavro."""
 
 import io
 import itertools
@@ -14,11 +14,12 @@ from fastavro.write import Writer
 from streamsink.errors import Corrupt
 
 NAMESPACE = "org.apache.paimon.avro.generated"
-#: Java's block size, bytes before compression.
+#: The block size of Java's writer, in bytes before compression.
 SYNC_INTERVAL = 64000
-#: A file cut between two blocks is a valid Avro file with fewer records; our own files say how many there are.
+#: Metadata key for the number of records. A file that is cut between two blocks is a valid Avro file with fewer
+#: records, so our own files say how many there are.
 COUNT_KEY = "streamsink.records"
-#: Constant, so that equal records give equal bytes and a retry writes the same file.
+#: It is constant, so that equal records give equal bytes and a retry writes the same file.
 _SYNC_MARKER = b"streamsink-sync."
 
 
@@ -47,17 +48,20 @@ def _decoding_errors() -> tuple[Any, ...]:
     return tuple(found)
 
 
-#: What fastavro and its codecs raise on bytes that are not what they must be.
+#: What fastavro and its codecs raise for bytes that are no valid file.
 DECODING_ERRORS = _decoding_errors()
 
 
 def parsed(schema: Mapping[str, Any]) -> Any:
-    """The schema as ``write_avro`` needs it."""
+    """The schema in the form that ``write_avro`` and ``AvroStream`` need."""
     return fastavro.parse_schema(dict(schema))
 
 
 def write_avro(schema: Mapping[str, Any], records: Sequence[dict[str, Any]], *, codec: str, level: int) -> bytes:
-    """The bytes of a container file. ``schema``: ``parsed``; ``codec`` is an Avro codec name, ``level`` its level."""
+    """The bytes of a container file.
+
+    ``schema`` comes from ``parsed``; ``codec`` is the name of an Avro codec, and ``level`` its compression level.
+    """
     stream = AvroStream(schema, codec=codec, level=level)
     for found in records:
         stream.add(found)
@@ -65,7 +69,10 @@ def write_avro(schema: Mapping[str, Any], records: Sequence[dict[str, Any]], *, 
 
 
 class AvroStream:
-    """A container file made record by record: what it holds in memory is the compressed file. ``schema``: ``parsed``."""
+    """A container file that is made record by record; in memory it holds only the compressed file.
+
+    ``schema`` comes from ``parsed``.
+    """
 
     def __init__(self, schema: Mapping[str, Any], *, codec: str, level: int, block_bytes: int = SYNC_INTERVAL):
         self._schema = schema
@@ -76,15 +83,16 @@ class AvroStream:
 
     @property
     def size(self) -> int:
-        """Bytes so far, without the records of the open block."""
+        """The size so far in bytes, without the records of the open block."""
         return self._out.tell()
 
     def add(self, found: dict[str, Any]) -> None:
+        """Append a record."""
         self._writer.write(found)
         self._count += 1
 
     def finish(self) -> bytes:
-        """The bytes. The header says how many records there are, so it is written last."""
+        """Return the bytes of the file. The header is written last, because it says how many records there are."""
         self._writer.flush()
         header, _ = self._open(self._count)
         return header.getvalue() + self._out.getbuffer()[self._body :]
@@ -104,9 +112,9 @@ class AvroStream:
 
 
 def read_avro(data: bytes, name: str) -> Iterator[dict[str, Any]]:
-    """The records of a container file, one by one; ``name`` is the file's name.
+    """Yield the records of a container file one by one; ``name`` is the file's name, for messages.
 
-    Raises: Corrupt ``manifest.corrupt``, which for a file that was cut short may come after its last record.
+    Raises: Corrupt ``manifest.corrupt``. For a file that was cut short, this may come only after its last record.
     """
     try:
         reader = fastavro.reader(io.BytesIO(data))
@@ -120,9 +128,10 @@ def read_avro(data: bytes, name: str) -> Iterator[dict[str, Any]]:
 
 
 def read_blocks(data: bytes, name: str) -> Iterator[tuple[int, dict[str, Any], bytes]]:
-    """(how many records, the first of them, all of them as they are encoded) of each block of a container file.
+    """Yield for each block of a container file (number of records, first record, all records still encoded).
 
-    Twenty times cheaper than decoding them. A text stands in the bytes as UTF-8. Raises as ``read_avro``.
+    This is twenty times cheaper than decoding all records. In the encoded bytes a text is its UTF-8. Raises like
+    ``read_avro``.
     """
     try:
         reader = fastavro.block_reader(io.BytesIO(data))
@@ -150,7 +159,7 @@ def _check_count(count: int, metadata: Mapping[str, str]) -> None:
 
 
 def unreadable(name: str, why: object) -> Corrupt:
-    """The error of a manifest file whose bytes are wrong."""
+    """The error for a manifest file whose bytes are wrong."""
     return Corrupt(
         f"{name} is not readable: {type(why).__name__}: {why}. It is torn or altered: restore it, or roll "
         "the table back to a snapshot that does not use it",
@@ -159,17 +168,17 @@ def unreadable(name: str, why: object) -> Corrupt:
 
 
 def nullable(schema: Any) -> list[Any]:
-    """The union Java writes for a nullable field."""
+    """The union that Java writes for a nullable field."""
     return ["null", schema]
 
 
 def record(name: str, fields: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """A record schema in Paimon's namespace."""
+    """A record schema in the namespace that Paimon uses."""
     return {"type": "record", "name": name, "namespace": NAMESPACE, "fields": list(fields)}
 
 
 def stats_schema(name: str) -> dict[str, Any]:
-    """The schema of SimpleStats."""
+    """The Avro schema of a ``SimpleStats``."""
     return record(
         name,
         [

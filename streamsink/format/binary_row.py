@@ -1,13 +1,13 @@
-"""Paimon's BinaryRow: rows of partition values, keys and stats, to the byte as Java writes them.
+"""Encodes and decodes Paimon's BinaryRow to the byte as Java does: the rows of partition values, keys and stats.
 
-Serialized form: int32 big-endian arity, null bits, one 8-byte slot per field, then the variable part. Everything
-after the arity is little-endian. Values are plain Python values; DATE, TIME and timestamps may also be given as
-integers: days, milliseconds of the day, nanoseconds since the epoch.
+The serialized form is the arity as big-endian int32, null bits, one slot of 8 bytes for each field, then the variable
+part. Everything after the arity is little-endian. Values are plain Python values; a DATE, TIME or timestamp may also be
+given as an integer: days, milliseconds of the day, nanoseconds since the epoch.
 """
 
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from streamsink.errors import Corrupt, Misuse
 from streamsink.format.simple_stats import EMPTY_ROW
@@ -25,7 +25,7 @@ from streamsink.format.values import from_physical, to_physical
 
 __all__ = ["EMPTY_ROW", "decode_physical", "decode_row", "encode_row", "field_reader"]
 
-#: root -> struct code of fixed-width values
+#: root of a type -> struct code of its values, for types of a fixed width
 _FIXED: dict[str, str] = {
     "BOOLEAN": "<?",
     "TINYINT": "<b",
@@ -48,16 +48,16 @@ def encode_row(values: Sequence[Any], types: Sequence[DataType]) -> bytes:
 
 
 def decode_row(data: bytes, types: Sequence[DataType]) -> tuple[Any, ...]:
-    """The values of a row with arity prefix: date, time, datetime (aware for LTZ), Decimal, str, bytes, lists, dicts.
+    """The values of a row with arity prefix: date, time, datetime (aware for LTZ), Decimal, str, bytes, list, dict.
 
-    Timestamps with precision above 6, and those Python's datetime cannot hold, come as int nanoseconds.
-    Raises: Corrupt ``row.corrupt``.
+    Timestamps with a precision above 6, and those that Python's datetime cannot hold, are returned as integer
+    nanoseconds. Raises: Corrupt ``row.corrupt``.
     """
     return tuple(_to_python(v, t) for v, t in zip(decode_physical(data, types), types))
 
 
 def decode_physical(data: bytes, types: Sequence[DataType]) -> tuple[Any, ...]:
-    """Like ``decode_row``, with DATE, TIME and timestamps as integers: comparable, and never out of range."""
+    """Like ``decode_row``, but DATE, TIME and timestamps are integers, which are comparable and never out of range."""
     try:
         arity = struct.unpack_from(">i", data)[0]
         if arity != len(types):
@@ -68,9 +68,10 @@ def decode_physical(data: bytes, types: Sequence[DataType]) -> tuple[Any, ...]:
 
 
 def field_reader(arity: int, index: int, t: DataType) -> Callable[[bytes], Any]:
-    """Reads one field, as ``decode_physical`` would, of rows with ``arity`` fields and arity prefix; cheap for wide rows.
+    """A function that reads one field, like ``decode_physical``, of rows with arity prefix; cheap for wide rows.
 
-    What it returns raises struct.error, ValueError, IndexError or OverflowError for bytes that are no such row.
+    ``arity`` is the number of fields of the rows, ``index`` that of the field. The function raises struct.error,
+    ValueError, IndexError or OverflowError for bytes that are no such row.
     """
     prefix, bit = struct.pack(">i", arity), index + 8
     byte, mask = 4 + bit // 8, 1 << bit % 8
@@ -97,7 +98,8 @@ def _to_python(value: Any, t: DataType) -> Any:
         return {_to_python(k, t.key): _to_python(v, t.value) for k, v in value.items()}
     if isinstance(t, RowType):
         return tuple(_to_python(v, f.type) for v, f in zip(value, t.fields))
-    return from_physical(value, t)
+    # Decoding has refused every type that is neither nested as above nor atomic.
+    return from_physical(value, cast(AtomicType, t))
 
 
 def _round_up(size: int) -> int:
@@ -105,7 +107,7 @@ def _round_up(size: int) -> int:
 
 
 class _Area:
-    """The bytes of a row or an array while it is filled: a fixed part that grows by the variable part."""
+    """The bytes of a row or an array while it is filled: a fixed part, to which the variable part is appended."""
 
     def __init__(self, fixed_bytes: int):
         self.bytes = bytearray(fixed_bytes)
@@ -117,7 +119,10 @@ class _Area:
         self.bytes[start + bit // 8] |= 1 << (bit % 8)
 
     def append(self, at: int, data: bytes, length: int, room: int = 0) -> None:
-        """Appends ``data`` padded to 8 (at least ``room``) and notes its offset and ``length`` in the slot."""
+        """Append ``data``, padded to a multiple of 8 and to at least ``room``.
+
+        Its offset and ``length`` are put into the slot at ``at``.
+        """
         offset = len(self.bytes)
         self.bytes += data.ljust(max(_round_up(len(data)), room), b"\0")
         self.put(at, "<q", (offset << 32) | length)
@@ -177,7 +182,7 @@ def _encode_fields(values: Sequence[Any], types: Sequence[DataType]) -> bytes:
             _pack(area, at, value, t)
             continue
         area.set_bit(0, i + 8)
-        # Java keeps room for a later update of these; without it bytes and bucket hashes differ.
+        # Java keeps room for a later update of these types; without it the bytes and the bucket hashes would differ.
         if isinstance(t, AtomicType) and t.root == "DECIMAL" and (t.precision or 0) > _COMPACT_DECIMAL:
             area.append(at, b"", 0, room=16)
         elif isinstance(t, AtomicType) and t.root in TIMESTAMP_ROOTS and (t.precision or 0) > _COMPACT_TIMESTAMP:

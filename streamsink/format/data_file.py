@@ -19,8 +19,11 @@ _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 
 @dataclass(frozen=True, slots=True)
 class DataFileMeta:
-    """One data file. Sizes in bytes; keys are BinaryRows with arity prefix; ``creation_time`` in ms of the local
-    wall clock as if it were UTC (Java's convention)."""
+    """One data file, as Paimon's class of this name.
+
+    Sizes are in bytes; keys are BinaryRows with arity prefix; ``creation_time`` is in ms of the local wall clock as
+    if it were UTC, which is Java's convention.
+    """
 
     file_name: str
     file_size: int
@@ -56,9 +59,9 @@ class DataFileMeta:
         value_stats_cols: Sequence[str] | None = (),
         creation_time: int | None = None,
     ) -> "DataFileMeta":
-        """A new file of a bucket-unaware append table: sequence 0..rows-1, level 0, no keys.
+        """A new file of a bucket-unaware append table: sequence numbers 0 to rows - 1, level 0, no keys.
 
-        ``value_stats_cols`` None means that the stats cover every column; the default is no stats at all.
+        ``value_stats_cols`` None means that the stats cover every column; by default there are no stats at all.
         """
         return cls(
             file_name,
@@ -89,7 +92,7 @@ class DataFileMeta:
 
     @classmethod
     def from_record(cls, found: Mapping[str, Any]) -> "DataFileMeta":
-        """From an Avro record; absent nullable fields are None. Raises: KeyError, TypeError, ValueError."""
+        """The file of an Avro record; absent nullable fields are None. Raises: KeyError, TypeError, ValueError."""
         values: dict[str, Any] = {}
         for name in _NAMES:
             key = _avro_name(name)
@@ -103,7 +106,7 @@ class DataFileMeta:
         return cls(**values)
 
     def to_wire(self) -> dict[str, Any]:
-        """A JSON-safe dict with a version; what executors send to the driver and the pending store keeps."""
+        """A dict with a version that JSON can hold. Executors send it to the driver, and the journal keeps it."""
         out: dict[str, Any] = {"v": WIRE_VERSION}
         for name in _NAMES:
             value = getattr(self, name)
@@ -147,14 +150,14 @@ def _avro_name(name: str) -> str:
 
 
 def _millis(value: Any) -> int | None:
-    # fastavro turns timestamp-millis into a datetime; integer arithmetic, because floats lose milliseconds.
+    # fastavro turns timestamp-millis into a datetime. The arithmetic is in integers, because floats lose milliseconds.
     if isinstance(value, datetime.datetime):
         return (value - _EPOCH) // datetime.timedelta(milliseconds=1)
     return value
 
 
 def file_schema(with_sequences: bool) -> dict[str, Any]:
-    """The Avro schema of ``_FILE``: 20 fields as released Java writes them, 21 with ``_WRITE_COLS_SEQUENCES``."""
+    """The Avro schema of ``_FILE``: 20 fields as released Java writes them; 21 with ``_WRITE_COLS_SEQUENCES``."""
     texts = {"type": "array", "items": "string"}
     required: list[dict[str, Any]] = [
         {"name": "_FILE_NAME", "type": "string"},

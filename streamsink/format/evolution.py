@@ -1,7 +1,7 @@
 """Schema evolution: what a table's schema becomes when a writer brings other columns.
 
-Readers cast a file from the schema it was written with to the newest one, so only changes that keep every old value
-are made. Partition columns keep their type: their values live in manifests, which carry no schema.
+Readers cast a file from the schema it was written with to the newest one, so only changes that preserve every old value
+are made. Partition columns keep their type, because their values are in manifests, which carry no schema.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ _FIXED = "the type of a partition or key column can never change"
 
 @dataclass
 class _Plan:
-    """What is allowed, and the ids handed out so far. fixed: partition and key columns, whose type no option changes."""
+    """What is allowed, and the ids assigned so far. fixed: partition and key columns; no option changes their type."""
 
     add_columns: bool
     widen_types: bool
@@ -39,11 +39,12 @@ class _Plan:
 def evolve(
     current: TableSchema, wanted: Sequence[DataField], *, add_columns: bool, widen_types: bool, time_millis: int
 ) -> TableSchema:
-    """The schema that holds rows of ``wanted`` as well; ``current`` itself when it already does.
+    """The schema that can also hold rows of ``wanted``; ``current`` itself if it already can.
 
-    A column of the table that is not in ``wanted`` stays. So does a type of the table that is wider than the one
-    wanted, and (without ``widen_types``) NOT NULL: the values decide, when they are written. ``time_millis`` is the
-    new schema's creation time. Raises: Misuse ``schema.evolution`` naming the column, both types, and the option.
+    A column of the table that is not in ``wanted`` stays. A type of the table that is wider than the wanted type
+    stays too, and so does NOT NULL without ``widen_types``; then the values decide when they are written.
+    ``time_millis`` is the creation time of the new schema. Raises: Misuse ``schema.evolution``, which names the
+    column, both types and the option.
     """
     check_names(wanted)
     plan = _Plan(
@@ -78,8 +79,8 @@ def _merge_fields(have: Sequence[DataField], wanted: Sequence[DataField], plan: 
     for field in added:
         if field.name.lower() in folded:
             raise Misuse(
-                f"column {where + field.name!r}: the table has {folded[field.name.lower()]!r}, which differs only in case; "
-                "rename one of them",
+                f"column {where + field.name!r}: the table has {folded[field.name.lower()]!r}, which differs only in "
+                "case; rename one of them",
                 kind="schema.evolution",
             )
     _check_added(added, plan, where)
@@ -87,7 +88,7 @@ def _merge_fields(have: Sequence[DataField], wanted: Sequence[DataField], plan: 
 
 
 def _check_added(added: Sequence[DataField], plan: _Plan, where: str) -> None:
-    """Raises Misuse, with all that has to be done, when these columns cannot be added as they are."""
+    """Raises: Misuse with everything that has to be done, if these columns cannot be added as they are."""
     strict = [where + field.name for field in added if not field.type.nullable]
     if not added or plan.add_columns and not strict:
         return
@@ -100,9 +101,9 @@ def _check_added(added: Sequence[DataField], plan: _Plan, where: str) -> None:
             else f"such as if({outer} IS NULL, NULL, {outer})"
         )
         way_on = (
-            f"a new column must be nullable, because the rows already there have no value, and {', '.join(map(repr, strict))} in the data "
-            f"{'is' if len(strict) == 1 else 'are'} NOT NULL. Do both: make {'it' if len(strict) == 1 else 'each of them'} nullable in the query, {how}, "
-            "and set add_columns=True"
+            f"a new column must be nullable, because the rows already there have no value, and "
+            f"{', '.join(map(repr, strict))} in the data {'is' if len(strict) == 1 else 'are'} NOT NULL. Do both: make "
+            f"{'it' if len(strict) == 1 else 'each of them'} nullable in the query, {how}, and set add_columns=True"
         )
     raise Misuse(
         f"column {where + added[0].name!r} of type {added[0].type} is not in the table; {way_on}",
@@ -130,7 +131,7 @@ def _merge(have: DataType, wanted: DataType, plan: _Plan, path: str) -> DataType
 
 
 def _merge_nested(have: DataType, wanted: DataType, plan: _Plan, path: str) -> DataType | None:
-    """The merged type of two nested types of the same kind, else None."""
+    """The merged type of two nested types of the same kind, otherwise None."""
     if isinstance(have, RowType) and isinstance(wanted, RowType):
         return replace(have, fields=tuple(_merge_fields(have.fields, wanted.fields, plan, path + ".")))
     if isinstance(have, ArrayType) and isinstance(wanted, ArrayType):
@@ -142,7 +143,10 @@ def _merge_nested(have: DataType, wanted: DataType, plan: _Plan, path: str) -> D
 
 
 def _check_key(have: DataType, wanted: DataType, plan: _Plan, path: str) -> None:
-    """Java refuses to read a map whose key type differs in anything, nullability included; so no option is advised."""
+    """Refuse any change of a map's key type, nullability included, because Java refuses to read such a map.
+
+    For the same reason the message advises no option.
+    """
     never = _error(path, wanted, have, "the key type of a map can never change")
     try:
         same = _merge(have, wanted, _Plan(False, False, plan.ids), path) == have
@@ -157,9 +161,10 @@ def _error(path: str, wanted: DataType, have: DataType, way_out: str) -> Misuse:
 
 
 def widens(narrow: DataType, wide: DataType) -> bool:
-    """Whether every value of ``narrow`` reads back unchanged after the table's type became ``wide``.
+    """Whether every value of ``narrow`` reads back unchanged after the table's type has become ``wide``.
 
-    Nullability is not looked at. BINARY(n) and CHAR(n) do not grow in kind: Java pads their old values.
+    Nullability is ignored. BINARY(n) and CHAR(n) do not widen within their kind, because Java pads their old
+    values.
     """
     if not isinstance(narrow, AtomicType) or not isinstance(wide, AtomicType) or narrow == wide:
         return False
@@ -179,5 +184,5 @@ def widens(narrow: DataType, wide: DataType) -> bool:
 
 
 def _physical_class(precision: int) -> int:
-    """Milliseconds, microseconds or INT96 in the file."""
+    """How a timestamp of this precision is stored in a file: 0 milliseconds, 1 microseconds, 2 INT96."""
     return 0 if precision <= 3 else 1 if precision <= 6 else 2

@@ -1,4 +1,4 @@
-"""The statistics of one column, read out of a manifest's record without building the rest."""
+"""Reads the statistics of one column out of a manifest's record, without building the rest of the record."""
 
 import struct
 from collections.abc import Callable, Mapping, Sequence
@@ -7,14 +7,16 @@ from typing import Any, NamedTuple
 from streamsink.format.binary_row import field_reader
 from streamsink.format.types import DataField
 
-#: What a BinaryRow that is not what it must be makes a field reader raise.
+#: What a field reader raises for bytes that are no valid BinaryRow.
 _BAD_ROW = (struct.error, ValueError, IndexError, OverflowError, TypeError)
 
 
 class ColumnStats(NamedTuple):
-    """What is known of one column's values in some rows: bounds (physical; None: unknown), nulls (None: unknown), rows.
+    """What is known about one column's values in some rows.
 
-    Bounds may be wider than the values are: those of long texts are cut.
+    low, high: physical bounds, None if unknown; they may be wider than the values, because those of long texts are
+    cut.
+    nulls: the number of nulls, None if unknown. rows: the number of rows.
     """
 
     low: Any
@@ -23,12 +25,12 @@ class ColumnStats(NamedTuple):
     rows: int
 
 
-#: The Avro record ``_FILE`` -> its stats of one column.
+#: A function from the Avro record ``_FILE`` to the stats of one column.
 StatsReader = Callable[[Mapping[str, Any]], ColumnStats]
 
 
 def covered_columns(file: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """``_VALUE_STATS_COLS``: the columns that a file's stats are of; None for all of its schema."""
+    """``_VALUE_STATS_COLS``: the columns that a file's stats cover; None if they cover all columns of its schema."""
     names = file.get("_VALUE_STATS_COLS")
     return None if names is None else tuple(names)
 
@@ -36,9 +38,11 @@ def covered_columns(file: Mapping[str, Any]) -> tuple[str, ...] | None:
 def stats_reader(
     fields: Sequence[DataField], covered: Sequence[str] | None, name: str, bounded: bool
 ) -> StatsReader | None:
-    """Reads the stats of column ``name`` from files of a schema with these ``fields``; None when there are none.
+    """A function that reads the stats of column ``name``; None if the files have no stats of it.
 
-    ``bounded`` False leaves the bounds out. Stats that cannot be read (other writers leave rows empty) are unknown.
+    It is for files of a schema with these ``fields`` whose stats cover the columns ``covered`` (None: all). Without
+    ``bounded`` the bounds are not read. Stats that cannot be read are unknown; some other writers leave the rows
+    empty.
     """
     by_name = {field.name: field for field in fields}
     columns = [field.name for field in fields] if covered is None else list(covered)
@@ -57,7 +61,7 @@ def stats_reader(
                 low, high = read(stats["_MIN_VALUES"]), read(stats["_MAX_VALUES"])
             except _BAD_ROW:
                 low = high = None
-            if low != low or high != high:  # NaN is a bound of nothing
+            if low != low or high != high:  # NaN bounds nothing
                 low = high = None
         return ColumnStats(low, high, nulls, file["_ROW_COUNT"])
 

@@ -1,8 +1,8 @@
-"""What the Parquet footer of a file that Spark wrote says of its columns, as physical values. Flat columns only."""
+"""Reads column statistics, as physical values, from Parquet footers that Spark wrote. Flat columns only."""
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import pyarrow.parquet as pq
 
@@ -13,25 +13,33 @@ from streamsink.format.values import from_physical
 _MICRO_NANOS = 1000
 _FLOATS = ("FLOAT", "DOUBLE")
 _CREATED_BY = re.compile(r"parquet-mr version (\d+)\.(\d+)\.")
-# From this version on a NaN is left out of the bounds. Before it, one makes the greatest value NaN, so that it is seen.
+# From this version on the bounds leave out a NaN. Before it a NaN became the greatest value, so that it is noticed.
 _WITHOUT_NAN = (1, 18)
 
 
 def row_groups_of(footer: pq.FileMetaData, fields: Sequence[DataField]) -> Iterator[list[ColumnChunk]]:
-    """By row group, each column. The file has exactly these columns, in this order, timestamps in microseconds."""
+    """Yield for each row group the statistics of each column.
+
+    The file has exactly the columns ``fields``, in this order, with timestamps in microseconds.
+    """
     writer = _CREATED_BY.match(footer.created_by or "")
     sees_nan = writer is not None and (int(writer[1]), int(writer[2])) < _WITHOUT_NAN
     for number in range(footer.num_row_groups):
         group, chunks = footer.row_group(number), []
         for i, field in enumerate(fields):
+            t = cast(AtomicType, field.type)  # the columns are flat
             required = footer.schema.column(i).max_definition_level == 0
-            bounded = sees_nan or field.type.root not in _FLOATS
-            chunks.append(_chunk(group.column(i), field.type, 0 if required else None, bounded))
+            bounded = sees_nan or t.root not in _FLOATS
+            chunks.append(_chunk(group.column(i), t, 0 if required else None, bounded))
         yield chunks
 
 
 def _chunk(column: pq.ColumnChunkMetaData, t: AtomicType, nulls: int | None, bounded: bool) -> ColumnChunk:
-    """nulls: what is known of them without the statistics, which parquet-mr leaves out where values are kilobytes long."""
+    """The statistics of one column in one row group.
+
+    nulls: the number of nulls as far as it is known without the statistics, which parquet-mr omits where values are
+    kilobytes long.
+    """
     found = column.statistics
     if found is None:
         return ColumnChunk(column.num_values, nulls, None, None)
@@ -43,7 +51,7 @@ def _chunk(column: pq.ColumnChunkMetaData, t: AtomicType, nulls: int | None, bou
 
 
 def _physical(raw: Any, t: AtomicType) -> Any | None:
-    """None for a text that is not UTF-8, which has no bound in code points."""
+    """The physical value of a bound; None for a text that is not UTF-8, which has no bound in code points."""
     if t.root in CHARACTER_ROOTS:
         try:
             return raw.decode("utf-8")

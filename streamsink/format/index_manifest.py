@@ -1,4 +1,7 @@
-"""Index manifests: the whole state of a snapshot's hash indexes and deletion vectors, rewritten when any of it changes."""
+"""Index manifests: the complete state of a snapshot's hash indexes and deletion vectors.
+
+An index manifest is rewritten when any of that state changes.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +18,7 @@ DELETION_VECTORS_INDEX = "DELETION_VECTORS"
 
 @dataclass(frozen=True)
 class DeletionVectorRange:
-    """Where one data file's deletion vector stands in the index file: bytes. ``cardinality``: rows deleted, or None."""
+    """Where one data file's deletion vector is in the index file, in bytes. ``cardinality``: rows deleted, or None."""
 
     data_file: str
     offset: int
@@ -25,7 +28,7 @@ class DeletionVectorRange:
 
 @dataclass(frozen=True)
 class GlobalIndexMeta:
-    """What a global index covers. Carried along, never made here."""
+    """What a global index covers. It is carried along, never made here."""
 
     row_range_start: int
     row_range_end: int
@@ -37,7 +40,7 @@ class GlobalIndexMeta:
 
 @dataclass(frozen=True)
 class IndexFileMeta:
-    """One file below ``index/``. ``file_size`` in bytes; ``row_count``: hashes or deletion vectors in it."""
+    """One file below ``index/``. ``file_size`` is in bytes; ``row_count`` counts its hashes or deletion vectors."""
 
     index_type: str
     file_name: str
@@ -50,7 +53,10 @@ class IndexFileMeta:
 
 @dataclass(frozen=True)
 class IndexManifestEntry:
-    """One index file added or deleted. ``partition`` is a BinaryRow with arity prefix."""
+    """One index file that is added or deleted, as Paimon's class of this name.
+
+    ``partition`` is a BinaryRow with arity prefix.
+    """
 
     kind: FileKind
     partition: bytes
@@ -59,23 +65,23 @@ class IndexManifestEntry:
 
     @property
     def deleting(self) -> "IndexManifestEntry":
-        """The entry that removes it."""
+        """The entry that removes this index file."""
         return replace(self, kind=FileKind.DELETE)
 
     @property
     def slot(self) -> tuple[bytes, int, str]:
-        """What has one index at a time where rows are in buckets."""
+        """The key under which, in a table with buckets, only one index exists at a time."""
         return self.partition, self.bucket, self.file.index_type
 
 
 def combine(
     before: Sequence[IndexManifestEntry], changes: Sequence[IndexManifestEntry], *, unaware_buckets: bool
 ) -> list[IndexManifestEntry]:
-    """The state after these changes, by Paimon's rules: deletes first, then adds.
+    """The state after these changes: deletions are applied first, then additions, by Paimon's rules.
 
-    A bucket has one index of a type, which an added one replaces; deletion vectors of a table without buckets and
-    global indexes go by their file's name. Raises: Conflict ``commit.index-changed`` when a file to delete is not there,
-    or one to add is there already: another writer changed it.
+    A bucket has one index of each type, and an added one replaces it. Deletion vectors of a table without buckets
+    and global indexes are identified by their file's name instead. Raises: Conflict ``commit.index-changed`` if a
+    file to delete does not exist or a file to add exists already, because then another writer has changed it.
     """
     state = {_key(e, unaware_buckets): e for e in before}
     for entry in (e for e in changes if e.kind is FileKind.DELETE):
@@ -109,7 +115,10 @@ def write_index_manifest(entries: Iterable[IndexManifestEntry], *, codec: str = 
 
 
 def read_index_manifest(data: bytes, name: str) -> list[IndexManifestEntry]:
-    """The entries; ``name`` is the file's name. Raises: Corrupt ``manifest.corrupt`` or ``manifest.version``."""
+    """The entries of an index manifest; ``name`` is the file's name, for messages.
+
+    Raises: Corrupt ``manifest.corrupt`` or ``manifest.version``.
+    """
     entries = []
     for found in read_avro(data, name):
         check_version(found, INDEX_MANIFEST_VERSION, name)

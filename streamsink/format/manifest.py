@@ -1,4 +1,4 @@
-"""Manifests: the files that a commit adds to or deletes from the table."""
+"""Manifests: the files that a commit adds to the table or deletes from it."""
 
 import functools
 import re
@@ -14,9 +14,10 @@ from streamsink.format.data_file import DataFileMeta, file_schema
 MANIFEST_VERSION = 2
 
 Identity = tuple[Any, ...]
-#: How many files a manifest adds and deletes.
+#: The number of files that a manifest adds, and the number that it deletes.
 Counts = tuple[int, int]
-#: The beginning of a data file's name as our writers give it, which no other file's has. Two of them never overlap.
+#: The beginning of a data file's name as our writers choose it; only files of one writer share it. Two such beginnings
+#: never overlap.
 _OWN_NAME = re.compile(rb"data-[0-9a-f-]{36}")
 
 
@@ -29,7 +30,10 @@ class FileKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ManifestEntry:
-    """One file added or deleted. ``partition`` is a BinaryRow with arity prefix."""
+    """One file that is added or deleted, as Paimon's class of this name.
+
+    ``partition`` is a BinaryRow with arity prefix.
+    """
 
     kind: FileKind
     partition: bytes
@@ -39,7 +43,7 @@ class ManifestEntry:
 
     @property
     def identity(self) -> Identity:
-        """What makes two entries speak of the same file. The level is part of it."""
+        """The key that two entries about the same file have in common. The level is part of it."""
         f = self.file
         return (
             self.partition,
@@ -76,7 +80,11 @@ def manifest_schema(with_sequences: bool) -> dict[str, Any]:
 
 
 def write_manifest(entries: Sequence[ManifestEntry], *, codec: str = "zstandard", level: int = 1) -> bytes:
-    """The bytes of a manifest. ``codec`` is an Avro codec name that Java can read (null, deflate, zstandard)."""
+    """The bytes of a manifest.
+
+    ``codec`` is the name of an Avro codec that Java can read (null, deflate, zstandard), ``level`` its compression
+    level.
+    """
     with_sequences = any(e.file.write_cols_sequences is not None for e in entries)
     return write_avro(manifest_schema(with_sequences), [_to_record(e) for e in entries], codec=codec, level=level)
 
@@ -95,10 +103,11 @@ def _to_record(entry: ManifestEntry) -> dict[str, Any]:
 def iter_manifest(
     data: bytes, name: str, partitions: Collection[bytes] | None = None, counts: Counts | None = None
 ) -> Iterator[ManifestEntry]:
-    """The entries of a manifest, only those of ``partitions`` when given; ``name`` is the file's name.
+    """Yield the entries of a manifest, only those of ``partitions`` if given.
 
-    Raises: Corrupt ``manifest.corrupt`` (unreadable, torn, or not the ``counts`` of its list: perhaps only after the
-    last entry) or ``manifest.version``.
+    ``name`` is the file's name, for messages. Raises: Corrupt ``manifest.version``, or ``manifest.corrupt`` if the
+    manifest is unreadable, torn, or does not have the ``counts`` of its manifest list, perhaps only after the last
+    entry.
     """
     for found in checked_records(data, name, counts):
         try:
@@ -117,7 +126,7 @@ def iter_manifest(
 
 
 def checked_records(data: bytes, name: str, counts: Counts | None) -> Iterator[dict[str, Any]]:
-    """The Avro records of a manifest. Raises as ``iter_manifest``."""
+    """Yield the Avro records of a manifest. Raises like ``iter_manifest``."""
     seen = [0, 0]
     for found in read_avro(data, name):
         if found.get("_VERSION") != MANIFEST_VERSION:
@@ -137,29 +146,34 @@ def checked_records(data: bytes, name: str, counts: Counts | None) -> Iterator[d
 
 
 class NameSearch:
-    """Finds the manifests that may speak of some data files, without decoding their entries."""
+    """Finds the manifests that may contain entries about given data files, without decoding the entries."""
 
     def __init__(self, files: Iterable[str]):
-        """files: their names. One that our writers would not give is found everywhere."""
+        """files: names of data files. A name that our writers would not choose may be in any manifest."""
         found = [_OWN_NAME.match(file.encode()) for file in files]
-        self._wanted = None if None in found else {match[0] for match in found}
+        own = {match[0] for match in found if match is not None}
+        self._wanted = None if None in found else own
 
     def may_find(self, data: bytes, name: str, counts: Counts) -> bool:
-        """Whether the manifest may speak of one of the files; no is certain. Raises as ``iter_manifest``, as far as it looks."""
-        found = self._wanted is None
+        """Whether the manifest may contain one of the files; False is certain. Raises like ``check_blocks``."""
+        wanted = self._wanted
+        found = wanted is None
         for encoded in _checked_blocks(data, name, counts):
-            found = found or not self._wanted.isdisjoint(_OWN_NAME.findall(encoded))
+            found = found or wanted is None or not wanted.isdisjoint(_OWN_NAME.findall(encoded))
         return found
 
 
 def check_blocks(data: bytes, name: str, counts: Counts) -> None:
-    """As ``iter_manifest`` would find it, without decoding its entries. Raises as that, but looks at the first version of each block only."""
+    """Raise like ``iter_manifest``, without decoding the entries.
+
+    Therefore only the version of the first entry of each block is checked, and only the sum of the counts.
+    """
     for _ in _checked_blocks(data, name, counts):
         pass
 
 
 def _checked_blocks(data: bytes, name: str, counts: Counts) -> Iterator[bytes]:
-    """The entries of each block as they are encoded. Raises as ``iter_manifest``."""
+    """Yield the encoded entries of each block. Raises like ``check_blocks``."""
     seen = 0
     for count, first, encoded in read_blocks(data, name):
         check_version(first, MANIFEST_VERSION, name)
@@ -170,21 +184,24 @@ def _checked_blocks(data: bytes, name: str, counts: Counts) -> Iterator[bytes]:
 
 
 def read_manifest(data: bytes, name: str) -> list[ManifestEntry]:
-    """All entries of a manifest; raises as ``iter_manifest``."""
+    """All entries of a manifest. Raises like ``iter_manifest``."""
     return list(iter_manifest(data, name))
 
 
-#: What a scan needs of a data file: partition, bucket, file name, size in bytes, rows, schema id. A plain tuple, because
-#: there may be very many.
+#: What a scan needs of a data file: partition, bucket, file name, size in bytes, rows, schema id. It is a plain tuple,
+#: because there may be very many of them.
 LiveFile = tuple[bytes, int, str, int, int, int]
-#: (partition, the Avro record ``_FILE``) -> whether a scan wants the file.
+#: A function from (partition, the Avro record ``_FILE``) to whether a scan wants the file.
 Keep = Callable[[bytes, Mapping[str, Any]], bool]
 
 
 def iter_files(
     data: bytes, name: str, counts: Counts, keep: Keep | None = None, deleted: Collection[Identity] = ()
 ) -> Iterator[LiveFile]:
-    """The files that a manifest adds, that are not ``deleted``, and that ``keep`` wants. Raises as ``iter_manifest``."""
+    """Yield the files that a manifest adds, that are not ``deleted``, and that ``keep`` wants.
+
+    Raises like ``iter_manifest``.
+    """
     for found in checked_records(data, name, counts):
         try:
             file, partition = found["_FILE"], found["_PARTITION"]
@@ -206,9 +223,9 @@ def iter_files(
 
 
 def iter_records(data: bytes, name: str, counts: Counts) -> Iterator[tuple[FileKind, Identity, dict[str, Any]]]:
-    """The entries of a manifest as what they do, whose they are, and their Avro record; raises as ``iter_manifest``.
+    """Yield the entries of a manifest as (kind, identity of the file, Avro record). Raises like ``iter_manifest``.
 
-    For passing entries on as they are: much cheaper than building them.
+    This is for passing entries on unchanged, and much cheaper than building them.
     """
     for found in checked_records(data, name, counts):
         try:
@@ -232,10 +249,11 @@ def _identity(found: dict[str, Any]) -> Identity:
 
 
 def check_version(found: dict[str, Any], expected: int, name: str) -> None:
-    """Raises: Corrupt ``manifest.version`` when a record has another ``_VERSION``."""
+    """Raises: Corrupt ``manifest.version`` if a record has another ``_VERSION``."""
     if found.get("_VERSION") != expected:
         raise Corrupt(
             f"{name} has records of version {found.get('_VERSION')!r}, known is {expected}; a newer Paimon "
-            "may have written it. Nothing was written. Use a streamsink that knows it, or roll the table back to an older snapshot",
+            "may have written it. Nothing was written. Use a streamsink that knows it, or roll the table back to an "
+            "older snapshot",
             kind="manifest.version",
         )

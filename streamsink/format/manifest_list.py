@@ -26,9 +26,10 @@ MANIFEST_LIST_VERSION = 2
 
 @dataclass(frozen=True)
 class ManifestFileMeta:
-    """One manifest of a list. ``file_size`` in bytes and exact: a wrong one makes Java read nothing.
+    """One manifest of a list, as Paimon's class of this name.
 
-    ``total_buckets`` and ``extra_files`` are written by newer writers only and carried along.
+    ``file_size`` is in bytes and must be exact: with a wrong size Java reads nothing. ``total_buckets`` and
+    ``extra_files`` are written only by newer writers, and are carried along.
     """
 
     file_name: str
@@ -50,7 +51,10 @@ class ManifestFileMeta:
     def of(
         cls, name: str, size: int, entries: Sequence[ManifestEntry], partition_types: Sequence[DataType]
     ) -> "ManifestFileMeta":
-        """The record of a manifest of ``size`` bytes. Raises: Misuse ``manifest.empty`` without entries."""
+        """The list's record of a manifest with these entries, whose file has ``size`` bytes.
+
+        Raises: Misuse ``manifest.empty`` if there are no entries.
+        """
         summary = EntrySummary()
         for e in entries:
             f = e.file
@@ -59,13 +63,13 @@ class ManifestFileMeta:
 
     @property
     def counts(self) -> Counts:
-        """What reading the manifest must find."""
+        """How many added and deleted files a reader must find in the manifest."""
         return self.num_added_files, self.num_deleted_files
 
     @functools.cached_property
     def _record(self) -> dict[str, Any]:
-        """As Avro takes it. Kept: the same manifests are in list after list."""
-        out = {
+        """The Avro record. It is cached, because the same manifests are in one list after another."""
+        out: dict[str, Any] = {
             "_VERSION": MANIFEST_LIST_VERSION,
             "_PARTITION_STATS": self.partition_stats.to_record(),
             "_EXTRA_FILES": None if self.extra_files is None else list(self.extra_files),
@@ -76,7 +80,7 @@ class ManifestFileMeta:
 
 
 class EntrySummary:
-    """What a manifest list says of a manifest, gathered entry by entry."""
+    """What a manifest list says about a manifest, collected entry by entry."""
 
     def __init__(self) -> None:
         self._count = [0, 0]
@@ -88,7 +92,7 @@ class EntrySummary:
         self._all_rows = True
 
     def add(self, kind: int, partition: bytes, bucket: int, file: tuple[int, int, int | None, int]) -> None:
-        """One entry; ``file`` is its schema id, level, first row id, and rows."""
+        """Add one entry; ``file`` is its schema id, level, first row id, and number of rows."""
         schema_id, level, first, rows = file
         self._count[kind] += 1
         self._partitions[partition] = self._partitions.get(partition, 0) + 1
@@ -102,7 +106,7 @@ class EntrySummary:
             self._rows = min(low, first), max(high, first + rows - 1)
 
     def meta(self, name: str, size: int, partition_types: Sequence[DataType]) -> ManifestFileMeta:
-        """The record of the manifest. Raises: Misuse ``manifest.empty`` without entries."""
+        """The list's record of the manifest. Raises: Misuse ``manifest.empty`` if there were no entries."""
         if not self._partitions:
             raise Misuse(f"manifest {name} has no entries", kind="manifest.empty")
         added, deleted = self._count
@@ -130,7 +134,7 @@ _OPTIONAL_LONGS = ("min_row_id", "max_row_id")
 
 @functools.lru_cache
 def _schema(with_extras: bool) -> dict[str, Any]:
-    fields = [{"name": "_VERSION", "type": "int"}, {"name": "_FILE_NAME", "type": "string"}]
+    fields: list[dict[str, Any]] = [{"name": "_VERSION", "type": "int"}, {"name": "_FILE_NAME", "type": "string"}]
     fields += [{"name": n, "type": "long"} for n in ("_FILE_SIZE", "_NUM_ADDED_FILES", "_NUM_DELETED_FILES")]
     fields += [
         {"name": "_PARTITION_STATS", "type": stats_schema("record__PARTITION_STATS")},
@@ -145,13 +149,13 @@ def _schema(with_extras: bool) -> dict[str, Any]:
 
 
 def write_manifest_list(metas: Sequence[ManifestFileMeta], *, codec: str = "zstandard", level: int = 1) -> bytes:
-    """The bytes of a manifest list; an empty one is a valid file and the base of a first snapshot."""
+    """The bytes of a manifest list. An empty list is a valid file, and the base of a first snapshot."""
     with_extras = any(m.total_buckets is not None or m.extra_files is not None for m in metas)
     return write_avro(_schema(with_extras), [m._record for m in metas], codec=codec, level=level)
 
 
 def read_manifest_list(data: bytes, name: str) -> list[ManifestFileMeta]:
-    """The manifests of a list; ``name`` is the file's name. Unknown columns are ignored.
+    """The manifests of a list; ``name`` is the file's name, for messages. Unknown columns are ignored.
 
     Raises: Corrupt ``manifest.corrupt`` (unreadable, torn) or ``manifest.version``.
     """

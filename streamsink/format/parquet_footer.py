@@ -1,8 +1,8 @@
-"""One change to a Parquet file's footer: INT64 columns become timestamps.
+"""Changes one thing in a Parquet file's footer: INT64 columns become timestamps.
 
 pyarrow writes either all timestamps of a file as INT96 or none. Java's files have INT96 for nanoseconds only, and its
 readers fail on a filter over a TIMESTAMP(6) column that is INT96. So such columns are written as plain INT64, which is
-how their values are stored anyway, and the footer's schema is told what they are.
+how their values are stored anyway, and the schema in the footer is changed to say what they are.
 """
 
 import struct
@@ -15,21 +15,22 @@ _TAIL = 8
 _STOP, _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _STRUCT = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 12
 _LONG_LIST = 15
 _MOST_VARINT_BYTES = 10
-# of SchemaElement
+# fields of SchemaElement
 _TYPE, _NAME, _CHILDREN, _CONVERTED, _LOGICAL = 1, 4, 5, 6, 10
 _INT64 = 2
-# unit -> (field of TimeUnit, ConvertedType)
+# unit -> (its field in the union TimeUnit, its ConvertedType)
 _UNITS = {"ms": (1, 9), "us": (2, 10)}
 
-#: column -> (unit "ms" or "us", whether it is an instant in UTC)
+#: name of a column -> (unit "ms" or "us", whether it is an instant in UTC)
 Timestamps = Mapping[str, tuple[str, bool]]
 _Fields = dict[int, tuple[int, bytes]]
 
 
 def with_timestamps(end: bytes, columns: Timestamps) -> bytes:
-    """The end of a Parquet file (its footer, length and magic), with these top-level INT64 columns as timestamps.
+    """Return the end of a Parquet file with these top-level INT64 columns declared as timestamps.
 
-    Raises: Corrupt ``parquet.footer`` when the bytes are not what Parquet's Thrift definition says.
+    The end consists of the footer, its length and the magic bytes; bytes before the footer are returned unchanged.
+    Raises: Corrupt ``parquet.footer`` if the bytes do not match Parquet's Thrift definition.
     """
     try:
         size = struct.unpack_from("<i", end, len(end) - _TAIL)[0]
@@ -55,22 +56,22 @@ def _annotated(footer: bytes, columns: Timestamps) -> bytes:
         fields, at = _read_struct(footer, at)
         elements.append(fields)
     for element in _top_level_leaves(elements):
-        name = element[_NAME][1]
-        name = name[_varint(name, 0)[1] :].decode("utf-8")
+        encoded = element[_NAME][1]
+        name = encoded[_varint(encoded, 0)[1] :].decode("utf-8")
         if name in columns and _number(element, _TYPE) == _INT64 and _LOGICAL not in element:
             _annotate(element, *columns[name])
     return footer[:first] + b"".join(map(_write_struct, elements)) + footer[at:]
 
 
 def _top_level_leaves(elements: list[_Fields]) -> list[_Fields]:
-    """Columns directly below the root that have no children."""
+    """The columns directly below the root that have no children."""
     leaves, at = [], 1
     while at < len(elements):
         children = _number(elements[at], _CHILDREN)
         if not children:
             leaves.append(elements[at])
         at += 1
-        while children:  # past all below it
+        while children:  # skip everything below it
             children += _number(elements[at], _CHILDREN) - 1
             at += 1
     return leaves
@@ -108,7 +109,7 @@ def _list_header(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _read_struct(data: bytes, at: int) -> tuple[_Fields, int]:
-    """Fields by id, each with its Thrift type and its bytes; and where the struct ends."""
+    """Return the fields of a struct by id, each with its Thrift type and its bytes, and where the struct ends."""
     fields: _Fields = {}
     last = 0
     while data[at] != _STOP:

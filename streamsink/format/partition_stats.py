@@ -11,9 +11,10 @@ from streamsink.format.types import BINARY_ROOTS, AtomicType, DataType
 
 
 def partition_stats(partitions: Mapping[bytes, int], types: Sequence[DataType]) -> SimpleStats:
-    """Stats of the partitions of entries: partition -> number of entries, as Java counts; nothing is truncated.
+    """The stats of a manifest's partitions, where ``partitions`` maps each partition to its number of entries.
 
-    A wrong bound here makes readers miss files. Raises: Corrupt ``row.corrupt`` for a bad partition row.
+    Nulls are counted by entry, as Java does, and nothing is truncated. A wrong bound here makes readers miss files.
+    Raises: Corrupt ``row.corrupt`` for a bad partition row.
     """
     if not types:
         return EMPTY_STATS
@@ -24,7 +25,7 @@ def partition_stats(partitions: Mapping[bytes, int], types: Sequence[DataType]) 
     for i, t in enumerate(types):
         present = [row[i] for row, _ in rows if row[i] is not None]
         nulls.append(sum(count for row, count in rows if row[i] is None))
-        # Java has no order for byte arrays: it writes no bounds for them.
+        # Java has no order for byte arrays, so it writes no bounds for them.
         if not present or (isinstance(t, AtomicType) and t.root in BINARY_ROOTS):
             low.append(None)
             high.append(None)
@@ -35,9 +36,9 @@ def partition_stats(partitions: Mapping[bytes, int], types: Sequence[DataType]) 
 
 
 def may_hold(stats: SimpleStats, partitions: Iterable[Sequence[Any]], types: Sequence[DataType]) -> bool:
-    """Whether a manifest with these stats may have an entry of one of ``partitions``: rows as ``decode_physical`` gives.
+    """Whether a manifest with these stats may have an entry of one of ``partitions``.
 
-    Stats that cannot be read rule nothing out.
+    The partitions are rows as ``decode_physical`` returns them. Stats that cannot be read rule nothing out.
     """
     try:
         low, high = decode_physical(stats.min_values, types), decode_physical(stats.max_values, types)
@@ -58,6 +59,6 @@ def _within(value: Any, low: Any, high: Any, nulls: int | None) -> bool:
 
 
 def _order(value: Any) -> Any:
-    if isinstance(value, float):  # Java's order: -0.0 below 0.0, NaN above all
+    if isinstance(value, float):  # Java's order: -0.0 is below 0.0, and NaN above everything
         return (math.isnan(value), 0.0 if math.isnan(value) else value, math.copysign(1.0, value))
     return value

@@ -1,4 +1,7 @@
-"""Names of directories: partitions and buckets. Readers rebuild them from a file's partition bytes."""
+"""Names of the directories of partitions and buckets.
+
+Readers compute them from a file's partition bytes, so they must be the names that Java gives.
+"""
 
 import struct
 import unicodedata
@@ -13,7 +16,7 @@ DEFAULT_PARTITION_NAME = "__DEFAULT_PARTITION__"
 POSTPONE_BUCKET = -2
 
 _ESCAPED = frozenset(map(chr, list(range(0x20)) + [0x7F])) | frozenset("\"#%'*/:=?\\{}[]^")
-#: Java's Character.isWhitespace: separators that may break a line, and these controls.
+#: Characters for which Java's Character.isWhitespace is true: separators that may break a line, and these controls.
 _BLANK_CONTROLS = frozenset("\t\n\x0b\x0c\r\x1c\x1d\x1e\x1f")
 _NO_BREAK = frozenset("\u00a0\u2007\u202f")
 _DAY_MILLIS = 86_400_000
@@ -27,9 +30,10 @@ def partition_path(
     default_name: str = DEFAULT_PARTITION_NAME,
     legacy: bool = True,
 ) -> str:
-    """``k1=v1/k2=v2`` relative to the table, "" when unpartitioned; values as ``decode_row`` gives them.
+    """The path ``k1=v1/k2=v2`` relative to the table, "" if unpartitioned; values as ``decode_row`` returns them.
 
-    ``legacy`` is the table option ``partition.legacy-name``. Raises: Misuse ``path.unsupported-type``.
+    ``legacy`` is the table option ``partition.legacy-name``. Raises: Misuse ``path.unsupported-type``,
+    ``path.unsupported-value``, ``path.bad-partition`` or ``row.bad-value``.
     """
     if len(partition_values) != len(partition_fields):
         raise Misuse(
@@ -51,7 +55,7 @@ def bucket_dir(partition_path: str, bucket: int) -> str:
 
 
 def escape(text: str) -> str:
-    """Paimon's (Hive's) escaping of one component."""
+    """Escape one component of a path as Paimon and Hive do."""
     return "".join(f"%{ord(c):02X}" if c in _ESCAPED else c for c in text)
 
 
@@ -61,8 +65,11 @@ def _is_blank(text: str) -> bool:
     )
 
 
-def check_partition_field(field: DataField, legacy: bool) -> None:
-    """Raises: Misuse ``path.unsupported-type`` for a partition column whose values give no names of folders."""
+def check_partition_field(field: DataField, legacy: bool) -> AtomicType:
+    """Return the type of a partition column.
+
+    Raises: Misuse ``path.unsupported-type`` if its values give no names of directories.
+    """
     t = field.type
     if not isinstance(t, AtomicType) or t.root in BINARY_ROOTS:
         raise Misuse(f"column {field.name!r}: type {t} cannot be a partition column here", kind="path.unsupported-type")
@@ -72,11 +79,11 @@ def check_partition_field(field: DataField, legacy: bool) -> None:
             "depends on the reader's time zone",
             kind="path.unsupported-type",
         )
+    return t
 
 
 def _text(value: Any, field: DataField, legacy: bool) -> str:
-    t = field.type
-    check_partition_field(field, legacy)
+    t = check_partition_field(field, legacy)
     try:
         physical = to_physical(value, t)
     except (TypeError, ValueError, AttributeError) as bad:
@@ -103,17 +110,22 @@ def _text(value: Any, field: DataField, legacy: bool) -> str:
 
 
 def _check_year(year: int, field: DataField) -> None:
-    """Java's names have four digits for a year, so the years 1 and 10001 share a folder there, and year -1 has none."""
+    """Refuse a year without a directory of its own.
+
+    Java's names have four digits for a year, so the years 1 and 10001 share a directory there, and the year -1 has
+    none.
+    """
     if not 0 <= year <= 9999:
         raise Misuse(
             f"column {field.name!r}: a date outside of the years 0 to 9999 has no folder of its own in a table with "
-            "partition.legacy-name=false. Filter such rows in the query, set them to null, or name a table for them with dead_letters",
+            "partition.legacy-name=false. Filter such rows in the query, set them to null, or name a table for them "
+            "with dead_letters",
             kind="path.unsupported-value",
         )
 
 
 def civil_date(days: int) -> tuple[Any, ...]:
-    """Year, month, day of a day number since 1970-01-01, proleptic Gregorian, for any year."""
+    """(year, month, day) of a day number since 1970-01-01 in the proleptic Gregorian calendar, for any year."""
     shifted = days + 719468
     era, day_of_era = divmod(shifted, 146097)
     year_of_era = (day_of_era - day_of_era // 1460 + day_of_era // 36524 - day_of_era // 146096) // 365
@@ -130,7 +142,7 @@ def _split(nanos: int) -> tuple[Any, ...]:
 
 
 def _iso_text(nanos: int) -> str:
-    """Java's LocalDateTime.toString: no seconds when they are zero, the fraction in groups of three."""
+    """The text of Java's LocalDateTime.toString: no seconds if they are zero, a fraction in groups of three digits."""
     year, month, day, hour, minute, second, fraction = _split(nanos)
     sign = "+" if year > 9999 else "-" if year < 0 else ""
     text = f"{sign}{abs(year):04d}-{month:02d}-{day:02d}T{hour:02d}:{minute:02d}"
@@ -166,7 +178,10 @@ def _time_text(millis: int, precision: int) -> str:
 
 
 def java_float_text(value: float, *, single: bool) -> str:
-    """Java's Double.toString, or Float.toString for a 4-byte value (of JDK 19 and later: shortest digits)."""
+    """The text of Java's Double.toString, or with ``single`` of Float.toString.
+
+    It has the shortest digits that identify the value, as in JDK 19 and later.
+    """
     if value != value:
         return "NaN"
     sign = "-" if struct.pack(">d", value)[0] & 0x80 else ""
@@ -198,5 +213,5 @@ def _shortest(value: float, single: bool) -> str:
             if struct.pack("<f", float(text)) == stored:
                 return text
         except OverflowError:
-            continue  # rounded up beyond the largest float: more digits are needed
+            continue  # the text was rounded up beyond the largest float, so more digits are needed
     return f"{value:.9e}"

@@ -1,4 +1,4 @@
-"""Schema files: ``schema/schema-N``, one JSON object each, never rewritten."""
+"""Schema files ``schema/schema-N``: one JSON object each, never rewritten."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ from streamsink.format.types import (
 )
 
 CURRENT_VERSION = 3
-#: Ids from here on belong to system fields.
+#: Field ids from this one on belong to system fields.
 FIRST_SYSTEM_ID = 1073741823
 RESERVED_NAMES = ("_SEQUENCE_NUMBER", "_VALUE_KIND", "_LEVEL", "rowkind", "_ROW_ID")
 KEY_PREFIX = "_KEY_"
@@ -29,7 +29,10 @@ KEY_PREFIX = "_KEY_"
 
 @dataclass(frozen=True)
 class TableSchema:
-    """One version of a table's schema. ``fields`` carry their ids; ``time_millis`` is the creation time (ms)."""
+    """One version of a table's schema, as Paimon's class of this name.
+
+    ``fields`` have their ids; ``time_millis`` is the creation time in ms.
+    """
 
     version: int
     id: int
@@ -52,9 +55,10 @@ class TableSchema:
         *,
         primary_keys: Sequence[str] = (),
     ) -> "TableSchema":
-        """Schema 0 of a new table. Ids are assigned depth first, as Java does; ids of ``fields`` are ignored.
+        """Schema 0 of a new table.
 
-        Raises: Misuse ``schema.*``, naming the column, for what Paimon does not allow.
+        Ids are assigned depth first, as Java does; the ids in ``fields`` are ignored. Raises: Misuse
+        ``schema.*``, which names the column, for what Paimon does not allow.
         """
         options = dict(options or {})
         check_names(fields)
@@ -81,7 +85,7 @@ class TableSchema:
 
     @property
     def field_names(self) -> tuple[str, ...]:
-        """Names of the columns, in order."""
+        """The names of the columns, in order."""
         return tuple(f.name for f in self.fields)
 
     @property
@@ -91,11 +95,11 @@ class TableSchema:
 
     @property
     def row_type(self) -> RowType:
-        """All columns as one ROW, not null."""
+        """All columns as one ROW that is NOT NULL."""
         return RowType(self.fields, nullable=False)
 
     def field(self, name: str) -> DataField:
-        """The column of that name. Raises: Misuse ``schema.no-such-column``."""
+        """The column with this name. Raises: Misuse ``schema.no-such-column``."""
         for found in self.fields:
             if found.name == name:
                 return found
@@ -121,7 +125,7 @@ class TableSchema:
 
     @classmethod
     def from_json(cls, data: bytes, name: str) -> "TableSchema":
-        """Reads a schema file; ``name`` is the file's name for messages. Unknown keys are ignored.
+        """The schema of a schema file; ``name`` is the file's name, for messages. Unknown keys are ignored.
 
         Raises: Corrupt ``schema.corrupt``.
         """
@@ -136,13 +140,13 @@ class TableSchema:
 
 
 class IdCounter:
-    """Hands out field ids above ``highest``, depth first: a field, then its nested fields."""
+    """Assigns field ids above ``highest`` depth first: to a field, then to its nested fields."""
 
     def __init__(self, highest: int):
         self.highest = highest
 
     def assign(self, field: DataField) -> DataField:
-        """The field with new ids, nested ones included. Raises: Misuse ``schema.too-many-fields``."""
+        """Return the field with new ids, also for nested fields. Raises: Misuse ``schema.too-many-fields``."""
         self.highest += 1
         if self.highest >= FIRST_SYSTEM_ID:
             raise Misuse(f"column {field.name!r}: no field ids are left", kind="schema.too-many-fields")
@@ -150,7 +154,7 @@ class IdCounter:
         return replace(field, id=own, type=self.assign_nested(field.type))
 
     def assign_nested(self, t: DataType) -> DataType:
-        """The type with new ids for every field inside."""
+        """Return the type with new ids for every field inside."""
         if isinstance(t, RowType):
             return replace(t, fields=tuple(self.assign(f) for f in t.fields))
         if isinstance(t, (ArrayType, MultisetType, VectorType)):
@@ -180,7 +184,7 @@ def check_names(fields: Sequence[DataField], where: str = "") -> None:
 
 
 def nested_parts(t: DataType) -> list[DataType]:
-    """The type itself and the types inside, down to (and including) the first ROW of each branch."""
+    """The type itself and the types inside it, down to and including the first ROW of each branch."""
     if isinstance(t, (ArrayType, MultisetType, VectorType)):
         return [t] + nested_parts(t.element)
     if isinstance(t, MapType):
@@ -245,7 +249,7 @@ def _from_object(value: Any) -> TableSchema:
     options = value["options"]
     if not isinstance(options, dict):
         raise ValueError("options is not an object")
-    # Java coerces other JSON scalars to strings; true must become "true".
+    # Java converts other JSON scalars to strings, so true must become "true".
     options = {k: v if isinstance(v, str) else json.dumps(v) for k, v in options.items() if v is not None}
     if version < 2:
         options.setdefault("bucket", "1")

@@ -1,17 +1,21 @@
-"""Minima, maxima and null counts as manifests carry them."""
+"""Minima, maxima and null counts in the form in which manifests carry them."""
 
 import base64
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-#: A row without fields: arity 0, one null-bit word.
+#: A row without fields: arity 0, and one word of null bits.
 EMPTY_ROW = bytes(12)
 
 
 @dataclass(frozen=True, slots=True)
 class SimpleStats:
-    """``min_values`` and ``max_values`` are BinaryRows with arity prefix; counts are per column, None = unknown."""
+    """The stats of some columns, as Paimon's class of this name.
+
+    ``min_values`` and ``max_values`` are BinaryRows with arity prefix. ``null_counts`` has the number of nulls of
+    each column, None if unknown.
+    """
 
     min_values: bytes
     max_values: bytes
@@ -23,12 +27,12 @@ class SimpleStats:
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> "SimpleStats":
-        """From the Avro record; absent counts (some writers) are read as none."""
+        """The stats of an Avro record. Absent counts, which some writers produce, are read as an empty tuple."""
         found = cls(bytes(record["_MIN_VALUES"]), bytes(record["_MAX_VALUES"]), tuple(record["_NULL_COUNTS"] or ()))
         return EMPTY_STATS if found == EMPTY_STATS else found
 
     def to_wire(self) -> dict[str, Any]:
-        """A JSON-safe dict."""
+        """A dict that JSON can hold."""
         return {
             "min": encode_bytes(self.min_values),
             "max": encode_bytes(self.max_values),

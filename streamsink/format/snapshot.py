@@ -1,4 +1,4 @@
-"""Snapshot files: ``snapshot/snapshot-N``, one JSON object each. Creating one is the act of publishing."""
+"""Snapshot files ``snapshot/snapshot-N``: one JSON object each. Creating such a file publishes the snapshot."""
 
 import json
 from collections.abc import Mapping
@@ -8,14 +8,17 @@ from typing import Any
 from streamsink.errors import Corrupt
 
 APPEND, COMPACT, OVERWRITE, ANALYZE = KINDS = ("APPEND", "COMPACT", "OVERWRITE", "ANALYZE")
-#: The commit identifier of batch jobs and table maintenance.
+#: The commit identifier of batch jobs and of table maintenance.
 BATCH_COMMIT_IDENTIFIER = 9223372036854775807
 NEWEST_VERSION = 3
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """One snapshot. Sizes in bytes (exact, or None), counts in rows, ``time_millis`` and ``watermark`` in ms."""
+    """One snapshot, as Paimon's class of this name.
+
+    Sizes are in bytes (exact, or None), counts in rows, ``time_millis`` and ``watermark`` in ms.
+    """
 
     id: int
     schema_id: int
@@ -43,7 +46,7 @@ class Snapshot:
     version: int = NEWEST_VERSION
 
     def to_json(self) -> bytes:
-        """The bytes of the snapshot file, UTF-8; keys without a value are left out, as Java does."""
+        """The bytes of the snapshot file, UTF-8. Keys without a value are omitted, as Java does."""
         out: dict[str, Any] = {}
         for key, name, _, _ in _KEYS:
             value = getattr(self, name)
@@ -53,9 +56,10 @@ class Snapshot:
 
     @classmethod
     def from_json(cls, data: bytes, name: str) -> "Snapshot":
-        """Reads a snapshot file; ``name`` is the file's name. Unknown keys are ignored.
+        """The snapshot of a snapshot file; ``name`` is the file's name, for messages. Unknown keys are ignored.
 
-        Raises: Corrupt ``snapshot.corrupt``, ``snapshot.version`` for one whose meaning is not known here.
+        Raises: Corrupt ``snapshot.corrupt``; ``snapshot.version`` for a version whose meaning is not known
+        here.
         """
         try:
             found = json.loads(data.decode("utf-8"))
@@ -74,15 +78,15 @@ class Snapshot:
             ) from bad
         if values["version"] > NEWEST_VERSION:
             raise Corrupt(
-                f"snapshot file {name} is of version {values['version']}, the newest known is {NEWEST_VERSION}; a newer Paimon "
-                "may have written it. Nothing was written. Use a streamsink that knows it, or roll the table back to an "
-                "older snapshot",
+                f"snapshot file {name} is of version {values['version']}, the newest known is {NEWEST_VERSION}; a "
+                "newer Paimon may have written it. Nothing was written. Use a streamsink that knows it, or roll the "
+                "table back to an older snapshot",
                 kind="snapshot.version",
             )
         return cls(**values)
 
 
-#: key, attribute, type, required; in Java's order.
+#: (JSON key, attribute, type, whether it is required), in Java's order.
 _KEYS: tuple[tuple[str, str, type, bool], ...] = (
     ("version", "version", int, False),
     ("uuid", "uuid", str, False),
@@ -111,12 +115,12 @@ _KEYS: tuple[tuple[str, str, type, bool], ...] = (
 )
 
 
-#: Made once: ``json.dumps`` makes an encoder for each value.
+#: The encoder is made once, because ``json.dumps`` makes one for each value.
 _text = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def _pretty(found: Mapping[str, Any], margin: str = "") -> str:
-    """As ``json.dumps(indent=2)`` writes it, which is slow: its fast encoder knows no indent."""
+    """The text that ``json.dumps(indent=2)`` produces, which is slow because its fast encoder cannot indent."""
     if not found:
         return "{}"
     items = []

@@ -1,7 +1,7 @@
-"""Column stats of one data file, collected batch by batch or from its Parquet footer, to the byte as Java Paimon writes them.
+"""Collects the column stats of one data file, from its batches or its Parquet footer, to the byte as Java Paimon does.
 
-Readers skip files by them, so a bound must be a bound: where Java's own rules do not give one (a NaN in the column,
-a code point that cannot be incremented), there is none.
+Readers skip files by these stats, so every bound must be correct. Where Java's own rules do not give a correct bound (a
+NaN in the column, a code point that cannot be incremented), none is written.
 """
 
 import re
@@ -27,7 +27,10 @@ _FIRST_SURROGATE, _AFTER_SURROGATES = 0xD800, 0xE000
 
 
 class ColumnChunk(NamedTuple):
-    """One column in one row group. nulls: None when unknown; low, high: physical bounds, None when there are none."""
+    """One column in one row group.
+
+    nulls: their number, None if unknown. low, high: physical bounds, None if there are none.
+    """
 
     rows: int
     nulls: int | None
@@ -36,11 +39,11 @@ class ColumnChunk(NamedTuple):
 
 
 class StatsCollector:
-    """Takes the batches of one file in order, or its row groups; ``finish`` gives its stats.
+    """Takes the batches of one file in order, or its row groups; ``finish`` returns the stats.
 
     ``mode_options`` are the table's options: ``metadata.stats-mode`` (none, counts, truncate(n), full),
-    ``fields.<name>.stats-mode``, ``metadata.stats-keep-first-n-columns``, ``metadata.stats-dense-store``.
-    Raises: Misuse ``stats.bad-mode`` for a mode that is none of these.
+    ``fields.<name>.stats-mode``, ``metadata.stats-keep-first-n-columns``, ``metadata.stats-dense-store``. Raises:
+    Misuse ``stats.bad-mode`` for a mode that is none of these.
     """
 
     def __init__(self, fields: Sequence[DataField], mode_options: Mapping[str, str]):
@@ -60,9 +63,9 @@ class StatsCollector:
             self._columns.append(_Column(field, mode, option))
 
     def update(self, batch: pa.RecordBatch) -> None:
-        """Adds a batch with the columns given at the start, in that order.
+        """Add a batch, which has the columns given to the constructor in that order.
 
-        Raises: Misuse ``stats.bad-batch`` when the batch has other columns or types that cannot be cast.
+        Raises: Misuse ``stats.bad-batch`` if the batch has other columns, or types that cannot be cast.
         """
         if batch.num_columns != len(self._columns):
             raise Misuse(
@@ -77,12 +80,12 @@ class StatsCollector:
             column.update(batch.column(i))
 
     def update_from(self, chunks: Sequence[ColumnChunk]) -> None:
-        """Adds a row group by what the file's footer says of the columns given at the start, in that order."""
+        """Add a row group, by what the file's footer says of each of the constructor's columns in that order."""
         for column, chunk in zip(self._columns, chunks, strict=True):
             column.add(chunk)
 
     def finish(self) -> tuple[SimpleStats, tuple[str, ...] | None]:
-        """The stats and ``_VALUE_STATS_COLS``: None when the stats cover every column."""
+        """Return the stats and ``_VALUE_STATS_COLS``, which is None if the stats cover every column."""
         kept = [c for c in self._columns if c.collected or not self._dense]
         if not kept:
             return EMPTY_STATS, (() if self._columns else None)
@@ -97,7 +100,7 @@ class StatsCollector:
 
 
 class _Column:
-    """What is known of one column so far. ``collected`` is False for columns without any stats."""
+    """What is known of one column so far. ``collected`` is False for columns that get no stats."""
 
     def __init__(self, field: DataField, mode: str, option: str):
         self.field = field
@@ -113,7 +116,8 @@ class _Column:
         t = field.type
         self.collected = text != "NONE" and isinstance(t, AtomicType) and t.root not in FOREIGN_ROOTS
         self._root = t.root if isinstance(t, AtomicType) else ""
-        # Timestamps above microseconds are INT96 in the file, for which Parquet has no order: Java writes no bounds.
+        # Timestamps finer than microseconds are INT96 in the file. Parquet has no order for it, so Java writes no
+        # bounds.
         unordered = self._root in BINARY_ROOTS or (
             isinstance(t, AtomicType) and self._root in TIMESTAMP_ROOTS and (t.precision or 0) > 6
         )
@@ -135,14 +139,15 @@ class _Column:
                     kind="stats.bad-batch",
                 ) from bad
         if self._root in ("FLOAT", "DOUBLE") and pc.any(pc.is_nan(values)).as_py():
-            # As in Parquet: with a NaN there is no order, so there are no bounds for the whole file.
+            # As in Parquet, a NaN leaves the values without an order, so the whole file has no bounds.
             self._spoiled = True
             return
         found = pc.min_max(values)
         try:
             low, high = physical(found["min"]), physical(found["max"])
         except UnicodeDecodeError:
-            # A text that is not UTF-8 has no bound in code points; as in a footer, what else is known is no bound of the file.
+            # A text that is not UTF-8 has no bound in code points. As with a footer, the bounds of the other batches
+            # are no bounds of the file.
             self._spoiled = True
             return
         self._widen(low, high)
@@ -155,7 +160,7 @@ class _Column:
             return
         low, high = chunk.low, chunk.high
         if low is None or high is None or low != low or high != high:
-            # Unknown, or a NaN: what is known of other row groups is no bound of the file.
+            # The bounds are unknown or NaN, so those of the other row groups are no bounds of the file.
             self._spoiled = True
             return
         self._widen(low, high)
@@ -165,12 +170,12 @@ class _Column:
         self._high = high if self._high is None else max(self._high, high)
 
     def bounds(self) -> tuple[Any, Any]:
-        """Smallest and greatest value as written, or (None, None)."""
+        """The smallest and the greatest value as they are written, or (None, None)."""
         low, high = self._low, self._high
         if self._spoiled or low is None:
             return None, None
         if self._root in ("FLOAT", "DOUBLE"):
-            # Parquet's rule: the two zeros are equal, so the bounds take the outer one.
+            # Parquet's rule: the two zeros are equal, so a bound that is zero has the outer sign.
             return (-0.0 if low == 0 else low), (0.0 if high == 0 else high)
         if self._root in CHARACTER_ROOTS and self._length is not None:
             high = _truncated_above(high, self._length)
@@ -179,13 +184,13 @@ class _Column:
 
 
 def _truncated_above(text: str, length: int) -> str | None:
-    """The shortest string of at most ``length`` code points that Java finds above ``text``; None if there is none."""
+    """The shortest string of at most ``length`` code points above ``text`` that Java finds; None if there is none."""
     if len(text) <= length:
         return text
     for i in range(length - 1, -1, -1):
         following = ord(text[i]) + 1
         if following == _FIRST_SURROGATE:
-            following = _AFTER_SURROGATES  # Java writes '?' here, which is no bound
+            following = _AFTER_SURROGATES  # Java writes '?' here, which is no valid bound
         if following <= _MAX_CODE_POINT:
             return text[:i] + chr(following)
     return None
@@ -193,6 +198,7 @@ def _truncated_above(text: str, length: int) -> str | None:
 
 def _bad_mode(option: str, found: str, expected: str) -> Misuse:
     return Misuse(
-        f"the table's option '{option}' is {found!r}, expected {expected}. Nothing was recorded. Set it right with ALTER TABLE",
+        f"the table's option '{option}' is {found!r}, expected {expected}. Nothing was recorded. Set it right with "
+        "ALTER TABLE",
         kind="stats.bad-mode",
     )

@@ -1,7 +1,7 @@
-"""Which tables this library writes and reads: bucket-unaware append tables in Parquet, without side effects.
+"""Decides which tables this library writes and reads: bucket-unaware append tables in Parquet, without side effects.
 
-A table with a feature that the writer does not honour must never be half-written, so each one is refused by name.
-Options that change nothing for such a writer pass.
+A table with a feature that the writer does not honour must never be half-written, so each such feature is refused by
+name. Options that change nothing for such a writer are accepted.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,7 +27,7 @@ def _never(_: str) -> bool:
     return False
 
 
-#: option -> (which values are fine, why others are not)
+#: option -> (whether a value is supported, why other values are not)
 _READ_CHECKS: dict[str, tuple[Check, str]] = {
     "type": (_equals("table"), "only ordinary tables have this format"),
     "branch": (_equals("main"), "only the main branch is supported"),
@@ -72,7 +72,7 @@ _WRITE_CHECKS: dict[str, tuple[Check, str]] = {
     "append.force-rewrite-all-files": (_off, "this writer does not compact"),
     "avro.codec": (_equals("zstandard", "null", "deflate"), "released Java readers fail on it"),
 }
-#: Every option that starts so and is not in the table above.
+#: (prefix, why) for all options that start so and are not in the table above.
 _WRITE_PREFIXES: tuple[tuple[str, str], ...] = (
     ("blob-", "BLOB files are not written"),
     ("blob.", "BLOB files are not written"),
@@ -81,14 +81,17 @@ _WRITE_PREFIXES: tuple[tuple[str, str], ...] = (
     ("metastore.", "a metastore is not kept up to date"),
     ("sequence.", "rows are appended, not merged"),
 )
-#: Prefixed like the ones above, and harmless.
+#: Options that start like those above, and are harmless.
 _HARMLESS: frozenset[Any] = frozenset(("global-index.enabled",))
 _UNSUPPORTED_ATOMS = FOREIGN_ROOTS
 
 
 def check_writable(schema: TableSchema) -> None:
-    """Raises: Misuse ``table.unsupported-option``, ``table.unsupported-column``, ``table.primary-key`` or
-    ``path.unsupported-type`` for the first feature that the bucket-unaware append writer does not honour, naming it."""
+    """Refuse a table with a feature that the bucket-unaware append writer does not honour.
+
+    Raises: Misuse ``table.unsupported-option``, ``table.unsupported-column``, ``table.primary-key`` or
+    ``path.unsupported-type`` for the first such feature, which it names.
+    """
     _check_keys(schema)
     _check_columns(schema)
     _check_options(schema.options, _WRITE_CHECKS, "write to")
@@ -107,7 +110,7 @@ def check_writable(schema: TableSchema) -> None:
 
 
 def check_readable(schema: TableSchema) -> None:
-    """Raises: Misuse, as ``check_writable``, for what a plain scan of the live files would read wrongly."""
+    """Refuse a table that a plain scan of the live files would read wrongly. Raises: Misuse, as ``check_writable``."""
     _check_keys(schema)
     _check_columns(schema)
     _check_options(schema.options, _READ_CHECKS, "read")

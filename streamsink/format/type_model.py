@@ -1,4 +1,4 @@
-"""The data types of a table, as frozen values. ``streamsink.format.types`` is the public door to this module.
+"""The data types of a table, as frozen values. Other packages import them from ``streamsink.format.types``.
 
 ``nullable`` is part of every type, as in Paimon: ``INT NOT NULL`` and ``INT`` are different types.
 """
@@ -11,12 +11,12 @@ MAX_LENGTH = 2147483647
 MAX_DECIMAL_PRECISION = 38
 MAX_TIME_PRECISION = 9
 
-#: root -> smallest and default length
+#: roots of types with a length
 _LENGTH_ROOTS = ("CHAR", "VARCHAR", "BINARY", "VARBINARY")
 #: root -> default precision
 _TIME_ROOTS = {"TIME": 0, "TIMESTAMP": 6, "TIMESTAMP_LTZ": 6}
 _PLAIN_ROOTS = ("BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DATE")
-#: Known to Paimon, parsed so that a check can name them; nothing here encodes their values.
+#: Types that Paimon knows. They are parsed so that a check can name them; nothing here encodes their values.
 FOREIGN_ROOTS = ("VARIANT", "BLOB", "GEOMETRY", "GEOGRAPHY")
 _ALIASES = {"STRING": "VARCHAR", "BYTES": "VARBINARY", "INTEGER": "INT", "DEC": "DECIMAL", "NUMERIC": "DECIMAL"}
 
@@ -26,21 +26,25 @@ TIMESTAMP_ROOTS = ("TIMESTAMP", "TIMESTAMP_LTZ")
 
 
 class DataType:
-    """Base of all types. Every subclass has ``nullable: bool``."""
+    """The base of all types. Every subclass is a dataclass with ``nullable: bool``."""
 
     nullable: bool
 
     def as_nullable(self, nullable: bool) -> "DataType":
-        """The same type with another nullability."""
-        return self if self.nullable == nullable else replace(self, nullable=nullable)
+        """The same type with this nullability."""
+        if self.nullable == nullable:
+            return self
+        return replace(self, nullable=nullable)  # type: ignore[type-var]  # every subclass is a dataclass
 
 
 @dataclass(frozen=True)
 class AtomicType(DataType):
-    """A type without parts. ``root`` is upper case; aliases are resolved, so ``AtomicType("STRING")`` is
-    ``AtomicType("VARCHAR", length=2147483647)``. Missing length, precision and scale get Paimon's defaults.
+    """A type without parts.
 
+    ``root`` is upper case, and aliases are resolved, so that ``AtomicType("STRING")`` equals
+    ``AtomicType("VARCHAR", length=2147483647)``. A missing length, precision or scale gets Paimon's default.
     ``detail`` keeps the arguments of types that are only known by name (``GEOMETRY(crs)``).
+
     Raises: Misuse ``schema.bad-type`` for an unknown root or numbers out of range.
     """
 
@@ -124,7 +128,7 @@ class MapType(DataType):
 
 @dataclass(frozen=True)
 class MultisetType(DataType):
-    """Parsed so that it can be refused by name."""
+    """A MULTISET, which is parsed so that it can be refused by name."""
 
     element: DataType
     nullable: bool = True
@@ -135,7 +139,7 @@ class MultisetType(DataType):
 
 @dataclass(frozen=True)
 class VectorType(DataType):
-    """Parsed so that it can be refused by name."""
+    """A VECTOR, which is parsed so that it can be refused by name."""
 
     element: DataType
     length: int
@@ -147,7 +151,7 @@ class VectorType(DataType):
 
 @dataclass(frozen=True)
 class DataField:
-    """A column, or a field of a ROW. ``id`` is -1 while it has not been assigned."""
+    """A column, or a field of a ROW. ``id`` is -1 until it is assigned."""
 
     id: int
     name: str

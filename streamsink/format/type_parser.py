@@ -1,7 +1,7 @@
-"""Reads type strings and column lists, in Paimon/Flink SQL and in Spark DDL spelling.
+"""Parses type strings and column lists, in the spellings of Paimon and Flink SQL and of Spark DDL.
 
-One recursive descent parser for both: a schema file's ``"TIMESTAMP(6) WITH LOCAL TIME ZONE NOT NULL"`` is a type
-as in a column list. The depth is bounded, so that no text can exhaust the stack.
+One recursive descent parser serves both, because a schema file spells a type as a column list does, for example
+``"TIMESTAMP(6) WITH LOCAL TIME ZONE NOT NULL"``. The depth is bounded, so that no text can exhaust the stack.
 """
 
 import re
@@ -38,19 +38,19 @@ _SPARK_ALIASES = {
 _TAKES_LENGTH = ("CHAR", "VARCHAR", "BINARY", "VARBINARY")
 _TAKES_PRECISION = ("TIME", "TIMESTAMP", "TIMESTAMP_LTZ")
 _PLAIN = ("BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DATE", "STRING", "BYTES")
-#: All that can be written and read, for messages.
+#: The types that can be written and read, for messages.
 _NAMES = (*_PLAIN, "CHAR", "VARCHAR", "BINARY", "VARBINARY", "DECIMAL", "TIME", "TIMESTAMP", "ARRAY", "MAP", "ROW")
 #: A column has at most a COMMENT and a DEFAULT, in any order.
 _MOST_CLAUSES = 2
 
 
 def bad_type(message: str) -> Misuse:
-    """The error of every unreadable type or column list."""
+    """The error for every type or column list that cannot be read."""
     return Misuse(message, kind="schema.bad-type")
 
 
 class TypeParser:
-    """Reads one text from its start; every method consumes what it reads. Raises: Misuse ``schema.bad-type``."""
+    """Parses one text from its start; every method consumes what it reads. Raises: Misuse ``schema.bad-type``."""
 
     def __init__(self, text: str):
         self._text = text
@@ -66,13 +66,13 @@ class TypeParser:
             position = match.end()
 
     def whole_type(self) -> DataType:
-        """The text is one type, with an optional NULL / NOT NULL."""
+        """Parse the text as one type, with an optional NULL or NOT NULL."""
         found = self._type(0)
         self._end()
         return found
 
     def columns(self) -> list[DataField]:
-        """The text is a list of columns."""
+        """Parse the text as a list of columns."""
         fields = self._fields(0, closing=None)
         self._end()
         return fields
@@ -86,7 +86,7 @@ class TypeParser:
         return self._tokens[at] if at < len(self._tokens) else ("end", "")
 
     def _word(self, *words: str) -> bool:
-        """Takes the words if all of them come next."""
+        """Consume the words if all of them come next; whether they did."""
         for i, word in enumerate(words):
             kind, text = self._peek(i)
             if kind != "word" or text.upper() != word:
@@ -132,7 +132,7 @@ class TypeParser:
         found = self._type(depth)
         description = default = None
         for _ in range(_MOST_CLAUSES):
-            # Flink writes a nested field's comment without the word.
+            # Flink writes the comment of a nested field without the word COMMENT.
             if self._word("COMMENT") or self._peek()[0] == "text":
                 description = self._literal()
             elif self._word("DEFAULT"):
@@ -158,7 +158,7 @@ class TypeParser:
         self._next += 1
         root = _SPARK_ALIASES.get(text.upper(), text.upper())
         found = self._nested(root, depth) or self._atomic(root, text)
-        while self._word("ARRAY"):  # SQL's postfix spelling: INT ARRAY
+        while self._word("ARRAY"):  # SQL's postfix notation: INT ARRAY
             found = ArrayType(self._nullability(found))
         return self._nullability(found)
 
@@ -190,23 +190,24 @@ class TypeParser:
         self._need(">")
         return found
 
-    def _arguments(self, most: int) -> list[int]:
-        if not self._sign("("):
-            return []
-        numbers = [self._number()]
-        while len(numbers) < most and self._sign(","):
+    def _arguments(self, most: int) -> list[int | None]:
+        """The numbers in parentheses, if there are any; None for each that is missing of ``most``."""
+        numbers: list[int | None] = []
+        if self._sign("("):
             numbers.append(self._number())
-        self._need(")")
-        return numbers
+            while len(numbers) < most and self._sign(","):
+                numbers.append(self._number())
+            self._need(")")
+        return numbers + [None] * (most - len(numbers))
 
     def _atomic(self, root: str, text: str) -> DataType:
         if root in _TAKES_LENGTH:
-            return AtomicType(root, length=(self._arguments(1) or [None])[0])
+            return AtomicType(root, length=self._arguments(1)[0])
         if root == "DECIMAL":
-            precision, scale = (self._arguments(2) + [None, None])[:2]
+            precision, scale = self._arguments(2)
             return AtomicType(root, precision=precision, scale=scale)
         if root in _TAKES_PRECISION:
-            precision = (self._arguments(1) or [None])[0]
+            precision = self._arguments(1)[0]
             if self._word("WITH", "LOCAL", "TIME", "ZONE"):
                 if root == "TIME":
                     raise bad_type(f"TIME has no time zone in {self._text!r}")

@@ -1,4 +1,4 @@
-"""Types of a table's columns: the values, the JSON of schema files, and the column lists people write.
+"""The types of a table's columns: the values, the JSON of schema files, and the column lists that people write.
 
 parse_ddl("id BIGINT NOT NULL, tags ARRAY<STRING>")  -> [DataField(-1, "id", ...), DataField(-1, "tags", ...)]
 parse_type("DECIMAL(10, 2) NOT NULL")                -> AtomicType("DECIMAL", False, precision=10, scale=2)
@@ -52,16 +52,19 @@ __all__ = [
 
 
 def parse_ddl(text: str) -> list[DataField]:
-    """The columns of a list like ``id BIGINT NOT NULL, name STRING COMMENT 'x'``, ids -1.
+    """The columns of a list such as ``id BIGINT NOT NULL, name STRING COMMENT 'x'``, all with id -1.
 
-    Paimon/Flink SQL and Spark DDL spellings; plain TIMESTAMP is Paimon's TIMESTAMP(6) without a zone.
-    Raises: Misuse ``schema.bad-type``.
+    The spellings of Paimon and Flink SQL and of Spark DDL are accepted; a plain TIMESTAMP is Paimon's TIMESTAMP(6)
+    without a time zone. Raises: Misuse ``schema.bad-type``.
     """
     return TypeParser(text).columns()
 
 
 def parse_type(value: str | Mapping[str, Any], _depth: int = 0) -> DataType:
-    """A type as in a schema file: a string, or an object for nested types. Raises: Misuse ``schema.bad-type``."""
+    """The type that a schema file describes with a string, or with an object if it is nested.
+
+    Raises: Misuse ``schema.bad-type``.
+    """
     if isinstance(value, str):
         return TypeParser(value).whole_type()
     if _depth > MAX_DEPTH:
@@ -95,7 +98,7 @@ def _nested_from_json(root: str, value: Mapping[str, Any], nullable: bool, depth
 
 
 def field_from_json(value: Any, _depth: int = 0) -> DataField:
-    """A DataField object of a schema file. Raises: Misuse ``schema.bad-type``."""
+    """The field that an object of a schema file describes. Raises: Misuse ``schema.bad-type``."""
     if not isinstance(value, Mapping):
         raise bad_type("a field is an object")
     name, described, default = value.get("name"), value.get("description"), value.get("defaultValue")
@@ -113,7 +116,7 @@ def _integer(value: Any, what: str) -> int:
 
 
 def field_to_json(field: DataField) -> dict[str, Any]:
-    """The object of a schema file, in Java's key order."""
+    """The object of a schema file for this field, with its keys in Java's order."""
     out: dict[str, Any] = {"id": field.id, "name": field.name, "type": type_to_json(field.type)}
     if field.description is not None:
         out["description"] = field.description
@@ -123,7 +126,7 @@ def field_to_json(field: DataField) -> dict[str, Any]:
 
 
 def type_to_json(t: DataType) -> str | dict[str, Any]:
-    """The type as Java Paimon writes it into a schema file."""
+    """What Java Paimon writes into a schema file for this type."""
     if isinstance(t, AtomicType):
         return str(t)
     suffix = "" if t.nullable else " NOT NULL"

@@ -1,7 +1,7 @@
-"""Python values and what the format stores for them.
+"""Converts between Python values and physical values, which are what the format stores.
 
-Physical values: DATE = days, TIME = ms of the day, timestamps = ns since the epoch (all int); DECIMAL = Decimal with
-the type's scale; the rest as Python has it.
+Physical values are: for a DATE its days, for a TIME its ms of the day, for a timestamp its ns since the epoch (all
+int); for a DECIMAL a Decimal with the type's scale; for other types the value that Python has.
 """
 
 import datetime
@@ -15,12 +15,12 @@ _EPOCH_DATE = datetime.date(1970, 1, 1).toordinal()
 _EPOCH = datetime.datetime(1970, 1, 1)
 _MICROSECOND = datetime.timedelta(microseconds=1)
 _INT_ROOTS = ("TINYINT", "SMALLINT", "INT", "BIGINT")
-#: 38 digits and no silent rounding.
+#: For arithmetic with 38 digits, in which nothing is rounded silently.
 _EXACT = decimal.Context(prec=76, traps=[decimal.InvalidOperation])
 
 
 def to_physical(value: Any, t: AtomicType) -> Any:
-    """What is stored for a value that is not None. Raises: Misuse ``row.bad-value``, TypeError or ValueError."""
+    """The physical value of a value that is not None. Raises: Misuse ``row.bad-value``, TypeError or ValueError."""
     root = t.root
     if root == "BOOLEAN":
         return _need(value, bool, t)
@@ -44,7 +44,7 @@ def to_physical(value: Any, t: AtomicType) -> Any:
 
 
 def from_physical(value: Any, t: AtomicType) -> Any:
-    """The Python value of a stored one; an int stays an int where Python's types cannot hold it."""
+    """The Python value of a physical value; an int stays an int if Python's type cannot hold it."""
     if t.root == "DECIMAL":
         if isinstance(value, decimal.Decimal):
             return value
@@ -60,7 +60,7 @@ def from_physical(value: Any, t: AtomicType) -> Any:
 
 
 def time_millis(value: datetime.time) -> int:
-    """Milliseconds of the day."""
+    """The milliseconds of the day."""
     seconds = (value.hour * 60 + value.minute) * 60 + value.second
     return seconds * 1000 + value.microsecond // 1000
 

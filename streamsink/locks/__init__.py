@@ -1,1 +1,1 @@
-"""Mutual exclusion of the writers of one table, where its store cannot create a name only when it is absent. Driver only."""
+"""Locks between the writers of one table, for stores that cannot create a name only when it is absent. Driver only."""

@@ -1,4 +1,4 @@
-"""The lock that the options name."""
+"""Makes the lock that the options name."""
 
 import os
 from urllib.parse import urlsplit
@@ -8,14 +8,15 @@ from streamsink.errors import Misuse
 from streamsink.locks.lock import Lock, LockTerms
 from streamsink.options import SinkOptions
 
-DEFAULT_CATALOG_KEY = "jdbc"  # Paimon's own default of catalog-key
+DEFAULT_CATALOG_KEY = "jdbc"  # Paimon's default of the option catalog-key
 DEFAULT_HIVE_PORT = 9083
 
 
 def lock_of(root: str, options: SinkOptions, clock: Clock | None = None) -> Lock:
-    """The lock of the table at ``root``; ``Lock.empty()`` when none is configured. Nothing is contacted yet.
+    """The lock of the table at ``root``; ``Lock.empty()`` if none is configured. No server is contacted yet.
 
-    Raises: Misuse for a URL that is no lock's, a path without database and table, a driver that is not installed.
+    Raises: Misuse for an option ``lock`` that names no kind of lock, for a path without the names of database and
+    table, and for a driver that is not installed.
     """
     url = options.lock
     if not url:
@@ -45,8 +46,8 @@ def _lock_id(root: str) -> str:
     database = os.path.basename(folder)
     if not database.endswith(".db") or not table:
         raise Misuse(
-            f"{root}: a lock needs the names of database and table, and the path is not <warehouse>/<database>.db/<table>: "
-            "give lock_id='<catalog-key>.<database>.<table>'",
+            f"{root}: a lock needs the names of database and table, and the path is not "
+            "<warehouse>/<database>.db/<table>: give lock_id='<catalog-key>.<database>.<table>'",
             kind="lock.id",
         )
     return f"{DEFAULT_CATALOG_KEY}.{database.removesuffix('.db')}.{table}"

@@ -1,4 +1,7 @@
-"""A lock between the processes of one host: flock(2). A process that dies gives it back at once; a paused one keeps it."""
+"""A lock between the processes of one host, made with flock(2).
+
+A process that dies releases it at once; a paused process keeps it.
+"""
 
 import json
 from collections.abc import Callable
@@ -11,10 +14,10 @@ from streamsink.storage.file_io import FileIO
 
 
 class FileLock(Lock):
-    """``path`` is locked; ``path``.token beside it holds the newest token and its owner.
+    """Locks the file ``path``; the file ``path``.token beside it holds the newest token and its owner.
 
-    The lease has no length: the kernel knows when the holder is gone. Should somebody delete the locked file, a second
-    holder is possible; it takes the next token, and the first one is fenced by that.
+    A lease has no length, because the kernel knows when the holder is gone. If somebody deletes the locked file, a
+    second holder is possible. It takes the next token, and that fences the first one.
     """
 
     def __init__(
@@ -74,10 +77,11 @@ class FileLock(Lock):
         except FileNotFoundError:
             data = b""
         try:
-            # Empty after a power failure, which no holder has survived.
+            # The file may be empty after a power failure, which no holder has survived.
             return json.loads(data) if data else {"token": 0, "owner": "", "since_ms": self._clock.now_ms()}
         except ValueError as broken:
             raise Corrupt(
-                f"{self._token_path}: not a lock's token. It holds no data: make sure that no writer runs, and delete it",
+                f"{self._token_path}: not a lock's token. It holds no data: make sure that no writer runs, and delete "
+                "it",
                 kind="lock.token",
             ) from broken

@@ -1,13 +1,14 @@
-"""Exclusive table locks of a Hive Metastore, as Paimon's HiveCatalog takes them: both exclude each other.
+"""Exclusive table locks of a Hive Metastore, the same that Paimon's HiveCatalog takes, so that they exclude each other.
 
-The metastore queues requests; a waiting one is looked after until it is granted, or taken back. Its lock ids only grow and
-are the fencing tokens. The length of a lease is the metastore's own (``hive.txn.timeout``), judged by its clock.
-Plain Thrift only, no SASL.
+The metastore queues requests. A waiting request is polled until it is granted, or is taken back. The metastore's lock
+ids only grow and serve as fencing tokens. The length of a lease is the metastore's setting ``hive.txn.timeout``,
+measured by its clock. Only plain Thrift is supported, no SASL.
 """
 
 import contextlib
 import getpass
 import socket
+from collections.abc import Callable
 from typing import Any
 
 from streamsink.clock import Clock, IdSource
@@ -17,23 +18,26 @@ from streamsink.locks.lock import UNAVAILABLE, Lease, Lock, LockTerms
 CALL_TIMEOUT_MS = 10_000
 
 
-def _client():
-    """The generated client and its types, and Thrift's modules. Raises Misuse when they are not installed."""
+def _client() -> tuple[Any, ...]:
+    """The generated client and its types, and Thrift's modules. Raises: Misuse if they are not installed."""
     try:
         from pymetastore.hive_metastore import ThriftHiveMetastore, ttypes
-        from thrift import Thrift
-        from thrift.protocol import TBinaryProtocol
-        from thrift.transport import TSocket, TTransport
+
+        # Thrift has no type hints.
+        from thrift import Thrift  # type: ignore[import-untyped]
+        from thrift.protocol import TBinaryProtocol  # type: ignore[import-untyped]
+        from thrift.transport import TSocket, TTransport  # type: ignore[import-untyped]
     except ImportError as missing:
         raise Misuse(
-            "a lock in a Hive Metastore needs the package 'pymetastore', which is not installed: pip install 'streamsink[hive]'",
+            "a lock in a Hive Metastore needs the package 'pymetastore', which is not installed: "
+            "pip install 'streamsink[hive]'",
             kind="lock.driver",
         ) from missing
     return ThriftHiveMetastore, ttypes, Thrift, TSocket, TTransport, TBinaryProtocol
 
 
 class HiveLock(Lock):
-    """The lock of one table, named by its database and table. A connection lives as long as a lease."""
+    """The lock of one table, which its database and table name. A connection lives as long as a lease."""
 
     def __init__(
         self, host: str, port: int, terms: LockTerms, *, clock: Clock | None = None, ids: IdSource | None = None
@@ -42,10 +46,10 @@ class HiveLock(Lock):
         _, self._database, self._table = terms.lock_id.rsplit(".", 2)
         self._host, self._port = host, port
         self._service, self._types, self._thrift, self._sockets, self._transports, self._protocols = _client()
-        self._transport = None
-        self._client = None
-        self._request: int | None = None  # of ours, waiting or granted
-        self._asked = False  # a request of ours may be there although its reply was lost
+        self._transport: Any = None
+        self._client: Any = None
+        self._request: int | None = None  # id of our request, whether it is waiting or granted
+        self._asked = False  # whether the metastore may have a request of ours, even if its reply was lost
 
     # -- Lock ------------------------------------------------------------------------------------------------------
 
@@ -58,12 +62,12 @@ class HiveLock(Lock):
             answer = self._call(lambda client: client.lock(self._wanted(owner)))
             self._request = answer.lockid
         else:
-            # Asking keeps a waiting request alive, too.
+            # Asking also keeps a waiting request alive.
             answer = self._call(
                 lambda client: client.check_lock(types.CheckLockRequest(lockid=self._request)), gone=None
             )
         if answer is None:
-            self._request = None  # it timed out on the server, and the next try asks anew
+            self._request = None  # the request timed out on the server, and the next attempt makes a new one
             return None
         return self._request if answer.state == types.LockState.ACQUIRED else None
 
@@ -85,7 +89,7 @@ class HiveLock(Lock):
             if self._request is not None:
                 self._unlock(self._request)
         except Retryable:
-            return  # the metastore ends it when it hears nothing more of it
+            return  # the metastore ends the request when it hears nothing more of it
         finally:
             self._forget()
 
@@ -96,13 +100,13 @@ class HiveLock(Lock):
         held = granted[0]
         since = (self._clock.now_ms() - (held.acquiredat or 0)) // 1000
         return (
-            f"{held.user} on {held.hostname} ({held.agentInfo}) has held lock {held.lockid} of the metastore for {since} s; when it "
-            "is dead, the metastore ends it after hive.txn.timeout"
+            f"{held.user} on {held.hostname} ({held.agentInfo}) has held lock {held.lockid} of the metastore for "
+            f"{since} s; when it is dead, the metastore ends it after hive.txn.timeout"
         )
 
     # -- parts -----------------------------------------------------------------------------------------------------
 
-    def _wanted(self, owner: str):
+    def _wanted(self, owner: str) -> Any:
         types = self._types
         component = types.LockComponent(
             type=types.LockType.EXCLUSIVE, level=types.LockLevel.TABLE, dbname=self._database, tablename=self._table
@@ -121,8 +125,8 @@ class HiveLock(Lock):
         self._request, self._asked = None, False
         self._disconnect()
 
-    def _call(self, action, gone=None):
-        """The metastore's answer; ``gone`` when it does not know the lock any more. Connects when there is no connection."""
+    def _call(self, action: Callable[[Any], Any], gone: Any = None) -> Any:
+        """The metastore's answer, or ``gone`` if it does not know the lock any more. Connects if necessary."""
         try:
             if self._client is None:
                 self._connect()
@@ -136,7 +140,7 @@ class HiveLock(Lock):
                 kind=UNAVAILABLE,
             ) from failed
         except BaseException:
-            self._disconnect()  # a reply may be on its way that nobody waits for
+            self._disconnect()  # a late reply must not be taken for that of the next call
             raise
 
     def _connect(self) -> None:
@@ -156,5 +160,5 @@ class HiveLock(Lock):
 def _user() -> str:
     try:
         return getpass.getuser()
-    except (OSError, KeyError):  # a container's user id without a name
+    except (OSError, KeyError):  # in a container, a user id may have no name
         return "streamsink"

@@ -1,15 +1,16 @@
-"""Locks in a database, in the table that Paimon's own writers use (JdbcCatalog with lock.enabled=true): both exclude each other.
+"""Locks in a database, in the table that Paimon's writers use (JdbcCatalog with lock.enabled=true).
 
-``paimon_distributed_locks`` is Paimon's: a row is the lock, its insertion the acquisition, its age its expiry. Paimon
-deletes that row without asking whose it is. Our own ``streamsink_lock_tokens`` beside it keeps, for ever, the newest token
-of each lock, its owner, and which row of Paimon's table is that owner's. Every decision is one transaction, and time is
-the database's: a clock of ours that is wrong ends nobody's lease.
+Streamsink's and Paimon's writers therefore exclude each other. ``paimon_distributed_locks`` is Paimon's table: a row is
+the lock, its insertion the acquisition, its age the expiry. Paimon deletes that row without checking whose it is. Our
+own table ``streamsink_lock_tokens`` keeps for ever the newest token of each lock, its owner, and which row of Paimon's
+table belongs to that owner. Every decision is one transaction, and the time is the database's, so that no wrong clock
+of ours can end a lease.
 """
 
 import contextlib
 import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import tenacity
 
@@ -19,20 +20,28 @@ from streamsink.locks.lock import UNAVAILABLE, Lease, Lock, LockTerms
 from streamsink.locks.sql_dialects import Address, Dialect
 
 _TABLES = {
-    "paimon_distributed_locks": "CREATE TABLE IF NOT EXISTS paimon_distributed_locks(lock_id VARCHAR(255) NOT NULL, acquired_at "
-    "TIMESTAMP DEFAULT CURRENT_TIMESTAMP NOT NULL, expire_time_seconds BIGINT DEFAULT 0 NOT NULL, PRIMARY KEY (lock_id))",
-    "streamsink_lock_tokens": "CREATE TABLE IF NOT EXISTS streamsink_lock_tokens(lock_id VARCHAR(255) NOT NULL, token BIGINT NOT NULL, "
-    "owner VARCHAR(255) NOT NULL, acquired_at TIMESTAMP NULL, expire_time_seconds BIGINT NOT NULL, PRIMARY KEY (lock_id))",
+    "paimon_distributed_locks": "CREATE TABLE IF NOT EXISTS paimon_distributed_locks("
+    "lock_id VARCHAR(255) NOT NULL, acquired_at TIMESTAMP DEFAULT CURRENT_TIMESTAMP NOT NULL, "
+    "expire_time_seconds BIGINT DEFAULT 0 NOT NULL, PRIMARY KEY (lock_id))",
+    "streamsink_lock_tokens": "CREATE TABLE IF NOT EXISTS streamsink_lock_tokens("
+    "lock_id VARCHAR(255) NOT NULL, token BIGINT NOT NULL, owner VARCHAR(255) NOT NULL, acquired_at TIMESTAMP NULL, "
+    "expire_time_seconds BIGINT NOT NULL, PRIMARY KEY (lock_id))",
 }
 _MARK_S = 10  # see Dialect.now
-# A database that finds a deadlock ends one of its transactions, all of it; which may be the holder's.
+# A database that finds a deadlock rolls one of its transactions back completely, and this may be the holder's.
 _TRIES = 10
 _MOST_PAUSE_S = 0.2
+# (sql, *parameters) -> a cursor of the open transaction, on which the statement has been executed.
+_Run = Callable[..., Any]
+_Result = TypeVar("_Result")
 _SAME_ROW = "lock_id = ? AND acquired_at = ? AND expire_time_seconds = ?"
 
 
 class JdbcLock(Lock):
-    """A row of Paimon's lock table. Leases count in whole seconds, rounded up. A connection lives as long as a lease."""
+    """A lock that is a row of Paimon's lock table.
+
+    The length of a lease is rounded up to whole seconds. A connection lives as long as a lease.
+    """
 
     def __init__(
         self,
@@ -49,17 +58,17 @@ class JdbcLock(Lock):
         self._driver = dialect.driver()
         self._address = address
         self._password = password
-        self._connection = None
+        self._connection: Any = None
         self._has_tables = False
         self._lease_s = math.ceil(terms.lease_ms / 1000)
 
     # -- Lock ------------------------------------------------------------------------------------------------------
 
     def try_acquire(self, owner: str) -> int | None:
-        def decide(run):
+        def decide(run: _Run) -> int | None:
             token, last_owner, *row = self._newest(run)
             if last_owner == owner and self._renew(run, row):
-                return token  # the reply to an earlier try was lost
+                return token  # an earlier attempt acquired the lock, and its reply was lost
             run(f"DELETE FROM paimon_distributed_locks WHERE lock_id = ? AND {self._dialect.expired}", self.lock_id)
             before, after = self._dialect.insert_ignore
             inserted = run(
@@ -82,7 +91,7 @@ class JdbcLock(Lock):
         return self._transaction(decide)
 
     def renew(self, lease: Lease) -> bool:
-        def decide(run):
+        def decide(run: _Run) -> bool:
             token, owner, *row = self._newest(run)
             return (token, owner) == (lease.token, lease.owner) and self._renew(run, row)
 
@@ -99,21 +108,19 @@ class JdbcLock(Lock):
             if self._connection is not None:
                 self._transaction(lambda run: self._delete_row_of(run, owner))
         except Retryable:
-            return  # if a lost reply was an acquisition, its lease runs out
+            return  # if we acquired the lock and the reply was lost, its lease runs out
         finally:
             self._disconnect()
 
     def holder(self) -> str:
-        def ask(run):
+        def ask(run: _Run) -> tuple[str, list[Any], Any]:
             _, owner, *ours = self._newest(run)
-            return (
-                owner,
-                ours,
-                run(
-                    f"SELECT acquired_at, expire_time_seconds, {self._dialect.age_s} FROM paimon_distributed_locks WHERE lock_id = ?",
-                    self.lock_id,
-                ).fetchone(),
-            )
+            found = run(
+                f"SELECT acquired_at, expire_time_seconds, {self._dialect.age_s} FROM paimon_distributed_locks "
+                "WHERE lock_id = ?",
+                self.lock_id,
+            ).fetchone()
+            return owner, ours, found
 
         owner, ours, found = self._transaction(ask)
         if found is None:
@@ -123,27 +130,37 @@ class JdbcLock(Lock):
         if row == ours:
             return f"{owner} (host:process:id) renewed it {age - _MARK_S} s ago; {left}"
         return (
-            f"a writer that is not streamsink (a catalog of Paimon's) has held it for {age} s; {left}. When that writer is "
-            "certainly dead, delete the row of this lock_id from paimon_distributed_locks"
+            f"a writer that is not streamsink (a catalog of Paimon's) has held it for {age} s; {left}. When that "
+            "writer is certainly dead, delete the row of this lock_id from paimon_distributed_locks"
         )
 
     # -- parts -----------------------------------------------------------------------------------------------------
 
-    def _newest(self, run) -> tuple[Any, ...]:
-        """(token, owner, acquired_at, expire_time_seconds) of the newest lease of ours, whose row stays locked."""
-        ask = f"SELECT token, owner, acquired_at, expire_time_seconds FROM streamsink_lock_tokens WHERE lock_id = ?{self._dialect.for_update}"
+    def _newest(self, run: _Run) -> tuple[Any, ...]:
+        """(token, owner, acquired_at, expire_time_seconds) of the newest lease of a streamsink writer.
+
+        The row that holds them stays locked until the transaction ends; it is inserted if it is missing.
+        """
+        ask = (
+            "SELECT token, owner, acquired_at, expire_time_seconds FROM streamsink_lock_tokens "
+            f"WHERE lock_id = ?{self._dialect.for_update}"
+        )
         found = run(ask, self.lock_id).fetchone()
         if found is None:
             before, after = self._dialect.insert_ignore
             run(
-                f"{before} streamsink_lock_tokens (lock_id, token, owner, expire_time_seconds) VALUES (?, 0, '', 0){after}",
+                f"{before} streamsink_lock_tokens (lock_id, token, owner, expire_time_seconds) VALUES (?, 0, '', "
+                f"0){after}",
                 self.lock_id,
             )
             found = run(ask, self.lock_id).fetchone()
         return found
 
-    def _renew(self, run, row) -> bool:
-        """Begin the lease of this row anew, if it is still there: expired or not, nobody else has taken it."""
+    def _renew(self, run: _Run, row: Sequence[Any]) -> bool:
+        """Restart the lease of this row if the row still exists; whether it does.
+
+        As long as the row exists, expired or not, nobody else has taken the lock.
+        """
         renewed = run(
             f"UPDATE paimon_distributed_locks SET acquired_at = {self._dialect.now} WHERE {_SAME_ROW}",
             self.lock_id,
@@ -154,8 +171,8 @@ class JdbcLock(Lock):
         self._remember_row(run)
         return True
 
-    def _remember_row(self, run) -> None:
-        """Note which row of Paimon's table is ours: Paimon's writers delete rows that are not theirs, and insert their own."""
+    def _remember_row(self, run: _Run) -> None:
+        """Note which row of Paimon's table is ours: its own writers delete rows of others, and insert theirs."""
         row = run(
             "SELECT acquired_at, expire_time_seconds FROM paimon_distributed_locks WHERE lock_id = ?", self.lock_id
         ).fetchone()
@@ -165,15 +182,16 @@ class JdbcLock(Lock):
             self.lock_id,
         )
 
-    def _delete_row_of(self, run, owner: str) -> None:
+    def _delete_row_of(self, run: _Run, owner: str) -> None:
         _, newest_owner, *row = self._newest(run)
         if newest_owner == owner:
             run(f"DELETE FROM paimon_distributed_locks WHERE {_SAME_ROW}", self.lock_id, *row)
 
-    def _transaction(self, decide: Callable[..., Any]):
-        """What ``decide(run)`` returns, where ``run(sql, *parameters)`` gives a cursor; all of it is one transaction.
+    def _transaction(self, decide: Callable[[_Run], _Result]) -> _Result:
+        """Run ``decide`` as one transaction and return its result.
 
-        It is run again when the database ended it to solve a deadlock; any other error of the database ends the connection.
+        It is run again if the database rolled it back to resolve a deadlock. Raises: Misuse or Retryable for any other
+        error of the database. Every error closes the connection.
         """
         retrying = tenacity.Retrying(
             retry=tenacity.retry_if_exception(
@@ -189,7 +207,7 @@ class JdbcLock(Lock):
         except self._driver.Error as failed:
             raise self._translated(failed) from None  # the driver's own error may show how it connected
 
-    def _once(self, decide: Callable[..., Any]):
+    def _once(self, decide: Callable[[_Run], _Result]) -> _Result:
         try:
             if self._connection is None:
                 self._connection = self._dialect.connect(self._address, self._password)
@@ -203,13 +221,16 @@ class JdbcLock(Lock):
             self._disconnect()
             raise
 
-    def _run(self, text: str, *parameters):
+    def _run(self, text: str, *parameters: Any) -> Any:
         cursor = self._connection.cursor()
         cursor.execute(self._dialect.sql(text), parameters)
         return cursor
 
     def _make_tables(self) -> None:
-        """Only where they are missing: the user may have no right to make tables."""
+        """Create the tables that are missing.
+
+        The others are not touched: the user may have no right to create tables.
+        """
         if self._has_tables:
             return
         for name, statement in _TABLES.items():

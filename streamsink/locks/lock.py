@@ -1,12 +1,13 @@
-"""The contract of a lock, and how it is waited for.
+"""The contract of a lock, and how it is acquired.
 
     with lock.acquire() as lease:
-        lease.check()        # ours still? renewed to its full length
+        lease.check()        # still ours? then renewed to its full length
         ...                  # one short step
 
-A lease ends by itself when its holder dies. Whoever was paused for longer than its lease finds out in ``check``. Each
-acquisition has a **fencing token**, a number that only grows: what a store could compare, had it a place for it.
-One thread at a time uses a lock object. After a crash: the lease runs out, or the kernel ends it (``file_lock.py``).
+A lease ends by itself when its holder dies. A holder that was paused for longer than its lease learns this from
+``check``. Each acquisition has a **fencing token**, a number that only grows: a store that could compare it would
+refuse late writes. One thread at a time uses a lock object. After a crash the lease runs out, or the kernel ends it
+(``file_lock.py``).
 """
 
 import logging
@@ -14,6 +15,7 @@ import os
 import socket
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import cast
 
 import tenacity
 
@@ -22,14 +24,18 @@ from streamsink.errors import Fenced, Retryable
 
 log = logging.getLogger("streamsink")
 
-UNAVAILABLE = "lock.unavailable"  # the kind of a Retryable: the lock's server cannot be asked just now
+UNAVAILABLE = "lock.unavailable"  # the kind of a Retryable: the lock's server cannot be reached at present
 _FIRST_WAIT_MS = 20
 _MOST_WAIT_MS = 1_000
 
 
 @dataclass(frozen=True)
 class LockTerms:
-    """lock_id: '<catalog-key>.<database>.<table>'. lease_ms: how long a silent holder keeps it. acquire_timeout_ms: longest wait."""
+    """Which lock, and its times.
+
+    lock_id: '<catalog-key>.<database>.<table>'. lease_ms: how long a holder that does not renew keeps the lock.
+    acquire_timeout_ms: the longest time to wait for it.
+    """
 
     lock_id: str
     lease_ms: int
@@ -37,7 +43,10 @@ class LockTerms:
 
 
 class Lease:
-    """A hold on a lock. A context manager that gives it back; ``token`` is greater than that of every earlier lease."""
+    """One acquisition of a lock; as a context manager it releases the lock at the end.
+
+    ``token`` is greater than that of every earlier lease.
+    """
 
     def __init__(self, lock: "Lock", owner: str, token: int):
         self._lock = lock
@@ -45,31 +54,31 @@ class Lease:
         self.token = token
 
     def check(self) -> None:
-        """Return only when the lock is still ours; its lease then begins anew.
+        """Return only if the lock is still ours, with the lease renewed to its full length.
 
-        Raises: Fenced when another may have it by now. Retryable when the lock's server cannot be asked.
+        Raises: Fenced if another writer may have the lock by now; Retryable if the lock's server cannot be reached.
         """
         if not self._lock.renew(self):
             raise Fenced(
-                f"lock {self._lock.lock_id}: the lease of {self.owner} has ended and somebody else may hold the lock: this "
-                "writer was paused, or cut off from the lock's server, for longer than its lease, or another writer released "
-                "a lock that was not its own. Nothing may be written under this lease any more",
+                f"lock {self._lock.lock_id}: the lease of {self.owner} has ended and somebody else may hold the lock: "
+                "this writer was paused, or cut off from the lock's server, for longer than its lease, or another "
+                "writer released a lock that was not its own. Nothing may be written under this lease any more",
                 kind="lock.fenced",
             )
 
     def __enter__(self) -> "Lease":
         return self
 
-    def __exit__(self, *_) -> None:
+    def __exit__(self, *_: object) -> None:
         try:
             self._lock.release(self)
         except Retryable as away:
-            # What was done under the lock is done; the lease ends by itself.
+            # The work under the lock is complete, and the lease ends by itself.
             log.warning("lock %s: not released, its lease runs out instead: %s", self._lock.lock_id, away)
 
 
 class Lock(ABC):
-    """One table's lock. ``acquire`` waits for it with growing, random pauses."""
+    """One table's lock. ``acquire`` waits for it with growing, random pauses; subclasses say how a lock is taken."""
 
     def __init__(self, terms: LockTerms, clock: Clock | None = None, ids: IdSource | None = None):
         self.lock_id = terms.lock_id
@@ -88,10 +97,10 @@ class Lock(ABC):
         return False
 
     def acquire(self) -> Lease:
-        """Wait for the lock, at most ``acquire_timeout_ms``. A server that is away meanwhile is waited for too.
+        """Wait for the lock, at most ``acquire_timeout_ms``, also while its server cannot be reached.
 
-        Raises: Retryable when the time is over, which says who holds the lock. Misuse when the server refuses us.
-        After a crash: the lease ends by itself.
+        After a crash the lease ends by itself. Raises: Retryable, which says who holds the lock, when the time is over;
+        Misuse if the server refuses us.
         """
         owner = f"{socket.gethostname()}:{os.getpid()}:{self._ids.new_id()}"
         retrying = tenacity.Retrying(
@@ -100,7 +109,7 @@ class Lock(ABC):
             wait=tenacity.wait_random_exponential(multiplier=_FIRST_WAIT_MS / 1000, max=_MOST_WAIT_MS / 1000),
             sleep=lambda seconds: self._clock.sleep_ms(seconds * 1000),
         )
-        token = None
+        token: int | None = None
         try:
             token = retrying(lambda: self.try_acquire(owner))
         except tenacity.RetryError as gave_up:
@@ -108,37 +117,48 @@ class Lock(ABC):
         finally:
             if token is None:
                 self.give_up(owner)
-        return Lease(self, owner, token)
+        return Lease(self, owner, cast(int, token))  # None is retried, until an error ends the retries
 
     @abstractmethod
     def try_acquire(self, owner: str) -> int | None:
-        """The token when ``owner`` has the lock now, else None.
+        """Take the lock if it is free. Returns the token if ``owner`` has the lock now, otherwise None.
 
-        Idempotent: asked again after a lost reply it finds that ``owner`` has it. Raises: Retryable of kind UNAVAILABLE, Misuse.
+        Idempotent: repeated after a lost reply it finds that ``owner`` has the lock. Raises: Retryable of kind
+        UNAVAILABLE; Misuse.
         """
 
     @abstractmethod
     def renew(self, lease: Lease) -> bool:
-        """Whether the lock is still this lease's; then it is renewed. Idempotent. Raises: Retryable, UNAVAILABLE."""
+        """Whether the lock is still this lease's; if so, renew it.
+
+        Idempotent. Raises: Retryable of kind UNAVAILABLE.
+        """
 
     @abstractmethod
     def release(self, lease: Lease) -> None:
-        """Give it back if it is still this lease's; nobody else's lease ends by it. Raises: Retryable, UNAVAILABLE."""
+        """Release the lock if it is still this lease's; never end the lease of another holder.
+
+        Raises: Retryable of kind UNAVAILABLE.
+        """
 
     @abstractmethod
     def give_up(self, owner: str) -> None:
-        """``owner`` waits no longer: leave nothing behind that others would wait for. Raises nothing."""
+        """Stop waiting for ``owner``, and leave nothing behind that others would wait for. Raises nothing."""
 
     @abstractmethod
     def holder(self) -> str:
-        """Who holds it, since when, as far as can be told, and the way out. Raises: Retryable, UNAVAILABLE."""
+        """Text for a message: who holds the lock and since when, as far as is known, and what to do.
+
+        Raises: Retryable of kind UNAVAILABLE.
+        """
 
     def _timed_out(self, last: tenacity.Future) -> Retryable:
         waited = f"lock {self.lock_id}: not acquired within lock_acquire_timeout_ms={self.terms.acquire_timeout_ms}"
         safe = "What was pre-committed is safe in the journal and is published at the next start"
         try:
-            if last.exception() is not None:
-                raise last.exception()
+            failed = last.exception()
+            if failed is not None:
+                raise failed
             return Retryable(f"{waited}: {self.holder()}. {safe}", kind="lock.timeout")
         except Retryable as away:
             return Retryable(f"{waited}: {away}. {safe}", kind="lock.timeout")
@@ -149,7 +169,7 @@ def _is_away(error: BaseException) -> bool:
 
 
 class _NoLock(Lock):
-    """Excludes nobody."""
+    """A lock that excludes nobody."""
 
     @property
     def is_empty(self) -> bool:

@@ -1,4 +1,8 @@
-"""Creating a name under a lock, where a store cannot do it only when the name is absent, or where others hold a lock for it."""
+"""Creates names under a lock.
+
+This is for a store that cannot create a name only when it is absent, and for tables whose other writers create names
+under a lock.
+"""
 
 import threading
 from collections.abc import Callable
@@ -11,25 +15,27 @@ from streamsink.locks.lock import Lease, Lock
 from streamsink.options import SinkOptions
 from streamsink.storage.file_io import FileIO
 
-# Leases that may end, one after another, before the creation is given up.
+# The number of leases that may end, one after another, before the creation is given up.
 _LEASES = 3
 
 
 class LeaseEnded(Retryable):
-    """The lease had ended before anything was written; nothing was."""
+    """The lease had ended before anything was written, and nothing was written."""
 
 
 def create_under(lock: Lock, file_io: FileIO, path: str, data: bytes, create: Callable[[], bool]) -> bool:
-    """Create the name as the lock's holder: look, make sure that the lock is still ours, create, and look again.
+    """Create the name as the lock's holder: look, check that the lock is still ours, create, and look again.
 
     Between the check and the creation there is a window that no lock can close. The check renews the lease, so a second
-    holder can be inside only if this process stops, or its request is under way, for all of ``lock_lease_ms``: the lease
-    must be longer than the store's own time-outs. A store that creates atomically refuses the late one. In one that does
-    not, the late one replaces what is there; it sees that its lease is gone, and reports an unknown outcome. Whose commit is
-    in the table is then decided by the newest snapshot alone, which every writer reads before its next commit: a streamsink
-    writer whose record is missing there publishes it again or stops with an error, it never goes on.
+    holder can be inside only if this process stops, or its request is under way, for the whole of ``lock_lease_ms``:
+    the lease must be longer than the store's own time-outs. A store that creates atomically refuses the late creation.
+    In one that does not, the late creation replaces what is there; its writer sees that its lease is gone, and reports
+    an unknown outcome. Which of the two commits is in the table is then decided by the newest snapshot alone, which
+    every writer reads before its next commit. A streamsink writer whose record is missing there publishes it again or
+    stops with an error; it never goes on.
 
-    Raises: LeaseEnded, OutcomeUnknown; Retryable when the lock could not be had.
+    Returns whether the name was created; False if it is taken. Raises: LeaseEnded; OutcomeUnknown; Retryable if the
+    lock could not be acquired.
     """
     with lock.acquire() as lease:
         if file_io.exists(path):
@@ -43,14 +49,14 @@ def create_under(lock: Lock, file_io: FileIO, path: str, data: bytes, create: Ca
 
 
 def lock_creations(file_io: FileIO, root: str, options: SinkOptions) -> None:
-    """Let this store create names of the table (schemas, epochs, records) under the table's lock, if it needs one.
+    """Make this store create names of the table (schemas, epochs, records) under the table's lock, if it needs one.
 
-    Without the option ``lock`` nothing is changed: such a store then refuses.
+    Without the option ``lock`` nothing changes, and a store that needs a lock refuses to create names.
     """
     lock = lock_of(root, options)
     if lock.is_empty or file_io.atomic_create:
         return
-    turn = threading.Lock()  # a lock object is for one thread at a time; the journal has two
+    turn = threading.Lock()  # one thread at a time uses a lock object, and the journal has two threads
 
     def create_locked(store: FileIO, path: str, data: bytes, create: Callable[[], bool]) -> bool:
         with turn:
@@ -63,14 +69,14 @@ def lock_creations(file_io: FileIO, root: str, options: SinkOptions) -> None:
 
 
 def _is_still_ours(file_io: FileIO, path: str, data: bytes, lease: Lease) -> bool:
-    """Whether the name holds our bytes, at a moment when nobody else could have the lock."""
+    """Whether the name holds our bytes, read at a moment when nobody else could have the lock."""
     try:
         ours = file_io.read(path) == data
         lease.check()
     except (Fenced, Retryable, OSError) as lost:
         raise OutcomeUnknown(
-            f"{path}: the lock was lost while the file was being created, in a store that replaces. It may have replaced "
-            "another writer's, or have been replaced. Nothing was deleted; the next start settles it",
+            f"{path}: the lock was lost while the file was being created, in a store that replaces. It may have "
+            "replaced another writer's, or have been replaced. Nothing was deleted; the next start settles it",
             kind="publish.lock-lost",
         ) from lost
     return ours

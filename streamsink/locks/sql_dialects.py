@@ -1,13 +1,15 @@
-"""What differs between the databases that hold locks: the driver, how it connects, and how their SQL tells the time.
+"""What differs between the databases that hold locks: the driver, how it connects, and the SQL for times.
 
-``?`` marks a parameter. The expressions for age and expiry are those of Paimon's own writers, so that all agree.
+``?`` marks a parameter. The expressions for age and expiry are those of Paimon's writers, so that all writers agree.
 """
 
 import contextlib
 import importlib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from streamsink.errors import Misuse
@@ -18,7 +20,7 @@ CALL_TIMEOUT_S = 10
 
 @dataclass(frozen=True)
 class Address:
-    """Where the database is. ``place`` is the URL without what stands after '?', for messages."""
+    """Where the database is. ``place`` is the URL up to its '?', for messages; ``parameters`` are those after it."""
 
     place: str
     host: str
@@ -29,11 +31,15 @@ class Address:
 
 
 class Dialect(ABC):
-    """One database system."""
+    """One database system.
+
+    module: the Python driver. remedy: how to install it. now, expired, age_s: SQL expressions.
+    begin: the statement that opens a transaction; None if the driver opens it.
+    """
 
     module: str
     remedy: str
-    # The row that is ours begins this much before now: no other writer's row looks like that in the same second.
+    # Our rows begin 10 seconds before now, so that no other writer's row of the same second looks like ours.
     now: str
     expired: str
     age_s: str
@@ -42,8 +48,8 @@ class Dialect(ABC):
     placeholder = "%s"
     begin: str | None = None
 
-    def driver(self):
-        """The driver's module. Raises Misuse when it is not installed."""
+    def driver(self) -> ModuleType:
+        """The driver's module. Raises: Misuse if it is not installed."""
         try:
             return importlib.import_module(self.module)
         except ImportError as missing:
@@ -53,24 +59,27 @@ class Dialect(ABC):
             ) from missing
 
     @abstractmethod
-    def connect(self, address: Address, password: str | None):
-        """A connection in which a transaction is open until it is committed. Raises the driver's errors."""
+    def connect(self, address: Address, password: str | None) -> Any:
+        """A DB-API connection in which a transaction is open until it is committed. Raises: the driver's errors."""
 
     @abstractmethod
     def is_refusal(self, error: Exception) -> bool:
-        """Whether waiting cannot help: wrong user, password, database."""
+        """Whether waiting cannot help: the user, the password or the database is wrong, or a right is missing."""
 
     def is_deadlock(self, error: Exception) -> bool:
-        """Whether the database undid the transaction because another's was in its way: it may be run again."""
+        """Whether the transaction was rolled back because another one was in its way, so that it may be run again."""
         return False
 
     def sql(self, text: str) -> str:
-        """The statement with this driver's parameter marks."""
+        """The statement with this driver's parameter marks in place of ``?``."""
         return text.replace("?", self.placeholder)
 
 
 class PostgreSql(Dialect):
-    """Paimon stores local times without a zone here: ``timezone`` of the URL must be the zone of Paimon's writers."""
+    """PostgreSQL.
+
+    Paimon stores local times without a zone in it, so ``timezone`` in the URL must be its writers' zone.
+    """
 
     module = "psycopg"
     remedy = "pip install 'streamsink[postgresql]'"
@@ -78,7 +87,7 @@ class PostgreSql(Dialect):
     expired = "EXTRACT(EPOCH FROM AGE(clock_timestamp(), acquired_at)) > expire_time_seconds"
     age_s = "CAST(EXTRACT(EPOCH FROM AGE(clock_timestamp(), acquired_at)) AS BIGINT)"
 
-    def connect(self, address, password):
+    def connect(self, address: Address, password: str | None) -> Any:
         zone = address.parameters.get("timezone", "UTC")
         return self.driver().connect(
             host=address.host,
@@ -93,7 +102,7 @@ class PostgreSql(Dialect):
 
     def is_refusal(self, error: Exception) -> bool:
         if isinstance(error, self.driver().ProgrammingError):
-            return error.sqlstate != "42P07"  # two writers make the lock's tables at once
+            return getattr(error, "sqlstate", None) != "42P07"  # duplicate table: two writers create the tables at once
         said = str(error)
         return any(
             words in said
@@ -101,7 +110,7 @@ class PostgreSql(Dialect):
         )
 
     def is_deadlock(self, error: Exception) -> bool:
-        return error.sqlstate in ("40001", "40P01")  # serialization failure, deadlock
+        return getattr(error, "sqlstate", None) in ("40001", "40P01")  # serialization failure, deadlock
 
 
 class MySql(Dialect):
@@ -114,7 +123,7 @@ class MySql(Dialect):
     age_s = "TIMESTAMPDIFF(SECOND, acquired_at, NOW())"
     insert_ignore = ("INSERT IGNORE INTO", "")
 
-    def connect(self, address, password):
+    def connect(self, address: Address, password: str | None) -> Any:
         pymysql = self.driver()
         connection = pymysql.connect(
             host=address.host,
@@ -125,14 +134,17 @@ class MySql(Dialect):
             connect_timeout=CONNECT_TIMEOUT_S,
             read_timeout=CALL_TIMEOUT_S,
             write_timeout=CALL_TIMEOUT_S,
-            client_flag=pymysql.constants.CLIENT.FOUND_ROWS,  # a renewal within one second changes nothing, and counts
+            # With this flag a renewal within the same second counts as an updated row, although it changes nothing.
+            client_flag=pymysql.constants.CLIENT.FOUND_ROWS,
             init_command="SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
         )
-        connection.query("SET SESSION time_zone = '+00:00'")  # no hour that comes twice a year
+        connection.query(
+            "SET SESSION time_zone = '+00:00'"
+        )  # a zone without daylight saving, where no hour comes twice
         return connection
 
     def is_refusal(self, error: Exception) -> bool:
-        denied = (1044, 1045, 1049, 1142, 1698)  # no such user, password, database or right
+        denied = (1044, 1045, 1049, 1142, 1698)  # user, password, database or right is wrong or missing
         return isinstance(error, self.driver().err.ProgrammingError) or error.args[:1] in [(code,) for code in denied]
 
     def is_deadlock(self, error: Exception) -> bool:
@@ -140,7 +152,7 @@ class MySql(Dialect):
 
 
 class Sqlite(Dialect):
-    """One host only: SQLite's own file locks do not hold on network file systems."""
+    """SQLite, for writers on one host only: its file locks do not work on network file systems."""
 
     module = "sqlite3"
     remedy = "take a Python that was built with it"
@@ -151,13 +163,14 @@ class Sqlite(Dialect):
     placeholder = "?"
     begin = "BEGIN IMMEDIATE"
 
-    def connect(self, address, password):
+    def connect(self, address: Address, password: str | None) -> Any:
         sqlite = self.driver()
         connection = sqlite.connect(
             address.database, timeout=CALL_TIMEOUT_S, isolation_level=None, check_same_thread=False
         )
-        with contextlib.suppress(sqlite.OperationalError):  # busy just now: a later connection does it, and it stays
-            # A catalog of Paimon's leaves a read open, which would block every writer for as long as that catalog lives.
+        # If the database is busy a later connection sets the mode, which then stays.
+        with contextlib.suppress(sqlite.OperationalError):
+            # A catalog of Paimon leaves a read open, which would otherwise block every writer as long as it lives.
             connection.execute("PRAGMA journal_mode=WAL")
         return connection
 
@@ -165,17 +178,25 @@ class Sqlite(Dialect):
         return any(words in str(error) for words in ("unable to open", "not a database", "readonly"))
 
 
-_DIALECTS = {"postgresql": PostgreSql, "mysql": MySql, "mariadb": MySql, "sqlite": Sqlite}
+_DIALECTS: Mapping[str, Callable[[], Dialect]] = {
+    "postgresql": PostgreSql,
+    "mysql": MySql,
+    "mariadb": MySql,
+    "sqlite": Sqlite,
+}
 
 
 def parse(url: str, user: str | None) -> tuple[Dialect, Address]:
-    """The dialect and place of 'jdbc:<database>://host:port/name?...'. Raises Misuse, which never shows a password."""
+    """The dialect and address of 'jdbc:<database>://host:port/name?...'.
+
+    Raises: Misuse, which never shows a password.
+    """
     place = url.partition("?")[0]
     system, _, rest = url.removeprefix("jdbc:").partition(":")
     if system not in _DIALECTS:
         raise Misuse(
-            f"option 'lock': there is no lock in a database of the kind '{system}'; expected jdbc:postgresql, jdbc:mysql, "
-            "jdbc:mariadb or jdbc:sqlite",
+            f"option 'lock': there is no lock in a database of the kind '{system}'; expected jdbc:postgresql, "
+            "jdbc:mysql, jdbc:mariadb or jdbc:sqlite",
             kind="lock.url",
         )
     if system == "sqlite":
@@ -184,8 +205,8 @@ def parse(url: str, user: str | None) -> tuple[Dialect, Address]:
     parameters = dict(parse_qsl(parts.query))
     if parts.username is not None or "password" in parameters:
         raise Misuse(
-            "option 'lock': the URL holds a user or a password; name the user in 'lock_user', and in 'lock_password_env' the "
-            "environment variable that holds the password",
+            "option 'lock': the URL holds a user or a password; name the user in 'lock_user', and in "
+            "'lock_password_env' the environment variable that holds the password",
             kind="lock.url",
         )
     database = parts.path.lstrip("/")

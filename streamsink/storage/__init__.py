@@ -1,1 +1,1 @@
-"""Where bytes live: the FileIO contract and its back ends, and the journal that is kept there."""
+"""Stores: the ``FileIO`` contract and its back ends for a local disk, HDFS and S3, and the holds of running drivers."""

@@ -1,7 +1,7 @@
-"""The few calls to a store that everything else is made of.
+"""The few primitive I/O calls to a store on which everything else is built.
 
-Small on purpose: a crash test wraps one object and so meets every n-th I/O call, and the memory back end
-(``memory.py``) has the same calls with a model of what a power failure forgets.
+The interface is small on purpose: a crash test wraps one object and can thereby fail at every n-th I/O call, and the
+store in memory (``streamsink/testing/memory.py``) has the same calls with a model of what a power failure forgets.
 """
 
 import contextlib
@@ -18,9 +18,9 @@ from typing import BinaryIO
 
 @dataclass(frozen=True)
 class NameLimits:
-    """Most bytes of one name within a path, and of a whole path; None where the store has no such limit.
+    """The largest size in bytes of one name within a path, and of a whole path; None if the store has no such limit.
 
-    uncounted: what a path begins with that the store does not count, such as a scheme and a bucket.
+    uncounted: the beginning of a path that the store does not count, such as a scheme and a bucket.
     """
 
     name: int | None = None
@@ -28,7 +28,7 @@ class NameLimits:
     uncounted: str = ""
 
     def exceeded_by(self, path: str) -> tuple[int, int] | None:
-        """(bytes found, bytes allowed) of what is too long in the path, the name or the path itself; None when all fits."""
+        """Return (bytes found, bytes allowed) if a name in the path, or the whole path, is too long; else None."""
         counted = path.removeprefix(self.uncounted)
         longest = max((size_of(name) for name in counted.split("/")), default=0)
         if self.name is not None and longest > self.name:
@@ -39,47 +39,53 @@ class NameLimits:
 
 
 def size_of(name: str) -> int:
-    """Bytes of a name as stores keep it."""
+    """The size of a name in bytes, in the encoding in which stores keep it."""
     return len(name.encode("utf-8", "surrogatepass"))
 
 
-# Threads that flush beside the one that waits for them: the files and folders of one commit.
+# Threads that flush the files and folders of one commit, in addition to the thread that waits for them.
 _FLUSHERS = 4
 
 
 class Calls(ABC):
-    """What every store has."""
+    """The calls that every store has."""
 
     @abstractmethod
     def read(self, path: str) -> bytes:
-        """All bytes. Raises FileNotFoundError."""
+        """Return all bytes of a file. Raises: FileNotFoundError."""
 
     @abstractmethod
     def size(self, path: str) -> int | None:
-        """Bytes, 0 for a folder, None when there is nothing. A store without folders has nothing there."""
+        """The size in bytes, 0 for a folder, None if the path does not exist.
+
+        In a store without folders the path of a folder does not exist.
+        """
 
     @abstractmethod
     def entries(self, path: str) -> list[tuple[str, int, bool]]:
-        """(name, size, is folder) of each entry; empty when there is no such folder."""
+        """(name, size in bytes, whether it is a folder) of each entry; empty if there is no such folder."""
 
     def names(self, path: str) -> list[str]:
-        """Names alone of the entries: a store whose listing does not tell sizes need not ask for them."""
+        """The names of the entries, so that a store whose listing does not tell sizes need not ask for them."""
         return [name for name, _, _ in self.entries(path)]
 
     @abstractmethod
     def open_new(self, path: str) -> BinaryIO:
-        """Create a file that must not exist, to write to. Closed by itself it is given up."""
+        """Create a file that must not exist yet, and open it for writing.
+
+        A stream that is closed by its own ``close`` instead of ``Calls.close`` is given up.
+        """
 
     @abstractmethod
     def close(self, stream: BinaryIO, flush: bool) -> None:
-        """Close; with ``flush`` the content is durable."""
+        """Close a stream of ``open_new``; with ``flush`` the content is durable afterwards."""
 
     @abstractmethod
     def unlink(self, path: str) -> bool | None:
-        """Remove a name; False when there was none, None where the store does not tell."""
+        """Remove a name. False if it did not exist, None if the store does not tell."""
 
     def write_new(self, path: str, data: bytes, flush: bool) -> None:
-        """A new file with this content."""
+        """Create a new file with this content."""
         stream = self.open_new(path)
         try:
             stream.write(data)
@@ -94,57 +100,66 @@ class Calls(ABC):
         return NameLimits()
 
     def at_once(self, actions: Sequence[Callable[[], None]]) -> None:
-        """Calls that may be made in any order, or at the same time. Raises the first error, when none is under way any more."""
+        """Run actions that may run in any order, or concurrently.
+
+        Raises the first error, after no action is running any more.
+        """
         for action in actions:
             action()
 
 
 class PosixLikeCalls(Calls):
-    """POSIX semantics: ``link`` does not replace, ``rename`` does; names are durable after ``sync_dir``."""
+    """Calls with POSIX semantics: ``link`` does not replace, ``rename`` does; names are durable after ``sync_dir``."""
 
     @abstractmethod
     def mkdir(self, path: str) -> None:
-        """Create one folder; fine when it is there."""
+        """Create one folder; does nothing if it exists."""
 
     @abstractmethod
     def link(self, source: str, target: str) -> bool:
-        """A second name for a file; False when another file has ``target``. Atomic between processes.
+        """Give a file a second name. False if another file has the name ``target``. Atomic between processes.
 
-        A client that missed the reply repeats the call, and is refused by its own name: where the store tells that the two names
-        are of one file, that is True.
+        A client that missed the reply repeats the call and is refused because of the name that it created itself. If
+        the store tells that both names belong to one file, the result is therefore True.
         """
 
     @abstractmethod
     def check_link(self, source: str, target: str) -> None:
-        """Whether files of the folder ``source`` can be linked into the folder ``target``. Raises OSError, which says why not."""
+        """Check that files of the folder ``source`` can be linked into the folder ``target``.
+
+        Raises: OSError, which says why not.
+        """
 
     @abstractmethod
     def rename(self, source: str, target: str) -> None:
-        """Move, replacing ``target``. Atomic."""
+        """Rename a file, replacing ``target``. Atomic."""
 
     @abstractmethod
     def rmdir(self, path: str) -> None:
-        """Remove an empty folder; fine when it is not there or not empty."""
+        """Remove an empty folder; does nothing if it does not exist or is not empty."""
 
     @abstractmethod
     def sync_dir(self, path: str) -> None:
-        """Names in this folder are durable."""
+        """Make the names in this folder durable."""
 
     @abstractmethod
     def sync_file(self, path: str) -> None:
-        """What is in the file now is durable, whichever process wrote it."""
+        """Make the present content of the file durable, whichever process wrote it."""
 
     @abstractmethod
     def open_existing(self, path: str) -> BinaryIO:
-        """A file to read from, with ``seek``."""
+        """Open a file for reading, with ``seek``."""
 
     @abstractmethod
     def try_hold(self, path: str) -> Callable[[], None] | None:
-        """An exclusive hold that ends with the process, or None."""
+        """Take an exclusive lock that ends with the process.
+
+        Returns a function that releases it, or None if another process has it.
+        """
 
 
 class PosixCalls(PosixLikeCalls):
-    """The real ones, on a local file system."""
+    """The calls of a local file system."""
 
     def read(self, path: str) -> bytes:
         with open(path, "rb") as stream:
@@ -215,7 +230,8 @@ class PosixCalls(PosixLikeCalls):
         try:
             os.rmdir(path)
         except OSError:
-            # Not there, or a name was created in it meanwhile: either is fine, the next sweep comes by.
+            # The folder does not exist, or a name was created in it meanwhile. Either is fine: the next sweep tries
+            # again.
             return
 
     def sync_dir(self, path: str) -> None:
@@ -228,7 +244,7 @@ class PosixCalls(PosixLikeCalls):
         return open(path, "rb")
 
     def try_hold(self, path: str) -> Callable[[], None] | None:
-        import fcntl  # not on every platform, and only the driver needs it
+        import fcntl  # it does not exist on every platform, and only the driver needs it
 
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
@@ -243,12 +259,11 @@ class PosixCalls(PosixLikeCalls):
         while not os.path.isdir(path) and os.path.dirname(path) != path:
             path = os.path.dirname(path)
         longest = _most(path, "PC_PATH_MAX")
-        return NameLimits(
-            _most(path, "PC_NAME_MAX"), longest and longest - 1
-        )  # the system counts a byte behind its end
+        # The system's limit of a path includes the zero byte at its end.
+        return NameLimits(_most(path, "PC_NAME_MAX"), longest and longest - 1)
 
     def at_once(self, actions: Sequence[Callable[[], None]]) -> None:
-        """In threads: a disk writes several files out in hardly more time than one."""
+        """Run the actions in threads: a disk flushes several files in hardly more time than one."""
         with contextlib.ExitStack() as all_ended:
             for action in actions[1:]:
                 all_ended.callback(_begin(action))
@@ -258,20 +273,21 @@ class PosixCalls(PosixLikeCalls):
 
 @functools.lru_cache(maxsize=1)
 def _flushers(process: int) -> ThreadPoolExecutor:
-    """``process``: a forked child has no thread of its parent's."""
+    """The threads of this process. ``process`` is its id, because a forked child has none of its parent's threads."""
     return ThreadPoolExecutor(_FLUSHERS, "streamsink-flush")
 
 
 def _begin(action: Callable[[], None]) -> Callable[[], None]:
-    """Let a thread do it; what waits for its end, and raises its error."""
+    """Start the action in a thread. Returns a function that waits for its end and raises its error."""
     try:
         return _flushers(os.getpid()).submit(action).result
     except RuntimeError:
-        return action  # the interpreter is ending and starts no thread any more: done when it is waited for
+        # The interpreter is ending and starts no new threads, so the action runs when it is waited for.
+        return action
 
 
 def _most(path: str, what: str) -> int | None:
-    """A limit of the file system, None where it has none or does not tell."""
+    """A limit of the file system; None if it has none or does not tell."""
     try:
         most = os.pathconf(path, what)
     except (OSError, ValueError):
@@ -280,7 +296,7 @@ def _most(path: str, what: str) -> int | None:
 
 
 def _mount(folder: str) -> tuple[int, str]:
-    """Device and, where the system tells, the mount: links do not even cross between two mounts of one device."""
+    """The device and, if the system tells it, the mount: links do not even cross between two mounts of one device."""
     descriptor = os.open(folder, getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         device = os.fstat(descriptor).st_dev
@@ -311,16 +327,17 @@ def _status(entry: os.DirEntry[str]) -> tuple[str, int, bool]:
         folder = entry.is_dir(follow_symlinks=False)
         return entry.name, 0 if folder else entry.stat(follow_symlinks=False).st_size, folder
     except FileNotFoundError:
-        # Removed between listing and looking: an entry of size 0 that a reader will not find.
+        # The file was removed after it had been listed: it becomes an entry of size 0, which a reader will not find.
         return entry.name, 0, False
 
 
-# Of this process's own locks. A forked child shares what is open: it would keep them when its parent has let go, or has died.
+# Open files of the locks that this process holds. A forked child shares open files: it would keep the locks after its
+# parent has released them or has died.
 _HELD: set[int] = set()
 
 
 def _let_go(descriptor: int) -> None:
-    """Nothing in a forked child, which holds none of its parent's locks."""
+    """Release a lock. Does nothing in a forked child, which holds none of its parent's locks."""
     if descriptor in _HELD:
         _HELD.discard(descriptor)
         os.close(descriptor)

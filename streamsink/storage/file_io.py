@@ -1,8 +1,9 @@
-"""The contract of a store, and its implementation over POSIX-like calls; a store without link and rename overrides those parts.
+"""The contract of a store, and its implementation over POSIX-like calls.
 
-What is atomic where: ``create_if_absent`` is create-if-absent between processes and machines, the one way in which
-something is published; ``replace`` is an atomic change of a hint. ``tests/storage/test_conformance.py`` states it as tests.
-Called by the driver unless said otherwise. Paths are absolute, as text.
+A store without link and rename overrides the parts that need them. Two calls are atomic: ``create_if_absent`` creates a
+name only when it is absent, between processes and machines, and is the one way in which something is published;
+``replace`` changes a hint file. ``tests/storage/test_conformance.py`` states the contract as tests.
+The driver makes these calls unless a method says otherwise. Paths are absolute, as text.
 """
 
 import contextlib
@@ -15,99 +16,63 @@ from streamsink.clock import IdSource
 from streamsink.errors import Misuse, OutcomeUnknown
 from streamsink.storage.calls import Calls, PosixCalls, PosixLikeCalls
 from streamsink.storage.flush_group import FlushGroup, Unflushed
+from streamsink.storage.folders import Folders
 from streamsink.storage.hold import Flock, Hold
-from streamsink.storage.reading import Reading
 
-# (store, path, data, what creates it) -> whether it was created; see ``locks/locked_creation.py``.
+# (store, path, data, function that creates the file) -> whether it was created; see ``locks/locked_creation.py``.
 CreateUnderLock = Callable[["FileIO", str, bytes, Callable[[], bool]], bool]
 
 
-class FileIO(Reading):
-    """Files with durable creation. ``flush=False`` leaves out every fsync, and nothing else.
+class FileIO(Folders):
+    """Files with durable creation. ``flush=False`` omits every fsync and changes nothing else.
 
-    atomic_create: whether ``create_new`` keeps its promise between processes without a lock.
-    takes_files_of_others: whether files that another program wrote can be looked into and flushed.
-    largest_file: bytes of the largest file that ``place`` can give its final name; None without such a limit.
+    takes_files_of_others: whether files that another program wrote can be read in parts and flushed.
+    largest_file: size in bytes of the largest file that ``place`` can give its final name; None if there is no limit.
     """
 
-    atomic_create = True
     takes_files_of_others = True
     largest_file: int | None = None
     _under_lock: "CreateUnderLock | None" = None
 
     def __init__(self, calls: PosixLikeCalls, new_id: Callable[[], str], flush: bool = True):
-        super().__init__(calls)
+        super().__init__(calls, flush)
         self._new_id = new_id
-        self._flush = flush
-        self._settled: set[str] = set()  # folders whose own names this process has made durable
-        self._takes_names: set[str] = set()  # folders that ``begin_names`` has looked at
+
+    @property
+    def atomic_create(self) -> bool:
+        """Whether ``create_new`` keeps its promise between processes without a lock."""
+        return True
 
     # -- writing ---------------------------------------------------------------------------------------------------
 
-    def make_dir(self, path: str) -> None:
-        """The folder exists afterwards, durably, with all its parents."""
-        for folder in self._missing(path):
-            self._settled.discard(folder)
-            self._calls.mkdir(folder)
-            self.sync_dir(os.path.dirname(folder))
-            self._settled.add(folder)
-
-    def _missing(self, path: str) -> list[str]:
-        """The folders that are to be made so that this one exists, in order."""
-        missing = []
-        while path and self._calls.size(path) is None:
-            missing.append(path)
-            path = os.path.dirname(path)
-        return missing[::-1]
-
-    def begin_dir(self, path: str) -> None:
-        """The folder exists afterwards; it is durable, as are names in it, after ``sync_dir``."""
-        self._settled.discard(path)
-        self._in_dir(path, lambda: self._calls.mkdir(path))
-
-    def begin_names(self, folder: str, staging: str, group: FlushGroup) -> None:
-        """Files of the folder ``staging`` can be placed into ``folder``, which is made; durably, when ``group`` is flushed.
-
-        Looked at once by one FileIO: a folder that is in use costs nothing. Raises OSError, which says what stands in the way.
-        """
-        if folder in self._takes_names:
-            return
-        self._begin_names(folder, staging, group)
-        self._takes_names.add(folder)
-
-    def _begin_names(self, folder, staging, group):
-        for missing in self._missing(folder):
-            self._settled.discard(missing)
-            self._calls.mkdir(missing)
-            group.made_dir(missing)
-        self._calls.check_link(staging, folder)
-
-    def settled(self, path: str) -> None:
-        """The folder's own name is durable now."""
-        self._settled.add(path)
-
     def open_output(self, path: str) -> BinaryIO:
-        """A new file to write to (executor and driver); its folder must exist. Close it with ``close_output``."""
+        """Create a file to write to, in a folder that exists. Used by executors and the driver.
+
+        Close it with ``close_output``.
+        """
         return self._calls.open_new(path)
 
     def close_output(self, stream: BinaryIO) -> None:
-        """Close, with everything written on disk. Until the folder is synced the name itself may be lost."""
+        """Close the file and make its bytes durable. Its name may still be lost until the folder is synced."""
         self.unflushed(stream).finish()
 
     def flush_file(self, path: str) -> None:
-        """The bytes of a file that another process wrote and closed are on disk. Only where ``takes_files_of_others``."""
+        """Make durable a file that another process wrote and closed. Only where ``takes_files_of_others``."""
         self._calls.sync_file(path) if self._flush else None
 
     def write(self, path: str, data: bytes) -> None:
-        """A new file of a unique name, flushed; its name is durable after ``sync_dir``. Raises FileExistsError."""
+        """Write and flush a new file of a unique name.
+
+        The name is durable after ``sync_dir``. Raises: FileExistsError.
+        """
         self.begin(path, data).finish()
 
     def flush_group(self) -> FlushGroup:
-        """A group of files and folders that are made durable by one wait."""
+        """A group of files and folders that become durable with a single wait."""
         return FlushGroup(self)
 
     def begin(self, path: str, data: bytes) -> Unflushed:
-        """A new file of a unique name, not durable yet: for ``FlushGroup``. Raises FileExistsError."""
+        """Write a new file of a unique name that is not durable yet, for ``FlushGroup``. Raises: FileExistsError."""
         stream = self._in_dir(path, lambda: self._calls.open_new(path))
         try:
             stream.write(data)
@@ -118,36 +83,43 @@ class FileIO(Reading):
         return self.unflushed(stream)
 
     def unflushed(self, stream: BinaryIO) -> Unflushed:
-        """A file that is written and open still."""
+        """Wrap a file that is completely written and still open."""
         return Unflushed(lambda: self._calls.close(stream, self._flush), lambda: _close_quietly(stream))
 
     def at_once(self, actions: Sequence[Callable[[], None]]) -> None:
-        """Flush, in no order; at the same time where that is faster. Raises the first error, when all have ended."""
+        """Run these flushes in any order, concurrently where that is faster.
+
+        Raises the first error, after all of them have ended.
+        """
         self._calls.at_once(actions) if self._flush else Calls.at_once(self._calls, actions)
 
     def mark(self, path: str, data: bytes = b"") -> None:
-        """A file whose name is the message; fine when it is there. Durable after ``sync_dir``.
+        """Create a file whose name is the message; does nothing if it exists. The name is durable after ``sync_dir``.
 
-        After a crash ``data`` may be missing in part or all.
+        After a crash ``data`` may be missing in part or completely.
         """
         try:
             self._in_dir(path, lambda: self._calls.write_new(path, data, False))
         except FileExistsError:
             return
 
+    # -- publishing ------------------------------------------------------------------------------------------------
+
     def create_if_absent(
         self, path: str, data: bytes, unique: str = "", *, prepared: bool = False, replaceable: bool = False
     ) -> bool:
-        """Publish ``data`` under ``path``, whole and durable, unless the name is taken: then False. The one publishing primitive.
+        """Create ``path`` with ``data``, whole and durable, unless the name is taken: then False.
 
-        As ``create_new``; where that needs a lock, under it. Raises besides: Misuse when there is none.
+        This is the one primitive with which something is published. Arguments, result and errors are those of
+        ``create_new``, which it calls, under the lock if the store needs one. Also raises: Misuse if it needs a lock
+        and none is configured.
         """
         if self.atomic_create:
             return self.create_new(path, data, unique, prepared=prepared, replaceable=replaceable)
         if self._under_lock is None:
             raise Misuse(
-                f"{path}: this store cannot create a file only when it is absent, so two writers could replace what the other "
-                "wrote. Nothing was written. Set the option 'lock', see docs/LOCKS.md",
+                f"{path}: this store cannot create a file only when it is absent, so two writers could replace what "
+                "the other wrote. Nothing was written. Set the option 'lock', see docs/LOCKS.md",
                 kind="lock.missing",
             )
         won = self._under_lock(self, path, data, lambda: self.create_new(path, data, unique, prepared=prepared))
@@ -156,26 +128,36 @@ class FileIO(Reading):
         return won
 
     def use_lock(self, create: "CreateUnderLock") -> None:
-        """Let what this store cannot create atomically be created under a lock; see ``locks/locked_creation.py``."""
+        """Create under a lock what this store cannot create atomically; see ``locks/locked_creation.py``."""
         self._under_lock = create
 
     def prepare(self, group: FlushGroup, path: str, data: bytes, unique: str) -> None:
-        """What creating ``path`` can do ahead, together with what it will refer to; then it is created with ``prepared``."""
+        """Do ahead a part of creating ``path``: write a temporary file that becomes durable with ``group``.
+
+        So one flush covers it and the files that it will refer to. The creation that follows is called with
+        ``prepared``.
+        """
         group.write(_temporary(path, unique), data)
 
     def give_up(self, path: str, unique: str) -> None:
-        """A creation that was prepared is not wanted any more. Idempotent."""
+        """Remove what ``prepare`` wrote for a creation that will not happen. Idempotent."""
         self._calls.unlink(_temporary(path, unique))
 
     def create_new(
         self, path: str, data: bytes, unique: str = "", *, prepared: bool = False, replaceable: bool = False
     ) -> bool:
-        """The store's own creation; its user holds a lock unless ``atomic_create``.
+        """The store's own way to create ``path`` with ``data``; unless ``atomic_create``, the caller holds a lock.
 
-        unique: known only to this try; whatever a death leaves behind has it in its name. prepared: ``prepare`` was called so, and
-        its group flushed. replaceable: others may write over the name. data: the caller's own: equal bytes settle a reply that was lost.
-        After a crash the name is there, whole, or it is not. Raises: OSError when it is not there (on a network a late request may
-        still put it there, unless another takes the name first); OutcomeUnknown when that could not be read back.
+        Returns False if the name is taken.
+
+        unique: an id that only this attempt knows; whatever a crash leaves behind has it in its name.
+        prepared: ``prepare`` was called with the same arguments, and its group has been flushed.
+        replaceable: other writers may overwrite the name.
+        data: bytes that no other writer would write, because equal bytes settle the outcome when a reply was lost.
+
+        After a crash the name exists with all its bytes, or it does not exist. Raises: OSError if it does not exist (on
+        a network a late request may still create it, unless another writer takes the name first); OutcomeUnknown if
+        that could not be read back.
         """
         temporary = _temporary(path, unique or self._new_id())
         if not prepared:
@@ -187,13 +169,16 @@ class FileIO(Reading):
         except OSError as failed:
             won = is_there(self, path, data, failed, replaceable)
         if won:
-            # What the failed call left undone; when this fails too, the next start finds the file and goes on.
+            # Complete what the failed call left undone. If this fails too, the next start finds the file and goes on.
             self._calls.unlink(temporary)
             self.sync_dir(os.path.dirname(path))
         return won
 
     def _give_name(self, temporary: str, path: str) -> bool:
-        """Give a written file of the same folder its final name, unless another file has it: then False. No temporary is left."""
+        """Give a written file of the same folder its final name, unless another file has it: then False.
+
+        The temporary name is gone afterwards in both cases.
+        """
         won = self._calls.link(temporary, path)
         self._calls.unlink(temporary)
         if won:
@@ -201,10 +186,11 @@ class FileIO(Reading):
         return won
 
     def place(self, source: str, target: str, keep_source: bool) -> None:
-        """Give a staged file its final name, which is its own; ``target``'s name is durable after ``sync_dir``.
+        """Give a staged file its final name, which no other file has; the name is durable after ``sync_dir``.
 
-        Whole or not at all. Idempotent: repeated after a crash it ends in the same state. Raises FileNotFoundError when
-        both are missing. keep_source: ``source`` must stay; otherwise the store may take it away, or leave it to be swept.
+        The target appears whole or not at all. Idempotent: a repetition after a crash ends in the same state.
+        keep_source: ``source`` must stay; otherwise the store may remove it, or leave it for a sweep.
+        Raises: FileNotFoundError if both names are missing.
         """
         if self._calls.size(source) is None:
             if self._calls.size(target) is None:
@@ -215,40 +201,24 @@ class FileIO(Reading):
             self._calls.unlink(source)
 
     def replace(self, path: str, data: bytes, unique: str) -> None:
-        """Set a small hint file. Not flushed: a reader must do without it. ``unique`` names the temporary file.
+        """Set a small hint file.
 
-        After a crash the hint is the old or the new one; the temporary file may be left.
+        It is not flushed, so readers must work without it. ``unique`` names the temporary file.
+
+        After a crash the hint is the old or the new one, and the temporary file may be left.
         """
         temporary = _temporary(path, unique)
         self._in_dir(path, lambda: self._calls.write_new(temporary, data, False))
         self._calls.rename(temporary, path)
 
-    def sync_dir(self, path: str) -> None:
-        """Names created in this folder so far are durable afterwards, and so is the folder's own path.
-
-        A process may have died between making a folder and syncing its parent; so the first time that this one relies on a
-        folder, it syncs the folders above it too.
-        """
-        if not self._flush:
-            return
-        self._calls.sync_dir(path)
-        parent = os.path.dirname(path)
-        while path not in self._settled and parent != path:
-            try:
-                self._calls.sync_dir(parent)
-            except PermissionError:
-                return  # not ours: far above the table
-            self._settled.add(path)
-            path, parent = parent, os.path.dirname(parent)
-
     # -- deleting --------------------------------------------------------------------------------------------------
 
     def delete(self, path: str) -> None:
-        """Remove a file, when there is one. Idempotent."""
+        """Remove a file if it exists. Idempotent."""
         self._calls.unlink(path)
 
     def delete_tree(self, path: str) -> None:
-        """Remove a folder with all in it. Idempotent."""
+        """Remove a folder with everything in it. Idempotent."""
         for entry in self.entries(path):
             child = os.path.join(path, entry.name)
             self.delete_tree(child) if entry.is_dir else self.delete(child)
@@ -256,32 +226,29 @@ class FileIO(Reading):
         self._settled.discard(path)
 
     def delete_unfinished(self, folder: str) -> None:
-        """Remove below ``folder`` what dead writers never closed, where a listing does not show it."""
+        """Remove below ``folder`` what dead writers never closed, in a store whose listings do not show such files."""
 
     # -- ownership -------------------------------------------------------------------------------------------------
 
     def hold(self, folder: str) -> Hold:
-        """The hold on the application whose journal is in ``folder``; nothing is taken yet."""
+        """The hold on the application whose journal is in ``folder``. It is not taken yet."""
         return Flock(lambda: self.try_hold(os.path.join(folder, "hold")))
 
     def try_hold(self, path: str) -> Callable[[], None] | None:
-        """Lock a name between the processes of one machine until released (by calling the result), or until this one ends."""
+        """Lock a name between the processes of one machine. Returns a function that releases it; None if it is locked.
+
+        The lock also ends with this process.
+        """
         self.make_dir(os.path.dirname(path))
         return self._calls.try_hold(path)
 
-    def _in_dir(self, path, action):
-        """Run ``action``; when the folder is missing, make it and run it again."""
-        try:
-            return action()
-        except FileNotFoundError:
-            self.make_dir(os.path.dirname(path))
-            return action()
-
 
 def is_there(file_io: FileIO, path: str, data: bytes, failed: OSError, replaceable: bool = False) -> bool:
-    """Settle an unknown outcome by looking: whether ``path`` holds these bytes. Raises ``failed`` when nothing is there.
+    """Settle an unknown outcome by reading: whether ``path`` holds these bytes.
 
-    replaceable: others may have written over these bytes, so that other ones settle nothing unless the store said that the name was taken.
+    replaceable: other writers may have overwritten these bytes; then other bytes settle nothing, unless ``failed`` is
+    the store's answer that the name was taken. Raises: ``failed`` if nothing is there; OutcomeUnknown if nothing is
+    settled.
     """
     try:
         found = file_io.read(path)
@@ -295,8 +262,8 @@ def is_there(file_io: FileIO, path: str, data: bytes, failed: OSError, replaceab
         ) from failed
     if found != data and replaceable and not isinstance(failed, FileExistsError):
         raise OutcomeUnknown(
-            f"{path}: creating it failed ({failed.strerror}), and another writer's is there, which may have replaced it. Nothing was "
-            "deleted; the next start settles it",
+            f"{path}: creating it failed ({failed.strerror}), and another writer's is there, which may have replaced "
+            "it. Nothing was deleted; the next start settles it",
             kind="publish.unknown",
         ) from failed
     return found == data
@@ -308,7 +275,7 @@ def _temporary(path: str, unique: str) -> str:
 
 
 def _close_quietly(stream: BinaryIO) -> None:
-    """What is still buffered may not fit on a full disk."""
+    """Close without an error: on a full disk, closing fails if bytes that are still buffered do not fit."""
     with contextlib.suppress(OSError):
         stream.close()
 

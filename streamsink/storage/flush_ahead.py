@@ -1,4 +1,7 @@
-"""Writing out to the disk while another program still writes: the flush that counts then finds little left to do. Driver."""
+"""Flushes files while another program is still writing them, so that the final flush finds little left to do.
+
+Driver.
+"""
 
 import os
 import threading
@@ -9,11 +12,11 @@ _EVERY_S = 0.25
 
 
 class FlushAhead:
-    """While the block runs, files below ``folder`` are flushed as they grow, by a thread beside it.
+    """A context in which a thread flushes the files below ``folder`` as they grow.
 
-    Only to save time: whoever relies on a file flushes it once more when it is whole. But an error that the disk reports is
-    reported once, to whoever flushes first: what the thread meets is raised when the block ends, unless the block raises itself.
-    Only where ``FileIO.takes_files_of_others``.
+    It only saves time: whoever relies on a file flushes it again when it is complete. But the system reports a failed
+    write to the disk once, to whoever flushes first. So an error in the thread is raised when the block ends, unless
+    the block itself raises. Only where ``FileIO.takes_files_of_others``.
     """
 
     def __init__(self, file_io: FileIO, folder: str):
@@ -42,7 +45,10 @@ class FlushAhead:
                 self._error = failed
 
     def _flush_below(self, folder: str) -> None:
-        """Files that have grown since the last look, but no hidden ones. They come, go and get other names as the program likes."""
+        """Flush files whose size has changed since the last pass, except hidden ones.
+
+        The other program may create, delete and rename files meanwhile.
+        """
         for entry in self._io.entries(folder):
             path = os.path.join(folder, entry.name)
             if self._ended.is_set():

@@ -1,4 +1,4 @@
-"""Files and folders that become durable together: a commit waits for the disk once, not once for each of them."""
+"""Files and folders that become durable together, so that a commit waits for the disk once and not for each of them."""
 
 import os
 from collections.abc import Callable
@@ -9,17 +9,21 @@ from typing import Any, BinaryIO
 
 @dataclass(frozen=True)
 class Unflushed:
-    """A file that was begun. finish: makes it whole and durable. give_up: lets go of it, whatever it holds; never raises."""
+    """A file that was begun.
+
+    finish: makes the file whole and durable. give_up: closes it, whatever it contains by then; never raises.
+    """
 
     finish: Callable[[], None]
     give_up: Callable[[], None]
 
 
 class FlushGroup:
-    """What is written here is durable when ``flush`` has returned. Until then nothing may be named that refers to any of it.
+    """Files and folders that are durable once ``flush`` has returned.
 
-    A power failure in between leaves any part of it. A context: when its block raises, what is not flushed is given up (the files
-    stay, for a sweep by name). For one thread.
+    Until then nothing that refers to any of them may get its name: a power failure can leave any part of the group.
+    As a context manager it gives up, at the end of the block, what was not flushed; the files stay for a sweep that
+    finds them by name. One thread uses a group.
     """
 
     def __init__(self, file_io: Any):
@@ -29,24 +33,27 @@ class FlushGroup:
         self._made: list[str] = []
 
     def write(self, path: str, data: bytes) -> None:
-        """A new file of a unique name. Raises FileExistsError, OSError."""
+        """Write a new file of a unique name. Raises: FileExistsError, OSError."""
         self._files.append(self._io.begin(path, data))
 
     def close(self, stream: BinaryIO) -> None:
-        """A file of ``FileIO.open_output`` that is written: ``flush`` closes it."""
+        """Add a completely written file of ``FileIO.open_output``; ``flush`` closes it."""
         self._files.append(self._io.unflushed(stream))
 
     def sync_dir(self, path: str) -> None:
-        """Names in this folder, when ``flush`` is called, shall be durable too."""
+        """Add a folder: the names that it has when ``flush`` is called become durable too."""
         self._folders[path] = None
 
     def made_dir(self, path: str) -> None:
-        """This folder was made just now: its own name shall be durable too."""
+        """Add a folder that was just made: its own name becomes durable too."""
         self.sync_dir(os.path.dirname(path))
         self._made.append(path)
 
     def flush(self) -> None:
-        """Make all of it durable, in no order. Raises the first error; then nothing is known to be durable."""
+        """Make everything durable, in no particular order.
+
+        Raises the first error; then none of it may be assumed durable.
+        """
         actions = [file.finish for file in self._files] + [
             partial(self._io.sync_dir, folder) for folder in self._folders
         ]
@@ -58,7 +65,7 @@ class FlushGroup:
             self.give_up()
 
     def give_up(self) -> None:
-        """Let go of what is not flushed. Idempotent; never raises."""
+        """Close and forget what is not flushed. Idempotent; never raises."""
         files, self._files, self._folders, self._made = self._files, [], {}, []
         for file in files:
             file.give_up()

@@ -1,26 +1,32 @@
-"""HDFS, through the Rust client ``hdfs-native``: no JVM, so executors' Python workers use it as well. See docs/design/0003-stores.md.
+"""HDFS, through the Rust client ``hdfs-native``. See docs/design/0003-stores.md.
 
-A closed file is whole on every DataNode of its pipeline, and after an ``hsync`` on their disks; a name is durable at once. What publishes is rename2 without
-OVERWRITE, one transaction of the NameNode: unlike ``FileSystem.rename`` it never moves a file into a folder of that name.
+The client needs no JVM, so the Python workers of executors use it as well. A closed file is whole on every DataNode of
+its pipeline, and after an ``hsync`` on their disks; a name is durable at once. Something is published by rename2
+without OVERWRITE, which is one transaction of the NameNode. Unlike ``FileSystem.rename`` it never moves a file into a
+folder that has the target's name.
 """
 
 import errno
 import io
 import os
 from collections.abc import Callable, Mapping
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, cast
 
 from streamsink.errors import Misuse
-from streamsink.storage.calls import Calls, NameLimits
+from streamsink.storage.calls import Calls, NameLimits, PosixLikeCalls
 from streamsink.storage.file_io import FileIO
+from streamsink.storage.flush_group import FlushGroup
 from streamsink.storage.hold import BeatingHold, Hold
 
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
 _COPY_BYTES = 8 * 1024 * 1024
-# The NameNode's own: of a name in bytes, unless the client's settings say what it was set to (0: none); of a path in characters.
+# The NameNode's limits: of a name in bytes, unless the client's settings say what the limit was set to (0: none); of a
+# path in characters.
 _NAME_LIMIT, _MOST_NAME_BYTES, _MOST_PATH_CHARACTERS = "dfs.namenode.fs-limits.max-component-length", "255", 8000
 
-
-# What the NameNode refuses with, by a word of its message.
+# The errno of each refusal of the NameNode, by a word in its message.
 _MEANING = {
     "AccessControlException": errno.EACCES,
     "PathComponentTooLongException": errno.ENAMETOOLONG,
@@ -32,23 +38,30 @@ _MEANING = {
 }
 
 
+_Result = TypeVar("_Result")
+
+
 class HdfsCalls(Calls):
-    """RPCs of one file system. Paths are URIs that begin with ``root``, such as ``hdfs://namenode:8020``."""
+    """Remote calls to one file system. Paths are URIs that begin with ``root``, such as ``hdfs://namenode:8020``."""
 
     def __init__(self, root: str, config: Mapping[str, str]):
-        """config: Hadoop's client settings, over those of the files in $HADOOP_CONF_DIR. Raises Misuse."""
+        """config: settings of a Hadoop client, which override those of the files in $HADOOP_CONF_DIR.
+
+        Raises: Misuse.
+        """
         try:
             import hdfs_native
         except ImportError as missing:
             raise Misuse(
-                f"{root}: tables on HDFS need the package hdfs-native: pip install 'streamsink[hdfs]', on executors too",
+                f"{root}: tables on HDFS need the package hdfs-native: pip install 'streamsink[hdfs]', on "
+                "executors too",
                 kind="store.extra-missing",
             ) from missing
         self._root = root
         most = str(config.get(_NAME_LIMIT, _MOST_NAME_BYTES)).strip()
         self._most_name_bytes = int(most) if most.isdigit() else int(_MOST_NAME_BYTES)
         self._options = hdfs_native.WriteOptions
-        # Without an authority it is the cluster's own default file system.
+        # A root without an authority means the cluster's own default file system.
         self._client = _translated(root, lambda: hdfs_native.Client(None if root == "hdfs://" else root, dict(config)))
 
     def read(self, path: str) -> bytes:
@@ -68,15 +81,16 @@ class HdfsCalls(Calls):
             return []
         return [(os.path.basename(s.path), 0 if s.isdir else s.length, s.isdir) for s in found]
 
-    def mkdir(self, path):
-        """One folder with its parents."""
+    def mkdir(self, path: str) -> None:
+        """Create a folder with its parents."""
         self._call(path, lambda client, at: client.mkdirs(at, create_parent=True))
 
     def open_new(self, path: str) -> BinaryIO:
-        return _Stream(path, self._call(path, lambda client, at: client.create(at, self._options())))
+        writer = self._call(path, lambda client, at: client.create(at, self._options()))
+        return cast(BinaryIO, _Stream(path, writer))
 
     def close(self, stream: BinaryIO, flush: bool) -> None:
-        stream.finish(flush)
+        cast(_Stream, stream).finish(flush)
 
     def unlink(self, path: str) -> bool | None:
         return self._call(path, lambda client, at: client.delete(at, False))
@@ -85,13 +99,14 @@ class HdfsCalls(Calls):
         return NameLimits(self._most_name_bytes or None, _MOST_PATH_CHARACTERS, self._root)
 
     def remove_tree(self, path: str) -> None:
-        """A folder with all in it, at once."""
+        """Remove a folder with everything in it, in one call."""
         self._call(path, lambda client, at: client.delete(at, True))
 
     def move(self, source: str, target: str) -> bool:
-        """Rename; False when ``target`` is taken. Atomic. Raises FileNotFoundError: no source, or no folder for the target.
+        """Rename a file; False if ``target`` is taken. Atomic.
 
-        The client repeats a call whose connection broke: then the source may be gone because the first one was done.
+        Raises: FileNotFoundError if there is no source, or no folder for the target. The client repeats a call whose
+        connection broke; then the source may be missing because the first call has moved it.
         """
         try:
             self._call(source, lambda client, at: client.rename(at, self._below(target), False))
@@ -99,11 +114,11 @@ class HdfsCalls(Calls):
             return False
         return True
 
-    def rename(self, source, target):
-        """Rename, replacing ``target``. Atomic."""
+    def rename(self, source: str, target: str) -> None:
+        """Rename a file, replacing ``target``. Atomic."""
         self._call(source, lambda client, at: client.rename(at, self._below(target), True))
 
-    def _call(self, path: str, action: Callable[..., Any]):
+    def _call(self, path: str, action: Callable[..., Any]) -> Any:
         return _translated(path, lambda: action(self._client, self._below(path)))
 
     def _below(self, path: str) -> str:
@@ -111,68 +126,84 @@ class HdfsCalls(Calls):
 
 
 class HdfsFileIO(FileIO):
-    """FileIO where a rename does not replace and folders need no sync."""
+    """FileIO over HDFS, where publishing is a rename that does not replace, and folders need no sync."""
 
     takes_files_of_others = False
     lists_sizes = True
 
+    def __init__(self, calls: HdfsCalls, new_id: Callable[[], str], flush: bool = True):
+        # The methods that need other POSIX calls than ``mkdir`` and ``rename`` are overridden here, or are not called
+        # on this store: ``open_input``, ``flush_file``, ``try_hold``.
+        super().__init__(cast(PosixLikeCalls, calls), new_id, flush)
+
+    @property
+    def _hdfs(self) -> HdfsCalls:
+        return cast(HdfsCalls, self._calls)  # what the constructor got, or a wrapper of a test around it
+
     def make_dir(self, path: str) -> None:
-        self._calls.mkdir(path)
+        self._hdfs.mkdir(path)
 
     begin_dir = make_dir
 
-    def _begin_names(self, folder, staging, group):
-        self._calls.mkdir(folder)
+    def _begin_names(self, folder: str, staging: str, group: FlushGroup) -> None:
+        self._hdfs.mkdir(folder)
 
     def place(self, source: str, target: str, keep_source: bool) -> None:
         try:
-            # False: an earlier try was done already.
-            self._in_dir(
-                target, lambda: self._copy(source, target) if keep_source else self._calls.move(source, target)
-            )
+            if keep_source:
+                self._in_dir(target, lambda: self._copy(source, target))
+            else:
+                # The result is False if an earlier attempt has already moved the file.
+                self._in_dir(target, lambda: self._hdfs.move(source, target))
         except FileNotFoundError:
-            if self._calls.size(target) is None:
+            if self._hdfs.size(target) is None:
                 raise
 
     def sync_dir(self, path: str) -> None:
-        """Names are durable at once: the NameNode logs them before it answers."""
+        """Does nothing: names are durable at once, because the NameNode logs them before it answers."""
 
     def delete_tree(self, path: str) -> None:
-        self._calls.remove_tree(path)
+        self._hdfs.remove_tree(path)
 
     def hold(self, folder: str) -> Hold:
         return BeatingHold(self, folder)
 
     def _give_name(self, temporary: str, path: str) -> bool:
-        won = self._calls.move(temporary, path)
+        won = self._hdfs.move(temporary, path)
         if not won:
-            self._calls.unlink(temporary)
+            self._hdfs.unlink(temporary)
         return won
 
     def _copy(self, source: str, target: str) -> None:
-        """Through this process: HDFS has no links. A death leaves a temporary file in staging, which goes with it."""
-        if self._calls.size(target) is not None:
+        """Copy a file through this process, because HDFS has no links.
+
+        A crash leaves a temporary file in staging, which is deleted with it.
+        """
+        if self._hdfs.size(target) is not None:
             return
         folder, name = os.path.split(source)
         temporary = os.path.join(folder, f".{name}.{self._new_id()}.tmp")
-        data = self._calls.read(source)
-        stream = self._calls.open_new(temporary)
+        data = self._hdfs.read(source)
+        stream = self._hdfs.open_new(temporary)
         for at in range(0, len(data), _COPY_BYTES):
             stream.write(data[at : at + _COPY_BYTES])
-        self._calls.close(stream, self._flush)
+        self._hdfs.close(stream, self._flush)
         self._give_name(temporary, target)
 
 
 class _Stream(io.RawIOBase):
-    """A file being written. Closed by itself it is given up: what was written so far is for its owner to delete."""
+    """A file that is being written.
 
-    def __init__(self, path: str, writer):
+    ``close`` without ``finish`` gives it up, and its owner deletes what was written.
+    """
+
+    def __init__(self, path: str, writer: Any):
         super().__init__()
         self._path = path
         self._writer = writer
         self._written = 0
 
-    def write(self, data) -> int:
+    def write(self, data: "ReadableBuffer") -> int:
         size = memoryview(data).nbytes
         _translated(self._path, lambda: self._writer.write(data))
         self._written += size
@@ -185,15 +216,15 @@ class _Stream(io.RawIOBase):
         return True
 
     def finish(self, flush: bool) -> None:
-        """The file is whole; with ``flush`` its bytes are on the DataNodes' disks, without it in their memory."""
+        """Close the file whole; its bytes are then on the DataNodes' disks, or without ``flush`` in their memory."""
         if flush and self._written:
             _translated(self._path, self._writer.hsync)
         _translated(self._path, self._writer.close)
         self.close()
 
 
-def _translated(path: str, action: Callable[..., Any]):
-    """Run; what the client raises for other failures of the NameNode becomes an OSError too."""
+def _translated(path: str, action: Callable[[], _Result]) -> _Result:
+    """Run ``action``; the client's errors, also its RuntimeErrors for refusals of the NameNode, become OSErrors."""
     try:
         return action()
     except FileNotFoundError as missing:
@@ -209,5 +240,5 @@ def _translated(path: str, action: Callable[..., Any]):
 
 
 def _first_line(failed: Exception) -> str:
-    """Without the NameNode's stack trace."""
+    """The message without the NameNode's stack trace."""
     return str(failed).replace("\\n", "\n").split("\n", 1)[0]

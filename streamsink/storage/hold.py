@@ -1,4 +1,7 @@
-"""Keeping a second query of the same name out, while its driver lives. Never what exactly-once rests on: epochs and fences are."""
+"""Holds, which keep a second query of the same name out while the driver of the first one lives.
+
+Exactly-once never depends on a hold; it depends on epochs and fences.
+"""
 
 import os
 import threading
@@ -9,7 +12,7 @@ from typing import Any
 from streamsink.clock import Clock, IdSource
 
 BEAT_MS, LEASE_MS = 5_000, 15_000
-BEAT_THREAD = "streamsink-hold-"  # what the names of beating threads begin with
+BEAT_THREAD = "streamsink-hold-"  # prefix of the names of beating threads
 _LOOKS_PER_BEAT = 5
 _RELEASED = b"released"
 
@@ -19,26 +22,29 @@ class Hold(ABC):
 
     @abstractmethod
     def allows(self, rival: int | None) -> bool:
-        """Whether this driver may claim. rival: epoch of the newest owner when that is another query; None otherwise,
-        because a restart of the same query takes over at once."""
+        """Whether this driver may claim the application.
+
+        rival: the epoch of the newest owner if that is another query. Otherwise None, because a restart of the same
+        query takes over at once.
+        """
 
     @abstractmethod
     def keep(self, epoch: int) -> None:
-        """This driver has claimed ``epoch``: hold until released, or until the process ends."""
+        """Hold from now on, because this driver has claimed ``epoch``: until ``release``, or until the process ends."""
 
     def forget(self, epoch: int) -> None:
-        """``epoch`` was superseded long ago: drop what is left of its hold."""
+        """Remove what is left of the hold of ``epoch``, which was superseded long ago."""
 
     @abstractmethod
     def release(self) -> None:
-        """Give it back. Idempotent."""
+        """Release the hold. Idempotent."""
 
 
 class Flock(Hold):
-    """A lock of the operating system, which ends with the process."""
+    """A hold by a lock of the operating system, which ends with the process."""
 
     def __init__(self, try_hold: Callable[[], Callable[[], None] | None]):
-        """try_hold: takes the lock and returns what releases it, or None."""
+        """try_hold: takes the lock and returns a function that releases it, or None if another process has it."""
         self._try_hold = try_hold
         self._release: Callable[[], None] | None = None
 
@@ -48,7 +54,7 @@ class Flock(Hold):
         return self._release is not None or rival is None
 
     def keep(self, epoch: int) -> None:
-        """Held already, since ``allows``."""
+        """Nothing to do: the lock is held since ``allows``."""
 
     def release(self) -> None:
         if self._release is not None:
@@ -57,10 +63,11 @@ class Flock(Hold):
 
 
 class BeatingHold(Hold):
-    """``hold-<epoch>``, which its one writer changes every few seconds: for stores without locks.
+    """A hold for stores without locks: the file ``hold-<epoch>``, which its one writer changes every few seconds.
 
-    A rival watches it for one lease length on its own clock: unchanged means dead. No two machines' clocks are compared.
-    A driver that is paused for longer is taken for dead; it is fenced when it wakes up, as under every takeover.
+    A rival watches the file for one lease length on its own clock; if it does not change, its writer is taken for dead.
+    The clocks of two machines are never compared. A driver that is paused for longer than the lease is taken for dead
+    too, and is fenced when it wakes up, as in every takeover.
     """
 
     def __init__(self, file_io: Any, folder: str, beat_ms: int = BEAT_MS, lease_ms: int = LEASE_MS):
@@ -99,13 +106,13 @@ class BeatingHold(Hold):
         if self._thread is None:
             return
         self._ended.set()
-        self._thread.join(self._beat_ms / 1000)  # a beat that is under way would hide the release
+        self._thread.join(self._beat_ms / 1000)  # a beat that is still running would overwrite the release
         self._thread = None
         try:
             if self._io.exists(self._path):
                 self._io.replace(self._path, _RELEASED, IdSource().new_id())
         except OSError:
-            return  # a rival then waits for one lease length
+            return  # then a rival waits for one lease length
 
     def _beat_on(self, epoch: int) -> None:
         number = 0
@@ -116,7 +123,7 @@ class BeatingHold(Hold):
                     return  # superseded
                 self._beat(number)
             except OSError:
-                continue  # the store may answer the next time; until then a rival may take over
+                continue  # the store may answer next time; until then a rival may take over
 
     def _beat(self, number: int) -> None:
         self._io.replace(self._path, b"%d" % number, IdSource().new_id())
@@ -125,7 +132,7 @@ class BeatingHold(Hold):
         try:
             return self._io.read(self._path_of(epoch))
         except FileNotFoundError:
-            return None  # claimed a moment ago, or before its first beat died
+            return None  # it was claimed a moment ago, or its driver died before the first beat
 
     def _path_of(self, epoch: int) -> str:
         return os.path.join(self._folder, f"hold-{epoch}")

@@ -1,4 +1,4 @@
-"""The part of a store's contract that changes nothing. See ``file_io.py``."""
+"""The part of a store's contract that changes nothing; see ``file_io.py``."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,7 +17,10 @@ class FileStatus:
 
 
 class Reading:
-    """What is there, and how long names may be. lists_sizes: whether the listing of a folder tells the sizes of its files as well."""
+    """Reads files and lists folders.
+
+    lists_sizes: whether the listing of a folder also tells the sizes of its files.
+    """
 
     lists_sizes = False
 
@@ -25,7 +28,7 @@ class Reading:
         self._calls = calls
 
     def read(self, path: str) -> bytes:
-        """All bytes of a file. Raises: FileNotFoundError, OSError."""
+        """Return all bytes of a file. Raises: FileNotFoundError, OSError."""
         return self._calls.read(path)
 
     def exists(self, path: str) -> bool:
@@ -33,27 +36,36 @@ class Reading:
         return self._calls.size(path) is not None
 
     def size(self, path: str) -> int | None:
-        """Bytes of the file, or None when there is none."""
+        """The size of the file in bytes, or None when there is no such file."""
         return self._calls.size(path)
 
     def entries(self, path: str) -> list[FileStatus]:
-        """Entries of a folder by name; empty when there is no such folder."""
+        """The entries of a folder, sorted by name; empty when there is no such folder."""
         return [FileStatus(*entry) for entry in sorted(self._calls.entries(path))]
 
     def names(self, path: str) -> list[str]:
-        """Names of the entries of a folder, in order: cheaper than ``entries`` where the sizes would be asked for one by one."""
+        """The names of the entries of a folder, sorted.
+
+        This is cheaper than ``entries`` where a store has to ask for the size of each file separately.
+        """
         return sorted(self._calls.names(path))
 
     def listed(self, path: str) -> Mapping[str, int | None]:
-        """The names of a folder, each with its size where one listing tells that too; else with None."""
+        """The names in a folder, each with its size if the listing itself tells sizes, and with None otherwise."""
         if not self.lists_sizes:
             return dict.fromkeys(self._calls.names(path))
         return {name: size for name, size, _ in self._calls.entries(path)}
 
     def open_input(self, path: str) -> BinaryIO:
-        """A file to read parts of; close it. Raises: FileNotFoundError, OSError. Only where ``takes_files_of_others``."""
+        """Open a file to read parts of it; the caller closes it. Only where ``takes_files_of_others``.
+
+        Raises: FileNotFoundError, OSError.
+        """
         return self._calls.open_existing(path)
 
     def name_limits(self, path: str) -> NameLimits:
-        """How long names below this folder may be (executor and driver). Asks the operating system, or nobody."""
+        """How long names below this folder may be. Used by the driver and by executors.
+
+        At most the operating system is asked, never a remote store.
+        """
         return self._calls.name_limits(path)

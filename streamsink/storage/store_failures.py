@@ -1,4 +1,4 @@
-"""Failures of the store that people can mend, in words that name the table and the way on."""
+"""Failures of the store that people can resolve, as errors that name the table and say what to do."""
 
 import contextlib
 import errno
@@ -15,23 +15,23 @@ KINDS = {
     errno.EPERM: ("storage.denied", "the operation is not permitted", _WRITE_ACCESS),
 }
 KEPT = (
-    "What is published stays as it is, and nothing is lost: what is recorded of this batch is published after a restart, else it is "
-    "replayed."
+    "What is published stays as it is, and nothing is lost: what is recorded of this batch is published after a "
+    "restart, else it is replayed."
 )
 
 
 def in_words(table: str, code: int | None, path: str | None = None) -> StreamsinkError | None:
-    """The failure with this errno, or None when it is no such failure. path: where it happened."""
+    """The error for this errno, or None if it is none of these failures. path: where it happened."""
     if code not in KINDS:
         return None
     kind, what, way_out = KINDS[code]
-    error = Retryable if kind == "storage.full" else Misuse  # room may come back by itself
+    error = Retryable if kind == "storage.full" else Misuse  # space may become free by itself
     return error(f"{table}: {what}{f' ({path})' if path else ''}. {KEPT} {way_out}, then start it again", kind=kind)
 
 
 @contextlib.contextmanager
 def told_of(table: str) -> Iterator[None]:
-    """Failures of the store inside are raised in words."""
+    """A context that raises the errors of ``in_words`` in place of the store's own OSErrors, where there are such."""
     try:
         yield
     except OSError as failed:

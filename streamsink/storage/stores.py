@@ -1,4 +1,4 @@
-"""The store that a table's path names, and how to open it. Driver and executor."""
+"""The store that a table's path names, and how to open it. Used by the driver and executors."""
 
 import os
 import re
@@ -16,9 +16,10 @@ _CUT_SCHEME = re.compile(r"(hdfs|s3a?):/(?!/)")
 
 @dataclass(frozen=True)
 class Store:
-    """A table's path and how to reach it; small, and it travels to executors. Its text form shows no option's value.
+    """A table's path and how to reach it. It is small and is sent to executors; its ``repr`` shows no option's value.
 
-    root: the path as the library spells it (absolute; a URI but on the local disk). options: see ``store_options``.
+    root: the path as ``table_path`` spells it: absolute, and a URI unless it is on the local disk.
+    options: the option ``store_options``. flush: False omits every fsync.
     """
 
     root: str
@@ -26,7 +27,10 @@ class Store:
     flush: bool = True
 
     def open(self) -> FileIO:
-        """Its FileIO. Raises Misuse when a package is missing or an option is wrong. Not connected yet."""
+        """A FileIO of this store, which has not connected yet.
+
+        Raises: Misuse for a missing package or a wrong option.
+        """
         scheme = _scheme(self.root)
         new_id = IdSource().new_id
         if scheme == "hdfs":
@@ -35,14 +39,15 @@ class Store:
             authority = "hdfs://" + self.root[len("hdfs://") :].partition("/")[0]
             return HdfsFileIO(HdfsCalls(authority, self.options), new_id, self.flush)
         if scheme in _S3:
-            from streamsink.storage.s3 import S3Calls, S3FileIO
+            from streamsink.storage.s3 import S3FileIO
+            from streamsink.storage.s3_calls import S3Calls
 
             self._check_s3_options()
             return S3FileIO(S3Calls(self.options), new_id, self.root)
         return local_file_io(self.flush)
 
     def _check_s3_options(self) -> None:
-        from streamsink.storage.s3 import OPTIONS
+        from streamsink.storage.s3_calls import OPTIONS
 
         unknown = sorted(set(self.options) - set(OPTIONS))
         if unknown:
@@ -52,26 +57,27 @@ class Store:
             )
 
 
-def store_of(table: str | os.PathLike, options: Mapping[str, str] | None = None, flush: bool = True) -> Store:
-    """The store of a table given as a path, or a file:, hdfs:, s3: or s3a: URI. Raises Misuse for anything else."""
+def store_of(table: str | os.PathLike[str], options: Mapping[str, str] | None = None, flush: bool = True) -> Store:
+    """The store of a table given as a path, or as a file:, hdfs:, s3: or s3a: URI. Raises: Misuse for anything else."""
     return Store(table_path(table), dict(options or {}), flush)
 
 
 def as_text(path: object) -> object:
-    """A path of Python's own (``pathlib.Path``) as its text; anything else as it is."""
+    """The text of a path object (``pathlib.Path``); anything else is returned unchanged."""
     return os.fspath(path) if isinstance(path, os.PathLike) else path
 
 
-def table_path(table: str | os.PathLike) -> str:
-    """The path as the library spells it: absolute, without a slash at its end. Raises Misuse for an unknown scheme."""
-    table = as_text(table)
-    if not isinstance(table, str) or not table.strip():
-        raise Misuse(f"the table's path is {table!r}, expected a path such as 'lake/shop.db/orders'", kind="table.path")
+def table_path(table: str | os.PathLike[str]) -> str:
+    """The path as the library spells it: absolute, without a slash at its end. Raises: Misuse for an unknown scheme."""
+    text = as_text(table)
+    if not isinstance(text, str) or not text.strip():
+        raise Misuse(f"the table's path is {text!r}, expected a path such as 'lake/shop.db/orders'", kind="table.path")
+    table = text
     cut = _CUT_SCHEME.match(table)
-    if cut:  # else it would be a folder of that name on the local disk
+    if cut:  # otherwise it would be taken for a folder of that name on the local disk
         raise Misuse(
-            f"{table}: there is one slash behind '{cut[1]}:', as pathlib.Path leaves it: give the URI as a text, expected a path such as "
-            f"'{cut[1]}://{table[cut.end() :]}'",
+            f"{table}: there is one slash behind '{cut[1]}:', as pathlib.Path leaves it: give the URI as a text, "
+            f"expected a path such as '{cut[1]}://{table[cut.end() :]}'",
             kind="table.path",
         )
     scheme = _scheme(table)
@@ -86,8 +92,8 @@ def table_path(table: str | os.PathLike) -> str:
         parts = urlsplit(table)
         if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
             raise Misuse(
-                f"{table}: the scheme '{parts.scheme}' has no back end here; expected a local path, or a file:, hdfs:, s3: or "
-                "s3a: URI",
+                f"{table}: the scheme '{parts.scheme}' has no back end here; expected a local path, or a file:, hdfs:, "
+                "s3: or s3a: URI",
                 kind="table.scheme",
             )
         table = unquote(parts.path)

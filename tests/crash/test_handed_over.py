@@ -8,7 +8,8 @@ from streamsink.clock import IdSource
 from streamsink.errors import Corrupt, Misuse
 from streamsink.spark.rows.tasks import write_task
 from streamsink.storage.file_io import FileIO
-from streamsink.storage.s3 import MOST_COPIED_BYTES, S3FileIO
+from streamsink.storage.s3 import S3FileIO
+from streamsink.storage.s3_calls import MOST_COPIED_BYTES
 from streamsink.storage.stores import Store
 from streamsink.table.table import open_table
 from streamsink.table.write.spec import WriteSpec

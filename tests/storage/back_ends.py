@@ -8,7 +8,8 @@ from streamsink.clock import IdSource
 from streamsink.storage.calls import Calls, PosixCalls
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.hdfs import HdfsCalls, HdfsFileIO
-from streamsink.storage.s3 import S3Calls, S3FileIO
+from streamsink.storage.s3 import S3FileIO
+from streamsink.storage.s3_calls import S3Calls
 from streamsink.testing.memory import MemoryCalls
 from tests.storage.memory_s3 import MemoryS3Calls
 

@@ -4,7 +4,7 @@ import errno
 import itertools
 
 from streamsink.storage.calls import Calls
-from streamsink.storage.s3 import S3Calls, _Upload
+from streamsink.storage.s3_calls import S3Calls, Upload
 
 
 class MemoryS3Calls(Calls):
@@ -37,7 +37,7 @@ class MemoryS3Calls(Calls):
         ]
 
     def open_new(self, path):
-        return _Upload(self, path)
+        return Upload(self, path)
 
     def close(self, stream, flush):
         stream.finish()

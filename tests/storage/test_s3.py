@@ -8,8 +8,9 @@ import pytest
 from streamsink.clock import IdSource
 from streamsink.errors import Misuse
 from streamsink.options import SinkOptions
-from streamsink.storage import s3
-from streamsink.storage.s3 import S3Calls, S3FileIO
+from streamsink.storage import s3_calls
+from streamsink.storage.s3 import S3FileIO
+from streamsink.storage.s3_calls import S3Calls
 from streamsink.storage.stores import store_of, table_path
 from tests.crash.world import World, expected
 from tests.services.lossy import LossyRelay
@@ -51,11 +52,11 @@ def test_a_big_output_survives_lost_replies(lossy):
     stream = io.open_output(f"{root}/data")
     for _ in range(3):
         relay.to_lose = 1
-        stream.write(b"x" * s3.PART_BYTES)
+        stream.write(b"x" * s3_calls.PART_BYTES)
     relay.to_lose = 1
     io.close_output(stream)
     assert relay.lost == 4
-    assert io.size(f"{root}/data") == 3 * s3.PART_BYTES
+    assert io.size(f"{root}/data") == 3 * s3_calls.PART_BYTES
 
 
 def test_a_query_whose_replies_get_lost_writes_each_row_once(lossy):

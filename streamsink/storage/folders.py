@@ -1,0 +1,97 @@
+"""Making folders, and making the names in them durable: the part of ``FileIO`` that concerns folders.
+
+A name that was created in a folder survives a power failure only after the folder has been synced. The folder's own
+name is such a name in its parent, and so on up to the root.
+"""
+
+import os
+from collections.abc import Callable
+from typing import TypeVar
+
+from streamsink.storage.calls import PosixLikeCalls
+from streamsink.storage.flush_group import FlushGroup
+from streamsink.storage.reading import Reading
+
+_Result = TypeVar("_Result")
+
+
+class Folders(Reading):
+    """Makes folders and syncs them; remembers which folders this process has made durable.
+
+    ``flush=False`` omits the syncs.
+    """
+
+    def __init__(self, calls: PosixLikeCalls, flush: bool):
+        super().__init__(calls)
+        self._flush = flush
+        self._settled: set[str] = set()  # folders whose own names this process has made durable
+        self._takes_names: set[str] = set()  # folders that ``begin_names`` has checked
+
+    def make_dir(self, path: str) -> None:
+        """Make the folder and its parents where they are missing. Each folder that was made is durable afterwards."""
+        for folder in self._missing(path):
+            self._settled.discard(folder)
+            self._calls.mkdir(folder)
+            self.sync_dir(os.path.dirname(folder))
+            self._settled.add(folder)
+
+    def begin_dir(self, path: str) -> None:
+        """Make the folder if it is missing. The folder and the names in it are durable only after ``sync_dir``."""
+        self._settled.discard(path)
+        self._in_dir(path, lambda: self._calls.mkdir(path))
+
+    def begin_names(self, folder: str, staging: str, group: FlushGroup) -> None:
+        """Make ``folder`` if it is missing, and check that files of the folder ``staging`` can be placed into it.
+
+        A folder that was made is durable when ``group`` has been flushed. One FileIO checks each folder only once, so a
+        folder that is in use costs no further calls. Raises: OSError, which says what prevents the placing.
+        """
+        if folder in self._takes_names:
+            return
+        self._begin_names(folder, staging, group)
+        self._takes_names.add(folder)
+
+    def settled(self, path: str) -> None:
+        """Note that the folder's own name is durable now."""
+        self._settled.add(path)
+
+    def sync_dir(self, path: str) -> None:
+        """Make durable the names created in this folder so far, and the folder's own path.
+
+        A process may have died between making a folder and syncing its parent. So this process also syncs the folders
+        above when it relies on a folder for the first time.
+        """
+        if not self._flush:
+            return
+        self._calls.sync_dir(path)
+        parent = os.path.dirname(path)
+        while path not in self._settled and parent != path:
+            try:
+                self._calls.sync_dir(parent)
+            except PermissionError:
+                return  # this folder is not ours: it is far above the table
+            self._settled.add(path)
+            path, parent = parent, os.path.dirname(parent)
+
+    def _missing(self, path: str) -> list[str]:
+        """The folders to make so that ``path`` exists, outermost first."""
+        missing = []
+        while path and self._calls.size(path) is None:
+            missing.append(path)
+            path = os.path.dirname(path)
+        return missing[::-1]
+
+    def _begin_names(self, folder: str, staging: str, group: FlushGroup) -> None:
+        for missing in self._missing(folder):
+            self._settled.discard(missing)
+            self._calls.mkdir(missing)
+            group.made_dir(missing)
+        self._calls.check_link(staging, folder)
+
+    def _in_dir(self, path: str, action: Callable[[], _Result]) -> _Result:
+        """Run ``action``. If the folder of ``path`` is missing, make it and run ``action`` again."""
+        try:
+            return action()
+        except FileNotFoundError:
+            self.make_dir(os.path.dirname(path))
+            return action()
