@@ -136,10 +136,16 @@ class S3Calls(Calls):
 
         Raises: OSError if it did, but the object is not whole, as on a server that does not check bodies.
         """
-        found = self._do(path, lambda at: self._client.get_object(**at))
-        if found["Metadata"].get(_TRY) != unique:
+
+        def own(at: dict[str, str]) -> bytes | None:
+            """The object's bytes; None when another attempt created it."""
+            found = self._client.get_object(**at)
+            return cast(bytes, found["Body"].read()) if found["Metadata"].get(_TRY) == unique else None
+
+        kept = self._do(path, own)
+        if kept is None:
             return False
-        if found["Body"].read() != data:
+        if kept != data:
             self.unlink(path)
             raise OSError(errno.EIO, "the server kept a part of a broken request; removed", path)
         return True

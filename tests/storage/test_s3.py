@@ -127,6 +127,28 @@ def test_a_probe_that_is_swept_while_it_is_looked_at_was_refused(s3_server):
     assert len(swept) == 1 and "probe" in swept[0]
 
 
+class _Breaks:
+    """The body of a reply whose connection breaks while it is read."""
+
+    def read(self):
+        from botocore.exceptions import ResponseStreamingError
+
+        raise ResponseStreamingError(error="connection broken")
+
+
+def test_a_reply_that_breaks_while_it_is_asked_whose_a_name_is_is_an_error_of_the_store(s3_server):
+    """Not one of the client's own, which nobody above settles by looking again."""
+    calls = S3Calls(s3_server.options)
+    path = f"s3://{s3_server.bucket}/{uuid.uuid4().hex}/name"
+    assert calls.put_new(path, b"mine", "try-1")
+    calls._client = type(
+        "Client", (), {"get_object": lambda self, **at: {"Metadata": {s3_calls._TRY: "try-1"}, "Body": _Breaks()}}
+    )()
+    with pytest.raises(OSError) as caught:
+        calls._is_mine(path, b"mine", "try-1")
+    assert caught.value.filename == path
+
+
 def test_a_server_that_ignores_the_condition_is_written_under_a_lock(ignoring, tmp_path):
     """Two applications in turns, a replay among them: every row of each once."""
     root, calls, make_io = ignoring
