@@ -12,10 +12,11 @@ from streamsink.storage.file_io import FileIO
 from streamsink.storage.flush_group import FlushGroup
 from streamsink.table.routed.dead_letters import BadRow, DeadLetters, Screen
 from streamsink.table.routed.rules import ROUTE, UNROUTED_DEAD_LETTER, Routing
+from streamsink.table.write.buffers import Limits
 from streamsink.table.write.folders import Folders
 from streamsink.table.write.spec import WriteSpec, WrittenFile
 from streamsink.table.write.split import NotUtf8, split_by_text
-from streamsink.table.write.writer import Limits, TableWriter
+from streamsink.table.write.writer import TableWriter
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,6 @@
-"""Rows of one partition that wait until they are worth a row group. Executor and driver."""
+"""Rows that wait until they are worth a row group, and the bounds of what may wait or be open. Executor and driver."""
+
+from typing import Protocol
 
 import pyarrow as pa
 
@@ -12,6 +14,48 @@ SMALL_PIECE_ROWS = 4096
 COLUMN_OVERHEAD_BYTES = 640
 # As soon as one partition has so many small pieces, they are copied into one, which has that cost only once.
 _MOST_SMALL_PIECES = 16
+
+
+class Writes(Protocol):
+    """A writer of one table, as ``Limits`` sees it."""
+
+    buffered: int
+
+    @property
+    def largest_buffer(self) -> int: ...
+
+    @property
+    def open_files(self) -> int: ...
+
+    @property
+    def largest_file(self) -> int: ...
+
+    def flush_largest(self) -> None: ...
+
+    def close_largest(self) -> None: ...
+
+
+class Limits:
+    """How many open files and buffered bytes all writers of one task attempt may hold together."""
+
+    def __init__(self, max_open: int, memory_bytes: int):
+        self.memory_bytes = memory_bytes
+        self._max_open = max_open
+        self._writers: list[Writes] = []
+
+    def join(self, writer: Writes) -> None:
+        """Count this writer from now on."""
+        self._writers.append(writer)
+
+    def fit_memory(self) -> None:
+        """Flush the largest buffers until all buffers together are within ``memory_bytes``."""
+        while sum(writer.buffered for writer in self._writers) > self.memory_bytes:
+            max(self._writers, key=lambda w: w.largest_buffer).flush_largest()
+
+    def make_room(self) -> None:
+        """Close the largest open file if no more may be opened. This is called before a file is opened."""
+        if sum(writer.open_files for writer in self._writers) >= self._max_open:
+            max(self._writers, key=lambda w: w.largest_file).close_largest()
 
 
 class Buffer:

@@ -18,7 +18,7 @@ from streamsink.format.stats import StatsCollector
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.flush_group import FlushGroup
 from streamsink.table.history.deletion import delete_staged
-from streamsink.table.write.buffers import SMALL_PIECE_ROWS, Buffer, size_of
+from streamsink.table.write.buffers import SMALL_PIECE_ROWS, Buffer, Limits, size_of
 from streamsink.table.write.conform import Conform
 from streamsink.table.write.folders import Folders
 from streamsink.table.write.parquet_output import ParquetOutput
@@ -33,29 +33,6 @@ _SPLIT_BYTES, _SPLIT_SHARE = 16 * 1024 * 1024, 8
 # Where the store limits the size of a file that can get its final name, files are rolled at this share of the limit,
 # because the row groups that are written at once may exceed the size at which a file is rolled.
 _ROLLED_AT = 0.8
-
-
-class Limits:
-    """How many open files and buffered bytes all writers of one task attempt may hold together."""
-
-    def __init__(self, max_open: int, memory_bytes: int):
-        self.memory_bytes = memory_bytes
-        self._max_open = max_open
-        self._writers: list[TableWriter] = []
-
-    def join(self, writer: "TableWriter") -> None:
-        """Count this writer from now on."""
-        self._writers.append(writer)
-
-    def fit_memory(self) -> None:
-        """Flush the largest buffers until all buffers together are within ``memory_bytes``."""
-        while sum(writer.buffered for writer in self._writers) > self.memory_bytes:
-            max(self._writers, key=lambda w: w.largest_buffer).flush_largest()
-
-    def make_room(self) -> None:
-        """Close the largest open file if no more may be opened. This is called before a file is opened."""
-        if sum(writer.open_files for writer in self._writers) >= self._max_open:
-            max(self._writers, key=lambda w: w.largest_file).close_largest()
 
 
 class TableWriter:
