@@ -73,7 +73,7 @@ def _load(file_io: FileIO, path: str) -> JournalIdentity:
         )
     except (ValueError, TypeError, KeyError) as broken:
         raise Corrupt(
-            f"{path}: not a valid identity of a journal ({type(broken).__name__}). Nothing was written. It holds no data: restore it from a "
-            "backup; or make sure that no query writes here, delete the file and start again",
+            f"{path}: not a valid identity of a journal ({type(broken).__name__}). Nothing was written. It holds no "
+            "data: restore it from a backup; or make sure that no query writes here, delete the file and start again",
             kind="journal.identity",
         ) from broken

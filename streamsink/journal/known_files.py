@@ -259,8 +259,9 @@ class FilesLog:
         part = Part.decode(self._io.read(path), segment.last + 1 - segment.first)
         if part is None:
             raise Corrupt(
-                f"{path}: the list of files that were read is damaged. Nothing was written. Restore the file from a backup; or delete it: then "
-                "it is not known which files are in the table, and after a lost checkpoint the sink asks instead of deciding by files",
+                f"{path}: the list of files that were read is damaged. Nothing was written. Restore the file from a "
+                "backup; or delete it: then it is not known which files are in the table, and after a lost checkpoint "
+                "the sink asks instead of deciding by files",
                 kind="journal.files",
             )
         return part

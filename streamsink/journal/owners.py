@@ -71,8 +71,8 @@ class Owners:
                 self._prune(epochs)
                 return epoch
         raise Fenced(
-            f"{self._table}: application '{self._application}' was claimed {_CLAIM_ATTEMPTS} times by others while this "
-            "query tried to: two drivers run the same query; stop one",
+            f"{self._table}: application '{self._application}' was claimed {_CLAIM_ATTEMPTS} times by others while "
+            "this query tried to: two drivers run the same query; stop one",
             kind="application.contended",
         )
 
@@ -83,9 +83,9 @@ class Owners:
             return
         if not self._epochs():
             raise Corrupt(
-                f"{self._folder}: the journal of application '{self._application}' was removed under the running query. "
-                "Nothing was written. Restore the folder, or restart the query: the newest snapshot says what is "
-                "published, but a checkpoint that was pending in the journal is lost with it",
+                f"{self._folder}: the journal of application '{self._application}' was removed under the running "
+                "query. Nothing was written. Restore the folder, or restart the query: the newest snapshot says what "
+                "is published, but a checkpoint that was pending in the journal is lost with it",
                 kind="journal.gone",
             )
         raise Fenced(
@@ -109,11 +109,12 @@ class Owners:
         first = _USED.get(_id_of(owner)) if owner and run and owner.get("run") == run else None
         if first is not None:
             raise Misuse(
-                f"{self._table}: application '{self._application}' is held by another sink of this same run of the query, which came to the same "
-                f"place by the path {first}{', in another way' if first == self._table else ''}. These rows would be taken for a replay of what that "
-                "one has recorded of the batch, and be skipped. Nothing of this call was written. Spell the path in one "
-                "way in both: if each is given all rows of its batches, they are one sink then. If these rows are a second part of the batch: "
-                f"{ways.second_part('this batch')}",
+                f"{self._table}: application '{self._application}' is held by another sink of this same run of the "
+                "query, which came to the same place by the path "
+                f"{first}{', in another way' if first == self._table else ''}. These rows would be taken for a replay "
+                "of what that one has recorded of the batch, and be skipped. Nothing of this call was written. Spell "
+                "the path in one way in both: if each is given all rows of its batches, they are one sink then. If "
+                f"these rows are a second part of the batch: {ways.second_part('this batch')}",
                 kind="batch.twice",
             )
 
@@ -160,10 +161,11 @@ def in_use(table: str, application: str, owner: Mapping[str, Any]) -> Fenced:
     """The error of somebody who asks for an application that ``owner`` holds, a query, pid and host."""
     is_here = (owner.get("pid"), owner.get("host")) == (os.getpid(), os.uname().nodename)
     return Fenced(
-        f"{table}: application '{application}' is held by another start (checkpoint {owner.get('query')}, process {owner.get('pid')} on "
-        f"{owner.get('host')}), which is not harmed. Nothing was written. If that is an earlier start of this same query, which hangs or has "
-        f"lost its checkpoint, or if it is to be stopped anyway, end {'that query or call of this process' if is_here else 'that process'} "
-        "and call this again. Only if this is another query, whose rows are not in the table, give it a name of its own, "
-        "application='...': under a new name a new checkpoint writes its whole source",
+        f"{table}: application '{application}' is held by another start (checkpoint {owner.get('query')}, process "
+        f"{owner.get('pid')} on {owner.get('host')}), which is not harmed. Nothing was written. If that is an earlier "
+        "start of this same query, which hangs or has lost its checkpoint, or if it is to be stopped anyway, end "
+        f"{'that query or call of this process' if is_here else 'that process'} and call this again. Only if this is "
+        "another query, whose rows are not in the table, give it a name of its own, application='...': under a new "
+        "name a new checkpoint writes its whole source",
         kind="application.in-use",
     )

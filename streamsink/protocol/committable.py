@@ -138,8 +138,9 @@ class AppState:
         version = value.get("version", 1)
         if version > _STATE_VERSION:
             raise Misuse(
-                f"the state of a streamsink application has version {version}, this library reads versions 1 to {_STATE_VERSION}: a newer "
-                "streamsink has written it. Nothing was written. Start the query with that version of streamsink",
+                f"the state of a streamsink application has version {version}, this library reads versions 1 to "
+                f"{_STATE_VERSION}: a newer streamsink has written it. Nothing was written. Start the query with that "
+                "version of streamsink",
                 kind="state.version",
             )
         plain = {name: value[name] for name in _STATE_FIELDS}

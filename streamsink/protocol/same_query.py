@@ -76,12 +76,12 @@ def compare(recorded: QueryFingerprint | None, found: QueryFingerprint | None) -
         unknown.append(f"plans of Spark {found.spark} and Spark {recorded.spark} do not compare")
     if not (recorded.comparable and found.comparable):
         unknown.append(
-            "its plan does not show everything that it does: a Python, Scala or Java function stands in it, or its rows went "
-            "through an RDD"
+            "its plan does not show everything that it does: a Python, Scala or Java function stands in it, or its "
+            "rows went through an RDD"
         )
     if one_spark and recorded.dates != found.dates:
         unknown.append(
-            f"dates or timestamps in its conditions differ (found {found.dates}, recorded {recorded.dates}), which the program may "
-            "compute anew at each start"
+            f"dates or timestamps in its conditions differ (found {found.dates}, recorded {recorded.dates}), which the "
+            "program may compute anew at each start"
         )
     return QueryComparison(differs, tuple(unknown))

@@ -4,17 +4,18 @@ import hashlib
 
 # Of batches that never came to the sink.
 CALLED_FOR_EVERY_BATCH = (
-    "If your batch function does not call the sink for a batch without rows, change that first: call it for every batch, also for one "
-    "without rows"
+    "If your batch function does not call the sink for a batch without rows, change that first: call it for every "
+    "batch, also for one without rows"
 )
 
 
 def second_part(batch: str) -> str:
     """Of a batch whose rows come to one sink in parts. batch: as "batch 3". The sentences end without a full stop."""
     return (
-        "Use a sink of its own name (application='...') for the second part, in this and in all later batches. To give one sink all rows of the "
-        f"batch in one call instead (df1.unionByName(df2)), let the sink of its own name write its part of {batch} first: a start that repeats "
-        "that batch skips what was recorded of it, and begins with one call at the batch after it"
+        "Use a sink of its own name (application='...') for the second part, in this and in all later batches. To give "
+        "one sink all rows of the batch in one call instead (df1.unionByName(df2)), let the sink of its own name write "
+        f"its part of {batch} first: a start that repeats that batch skips what was recorded of it, and begins with "
+        "one call at the batch after it"
     )
 
 
@@ -26,8 +27,8 @@ def give_up(path: str, application: str) -> str:
 def give_up_at_once(path: str, application: str) -> str:
     """The same where nothing can be mended."""
     return (
-        f"stop the query and call streamsink.give_up({path!r}, application={application!r}): it forgets what can never be published, with what was "
-        "recorded after it, and says from where the source is read again"
+        f"stop the query and call streamsink.give_up({path!r}, application={application!r}): it forgets what can never "
+        "be published, with what was recorded after it, and says from where the source is read again"
     )
 
 

@@ -180,9 +180,9 @@ def _admit_first(batch: Batch, past: Past, options: SinkOptions) -> Decision:
     raise Misuse(
         f"{past.table}: the first batch that this table sees from application '{options.application}' is "
         f"{batch.batch_id}, expected 0: the table was dropped, recreated or emptied under this query's checkpoint, or "
-        f"the query wrote elsewhere before. Nothing was written. {ways.CALLED_FOR_EVERY_BATCH}. If that was all, or if the query moves to "
-        f"streamsink with a checkpoint of its own past, set adopt_from_batch={batch.batch_id}; if rows are missing here, start a new "
-        "checkpoint",
+        f"the query wrote elsewhere before. Nothing was written. {ways.CALLED_FOR_EVERY_BATCH}. If that was all, or "
+        f"if the query moves to streamsink with a checkpoint of its own past, set adopt_from_batch={batch.batch_id}; "
+        "if rows are missing here, start a new checkpoint",
         kind="gap.first-batch",
     )
 
@@ -401,6 +401,6 @@ def _ways_on(batch: Batch, past: Past) -> str:
         else ""
     )
     return (
-        f" choose for this one batch: accept_as_new='{word}' writes all its rows{after}; accept_as_seen='{word}' records it "
-        f"without writing any{opaque}."
+        f" choose for this one batch: accept_as_new='{word}' writes all its rows{after}; accept_as_seen='{word}' "
+        f"records it without writing any{opaque}."
     )

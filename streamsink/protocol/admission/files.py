@@ -105,9 +105,9 @@ def check(
         raise _ask(question, parts, options, happened=happened, word=word)
     if parts.unclear:
         raise Misuse(
-            f"{happened} holds {len(parts.unclear)} files (first: {parts.unclear[0]}) that one source of the query has read and another "
-            "one, which reads them too, has not, so a row's file does not tell whether the row is here. Nothing was written. Choose: "
-            f"{ways}",
+            f"{happened} holds {len(parts.unclear)} files (first: {parts.unclear[0]}) that one source of the query "
+            "has read and another one, which reads them too, has not, so a row's file does not tell whether the row "
+            f"is here. Nothing was written. Choose: {ways}",
             kind="files.other-source",
         )
     if parts.seen and parts.new:
@@ -123,20 +123,23 @@ def _ask(question: FileIs, parts: Parts, options: SinkOptions, *, happened: str,
     more = f" and {len(paths) - _MOST_NAMED} more" if len(paths) > _MOST_NAMED else ""
     holds = f"{happened} holds {len(paths)} of {parts.count} files ({', '.join(paths[:_MOST_NAMED])}{more})"
     ways_on = (
-        "and start a new checkpoint; or say it of just these files, beside which the others are decided by themselves, and later batches are "
-        f"asked for: accept_as_seen='{seen}' when they are the same files, and their rows are left out; accept_as_new='{new}' when "
-        "they have other rows, which are written. A new checkpoint without maxFilesPerTrigger asks once for all"
+        "and start a new checkpoint; or say it of just these files, beside which the others are decided by themselves, "
+        f"and later batches are asked for: accept_as_seen='{seen}' when they are the same files, and their rows are "
+        f"left out; accept_as_new='{new}' when they have other rows, which are written. A new checkpoint without "
+        "maxFilesPerTrigger asks once for all"
     )
     if question is FileIs.MOVED:
         return Misuse(
-            f"{holds} whose path is not recorded, but a file of their name and time of modification is, in another folder: they were moved or "
-            "copied, or their path is spelled in another way, and then their rows are here; or they are others that happen to have its name and "
-            f"time. Nothing was written. Read them under their first path, {ways_on}",
+            f"{holds} whose path is not recorded, but a file of their name and time of modification is, in another "
+            "folder: they were moved or copied, or their path is spelled in another way, and then their rows are "
+            "here; or they are others that happen to have its name and time. Nothing was written. Read them under "
+            f"their first path, {ways_on}",
             kind="files.moved",
         )
     return Misuse(
-        f"{holds} whose path is recorded with another time of modification: copied or restored without their times they are the same files, and "
-        f"their rows are here; or they were written again. Nothing was written. Give them their times back (cp -p), {ways_on}",
+        f"{holds} whose path is recorded with another time of modification: copied or restored without their times "
+        "they are the same files, and their rows are here; or they were written again. Nothing was written. Give them "
+        f"their times back (cp -p), {ways_on}",
         kind="files.other-times",
     )
 
@@ -144,13 +147,14 @@ def _ask(question: FileIs, parts: Parts, options: SinkOptions, *, happened: str,
 def _check_mixed(batch: Batch, options: SinkOptions, holds: str, ways: str, *, word: str, same: str | None) -> None:
     """Raises Misuse when no row's file tells whether the row is here. holds: what the batch does. ways: the ways on."""
     one_each = (
-        "tart a new checkpoint whose batches read one file each (maxFilesPerTrigger=1) until it is past the files that are here: a batch of "
-        f"such a file alone is taken as seen, and one of a new file alone is written. Or choose: {ways}"
+        "tart a new checkpoint whose batches read one file each (maxFilesPerTrigger=1) until it is past the files that "
+        "are here: a batch of such a file alone is taken as seen, and one of a new file alone is written. Or choose: "
+        f"{ways}"
     )
     if batch.combines:
         raise Misuse(
-            f"{holds}, and the batch function has made rows of several ({batch.combines}) before it called the sink, so that no row's file tells "
-            f"whether it is new. Nothing was written. S{one_each}",
+            f"{holds}, and the batch function has made rows of several ({batch.combines}) before it called the sink, "
+            f"so that no row's file tells whether it is new. Nothing was written. S{one_each}",
             kind="files.combined",
         )
     if options.mode == MODE_OVERWRITE:  # which takes no column of files
@@ -160,17 +164,16 @@ def _check_mixed(batch: Batch, options: SinkOptions, holds: str, ways: str, *, w
         )
     if not options.file_column:
         raise Misuse(
-            f"{holds}. Nothing was written. "
-            "Select _metadata.file_path among the columns, name it in the option file_column, and set "
-            f"accept_as_same='{word}', because the query changes by that: then the rows of the new files are written, each once. "
-            f"Or choose: {ways}",
+            f"{holds}. Nothing was written. Select _metadata.file_path among the columns, name it in the option "
+            f"file_column, and set accept_as_same='{word}', because the query changes by that: then the rows of the "
+            f"new files are written, each once. Or choose: {ways}",
             kind="files.overlap",
         )
     if same is not None:
         raise Misuse(
-            f"{holds}, and whether each row that the sink is given is of one row of a file cannot be told: {batch.may_combine} hides it. Of a row "
-            "that was made of rows of several files no file tells whether it is new. Nothing was written. If each is of one, set "
-            f"accept_as_same='{same}': then the rows of the new files are written, each once, in this batch and the following ones of this replay. "
-            f"Else s{one_each}",
+            f"{holds}, and whether each row that the sink is given is of one row of a file cannot be told: "
+            f"{batch.may_combine} hides it. Of a row that was made of rows of several files no file tells whether it "
+            f"is new. Nothing was written. If each is of one, set accept_as_same='{same}': then the rows of the new "
+            f"files are written, each once, in this batch and the following ones of this replay. Else s{one_each}",
             kind="files.may-combine",
         )

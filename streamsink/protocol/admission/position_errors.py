@@ -36,27 +36,30 @@ def changed(
         why = _WHY.get(first.kind, "the topic was deleted and created again, or has lost messages at its end")
         begin = starting_offsets(table, batch, options, recorded, from_beginning=[change.topic for change in found])
         ways = (
-            "Recorded offsets of one topic say nothing of another one. To write everything that the topic holds now, start "
-            f"a new checkpoint with startingOffsets={begin} and set accept_as_new='{word}', which drops the table's record "
-            f"of that topic and of no other; accept_as_seen='{word}' records this batch without writing any of its rows."
+            "Recorded offsets of one topic say nothing of another one. To write everything that the topic holds now, "
+            f"start a new checkpoint with startingOffsets={begin} and set accept_as_new='{word}', which drops the "
+            f"table's record of that topic and of no other; accept_as_seen='{word}' records this batch without writing "
+            "any of its rows."
         )
     elif all(change.is_older for change in found):
         why = "the table records less of this topic than that start, so the checkpoint is one from before the topic was created again"
         ways = (
-            f"Restore the checkpoint that wrote last, or start a new checkpoint with startingOffsets={starting_offsets(table, batch, options, recorded)}. "
-            f"accept_as_seen='{word}' leaves the record as it is and writes none of this batch's rows."
+            "Restore the checkpoint that wrote last, or start a new checkpoint with "
+            f"startingOffsets={starting_offsets(table, batch, options, recorded)}. accept_as_seen='{word}' leaves the "
+            "record as it is and writes none of this batch's rows."
         )
     else:
         why = "its id is the same, so the cluster has lost messages at the topic's end, or a broker that is behind answered"
         ways = (
-            f"If messages were lost, accept_as_new='{word}' takes the table's record of that topic back to there, so that "
-            f"what comes after is written; if a broker was behind, accept_as_seen='{word}' leaves the record as it is and "
-            "writes none of this batch's rows."
+            f"If messages were lost, accept_as_new='{word}' takes the table's record of that topic back to there, so "
+            f"that what comes after is written; if a broker was behind, accept_as_seen='{word}' leaves the record as "
+            "it is and writes none of this batch's rows."
         )
         if is_other and first.kind == continuity.END_BELOW_START:
             ways += (
-                " The checkpoint is another one than wrote last: if it is an older one, from before the topic was created again, restore the one that "
-                f"wrote last, or start a new checkpoint with startingOffsets={starting_offsets(table, batch, options, recorded)}."
+                " The checkpoint is another one than wrote last: if it is an older one, from before the topic was "
+                "created again, restore the one that wrote last, or start a new checkpoint with "
+                f"startingOffsets={starting_offsets(table, batch, options, recorded)}."
             )
     return Misuse(f"{table}: batch {batch.batch_id}: {says}{more}: {why}. Nothing was written. {ways}", kind=first.kind)
 
@@ -82,9 +85,9 @@ def recreated_meanwhile(
         begin = starting_offsets(table, now, options, recorded, from_beginning=[topic])
         way_on = f"startingOffsets={begin} and set accept_as_new='{word}', which drops the table's record of that topic and of no other"
     return Misuse(
-        f"{table}: batch {batch.batch_id}: the id of topic '{topic}' was {was} when the batch began, and is {found} now: the topic was "
-        "deleted and created again, so that it cannot be told which of the two the rows are of. Nothing was written. To write "
-        f"everything that the topic holds now, start a new checkpoint with {way_on}",
+        f"{table}: batch {batch.batch_id}: the id of topic '{topic}' was {was} when the batch began, and is {found} "
+        "now: the topic was deleted and created again, so that it cannot be told which of the two the rows are of. "
+        f"Nothing was written. To write everything that the topic holds now, start a new checkpoint with {way_on}",
         kind="positions.recreated-meanwhile",
     )
 
@@ -100,9 +103,10 @@ def beyond(table: str, batch: Batch, options: SinkOptions, recorded: Recorded) -
     )
     begin = starting_offsets(table, batch, options, recorded, counting={topic for _, topic, *_ in found})
     return Misuse(
-        f"{table}: batch {batch.batch_id}: {says}: since Spark planned the batch, the topic was deleted and created again, or has lost "
-        "messages at its end, and what comes to these offsets now would never be read. Nothing was written. Start a new checkpoint with "
-        f"startingOffsets={begin}; a plain restart helps only when it was a broker that was behind that had answered",
+        f"{table}: batch {batch.batch_id}: {says}: since Spark planned the batch, the topic was deleted and created "
+        "again, or has lost messages at its end, and what comes to these offsets now would never be read. Nothing was "
+        f"written. Start a new checkpoint with startingOffsets={begin}; a plain restart helps only when it was a "
+        "broker that was behind that had answered",
         kind="positions.newest-below-end",
     )
 
@@ -113,8 +117,8 @@ def gap(table: str, batch: Batch, relation: Relation, begin: str, ways_on: str, 
         says = f"leaves a gap in {_names(relation.gap)}: it starts after the positions that this table records"
     else:
         says = (
-            f"leaves a gap in {_names(relation.unread)}: the table has no record of this, and the batch does not begin at "
-            "the first offset that the broker has"
+            f"leaves a gap in {_names(relation.unread)}: the table has no record of this, and the batch does not begin "
+            "at the first offset that the broker has"
         )
     return Misuse(
         f"{table}: batch {batch.batch_id} {says}, so messages between would be missing. Nothing was written. "
@@ -129,14 +133,15 @@ def overlap(
     """Messages that the table has already, which nothing in the rows tells. same: the token for the query with columns more."""
     columns = f", set accept_as_same='{same}', because the query changes by that," if same else ""
     by_columns = (
-        f"Name the columns that carry topic, partition and offset in the option position_columns{columns} and only new rows will be written, or s"
+        f"Name the columns that carry topic, partition and offset in the option position_columns{columns} and only new "
+        "rows will be written, or s"
         if may_filter
         else "S"
     )
     return Misuse(
-        f"{table}: batch {batch.batch_id} overlaps what is published already in {_names(relation.overlap)}: "
-        f"a checkpoint was deleted, restored from an older copy, or runs twice. Nothing was written. {by_columns}tart a new checkpoint with "
-        f"startingOffsets={begin}, or{ways_on}",
+        f"{table}: batch {batch.batch_id} overlaps what is published already in {_names(relation.overlap)}: a "
+        f"checkpoint was deleted, restored from an older copy, or runs twice. Nothing was written. {by_columns}tart a "
+        f"new checkpoint with startingOffsets={begin}, or{ways_on}",
         kind="positions.overlap",
     )
 
@@ -144,10 +149,10 @@ def overlap(
 def combined(table: str, batch: Batch, relation: Relation, begin: str, ways_on: str) -> Misuse:
     """Rows that were made of old and new messages together."""
     return Misuse(
-        f"{table}: batch {batch.batch_id} overlaps what is published already in {_names(relation.overlap)}: a checkpoint was deleted, restored "
-        f"from an older copy, or runs twice; and the batch function has made rows of several ({batch.combines}) before it called the sink, so that "
-        "no row's position tells whether it is new. Nothing was written. Start a new checkpoint with "
-        f"startingOffsets={begin}, or{ways_on}",
+        f"{table}: batch {batch.batch_id} overlaps what is published already in {_names(relation.overlap)}: a "
+        "checkpoint was deleted, restored from an older copy, or runs twice; and the batch function has made rows of "
+        f"several ({batch.combines}) before it called the sink, so that no row's position tells whether it is new. "
+        f"Nothing was written. Start a new checkpoint with startingOffsets={begin}, or{ways_on}",
         kind="positions.combined",
     )
 
@@ -155,11 +160,12 @@ def combined(table: str, batch: Batch, relation: Relation, begin: str, ways_on: 
 def may_combine(table: str, batch: Batch, relation: Relation, begin: str, ways_on: str, *, same: str) -> Misuse:
     """Rows that may have been made of old and new messages together. same: ``accept_as_same`` that says they were not."""
     return Misuse(
-        f"{table}: batch {batch.batch_id} overlaps what is published already in {_names(relation.overlap)}, and holds new messages too: a checkpoint "
-        "was deleted, restored from an older copy, or runs twice; and whether each row that the sink is given is of one message cannot be told: "
-        f"{batch.may_combine} hides it. Of a row that was made of old and new ones no position tells whether it is new. Nothing was written. If "
-        f"each is of one message, set accept_as_same='{same}', and only new rows will be written, in this batch and the following ones of this "
-        f"replay. Else start a new checkpoint with startingOffsets={begin}, or{ways_on}",
+        f"{table}: batch {batch.batch_id} overlaps what is published already in {_names(relation.overlap)}, and holds "
+        "new messages too: a checkpoint was deleted, restored from an older copy, or runs twice; and whether each row "
+        f"that the sink is given is of one message cannot be told: {batch.may_combine} hides it. Of a row that was "
+        "made of old and new ones no position tells whether it is new. Nothing was written. If each is of one "
+        f"message, set accept_as_same='{same}', and only new rows will be written, in this batch and the following "
+        f"ones of this replay. Else start a new checkpoint with startingOffsets={begin}, or{ways_on}",
         kind="positions.may-combine",
     )
 
@@ -167,10 +173,10 @@ def may_combine(table: str, batch: Batch, relation: Relation, begin: str, ways_o
 def ambiguous(table: str, batch: Batch, relation: Relation, begin: str, ways_on: str) -> Misuse:
     """Rows of which it matters by which source they were read."""
     return Misuse(
-        f"{table}: batch {batch.batch_id} overlaps what is published already in {_names(relation.ambiguous)}, which several "
-        "sources of the query read, or have read, up to different positions: a row says where it stood in its topic, and "
-        "not which source has read it, so that the new rows cannot be told. Nothing was written. Start a new checkpoint with "
-        f"startingOffsets={begin}, or{ways_on}",
+        f"{table}: batch {batch.batch_id} overlaps what is published already in {_names(relation.ambiguous)}, which "
+        "several sources of the query read, or have read, up to different positions: a row says where it stood in its "
+        "topic, and not which source has read it, so that the new rows cannot be told. Nothing was written. Start a "
+        f"new checkpoint with startingOffsets={begin}, or{ways_on}",
         kind="positions.ambiguous",
     )
 

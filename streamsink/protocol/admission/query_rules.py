@@ -22,10 +22,10 @@ def check_query(batch: Batch, table: str, options: SinkOptions) -> None:
     if batch.stateful and given:
         option, columns = ("position_columns", ", ".join(given)) if options.position_columns else ("file_column", given)
         raise Misuse(
-            f"{table}: {option} names {columns}, but the query is stateful (an aggregation, "
-            "deduplication, limit, join of two streams, or a function with state): its rows come out of state later than they were "
-            "read, with positions that are old by then, so positions do not tell which rows are new. Nothing was written. Leave "
-            f"{option} out; the columns may stay as plain columns of the data",
+            f"{table}: {option} names {columns}, but the query is stateful (an aggregation, deduplication, limit, "
+            "join of two streams, or a function with state): its rows come out of state later than they were read, "
+            "with positions that are old by then, so positions do not tell which rows are new. Nothing was written. "
+            f"Leave {option} out; the columns may stay as plain columns of the data",
             kind="query.stateful-positions",
         )
     if batch.output_mode == APPEND or options.append_changes:
@@ -33,11 +33,11 @@ def check_query(batch: Batch, table: str, options: SinkOptions) -> None:
     if batch.output_mode == COMPLETE and options.mode == MODE_OVERWRITE:
         return
     raise Misuse(
-        f"{table}: the query's output mode is '{batch.output_mode}' and it aggregates, so a result comes again whenever it changes, "
-        f"and with mode='{options.mode}' the table would not hold each result once. Nothing was written. Use output mode 'append' "
-        "with a watermark, which gives each result once, when it is final; or output mode 'complete' with mode='overwrite' and "
-        "overwrite_partition={}, which replaces the whole table by each batch; or, if a table of all changes is what is wanted, set "
-        "append_changes=True",
+        f"{table}: the query's output mode is '{batch.output_mode}' and it aggregates, so a result comes again "
+        f"whenever it changes, and with mode='{options.mode}' the table would not hold each result once. Nothing was "
+        "written. Use output mode 'append' with a watermark, which gives each result once, when it is final; or "
+        "output mode 'complete' with mode='overwrite' and overwrite_partition={}, which replaces the whole table by "
+        "each batch; or, if a table of all changes is what is wanted, set append_changes=True",
         kind="query.output-mode",
     )
 
@@ -56,17 +56,18 @@ def check_state(batch: Batch, last: AppState, table: str, word: str) -> None:
         )
     elif batch.batch_id <= last.checkpoint_id:
         happened = (
-            f"batch {batch.batch_id} goes back: batch {last.checkpoint_id} of checkpoint {batch.query} is published, and batch "
-            f"{batch.batch_id} has other source positions now: the checkpoint was restored from an older copy"
+            f"batch {batch.batch_id} goes back: batch {last.checkpoint_id} of checkpoint {batch.query} is published, "
+            f"and batch {batch.batch_id} has other source positions now: the checkpoint was restored from an older copy"
         )
     else:
         return
     raise Misuse(
-        f"{table}: the query is stateful, and its state is not the one that the table's rows came of: {happened}. Rows that waited in "
-        "the lost state would be missing, and results that are here already would come again. Nothing was written. To have each "
-        "result once, bring back the newest checkpoint; or begin again from the first position of the source, with a new checkpoint, "
-        "under a name of its own (application='...') and into a table of its own. To go on with what is lost and doubled, choose for this one batch: "
-        f"accept_as_new='{word}' writes all its rows, and the batches after it follow",
+        f"{table}: the query is stateful, and its state is not the one that the table's rows came of: {happened}. "
+        "Rows that waited in the lost state would be missing, and results that are here already would come again. "
+        "Nothing was written. To have each result once, bring back the newest checkpoint; or begin again from the "
+        "first position of the source, with a new checkpoint, under a name of its own (application='...') and into a "
+        f"table of its own. To go on with what is lost and doubled, choose for this one batch: accept_as_new='{word}' "
+        "writes all its rows, and the batches after it follow",
         kind="query.state-lost",
     )
 
@@ -91,25 +92,27 @@ def check_same(
         ""
         if of_rows is None
         else (
-            f" (a batch of old and new rows is asked for then, as it may have made rows of several, which {batch.may_combine} hides; if each row that "
-            f"the sink is given is of one row of the source, set accept_as_same='{word} {of_rows}' at once)"
+            " (a batch of old and new rows is asked for then, as it may have made rows of several, which "
+            f"{batch.may_combine} hides; if each row that the sink is given is of one row of the source, set "
+            f"accept_as_same='{word} {of_rows}' at once)"
         )
     )
     ways = (
-        f"Nothing was written. If this is another query, give it a name of its own (application='...'). Else choose for this checkpoint: "
-        f"accept_as_same='{word}' takes it for the same query: rows that are recorded are filtered, in this batch and the "
-        f"following ones{both}; accept_as_new='{word}' writes all its rows, and all of the batches after it; accept_as_seen='{word}' records "
-        "this batch without writing any, and filters the following ones"
+        "Nothing was written. If this is another query, give it a name of its own (application='...'). Else choose for "
+        f"this checkpoint: accept_as_same='{word}' takes it for the same query: rows that are recorded are filtered, "
+        f"in this batch and the following ones{both}; accept_as_new='{word}' writes all its rows, and all of the "
+        f"batches after it; accept_as_seen='{word}' records this batch without writing any, and filters the following "
+        "ones"
     )
     if found.differs:
         raise Misuse(
-            f"{overlap}, and it is another query: its fingerprint differs in {', '.join(found.differs)}. Rows that the earlier query "
-            f"left out would be filtered as if they were here. {ways}",
+            f"{overlap}, and it is another query: its fingerprint differs in {', '.join(found.differs)}. Rows that "
+            f"the earlier query left out would be filtered as if they were here. {ways}",
             kind="query.other",
         )
     raise Misuse(
-        f"{overlap}, and whether it is the same query cannot be told: {'; '.join(found.unknown)}. If it is another one, rows that the "
-        f"earlier query left out would be filtered as if they were here. {ways}",
+        f"{overlap}, and whether it is the same query cannot be told: {'; '.join(found.unknown)}. If it is another "
+        f"one, rows that the earlier query left out would be filtered as if they were here. {ways}",
         kind="query.not-comparable",
     )
 
@@ -125,8 +128,9 @@ def left_out(batch: Batch, last: AppState) -> str:
         else f"by a query of which it cannot be told whether it is the same: {'; '.join(found.unknown)}"
     )
     return (
-        f" What is recorded was published under checkpoint {last.query} {whose}. It is one which may have left out rows of this one: to have "
-        "them, start a new checkpoint with startingOffsets='earliest', and the next error asks what is to become of the recorded ones"
+        f" What is recorded was published under checkpoint {last.query} {whose}. It is one which may have left out "
+        "rows of this one: to have them, start a new checkpoint with startingOffsets='earliest', and the next error "
+        "asks what is to become of the recorded ones"
     )
 
 
@@ -158,18 +162,20 @@ def check_copied(
         return
     found, word = compare(published.fingerprint, batch.fingerprint), word_of_copy(batch, published, last)
     raise Misuse(
-        f"{table}: batch {batch.batch_id} of checkpoint {batch.query} reads again what application '{name or options.application}' has published "
-        "under a checkpoint of this id in another folder: the folder was moved, or this one is a copy of it, and "
+        f"{table}: batch {batch.batch_id} of checkpoint {batch.query} reads again what application "
+        f"'{name or options.application}' has published under a checkpoint of this id in another folder: the folder "
+        "was moved, or this one is a copy of it, and "
         + (
             f"the query is another one: its fingerprint differs in {', '.join(found.differs)}"
             if found.differs
             else f"whether the query is the same cannot be told: {'; '.join(found.unknown)}"
         )
         + ". Rows that the query there left out would be skipped as if they were here. Nothing was written. If this is a second job that "
-        "was given a copy, start it with a new checkpoint and a name of its own (application='...'). If it is the same query, moved and "
-        f"changed, set accept_as_same='{word}': what is recorded is skipped, and it goes on. If this is the first job, and the other one is a copy "
-        f"of it that took these rows before it, end that one, and set accept_as_new='{as_new}': it writes all rows of this batch, and all of the "
-        "batches after it, beside those that the copy has written",
+        "was given a copy, start it with a new checkpoint and a name of its own (application='...'). If it is the "
+        f"same query, moved and changed, set accept_as_same='{word}': what is recorded is skipped, and it goes on. If "
+        "this is the first job, and the other one is a copy of it that took these rows before it, end that one, and "
+        f"set accept_as_new='{as_new}': it writes all rows of this batch, and all of the batches after it, beside "
+        "those that the copy has written",
         kind="checkpoint.copied",
     )
 

@@ -20,8 +20,8 @@ _MOST_NAMED = 10
 _FORMS = ("streamsink.to_table", "streamsink.to_tables")
 # The way on with several tables of which some may have more than is known.
 BEHIND_THE_OTHERS = (
-    "let the query begin behind what is there (a new checkpoint with startingOffsets; files whose rows are here moved away), after rows of a batch "
-    "that only some of its tables have were deleted there"
+    "let the query begin behind what is there (a new checkpoint with startingOffsets; files whose rows are here moved "
+    "away), after rows of a batch that only some of its tables have were deleted there"
 )
 
 
@@ -88,8 +88,9 @@ def word_without_journal(state: AppState) -> str:
 def look_first(other: LastOfOther, way: str) -> str:
     """Where tables have forgotten what they had. way: the one on if they have nothing that came later; what is said ends with the other case."""
     return (
-        f"look into {' and '.join(other.forgotten_by)}, where older snapshots have expired, so whether a batch after {other.state.checkpoint_id} was "
-        f"written there cannot be told. If no row of one is there, {way}; if there are some"
+        f"look into {' and '.join(other.forgotten_by)}, where older snapshots have expired, so whether a batch after "
+        f"{other.state.checkpoint_id} was written there cannot be told. If no row of one is there, {way}; if there are "
+        "some"
     )
 
 
@@ -126,11 +127,11 @@ def refused(
             f"'{name}', up to batch {other.state.checkpoint_id}" for name, other in found
         )
     return Misuse(
-        f"{table}: this query ({batch.query}) has written here {under}; now its "
-        f"name is '{options.application}', and its batch {batch.batch_id} comes. Under a new name its rows would be written a second "
-        f"time. Nothing was written. Set {how} to go on; {of_tables}. {_change_of(batch, name, other)}. "
-        "To write other rows than the sink of that name does, as a second sink in the same batch function, set "
-        f"accept_as_new='{word}' for its first start, which writes batch {batch.batch_id} and what comes after it",
+        f"{table}: this query ({batch.query}) has written here {under}; now its name is '{options.application}', and "
+        f"its batch {batch.batch_id} comes. Under a new name its rows would be written a second time. Nothing was "
+        f"written. Set {how} to go on; {of_tables}. {_change_of(batch, name, other)}. To write other rows than the "
+        f"sink of that name does, as a second sink in the same batch function, set accept_as_new='{word}' for its "
+        f"first start, which writes batch {batch.batch_id} and what comes after it",
         kind="application.renamed",
     )
 
@@ -169,10 +170,11 @@ def other_form(batch: Batch, name: str, other: LastOfOther, *, table: str, word:
     """Of the first batch of a new checkpoint. name: the one that its application has through the other function."""
     plain = name.partition("@")[0]
     return Misuse(
-        f"{table}: application '{plain}' has written here through {_FORMS['@' in name]} up to batch {other.state.checkpoint_id}, and "
-        f"batch {batch.batch_id} of a new checkpoint comes through {_FORMS['@' not in name]}: if it is the same program, its rows would be written a "
-        f"second time. Nothing was written. {same_program(_FORMS['@' in name])}. If it is another program, set another application; or, to write batch "
-        f"{batch.batch_id} and what comes after it under this name too, set accept_as_new='{word}'",
+        f"{table}: application '{plain}' has written here through {_FORMS['@' in name]} up to batch "
+        f"{other.state.checkpoint_id}, and batch {batch.batch_id} of a new checkpoint comes through "
+        f"{_FORMS['@' not in name]}: if it is the same program, its rows would be written a second time. Nothing was "
+        f"written. {same_program(_FORMS['@' in name])}. If it is another program, set another application; or, to "
+        f"write batch {batch.batch_id} and what comes after it under this name too, set accept_as_new='{word}'",
         kind="tables.other-protocol",
     )
 
@@ -180,8 +182,8 @@ def other_form(batch: Batch, name: str, other: LastOfOther, *, table: str, word:
 def same_program(form: str) -> str:
     """How a program goes on that has written through the function ``form``, and comes through the other one."""
     return (
-        f"If it is the same one, write through {form} as before; or start it with the checkpoint that it had there under another application, and its "
-        "error says how that one goes on behind what is here"
+        f"If it is the same one, write through {form} as before; or start it with the checkpoint that it had there "
+        "under another application, and its error says how that one goes on behind what is here"
     )
 
 
@@ -229,7 +231,8 @@ def begins_anew(
         ""
         if adopted or all_numeric(batch.sources)
         else (
-            ", and set accept_as_new as this error says when it comes once more, since nothing shows which rows the source has then"
+            ", and set accept_as_new as this error says when it comes once more, since nothing shows which rows the "
+            "source has then"
         )
     )
     ways_on += dict.fromkeys(
@@ -239,8 +242,9 @@ def begins_anew(
         ["to write all that the source has, leave adopt_from_batch out"] if adopted and batch.batch_id == 0 else []
     )
     return Misuse(
-        f"{table}: {why}, and {comes}: rows would be written a second "
-        f"time. Nothing was written. {'; or, '.join(ways_on)}; or, to write all rows of this batch and of what comes after it, set accept_as_new='{word}'",
+        f"{table}: {why}, and {comes}: rows would be written a second time. Nothing was written. "
+        f"{'; or, '.join(ways_on)}; or, to write all rows of this batch and of what comes after it, set "
+        f"accept_as_new='{word}'",
         kind="checkpoint.begins-anew",
     )
 
@@ -289,8 +293,9 @@ def _begun_behind(batch: Batch, name: str, other: LastOfOther) -> str:
 def _under_first(name: str, other: LastOfOther) -> str:
     """The way on where something of the first name waits, which a checkpoint that begins behind it would leave out."""
     return (
-        f"for what was '{name}' before set application='{name.partition('@')[0]}' and leave adopt_from_batch out: batch "
-        f"{other.state.checkpoint_id} is recorded under that name and not published, or was rolled back, and a start under it settles that"
+        f"for what was '{name}' before set application='{name.partition('@')[0]}' and leave adopt_from_batch out: "
+        f"batch {other.state.checkpoint_id} is recorded under that name and not published, or was rolled back, and a "
+        "start under it settles that"
     )
 
 
@@ -362,9 +367,9 @@ def _without_journal(batch: Batch, name: str, other: LastOfOther) -> str:
     if other.forgotten_by and may_lead_on(batch, whole):
         without = f"{look_first(other, without)}, {_behind(batch, name, whole)}"
     return (
-        f"To change the name, restore the journal's folder and first start the query once more under the first one: batch {last} is in one of the "
-        "tables, and only that journal, which is lost or older, could tell whether it is in all of them. Or, to go on without what a table may "
-        f"lack of it, {without}"
+        "To change the name, restore the journal's folder and first start the query once more under the first one: "
+        f"batch {last} is in one of the tables, and only that journal, which is lost or older, could tell whether it "
+        f"is in all of them. Or, to go on without what a table may lack of it, {without}"
     )
 
 

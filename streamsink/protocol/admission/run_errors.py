@@ -34,7 +34,8 @@ def differences_of_files(known: KnownRun, given: Batch) -> tuple[str, ...]:
         return (f"the files that it reads and {', '.join(given.compared.differs)}",)
     if given.compared.unknown and run_inputs.are_gone(known, given):
         return (
-            f"the files that it reads, and whether their rows are the same cannot be told ({', '.join(given.compared.unknown)})",
+            "the files that it reads, and whether their rows are the same cannot be told "
+            f"({', '.join(given.compared.unknown)})",
         )
     return ()
 
@@ -48,20 +49,22 @@ def word_of(given: Batch, table_id: str) -> str:
 
 def other(given: Batch, differs: tuple[str, ...], table: str, options: SinkOptions, word: str) -> Misuse:
     return Misuse(
-        f"{table}: run '{given.query}' of application '{options.application}' is published already, and what comes under this id now is made "
-        f"otherwise: it differs in {', '.join(differs)}. Skipped as a repeated run, its rows would be lost. Nothing was written. Where these "
-        "are other rows, give them a run id of their own, or a job of its own a name of its own (application='...'). Where it is the same run, "
-        f"whose program or input has changed since, set accept_as_seen='{word}' for this call, which writes nothing; rows that its input has "
-        "got since then need a run id of their own",
+        f"{table}: run '{given.query}' of application '{options.application}' is published already, and what comes "
+        f"under this id now is made otherwise: it differs in {', '.join(differs)}. Skipped as a repeated run, its "
+        "rows would be lost. Nothing was written. Where these are other rows, give them a run id of their own, or a "
+        "job of its own a name of its own (application='...'). Where it is the same run, whose program or input has "
+        f"changed since, set accept_as_seen='{word}' for this call, which writes nothing; rows that its input has got "
+        "since then need a run id of their own",
         kind="run.other",
     )
 
 
 def of_a_query(given: Batch, last: AppState, table: str, options: SinkOptions) -> Misuse:
     return Misuse(
-        f"{table}: run '{given.query}' comes under the name '{options.application}', and query {last.query} writes this table under "
-        "that name: the run's record would stand where the query's next start looks for its own last batch. Nothing was written. Give runs "
-        "a name that no query has (application='...'), and repeat each under the name that it had",
+        f"{table}: run '{given.query}' comes under the name '{options.application}', and query {last.query} writes "
+        "this table under that name: the run's record would stand where the query's next start looks for its own last "
+        "batch. Nothing was written. Give runs a name that no query has (application='...'), and repeat each under "
+        "the name that it had",
         kind="application.of-a-query",
     )
 
@@ -69,9 +72,10 @@ def of_a_query(given: Batch, last: AppState, table: str, options: SinkOptions) -
 def undecidable(given: Batch, table: str, options: SinkOptions, ways_on: str, never_repeated: str) -> Misuse:
     """never_repeated: the word for all runs that the journal does not know."""
     return Misuse(
-        f"{table}: whether run '{given.query}' of application '{options.application}' is published cannot be told: the journal was "
-        "removed or is an older copy, and the snapshots that could say so have expired. Nothing was written. Look whether "
-        f"its rows are in the table, and{ways_on} Where a run of before that is never repeated, leave "
-        f"accept_as_new='{never_repeated}' for all that come in the job's options: it writes each run that this journal does not know",
+        f"{table}: whether run '{given.query}' of application '{options.application}' is published cannot be told: "
+        "the journal was removed or is an older copy, and the snapshots that could say so have expired. Nothing was "
+        f"written. Look whether its rows are in the table, and{ways_on} Where a run of before that is never repeated, "
+        f"leave accept_as_new='{never_repeated}' for all that come in the job's options: it writes each run that this "
+        "journal does not know",
         kind="run.undecidable",
     )

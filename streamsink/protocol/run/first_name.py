@@ -24,9 +24,10 @@ def check_name_before(table: str, publish: Sequence[Committable], committer: Com
         if is_cut_off(record, committer):
             name, sequence = record.state.leads_on
             raise Misuse(
-                f"{table}: record {record.state.sequence} of application '{options.application}' goes on from record {sequence} of '{name}', which "
-                "was the query's name before, and the table does not say any more that it has that: it was rolled back further than the journal of "
-                f"'{options.application}' remembers. Nothing of it was written. Restore the table{_from_the_first_name(record, committer, options)}. "
+                f"{table}: record {record.state.sequence} of application '{options.application}' goes on from record "
+                f"{sequence} of '{name}', which was the query's name before, and the table does not say any more that "
+                f"it has that: it was rolled back further than the journal of '{options.application}' remembers. "
+                f"Nothing of it was written. Restore the table{_from_the_first_name(record, committer, options)}. "
                 f"{ways.give_up(table, options.application)}",
                 kind="table.rolled-back-too-far",
             )
@@ -39,9 +40,10 @@ def _from_the_first_name(record: Committable, committer: Committer, options: Sin
     if "@" in name or other is None or other.state.sequence < sequence:
         return ""
     return (
-        f"; or start the query once under application='{name}' with on_rollback='republish', which publishes what that journal has and the table has "
-        f"not, or asks, and then under application='{options.application}' again, with on_rollback='republish' too. Where it goes on under '{name}' "
-        "instead of being told that it was renamed, as with a new checkpoint, leave it there"
+        f"; or start the query once under application='{name}' with on_rollback='republish', which publishes what that "
+        f"journal has and the table has not, or asks, and then under application='{options.application}' again, with "
+        f"on_rollback='republish' too. Where it goes on under '{name}' instead of being told that it was renamed, as "
+        "with a new checkpoint, leave it there"
     )
 
 
@@ -62,10 +64,11 @@ def check_gone_on(to: Destination, records: Sequence[Committable], committer: Co
     )
     if not comes_behind and _may_have_the_rows(other.state, records):
         raise Misuse(
-            f"{to.path}: record {first.state.sequence} of application '{options.application}', which the table has not, goes on from record "
-            f"{sequence} of '{name}', which was the query's name before, and the query has gone on under that name since, up to record "
-            f"{other.state.sequence}: published now, rows would be there a second time. Nothing was written. {ways.go_on_under(name)}; "
-            f"or, to go on under '{options.application}', {ways.give_up_at_once(to.path, options.application)}",
+            f"{to.path}: record {first.state.sequence} of application '{options.application}', which the table has "
+            f"not, goes on from record {sequence} of '{name}', which was the query's name before, and the query has "
+            f"gone on under that name since, up to record {other.state.sequence}: published now, rows would be there "
+            f"a second time. Nothing was written. {ways.go_on_under(name)}; or, to go on under "
+            f"'{options.application}', {ways.give_up_at_once(to.path, options.application)}",
             kind="table.rolled-back-too-far",
         )
 

@@ -109,19 +109,19 @@ def _cannot_follow(
     """Records behind one that is missing can never be published. numbers: the table's last, the missing one, the journal's last."""
     base, missing, newest = numbers
     found = (
-        f"{table}: the table's last record of application '{options.application}' is number {base}, and of those up to {newest} the journal "
-        f"does not have number {missing}"
+        f"{table}: the table's last record of application '{options.application}' is number {base}, and of those up to "
+        f"{newest} the journal does not have number {missing}"
     )
     way_on = ways.give_up(table, options.application)
     if lost:
         return Misuse(
-            f"{found}: the table was rolled back further than the journal remembers (journal_retain={options.journal_retain}). Nothing was "
-            f"written. Restore the table. {way_on}",
+            f"{found}: the table was rolled back further than the journal remembers "
+            f"(journal_retain={options.journal_retain}). Nothing was written. Restore the table. {way_on}",
             kind="table.rolled-back-too-far",
         )
     return Corrupt(
-        f"{found}: it was removed by hand, and those behind it cannot be published in its place. Nothing was written. Restore the "
-        f"record. {way_on}",
+        f"{found}: it was removed by hand, and those behind it cannot be published in its place. Nothing was written. "
+        f"Restore the record. {way_on}",
         kind="journal.missing-record",
     )
 
@@ -136,10 +136,11 @@ def _check_identity(to: Destination, found: AppState | None, store: Journal, opt
     for state in (newest.state if newest else None, found):
         if state is not None and state.table_id != to.table_id:
             raise Misuse(
-                f"{to.path}: record {state.sequence} of application '{options.application}' was made for the table with the id "
-                f"{state.table_id}, and the table that is there has the id {to.table_id}: it was dropped and recreated, or restored from "
-                f"elsewhere. Nothing was written. Restore the first table; or remove the journal {store.place} of the dropped one and start "
-                "a new checkpoint, which reads the source from its beginning",
+                f"{to.path}: record {state.sequence} of application '{options.application}' was made for the table "
+                f"with the id {state.table_id}, and the table that is there has the id {to.table_id}: it was dropped "
+                "and recreated, or restored from elsewhere. Nothing was written. Restore the first table; or remove "
+                f"the journal {store.place} of the dropped one and start a new checkpoint, which reads the source "
+                "from its beginning",
                 kind="table.recreated",
             )
 
@@ -190,9 +191,9 @@ def _states_of(seen: Sequence[Committable], committer: Committer) -> dict[int, C
 
 def _rolled_back(table: str, found: str, newest: int, options: SinkOptions) -> Misuse:
     return Misuse(
-        f"{table}: {found}, but record {newest} was published: the table was rolled back, restored, recreated or lost its metadata. "
-        "Nothing was written. Restore the table, or set on_rollback='republish' to publish the lost batches again from the journal. "
-        f"{ways.give_up(table, options.application)}",
+        f"{table}: {found}, but record {newest} was published: the table was rolled back, restored, recreated or lost "
+        "its metadata. Nothing was written. Restore the table, or set on_rollback='republish' to publish the lost "
+        f"batches again from the journal. {ways.give_up(table, options.application)}",
         kind="table.rolled-back",
     )
 
@@ -215,9 +216,10 @@ def _from_journal(
         raise Misuse(
             f"{table}: no snapshot names application '{options.application}', its journal is empty, and older "
             "snapshots have expired, so whether it wrote here before cannot be told. Nothing was written. If it never "
-            f"did, set new_application='{word}'. If it did, look which of its rows are here, let it begin behind them (a new "
-            "checkpoint with startingOffsets; files whose rows are here moved away; bounded runs that are here not repeated), and set "
-            f"new_application='{word}'. The word is of this journal: should the journal be lost once more, that is asked anew",
+            f"did, set new_application='{word}'. If it did, look which of its rows are here, let it begin behind them "
+            "(a new checkpoint with startingOffsets; files whose rows are here moved away; bounded runs that are here "
+            f"not repeated), and set new_application='{word}'. The word is of this journal: should the journal be "
+            "lost once more, that is asked anew",
             kind="history.incomplete",
         )
     marked = [sequence for sequence in retained if store.is_marked(sequence)]
@@ -262,9 +264,10 @@ def _from_journal(
 
 def _rolled_back_past_the_journal(table: str, oldest: int, newest: int, options: SinkOptions) -> Misuse:
     return Misuse(
-        f"{table}: no snapshot names application '{options.application}', snapshots have expired, and record {newest} was published: the table "
-        f"was rolled back, and the journal remembers nothing before record {oldest} (journal_retain={options.journal_retain}), so whether what was "
-        f"before it is in the table cannot be told. Nothing was written. Restore the table. {ways.give_up(table, options.application)}",
+        f"{table}: no snapshot names application '{options.application}', snapshots have expired, and record {newest} "
+        f"was published: the table was rolled back, and the journal remembers nothing before record {oldest} "
+        f"(journal_retain={options.journal_retain}), so whether what was before it is in the table cannot be told. "
+        f"Nothing was written. Restore the table. {ways.give_up(table, options.application)}",
         kind="table.rolled-back-too-far",
     )
 
@@ -328,9 +331,10 @@ def _decide(
     pending = "may have been rolled back with those after it" if rolled_back else "is pending in the journal"
     raise Corrupt(
         f"{table}: record {(gone[0].state if gone else first).sequence} {pending}; {found}; and snapshots since it was "
-        f"recorded have expired, so whether records {first.sequence} to {last.sequence} were published cannot be told. Nothing was written. "
-        f"Look whether the rows of {from_to(first, last)} are in the table{places_of_rows(unsure, committer)}. If they are, set "
-        f"accept_as_seen='{of_each[-1]}', which records them as published. If they are not, "
+        f"recorded have expired, so whether records {first.sequence} to {last.sequence} were published cannot be told. "
+        f"Nothing was written. Look whether the rows of {from_to(first, last)} are in the "
+        f"table{places_of_rows(unsure, committer)}. If they are, set accept_as_seen='{of_each[-1]}', which records "
+        "them as published. If they are not, "
         + (
             f"set accept_as_new='{of_each[0]}', which publishes them"
             if gone is None
@@ -359,8 +363,9 @@ def of_the_first_ones(unsure: Sequence[Committable], words: Sequence[str]) -> st
         return ""
     by_name = ", ".join(f"'{word}' for {record.state.checkpoint_name}" for record, word in zip(unsure[:-1], words))
     return (
-        ". They were published in this order, so it may be that only those of the first ones are there: then set accept_as_seen to the word of "
-        f"the last one whose rows are, which records it and those before it as published and goes on with the others: {by_name}"
+        ". They were published in this order, so it may be that only those of the first ones are there: then set "
+        "accept_as_seen to the word of the last one whose rows are, which records it and those before it as published "
+        f"and goes on with the others: {by_name}"
     )
 
 
