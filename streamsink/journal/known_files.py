@@ -64,12 +64,14 @@ class Part:
 
     @classmethod
     def joined(cls, parts: Sequence["Part"]) -> "Part":
-        uncounted = any(part.counts is None for part in parts)
-        counts = None if uncounted else tuple(itertools.chain.from_iterable(part.counts for part in parts))
+        counted = [part.counts for part in parts if part.counts is not None]
+        counts = tuple(itertools.chain.from_iterable(counted)) if len(counted) == len(parts) else None
         return cls(counts, b"".join(part.entries for part in parts))
 
-    def first(self, records: int) -> "Part":
-        """Of its first records. It must be counted."""
+    def first(self, records: int) -> "Part | None":
+        """The part of its first ``records`` records; None when the entries were not counted."""
+        if self.counts is None:
+            return None
         counts = self.counts[:records]
         return Part(counts, self.entries[: sum(counts) * ENTRY_BYTES])
 
@@ -153,19 +155,20 @@ class FilesLog:
         first = self._covered() + 1
         lot = [s for s in published if first <= s < first + _LOT]
         found = [self._of(sequence) for sequence in lot]
-        if not lot or lot != list(range(first, lot[-1] + 1)) or any(entries is None for entries, _ in found):
+        told = [entries for entries, _ in found if entries is not None]
+        if not lot or lot != list(range(first, lot[-1] + 1)) or len(told) < len(found):
             self._knows_all = False
             return
         # Those that do not count any more are kept apart from those that do.
         start = max(since for _, since in found)
         count = start - first if first < start <= lot[-1] else len(lot)
-        self._write(Segment(0, first, lot[count - 1]), Part.of([entries for entries, _ in found[:count]]))
+        self._write(Segment(0, first, lot[count - 1]), Part.of(told[:count]))
         self._merge(start)
 
     def _merge(self, since: int) -> None:
         """A lot of files of one level that count becomes one of the next level."""
         for level in range(_LEVELS):
-            mine = [s for s in self._segments if s.level == level and s.first >= since][:_LOT]
+            mine = [s for s in self._listed() if s.level == level and s.first >= since][:_LOT]
             if len(mine) < _LOT:
                 return
             if all(a.last + 1 == b.first for a, b in itertools.pairwise(mine)):
@@ -185,12 +188,12 @@ class FilesLog:
     def _write(self, segment: Segment, part: Part) -> None:
         # A sleeper that wakes up may have made the same one of the same records.
         self._io.create_if_absent(self._path(segment), part.encode())
-        self._segments = sorted({*self._segments, segment}, key=_in_order)
+        self._segments = sorted({*self._listed(), segment}, key=_in_order)
 
     def _drop(self, segments: Sequence[Segment]) -> None:
         for segment in segments:
             self._io.delete(self._path(segment))
-        self._segments = [segment for segment in self._segments if segment not in segments]
+        self._segments = [segment for segment in self._listed() if segment not in segments]
 
     def cut(self, last: int) -> None:
         """Records behind number ``last`` are about to be deleted, and others will get their numbers. Durable when the folder is synced.
@@ -201,9 +204,9 @@ class FilesLog:
             found = self._found()
             self._segments = _outermost(found)
             for segment in [segment for segment in self._segments if segment.first <= last < segment.last]:
-                part = self._read(segment)
-                if part.counts is not None:
-                    self._write(Segment(segment.level, segment.first, last), part.first(last + 1 - segment.first))
+                part = self._read(segment).first(last + 1 - segment.first)
+                if part is not None:
+                    self._write(Segment(segment.level, segment.first, last), part)
             # Those that a larger one hides as well.
             self._drop([segment for segment in found if segment.last > last])
             self._recent = {sequence: known for sequence, known in self._recent.items() if sequence <= last}
@@ -231,23 +234,26 @@ class FilesLog:
         if not self._knows_all or rest != list(range(covered + 1, covered + 1 + len(rest))):
             return None
         found = [self._of(sequence) for sequence in rest]
-        if any(entries is None for entries, _ in found) or any(s.first < since <= s.last for s in self._segments):
+        told = [entries for entries, _ in found if entries is not None]
+        if len(told) < len(found) or any(s.first < since <= s.last for s in self._listed()):
             return None
-        parts = [self._read(segment).entries for segment in self._segments if segment.first >= since]
-        return KnownFiles(
-            b"".join(parts + [entries for sequence, (entries, _) in zip(rest, found) if sequence >= since])
-        )
+        parts = [self._read(segment).entries for segment in self._listed() if segment.first >= since]
+        return KnownFiles(b"".join(parts + [entries for sequence, entries in zip(rest, told) if sequence >= since]))
 
     def _covered(self) -> int:
         """The last record up to which all are in such files."""
-        if self._segments is None:
-            self._segments = _outermost(self._found())
         covered = 0
-        for segment in self._segments:
+        for segment in self._listed():
             if segment.first > covered + 1:
                 break
             covered = max(covered, segment.last)
         return covered
+
+    def _listed(self) -> list[Segment]:
+        """The files that count, by their first record. The folder is listed on first use."""
+        if self._segments is None:
+            self._segments = _outermost(self._found())
+        return self._segments
 
     def _found(self) -> list[Segment]:
         return [

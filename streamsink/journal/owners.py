@@ -51,10 +51,11 @@ class Owners:
             self._check_run(owner, run)
             rival = epochs[-1] if owner is not None and owner.get("query") != query else None
             if not self._hold.allows(rival):
-                raise in_use(self._table, self._application, owner)
+                # A hold refuses nobody but a rival, whose record was read then.
+                raise in_use(self._table, self._application, owner or {})
             epoch = max(epochs[-1] if epochs else 0, above) + 1
             # The id tells two processes apart that have the same number on machines of the same name, as in containers.
-            mine = {
+            mine: dict[str, Any] = {
                 "query": query,
                 "run": run,
                 "pid": os.getpid(),
@@ -96,8 +97,11 @@ class Owners:
 
     def is_replaced(self) -> bool:
         """Whether another driver has this one's epoch, in a journal that was begun anew: what has that number is not this one's."""
-        found = self._read(self._mine[0]) if self._mine else None
-        return found is not None and not self._is_mine(self._mine[0], found)
+        if self._mine is None:
+            return False
+        epoch, _ = self._mine
+        found = self._read(epoch)
+        return found is not None and not self._is_mine(epoch, found)
 
     def release(self, unused: bool = False) -> None:
         """unused: the start has failed before a batch was given to it, so nothing of one can be taken for the whole."""

@@ -45,8 +45,8 @@ class SourceRange:
     Two ranges are equal when they cover the same positions. Whether their ids agree is for ``same_id`` to say.
     """
 
-    start: object
-    end: object
+    start: Any
+    end: Any
     fingerprint: str = ""
     name: str = field(default="", compare=False)
     cluster: str = field(default="", compare=False)
@@ -92,7 +92,7 @@ class SourceRange:
         An array without names, because a state has many of them.
         """
         end, start = self.end.get(topic), (self.start or {}).get(topic)
-        value = [topic, self.topic_id(topic), None if end is None else pack(end), None]
+        value: list[Any] = [topic, self.topic_id(topic), None if end is None else pack(end), None]
         if start is not None:
             value[3] = pack({part: (end or {})[part] - first for part, first in start.items() if part in (end or {})})
             gone = {part: first for part, first in start.items() if part not in (end or {})}
@@ -153,8 +153,8 @@ def follows(last: tuple[SourceRange, ...], batch: tuple[SourceRange, ...]) -> bo
     if _is_named(last) and _is_named(batch):
         ends = {source.name: source.end for source in last}
         return all(source.start == ends[source.name] for source in batch if source.name in ends)
-    starts, ends = [_text(source.start) for source in batch], [_text(source.end) for source in last]
-    return starts == ends or _is_named(last) != _is_named(batch) and sorted(starts) == sorted(ends)
+    begun, ended = [_text(source.start) for source in batch], [_text(source.end) for source in last]
+    return begun == ended or _is_named(last) != _is_named(batch) and sorted(begun) == sorted(ended)
 
 
 def _is_named(ranges: tuple[SourceRange, ...]) -> bool:
@@ -167,7 +167,7 @@ def _in_any_order(ranges: tuple[SourceRange, ...], names: bool) -> list[str]:
     )
 
 
-def _text(value) -> str:
+def _text(value: Any) -> str:
     return json.dumps(value, sort_keys=True)
 
 
@@ -181,7 +181,7 @@ def numeric_ones(ranges: tuple[SourceRange, ...]) -> Iterator[tuple[int, SourceR
     return ((place, source) for place, source in enumerate(ranges) if source.numeric)
 
 
-def _is_offsets(value) -> bool:
+def _is_offsets(value: Any) -> bool:
     return (
         isinstance(value, Mapping)
         and bool(value)

@@ -105,7 +105,8 @@ class Recorded:
         return self._with_ends(sources, lambda end, before: end)
 
     def _with_ends(self, sources: tuple[SourceRange, ...], choose: Callable[[int, int], int]) -> "Recorded":
-        made, replaced = [], []
+        made: list[TopicRecord] = []
+        replaced: list[TopicRecord] = []
         for place, source in numeric_ones(sources):
             for topic in source.end:
                 known = self.known(place, source, topic)

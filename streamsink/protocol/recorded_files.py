@@ -3,19 +3,24 @@
 from bisect import bisect_left
 from collections.abc import Sequence
 from enum import Enum
+from typing import Final
 
 from streamsink.protocol.committable import AppState, Batch
 from streamsink.protocol.file_entries import ENTRY_BYTES, FILE, KNOWN_BYTES, NAME, entry, path_of, paths_of
 from streamsink.protocol.positions import SourceRange
 
-_PATH_TYPE = "q"  # a path's digest as a number
+# A path's digest as a number, for ``memoryview.cast``.
+_PATH_TYPE: Final = "q"
 
 
 def entries(sources: Sequence[SourceRange]) -> bytes | None:
     """What is kept of all files of a batch, one entry after another; None when not every source of it tells its files."""
-    if not sources or any(source.files is None for source in sources):
-        return None
-    return b"".join(entry(file, place, source.name) for place, source in enumerate(sources) for file in source.files)
+    found: list[bytes] = []
+    for place, source in enumerate(sources):
+        if source.files is None:
+            return None
+        found += (entry(file, place, source.name) for file in source.files)
+    return b"".join(found) if sources else None
 
 
 def recorded_files(batch: Batch, last: AppState | None) -> bytes | None:
@@ -41,7 +46,7 @@ class KnownFiles:
     def __init__(self, recorded: bytes):
         """recorded: their entries, in any order."""
         self._sorted = _in_order(recorded)
-        self._paths: memoryview | None = None  # of all of them, in order; made when a file is not here
+        self._paths: memoryview[int] | None = None  # of all of them, in order; made when a file is not here
 
     def __len__(self) -> int:
         return len(self._sorted) // ENTRY_BYTES
@@ -86,7 +91,7 @@ def _in_order(recorded: bytes) -> bytes:
     return ordered.buffers()[1].to_pybytes()[: len(recorded)]
 
 
-def _in_order_of_numbers(digests: bytes) -> memoryview:
+def _in_order_of_numbers(digests: bytes) -> "memoryview[int]":
     import pyarrow as pa
     import pyarrow.compute as pc
 

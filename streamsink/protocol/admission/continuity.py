@@ -159,7 +159,14 @@ def relate(recorded: Recorded, sources: tuple[SourceRange, ...]) -> Relation:
         elif first < max(known) and first < last:
             overlap.add(f"{topic}:{part}")
     ambiguous, below, mixed = _below(_compared(recorded, sources, every=True)) if overlap else (set(), {}, False)
-    return Relation(*(tuple(sorted(found)) for found in (overlap, gap, unread, ambiguous)), below=below, mixed=mixed)
+    return Relation(
+        overlap=tuple(sorted(overlap)),
+        gap=tuple(sorted(gap)),
+        unread=tuple(sorted(unread)),
+        ambiguous=tuple(sorted(ambiguous)),
+        below=below,
+        mixed=mixed,
+    )
 
 
 def grown_of(recorded: Recorded, place: int, source: SourceRange) -> set[str]:
@@ -198,7 +205,8 @@ def _below(compared: Iterable[tuple[str, str, SourceRange, set[int]]]) -> tuple[
         limit = limits.setdefault((topic, part), _Limits())
         for position in known or {first}:
             limit.add(first, last, position)
-    ambiguous, below = set(), {}
+    ambiguous: set[str] = set()
+    below: dict[str, dict[str, int]] = {}
     for (topic, part), limit in limits.items():
         if not limit.agree:
             ambiguous.add(f"{topic}:{part}")

@@ -81,7 +81,7 @@ def sort_out(sources: Sequence[SourceRange], known: KnownFiles) -> Parts:
     """Each file of the batch, of which every source tells its files."""
     found: dict[FileIs, set[str]] = {kind: set() for kind in FileIs}
     for place, source in enumerate(sources):
-        for file in source.files:
+        for file in source.files or ():
             found[known.look_up(entry(file, place, source.name), len(sources) == 1)].add(spelling(file.path))
     seen, new = found[FileIs.HERE], found[FileIs.NEW]
     asked = {question: tuple(sorted(found[question])) for question in (FileIs.RETIMED, FileIs.MOVED) if found[question]}

@@ -60,7 +60,8 @@ def answer_in(word: str | None, table_id: str, last: AppState | None, topics: Se
 
 
 def _read(told: str) -> Answer:
-    dropped, lowered = set(), {}
+    dropped: set[str] = set()
+    lowered: dict[str, dict[str, int]] = {}
     for each in told.split(","):
         name, _, at = each.rpartition("=")
         topic, _, part = name.rpartition(":")

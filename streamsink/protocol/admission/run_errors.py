@@ -6,7 +6,7 @@ from streamsink.errors import Misuse
 from streamsink.options import SinkOptions
 from streamsink.protocol import run_inputs, ways
 from streamsink.protocol.committable import AppState, Batch, KnownRun
-from streamsink.protocol.same_query import compare
+from streamsink.protocol.same_query import QueryComparison, compare
 
 
 def differences(known: KnownRun, given: Batch) -> tuple[str, ...]:
@@ -25,17 +25,17 @@ def differences(known: KnownRun, given: Batch) -> tuple[str, ...]:
     return tuple(found)
 
 
-def differences_of_files(known: KnownRun, given: Batch) -> tuple[str, ...]:
+def differences_of_files(known: KnownRun, given: Batch, compared: QueryComparison) -> tuple[str, ...]:
     """The same of a run whose files are others than those that were read then. Its rows have been compared.
 
     Where that was not possible, files that came beside those of then are no difference: as in a folder that grows.
     """
-    if given.compared.differs:
-        return (f"the files that it reads and {', '.join(given.compared.differs)}",)
-    if given.compared.unknown and run_inputs.are_gone(known, given):
+    if compared.differs:
+        return (f"the files that it reads and {', '.join(compared.differs)}",)
+    if compared.unknown and run_inputs.are_gone(known, given):
         return (
             "the files that it reads, and whether their rows are the same cannot be told "
-            f"({', '.join(given.compared.unknown)})",
+            f"({', '.join(compared.unknown)})",
         )
     return ()
 

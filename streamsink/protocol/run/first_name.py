@@ -21,21 +21,20 @@ def check_name_before(table: str, publish: Sequence[Committable], committer: Com
     """Raises Misuse: the table was rolled back past the change of the query's name. publish: the next records to be published; those before one that
     cannot be are published, for another name may have gone on from them."""
     for record in publish:
-        if is_cut_off(record, committer):
+        if record.state.leads_on and is_cut_off(record, committer):
             name, sequence = record.state.leads_on
             raise Misuse(
                 f"{table}: record {record.state.sequence} of application '{options.application}' goes on from record "
                 f"{sequence} of '{name}', which was the query's name before, and the table does not say any more that "
                 f"it has that: it was rolled back further than the journal of '{options.application}' remembers. "
-                f"Nothing of it was written. Restore the table{_from_the_first_name(record, committer, options)}. "
+                f"Nothing of it was written. Restore the table{_from_the_first_name(name, sequence, committer, options)}. "
                 f"{ways.give_up(table, options.application)}",
                 kind="table.rolled-back-too-far",
             )
 
 
-def _from_the_first_name(record: Committable, committer: Committer, options: SinkOptions) -> str:
+def _from_the_first_name(name: str, sequence: int, committer: Committer, options: SinkOptions) -> str:
     """The way on by the journal of the name before, where that has what it takes. What is of several tables is not to be had by a start of them."""
-    name, sequence = record.state.leads_on
     other = committer.others(options.application).get(name)
     if "@" in name or other is None or other.state.sequence < sequence:
         return ""
@@ -51,7 +50,7 @@ def check_gone_on(to: Destination, records: Sequence[Committable], committer: Co
     """Raises Misuse: the name that the query had before has records behind the one from which these go on, which are to be published, and may have
     their rows."""
     first = next((record for record in records if record.state.leads_on), None)
-    if first is None:
+    if first is None or not first.state.leads_on:
         return
     name, sequence = first.state.leads_on
     others = committer.others(options.application)

@@ -3,12 +3,23 @@
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 
-from streamsink.errors import Corrupt, Misuse, StreamsinkError
+from streamsink.errors import Corrupt, Misuse
 from streamsink.options import ON_ROLLBACK_REPUBLISH, SinkOptions, words_of
 from streamsink.protocol import ways
 from streamsink.protocol.committable import AppState, Committable
 from streamsink.protocol.journal import Journal, Mark, comes_again, readable
 from streamsink.protocol.run.first_name import check_gone_on, check_name_before
+from streamsink.protocol.run.rolled_back import (
+    cannot_follow,
+    load,
+    replaced_ones,
+    rolled_back,
+    rolled_back_past_the_journal,
+    states_of,
+    there_behind,
+    to_publish,
+    without_their_state,
+)
 from streamsink.protocol.sink import Committer, Destination, History
 
 # What can be asked about a record: whether it is published, and whether an overwrite may replace what others wrote since.
@@ -55,74 +66,33 @@ def plan_restore(
     ahead = [s for s in retained if s > base]
     marked = tuple(s for s in ahead if store.is_marked(s))
     marks = marks_of(marked, store)
-    replaced = _replaced(marks, committer)
+    replaced = replaced_ones(marks, committer)
     loaded = {sequence: readable(store, sequence) for sequence in ahead}
     check_gone_on(
         to, [record for s, record in loaded.items() if record is not None and s not in replaced], committer, options
     )
     lost = [s for s in of_which_marks_tell(marked, marks) if s not in replaced]
     if lost and options.on_rollback != ON_ROLLBACK_REPUBLISH:
-        raise _rolled_back(
+        raise rolled_back(
             table,
             f"the newest snapshot carries record {base} of application '{options.application}'",
             lost[-1],
             options,
         )
     missing = next((number for number, sequence in enumerate(ahead, base + 1) if sequence != number), None)
-    there = _there_behind(loaded, committer) if missing is not None else {}
+    there = there_behind(loaded, committer) if missing is not None else {}
     if missing is not None and not there:
-        raise _cannot_follow(table, (base, missing, ahead[-1]), marked, options)
-    alone, unsure = _without_their_state([s for s in marked if s not in there], marks, store, committer)
+        raise cannot_follow(table, (base, missing, ahead[-1]), marked, options)
+    alone, unsure = without_their_state([s for s in marked if s not in there], marks, store, committer)
     alone |= there
-    alone |= _states_of(
+    alone |= states_of(
         unsure[: _decide(table, unsure, committer, options, rolled_back=True)] if unsure else (), committer
     )
-    publish = tuple(alone.get(s) or _to_publish(loaded[s] or _load(store, s), replaced, committer) for s in ahead)
+    publish = tuple(alone.get(s) or to_publish(loaded[s] or load(store, s), replaced, committer) for s in ahead)
     check_name_before(table, publish[:1], committer, options)
-    behind = tuple(_load(store, s) for s in retained if s <= base and not store.is_marked(s))
+    behind = tuple(load(store, s) for s in retained if s <= base and not store.is_marked(s))
     return RestorePlan(
         publish, behind, history.state, marked, tuple(sorted(set(replaced.values()))), base if there else None
-    )
-
-
-def _there_behind(loaded: Mapping[int, Committable | None], committer: Committer) -> dict[int, Committable]:
-    """What is to be published of records whose rows are in the table, where it says nothing of them and the journal has lost the ones before.
-    Records are published in order, so the rows of those are there as well. Nothing where one between these is lost."""
-    if len(loaded) <= max(loaded) - min(loaded):
-        return {}
-    proof = next(
-        (
-            s
-            for s in sorted(loaded, reverse=True)
-            if (record := loaded[s]) is not None and record.files and committer.mentions(record)
-        ),
-        0,
-    )
-    return {
-        s: committer.state_alone(record, held=True) for s, record in loaded.items() if s <= proof and record is not None
-    }
-
-
-def _cannot_follow(
-    table: str, numbers: tuple[int, int, int], lost: Sequence[int], options: SinkOptions
-) -> StreamsinkError:
-    """Records behind one that is missing can never be published. numbers: the table's last, the missing one, the journal's last."""
-    base, missing, newest = numbers
-    found = (
-        f"{table}: the table's last record of application '{options.application}' is number {base}, and of those up to "
-        f"{newest} the journal does not have number {missing}"
-    )
-    way_on = ways.give_up(table, options.application)
-    if lost:
-        return Misuse(
-            f"{found}: the table was rolled back further than the journal remembers "
-            f"(journal_retain={options.journal_retain}). Nothing was written. Restore the table. {way_on}",
-            kind="table.rolled-back-too-far",
-        )
-    return Corrupt(
-        f"{found}: it was removed by hand, and those behind it cannot be published in its place. Nothing was written. "
-        f"Restore the record. {way_on}",
-        kind="journal.missing-record",
     )
 
 
@@ -158,46 +128,6 @@ def of_which_marks_tell(marked: Sequence[int], marks: Mapping[int, Mark]) -> lis
     return [sequence for sequence in marked if first is None or sequence < first]
 
 
-def _replaced(marks: Mapping[int, Mark], committer: Committer) -> dict[int, int]:
-    """Of these records those whose snapshot another writer replaced in a race: with that snapshot's number."""
-    return {s: mark.snapshot_id for s, mark in marks.items() if committer.was_replaced(mark)}
-
-
-def _to_publish(committable: Committable, replaced: Mapping[int, int], committer: Committer) -> Committable:
-    """The record; without its files when another writer had built on its snapshot before that was replaced."""
-    sequence = committable.state.sequence
-    if sequence in replaced and committer.holds(committable, replaced[sequence]):
-        return committer.state_alone(committable, held=True)
-    return committable
-
-
-def _without_their_state(
-    lost: Sequence[int], marks: Mapping[int, Mark], store: Journal, committer: Committer
-) -> tuple[dict[int, Committable], list[Committable]]:
-    """Of the records whose state was published alone, or may have been, and has gone: what of those is to be published whose rows are there,
-    and those of which that cannot be told. They were published in order. lost: those whose marked snapshot went, or was replaced.
-    """
-    may_be_alone = (_load(store, sequence) for sequence in lost if sequence not in marks or marks[sequence].alone)
-    alone = [committable for committable in may_be_alone if committable.files]
-    there = next((number for number in range(len(alone), 0, -1) if committer.mentions(alone[number - 1])), 0)
-    unsure = [committable for committable in alone[there:] if not committer.sees_all_since(committable)]
-    return {c.state.sequence: committer.state_alone(c, held=True) for c in alone[:there]}, unsure
-
-
-def _states_of(seen: Sequence[Committable], committer: Committer) -> dict[int, Committable]:
-    """What is to be published of records whose rows are there as their user says: no snapshot needs to name them any more."""
-    return {committable.state.sequence: committer.state_alone(committable) for committable in seen}
-
-
-def _rolled_back(table: str, found: str, newest: int, options: SinkOptions) -> Misuse:
-    return Misuse(
-        f"{table}: {found}, but record {newest} was published: the table was rolled back, restored, recreated or lost "
-        "its metadata. Nothing was written. Restore the table, or set on_rollback='republish' to publish the lost "
-        f"batches again from the journal. {ways.give_up(table, options.application)}",
-        kind="table.rolled-back",
-    )
-
-
 def _from_journal(
     to: Destination,
     retained: Sequence[int],
@@ -210,34 +140,23 @@ def _from_journal(
     """No snapshot of ours is left and older ones have expired: only the journal and the files can tell."""
     table = to.path
     if not retained:
-        word = word_of_new_application(to.table_id, store.identity().id, options)
-        if word in words_of(options.new_application):
-            return RestorePlan((), (), None)
-        raise Misuse(
-            f"{table}: no snapshot names application '{options.application}', its journal is empty, and older "
-            "snapshots have expired, so whether it wrote here before cannot be told. Nothing was written. If it never "
-            f"did, set new_application='{word}'. If it did, look which of its rows are here, let it begin behind them "
-            "(a new checkpoint with startingOffsets; files whose rows are here moved away; bounded runs that are here "
-            f"not repeated), and set new_application='{word}'. The word is of this journal: should the journal be "
-            "lost once more, that is asked anew",
-            kind="history.incomplete",
-        )
+        return _of_an_empty_journal(to, store, options)
     marked = [sequence for sequence in retained if store.is_marked(sequence)]
     marks = marks_of(marked, store)
-    replaced = _replaced(marks, committer)
+    replaced = replaced_ones(marks, committer)
     telling = of_which_marks_tell(marked, marks)
     back = min((s for s in telling if _is_undone(s, marks, store, committer)), default=None)
     lost = tuple(sequence for sequence in marked if back is not None and sequence >= back)
     loaded = {sequence: readable(store, sequence) for sequence in retained}
     waiting = [s for s in retained if s not in replaced and (s in lost or s not in marked)]
-    check_gone_on(to, [loaded[s] for s in waiting if loaded[s] is not None], committer, options)
+    check_gone_on(to, [record for s in waiting if (record := loaded[s]) is not None], committer, options)
     if lost and options.on_rollback != ON_ROLLBACK_REPUBLISH:
-        raise _rolled_back(
+        raise rolled_back(
             table, f"no snapshot names application '{options.application}', snapshots have expired", lost[-1], options
         )
-    records = [_to_publish(loaded[s] or _load(store, s), replaced, committer) for s in retained]
+    records = [to_publish(loaded[s] or load(store, s), replaced, committer) for s in retained]
     kept = [c for c in records if c.state.sequence < min((*replaced, *lost), default=retained[-1] + 1)]
-    alone, unsure_alone = _without_their_state(sorted({*lost, *replaced}), marks, store, committer)
+    alone, unsure_alone = without_their_state(sorted({*lost, *replaced}), marks, store, committer)
     # A rollback may have gone further back than the first record that shows it: then a mark proves nothing.
     published = len(kept) if alone else _published_ones(kept, committer, () if lost else telling)
     # What was recorded behind one that was rolled back cannot have outlived it, but for rows that had come before their state.
@@ -249,10 +168,10 @@ def _from_journal(
         is_all = known >= len(unsure)
         # What was replaced, or went, is published again, and what is seen behind it without its rows.
         published = min(len(kept), len(may_be) if is_all else records.index(unsure[known - 1]) + 1)
-        alone |= _states_of([c for c in asked[:known] if c not in records[:published]], committer)
+        alone |= states_of([c for c in asked[:known] if c not in records[:published]], committer)
     records = [alone.get(c.state.sequence, c) for c in records]
     if lost and not published and not alone and retained[0] > 1:
-        raise _rolled_back_past_the_journal(table, retained[0], lost[-1], options)
+        raise rolled_back_past_the_journal(table, retained[0], lost[-1], options)
     check_name_before(table, records[published : published + 1], committer, options)
     mark = tuple(c for c in records[:published] if c.state.sequence not in telling)
     last = records[published - 1].state if published else None
@@ -262,13 +181,19 @@ def _from_journal(
     return RestorePlan(tuple(records[published:]), mark, last, again, tuple(sorted(set(replaced.values()))))
 
 
-def _rolled_back_past_the_journal(table: str, oldest: int, newest: int, options: SinkOptions) -> Misuse:
-    return Misuse(
-        f"{table}: no snapshot names application '{options.application}', snapshots have expired, and record {newest} "
-        f"was published: the table was rolled back, and the journal remembers nothing before record {oldest} "
-        f"(journal_retain={options.journal_retain}), so whether what was before it is in the table cannot be told. "
-        f"Nothing was written. Restore the table. {ways.give_up(table, options.application)}",
-        kind="table.rolled-back-too-far",
+def _of_an_empty_journal(to: Destination, store: Journal, options: SinkOptions) -> RestorePlan:
+    """x"""
+    word = word_of_new_application(to.table_id, store.identity().id, options)
+    if word in words_of(options.new_application):
+        return RestorePlan((), (), None)
+    raise Misuse(
+        f"{to.path}: no snapshot names application '{options.application}', its journal is empty, and older "
+        "snapshots have expired, so whether it wrote here before cannot be told. Nothing was written. If it never "
+        f"did, set new_application='{word}'. If it did, look which of its rows are here, let it begin behind them "
+        "(a new checkpoint with startingOffsets; files whose rows are here moved away; bounded runs that are here "
+        f"not repeated), and set new_application='{word}'. The word is of this journal: should the journal be "
+        "lost once more, that is asked anew",
+        kind="history.incomplete",
     )
 
 
@@ -279,7 +204,7 @@ def _is_undone(sequence: int, marks: Mapping[int, Mark], store: Journal, committ
     if sequence in marks:
         return committer.was_rolled_back(marks[sequence])
     try:
-        return is_gone(_load(store, sequence), committer)
+        return is_gone(load(store, sequence), committer)
     except Corrupt:
         return False
 
@@ -386,10 +311,3 @@ def word_of_new_application(of: str, journal_id: str, options: SinkOptions) -> s
 def token_of(committable: Committable, question: str) -> str:
     """The word that an option must repeat to answer this question about this record and no other one."""
     return ways.word(f"{committable.state.table_id}|{committable.state.record_id}|{question}")
-
-
-def _load(store: Journal, sequence: int) -> Committable:
-    committable = store.load(sequence)
-    if committable is None:
-        raise Corrupt(f"record {sequence} of the journal vanished while it was read", kind="journal.missing-record")
-    return committable
