@@ -1,4 +1,4 @@
-"""Errors of a batch whose source has no positions that compare, and whose files do not tell either what is recorded. Pure."""
+"""Errors for a batch whose source has no positions that compare, and whose files do not tell what is recorded. Pure."""
 
 from streamsink.errors import Misuse
 from streamsink.options import SinkOptions
@@ -9,10 +9,11 @@ _BY_FILES = " start a new checkpoint: files whose rows are here are known, and t
 
 
 def of_another_past(last: AppState, batch: Batch) -> list[str]:
-    """The sources that have read something else in the batch before this one than ``last`` says of it. Nothing where the record is of earlier
-    code, which does not tell, or the checkpoint does not, whose log of files may be deleted.
+    """The sources that read something else in the batch before this one than the recorded state ``last`` says of it.
 
-    Their positions are numbers that count the source's own steps, so they agree in two checkpoints that went on in different ways.
+    Their positions are numbers that count the source's own steps, so they agree in two checkpoints that went on in
+    different ways. Empty where the record is by earlier code, which does not tell, or where the checkpoint does not
+    tell, since its log of files may be deleted.
     """
     before = batch.before() if last.journal_id else None
     read = {source.key(place): source.fingerprint for place, source in enumerate(last.sources) if not source.numeric}
@@ -26,7 +27,11 @@ def of_another_past(last: AppState, batch: Batch) -> list[str]:
 
 
 def other_past(batch: Batch, others: list[str], ways: str, *, table: str, by_files: bool) -> Misuse:
-    """The batch follows one of its checkpoint that is not the recorded one. others: the sources that read something else there. ways: the ways on."""
+    """The error for a batch that follows another batch of its checkpoint than the recorded one.
+
+    others: the sources that read something else there. ways: the ways on. by_files: whether the files whose rows are in
+    the table are known.
+    """
     before, anew = batch.batch_id - 1, f" Or{_BY_FILES}" if by_files else ""
     return Misuse(
         f"{table}: batch {batch.batch_id} follows batch {before} of checkpoint {batch.query}, in which source "
@@ -50,9 +55,10 @@ def not_told(
     begin: str | None,
     by_files: bool,
 ) -> Misuse:
-    """Nobody can tell whether the batch's rows are here. is_next: it follows the last recorded one. ways: the ways on.
+    """The error for a batch of which nobody can tell whether its rows are in the table. last: the recorded state.
 
-    begin: startingOffsets of its Kafka sources for a new checkpoint; None when it has none. by_files: whether the files whose rows are here are known.
+    ways: the ways on. is_next: the batch follows the last recorded one. begin: the startingOffsets of its Kafka sources
+    for a new checkpoint; None when it has none. by_files: whether the files whose rows are in the table are known.
     """
     beside = (
         f" Of its Kafka sources a new checkpoint with startingOffsets={begin} reads only what is not here."

@@ -1,4 +1,4 @@
-"""What the user is told of a bounded run that cannot be written, and by what a repeated run is told from another one. Pure."""
+"""Errors for a bounded run that cannot be written, and what tells a repeated run from another one. Pure."""
 
 import json
 
@@ -10,9 +10,9 @@ from streamsink.protocol.same_query import QueryComparison, compare
 
 
 def differences(known: KnownRun, given: Batch) -> tuple[str, ...]:
-    """In what a run that comes under a published run's id is certainly made otherwise; empty when nothing shows that it is.
+    """How a run that comes under a published run's id is certainly made otherwise; empty when nothing shows that it is.
 
-    A Python function or another version of Spark is no difference: who gives an id says that it is the same run.
+    A Python function or another version of Spark is no difference: whoever gives the id says that it is the same run.
     """
     found: list[str] = []
     then, now = known.fingerprint, given.fingerprint
@@ -26,9 +26,9 @@ def differences(known: KnownRun, given: Batch) -> tuple[str, ...]:
 
 
 def differences_of_files(known: KnownRun, given: Batch, compared: QueryComparison) -> tuple[str, ...]:
-    """The same of a run whose files are others than those that were read then. Its rows have been compared.
+    """The same for a run whose files are not exactly those that were read then. compared: the comparison of its rows.
 
-    Where that was not possible, files that came beside those of then are no difference: as in a folder that grows.
+    Where the rows could not be compared, files added to those of then are no difference, as in a folder that grows.
     """
     if compared.differs:
         return (f"the files that it reads and {', '.join(compared.differs)}",)
@@ -48,6 +48,7 @@ def word_of(given: Batch, table_id: str) -> str:
 
 
 def other(given: Batch, differs: tuple[str, ...], table: str, options: SinkOptions, word: str) -> Misuse:
+    """The error for other rows under the id of a published run. differs: of ``differences``. word: of ``word_of``."""
     return Misuse(
         f"{table}: run '{given.query}' of application '{options.application}' is published already, and what comes "
         f"under this id now is made otherwise: it differs in {', '.join(differs)}. Skipped as a repeated run, its "
@@ -60,6 +61,7 @@ def other(given: Batch, differs: tuple[str, ...], table: str, options: SinkOptio
 
 
 def of_a_query(given: Batch, last: AppState, table: str, options: SinkOptions) -> Misuse:
+    """The error for a run under the name of a query. last: the query's last published state."""
     return Misuse(
         f"{table}: run '{given.query}' comes under the name '{options.application}', and query {last.query} writes "
         "this table under that name: the run's record would stand where the query's next start looks for its own last "
@@ -70,7 +72,10 @@ def of_a_query(given: Batch, last: AppState, table: str, options: SinkOptions) -
 
 
 def undecidable(given: Batch, table: str, options: SinkOptions, ways_on: str, never_repeated: str) -> Misuse:
-    """never_repeated: the word for all runs that the journal does not know."""
+    """The error for a run of which nobody can tell whether it is published.
+
+    ways_on: the ways on for this run. never_repeated: the word for all runs that the journal does not know.
+    """
     return Misuse(
         f"{table}: whether run '{given.query}' of application '{options.application}' is published cannot be told: "
         "the journal was removed or is an older copy, and the snapshots that could say so have expired. Nothing was "
