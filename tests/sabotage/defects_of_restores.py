@@ -140,7 +140,7 @@ OF_RESTORES = (
            (_NAMES_AGAIN,)),
     Defect("a group waits for what another name has to publish before its last record", "protocol/run/publish_queue.py:PublishQueue._units_of",
            "if at and record.state.leads_on", "if False", (_NAMES_AGAIN,)),
-    Defect("where all was given up under a later name a new checkpoint writes everything", "protocol/admission/renamed.py:begins_anew",
+    Defect("where all was given up under a later name a new checkpoint writes everything", "protocol/admission/renamed_errors.py:begins_anew",
            "if not any(_has_read(other, batch) for other in found.values()):", "if True:", (_NAMES_AGAIN,)),
     Defect("a mark of an earlier publishing tells of this one", "protocol/run/restore.py:of_which_marks_tell", "if first is None or sequence < first",
            "", (_AGAIN,)),

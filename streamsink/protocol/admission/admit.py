@@ -5,7 +5,7 @@ from dataclasses import replace
 from streamsink.errors import Misuse
 from streamsink.options import SinkOptions
 from streamsink.protocol import ways
-from streamsink.protocol.admission import position_errors, renamed
+from streamsink.protocol.admission import position_errors, renamed, renamed_errors
 from streamsink.protocol.admission.admit_by_source import admit_by_position, admit_opaque, check_gap
 from streamsink.protocol.admission.admit_run import admit_run
 from streamsink.protocol.admission.continuity import Change, changes, relate, reset
@@ -71,7 +71,7 @@ def admit(batch: Batch, past: Past, options: SinkOptions) -> Decision:
 
 
 def _accepted_as_seen(batch: Batch, past: Past, generation: int) -> Decision:
-    """The decision for a batch of which the user has said, about a changed topic, that its rows are not to be written."""
+    """The decision for a batch of which the user has said, about a changed topic, that its rows are not written."""
     return Decision(Verdict.SEEN, "accepted as seen", generation, recorded_after(batch, past))
 
 
@@ -83,12 +83,12 @@ def _generation(batch: Batch, last: AppState | None) -> int:
 
 
 def _admit_first(batch: Batch, past: Past, options: SinkOptions) -> Decision:
-    """Admit the first batch that the table sees of this application. Raises Misuse unless it is known to be the first."""
+    """Admit the first batch that the table sees of this application. Raises Misuse unless it is known to be that."""
     if options.accept_as_new == token(batch, past):
         return Decision(Verdict.NEW, "accepted as new", 0, recorded_after(batch, past))
     if not options.adopt_from_batch and (form := renamed.of_the_other_form(options.application, past.others())):
-        raise renamed.other_form(batch, *form, table=past.table, word=token(batch, past))
-    if anew := renamed.begins_anew(
+        raise renamed_errors.other_form(batch, *form, table=past.table, word=token(batch, past))
+    if anew := renamed_errors.begins_anew(
         batch, past.others, past.behind, table=past.table, options=options, word=token(batch, past)
     ):
         raise anew
@@ -121,7 +121,7 @@ def _under_another_name(batch: Batch, past: Past, options: SinkOptions) -> tuple
     last = renamed.as_said(found[0][1], options)
     if options.adopt_from_batch == last.state.checkpoint_id + 1 and renamed.may_lead_on(batch, last):
         return found[0][0], last.state
-    raise renamed.refused(batch, found, table=past.table, options=options, word=word)
+    raise renamed_errors.refused(batch, found, table=past.table, options=options, word=word)
 
 
 def _replay_of(batch: Batch, last: AppState, past: Past) -> tuple[AppState | None, str]:
