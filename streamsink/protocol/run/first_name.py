@@ -1,4 +1,7 @@
-"""What records need of the name that their query had before: that the table has what they go on from, and that nothing has come in their place. Pure."""
+"""What records need of the name that their query had before. Pure.
+
+The table must have what they go on from, and nothing may have come in their place under that name.
+"""
 
 from collections.abc import Container, Mapping, Sequence
 
@@ -13,13 +16,19 @@ from streamsink.protocol.sink import Committer, Destination
 
 
 def is_cut_off(record: Committable, committer: Committer) -> bool:
-    """Whether what the query has published under the name before is not there any more: the journal of this name cannot publish that again."""
+    """Whether the table no longer has what the query has published under the name before.
+
+    The journal of this name cannot publish that again.
+    """
     return bool(record.state.leads_on) and not committer.has_what_was_before(record)
 
 
 def check_name_before(table: str, publish: Sequence[Committable], committer: Committer, options: SinkOptions) -> None:
-    """Raises Misuse: the table was rolled back past the change of the query's name. publish: the next records to be published; those before one that
-    cannot be are published, for another name may have gone on from them."""
+    """Raises Misuse when the table was rolled back past the change of the query's name.
+
+    publish: the next records to be published. Those before a record that cannot be published are published all the
+    same, because another name may have gone on from them.
+    """
     for record in publish:
         if record.state.leads_on and is_cut_off(record, committer):
             name, sequence = record.state.leads_on
@@ -34,7 +43,10 @@ def check_name_before(table: str, publish: Sequence[Committable], committer: Com
 
 
 def _from_the_first_name(name: str, sequence: int, committer: Committer, options: SinkOptions) -> str:
-    """The way on by the journal of the name before, where that has what it takes. What is of several tables is not to be had by a start of them."""
+    """The way on by the journal of the name before, where that journal has what it takes; else ''.
+
+    A start of one table cannot bring back what is of several tables.
+    """
     other = committer.others(options.application).get(name)
     if "@" in name or other is None or other.state.sequence < sequence:
         return ""
@@ -47,8 +59,10 @@ def _from_the_first_name(name: str, sequence: int, committer: Committer, options
 
 
 def check_gone_on(to: Destination, records: Sequence[Committable], committer: Committer, options: SinkOptions) -> None:
-    """Raises Misuse: the name that the query had before has records behind the one from which these go on, which are to be published, and may have
-    their rows."""
+    """Raises Misuse when the name that the query had before has gone on meanwhile, and may have these records' rows.
+
+    records: those that are to be published. The name before then has records behind the one from which they go on.
+    """
     first = next((record for record in records if record.state.leads_on), None)
     if first is None or not first.state.leads_on:
         return
@@ -73,15 +87,21 @@ def check_gone_on(to: Destination, records: Sequence[Committable], committer: Co
 
 
 def _goes_on_from(state: AppState, application: str, ahead: Container[int], others: Mapping[str, LastOfOther]) -> bool:
-    """Whether the last record under another name goes on from one of these of the application, if need be by further names."""
+    """Whether the last record under another name goes on from one of these records of the application.
+
+    It may do so through further names. ahead: the numbers of the records.
+    """
     return (
         next((sequence for name, sequence in names_before(state.behind, others) if name == application), None) in ahead
     )
 
 
 def _is_behind(state: AppState, sequence: int, record_id: str | None) -> bool:
-    """Whether this state is of a record behind the one of that number and id; numbers that are given up come again. record_id: None where nobody
-    knows it."""
+    """Whether this state is of a record behind the one with that number and id; numbers that are given up are used
+    again.
+
+    record_id: None where nobody knows it.
+    """
     return (
         state.sequence > sequence
         or state.sequence == sequence
@@ -91,7 +111,10 @@ def _is_behind(state: AppState, sequence: int, record_id: str | None) -> bool:
 
 
 def _may_have_the_rows(state: AppState, records: Sequence[Committable]) -> bool:
-    """Whether the query that this state is of may have written rows of the records: it is theirs, or positions do not show that it has not."""
+    """Whether the query that this state is of may have written rows of the records.
+
+    It may if the records are its own, or if positions do not show that it has not.
+    """
     return any(
         record.state.query == state.query
         or not all_numeric(record.state.sources)
