@@ -208,8 +208,7 @@ class FilesLog:
         self._segments = [segment for segment in self._listed() if segment not in segments]
 
     def cut(self, last: int) -> None:
-        """Forget the records behind number ``last``, which are about to be deleted, because their numbers are given
-        again.
+        """Forget the records behind number ``last``: they are about to be deleted, and their numbers given again.
 
         Durable when the folder is synced. After a crash it is repeated, or has had no effect. A file by earlier code
         that did not count its entries cannot be divided, and is deleted as a whole.

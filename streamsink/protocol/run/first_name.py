@@ -36,7 +36,8 @@ def check_name_before(table: str, publish: Sequence[Committable], committer: Com
                 f"{table}: record {record.state.sequence} of application '{options.application}' goes on from record "
                 f"{sequence} of '{name}', which was the query's name before, and the table does not say any more that "
                 f"it has that: it was rolled back further than the journal of '{options.application}' remembers. "
-                f"Nothing of it was written. Restore the table{_from_the_first_name(name, sequence, committer, options)}. "
+                "Nothing of it was written. Restore the "
+                f"table{_from_the_first_name(name, sequence, committer, options)}. "
                 f"{ways.give_up(table, options.application)}",
                 kind="table.rolled-back-too-far",
             )
@@ -97,10 +98,9 @@ def _goes_on_from(state: AppState, application: str, ahead: Container[int], othe
 
 
 def _is_behind(state: AppState, sequence: int, record_id: str | None) -> bool:
-    """Whether this state is of a record behind the one with that number and id; numbers that are given up are used
-    again.
+    """Whether this state is of a record behind the one with that number and id. record_id: None where nobody knows it.
 
-    record_id: None where nobody knows it.
+    The id counts because numbers that are given up are used again.
     """
     return (
         state.sequence > sequence

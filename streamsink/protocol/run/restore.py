@@ -1,4 +1,4 @@
-"""What a restart must do, as a pure plan over what the table and the journal say."""
+"""What a restart must do, as a plan made from what the table and the journal say. Pure."""
 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,19 +22,23 @@ from streamsink.protocol.run.rolled_back import (
 )
 from streamsink.protocol.sink import Committer, Destination, History
 
-# What can be asked about a record: whether it is published, and whether an overwrite may replace what others wrote since.
+# The questions about a record: whether it is published, and whether an overwrite may replace what others wrote since.
 IS_PUBLISHED = "published"
 MAY_OVERWRITE = "overwrite"
-# Records of which a message says where their rows can be read.
+# A message says for at most this many records where their rows can be read.
 _MOST_SHOWN = 10
 
 
 @dataclass(frozen=True)
 class RestorePlan:
-    """publish: records to publish, in order. mark: published ones whose mark is missing. last: the last published state.
+    """What a restart is to do.
 
-    rolled_back: numbers of those that had been published. replaced: snapshots of theirs that another writer replaced. over: the number over which
-    the first one is published, where the journal has lost those between; else None.
+    publish: records to publish, in order. mark: published records whose mark is missing. last: the last published
+    state.
+    rolled_back: the numbers of those in ``publish`` that had been published before.
+    replaced: snapshots of these records that another writer replaced.
+    over: the number of the record over which the first one is published, where the journal has lost those between; else
+    None.
     """
 
     publish: tuple[Committable, ...]
@@ -54,9 +58,13 @@ def plan_restore(
     *,
     untried: Container[int] = (),
 ) -> RestorePlan:
-    """Compare table and journal. Raises Misuse (rolled back, history incomplete) or Corrupt; changes nothing.
+    """Compare the table with the journal, and plan what to publish and what to mark. Changes nothing.
 
-    untried: numbers of the newest records, which their owner has made itself and has not tried to publish.
+    history: what the table says of the application. untried: numbers of the newest records, which their owner has made
+    itself and has not tried to publish.
+
+    Raises Misuse when the table was rolled back or recreated, or when its history is incomplete and the journal is
+    empty; Corrupt when a record is missing or damaged, or when nobody can tell whether it is published.
     """
     table, retained = to.path, store.retained()
     _check_identity(to, history.state, store, options)
@@ -97,7 +105,10 @@ def plan_restore(
 
 
 def _check_identity(to: Destination, found: AppState | None, store: Journal, options: SinkOptions) -> None:
-    """The newest record, and what the table says, must be of this very table, and not of one that had its path before."""
+    """Raises Misuse unless the newest record, and what the table says, are of this very table.
+
+    They may be of a table that had the same path before.
+    """
     newest = (
         store.load(store.retained()[-1])
         if store.retained() and (found is None or store.last_sequence() > found.sequence)
@@ -116,14 +127,20 @@ def _check_identity(to: Destination, found: AppState | None, store: Journal, opt
 
 
 def marks_of(marked: Sequence[int], store: Journal) -> dict[int, Mark]:
-    """Where these records were published, of those whose marks say it, in order. Of several tables the committer has looked by then."""
+    """Where these records were published, for those whose mark says it, in order.
+
+    A mark of several tables is left out: the committer has looked at those tables by then.
+    """
     marks = ((sequence, store.mark_of(sequence)) for sequence in marked)
     return {sequence: mark for sequence, mark in marks if isinstance(mark, Mark)}
 
 
 def of_which_marks_tell(marked: Sequence[int], marks: Mapping[int, Mark]) -> list[int]:
-    """Of these records, in order, those of which a mark tells that they were published: not one that was about to be published once more, and those
-    behind it were then too."""
+    """The numbers of those records whose mark proves that they were published, in order. marked: the marked ones.
+
+    A mark can also say that its record was about to be published once more. That one, and the records behind it, which
+    were about to be published again too, are left out.
+    """
     first = next((sequence for sequence in marked if comes_again(marks.get(sequence))), None)
     return [sequence for sequence in marked if first is None or sequence < first]
 
@@ -137,7 +154,10 @@ def _from_journal(
     *,
     untried: Container[int],
 ) -> RestorePlan:
-    """No snapshot of ours is left and older ones have expired: only the journal and the files can tell."""
+    """Plan a restart when no snapshot of this application is left and older snapshots have expired.
+
+    Then only the journal and the files can tell what is published. retained: the numbers of the journal's records.
+    """
     table = to.path
     if not retained:
         return _of_an_empty_journal(to, store, options)
@@ -157,16 +177,17 @@ def _from_journal(
     records = [to_publish(loaded[s] or load(store, s), replaced, committer) for s in retained]
     kept = [c for c in records if c.state.sequence < min((*replaced, *lost), default=retained[-1] + 1)]
     alone, unsure_alone = without_their_state(sorted({*lost, *replaced}), marks, store, committer)
-    # A rollback may have gone further back than the first record that shows it: then a mark proves nothing.
+    # A rollback may have gone further back than the first record that shows it, so after one a mark proves nothing.
     published = len(kept) if alone else _published_ones(kept, committer, () if lost else telling)
-    # What was recorded behind one that was rolled back cannot have outlived it, but for rows that had come before their state.
+    # What was recorded behind a record that was rolled back is gone with it, except rows that had come before their
+    # state.
     may_be = [c for c in records if (back is None or c.state.sequence < back) and c.state.sequence not in untried]
     unsure = [c for c in may_be[published:] if c.files and c.state.sequence not in replaced]
     asked = [*unsure, *unsure_alone]
     known = _decide(table, asked, committer, options, rolled_back=bool(lost)) if asked else 0
     if known:
         is_all = known >= len(unsure)
-        # What was replaced, or went, is published again, and what is seen behind it without its rows.
+        # What was replaced or is gone is published again; what the user has seen behind it, without its rows.
         published = min(len(kept), len(may_be) if is_all else records.index(unsure[known - 1]) + 1)
         alone |= states_of([c for c in asked[:known] if c not in records[:published]], committer)
     records = [alone.get(c.state.sequence, c) for c in records]
@@ -182,7 +203,10 @@ def _from_journal(
 
 
 def _of_an_empty_journal(to: Destination, store: Journal, options: SinkOptions) -> RestorePlan:
-    """x"""
+    """Plan a restart when the journal is empty too.
+
+    Nothing is to be done when the user has given the word for a new application. Else raises Misuse.
+    """
     word = word_of_new_application(to.table_id, store.identity().id, options)
     if word in words_of(options.new_application):
         return RestorePlan((), (), None)
@@ -198,8 +222,10 @@ def _of_an_empty_journal(to: Destination, store: Journal, options: SinkOptions) 
 
 
 def _is_undone(sequence: int, marks: Mapping[int, Mark], store: Journal, committer: Committer) -> bool:
-    """Whether a marked record is certainly not in the table any more. A mark that does not say where was torn by a power failure, or is
-    of earlier code: what was published then is named by a snapshot, as long as all snapshots since the record was made are there.
+    """Whether a marked record is certainly not in the table any more.
+
+    A mark that does not say where the record was published was torn by a power failure, or is of earlier code. What was
+    published then is named by a snapshot, as long as all snapshots since the record was made are there.
     """
     if sequence in marks:
         return committer.was_rolled_back(marks[sequence])
@@ -210,15 +236,20 @@ def _is_undone(sequence: int, marks: Mapping[int, Mark], store: Journal, committ
 
 
 def is_gone(published: Committable, committer: Committer) -> bool:
-    """Whether a record that was published is certainly not in the table any more, as far as snapshots tell that name files of it."""
+    """Whether a record that was published is certainly not in the table any more.
+
+    Only snapshots that name its files can tell: it is False for a record without files, and where snapshots since it
+    was made have expired.
+    """
     return bool(published.files) and committer.sees_all_since(published) and not committer.mentions(published)
 
 
 def _published_ones(kept: Sequence[Committable], committer: Committer, marks: Container[int]) -> int:
-    """How many of these records, from the oldest on, of which none was undone. marks: numbers of those whose mark counts.
+    """How many of these records are published, from the oldest on. kept: records of which none was undone.
 
-    Publishing keeps the order, so the newest one that is published answers for all before it. One without files cannot tell:
-    it may stand in one snapshot with others, and publishing it again changes no row.
+    marks: the numbers of those whose mark counts. Publishing keeps the order, so the newest record that is published
+    answers for all before it. A record without files cannot tell: it may stand in one snapshot with others, and
+    publishing it again changes no row.
     """
     for number in range(len(kept), 0, -1):
         if kept[number - 1].state.sequence in marks or committer.mentions(kept[number - 1]):
@@ -229,19 +260,22 @@ def _published_ones(kept: Sequence[Committable], committer: Committer, marks: Co
 def _decide(
     table: str, unsure: Sequence[Committable], committer: Committer, options: SinkOptions, *, rolled_back: bool
 ) -> int:
-    """How many of these records, which no retained history names, are published, from the first one on: as a token says, or certainly none.
+    """How many of these records are published, from the first one on: as a token says, or certainly none.
 
-    They have no mark, or the table was rolled back since and a mark proves nothing. They were published in order.
+    unsure: records that no retained history names, in the order in which they are published. They have no mark, or the
+    table was rolled back since and a mark proves nothing. That their files are there proves nothing: a store may keep
+    the staged originals, and a tag keeps the others. Records without files are not asked about: publishing one again
+    changes no row.
 
-    Their files prove nothing by being there: a store may keep the staged originals, and a tag keeps the others. One without files is
-    not asked for: publishing it again changes no row.
+    Raises Corrupt, with the question to the user, when nobody can tell.
     """
     of_each = [token_of(record, IS_PUBLISHED) for record in unsure]
     as_seen, as_new = set(words_of(options.accept_as_seen)), set(words_of(options.accept_as_new))
     seen = max((number for number, word in enumerate(of_each, 1) if word in as_seen), default=0)
     if seen:
         return seen
-    # Whoever publishes an overwrite may be asked for its word next, and the option holds one: that word answers this question too.
+    # Whoever publishes an overwrite may be asked for its word next, and then sets the option to that word: so it
+    # answers this question too.
     words = {token_of(record, MAY_OVERWRITE) for record in unsure}
     accepted = bool(as_new & {of_each[0], *words} or as_seen & words)
     gone = next(((c, paths) for c in unsure for paths in [committer.files_in_place(c)[2]] if paths), None)
@@ -263,8 +297,8 @@ def _decide(
         + (
             f"set accept_as_new='{of_each[0]}', which publishes them"
             if gone is None
-            else f"stop the query and call streamsink.give_up({table!r}, application={options.application!r}, accept_as_new='{of_each[0]}'), which "
-            "forgets them and says from where the source is read again"
+            else f"stop the query and call streamsink.give_up({table!r}, application={options.application!r}, "
+            f"accept_as_new='{of_each[0]}'), which forgets them and says from where the source is read again"
         )
         + of_the_first_ones(unsure, of_each),
         kind="journal.undecidable",
@@ -272,7 +306,10 @@ def _decide(
 
 
 def places_of_rows(unsure: Sequence[Committable], committer: Committer) -> str:
-    """Where the rows of each of these records can be read: without its checkpoint nobody knows which they are."""
+    """Where the rows of each of these records can be read, as a part of a message.
+
+    Without the checkpoint nobody knows otherwise which rows they are.
+    """
     shown = []
     for record in unsure[:_MOST_SHOWN]:
         path = committer.path_of_rows(record)
@@ -283,7 +320,7 @@ def places_of_rows(unsure: Sequence[Committable], committer: Committer) -> str:
 
 
 def of_the_first_ones(unsure: Sequence[Committable], words: Sequence[str]) -> str:
-    """What to do when some of the records are published. words: of each."""
+    """What to do when only the first of the records are published, as the end of a message. words: of each."""
     if len(unsure) == 1:
         return ""
     by_name = ", ".join(f"'{word}' for {record.state.checkpoint_name}" for record, word in zip(unsure[:-1], words))
@@ -295,7 +332,7 @@ def of_the_first_ones(unsure: Sequence[Committable], words: Sequence[str]) -> st
 
 
 def from_to(first: AppState, last: AppState) -> str:
-    """For messages: what their user calls these checkpoints."""
+    """What their user calls these checkpoints, for messages."""
     return (
         first.checkpoint_name
         if first.sequence == last.sequence
