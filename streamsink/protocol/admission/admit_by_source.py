@@ -1,6 +1,6 @@
-"""Admission of a batch that is no known replay, by what its sources say of themselves: positions that compare, or files.
+"""Admission of a batch that is no known replay, by what its sources tell: positions that compare, or files. Pure.
 
-Pure decisions. In each function ``last`` is the last published state of ``past``.
+In each function ``last`` is the last published state of ``past``.
 """
 
 from collections.abc import Callable
@@ -85,6 +85,7 @@ def admit_opaque(batch: Batch, past: Past, last: AppState, options: SinkOptions,
 
 
 def _can_ask_files(batch: Batch, past: Past) -> bool:
+    """Whether the batch's files can be compared with all files that are recorded."""
     return files.can_tell(batch) and past.known_files() is not None
 
 
@@ -98,7 +99,10 @@ def _follows(batch: Batch, before: AppState | None) -> bool:
 
 
 def _is_gap(batch: Batch, past: Past, last: AppState) -> bool:
-    """Whether batches of this checkpoint are missing here: their files are in no record, and may be in no later batch."""
+    """Whether batches of this checkpoint are missing here.
+
+    Their files are in no record, and may be in no later batch.
+    """
     goes_back = batch.query == last.query and batch.batch_id <= last.checkpoint_id
     return batch.batch_id != 0 and not goes_back and not _follows(batch, past.earlier(batch.query, batch.batch_id - 1))
 

@@ -59,5 +59,5 @@ def _can_be_counted(batch: Batch) -> bool:
 
 
 def _never_repeated(past: Past) -> str:
-    """The word that says that no run which this journal does not know is a repetition. Another journal has another one."""
+    """The word that says that no run which this journal does not know is a repetition. Each journal has its own."""
     return ways.word(f"{past.table_id}|{past.journal_id}|never repeated")

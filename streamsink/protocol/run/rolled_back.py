@@ -1,6 +1,6 @@
-"""Records that were published and that the table does not have any more: what is published of them again, and the errors.
+"""Records that were published and that the table no longer has: what is published of them again, and the errors. Pure.
 
-The table was rolled back or restored, or another writer's snapshot replaced one of ours. Pure.
+The table was rolled back or restored, or another writer's snapshot replaced one of ours.
 """
 
 from collections.abc import Mapping, Sequence
@@ -46,8 +46,8 @@ def without_their_state(
     That happens to records whose state was published alone, or may have been: their rows are in an earlier snapshot.
     Records are published in order, so the newest one whose files are mentioned answers for all before it.
 
-    lost: numbers of the records whose marked snapshot is gone or was replaced, in order. Returns what is to be published
-    of those whose rows are there, by number, and the records of which that cannot be told.
+    lost: numbers of the records whose marked snapshot is gone or was replaced, in order. Returns what is to be
+    published of those whose rows are there, by number, and the records of which that cannot be told.
     """
     may_be_alone = (load(store, sequence) for sequence in lost if sequence not in marks or marks[sequence].alone)
     alone = [committable for committable in may_be_alone if committable.files]
@@ -90,7 +90,8 @@ def cannot_follow(
 ) -> StreamsinkError:
     """The error for records behind one that is missing, which can never be published.
 
-    numbers: of the table's last record, of the missing one, of the journal's last one. lost: numbers of the marked ones.
+    numbers: of the table's last record, of the missing one, of the journal's last one. lost: numbers of those that were
+    published.
     """
     base, missing, newest = numbers
     found = (
@@ -112,7 +113,10 @@ def cannot_follow(
 
 
 def rolled_back(table: str, found: str, newest: int, options: SinkOptions) -> Misuse:
-    """The error for a table that has lost published records. found: what the table says. newest: number of the last one."""
+    """The error for a table that has lost published records.
+
+    found: what the table says. newest: number of the last record that was published.
+    """
     return Misuse(
         f"{table}: {found}, but record {newest} was published: the table was rolled back, restored, recreated or lost "
         "its metadata. Nothing was written. Restore the table, or set on_rollback='republish' to publish the lost "
