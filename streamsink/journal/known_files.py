@@ -52,6 +52,7 @@ class Segment:
 
     @property
     def name(self) -> str:
+        """The name of the file."""
         return f"files-{self.level}-{self.first}-{self.last}"
 
 
@@ -68,10 +69,12 @@ class Part:
 
     @classmethod
     def of(cls, records: Sequence[bytes]) -> "Part":
+        """The part of these records, in order. records: the entries of each."""
         return cls(tuple(len(entries) // ENTRY_BYTES for entries in records), b"".join(records))
 
     @classmethod
     def joined(cls, parts: Sequence["Part"]) -> "Part":
+        """One part for several that follow each other; it is counted if all of them are."""
         counted = [part.counts for part in parts if part.counts is not None]
         counts = tuple(itertools.chain.from_iterable(counted)) if len(counted) == len(parts) else None
         return cls(counts, b"".join(part.entries for part in parts))
@@ -84,6 +87,7 @@ class Part:
         return Part(counts, self.entries[: sum(counts) * ENTRY_BYTES])
 
     def encode(self) -> bytes:
+        """The bytes of the file: the header line, the counts, the entries."""
         counts = b"" if self.counts is None else struct.pack(f"<{len(self.counts)}I", *self.counts)
         body, version = counts + self.entries, _UNCOUNTED if self.counts is None else _COUNTED
         header = {

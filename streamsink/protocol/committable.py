@@ -35,7 +35,7 @@ class Batch:
     combines: the operator by which the batch function has made one row of several, if there is one.
     may_combine: what hides whether the batch function, or the query before it, has done so; empty where the plan shows
     that neither has.
-    place: digest of the path of the checkpoint; empty where that is not known.
+    place: digest of where the checkpoint is; empty where that is not known.
     other_sinks: names under which this run of the query has called other sinks of the same place.
     before(): the sources of the batch before this one in its checkpoint; None where the checkpoint does not tell them
     any more.
@@ -79,10 +79,12 @@ class StagedFile:
     rows: int
 
     def to_json(self) -> dict[str, Any]:
+        """The file as a record has it."""
         return {"staged": self.staged, "final": self.final, "size": self.size, "rows": self.rows}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "StagedFile":
+        """The inverse of ``to_json``."""
         return cls(value["staged"], value["final"], value["size"], value["rows"])
 
 
@@ -99,7 +101,7 @@ class AppState:
     an older copy, has published.
     files_from: number of the first record whose files count as published by this query.
     carried: a JSON object of the sink, which it finds again in the next state.
-    place: digest of the path of the checkpoint; empty where an older streamsink wrote it.
+    place: digest of where the checkpoint is; empty where an older streamsink wrote it.
     rows: how many rows a bounded run was given; None for a micro-batch, and where an older streamsink wrote the run.
     inputs: what is kept of the files that a bounded run has read (``run_inputs.py``).
     leads_on: of the first record under a new name: the name before, and the number of the last record under it; else
@@ -273,10 +275,12 @@ class Committable:
 
     @property
     def rows(self) -> int:
+        """The number of rows in all files."""
         return sum(f.rows for f in self.files)
 
     @property
     def bytes(self) -> int:
+        """The size of all files."""
         return sum(f.size for f in self.files)
 
     def published_by(self, epoch: int) -> "Committable":
@@ -284,6 +288,7 @@ class Committable:
         return replace(self, state=replace(self.state, epoch=epoch))
 
     def to_json(self) -> dict[str, Any]:
+        """The body of a record, as a JSON object."""
         read = {} if self.source_files is None else {"read_files": base64.b64encode(self.source_files).decode()}
         return read | {
             "application": self.application,
@@ -295,6 +300,7 @@ class Committable:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "Committable":
+        """Read the body of a record, also one by earlier code. Raises Misuse for a state of a newer version."""
         return cls(
             state=AppState.from_json(value["state"]),
             application=value["application"],

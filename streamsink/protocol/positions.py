@@ -78,9 +78,11 @@ class SourceRange:
         return (self.start or {}).get(topic, {}).get(part)
 
     def with_shortened_ids(self) -> "SourceRange":
+        """The same range with shortened ids of topics."""
         return replace(self, topic_ids={topic: shortened(topic_id) for topic, topic_id in self.topic_ids.items()})
 
     def to_json(self) -> dict[str, Any]:
+        """The range as a state has it: what was read, and of which cluster and topics."""
         if not self.numeric:
             named = {"name": self.name} if self.name else {}
             return {"start": self.start, "end": self.end, "fingerprint": self.fingerprint, **named}

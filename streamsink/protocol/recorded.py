@@ -35,6 +35,7 @@ class TopicRecord:
 
     @property
     def identity(self) -> tuple[str, str, str, str]:
+        """What tells this record from the others of an application."""
         return self.source, self.topic, self.cluster, self.topic_id
 
     def agrees(self, source: SourceRange) -> bool:
@@ -42,11 +43,13 @@ class TopicRecord:
         return same_id(self.cluster, source.cluster) and same_id(self.topic_id, source.topic_id(self.topic))
 
     def to_json(self) -> dict[str, Any]:
+        """The record as a state has it. Ids that are not known are left out."""
         said = {"source": self.source, "cluster": self.cluster, "id": self.topic_id}
         return {"topic": self.topic, "next": pack(self.next)} | {key: text for key, text in said.items() if text}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "TopicRecord":
+        """The inverse of ``to_json``."""
         said = (value.get("source", UNKNOWN), value["topic"], value.get("cluster", ""), value.get("id", ""))
         return cls(*said, unpack(value["next"]))
 
@@ -91,6 +94,7 @@ class Recorded:
         return tuple(found)
 
     def without(self, records: Iterable[TopicRecord]) -> "Recorded":
+        """The records except these, which are found by their identity."""
         gone = {record.identity for record in records}
         return Recorded(tuple(record for record in self.topics if record.identity not in gone))
 
@@ -120,6 +124,7 @@ class Recorded:
         return Recorded.of((*self.without(replaced).topics, *made))
 
     def with_shortened_ids(self) -> "Recorded":
+        """The same records with shortened ids of topics."""
         return Recorded.of(replace(record, topic_id=shortened(record.topic_id)) for record in self.topics)
 
     # -- in the table's state ----------------------------------------------------------------------------------------

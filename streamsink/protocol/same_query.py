@@ -36,10 +36,12 @@ class QueryFingerprint:
     comparable: bool
 
     def to_json(self) -> dict[str, Any]:
+        """The fingerprint as a state has it."""
         return {name: getattr(self, name) for name in _FIELDS}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "QueryFingerprint":
+        """The inverse of ``to_json``."""
         return cls(**{name: value[name] for name in _FIELDS})
 
 
@@ -59,6 +61,7 @@ class QueryComparison:
 
     @property
     def same(self) -> bool:
+        """Whether the queries are the same for certain."""
         return not self.differs and not self.unknown
 
 

@@ -251,6 +251,7 @@ class _Limits:
 
     @property
     def agree(self) -> bool:
+        """Whether one offset is right for every source."""
         return self.most is None or self.least <= self.most
 
     @property

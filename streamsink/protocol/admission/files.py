@@ -40,6 +40,7 @@ class Parts:
 
     @property
     def count(self) -> int:
+        """How many files the batch has."""
         return len({*self.seen, *self.new, *self.unclear, *chain(*self.asked.values())})
 
     def answered(self, options: SinkOptions, word: str) -> "Parts":

@@ -33,6 +33,7 @@ class Answer:
 
     @property
     def topics(self) -> frozenset[str]:
+        """The topics that the answer is about."""
         return self.dropped | self.lowered.keys()
 
     def word(self, table_id: str, last: AppState | None) -> str:
