@@ -17,7 +17,7 @@ from streamsink.storage.file_io import FileIO
 
 _PREFIX = "owner-"
 _CLAIM_ATTEMPTS = 20
-# The claims of this process by starts that have begun to take batches: by the owner's id, the path by which it was
+# The claims of this process by starts that come to take batches: by the owner's id, the path by which it was
 # claimed. A claim is removed when another one follows it.
 _USED: dict[str, str] = {}
 
