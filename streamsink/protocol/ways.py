@@ -1,4 +1,7 @@
-"""Advice that several errors give, in one wording each. Tests do what it says, as it says it."""
+"""Ways on: advice in error messages on how to go on, which several errors give in one wording each.
+
+Tests do what it says, as it says it.
+"""
 
 import hashlib
 

@@ -145,9 +145,9 @@ def _is_copied(batch: Batch, published: AppState, last: AppState, options: SinkO
     """Whether this checkpoint may be a copy, with another query, of the one that has published.
 
     It is when the checkpoint of the same id that published lies in another folder, and the query is not known to be the
-    same. A copy has the id of its original. That is right for the same query only, such as one whose folder was moved.
-    In the folder that is recorded, an upgraded query goes on. published: the record that the batch would repeat. last:
-    the newest record.
+    same. A copy has the id of its original, and may go on from its records only with the same query, such as one whose
+    folder was moved. In the folder that is recorded, an upgraded query goes on. published: the record that the batch
+    would repeat. last: the newest record.
     """
     if batch.query != published.query or batch.place == published.place or not (batch.place and published.place):
         return False

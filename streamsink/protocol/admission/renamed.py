@@ -64,8 +64,8 @@ def may_lead_on(batch: Batch, other: LastOfOther) -> bool:
     """Whether another name may go on from the last record of the first one.
 
     It may when the batch is that record's, or the next one, so that the first name would skip it, or write all of it
-    without a question. Batches between them that nobody has recorded, or whose journal is lost, had no rows where
-    positions show that.
+    without a question. Batches between them that nobody has recorded, or that only a lost journal knew, had no rows
+    where positions show that.
     """
     state = other.state
     changed = changes(state.recorded, batch.sources)
@@ -85,7 +85,7 @@ def may_lead_on(batch: Batch, other: LastOfOther) -> bool:
 
 
 def word_without_journal(state: AppState) -> str:
-    """The word by which ``accept_as_seen`` says that what a table may lack of this record is to be left out.
+    """The word by which ``accept_as_seen`` says to leave out what a table may lack of this record.
 
     It is for a record whose journal is lost.
     """
@@ -149,7 +149,7 @@ def of_its_topics(batch: Batch, others: Mapping[str, LastOfOther]) -> Mapping[st
 
 
 def of_the_other_form(application: str, others: Mapping[str, LastOfOther]) -> tuple[str, LastOfOther] | None:
-    """The name that this application has through the other of ``to_table`` and ``to_tables``, with its last record.
+    """The name that this application has through the other one of ``to_table`` and ``to_tables``, and its last record.
 
     None when it has not written through the other function.
     """
@@ -177,7 +177,7 @@ def names_before(behind: tuple[str, int] | tuple[()], others: Mapping[str, LastO
 
 
 def first_that_is_there(behind: tuple[str, int] | tuple[()], others: Mapping[str, LastOfOther]) -> str:
-    """The last of the names before of which the table, or a mark, says something; '' where there is none."""
+    """The latest earlier name of which the table, or a mark, says something; '' where there is none."""
     known = ((name, others[name]) for name, _ in names_before(behind, others) if name in others)
     return next((name for name, other in known if other.is_published or other.said is not None), "")
 
