@@ -100,7 +100,7 @@ class Part:
 
     @classmethod
     def decode(cls, data: bytes, records: int) -> "Part | None":
-        """Read a file of so many records; None when it is damaged, or of another number of records."""
+        """Read a file of so many records; None when it is damaged, or has the counts of another number of records."""
         first, _, body = data.partition(b"\n")
         try:
             header = json.loads(first)

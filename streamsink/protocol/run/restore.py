@@ -9,7 +9,7 @@ from streamsink.protocol import ways
 from streamsink.protocol.committable import AppState, Committable
 from streamsink.protocol.journal import Journal, Mark, comes_again, readable
 from streamsink.protocol.run.first_name import check_gone_on, check_name_before
-from streamsink.protocol.run.rolled_back import (
+from streamsink.protocol.run.lost_records import (
     cannot_follow,
     load,
     replaced_ones,
