@@ -89,7 +89,7 @@ OF_BATCHES = (
            "return state is not None and state.sequence >= sequence", "return True", (_RENAMED,)),
     Defect("a new checkpoint that begins behind the first name is told to begin there", "protocol/admission/renamed_errors.py:_begun_behind",
            "if relation.overlap or not", "if True or not", ("tests/advice/test_names.py",)),
-    Defect("a new checkpoint begins behind what the first name has not published", "protocol/admission/renamed_errors.py:begins_anew",
+    Defect("a new checkpoint begins behind what the first name has not published", "protocol/admission/renamed_errors.py:_where_that_is_lost",
            "if found[name].is_published else", "if True else", ("tests/advice/test_names.py",)),
     Defect("a name that ends elsewhere than was said is not told", "protocol/admission/renamed_errors.py:begins_anew",
            "found or of_its_topics(batch, others())", "found", ("tests/advice/test_names.py",)),

@@ -112,7 +112,19 @@ def begins_anew(
             f"batch {batch.batch_id} that comes is of another checkpoint ({batch.query}) than the one that wrote them"
         )
     )
-    ways_on = [f"Start the query with its own checkpoint{own}"]
+    ways_on = [f"Start the query with its own checkpoint{own}", *_where_that_is_lost(batch, found, bool(adopted))]
+    if adopted and batch.batch_id == 0:
+        ways_on.append("to write all that the source has, leave adopt_from_batch out")
+    return Misuse(
+        f"{table}: {why}, and {comes}: rows would be written a second time. Nothing was written. "
+        f"{'; or, '.join(ways_on)}; or, to write all rows of this batch and of what comes after it, set "
+        f"accept_as_new='{word}'",
+        kind="checkpoint.begins-anew",
+    )
+
+
+def _where_that_is_lost(batch: Batch, found: Mapping[str, LastOfOther], is_adopted: bool) -> list[str]:
+    """The ways on without the query's own checkpoint. found: the names under which its rows may have been written."""
     lost = [
         _begun_behind(batch, name, found[name])
         or (_behind(batch, name, found[name]) if found[name].is_published else _under_first(name, found[name]))
@@ -120,23 +132,14 @@ def begins_anew(
     ]
     once_more = (
         ""
-        if adopted or all_numeric(batch.sources)
+        if is_adopted or all_numeric(batch.sources)
         else (
             ", and set accept_as_new as this error says when it comes once more, since nothing shows which rows the "
             "source has then"
         )
     )
-    ways_on += dict.fromkeys(
-        f"where that is lost, {way}{once_more}" for way in lost or [_behind_what_nobody_knows(batch)]
-    )
-    ways_on += (
-        ["to write all that the source has, leave adopt_from_batch out"] if adopted and batch.batch_id == 0 else []
-    )
-    return Misuse(
-        f"{table}: {why}, and {comes}: rows would be written a second time. Nothing was written. "
-        f"{'; or, '.join(ways_on)}; or, to write all rows of this batch and of what comes after it, set "
-        f"accept_as_new='{word}'",
-        kind="checkpoint.begins-anew",
+    return list(
+        dict.fromkeys(f"where that is lost, {way}{once_more}" for way in lost or [_behind_what_nobody_knows(batch)])
     )
 
 
