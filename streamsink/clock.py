@@ -1,4 +1,4 @@
-"""The only sources of time, sleep and randomness, so that a test can give its own."""
+"""The only sources of time, sleep and randomness, so that a test can pass in its own."""
 
 import random
 import time
@@ -6,18 +6,18 @@ import uuid
 
 
 class Clock:
-    """Wall clock and sleep of this process."""
+    """Wall clock, monotonic clock and sleep of this process."""
 
     def now_ms(self) -> int:
         """Milliseconds since the epoch, UTC."""
         return time.time_ns() // 1_000_000
 
     def monotonic_ms(self) -> float:
-        """Milliseconds of a clock that never goes back; only differences mean something."""
+        """Milliseconds of a clock that never goes back; only differences have a meaning."""
         return time.perf_counter_ns() / 1_000_000
 
     def sleep_ms(self, milliseconds: float) -> None:
-        """Block for that long."""
+        """Block for this many milliseconds."""
         time.sleep(milliseconds / 1000)
 
 
@@ -29,5 +29,5 @@ class IdSource:
         return str(uuid.uuid4())
 
     def jitter(self) -> float:
-        """A number in [0, 1)."""
+        """A random number in [0, 1)."""
         return random.random()

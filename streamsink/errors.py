@@ -1,4 +1,4 @@
-"""Every error that streamsink raises on purpose, grouped by what the caller shall do.
+"""Every error that streamsink raises on purpose, grouped by what the caller has to do.
 
     StreamsinkError
     |- Retryable            try again from the last durable state; nothing was lost or doubled
@@ -6,11 +6,11 @@
     |- Conflict             another writer changed what this commit relied on; look, then decide
     |- Fenced               a newer writer has taken over this application: stop, do not retry
     |- OutcomeUnknown       the publish may or may not have happened; read back, delete nothing
-    |- Corrupt              bytes on disk are not what they must be; names the file and the way out
-    `- Misuse               the call, the option, the data or the environment is wrong; mend it
+    |- Corrupt              bytes on disk are not what they must be; names the file and what to do
+    `- Misuse               the call, the option, the data or the environment is wrong; correct it
 
-``kind`` is a stable, append-only word for programs; the message is for people. No message carries a row value or
-a credential: paths, counts, names and types only.
+``kind`` is a stable word for programs: a kind is never renamed or removed. The message is for people. No message
+carries a row value or a credential, only paths, counts, names and types.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ class StreamsinkError(Exception):
         self.kind = kind
 
     def __reduce__(self) -> "tuple[Callable[..., StreamsinkError], tuple[type[StreamsinkError], str, str]]":
-        # Keyword-only arguments need this to survive the trip between executor and driver.
+        # Pickle cannot pass the keyword-only argument by itself when an error travels from executor to driver.
         return _rebuild, (type(self), str(self), self.kind)
 
 
@@ -53,8 +53,8 @@ class OutcomeUnknown(StreamsinkError):
 
 
 class Corrupt(StreamsinkError):
-    """A file is torn, truncated, altered or missing. The message names it and the way out."""
+    """A file is torn, truncated, altered or missing. The message names the file and says what to do."""
 
 
 class Misuse(StreamsinkError):
-    """A wrong option, schema, path, or an accident that needs the user's decision."""
+    """An option, a schema or a path is wrong, or something has happened that needs the user's decision."""

@@ -1,4 +1,4 @@
-"""What the steps say about themselves: frozen events, to which logs, progress and tests listen.
+"""Events that the steps of a checkpoint emit, as frozen values. Logs, progress reports and tests listen to them.
 
 No event carries a row value: names, paths, counts and milliseconds only.
 """
@@ -13,7 +13,10 @@ log = logging.getLogger("streamsink")
 
 @dataclass(frozen=True)
 class Event:
-    """Base: ``table`` is the table's path, ``application`` the name of the writing query. ``level``: of its log line."""
+    """Base of all events. table: path of the table. application: name of the writing query.
+
+    level: the level of the event's log line.
+    """
 
     level: ClassVar[int] = logging.INFO
 
@@ -30,7 +33,7 @@ class Claimed(Event):
 
 @dataclass(frozen=True)
 class Restored(Event):
-    """A restart looked at the journal: what it published and which orphan files it removed."""
+    """A restart has gone through the journal: the checkpoints that it published, the orphan files that it removed."""
 
     published_checkpoints: tuple[int, ...]
     orphans_removed: tuple[str, ...]
@@ -38,7 +41,7 @@ class Restored(Event):
 
 @dataclass(frozen=True)
 class BatchSkipped(Event):
-    """A replayed batch changed nothing. ``reason`` says which check recognised it."""
+    """A replayed batch changed nothing. reason: the check that recognised it."""
 
     checkpoint_id: int
     reason: str
@@ -53,7 +56,7 @@ class BatchFiltered(Event):
 
 @dataclass(frozen=True)
 class BatchWritten(Event):
-    """Files of a checkpoint are in staging. ``way`` is 'driver', 'spark' or 'tasks'."""
+    """The files of a checkpoint are in staging. way: how they were written: 'driver', 'spark' or 'tasks'."""
 
     checkpoint_id: int
     rows: int
@@ -65,10 +68,11 @@ class BatchWritten(Event):
 
 @dataclass(frozen=True)
 class CheckpointPublished(Event):
-    """A snapshot made the checkpoint visible, and all of its group: ``checkpoints`` of them, of which it is the last.
+    """A snapshot made the checkpoint visible, with all of its group, of which it is the last.
 
-    rows, files: of the whole snapshot. pending: checkpoints that are recorded and not published yet. commit_ms: since the
-    batch of the group's first checkpoint began. Emitted by the thread that publishes, which under 'async' is not the batch's.
+    checkpoints: how many there are in the group. rows, files: of the whole snapshot. pending: checkpoints that are
+    recorded and not published yet. commit_ms: the time since the batch of the group's first checkpoint began. The
+    thread that publishes emits it, which under 'async' is not the thread of the batch.
     """
 
     checkpoint_id: int
@@ -93,7 +97,10 @@ class TablePublished(Event):
 
 @dataclass(frozen=True)
 class RowsDeadLettered(Event):
-    """Rows that did not fit are visible in the dead-letter table. ``target``: their table's name, '' when no rule covers it."""
+    """Rows that did not fit are visible in the dead-letter table.
+
+    target: the name of the table that they were meant for; '' when no rule covers it.
+    """
 
     checkpoint_id: int
     target: str
@@ -102,15 +109,17 @@ class RowsDeadLettered(Event):
 
 @dataclass(frozen=True)
 class RolledBackRepublished(Event):
-    """Batches that a rollback had removed are in the table again, from the journal."""
+    """Batches that a rollback had removed are in the table again, published from the journal."""
 
     checkpoints: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class SnapshotReplaced(Event):
-    """Another writer's snapshot took the place of one of ours, by a rename that replaces. ``checkpoints``: those that were
-    lost with it and are published again; none when only the other's rows are hidden, which ``streamsink.verify`` names.
+    """Another writer's snapshot took the place of one of ours, by a rename that replaces the file.
+
+    checkpoints: those that were lost with it and are published again; none when only the other writer's rows are
+    hidden, which ``streamsink.verify`` names.
     """
 
     level = logging.WARNING
@@ -123,7 +132,7 @@ Listener = Callable[[Event], None]
 
 
 def to_log(event: Event) -> None:
-    """The default listener: one line on the logger ``streamsink``."""
+    """The default listener: write the event as one line to the logger ``streamsink``."""
     fields = asdict(event)
     table, application = fields.pop("table"), fields.pop("application")
     said = " ".join(f"{key}={value}" for key, value in fields.items())

@@ -1,57 +1,58 @@
-"""The pending store in files, below ``<table>/streamsink/<application>/``: Paimon never lists that folder.
+"""The journal in files, below ``<table>/streamsink/<application>/``. Paimon never lists that folder.
 
-    hold                     held (flock) while a driver lives; on a store without locks hold-<epoch>, which it keeps changing
-    journal-<n>              identity of the journal, the newest of which counts: a journal that was removed or restored gets a new one
-    owner-<epoch>            who claimed; created once, so epochs never repeat
+    hold                     held (flock) while a driver lives; on a store without locks hold-<epoch>, which the driver
+                             keeps changing
+    journal-<n>              identity of the journal, of which the newest counts: a journal that was removed or restored
+                             gets a new one
+    owner-<epoch>            who claimed the application; created once, so epochs never repeat
     record-<sequence>.json   a pre-commit: one header line (version, length, SHA-256), one body line; never changed
-    done-<sequence>          the record is published: its name says so; in it, in JSON, the snapshot's number, uuid and our clock, or those by table
+    done-<sequence>          the record is published, as the name says; in it, as JSON, the snapshot's number and uuid
+                             and the time by our clock, for several tables by table
     files-<level>-<first>-<last>   which files the records of these numbers were made of (``known_files.py``)
-    staging/<epoch>-<sequence>/   files of a checkpoint that is not published yet
-    runs/<run id>            a bounded job's run is published, and what it was made of (kept for good)
+    staging/<epoch>-<sequence>/    files of a checkpoint that is not published yet
+    runs/<run id>            a bounded run is published, and what it was made of (kept for good)
 
-One thread records while another publishes: the lists of what is there are kept under a lock, which is never held during I/O.
+One thread records while another publishes: the lists of what is there are kept under a lock, which is never held during
+I/O.
 """
 
-import hashlib
-import json
 import os
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 from streamsink.clock import IdSource
-from streamsink.errors import Corrupt, Fenced, Retryable
+from streamsink.errors import Fenced, Retryable
 from streamsink.faults import fault_point
 from streamsink.journal import identity
 from streamsink.journal.known_files import FilesLog
 from streamsink.journal.owners import Owners
+from streamsink.journal.record_format import corrupt, decode_record, encode_record
 from streamsink.journal.run_marks import Runs
 from streamsink.journal.staging import Staging
-from streamsink.protocol import ways
-from streamsink.protocol.committable import DEAD_LETTERS, AppState, Committable, KnownRun
+from streamsink.protocol.committable import AppState, Committable, KnownRun
 from streamsink.protocol.ids import END_OF_INPUT, Writer
-from streamsink.protocol.journal import Journal, JournalIdentity, Where, decode_mark, encode_mark
+from streamsink.protocol.journal import Group, Journal, JournalIdentity, Where, decode_mark, encode_mark
 from streamsink.protocol.recorded_files import KnownFiles
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.flush_group import FlushGroup
 
 JOURNAL_DIR = "streamsink"
-_FORMAT = "streamsink-pending"
-# Version 2: the state has more fields, which code for version 1 would leave out. Version 3: the record has dead letters beside its own
-# files, which code for version 2 would not publish; only such a record has it.
-_VERSION, _WITH_DEAD_LETTERS, _VERSIONS = 2, 3, (1, 2, 3)
 
 
 def journal_dir(table: str, application: str) -> str:
-    """Folder of an application's journal."""
+    """The folder of an application's journal."""
     return os.path.join(table, JOURNAL_DIR, application)
 
 
 class FileJournal(Journal):
-    """``Journal`` of one application of one table."""
+    """The journal of one application of one table, in files."""
 
     def __init__(self, file_io: FileIO, table: str, application: str, retain: int, keep_staging: bool = False):
-        """keep_staging: keep a link to the files of each retained record, so that a rollback can be mended."""
+        """retain: how many published records are kept.
+
+        keep_staging: keep a link to the files of each retained record, so that a rollback can be mended.
+        """
         self._io = file_io
         self._keep_staging = keep_staging
         self._table = table
@@ -64,7 +65,8 @@ class FileJournal(Journal):
         self._lock = threading.Lock()
         self._sequences: list[int] = []
         self._marked: set[int] = set()
-        self._staged: dict[str, bytes] = {}  # by its id, the record that is staged: one at a time
+        # The bytes of the record that is staged, by the record's id: one at a time.
+        self._staged: dict[str, bytes] = {}
         self._identity = JournalIdentity("", 0)
         self._files = FilesLog(file_io, self._dir, self.load)
 
@@ -102,9 +104,11 @@ class FileJournal(Journal):
         with self._lock:
             return list(self._sequences)
 
-    def stage_record(self, committable: Committable, group: FlushGroup) -> None:
+    def stage_record(self, committable: Committable, group: Group) -> None:
         data = encode_record(committable)
-        self._io.prepare(group, self._record(committable.state.sequence), data, committable.state.record_id)
+        self._io.prepare(
+            cast(FlushGroup, group), self._record(committable.state.sequence), data, committable.state.record_id
+        )
         self._staged = {committable.state.record_id: data}
 
     def create_record(self, committable: Committable) -> None:
@@ -129,11 +133,11 @@ class FileJournal(Journal):
             return None
         committable = decode_record(data, path)
         if committable.state.sequence != sequence or committable.application != self._application:
-            raise _corrupt(path, "it is the record of another checkpoint")
+            raise corrupt(path, "it is the record of another checkpoint")
         return committable
 
     def newest(self) -> Committable | None:
-        """The newest record as it stands on disk now, without claiming anything."""
+        """The newest record as it is in the store now. Nothing is claimed."""
         sequences = self._numbers("record-", ".json")
         return self.load(sequences[-1]) if sequences else None
 
@@ -154,11 +158,12 @@ class FileJournal(Journal):
             self._runs.mark(state.query, KnownRun.of(state))
         said = encode_mark(where)
         if not self.is_marked(state.sequence):
-            # Not synced: a mark that a power failure forgets is found out again by reading the table.
+            # Not synced: when a power failure loses the mark, reading the table tells again what it said.
             self._io.mark(self._done(state.sequence), said)
             with self._lock:
                 self._marked.add(state.sequence)
-        elif where is not None:  # published again, because a snapshot was lost
+        elif where is not None:
+            # The record was published again, because a snapshot was lost.
             self._io.replace(self._done(state.sequence), said, IdSource().new_id())
 
     def known_run(self, run: str, table_id: str) -> KnownRun:
@@ -172,13 +177,13 @@ class FileJournal(Journal):
         if self._keep_staging:
             self._staging.drop(set(pruned))
         for oldest in pruned:
-            # The mark goes last: a record without one would look pending.
+            # The mark is deleted last: a record without one would look pending.
             self._io.delete(self._record(oldest))
             self._io.delete(self._done(oldest))
         fault_point("forget.pruned")
 
     def runs(self) -> list[str]:
-        """Bounded runs that were marked published."""
+        """The ids of the bounded runs that were marked published."""
         return self._runs.names()
 
     def give_up(
@@ -190,11 +195,12 @@ class FileJournal(Journal):
         knows_runs: bool = True,
         behind: tuple[Any, ...] = (),
     ) -> None:
-        """Forget records that are not published, durably, the newest first; their numbers are given again. Idempotent.
+        """Forget records that are not published, the newest first. Durable when this returns. Idempotent.
 
-        runs: bounded runs that do not count as published any more. base: the last record that the destination has; when records
-        between are not there either, the journal does not know every run any more, and its identity says so. knows_runs: whether
-        ``runs`` has all that were given up, which damaged records do not tell. behind: as of ``JournalIdentity``.
+        Their numbers are given again. runs: bounded runs that no longer count as published. base: the last record that
+        the destination has; when records between it and the first of these are not there either, the journal no longer
+        knows every run, and its identity says so. knows_runs: whether ``runs`` has all runs that were given up, which
+        damaged records do not tell. behind: as in ``JournalIdentity``.
         """
         self._runs.forget(runs)
         if sequences:
@@ -203,7 +209,8 @@ class FileJournal(Journal):
             identity.go_back(self._io, self._dir, kept, pruned, IdSource().new_id, behind=behind)
             self._files.cut(kept)
         for sequence in sequences:
-            # First: a mark that outlived its record would make the next one of that number look published.
+            # Marks are deleted first: a mark that outlived its record would make the next record of that number look
+            # published.
             self._io.delete(self._done(sequence))
         self._io.sync_dir(self._dir)
         for sequence in sorted(sequences, reverse=True):
@@ -215,9 +222,9 @@ class FileJournal(Journal):
             self._marked.difference_update(sequences)
 
     def _beyond_retained(self) -> tuple[list[int], list[int]]:
-        """Take the oldest published records off the list, but for the newest ``retain`` of them. Pending ones stay.
+        """Take the oldest published records off the list, except the newest ``retain`` of them. Pending ones stay.
 
-        Returns their numbers, and those of all that are published.
+        Returns the numbers of those taken off, and the numbers of all that were published before.
         """
         with self._lock:
             published = [sequence for sequence in self._sequences if sequence in self._marked]
@@ -234,7 +241,10 @@ class FileJournal(Journal):
         return self._files.known(since, self.retained)
 
     def remove(self) -> None:
-        """The application is retired: nothing of its journal stays. Idempotent. Records go before marks: one without would look pending."""
+        """Delete the whole journal: the application is retired. Idempotent.
+
+        Records are deleted before marks, because a record without a mark would look pending.
+        """
         for sequence in self.retained():
             self._io.delete(self._record(sequence))
         self._io.sync_dir(self._dir)
@@ -265,7 +275,10 @@ class FileJournal(Journal):
     # -- names -----------------------------------------------------------------------------------------------------
 
     def read_listing(self) -> None:
-        """Look anew at which records and marks there are. ``claim`` does; one that only reads calls it by itself."""
+        """List the records and marks that are in the store now.
+
+        ``claim`` calls it. A caller that only reads calls it itself.
+        """
         self._sequences = self._numbers("record-", ".json")
         self._marked = set(self._numbers("done-", "")) & set(self._sequences)
 
@@ -287,52 +300,13 @@ class FileJournal(Journal):
 def _taken(table: str, application: str, mine: AppState, other: Committable | None) -> Fenced | Retryable:
     if other is not None and other.state.epoch < mine.epoch:
         return Retryable(
-            f"{table}: an earlier driver of application '{application}', which was about to when this one took over, has "
-            f"created record {mine.sequence} ({other.state.checkpoint_name}). Nothing is lost or doubled: the restart of the "
-            "query publishes it and goes on from there",
+            f"{table}: an earlier driver of application '{application}', which was about to when this one took over, "
+            f"has created record {mine.sequence} ({other.state.checkpoint_name}). Nothing is lost or doubled: the "
+            "restart of the query publishes it and goes on from there",
             kind="journal.overtaken",
         )
     return Fenced(
         f"{table}: record {mine.sequence} of application '{application}' exists already: another driver "
         "runs the same query and was first. Nothing is lost: restart this one or stop it",
         kind="journal.record-taken",
-    )
-
-
-def encode_record(committable: Committable) -> bytes:
-    """Header line and body line. The body is JSON; never anything that could run code."""
-    body = json.dumps(committable.to_json(), separators=(",", ":"), sort_keys=True).encode()
-    digest = hashlib.sha256(body).hexdigest()
-    version = _WITH_DEAD_LETTERS if DEAD_LETTERS in committable.payload else _VERSION
-    header = {"format": _FORMAT, "version": version, "length": len(body), "sha256": digest}
-    return json.dumps(header).encode() + b"\n" + body + b"\n"
-
-
-def decode_record(data: bytes, path: str) -> Committable:
-    """The record, checked whole. Raises Corrupt that names ``path`` and the way out."""
-    first, separator, rest = data.partition(b"\n")
-    try:
-        header = json.loads(first)
-        if header["format"] != _FORMAT:
-            raise _corrupt(path, "it is not a pending record")
-        if header["version"] not in _VERSIONS:
-            raise _corrupt(
-                path, f"its version is {header['version']}, this library reads {' and '.join(map(str, _VERSIONS))}"
-            )
-        body = rest[:-1]
-        if not separator or len(body) != header["length"] or rest[-1:] != b"\n":
-            raise _corrupt(path, f"it has {len(rest)} body bytes, expected {header['length'] + 1}")
-        if hashlib.sha256(body).hexdigest() != header["sha256"]:
-            raise _corrupt(path, "its checksum does not match")
-        return Committable.from_json(json.loads(body))
-    except (ValueError, KeyError, TypeError, AttributeError) as broken:
-        raise _corrupt(path, f"it cannot be decoded ({type(broken).__name__})") from broken
-
-
-def _corrupt(path: str, what: str) -> Corrupt:
-    root, _, application, _ = path.rsplit("/", 3) if path.count("/") > 2 else ("", "", "", "")
-    return Corrupt(
-        f"{path}: the pending record is damaged: {what}. Nothing was written. Restore the file from a backup. "
-        f"{ways.give_up(root, application)}",
-        kind="journal.corrupt",
     )

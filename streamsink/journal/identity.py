@@ -1,4 +1,7 @@
-"""Which journal this is. A journal that was removed, or put back from an older copy, does not know every record, and must say so."""
+"""Which journal this is: a journal that was removed, or restored from an older copy, gets another identity.
+
+It does not know every record, and must say so.
+"""
 
 import json
 import os
@@ -17,23 +20,25 @@ def identify(
 ) -> JournalIdentity:
     """The identity of the journal in ``folder``; a new one when it does not know the last record that was published.
 
-    last: number of the journal's newest record. published: number of the last record that the destination has. anew: a new one in any
-    case, which answers for nothing up to that record.
+    last: number of the journal's newest record. published: number of the last record that the destination has.
+    anew: a new identity in any case, which answers for nothing up to the last published record.
     """
     numbers = _numbers(file_io, folder)
     known = _load(file_io, _path(folder, numbers[-1])) if numbers else None
     behind = max(last, known.ended if known else 0) < published
     if known is not None and not anew and not (behind and known.began < published):
         return known
-    # Journals of earlier code have no identity; a whole one knows the record that the destination has.
+    # A journal of earlier code has no identity. When it is whole, it knows the record that the destination has.
     return _create(file_io, folder, numbers, JournalIdentity(new_id(), published if behind or anew else 0))
 
 
 def go_back(
     file_io: FileIO, folder: str, to: int, pruned: int, new_id: Callable[[], str], *, behind: tuple[Any, ...] = ()
 ) -> None:
-    """All records behind number ``to`` are about to be given up. pruned: the last of those that the journal does not know any more, or 0. behind: as
-    of ``JournalIdentity``."""
+    """Note in the identity that all records behind number ``to`` are about to be given up.
+
+    pruned: the last of those that the journal does not know any more, or 0. behind: as in ``JournalIdentity``.
+    """
     numbers = _numbers(file_io, folder)
     known = _load(file_io, _path(folder, numbers[-1])) if numbers else None
     if pruned:
@@ -58,7 +63,8 @@ def _create(file_io: FileIO, folder: str, numbers: list[int], fresh: JournalIden
     path = _path(folder, numbers[-1] + 1 if numbers else 1)
     if file_io.create_if_absent(path, json.dumps(vars(fresh)).encode()):
         return fresh
-    return _load(file_io, path)  # a rival claims at this moment; one of the two is fenced
+    # A rival claims at this moment, and one of the two will be fenced.
+    return _load(file_io, path)
 
 
 def _path(folder: str, number: int) -> str:
@@ -73,7 +79,7 @@ def _load(file_io: FileIO, path: str) -> JournalIdentity:
         )
     except (ValueError, TypeError, KeyError) as broken:
         raise Corrupt(
-            f"{path}: not a valid identity of a journal ({type(broken).__name__}). Nothing was written. It holds no data: restore it from a "
-            "backup; or make sure that no query writes here, delete the file and start again",
+            f"{path}: not a valid identity of a journal ({type(broken).__name__}). Nothing was written. It holds no "
+            "data: restore it from a backup; or make sure that no query writes here, delete the file and start again",
             kind="journal.identity",
         ) from broken

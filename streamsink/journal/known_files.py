@@ -1,12 +1,15 @@
 """Which files an application's records were made of, kept when the records themselves are not retained any more.
 
-    files-<level>-<first>-<last>   of these records, never changed: a header line; how many entries each has (4 bytes, little endian); the
-                                   entries (``protocol/file_entries.py``), record by record
+    files-<level>-<first>-<last>   of these records, never changed: a header line; how many entries each record has
+                                   (4 bytes each, little endian); the entries (``protocol/file_entries.py``), record by
+                                   record
 
-A record keeps its own. Before the first record that is in no such file is deleted, up to 64 records are put in one of level 0; 64 files of
-one level become one of the next. So a batch costs the same however many there are, and they are read only when admission asks.
-A journal with records that tell no files, or with a hole, does not know them all, and keeps nothing. Records that are given up are cut
-off, for their numbers are given again.
+A record keeps its own entries. Before the first record that is in no such file is deleted, up to 64 records are merged
+into one file of level 0; 64 files of one level become one of the next. So a batch costs the same however many records
+there are, and the files are read only when admission asks.
+
+A journal with records that tell no files, or with a hole, does not know them all, and keeps nothing. The entries of
+records that are given up are cut off, because their numbers are given again.
 """
 
 import hashlib
@@ -27,12 +30,13 @@ from streamsink.storage.file_io import FileIO
 
 _NAME = re.compile(r"files-(\d+)-(\d+)-(\d+)")
 _FORMAT = "streamsink-files"
-# Whether it says how many entries each record has, and bytes of an entry. Earlier code wrote 1 and 2; what it has not counted stays so.
+# By version: whether the file says how many entries each record has, and the length of an entry. Earlier code wrote
+# versions 1 and 2; entries that it has not counted stay uncounted.
 _VERSIONS = {1: (False, SHORT_BYTES), 2: (True, SHORT_BYTES), 3: (True, ENTRY_BYTES), 4: (False, ENTRY_BYTES)}
 _COUNTED, _UNCOUNTED = 3, 4
 _COUNT_BYTES = 4
 _LOT, _LEVELS = 64, 10
-# A record or file may be put together with others while a reader is on its way to it.
+# A record or file may be merged with others between the listing and the reading of it.
 _ATTEMPTS = 3
 
 Load = Callable[[int], Committable | None]
@@ -40,7 +44,7 @@ Load = Callable[[int], Committable | None]
 
 @dataclass(frozen=True)
 class Segment:
-    """One such file: entries of the records ``first`` to ``last``."""
+    """One such file, which has the entries of the records ``first`` to ``last``."""
 
     level: int
     first: int
@@ -48,32 +52,42 @@ class Segment:
 
     @property
     def name(self) -> str:
+        """The name of the file."""
         return f"files-{self.level}-{self.first}-{self.last}"
 
 
 @dataclass(frozen=True)
 class Part:
-    """What one of them says. counts: of the entries of each record; None where earlier code did not write them down."""
+    """What one such file says.
+
+    counts: how many entries each record has; None where earlier code did not write that down. entries: of all records,
+    in order.
+    """
 
     counts: tuple[int, ...] | None
     entries: bytes
 
     @classmethod
     def of(cls, records: Sequence[bytes]) -> "Part":
+        """The part of these records, in order. records: the entries of each."""
         return cls(tuple(len(entries) // ENTRY_BYTES for entries in records), b"".join(records))
 
     @classmethod
     def joined(cls, parts: Sequence["Part"]) -> "Part":
-        uncounted = any(part.counts is None for part in parts)
-        counts = None if uncounted else tuple(itertools.chain.from_iterable(part.counts for part in parts))
+        """One part for several that follow each other; it is counted if all of them are."""
+        counted = [part.counts for part in parts if part.counts is not None]
+        counts = tuple(itertools.chain.from_iterable(counted)) if len(counted) == len(parts) else None
         return cls(counts, b"".join(part.entries for part in parts))
 
-    def first(self, records: int) -> "Part":
-        """Of its first records. It must be counted."""
+    def first(self, records: int) -> "Part | None":
+        """The part of its first ``records`` records; None when the entries were not counted."""
+        if self.counts is None:
+            return None
         counts = self.counts[:records]
         return Part(counts, self.entries[: sum(counts) * ENTRY_BYTES])
 
     def encode(self) -> bytes:
+        """The bytes of the file: the header line, the counts, the entries."""
         counts = b"" if self.counts is None else struct.pack(f"<{len(self.counts)}I", *self.counts)
         body, version = counts + self.entries, _UNCOUNTED if self.counts is None else _COUNTED
         header = {
@@ -86,7 +100,7 @@ class Part:
 
     @classmethod
     def decode(cls, data: bytes, records: int) -> "Part | None":
-        """None when it is damaged, or not of so many records."""
+        """Read a file of so many records; None when it is damaged, or has the counts of another number of records."""
         first, _, body = data.partition(b"\n")
         try:
             header = json.loads(first)
@@ -110,36 +124,37 @@ class Part:
 
 
 class FilesLog:
-    """Of one journal. One thread asks (``known``) while another publishes."""
+    """The files of one journal. One thread asks (``known``) while another publishes."""
 
     def __init__(self, file_io: FileIO, folder: str, load: Load):
-        """load: one record of the journal; None when it is gone."""
+        """load: reads one record of the journal; None when it is gone."""
         self._io = file_io
         self._dir = folder
         self._load = load
-        self._changing = threading.Lock()  # held during I/O, but waited for by admission only, after an accident
-        self._recent: dict[
-            int, tuple[bytes | None, int]
-        ] = {}  # of records that this process has marked and that are retained
+        # Held during I/O, but only admission waits for it, after an accident.
+        self._changing = threading.Lock()
+        # Entries and ``files_from`` of the records that this process has marked and that are retained.
+        self._recent: dict[int, tuple[bytes | None, int]] = {}
         self._segments: list[Segment] | None = None
         self._knows_all = True
 
     def published(self, committable: Committable) -> None:
-        """This record is marked published: it need not be read when it is put together with others."""
+        """This record is marked published. It is remembered, so that merging it with others need not read it."""
         self._recent[committable.state.sequence] = committable.source_files, committable.state.files_from
 
     # -- keeping ---------------------------------------------------------------------------------------------------
 
     def keep(self, take: Callable[[], tuple[Sequence[int], Sequence[int]]]) -> Sequence[int]:
-        """Records are about to be deleted: what they say is durable elsewhere when this returns. After a crash: repeated.
+        """Make durable elsewhere what records say that are about to be deleted. After a crash it is repeated.
 
-        take: takes them off the journal's list, and tells their numbers, and those of all published records, these among them; both
-        in order. Returns their numbers.
+        take: takes the records off the journal's list, and returns their numbers, and those of all published records,
+        these among them; both in order. Returns the numbers of the records taken off.
         """
         with self._changing:
             doomed, published = take()
             if doomed and self._recent.get(published[-1], (b"", 0))[0] is None:
-                self._knows_all = False  # nothing is read or listed for a source that tells no files
+                # Nothing is read or listed for a source that tells no files.
+                self._knows_all = False
             for _ in doomed:
                 if not self._knows_all or self._covered() >= doomed[-1]:
                     break
@@ -149,23 +164,27 @@ class FilesLog:
             return doomed
 
     def _put_together(self, published: Sequence[int]) -> None:
-        """The next records become a file of level 0; where that is not possible nothing is known for certain any more."""
+        """Merge the next records into a file of level 0.
+
+        Where that is not possible, nothing is known for certain from then on.
+        """
         first = self._covered() + 1
         lot = [s for s in published if first <= s < first + _LOT]
         found = [self._of(sequence) for sequence in lot]
-        if not lot or lot != list(range(first, lot[-1] + 1)) or any(entries is None for entries, _ in found):
+        told = [entries for entries, _ in found if entries is not None]
+        if not lot or lot != list(range(first, lot[-1] + 1)) or len(told) < len(found):
             self._knows_all = False
             return
-        # Those that do not count any more are kept apart from those that do.
+        # Records that do not count any more are kept apart from those that do.
         start = max(since for _, since in found)
         count = start - first if first < start <= lot[-1] else len(lot)
-        self._write(Segment(0, first, lot[count - 1]), Part.of([entries for entries, _ in found[:count]]))
+        self._write(Segment(0, first, lot[count - 1]), Part.of(told[:count]))
         self._merge(start)
 
     def _merge(self, since: int) -> None:
-        """A lot of files of one level that count becomes one of the next level."""
+        """Merge 64 files of one level whose entries count into one of the next. since: the first record that counts."""
         for level in range(_LEVELS):
-            mine = [s for s in self._segments if s.level == level and s.first >= since][:_LOT]
+            mine = [s for s in self._listed() if s.level == level and s.first >= since][:_LOT]
             if len(mine) < _LOT:
                 return
             if all(a.last + 1 == b.first for a, b in itertools.pairwise(mine)):
@@ -183,28 +202,29 @@ class FilesLog:
         return known
 
     def _write(self, segment: Segment, part: Part) -> None:
-        # A sleeper that wakes up may have made the same one of the same records.
+        # A driver that was paused may have made the same file of the same records.
         self._io.create_if_absent(self._path(segment), part.encode())
-        self._segments = sorted({*self._segments, segment}, key=_in_order)
+        self._segments = sorted({*self._listed(), segment}, key=_in_order)
 
     def _drop(self, segments: Sequence[Segment]) -> None:
         for segment in segments:
             self._io.delete(self._path(segment))
-        self._segments = [segment for segment in self._segments if segment not in segments]
+        self._segments = [segment for segment in self._listed() if segment not in segments]
 
     def cut(self, last: int) -> None:
-        """Records behind number ``last`` are about to be deleted, and others will get their numbers. Durable when the folder is synced.
+        """Forget the records behind number ``last``: they are about to be deleted, and their numbers given again.
 
-        After a crash: repeated, or as if it had not been called. What earlier code has written cannot be divided, and goes whole.
+        Durable when the folder is synced. After a crash it is repeated, or has had no effect. A file by earlier code
+        that did not count its entries cannot be divided, and is deleted as a whole.
         """
         with self._changing:
             found = self._found()
             self._segments = _outermost(found)
             for segment in [segment for segment in self._segments if segment.first <= last < segment.last]:
-                part = self._read(segment)
-                if part.counts is not None:
-                    self._write(Segment(segment.level, segment.first, last), part.first(last + 1 - segment.first))
-            # Those that a larger one hides as well.
+                part = self._read(segment).first(last + 1 - segment.first)
+                if part is not None:
+                    self._write(Segment(segment.level, segment.first, last), part)
+            # Of all files found, also of those that a larger one hides.
             self._drop([segment for segment in found if segment.last > last])
             self._recent = {sequence: known for sequence, known in self._recent.items() if sequence <= last}
 
@@ -213,13 +233,14 @@ class FilesLog:
     def known(self, since: int, retained: Callable[[], Sequence[int]]) -> KnownFiles | None:
         """All files of the records from ``since`` on; None when a record from the first one on does not tell them.
 
-        retained: numbers of the records that are there. Raises Corrupt, OSError.
+        retained: the numbers of the records that are there. Raises Corrupt, OSError.
         """
         for attempt in range(_ATTEMPTS):
             try:
                 with self._changing:
                     return self._gather(since, retained())
-            except FileNotFoundError:  # another driver, which woke up, has put it together with others
+            except FileNotFoundError:
+                # Another driver, which was paused and goes on, has merged the file with others.
                 self._segments = None
                 if attempt == _ATTEMPTS - 1:
                     raise
@@ -231,23 +252,26 @@ class FilesLog:
         if not self._knows_all or rest != list(range(covered + 1, covered + 1 + len(rest))):
             return None
         found = [self._of(sequence) for sequence in rest]
-        if any(entries is None for entries, _ in found) or any(s.first < since <= s.last for s in self._segments):
+        told = [entries for entries, _ in found if entries is not None]
+        if len(told) < len(found) or any(s.first < since <= s.last for s in self._listed()):
             return None
-        parts = [self._read(segment).entries for segment in self._segments if segment.first >= since]
-        return KnownFiles(
-            b"".join(parts + [entries for sequence, (entries, _) in zip(rest, found) if sequence >= since])
-        )
+        parts = [self._read(segment).entries for segment in self._listed() if segment.first >= since]
+        return KnownFiles(b"".join(parts + [entries for sequence, entries in zip(rest, told) if sequence >= since]))
 
     def _covered(self) -> int:
-        """The last record up to which all are in such files."""
-        if self._segments is None:
-            self._segments = _outermost(self._found())
+        """The number of the last record up to which all records are in such files."""
         covered = 0
-        for segment in self._segments:
+        for segment in self._listed():
             if segment.first > covered + 1:
                 break
             covered = max(covered, segment.last)
         return covered
+
+    def _listed(self) -> list[Segment]:
+        """The files that count, by their first record. The folder is listed on first use."""
+        if self._segments is None:
+            self._segments = _outermost(self._found())
+        return self._segments
 
     def _found(self) -> list[Segment]:
         return [
@@ -259,8 +283,9 @@ class FilesLog:
         part = Part.decode(self._io.read(path), segment.last + 1 - segment.first)
         if part is None:
             raise Corrupt(
-                f"{path}: the list of files that were read is damaged. Nothing was written. Restore the file from a backup; or delete it: then "
-                "it is not known which files are in the table, and after a lost checkpoint the sink asks instead of deciding by files",
+                f"{path}: the list of files that were read is damaged. Nothing was written. Restore the file from a "
+                "backup; or delete it: then it is not known which files are in the table, and after a lost checkpoint "
+                "the sink asks instead of deciding by files",
                 kind="journal.files",
             )
         return part
@@ -274,7 +299,10 @@ def _in_order(segment: Segment) -> tuple[int, int]:
 
 
 def _outermost(found: Sequence[Segment]) -> list[Segment]:
-    """But for files whose records are in a larger one: its writer died before it deleted them."""
+    """The files that count: all except those whose records are in a larger one.
+
+    The writer of the larger one died before it deleted them.
+    """
     chosen: list[Segment] = []
     for segment in sorted(found, key=_in_order):
         if not chosen or segment.last > chosen[-1].last:

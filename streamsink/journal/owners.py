@@ -1,7 +1,8 @@
 """Who owns an application's journal: ``owner-<epoch>`` is created once for each claim, and the newest one counts.
 
-Epochs never repeat in a journal. Where a journal was removed they begin anew, so an owner is known by all that its file says.
-One start of a query claims once: a second claim of its run comes from another sink, by another spelling of the same place.
+Epochs never repeat in a journal. Where a journal was removed they begin anew, so an owner is identified by everything
+that its file says. One start of a query claims an application once: a second claim of the same run comes from another
+sink, by another spelling of the same place.
 """
 
 import json
@@ -16,14 +17,16 @@ from streamsink.storage.file_io import FileIO
 
 _PREFIX = "owner-"
 _CLAIM_ATTEMPTS = 20
-# Claims of this process by starts that have come to take batches, until another claim follows: by the owner's id, the path claimed by.
+# The claims of this process by starts that come to take batches: by the owner's id, the path by which it was
+# claimed. A claim is removed when another one follows it.
 _USED: dict[str, str] = {}
 
 
 class Owners:
-    """Of one journal, seen by one driver. folder: the journal's."""
+    """The owners of one journal, as one driver sees them."""
 
     def __init__(self, file_io: FileIO, table: str, application: str, folder: str):
+        """folder: of the journal."""
         self._io = file_io
         self._table = table
         self._application = application
@@ -33,10 +36,10 @@ class Owners:
         self._id = ""
 
     def claim(self, query: str, above: int, run: str = "") -> int:
-        """Become the owner; the epoch, which is above this one. Raises Fenced while another query's driver lives.
+        """Become the owner. Returns the epoch, which is greater than ``above``. When it raises, nothing is held.
 
-        run: id of this start of the query; empty where it is not known. Raises Misuse when another sink of it is the owner. Nothing is held
-        when it raises.
+        run: id of this start of the query; empty where it is not known. Raises Fenced while another query's driver
+        lives, Misuse when another sink of the same start is the owner.
         """
         try:
             return self._claim(query, above, run)
@@ -51,10 +54,11 @@ class Owners:
             self._check_run(owner, run)
             rival = epochs[-1] if owner is not None and owner.get("query") != query else None
             if not self._hold.allows(rival):
-                raise in_use(self._table, self._application, owner)
+                # A hold refuses only when there is a rival, so the owner is known here.
+                raise in_use(self._table, self._application, owner or {})
             epoch = max(epochs[-1] if epochs else 0, above) + 1
-            # The id tells two processes apart that have the same number on machines of the same name, as in containers.
-            mine = {
+            # The id tells two processes apart that have the same pid on hosts of the same name, as in containers.
+            mine: dict[str, Any] = {
                 "query": query,
                 "run": run,
                 "pid": os.getpid(),
@@ -71,21 +75,24 @@ class Owners:
                 self._prune(epochs)
                 return epoch
         raise Fenced(
-            f"{self._table}: application '{self._application}' was claimed {_CLAIM_ATTEMPTS} times by others while this "
-            "query tried to: two drivers run the same query; stop one",
+            f"{self._table}: application '{self._application}' was claimed {_CLAIM_ATTEMPTS} times by others while "
+            "this query tried to: two drivers run the same query; stop one",
             kind="application.contended",
         )
 
     def check(self, epoch: int) -> None:
-        """Raises Fenced unless the owner of this epoch is this driver, and the newest; Corrupt when the journal was removed."""
+        """Raises Fenced unless the owner of this epoch is this driver, and the newest one.
+
+        Raises Corrupt when the journal was removed.
+        """
         found = self._read(epoch)
         if found is not None and self._is_mine(epoch, found) and not self._io.exists(self._path(epoch + 1)):
             return
         if not self._epochs():
             raise Corrupt(
-                f"{self._folder}: the journal of application '{self._application}' was removed under the running query. "
-                "Nothing was written. Restore the folder, or restart the query: the newest snapshot says what is "
-                "published, but a checkpoint that was pending in the journal is lost with it",
+                f"{self._folder}: the journal of application '{self._application}' was removed under the running "
+                "query. Nothing was written. Restore the folder, or restart the query: the newest snapshot says what "
+                "is published, but a checkpoint that was pending in the journal is lost with it",
                 kind="journal.gone",
             )
         raise Fenced(
@@ -95,12 +102,22 @@ class Owners:
         )
 
     def is_replaced(self) -> bool:
-        """Whether another driver has this one's epoch, in a journal that was begun anew: what has that number is not this one's."""
-        found = self._read(self._mine[0]) if self._mine else None
-        return found is not None and not self._is_mine(self._mine[0], found)
+        """Whether another driver has this one's epoch, in a journal that was begun anew.
+
+        Then what carries that epoch there is not this driver's.
+        """
+        if self._mine is None:
+            return False
+        epoch, _ = self._mine
+        found = self._read(epoch)
+        return found is not None and not self._is_mine(epoch, found)
 
     def release(self, unused: bool = False) -> None:
-        """unused: the start has failed before a batch was given to it, so nothing of one can be taken for the whole."""
+        """Give the hold back.
+
+        unused: the start has failed before a batch was given to it, so another claim of the same start takes nothing
+        for a replay.
+        """
         if unused:
             _USED.pop(self._id, None)
         self._hold.release()
@@ -109,16 +126,17 @@ class Owners:
         first = _USED.get(_id_of(owner)) if owner and run and owner.get("run") == run else None
         if first is not None:
             raise Misuse(
-                f"{self._table}: application '{self._application}' is held by another sink of this same run of the query, which came to the same "
-                f"place by the path {first}{', in another way' if first == self._table else ''}. These rows would be taken for a replay of what that "
-                "one has recorded of the batch, and be skipped. Nothing of this call was written. Spell the path in one "
-                "way in both: if each is given all rows of its batches, they are one sink then. If these rows are a second part of the batch: "
-                f"{ways.second_part('this batch')}",
+                f"{self._table}: application '{self._application}' is held by another sink of this same run of the "
+                "query, which came to the same place by the path "
+                f"{first}{', in another way' if first == self._table else ''}. These rows would be taken for a replay "
+                "of what that one has recorded of the batch, and be skipped. Nothing of this call was written. Spell "
+                "the path in one way in both: if each is given all rows of its batches, they are one sink then. If "
+                f"these rows are a second part of the batch: {ways.second_part('this batch')}",
                 kind="batch.twice",
             )
 
     def _prune(self, epochs: list[int]) -> None:
-        """Keep the newest earlier owner: a fenced writer sees its own record gone, or a newer one."""
+        """Delete all but the newest earlier owner: a fenced writer sees its own file gone, or a newer one."""
         for old in epochs[:-1]:
             self._io.delete(self._path(old))
             self._hold.forget(old)
@@ -141,7 +159,7 @@ class Owners:
 
 
 def _id_of(owner: Mapping[str, Any] | None) -> str:
-    """Earlier code wrote none."""
+    """The owner's id; '' for no owner, and for one that earlier code wrote."""
     return owner.get("id", "") if owner else ""
 
 
@@ -157,13 +175,14 @@ def _load(file_io: FileIO, path: str) -> dict[str, Any]:
 
 
 def in_use(table: str, application: str, owner: Mapping[str, Any]) -> Fenced:
-    """The error of somebody who asks for an application that ``owner`` holds, a query, pid and host."""
+    """The error for a claim on an application that ``owner`` holds: its query, pid and host."""
     is_here = (owner.get("pid"), owner.get("host")) == (os.getpid(), os.uname().nodename)
     return Fenced(
-        f"{table}: application '{application}' is held by another start (checkpoint {owner.get('query')}, process {owner.get('pid')} on "
-        f"{owner.get('host')}), which is not harmed. Nothing was written. If that is an earlier start of this same query, which hangs or has "
-        f"lost its checkpoint, or if it is to be stopped anyway, end {'that query or call of this process' if is_here else 'that process'} "
-        "and call this again. Only if this is another query, whose rows are not in the table, give it a name of its own, "
-        "application='...': under a new name a new checkpoint writes its whole source",
+        f"{table}: application '{application}' is held by another start (checkpoint {owner.get('query')}, process "
+        f"{owner.get('pid')} on {owner.get('host')}), which is not harmed. Nothing was written. If that is an earlier "
+        "start of this same query, which hangs or has lost its checkpoint, or if it is to be stopped anyway, end "
+        f"{'that query or call of this process' if is_here else 'that process'} and call this again. Only if this is "
+        "another query, whose rows are not in the table, give it a name of its own, application='...': under a new "
+        "name a new checkpoint writes its whole source",
         kind="application.in-use",
     )

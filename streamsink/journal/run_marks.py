@@ -1,7 +1,7 @@
-"""Which bounded runs are published: a file for each run and table, whose name is the run's id, kept longer than the run's record.
+"""Which bounded runs are published: a file for each run and table, named by the run's id, kept longer than its record.
 
-In it, in JSON, what the run was made of, the fingerprint of its plan and the number of its rows, and the id of the table that has them. An
-older streamsink left it empty.
+The file says as JSON what the run was made of (the fingerprint of its plan, the number of its rows), and the id of the
+table that has the rows. An older streamsink left it empty.
 """
 
 import contextlib
@@ -14,17 +14,18 @@ from streamsink.storage.file_io import FileIO
 
 
 class Runs:
-    """Of one journal."""
+    """The marks of published runs in one journal."""
 
     def __init__(self, file_io: FileIO, folder: str):
         self._io = file_io
         self._folder = folder
 
     def mark(self, run: str, known: KnownRun) -> None:
-        """Durable when this returns. Idempotent. After a crash its name may be there without what is in it.
+        """Mark a run as published. Durable when this returns. Idempotent.
 
-        One of another table may be there: a driver made it that slept while its table was dropped, with its journal, and created anew. Or this
-        driver is the one that slept. So each table has marks of its own.
+        After a crash the file may be there without its content. A mark of the same run for another table may be there:
+        a driver made it that was paused while its table was dropped, with its journal, and created anew; or this driver
+        is the one that was paused. So each table has marks of its own.
         """
         folder, said = self._folder, known.to_json()
         try:
@@ -37,16 +38,16 @@ class Runs:
         self._io.sync_dir(folder)
 
     def known(self, run: str, table_id: str) -> KnownRun:
-        """is_published says whether it is marked for this table."""
+        """What is known of a run. Its ``is_published`` says whether it is marked for this table."""
         found = self._read(self._folder, run)
         return found if same_id(found.table_id, table_id) else self._read(self._folder_of(table_id), run)
 
     def names(self) -> list[str]:
-        """All of them, of every table."""
+        """The ids of all marked runs, of every table."""
         return sorted({name for folder in self._folders() for name in self._io.names(folder)})
 
     def forget(self, runs: Sequence[str]) -> None:
-        """They do not count as published any more, in any table. Durable when this returns. Idempotent."""
+        """These runs no longer count as published, in any table. Durable when this returns. Idempotent."""
         for folder in self._folders() if runs else ():
             for run in runs:
                 self._io.delete(os.path.join(folder, run))
@@ -59,7 +60,7 @@ class Runs:
             return KnownRun(False)
 
     def _folder_of(self, table_id: str) -> str:
-        """Of a table whose mark came second."""
+        """The folder of a table whose mark of a run came second."""
         return f"{self._folder}-{table_id}"
 
     def _folders(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""The staging folders of one application's journal: what a sweep may take, and what a record may yet come to name."""
+"""The staging folders of one application's journal: which ones a sweep may delete, and which a record may yet name."""
 
 import os
 import re
@@ -11,22 +11,27 @@ from streamsink.storage.file_io import FileIO
 
 # <epoch>-<sequence>
 _NAME = re.compile(r"([0-9]+)-([0-9]+)")
-# What is staged last begins so; see Journal.staging.
+# The file that is staged last begins with this; see ``Journal.staging``.
 _READY = "manifest-"
 
 
 class Staging:
-    """Folders ``<epoch>-<sequence>`` below one. Its methods are called as those of ``Journal`` are."""
+    """The folders ``<epoch>-<sequence>`` below one folder.
+
+    Its methods are called as those of ``Journal`` are: by the thread that records and by the one that publishes.
+    """
 
     def __init__(self, file_io: FileIO, folder: str):
         self._io = file_io
         self._folder = folder
         self._lock = threading.Lock()
-        self._left: dict[int, list[str]] = {}  # by number, folders that its record may yet name
-        self._superseded: list[str] = []  # such folders of numbers that this writer has taken
+        # By number, the folders that its record may yet name.
+        self._left: dict[int, list[str]] = {}
+        # Such folders of numbers that this writer has taken.
+        self._superseded: list[str] = []
 
     def begin(self, epoch: int, sequence: int) -> str:
-        """Create and name the folder of one checkpoint."""
+        """Create the folder of one checkpoint, and return its path."""
         folder = os.path.join(self._folder, f"{epoch}-{sequence}")
         self._io.begin_dir(folder)
         return folder
@@ -34,11 +39,13 @@ class Staging:
     def orphans(
         self, needed: Collection[int], last: int, load: Callable[[int], Committable | None]
     ) -> dict[str, list[str]]:
-        """Folders that no record names or can come to name, and the files in each. needed: numbers of records that name theirs.
+        """Folders that no record names or can come to name, with the files in each.
 
-        last: the newest number that is taken. Of a later one a record may come to name what is ready for it: that is left until
-        ``take``. load: the record of a number; asked for only where several epochs have a folder of that number, as after a power
-        failure that brought back what the record's own writer had deleted.
+        needed: numbers of the records that name their folder.
+        last: the newest number that is taken. A record of a later number may come to name a folder that is ready for
+        it: that is left until ``take``.
+        load: reads the record of a number. It is called only where several epochs have a folder of that number, as
+        after a power failure that brought back what the record's own writer had deleted.
         """
         found = [(name, _NAME.fullmatch(name)) for name in self._io.names(self._folder)]
         epochs = {os.path.join(self._folder, name): (int(match[1]), int(match[2])) for name, match in found if match}
@@ -58,18 +65,18 @@ class Staging:
         return {folder: files for folder, files in below.items() if folder not in left}
 
     def remove(self, folders: Collection[str]) -> None:
-        """Delete these, and what dead writers never finished."""
+        """Delete these folders, and the files that dead writers never finished."""
         for folder in folders:
             self._io.delete_tree(folder)
         self._io.delete_unfinished(self._folder)
 
     def take(self, sequence: int) -> None:
-        """This writer's record has the number now: what others had ready for it no record will name."""
+        """This writer's record has the number now, so no record will name what others had ready for it."""
         with self._lock:
             self._superseded += self._left.pop(sequence, [])
 
     def drop(self, sequences: Collection[int]) -> None:
-        """Delete the folders of these numbers, of every epoch, and those of earlier writers that ``take`` has settled."""
+        """Delete the folders of these numbers, of every epoch, and those that ``take`` has settled."""
         with self._lock:
             superseded, self._superseded = self._superseded, []
         for folder in superseded:
@@ -80,7 +87,7 @@ class Staging:
                 self._io.delete_tree(os.path.join(self._folder, name))
 
     def _files_below(self, folder: str) -> list[str]:
-        """All files in it, and in the folders that Spark's own writer makes there."""
+        """All files in the folder, and in the folders that Spark's own writer makes there."""
         found: list[str] = []
         for entry in self._io.entries(folder):
             path = os.path.join(folder, entry.name)

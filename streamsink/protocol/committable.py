@@ -13,28 +13,38 @@ from streamsink.protocol.positions import SourceRange
 from streamsink.protocol.recorded import Recorded
 from streamsink.protocol.same_query import QueryComparison, QueryFingerprint
 
-# In the payload of a record of one table: its rows that did not fit, for the table beside it.
+# Key in the payload of a record of one table: the part of its rows that did not fit, for the dead-letter table.
 DEAD_LETTERS = "letters"
-# In the payload of the first record under a new name: the id of the record of the name before from which it goes on.
+# Key in the payload of the first record under a new name: the id of the record under the name before from which it goes
+# on.
 LED_ID = "led_id"
 
 
 def _not_told() -> None:
-    """Nobody says it."""
+    """The default of ``Batch.before``: the checkpoint does not tell the batch before."""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """One micro-batch as Spark describes it, before anything is written.
+    """One micro-batch as Spark describes it, before anything is written; or the single batch of a bounded run.
 
-    query: id of the Spark checkpoint. run: id of this start of the query. watermark_ms: epoch milliseconds or None.
-    fingerprint: what the query is. stateful: whether its rows come out of state. output_mode: 'update' or 'complete' where a result
-    comes again when it changes, else 'append'. combines: the operator by which the batch function has made rows of several, if any.
-    may_combine: what hides whether it, or the query before it, has; empty where the plan shows that neither has.
-    place: digest of where its checkpoint is; empty where that is not known. other_sinks: names under which this run of the query has called other sinks of the same place.
-    has_one_count: of a bounded run: whether the same run has as many rows whenever it is repeated. rows: how many, once they are counted.
-    inputs: of a bounded run: the files that it reads; None where it reads anything else. compared: its rows with the published ones.
-    before(): the sources of the batch before it in its checkpoint; None where that does not tell them any more.
+    query: id of the Spark checkpoint. run: id of this start of the query.
+    watermark_ms: milliseconds since the epoch, or None.
+    fingerprint: what the query is. stateful: whether its rows come out of state.
+    output_mode: 'update' or 'complete' where a result comes again when it changes, else 'append'.
+    combines: the operator by which the batch function has made one row of several, if there is one.
+    may_combine: what hides whether the batch function, or the query before it, has done so; empty where the plan shows
+    that neither has.
+    place: digest of where the checkpoint is; empty where that is not known.
+    other_sinks: names under which this run of the query has called other sinks of the same place.
+    before(): the sources of the batch before this one in its checkpoint; None where the checkpoint does not tell them
+    any more.
+
+    Of a bounded run only:
+    has_one_count: whether the same run has the same number of rows whenever it is repeated.
+    rows: the number of its rows, once they are counted.
+    inputs: the files that it reads, as digests; None where it reads anything else.
+    compared: the comparison of its rows with the published ones, once it is made.
     """
 
     batch_id: int
@@ -58,7 +68,10 @@ class Batch:
 
 @dataclass(frozen=True)
 class StagedFile:
-    """A flushed file: where it is staged, its final name (both relative to the table), and its size and rows."""
+    """A flushed file. size: in bytes.
+
+    staged: where it is staged. final: its final name. Both are relative to the table.
+    """
 
     staged: str
     final: str
@@ -66,10 +79,12 @@ class StagedFile:
     rows: int
 
     def to_json(self) -> dict[str, Any]:
+        """The file as a record has it."""
         return {"staged": self.staged, "final": self.final, "size": self.size, "rows": self.rows}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "StagedFile":
+        """The inverse of ``to_json``."""
         return cls(value["staged"], value["final"], value["size"], value["rows"])
 
 
@@ -77,19 +92,21 @@ class StagedFile:
 class AppState:
     """What the newest snapshot says of one application: its last published checkpoint.
 
-    sequence: number of the record in the application's journal, without holes from 1.
+    sequence: number of the record in the application's journal; the numbers have no holes and begin with 1.
     journal_id: identity of that journal; empty in a state of version 1.
     recorded: numeric positions up to which everything is published (empty for opaque sources).
-    sources: the last batch's own range, as Spark said it.
+    sources: the last batch's own ranges, as Spark described them.
     fingerprint: of the query that wrote it; None where an older streamsink did.
-    replaying: batches of this checkpoint may hold what another one, or this one before it was restored, has published.
+    replaying: batches of this checkpoint may hold rows that another checkpoint, or this one before it was restored from
+    an older copy, has published.
     files_from: number of the first record whose files count as published by this query.
-    carried: JSON object of the sink that it wants to find again in the next state.
-    place: digest of where the checkpoint was; empty where an older streamsink wrote it.
+    carried: a JSON object of the sink, which it finds again in the next state.
+    place: digest of where the checkpoint is; empty where an older streamsink wrote it.
     rows: how many rows a bounded run was given; None for a micro-batch, and where an older streamsink wrote the run.
     inputs: what is kept of the files that a bounded run has read (``run_inputs.py``).
-    leads_on: of the first record under a new name: the name before, and the number of the last record under it; else empty.
-    behind: the same, in each record under that name from there on, whatever is given up meanwhile.
+    leads_on: of the first record under a new name: the name before, and the number of the last record under it; else
+    empty.
+    behind: the same, in each record under the new name from there on, whatever is given up meanwhile.
     """
 
     query: str
@@ -114,11 +131,14 @@ class AppState:
 
     @property
     def checkpoint_name(self) -> str:
-        """For messages: what its user calls this checkpoint."""
+        """What the user calls this checkpoint, for messages."""
         return f"run '{self.query}'" if self.checkpoint_id == END_OF_INPUT else f"checkpoint {self.checkpoint_id}"
 
     def to_json(self) -> dict[str, Any]:
-        """Version 2. Code that knows version 1 only does not find ``query``, and stops before it writes. Ids of very many topics are shortened."""
+        """The state as a JSON object of version 2. The topic ids of a state with very many topics are shortened.
+
+        Code that knows only version 1 does not find ``query`` in it, and stops before it writes.
+        """
         value = {name: getattr(self, name) for name in _STATE_FIELDS}
         value |= {"version": _STATE_VERSION, "query_id": self.query, "journal_id": self.journal_id}
         sources, recorded = self.sources, self.recorded
@@ -134,12 +154,13 @@ class AppState:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "AppState":
-        """Of version 1 or 2. Raises Misuse for a newer one."""
+        """Read a state of version 1 or 2. Raises Misuse for a newer version."""
         version = value.get("version", 1)
         if version > _STATE_VERSION:
             raise Misuse(
-                f"the state of a streamsink application has version {version}, this library reads versions 1 to {_STATE_VERSION}: a newer "
-                "streamsink has written it. Nothing was written. Start the query with that version of streamsink",
+                f"the state of a streamsink application has version {version}, this library reads versions 1 to "
+                f"{_STATE_VERSION}: a newer streamsink has written it. Nothing was written. Start the query with that "
+                "version of streamsink",
                 kind="state.version",
             )
         plain = {name: value[name] for name in _STATE_FIELDS}
@@ -155,7 +176,8 @@ class AppState:
 
 
 _STATE_VERSION = 2
-# A state of more topics has their ids shortened: whole ones, which do not compress, would be most of what it takes in a snapshot.
+# A state of more topics has their ids shortened: whole ids do not compress, and would be most of the state's size in a
+# snapshot.
 _MOST_WHOLE_IDS = 1_000
 _STATE_FIELDS = ("generation", "epoch", "checkpoint_id", "sequence", "record_id", "table_id")
 _STATE_FIELDS_WHEN_SET = ("replaying", "files_from", "carried", "place", "inputs", "leads_on", "behind")
@@ -163,11 +185,14 @@ _STATE_FIELDS_WHEN_SET = ("replaying", "files_from", "carried", "place", "inputs
 
 @dataclass(frozen=True)
 class LastOfOther:
-    """The last record of another application. is_published: whether that is certain; False for one that is pending or was rolled back.
+    """The last record of another application.
 
-    is_whole: False where one of several tables has its part, and the journal is lost that could say whether the others have theirs.
-    forgotten_by: then, the paths of tables that may have later records: snapshots that could say so have expired.
-    said: what the table itself says of it; None where it says nothing.
+    is_published: whether it is certain that the record is published; False for one that is pending or was rolled back.
+    is_whole: False where one of several tables has its part of the record, and the journal is lost that could say
+    whether the others have theirs.
+    forgotten_by: then, the paths of tables that may have later records, because snapshots that could say so have
+    expired.
+    said: what the table itself says of the application; None where it says nothing.
     """
 
     state: AppState
@@ -179,10 +204,11 @@ class LastOfOther:
 
 @dataclass(frozen=True)
 class KnownRun:
-    """What is known of the bounded run of an id.
+    """What is known of the bounded run with one id.
 
-    is_published: None when that cannot be told. fingerprint, rows, inputs: what was published was made of these; None, or none, where
-    nobody says so. table_id, journal_id: of the table that has its rows, of the journal that knew it; '' where nobody says so.
+    is_published: None when that cannot be told.
+    fingerprint, rows, inputs: what the published run was made of; None, or empty, where nothing says so.
+    table_id: of the table that has its rows. journal_id: of the journal that knew the run. '' where nothing says so.
     """
 
     is_published: bool | None
@@ -194,11 +220,11 @@ class KnownRun:
 
     @classmethod
     def of(cls, state: AppState) -> "KnownRun":
-        """state: of its record."""
+        """What is known of a published run. state: of its record."""
         return cls(True, state.fingerprint, state.rows, state.inputs, state.table_id, state.journal_id)
 
     def to_json(self) -> bytes:
-        """What it was made of, and where it is."""
+        """What the run was made of, and where it is, as the bytes of a JSON object."""
         said = {
             "fingerprint": self.fingerprint.to_json() if self.fingerprint is not None else None,
             "rows": self.rows,
@@ -211,7 +237,10 @@ class KnownRun:
 
     @classmethod
     def from_json(cls, data: bytes) -> "KnownRun":
-        """A published run. What is of an older version, or torn by a crash, says no more than that."""
+        """Read what is known of a published run.
+
+        Bytes that an older version wrote, or that a crash tore, say no more than that the run is published.
+        """
         try:
             value = json.loads(data)
             known, rows = value["fingerprint"], value["rows"]
@@ -233,7 +262,8 @@ class Committable:
     """A checkpoint between pre-commit and publishing: its state once published, its files, and the sink's payload.
 
     payload: JSON object of the sink (for a Paimon table the staged manifest). No row value stands in it.
-    source_files: entries of the files that the batch was read from (``file_entries.py``); None where its sources do not tell them.
+    source_files: entries of the files that the batch was read from (``file_entries.py``); None where its sources do not
+    tell them.
     """
 
     state: AppState
@@ -245,17 +275,20 @@ class Committable:
 
     @property
     def rows(self) -> int:
+        """The number of rows in all files."""
         return sum(f.rows for f in self.files)
 
     @property
     def bytes(self) -> int:
+        """The size of all files."""
         return sum(f.size for f in self.files)
 
     def published_by(self, epoch: int) -> "Committable":
-        """The same checkpoint, published by a later writer that took over."""
+        """The same checkpoint, published by a later writer that took over. epoch: of that writer."""
         return replace(self, state=replace(self.state, epoch=epoch))
 
     def to_json(self) -> dict[str, Any]:
+        """The body of a record, as a JSON object."""
         read = {} if self.source_files is None else {"read_files": base64.b64encode(self.source_files).decode()}
         return read | {
             "application": self.application,
@@ -267,6 +300,7 @@ class Committable:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "Committable":
+        """Read the body of a record, also one by earlier code. Raises Misuse for a state of a newer version."""
         return cls(
             state=AppState.from_json(value["state"]),
             application=value["application"],
@@ -278,7 +312,11 @@ class Committable:
 
 
 def _read_files(value: Mapping[str, Any]) -> bytes | None:
-    """Earlier code named its shorter entries otherwise, and knows no files of a record that has the longer ones."""
+    """The entries of the files that a record's batch was read from; None where the record does not tell them.
+
+    Earlier code had another key for its shorter entries, and takes a record with the longer ones for one that tells no
+    files.
+    """
     if "source_files" in value:
         return lengthened(base64.b64decode(value["source_files"], validate=True))
     return base64.b64decode(value["read_files"], validate=True) if "read_files" in value else None

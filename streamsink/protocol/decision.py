@@ -1,4 +1,4 @@
-"""What is to be done with a micro-batch, and the checkpoint that is then written of it."""
+"""What is to be done with a micro-batch, and the checkpoint that is then written for it."""
 
 from dataclasses import dataclass, field
 from enum import Enum
@@ -9,7 +9,9 @@ from streamsink.protocol.recorded import Recorded
 
 
 class Verdict(Enum):
-    """NEW: write all rows. FILTER: write the rows beyond ``below``. SEEN: record it without rows. SKIP: change nothing."""
+    """NEW: write all rows. FILTER: write the new rows only.
+    SEEN: record the batch without rows. SKIP: change nothing.
+    """
 
     NEW = "new"
     FILTER = "filter"
@@ -19,14 +21,19 @@ class Verdict(Enum):
 
 @dataclass(frozen=True)
 class Decision:
-    """What to do with a batch. recorded: positions once it is published.
+    """What to do with a batch, and what its record will say.
 
-    below: the first new offset of each topic and partition, for every source that reads it (FILTER only).
-    seen_files: paths of the files whose rows are not to be written (FILTER over files only). replaying: for the state.
-    forgets_files: the files of earlier records do not count any more. same: the token for this query when it changes (FILTER over
-    files under another checkpoint). counts_rows: the rows of this bounded run are to be counted, and the run admitted again.
+    generation: as in ``Writer.commit_user``. recorded: the recorded positions once the batch is published.
+    below: the first new offset of each topic and partition, for every source that reads it (FILTER by positions only).
+    seen_files: paths of the files whose rows are not to be written (FILTER by files only).
+    replaying: becomes ``AppState.replaying``.
+    forgets_files: the files of earlier records do not count any more.
+    same: the token with which the user says that a changed query is the same (FILTER by files under another
+    checkpoint).
+    counts_rows: the rows of this bounded run are to be counted, and the run admitted again.
     compares_rows: the rows of this bounded run are to be compared with the published ones, and the run admitted again.
-    leads_on: the earlier name of the query under which the batches before it are recorded, and its last record there.
+    leads_on: the earlier name of the query under which the batches before it are recorded, and the number of its last
+    record there.
     """
 
     verdict: Verdict
@@ -45,9 +52,9 @@ class Decision:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint that is being written. ``staging``: absolute folder of its files; ``sequence``: its record's number.
+    """A checkpoint that is being written.
 
-    begun_ms: on the monotonic clock.
+    sequence: number of its record. staging: absolute path of the folder of its files. begun_ms: on the monotonic clock.
     """
 
     batch: Batch

@@ -1,13 +1,13 @@
-"""Source positions of a batch: what each source says of it, and what the broker says of the source.
+"""Source positions of a batch: what each source says of the batch, and what the broker says of the source.
 
-A source's position is what Spark's offset log says. Kafka's is numeric for each topic and partition
-(``{"topic": {"0": 42}}``: the next offset), so two positions of different checkpoints compare. Every other source's is
-opaque: it means something only inside its own checkpoint, and is compared for equality there, together with
-``fingerprint``, a digest of what the source itself logged for the batch (the names of its files, for instance).
+A source's position is what Spark's offset log says. Kafka's is numeric for each topic and partition (``{"topic": {"0":
+42}}``: the next offset), so two positions of different checkpoints compare. Every other source's is opaque: it means
+something only inside its own checkpoint, and is compared for equality there, together with ``fingerprint``, a digest of
+what the source itself logged for the batch (the names of its files, for instance).
 
-A topic's name is no identity. A Kafka position is a position in one partition of the topic with one id in the cluster
-with one id, read by one source of the query. An id that the broker does not tell is '', which agrees with every id. A state of
-very many topics keeps them shortened.
+The name of a topic does not identify it. A Kafka position is a position in one partition of the topic with one id in
+the cluster with one id, read by one source of the query. An id that the broker does not tell is '', which agrees with
+every id. A state of very many topics keeps their ids shortened.
 """
 
 import base64
@@ -18,16 +18,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-# {"topic": {"0": next offset}}
+# By topic and partition, the next offset: {"topic": {"0": 42}}.
 Offsets = Mapping[str, Mapping[str, int]]
 
-# Of a shortened id: characters of the id itself, a sign that no id has, and characters of its digest.
+# A shortened id has this many characters of the id, a character that no id has, and this many of the id's digest.
 _BEGINNING, _SHORT, _DIGEST = 3, "~", 7
 
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A file of a file source, as the source's own log names it. modified_ms: epoch milliseconds."""
+    """A file of a file source, as the source's own log names it. modified_ms: milliseconds since the epoch."""
 
     path: str
     modified_ms: int
@@ -35,18 +35,20 @@ class SourceFile:
 
 @dataclass(frozen=True)
 class SourceRange:
-    """One source's share of a batch: ``start`` inclusive, ``end`` exclusive, both JSON values of Spark's offset log.
+    """One source's share of a batch. start: inclusive. end: exclusive. Both are JSON values of Spark's offset log.
 
-    name: the source's name, where the query gives it one. cluster, topic_ids: what the broker says of the cluster and of
-    the topics, by topic name; what it does not say is missing. earliest, newest: the broker's first and next offsets when
-    the batch was described; None when the broker was not asked or did not answer, and never recorded.
-    files: what a file source reads for the batch, none for a source that has nothing for it; None for any other source.
+    name: the source's name, where the query gives it one.
+    cluster, topic_ids: what the broker says of the cluster and of the topics, by topic name; what it does not say is
+    missing.
+    earliest, newest: the broker's first and next offsets when the batch was described; None when the broker was not
+    asked or did not answer. They are never recorded.
+    files: what a file source reads for the batch, empty when it has nothing for it; None for any other source.
 
     Two ranges are equal when they cover the same positions. Whether their ids agree is for ``same_id`` to say.
     """
 
-    start: object
-    end: object
+    start: Any
+    end: Any
     fingerprint: str = ""
     name: str = field(default="", compare=False)
     cluster: str = field(default="", compare=False)
@@ -57,25 +59,30 @@ class SourceRange:
 
     @functools.cached_property
     def numeric(self) -> bool:
-        """Whether positions of different checkpoints compare."""
+        """Whether positions of this source compare with positions of another checkpoint."""
         return _is_offsets(self.end) and (self.start in (None, {}) or _is_offsets(self.start))
 
     def key(self, place: int) -> str:
-        """What the source is called in the record: its name, or else its place in the query."""
+        """The source's identity in the record: its name, or else its place in the query."""
         return self.name or str(place)
 
     def topic_id(self, topic: str) -> str:
-        """'' when it is not known."""
+        """The id of a topic; '' when it is not known."""
         return self.topic_ids.get(topic, "")
 
     def first(self, topic: str, part: str) -> int | None:
-        """Where the batch begins in this partition; None when Spark does not say: then at the partition's beginning."""
+        """The offset at which the batch begins in this partition.
+
+        None when Spark does not say: then the batch begins at the partition's beginning.
+        """
         return (self.start or {}).get(topic, {}).get(part)
 
     def with_shortened_ids(self) -> "SourceRange":
+        """The same range with shortened ids of topics."""
         return replace(self, topic_ids={topic: shortened(topic_id) for topic, topic_id in self.topic_ids.items()})
 
     def to_json(self) -> dict[str, Any]:
+        """The range as a state has it: what was read, and of which cluster and topics."""
         if not self.numeric:
             named = {"name": self.name} if self.name else {}
             return {"start": self.start, "end": self.end, "fingerprint": self.fingerprint, **named}
@@ -87,12 +94,12 @@ class SourceRange:
         return value | {key: text for key, text in said.items() if text}
 
     def _topic_json(self, topic: str) -> list[Any]:
-        """[name, id, where it ends, how much was read of it, where partitions began that have no end].
+        """A topic as an array: [name, id, end, how much was read of it, where partitions began that have no end].
 
-        An array without names, because a state has many of them.
+        An array, and not an object with names, because a state has many of them.
         """
         end, start = self.end.get(topic), (self.start or {}).get(topic)
-        value = [topic, self.topic_id(topic), None if end is None else pack(end), None]
+        value: list[Any] = [topic, self.topic_id(topic), None if end is None else pack(end), None]
         if start is not None:
             value[3] = pack({part: (end or {})[part] - first for part, first in start.items() if part in (end or {})})
             gone = {part: first for part, first in start.items() if part not in (end or {})}
@@ -101,7 +108,7 @@ class SourceRange:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "SourceRange":
-        """Reads what ``to_json`` made, and what cde7565 made: positions without ids."""
+        """Read what ``to_json`` made, and what the code of commit cde7565 made: positions without ids."""
         if "topics" not in value:
             return cls(value["start"], value["end"], value["fingerprint"], name=value.get("name", ""))
         start: dict[str, dict[str, int]] = {}
@@ -126,14 +133,17 @@ class SourceRange:
 
 
 def same_id(one: str, other: str) -> bool:
-    """Whether two ids may be the same: they are, or one of them is not known, or one is the other one shortened."""
+    """Whether two ids may be the same: they are equal, or one is not known, or one is the other one shortened."""
     if _SHORT in one or _SHORT in other:
         one, other = shortened(one), shortened(other)
     return not one or not other or one == other
 
 
 def shortened(topic_id: str) -> str:
-    """The beginning of a topic's id, by which a reader knows it, and 42 bits of its digest. One that is short already stays as it is."""
+    """The beginning of a topic's id, by which a reader knows it, and 42 bits of its digest.
+
+    An id that is short already stays as it is.
+    """
     if len(topic_id) <= _BEGINNING + len(_SHORT) + _DIGEST:
         return topic_id
     digest = base64.urlsafe_b64encode(hashlib.sha256(topic_id.encode()).digest()).decode()
@@ -141,7 +151,10 @@ def shortened(topic_id: str) -> str:
 
 
 def same_ranges(one: tuple[SourceRange, ...], other: tuple[SourceRange, ...]) -> bool:
-    """Whether two batches read the same. Named sources stand in any order; one that was known by its place may have got a name."""
+    """Whether two batches read the same.
+
+    Named sources may stand in any order. A source that was known by its place may have got a name.
+    """
     if one == other or not (_is_named(one) or _is_named(other)):
         return one == other
     names = _is_named(one) and _is_named(other)
@@ -149,12 +162,15 @@ def same_ranges(one: tuple[SourceRange, ...], other: tuple[SourceRange, ...]) ->
 
 
 def follows(last: tuple[SourceRange, ...], batch: tuple[SourceRange, ...]) -> bool:
-    """Whether each source of ``batch`` starts where ``last`` ended. Named sources may come and go, and stand in any order."""
+    """Whether each source of ``batch`` starts where ``last`` ended.
+
+    Named sources may come and go, and stand in any order.
+    """
     if _is_named(last) and _is_named(batch):
         ends = {source.name: source.end for source in last}
         return all(source.start == ends[source.name] for source in batch if source.name in ends)
-    starts, ends = [_text(source.start) for source in batch], [_text(source.end) for source in last]
-    return starts == ends or _is_named(last) != _is_named(batch) and sorted(starts) == sorted(ends)
+    begun, ended = [_text(source.start) for source in batch], [_text(source.end) for source in last]
+    return begun == ended or _is_named(last) != _is_named(batch) and sorted(begun) == sorted(ended)
 
 
 def _is_named(ranges: tuple[SourceRange, ...]) -> bool:
@@ -167,7 +183,7 @@ def _in_any_order(ranges: tuple[SourceRange, ...], names: bool) -> list[str]:
     )
 
 
-def _text(value) -> str:
+def _text(value: Any) -> str:
     return json.dumps(value, sort_keys=True)
 
 
@@ -177,11 +193,11 @@ def all_numeric(ranges: tuple[SourceRange, ...]) -> bool:
 
 
 def numeric_ones(ranges: tuple[SourceRange, ...]) -> Iterator[tuple[int, SourceRange]]:
-    """Sources whose positions compare, by their places; others may stand beside them."""
+    """The sources whose positions compare, each with its place in the query. Other sources may stand beside them."""
     return ((place, source) for place, source in enumerate(ranges) if source.numeric)
 
 
-def _is_offsets(value) -> bool:
+def _is_offsets(value: Any) -> bool:
     return (
         isinstance(value, Mapping)
         and bool(value)
@@ -194,16 +210,19 @@ def _are_offsets(parts: Mapping[str, Any]) -> bool:
 
 
 def _is_number(part: str) -> bool:
-    """As Spark writes a partition: '0', '17'."""
+    """Whether this is a partition as Spark writes it: '0', '17'."""
     return part.isascii() and part.isdecimal() and (part == "0" or part[0] != "0")
 
 
-# An array may hold this many empty places, and one more for each partition that it names.
+# A packed array may have this many empty places, and one more for each partition that it names.
 _FREE_PLACES = 8
 
 
 def pack(parts: Mapping[str, int]) -> list[Any] | dict[str, Any]:
-    """``{"0": 5, "2": 7}`` as ``[5, null, 7]``. An object where most places of the array would be empty."""
+    """``{"0": 5, "2": 7}`` as the array ``[5, null, 7]``.
+
+    It stays an object where most places of the array would be empty.
+    """
     size = max((int(part) for part in parts), default=-1) + 1
     if size > 2 * len(parts) + _FREE_PLACES:
         return dict(parts)
@@ -211,7 +230,7 @@ def pack(parts: Mapping[str, int]) -> list[Any] | dict[str, Any]:
 
 
 def unpack(packed: list[Any] | Mapping[str, Any]) -> dict[str, int]:
-    """What ``pack`` was given."""
+    """The inverse of ``pack``."""
     if isinstance(packed, Mapping):
         return dict(packed)
     return {str(part): number for part, number in enumerate(packed) if number is not None}

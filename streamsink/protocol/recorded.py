@@ -1,4 +1,4 @@
-"""Up to where everything is published: a position for each partition, as one source of the query reads it."""
+"""The positions up to which everything is published: one for each partition, as each source of the query reads it."""
 
 import functools
 from collections.abc import Callable, Iterable, Mapping
@@ -16,7 +16,7 @@ from streamsink.protocol.positions import (
     unpack,
 )
 
-# The source of a record that an earlier version wrote, which did not say whose it is.
+# The source of a record by an earlier version, which did not say which source it belongs to.
 UNKNOWN = ""
 
 
@@ -35,6 +35,7 @@ class TopicRecord:
 
     @property
     def identity(self) -> tuple[str, str, str, str]:
+        """What tells this record from the others of an application."""
         return self.source, self.topic, self.cluster, self.topic_id
 
     def agrees(self, source: SourceRange) -> bool:
@@ -42,18 +43,20 @@ class TopicRecord:
         return same_id(self.cluster, source.cluster) and same_id(self.topic_id, source.topic_id(self.topic))
 
     def to_json(self) -> dict[str, Any]:
+        """The record as a state has it. Ids that are not known are left out."""
         said = {"source": self.source, "cluster": self.cluster, "id": self.topic_id}
         return {"topic": self.topic, "next": pack(self.next)} | {key: text for key, text in said.items() if text}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "TopicRecord":
+        """The inverse of ``to_json``."""
         said = (value.get("source", UNKNOWN), value["topic"], value.get("cluster", ""), value.get("id", ""))
         return cls(*said, unpack(value["next"]))
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """The records of all sources and topics, also of topics that the query reads no longer. False without any."""
+    """The records of all sources and topics, also of topics that the query no longer reads. It is false when empty."""
 
     topics: tuple[TopicRecord, ...] = ()
 
@@ -62,7 +65,7 @@ class Recorded:
 
     @classmethod
     def of(cls, topics: Iterable[TopicRecord]) -> "Recorded":
-        """In their one order."""
+        """The records in their one order."""
         return cls(tuple(sorted(topics, key=lambda record: record.identity)))
 
     @functools.cached_property
@@ -73,13 +76,13 @@ class Recorded:
         return found
 
     def of_topic(self, topic: str) -> tuple[TopicRecord, ...]:
-        """Whichever source read it, whatever its id."""
+        """The records of every topic of this name, whichever source read it and whatever its id is."""
         return self._by_topic.get(topic, ())
 
     def known(self, place: int, source: SourceRange, topic: str) -> tuple[TopicRecord, ...]:
         """What is recorded of the topic that this source reads: its own record, or else those of other sources.
 
-        None for a topic that is new. Several when other sources read it and none of them has this one's name or place.
+        Empty for a topic that is new. Several when other sources read it and none of them has this one's name or place.
         """
         found = [record for record in self.of_topic(topic) if record.agrees(source)]
         exact = [record for record in found if record.topic_id and source.topic_id(topic)]
@@ -91,21 +94,28 @@ class Recorded:
         return tuple(found)
 
     def without(self, records: Iterable[TopicRecord]) -> "Recorded":
+        """The records except these, which are found by their identity."""
         gone = {record.identity for record in records}
         return Recorded(tuple(record for record in self.topics if record.identity not in gone))
 
     def advanced(self, sources: tuple[SourceRange, ...]) -> "Recorded":
-        """Moved forward to where the batch ends; never back, and a partition once recorded stays. Sources without positions that compare
-        have no record.
+        """The positions moved forward to where the batch ends.
+
+        A position never goes back, and a partition once recorded stays. Sources whose positions do not compare have no
+        record.
         """
         return self._with_ends(sources, max)
 
     def ending_with(self, sources: tuple[SourceRange, ...]) -> "Recorded":
-        """With the positions at which the batch ends, also where that is back: what was read beyond it is to be read again."""
+        """The positions at which the batch ends, also where they go back.
+
+        What was read beyond them is then to be read again.
+        """
         return self._with_ends(sources, lambda end, before: end)
 
     def _with_ends(self, sources: tuple[SourceRange, ...], choose: Callable[[int, int], int]) -> "Recorded":
-        made, replaced = [], []
+        made: list[TopicRecord] = []
+        replaced: list[TopicRecord] = []
         for place, source in numeric_ones(sources):
             for topic in source.end:
                 known = self.known(place, source, topic)
@@ -114,12 +124,13 @@ class Recorded:
         return Recorded.of((*self.without(replaced).topics, *made))
 
     def with_shortened_ids(self) -> "Recorded":
+        """The same records with shortened ids of topics."""
         return Recorded.of(replace(record, topic_id=shortened(record.topic_id)) for record in self.topics)
 
     # -- in the table's state ----------------------------------------------------------------------------------------
 
     def to_json(self, sources: tuple[SourceRange, ...]) -> list[Any]:
-        """sources: of the same state; what they say already is not said again."""
+        """The records as JSON. sources: of the same state; what they say already is not said again."""
         ends = _ends(sources)
         own = {record.identity: record for record in self.topics}
         follows = all(identity in own and set(end.next) <= set(own[identity].next) for identity, end in ends.items())
@@ -131,7 +142,10 @@ class Recorded:
 
     @classmethod
     def from_json(cls, value: list[Any] | Mapping[str, Any], sources: tuple[SourceRange, ...]) -> "Recorded":
-        """Reads what ``to_json`` made, and what version 1 had: one position a partition, the lowest of all sources."""
+        """Read what ``to_json`` made. sources: of the same state.
+
+        It also reads what version 1 had: one position for each partition, the lowest of all sources.
+        """
         if isinstance(value, Mapping):
             return _merged_of_old(value, sources)
         made = []
@@ -146,9 +160,10 @@ class Recorded:
 def _moved(
     key: str, source: SourceRange, topic: str, known: tuple[TopicRecord, ...], choose: Callable[[int, int], int]
 ) -> TopicRecord:
-    """One record of a source's topic. Of several that differ the lower position counts: nothing is lost by it.
+    """The one record of a source's topic after a batch. known: what is recorded of the topic.
 
-    choose: of where the batch ends in a partition and what was recorded of it.
+    Where several records differ the lowest position counts, because nothing is lost by it. choose: takes the offset
+    where the batch ends in a partition and the recorded one, and returns the new one.
     """
     before: dict[str, int] = {}
     for record in known:
@@ -172,7 +187,10 @@ def _ends(sources: tuple[SourceRange, ...]) -> dict[tuple[Any, ...], TopicRecord
 
 
 def _ahead_json(end: TopicRecord, record: TopicRecord) -> list[Any] | None:
-    """[how far a record is from where the batch ends, partitions that the batch has not]; None when it is there."""
+    """[how far the record is ahead of where the batch ends, the partitions that the batch does not have].
+
+    None when the record is exactly where the batch ends.
+    """
     ahead = {part: record.next[part] - at for part, at in end.next.items()}
     others = {part: at for part, at in record.next.items() if part not in end.next}
     if not others and not any(ahead.values()):
@@ -181,7 +199,7 @@ def _ahead_json(end: TopicRecord, record: TopicRecord) -> list[Any] | None:
 
 
 def _ends_with(ends: list[TopicRecord], ahead: Mapping[str, list[Any]]) -> list[TopicRecord]:
-    """The inverse of ``_ahead_json`` for all of them."""
+    """The inverse of ``_ahead_json`` for all topics. ends: where the batch ends, changed in place and returned."""
     for number, (packed, *others) in ahead.items():
         end, by = ends[int(number)], unpack(packed)
         moved = {part: at + by[part] for part, at in end.next.items()}
@@ -191,7 +209,10 @@ def _ends_with(ends: list[TopicRecord], ahead: Mapping[str, list[Any]]) -> list[
 
 
 def _merged_of_old(merged: Offsets, sources: tuple[SourceRange, ...]) -> Recorded:
-    """Each source has read at least what all of them had read, and at least to where its last batch ended."""
+    """The records of a state of version 1. merged: one position for each partition, the lowest of all sources.
+
+    Each source has read at least what all of them had read, and at least to where its last batch ended.
+    """
     ends = _ends(sources).values() if all_numeric(sources) else ()
     made = []
     for end in ends:

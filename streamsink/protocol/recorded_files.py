@@ -1,32 +1,45 @@
-"""The files that an application's records were made of, and how a file of a batch stands to them. Pure."""
+"""The files that an application's records were made of, and how a file of a batch compares with them. Pure."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
 from enum import Enum
+from typing import Final
 
 from streamsink.protocol.committable import AppState, Batch
 from streamsink.protocol.file_entries import ENTRY_BYTES, FILE, KNOWN_BYTES, NAME, entry, path_of, paths_of
 from streamsink.protocol.positions import SourceRange
 
-_PATH_TYPE = "q"  # a path's digest as a number
+# A path's digest as a number, for ``memoryview.cast``.
+_PATH_TYPE: Final = "q"
 
 
 def entries(sources: Sequence[SourceRange]) -> bytes | None:
-    """What is kept of all files of a batch, one entry after another; None when not every source of it tells its files."""
-    if not sources or any(source.files is None for source in sources):
-        return None
-    return b"".join(entry(file, place, source.name) for place, source in enumerate(sources) for file in source.files)
+    """What is kept of all files of a batch: their entries, one after another.
+
+    None when not every source of the batch tells its files.
+    """
+    found: list[bytes] = []
+    for place, source in enumerate(sources):
+        if source.files is None:
+            return None
+        found += (entry(file, place, source.name) for file in source.files)
+    return b"".join(found) if sources else None
 
 
 def recorded_files(batch: Batch, last: AppState | None) -> bytes | None:
-    """What the record of the batch keeps of its files. None too for the first batch of a checkpoint with a past: its files before
-    that are in no record."""
+    """What the record of a batch keeps of its files, as ``entries`` returns it.
+
+    None too for the first batch of a checkpoint with a past: the files before it are in no record.
+    """
     return entries(batch.sources) if last is not None or batch.batch_id == 0 else None
 
 
 class FileIs(Enum):
-    """HERE: recorded. ELSEWHERE: recorded from another source of the query. RETIMED: its path is, with another time. MOVED: its name
-    and time are, under another path."""
+    """How a file compares with the recorded ones.
+
+    HERE: it is recorded. ELSEWHERE: it is recorded, from another source of the query. RETIMED: its path is recorded
+    with another time. MOVED: its name and time are recorded under another path. NEW: none of these.
+    """
 
     HERE = "here"
     ELSEWHERE = "elsewhere"
@@ -36,18 +49,25 @@ class FileIs(Enum):
 
 
 class KnownFiles:
-    """All files that an application's records were made of; looking one up costs the same however many they are, but for a logarithm."""
+    """All files that an application's records were made of.
+
+    The cost of looking one up grows only with the logarithm of their number.
+    """
 
     def __init__(self, recorded: bytes):
-        """recorded: their entries, in any order."""
+        """recorded: the entries of the files, in any order."""
         self._sorted = _in_order(recorded)
-        self._paths: memoryview | None = None  # of all of them, in order; made when a file is not here
+        # The digests of all paths, in order; made when the first file is not recorded.
+        self._paths: memoryview[int] | None = None
 
     def __len__(self) -> int:
         return len(self._sorted) // ENTRY_BYTES
 
     def look_up(self, entry: bytes, alone: bool) -> FileIs:
-        """alone: the query has one source, so whichever read the file gave its rows."""
+        """How the file with this entry compares with the recorded ones.
+
+        alone: the query has one source, so whichever source read the file made the same rows of it.
+        """
         if self._has(entry[:KNOWN_BYTES]) or alone and self._has(entry[:FILE]):
             return FileIs.HERE
         if self._has(entry[:FILE]):
@@ -57,7 +77,7 @@ class KnownFiles:
         return FileIs.MOVED if self._has(entry[:NAME]) else FileIs.NEW
 
     def _has_path(self, digest: bytes) -> bool:
-        """Not one that only entries of earlier code are of."""
+        """Whether the path is recorded. Entries of earlier code do not tell theirs."""
         if self._paths is None:
             self._paths = _in_order_of_numbers(paths_of(self._sorted))
         [wanted] = memoryview(digest).cast(_PATH_TYPE)
@@ -68,12 +88,12 @@ class KnownFiles:
         return self._at(bisect_left(range(len(self)), beginning, key=self._at)).startswith(beginning)
 
     def _at(self, number: int) -> bytes:
-        """Nothing after the last one."""
+        """The entry with this number; empty after the last one."""
         return self._sorted[number * ENTRY_BYTES : (number + 1) * ENTRY_BYTES]
 
 
 def _in_order(recorded: bytes) -> bytes:
-    """Arrow sorts a million of them in half a second, and makes no object of each."""
+    """Sort entries. Arrow sorts a million of them in half a second, and makes no Python object for each."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -86,7 +106,7 @@ def _in_order(recorded: bytes) -> bytes:
     return ordered.buffers()[1].to_pybytes()[: len(recorded)]
 
 
-def _in_order_of_numbers(digests: bytes) -> memoryview:
+def _in_order_of_numbers(digests: bytes) -> "memoryview[int]":
     import pyarrow as pa
     import pyarrow.compute as pc
 

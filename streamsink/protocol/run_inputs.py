@@ -1,7 +1,7 @@
 """The files that a bounded run has read: what is kept of them, and whether a repeated run reads the same ones. Pure.
 
-A file is its path with its time of modification and its size, as a digest. A table keeps one digest of all, and those of a few files: these
-tell a folder that has grown from one whose files were replaced.
+A file stands for its path, its time of modification and its size, as one digest. A table keeps one digest of all files
+and the digests of a few: these tell a folder that has grown from a folder whose files were replaced.
 """
 
 import hashlib
@@ -14,12 +14,15 @@ _FEW, _DIGITS = 8, 16
 
 
 def digests(files: Iterable[str]) -> frozenset[str]:
-    """files: of each its path, time and size, in one text."""
+    """The digest of each file. files: the path, time and size of each, in one text."""
     return frozenset(hashlib.sha256(file.encode()).hexdigest()[:_DIGITS] for file in files)
 
 
 def kept(inputs: Collection[str] | None) -> tuple[str, ...]:
-    """What a table keeps: the digest of all, and the least ones. Nothing where it is not known which files were read."""
+    """What a table keeps of the files of a run: one digest of all of them, then the smallest digests of single files.
+
+    Empty where it is not known which files were read (``inputs`` is None).
+    """
     if inputs is None:
         return ()
     ordered = sorted(inputs)
@@ -27,10 +30,13 @@ def kept(inputs: Collection[str] | None) -> tuple[str, ...]:
 
 
 def are_others(known: KnownRun, given: Batch) -> bool:
-    """Whether the files are certainly not just those that were read then."""
+    """Whether the files are certainly not exactly those that the published run has read."""
     return bool(known.inputs) and given.inputs is not None and kept(given.inputs)[0] != known.inputs[0]
 
 
 def are_gone(known: KnownRun, given: Batch) -> bool:
-    """Whether some of the files that were read then are certainly not read now: else others may have come beside them."""
+    """Whether some of the files that the published run has read are certainly not read now.
+
+    Where it is False for files that differ, others may only have been added.
+    """
     return bool(given.inputs is not None and set(known.inputs[1:]) - given.inputs)

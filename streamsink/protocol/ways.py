@@ -1,43 +1,53 @@
-"""Ways on that several errors name, in one wording each; what they say to do is tested as it is said."""
+"""Ways on: advice in error messages on how to go on, which several errors give in one wording each.
+
+Tests do what it says, as it says it.
+"""
 
 import hashlib
 
-# Of batches that never came to the sink.
+# Said where batches never came to the sink.
 CALLED_FOR_EVERY_BATCH = (
-    "If your batch function does not call the sink for a batch without rows, change that first: call it for every batch, also for one "
-    "without rows"
+    "If your batch function does not call the sink for a batch without rows, change that first: call it for every "
+    "batch, also for one without rows"
 )
 
 
 def second_part(batch: str) -> str:
-    """Of a batch whose rows come to one sink in parts. batch: as "batch 3". The sentences end without a full stop."""
+    """What to do with a batch whose rows come to one sink in parts. batch: as "batch 3".
+
+    The last sentence ends without a full stop.
+    """
     return (
-        "Use a sink of its own name (application='...') for the second part, in this and in all later batches. To give one sink all rows of the "
-        f"batch in one call instead (df1.unionByName(df2)), let the sink of its own name write its part of {batch} first: a start that repeats "
-        "that batch skips what was recorded of it, and begins with one call at the batch after it"
+        "Use a sink of its own name (application='...') for the second part, in this and in all later batches. To give "
+        "one sink all rows of the batch in one call instead (df1.unionByName(df2)), let the sink of its own name write "
+        f"its part of {batch} first: a start that repeats that batch skips what was recorded of it, and begins with "
+        "one call at the batch after it"
     )
 
 
 def give_up(path: str, application: str) -> str:
-    """Of records that can never be published. The sentence ends without a full stop."""
+    """What to do with records that can never be published unless something is mended. Ends without a full stop."""
     return f"If that cannot be mended, {give_up_at_once(path, application)}"
 
 
 def give_up_at_once(path: str, application: str) -> str:
-    """The same where nothing can be mended."""
+    """What to do with records that can never be published, where nothing can be mended. Ends without a full stop."""
     return (
-        f"stop the query and call streamsink.give_up({path!r}, application={application!r}): it forgets what can never be published, with what was "
-        "recorded after it, and says from where the source is read again"
+        f"stop the query and call streamsink.give_up({path!r}, application={application!r}): it forgets what can never "
+        "be published, with what was recorded after it, and says from where the source is read again"
     )
 
 
 def go_on_under(name: str) -> str:
-    """Of the name that a query had before. name: as the table knows it. The sentence ends without a full stop."""
+    """How to go on under the name that a query had before. name: as the table knows it.
+
+    The sentence ends without a full stop.
+    """
     plain, _, of_tables = name.partition("@")
     through = " and write through streamsink.to_tables, or with dead_letters, as before" if of_tables else ""
     return f"Set application='{plain}'{through} to go on"
 
 
 def word(question: str) -> str:
-    """The word by which an option answers exactly this question. question: all that makes it this one and no other."""
+    """The word by which an option answers exactly this question. question: everything that tells it from all others."""
     return hashlib.sha256(question.encode()).hexdigest()[:12]

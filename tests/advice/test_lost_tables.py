@@ -8,7 +8,7 @@ import pytest
 from streamsink.commands.give_up import give_up
 from streamsink.errors import StreamsinkError
 from streamsink.format.types import parse_ddl
-from streamsink.journal.file_journal import decode_record
+from streamsink.journal.record_format import decode_record
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import StagedFile
 from streamsink.table.table import create_table, new_schema

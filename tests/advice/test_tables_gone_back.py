@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pytest
 
-from streamsink.journal.file_journal import decode_record, encode_record
+from streamsink.journal.record_format import decode_record, encode_record
 from streamsink.sinks.paimon.past.marks import PUBLISHED
 from streamsink.storage.file_io import FileIO
 from streamsink.table.routed.rules import ROUTE

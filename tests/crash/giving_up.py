@@ -10,7 +10,7 @@ import pytest
 from streamsink.commands.give_up import give_up
 from streamsink.commands.offsets import Wanted, offsets_of
 from streamsink.errors import RestoredThenFailed, StreamsinkError
-from streamsink.journal.file_journal import decode_record
+from streamsink.journal.record_format import decode_record
 from streamsink.options import SinkOptions
 from streamsink.testing.driver import SparkCheckpoint
 from tests.advice.following import Advice

@@ -6,7 +6,7 @@ import pytest
 
 from streamsink import faults
 from streamsink.errors import Corrupt, Misuse
-from streamsink.journal.file_journal import decode_record
+from streamsink.journal.record_format import decode_record
 from streamsink.testing.faults import InjectedCrash, arm, crash
 from tests.crash.giving_up import ENDS, clean, follow, giving_up, left, record, refused
 from tests.crash.many_world import ManyWorld, check_complete

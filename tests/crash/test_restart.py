@@ -10,7 +10,7 @@ from streamsink.clock import IdSource
 from streamsink.errors import Corrupt
 from streamsink.events import Restored
 from streamsink.format.manifest_list import ManifestFileMeta
-from streamsink.journal.file_journal import decode_record
+from streamsink.journal.record_format import decode_record
 from streamsink.storage.file_io import FileIO
 from streamsink.table.commit.changes import Changes
 from streamsink.table.table import open_table

@@ -8,7 +8,7 @@ import pytest
 
 from streamsink.clock import IdSource
 from streamsink.errors import Conflict
-from streamsink.journal.file_journal import decode_record
+from streamsink.journal.record_format import decode_record
 from streamsink.storage.file_io import FileIO
 from streamsink.table.commit.changes import Changes
 from streamsink.table.table import open_table

@@ -178,7 +178,7 @@ OF_TABLES = (
            "*beside", "", (_LETTERS,)),
     Defect("letters: what was there last is forgotten", "protocol/run/past.py:RecordedPast.record_of",
            "last.carried if last else {}", "{}", (_LETTERS,)),
-    Defect("letters: earlier code publishes a part of the record", "journal/file_journal.py:encode_record",
+    Defect("letters: earlier code publishes a part of the record", "journal/record_format.py:encode_record",
            "DEAD_LETTERS in committable.payload", "False", (_LETTERS,)),
     Defect("letters: a retired application stays there", "commands/retire.py:retire",
            "if is_table(file_io, path):", "if False:", (_LETTERS,)),

@@ -241,6 +241,20 @@ def test_a_name_that_has_a_record_alone_is_found_by_its_journal():
     }
 
 
+@follows("destination.no-id")
+def test_a_folder_that_has_lost_its_identity_is_written_when_that_is_there_again():
+    """Else it would get a new one, and records that are pending would be of another destination."""
+    lake = _Lake()
+    lake.run((3,))
+    lake.record((3, 5))
+    identity = lake.io().read("/lake/id")
+    lake.io().delete("/lake/id")
+    told("destination.no-id", lambda: lake.run((3, 5, 8))).says("'id'", "Restore the file")
+    lake.io().create_if_absent("/lake/id", identity)
+    lake.run((3, 5, 8))
+    assert rows_of(lake.io(), "/lake") == list(range(8))
+
+
 def rows(first, end):
     return pa.RecordBatch.from_pydict({"id": list(range(first, end)), "version": [0] * (end - first)}, schema=SCHEMA)
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from streamsink.journal.file_journal import FileJournal, encode_record
+from streamsink.journal.file_journal import FileJournal
+from streamsink.journal.record_format import encode_record
 from streamsink.protocol.ids import Writer
 from streamsink.testing.journal_conformance import APPLICATION, RETAIN, BrokenJournal, check_journal
 

@@ -8,7 +8,8 @@ import pytest
 from streamsink import faults
 from streamsink.clock import IdSource
 from streamsink.errors import Corrupt, Fenced
-from streamsink.journal.file_journal import FileJournal, decode_record
+from streamsink.journal.file_journal import FileJournal
+from streamsink.journal.record_format import decode_record
 from streamsink.storage.file_io import FileIO
 from streamsink.testing.faults import InjectedCrash, arm, crash
 from streamsink.testing.memory import MemoryCalls

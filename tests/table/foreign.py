@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from streamsink.clock import IdSource
 from streamsink.format.snapshot import Snapshot
-from streamsink.journal.file_journal import decode_record
+from streamsink.journal.record_format import decode_record
 from streamsink.storage.file_io import FileIO
 from streamsink.table.commit.changes import Changes
 from streamsink.table.read.scan import data_file_path

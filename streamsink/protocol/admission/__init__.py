@@ -1,1 +1,1 @@
-"""Admission of a micro-batch: what it is, and what is said when it must not be written. Pure decisions."""
+"""Admission of a micro-batch: what it is, and the errors for a batch that must not be written. Pure decisions."""

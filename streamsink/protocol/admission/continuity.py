@@ -1,6 +1,7 @@
-"""How a batch's Kafka sources stand to what is recorded: does it continue, overlap, leave a gap, or read something else? Pure.
+"""How a batch's Kafka sources compare with what is recorded: do they continue it, overlap it, or leave a gap? Pure.
 
-Each source of the query is compared with its own record, partition by partition.
+Each source of the query is compared with its own record, partition by partition. A topic may also be another one than
+the recorded topic of its name, or have lost messages.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,8 +20,10 @@ NEWEST_BELOW_RECORDED = "positions.newest-below-recorded"
 class Change:
     """A topic of which the recorded positions no longer hold. kind: of the error. records: those that are concerned.
 
-    lowered: the positions that are still true, when it is known to be the same topic; else none of its positions are.
-    is_older: it is the checkpoint that does not hold, which is of the topic that was there before; all recorded positions are true.
+    found: what was found, in words. lowered: the positions that are still true, when it is known to be the same topic;
+    empty when none of its positions are true.
+    is_older: it is the checkpoint that does not hold, because it is of the topic that was there before; all recorded
+    positions are true.
     """
 
     kind: str
@@ -37,7 +40,7 @@ class Change:
 
 
 def changes(recorded: Recorded, sources: tuple[SourceRange, ...]) -> tuple[Change, ...]:
-    """Every topic of the batch of which the record does not hold, by its ids or by its offsets."""
+    """Every topic of the batch whose record no longer holds, as its ids or its offsets show."""
     found = []
     for place, source in numeric_ones(sources):
         for topic in source.end:
@@ -50,7 +53,7 @@ def changes(recorded: Recorded, sources: tuple[SourceRange, ...]) -> tuple[Chang
 
 
 def reset(recorded: Recorded, changed: tuple[Change, ...]) -> Recorded:
-    """Without what does not hold any more."""
+    """The record without what no longer holds."""
     for change in changed:
         recorded = recorded.without(change.records)
         if change.lowered:
@@ -63,7 +66,10 @@ def _lowered(record: TopicRecord, most: Mapping[str, int]) -> TopicRecord:
 
 
 def _other(recorded: Recorded, sources: tuple[SourceRange, ...], place: int, topic: str) -> Change | None:
-    """A topic whose name is recorded with other ids only. None when each of these is what another source reads."""
+    """The change of a topic whose name is recorded with other ids only.
+
+    None when each of these ids is what another source of the query reads.
+    """
     source = sources[place]
     accused = [
         record
@@ -82,7 +88,7 @@ def _other(recorded: Recorded, sources: tuple[SourceRange, ...], place: int, top
 
 
 def _shrunk(source: SourceRange, topic: str, known: tuple[TopicRecord, ...]) -> Change | None:
-    """A topic that has fewer messages than were read of it."""
+    """The change of a topic that has fewer messages than were read of it; None when it has not. known: its records."""
     end, newest = source.end[topic], (source.newest or {}).get(topic, {})
     start = (source.start or {}).get(topic, {})
     backwards = {part: at for part, at in end.items() if at < start.get(part, 0)}
@@ -91,7 +97,8 @@ def _shrunk(source: SourceRange, topic: str, known: tuple[TopicRecord, ...]) -> 
         return None
     same = bool(known and source.topic_id(topic)) and all(record.topic_id for record in known)
     lowered = {**backwards, **behind} if same else {}
-    # Whoever goes on from the record, or from before it, has seen the topic shrink. One who starts behind it has never read this topic.
+    # A checkpoint that goes on from the record, or from before it, has seen the topic shrink. One that starts behind
+    # the record has never read this topic.
     is_older = (
         same
         and not behind
@@ -110,9 +117,10 @@ def _shrunk(source: SourceRange, topic: str, known: tuple[TopicRecord, ...]) -> 
 
 
 def beyond(sources: tuple[SourceRange, ...]) -> Iterator[tuple[int, str, str, int, int]]:
-    """(source, topic, partition, end, newest) wherever a batch ends behind the broker's next offset: those messages are gone.
+    """Yield (source, topic, partition, end, newest) wherever a batch ends behind the broker's next offset.
 
-    Spark planned it from an earlier answer, and what comes to these offsets from now on it will not read.
+    Those messages are gone. Spark planned the batch from an earlier answer of the broker, and it will not read what
+    comes to these offsets from now on.
     """
     for place, source in enumerate(sources):
         for topic, parts in (source.newest or {}).items():
@@ -124,12 +132,14 @@ def beyond(sources: tuple[SourceRange, ...]) -> Iterator[tuple[int, str, str, in
 
 @dataclass(frozen=True)
 class Relation:
-    """How a batch's range stands to what is recorded, by ``topic:partition``.
+    """How a batch's range compares with what is recorded. The lists name partitions, as ``topic:partition``.
 
-    overlap: begins before it. gap: begins after it. unread: unknown to the record, and does not begin at the broker's
-    earliest offset. ambiguous: sources that read it have different positions, so that its rows alone do not tell which
-    are new.
-    below: of each topic and partition, the first offset that is new. mixed: the batch overlaps, and holds new messages too.
+    overlap: the batch begins before the recorded position. gap: it begins after it.
+    unread: the record does not know the partition, and the batch does not begin at the broker's earliest offset.
+    ambiguous: sources that read the partition have different positions, so that its rows alone do not tell which are
+    new.
+    below: for each topic and partition, the first offset that is new.
+    mixed: the batch overlaps, and holds new messages too.
     """
 
     overlap: tuple[str, ...]
@@ -159,11 +169,18 @@ def relate(recorded: Recorded, sources: tuple[SourceRange, ...]) -> Relation:
         elif first < max(known) and first < last:
             overlap.add(f"{topic}:{part}")
     ambiguous, below, mixed = _below(_compared(recorded, sources, every=True)) if overlap else (set(), {}, False)
-    return Relation(*(tuple(sorted(found)) for found in (overlap, gap, unread, ambiguous)), below=below, mixed=mixed)
+    return Relation(
+        overlap=tuple(sorted(overlap)),
+        gap=tuple(sorted(gap)),
+        unread=tuple(sorted(unread)),
+        ambiguous=tuple(sorted(ambiguous)),
+        below=below,
+        mixed=mixed,
+    )
 
 
 def grown_of(recorded: Recorded, place: int, source: SourceRange) -> set[str]:
-    """Topics of which the batch or the broker has partitions that the record of this source has not."""
+    """Topics of which the batch or the broker has partitions that the record of this source does not have."""
     found = set()
     for topic in source.end:
         known = {part for record in recorded.known(place, source, topic) for part in record.next}
@@ -175,9 +192,9 @@ def grown_of(recorded: Recorded, place: int, source: SourceRange) -> set[str]:
 def _compared(
     recorded: Recorded, sources: tuple[SourceRange, ...], *, every: bool
 ) -> Iterator[tuple[str, str, SourceRange, set[int]]]:
-    """(topic, partition, source, positions that may be recorded of it) of each partition of each source.
+    """Yield (topic, partition, source, positions that may be recorded of it) for each partition of each source.
 
-    every: also of topics that begin exactly where the record ends, as nearly all do.
+    every: also for topics that begin exactly where the record ends, as nearly all do.
     """
     for place, source in numeric_ones(sources):
         for topic, end in source.end.items():
@@ -190,7 +207,10 @@ def _compared(
 
 
 def _below(compared: Iterable[tuple[str, str, SourceRange, set[int]]]) -> tuple[set[str], Offsets, bool]:
-    """(partitions for which no offset is right for every source, the first new offset of the others, whether any message is new)."""
+    """(partitions for which no offset is right for every source, the first new offset of the others, is any new).
+
+    compared: as ``_compared`` yields it, with ``every``.
+    """
     limits: dict[tuple[str, str], _Limits] = {}
     for topic, part, source, known in compared:
         last = source.end[topic][part]
@@ -198,7 +218,8 @@ def _below(compared: Iterable[tuple[str, str, SourceRange, set[int]]]) -> tuple[
         limit = limits.setdefault((topic, part), _Limits())
         for position in known or {first}:
             limit.add(first, last, position)
-    ambiguous, below = set(), {}
+    ambiguous: set[str] = set()
+    below: dict[str, dict[str, int]] = {}
     for (topic, part), limit in limits.items():
         if not limit.agree:
             ambiguous.add(f"{topic}:{part}")
@@ -209,28 +230,31 @@ def _below(compared: Iterable[tuple[str, str, SourceRange, set[int]]]) -> tuple[
 
 @dataclass
 class _Limits:
-    """Which offsets may be the first new one of a partition, so that a comparison with it is right for every source."""
+    """Which offsets may be the first new one of a partition, so that comparing with it is right for every source."""
 
     least: int = 0
     most: int | None = None
     highest: int = 0
 
     def add(self, first: int, last: int, position: int) -> None:
-        """A source's rows from ``first`` to ``last`` are new from ``position`` on."""
+        """Add a source whose rows from ``first`` to ``last`` (exclusive) are new from ``position`` on."""
         if last <= first:
             return
-        if position > first:  # rows before it are not new
+        # Rows before the position are not new.
+        if position > first:
             self.least = max(self.least, min(position, last))
             self.highest = max(self.highest, position)
-        if position < last:  # rows from it on are new
+        # Rows from the position on are new.
+        if position < last:
             bound = max(position, first)
             self.most = bound if self.most is None else min(self.most, bound)
 
     @property
     def agree(self) -> bool:
+        """Whether one offset is right for every source."""
         return self.most is None or self.least <= self.most
 
     @property
     def below(self) -> int:
-        """0 when no row is compared."""
+        """The first new offset; 0 when no row has to be compared."""
         return self.highest if self.most is None else self.least

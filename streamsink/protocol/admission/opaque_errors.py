@@ -1,4 +1,4 @@
-"""Errors of a batch whose source has no positions that compare, and whose files do not tell either what is recorded. Pure."""
+"""Errors for a batch whose source has no positions that compare, and whose files do not tell what is recorded. Pure."""
 
 from streamsink.errors import Misuse
 from streamsink.options import SinkOptions
@@ -9,10 +9,11 @@ _BY_FILES = " start a new checkpoint: files whose rows are here are known, and t
 
 
 def of_another_past(last: AppState, batch: Batch) -> list[str]:
-    """The sources that have read something else in the batch before this one than ``last`` says of it. Nothing where the record is of earlier
-    code, which does not tell, or the checkpoint does not, whose log of files may be deleted.
+    """The sources that read something else in the batch before this one than the recorded state ``last`` says of it.
 
-    Their positions are numbers that count the source's own steps, so they agree in two checkpoints that went on in different ways.
+    Their positions are numbers that count the source's own steps, so they agree in two checkpoints that went on in
+    different ways. Empty where the record is by earlier code, which does not tell, or where the checkpoint does not
+    tell, since its log of files may be deleted.
     """
     before = batch.before() if last.journal_id else None
     read = {source.key(place): source.fingerprint for place, source in enumerate(last.sources) if not source.numeric}
@@ -26,13 +27,19 @@ def of_another_past(last: AppState, batch: Batch) -> list[str]:
 
 
 def other_past(batch: Batch, others: list[str], ways: str, *, table: str, by_files: bool) -> Misuse:
-    """The batch follows one of its checkpoint that is not the recorded one. others: the sources that read something else there. ways: the ways on."""
+    """The error for a batch that follows another batch of its checkpoint than the recorded one.
+
+    others: the sources that read something else there. ways: the ways on. by_files: whether the files whose rows are in
+    the table are known.
+    """
     before, anew = batch.batch_id - 1, f" Or{_BY_FILES}" if by_files else ""
     return Misuse(
-        f"{table}: batch {batch.batch_id} follows batch {before} of checkpoint {batch.query}, in which source {' and '.join(map(repr, others))} read "
-        f"something else than in the batch {before} that is published here: table and checkpoint have one past and went on in different ways, as "
-        "when one of them was restored from a backup. Rows that only this checkpoint has read are not here, and it may read rows again "
-        f"that are. Nothing was written. Restore the checkpoint that has written this table.{anew} To go on without the rows that are not here,{ways}",
+        f"{table}: batch {batch.batch_id} follows batch {before} of checkpoint {batch.query}, in which source "
+        f"{' and '.join(map(repr, others))} read something else than in the batch {before} that is published here: "
+        "table and checkpoint have one past and went on in different ways, as when one of them was restored from a "
+        "backup. Rows that only this checkpoint has read are not here, and it may read rows again that are. Nothing "
+        f"was written. Restore the checkpoint that has written this table.{anew} To go on without the rows that are "
+        f"not here,{ways}",
         kind="checkpoint.other-past",
     )
 
@@ -48,9 +55,10 @@ def not_told(
     begin: str | None,
     by_files: bool,
 ) -> Misuse:
-    """Nobody can tell whether the batch's rows are here. is_next: it follows the last recorded one. ways: the ways on.
+    """The error for a batch of which nobody can tell whether its rows are in the table. last: the recorded state.
 
-    begin: startingOffsets of its Kafka sources for a new checkpoint; None when it has none. by_files: whether the files whose rows are here are known.
+    ways: the ways on. is_next: the batch follows the last recorded one. begin: the startingOffsets of its Kafka sources
+    for a new checkpoint; None when it has none. by_files: whether the files whose rows are in the table are known.
     """
     beside = (
         f" Of its Kafka sources a new checkpoint with startingOffsets={begin} reads only what is not here."
@@ -62,8 +70,8 @@ def not_told(
             f"{table}: application '{options.application}' has published up to batch {last.checkpoint_id} of another "
             f"checkpoint ({last.query}), and this one ({batch.query}) begins with batch {batch.batch_id}: the "
             "checkpoint was deleted, or this is another query. Its source has no positions that compare, so whether "
-            f"its rows are here already cannot be told. Nothing was written.{beside} If this is another query, give it a name "
-            f"of its own (application=...); else{ways}",
+            f"its rows are here already cannot be told. Nothing was written.{beside} If this is another query, give "
+            f"it a name of its own (application=...); else{ways}",
             kind="checkpoint.replaced",
         )
     if batch.batch_id <= last.checkpoint_id:
@@ -75,16 +83,17 @@ def not_told(
         )
     if is_next:
         return Misuse(
-            f"{table}: batch {batch.batch_id} is of a checkpoint that took the place of another one, or was restored from an older copy, when "
-            "rows of its source were published already: it may be a part of the replay that began then. Its source has no positions that "
-            f"compare, so whether its rows are here already cannot be told. Nothing was written. To go on,{ways}",
+            f"{table}: batch {batch.batch_id} is of a checkpoint that took the place of another one, or was restored "
+            "from an older copy, when rows of its source were published already: it may be a part of the replay that "
+            "began then. Its source has no positions that compare, so whether its rows are here already cannot be "
+            f"told. Nothing was written. To go on,{ways}",
             kind="batch.in-replay",
         )
     anew = f" To have their rows written,{_BY_FILES}" if by_files else ""
     return Misuse(
         f"{table}: batch {batch.batch_id} does not follow batch {last.checkpoint_id}, the last one published here "
         f"(expected batch {last.checkpoint_id + 1} starting at the positions where that one ended): batches are "
-        f"missing or were written elsewhere. Nothing was written. {CALLED_FOR_EVERY_BATCH}.{beside}{anew} To go on without the rows of the batches "
-        f"that are missing,{ways}",
+        f"missing or were written elsewhere. Nothing was written. {CALLED_FOR_EVERY_BATCH}.{beside}{anew} To go on "
+        f"without the rows of the batches that are missing,{ways}",
         kind="batch.gap",
     )

@@ -1,4 +1,4 @@
-"""What is said of positions that do not continue those of the table, and which ways on there are."""
+"""Errors for positions that do not continue those of the table, and the ways on in each case. Pure."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -28,7 +28,11 @@ def changed(
     word: str,
     is_other: bool,
 ) -> Misuse:
-    """Topics of which the recorded positions do not hold any more. is_other: the batch is of another checkpoint than the record."""
+    """The error for topics whose recorded positions no longer hold. found: the changes, at least one.
+
+    recorded: what is recorded. word: the word that answers for all of these topics. is_other: the batch is of another
+    checkpoint than the record.
+    """
     says = "; ".join(f"topic '{change.topic}': {change.found}" for change in found[:_MOST_NAMED])
     more = f"; and {len(found) - _MOST_NAMED} more topics" if len(found) > _MOST_NAMED else ""
     first = found[0]
@@ -36,33 +40,42 @@ def changed(
         why = _WHY.get(first.kind, "the topic was deleted and created again, or has lost messages at its end")
         begin = starting_offsets(table, batch, options, recorded, from_beginning=[change.topic for change in found])
         ways = (
-            "Recorded offsets of one topic say nothing of another one. To write everything that the topic holds now, start "
-            f"a new checkpoint with startingOffsets={begin} and set accept_as_new='{word}', which drops the table's record "
-            f"of that topic and of no other; accept_as_seen='{word}' records this batch without writing any of its rows."
+            "Recorded offsets of one topic say nothing of another one. To write everything that the topic holds now, "
+            f"start a new checkpoint with startingOffsets={begin} and set accept_as_new='{word}', which drops the "
+            f"table's record of that topic and of no other; accept_as_seen='{word}' records this batch without writing "
+            "any of its rows."
         )
     elif all(change.is_older for change in found):
-        why = "the table records less of this topic than that start, so the checkpoint is one from before the topic was created again"
+        why = (
+            "the table records less of this topic than that start, so the checkpoint is one from before the topic was "
+            "created again"
+        )
         ways = (
-            f"Restore the checkpoint that wrote last, or start a new checkpoint with startingOffsets={starting_offsets(table, batch, options, recorded)}. "
-            f"accept_as_seen='{word}' leaves the record as it is and writes none of this batch's rows."
+            "Restore the checkpoint that wrote last, or start a new checkpoint with "
+            f"startingOffsets={starting_offsets(table, batch, options, recorded)}. accept_as_seen='{word}' leaves the "
+            "record as it is and writes none of this batch's rows."
         )
     else:
-        why = "its id is the same, so the cluster has lost messages at the topic's end, or a broker that is behind answered"
+        why = (
+            "its id is the same, so the cluster has lost messages at the topic's end, or a broker that is behind "
+            "answered"
+        )
         ways = (
-            f"If messages were lost, accept_as_new='{word}' takes the table's record of that topic back to there, so that "
-            f"what comes after is written; if a broker was behind, accept_as_seen='{word}' leaves the record as it is and "
-            "writes none of this batch's rows."
+            f"If messages were lost, accept_as_new='{word}' takes the table's record of that topic back to there, so "
+            f"that what comes after is written; if a broker was behind, accept_as_seen='{word}' leaves the record as "
+            "it is and writes none of this batch's rows."
         )
         if is_other and first.kind == continuity.END_BELOW_START:
             ways += (
-                " The checkpoint is another one than wrote last: if it is an older one, from before the topic was created again, restore the one that "
-                f"wrote last, or start a new checkpoint with startingOffsets={starting_offsets(table, batch, options, recorded)}."
+                " The checkpoint is another one than wrote last: if it is an older one, from before the topic was "
+                "created again, restore the one that wrote last, or start a new checkpoint with "
+                f"startingOffsets={starting_offsets(table, batch, options, recorded)}."
             )
     return Misuse(f"{table}: batch {batch.batch_id}: {says}{more}: {why}. Nothing was written. {ways}", kind=first.kind)
 
 
 def changed_meanwhile(batch: Batch, now: Batch) -> Iterator[str]:
-    """Topics that became others while their batch was written. now: the same batch, described again."""
+    """Yield the topics that became others while their batch was written. now: the same batch, described again."""
     for was, source in zip(batch.sources, now.sources):
         for topic in source.topic_ids:
             if not same_id(was.topic_id(topic), source.topic_id(topic)):
@@ -72,7 +85,11 @@ def changed_meanwhile(batch: Batch, now: Batch) -> Iterator[str]:
 def recreated_meanwhile(
     table: str, batches: tuple[Batch, Batch], topic: str, options: SinkOptions, *, recorded: Recorded, word: str | None
 ) -> Misuse:
-    """batches: when it began, and now. word: the token that drops the topic's record; None when there is none."""
+    """The error for a topic that was deleted and created again while a batch of it was written.
+
+    batches: the batch as it was described when it began, and now. word: the token that drops the topic's record; None
+    when it has no record.
+    """
     batch, now = batches
     ids = ((before.topic_id(topic), after.topic_id(topic)) for before, after in zip(batch.sources, now.sources))
     was, found = next(pair for pair in ids if not same_id(*pair))
@@ -80,17 +97,20 @@ def recreated_meanwhile(
         way_on = "startingOffsets='earliest'"
     else:
         begin = starting_offsets(table, now, options, recorded, from_beginning=[topic])
-        way_on = f"startingOffsets={begin} and set accept_as_new='{word}', which drops the table's record of that topic and of no other"
+        way_on = (
+            f"startingOffsets={begin} and set accept_as_new='{word}', which drops the table's record of that topic and "
+            "of no other"
+        )
     return Misuse(
-        f"{table}: batch {batch.batch_id}: the id of topic '{topic}' was {was} when the batch began, and is {found} now: the topic was "
-        "deleted and created again, so that it cannot be told which of the two the rows are of. Nothing was written. To write "
-        f"everything that the topic holds now, start a new checkpoint with {way_on}",
+        f"{table}: batch {batch.batch_id}: the id of topic '{topic}' was {was} when the batch began, and is {found} "
+        "now: the topic was deleted and created again, so that it cannot be told which of the two the rows are of. "
+        f"Nothing was written. To write everything that the topic holds now, start a new checkpoint with {way_on}",
         kind="positions.recreated-meanwhile",
     )
 
 
 def beyond(table: str, batch: Batch, options: SinkOptions, recorded: Recorded) -> Misuse | None:
-    """Messages that were gone again before the batch was read, or None."""
+    """The error for messages that were gone again before the batch was read; None when there are none."""
     found = list(continuity.beyond(batch.sources))
     if not found:
         return None
@@ -100,21 +120,26 @@ def beyond(table: str, batch: Batch, options: SinkOptions, recorded: Recorded) -
     )
     begin = starting_offsets(table, batch, options, recorded, counting={topic for _, topic, *_ in found})
     return Misuse(
-        f"{table}: batch {batch.batch_id}: {says}: since Spark planned the batch, the topic was deleted and created again, or has lost "
-        "messages at its end, and what comes to these offsets now would never be read. Nothing was written. Start a new checkpoint with "
-        f"startingOffsets={begin}; a plain restart helps only when it was a broker that was behind that had answered",
+        f"{table}: batch {batch.batch_id}: {says}: since Spark planned the batch, the topic was deleted and created "
+        "again, or has lost messages at its end, and what comes to these offsets now would never be read. Nothing was "
+        f"written. Start a new checkpoint with startingOffsets={begin}; a plain restart helps only when it was a "
+        "broker that was behind that had answered",
         kind="positions.newest-below-end",
     )
 
 
 def gap(table: str, batch: Batch, relation: Relation, begin: str, ways_on: str, *, left_out: str) -> Misuse:
-    """Messages that no batch has read. begin: the ``starting_offsets`` of a new checkpoint. left_out: what may be missing before that."""
+    """The error for messages that no batch has read.
+
+    begin: what ``starting_offsets`` returns. left_out: a sentence about rows that may be missing before the recorded
+    positions.
+    """
     if relation.gap:
         says = f"leaves a gap in {_names(relation.gap)}: it starts after the positions that this table records"
     else:
         says = (
-            f"leaves a gap in {_names(relation.unread)}: the table has no record of this, and the batch does not begin at "
-            "the first offset that the broker has"
+            f"leaves a gap in {_names(relation.unread)}: the table has no record of this, and the batch does not begin "
+            "at the first offset that the broker has"
         )
     return Misuse(
         f"{table}: batch {batch.batch_id} {says}, so messages between would be missing. Nothing was written. "
@@ -126,51 +151,60 @@ def gap(table: str, batch: Batch, relation: Relation, begin: str, ways_on: str, 
 def overlap(
     table: str, batch: Batch, relation: Relation, begin: str, ways_on: str, *, same: str | None, may_filter: bool
 ) -> Misuse:
-    """Messages that the table has already, which nothing in the rows tells. same: the token for the query with columns more."""
+    """The error for messages that the table has already, where nothing in the rows tells which they are.
+
+    same: the token for a query that gets more columns; None when the checkpoint is the same. may_filter: whether
+    position columns would help.
+    """
     columns = f", set accept_as_same='{same}', because the query changes by that," if same else ""
     by_columns = (
-        f"Name the columns that carry topic, partition and offset in the option position_columns{columns} and only new rows will be written, or s"
+        f"Name the columns that carry topic, partition and offset in the option position_columns{columns} and only new "
+        "rows will be written, or s"
         if may_filter
         else "S"
     )
     return Misuse(
-        f"{table}: batch {batch.batch_id} overlaps what is published already in {_names(relation.overlap)}: "
-        f"a checkpoint was deleted, restored from an older copy, or runs twice. Nothing was written. {by_columns}tart a new checkpoint with "
-        f"startingOffsets={begin}, or{ways_on}",
+        f"{table}: batch {batch.batch_id} overlaps what is published already in {_names(relation.overlap)}: a "
+        f"checkpoint was deleted, restored from an older copy, or runs twice. Nothing was written. {by_columns}tart a "
+        f"new checkpoint with startingOffsets={begin}, or{ways_on}",
         kind="positions.overlap",
     )
 
 
 def combined(table: str, batch: Batch, relation: Relation, begin: str, ways_on: str) -> Misuse:
-    """Rows that were made of old and new messages together."""
+    """The error for rows that were made of old and new messages together."""
     return Misuse(
-        f"{table}: batch {batch.batch_id} overlaps what is published already in {_names(relation.overlap)}: a checkpoint was deleted, restored "
-        f"from an older copy, or runs twice; and the batch function has made rows of several ({batch.combines}) before it called the sink, so that "
-        "no row's position tells whether it is new. Nothing was written. Start a new checkpoint with "
-        f"startingOffsets={begin}, or{ways_on}",
+        f"{table}: batch {batch.batch_id} overlaps what is published already in {_names(relation.overlap)}: a "
+        "checkpoint was deleted, restored from an older copy, or runs twice; and the batch function has made rows of "
+        f"several ({batch.combines}) before it called the sink, so that no row's position tells whether it is new. "
+        f"Nothing was written. Start a new checkpoint with startingOffsets={begin}, or{ways_on}",
         kind="positions.combined",
     )
 
 
 def may_combine(table: str, batch: Batch, relation: Relation, begin: str, ways_on: str, *, same: str) -> Misuse:
-    """Rows that may have been made of old and new messages together. same: ``accept_as_same`` that says they were not."""
+    """The error for rows that may have been made of old and new messages together.
+
+    same: what ``accept_as_same`` must be to say that they were not.
+    """
     return Misuse(
-        f"{table}: batch {batch.batch_id} overlaps what is published already in {_names(relation.overlap)}, and holds new messages too: a checkpoint "
-        "was deleted, restored from an older copy, or runs twice; and whether each row that the sink is given is of one message cannot be told: "
-        f"{batch.may_combine} hides it. Of a row that was made of old and new ones no position tells whether it is new. Nothing was written. If "
-        f"each is of one message, set accept_as_same='{same}', and only new rows will be written, in this batch and the following ones of this "
-        f"replay. Else start a new checkpoint with startingOffsets={begin}, or{ways_on}",
+        f"{table}: batch {batch.batch_id} overlaps what is published already in {_names(relation.overlap)}, and holds "
+        "new messages too: a checkpoint was deleted, restored from an older copy, or runs twice; and whether each row "
+        f"that the sink is given is of one message cannot be told: {batch.may_combine} hides it. Of a row that was "
+        "made of old and new ones no position tells whether it is new. Nothing was written. If each is of one "
+        f"message, set accept_as_same='{same}', and only new rows will be written, in this batch and the following "
+        f"ones of this replay. Else start a new checkpoint with startingOffsets={begin}, or{ways_on}",
         kind="positions.may-combine",
     )
 
 
 def ambiguous(table: str, batch: Batch, relation: Relation, begin: str, ways_on: str) -> Misuse:
-    """Rows of which it matters by which source they were read."""
+    """The error for rows of which it matters by which source they were read."""
     return Misuse(
-        f"{table}: batch {batch.batch_id} overlaps what is published already in {_names(relation.ambiguous)}, which several "
-        "sources of the query read, or have read, up to different positions: a row says where it stood in its topic, and "
-        "not which source has read it, so that the new rows cannot be told. Nothing was written. Start a new checkpoint with "
-        f"startingOffsets={begin}, or{ways_on}",
+        f"{table}: batch {batch.batch_id} overlaps what is published already in {_names(relation.ambiguous)}, which "
+        "several sources of the query read, or have read, up to different positions: a row says where it stood in its "
+        "topic, and not which source has read it, so that the new rows cannot be told. Nothing was written. Start a "
+        f"new checkpoint with startingOffsets={begin}, or{ways_on}",
         kind="positions.ambiguous",
     )
 
@@ -184,9 +218,12 @@ def starting_offsets(
     from_beginning: Iterable[str] = (),
     counting: Iterable[str] = (),
 ) -> str:
-    """The call that says where a new checkpoint is to begin; of several sources one for each: Spark wants just the partitions of that source.
+    """The call whose result says where a new checkpoint is to begin, for the option startingOffsets.
 
-    counting: topics whose partitions are to be counted, besides those that have more of them than the record knows.
+    For several sources it is one call each, because Spark wants exactly the partitions of that source.
+
+    from_beginning: topics to be read from their beginning. counting: topics whose partitions are to be counted, besides
+    those that have more of them than the record knows.
     """
     arguments = [repr(table)]
     if options.application != SinkOptions.application:
@@ -212,16 +249,20 @@ def starting_offsets(
 def _own_arguments(
     recorded: Recorded, which: tuple[int, SourceRange], anew: set[str], counting: set[str], *, alone: bool
 ) -> list[str] | None:
-    """None where nothing is recorded of the source. which: its place, and it. anew: topics that begin anew. alone: it is the only source."""
+    """The arguments of the call that belong to one source; None where nothing is recorded of it.
+
+    which: the source's place, and the source. anew: topics that begin anew. alone: it is the only source.
+    """
     place, source = which
     known = {record.source for record in recorded.topics if record.topic in source.end}
     key = next((key for key in (source.key(place), str(place), *sorted(known)) if key in known), None)
     if key is None:
         return None
-    # In the table a topic may still be recorded that the user has said is another one.
+    # The table may still record a topic of which the user has said that it is another one now.
     anew = anew | {topic for topic in source.end if not recorded.known(place, source, topic)}
     gone = {record.topic for record in recorded.topics if alone or record.source == key} - source.end.keys()
-    # The broker may know partitions that were added after the batch was planned, and a new checkpoint must name every one.
+    # The broker may know partitions that were added after the batch was planned, and a new checkpoint must name every
+    # partition.
     parts = {topic: {*source.end[topic], *(source.newest or {}).get(topic, ())} for topic in source.end}
     counted = {
         topic: max(map(int, parts[topic])) + 1
@@ -237,7 +278,7 @@ def _own_arguments(
 
 
 def _as_given(key: str) -> int | str:
-    """A source's place, or its name."""
+    """A source's place, as a number, or its name."""
     return int(key) if key.isdecimal() else key
 
 

@@ -1,7 +1,7 @@
-"""Topics of which the recorded positions do not hold any more, and what the user answers about them. Pure.
+"""Topics whose recorded positions no longer hold, and what the user answers about them. Pure.
 
-An answer that takes a record back to lower positions, or concerns several topics, carries what it is about: by the time it is given the
-topics may have grown, and then nothing else tells which of their messages are new.
+An answer that takes a record back to lower positions, or concerns several topics, carries in its word what it is about:
+by the time it is given the topics may have grown, and then nothing else tells which of their messages are new.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,23 +16,28 @@ from streamsink.protocol.recorded import Recorded
 
 @dataclass(frozen=True)
 class Answer:
-    """dropped: topics of which no recorded position counts. lowered: of other topics, the position in each partition that still does."""
+    """What the user says of the recorded positions of some topics.
+
+    dropped: topics of which no recorded position counts. lowered: for other topics, the position in each partition that
+    still counts.
+    """
 
     dropped: frozenset[str] = frozenset()
     lowered: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     @classmethod
     def about(cls, changed: Sequence[Change]) -> "Answer":
-        """What is asked for these changes."""
+        """The answer that these changes ask for."""
         lowered = {change.topic: dict(change.lowered) for change in changed if change.lowered}
         return cls(frozenset(change.topic for change in changed) - lowered.keys(), lowered)
 
     @property
     def topics(self) -> frozenset[str]:
+        """The topics that the answer is about."""
         return self.dropped | self.lowered.keys()
 
     def word(self, table_id: str, last: AppState | None) -> str:
-        """The word that an option must repeat to give this answer, by whichever batch and checkpoint comes next."""
+        """The word that an option must repeat to give this answer, whichever batch and checkpoint comes next."""
         told = ",".join(
             (
                 *sorted(self.dropped),
@@ -44,12 +49,15 @@ class Answer:
 
     @property
     def _is_plain(self) -> bool:
-        """Of one topic that is dropped the digest says it all."""
+        """Whether the digest alone tells the answer: it does for one topic that is dropped."""
         return not self.lowered and len(self.dropped) == 1
 
 
 def answer_in(word: str | None, table_id: str, last: AppState | None, topics: Sequence[str]) -> Answer | None:
-    """The answer that a word gives; None when it is no such word, or was given about another record. topics: of the batch."""
+    """The answer that a word gives; None when it is no such word, or was given about another record.
+
+    topics: of the batch. last: the last published state.
+    """
     if word is None:
         return None
     asked = [Answer(frozenset((topic,))) for topic in topics]
@@ -60,7 +68,8 @@ def answer_in(word: str | None, table_id: str, last: AppState | None, topics: Se
 
 
 def _read(told: str) -> Answer:
-    dropped, lowered = set(), {}
+    dropped: set[str] = set()
+    lowered: dict[str, dict[str, int]] = {}
     for each in told.split(","):
         name, _, at = each.rpartition("=")
         topic, _, part = name.rpartition(":")
@@ -72,7 +81,10 @@ def _read(told: str) -> Answer:
 
 
 def answered(recorded: Recorded, changed: Sequence[Change], answer: Answer) -> Recorded:
-    """The record without what does not hold any more, where the user has answered. The lower position counts: no message is left out."""
+    """The record without what no longer holds, after the user's answer.
+
+    Where the change and the answer say different positions the lower one counts, so that no message is left out.
+    """
     settled = (
         replace(change, lowered=_lower(change.lowered, answer.lowered.get(change.topic, {})))
         if change.lowered
@@ -87,9 +99,10 @@ def _lower(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
 
 
 def answered_late(recorded: Recorded, batch: Batch, answer: Answer) -> Recorded:
-    """The same when nothing shows any more that messages were lost: the topics have grown past the record meanwhile.
+    """The same as ``answered`` when nothing shows any more that messages were lost.
 
-    A topic is dropped only where no id says that it is the recorded one after all.
+    By then the topics have grown past the record. A topic is dropped only where no id says that it is the recorded one
+    after all.
     """
     for place, source in numeric_ones(batch.sources):
         for topic in answer.topics & source.end.keys():

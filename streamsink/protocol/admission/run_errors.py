@@ -1,4 +1,4 @@
-"""What the user is told of a bounded run that cannot be written, and by what a repeated run is told from another one. Pure."""
+"""Errors for a bounded run that cannot be written, and what tells a repeated run from another one. Pure."""
 
 import json
 
@@ -6,13 +6,13 @@ from streamsink.errors import Misuse
 from streamsink.options import SinkOptions
 from streamsink.protocol import run_inputs, ways
 from streamsink.protocol.committable import AppState, Batch, KnownRun
-from streamsink.protocol.same_query import compare
+from streamsink.protocol.same_query import QueryComparison, compare
 
 
 def differences(known: KnownRun, given: Batch) -> tuple[str, ...]:
-    """In what a run that comes under a published run's id is certainly made otherwise; empty when nothing shows that it is.
+    """How a run that comes under a published run's id is certainly made otherwise; empty when nothing shows that it is.
 
-    A Python function or another version of Spark is no difference: who gives an id says that it is the same run.
+    A Python function or another version of Spark is no difference: whoever gives the id says that it is the same run.
     """
     found: list[str] = []
     then, now = known.fingerprint, given.fingerprint
@@ -25,16 +25,17 @@ def differences(known: KnownRun, given: Batch) -> tuple[str, ...]:
     return tuple(found)
 
 
-def differences_of_files(known: KnownRun, given: Batch) -> tuple[str, ...]:
-    """The same of a run whose files are others than those that were read then. Its rows have been compared.
+def differences_of_files(known: KnownRun, given: Batch, compared: QueryComparison) -> tuple[str, ...]:
+    """The same for a run whose files are not exactly those that were read then. compared: the comparison of its rows.
 
-    Where that was not possible, files that came beside those of then are no difference: as in a folder that grows.
+    Where the rows could not be compared, files added to those of then are no difference, as in a folder that grows.
     """
-    if given.compared.differs:
-        return (f"the files that it reads and {', '.join(given.compared.differs)}",)
-    if given.compared.unknown and run_inputs.are_gone(known, given):
+    if compared.differs:
+        return (f"the files that it reads and {', '.join(compared.differs)}",)
+    if compared.unknown and run_inputs.are_gone(known, given):
         return (
-            f"the files that it reads, and whether their rows are the same cannot be told ({', '.join(given.compared.unknown)})",
+            "the files that it reads, and whether their rows are the same cannot be told "
+            f"({', '.join(compared.unknown)})",
         )
     return ()
 
@@ -47,31 +48,39 @@ def word_of(given: Batch, table_id: str) -> str:
 
 
 def other(given: Batch, differs: tuple[str, ...], table: str, options: SinkOptions, word: str) -> Misuse:
+    """The error for other rows under the id of a published run. differs: of ``differences``. word: of ``word_of``."""
     return Misuse(
-        f"{table}: run '{given.query}' of application '{options.application}' is published already, and what comes under this id now is made "
-        f"otherwise: it differs in {', '.join(differs)}. Skipped as a repeated run, its rows would be lost. Nothing was written. Where these "
-        "are other rows, give them a run id of their own, or a job of its own a name of its own (application='...'). Where it is the same run, "
-        f"whose program or input has changed since, set accept_as_seen='{word}' for this call, which writes nothing; rows that its input has "
-        "got since then need a run id of their own",
+        f"{table}: run '{given.query}' of application '{options.application}' is published already, and what comes "
+        f"under this id now is made otherwise: it differs in {', '.join(differs)}. Skipped as a repeated run, its "
+        "rows would be lost. Nothing was written. Where these are other rows, give them a run id of their own, or a "
+        "job of its own a name of its own (application='...'). Where it is the same run, whose program or input has "
+        f"changed since, set accept_as_seen='{word}' for this call, which writes nothing; rows that its input has got "
+        "since then need a run id of their own",
         kind="run.other",
     )
 
 
 def of_a_query(given: Batch, last: AppState, table: str, options: SinkOptions) -> Misuse:
+    """The error for a run under the name of a query. last: the query's last published state."""
     return Misuse(
-        f"{table}: run '{given.query}' comes under the name '{options.application}', and query {last.query} writes this table under "
-        "that name: the run's record would stand where the query's next start looks for its own last batch. Nothing was written. Give runs "
-        "a name that no query has (application='...'), and repeat each under the name that it had",
+        f"{table}: run '{given.query}' comes under the name '{options.application}', and query {last.query} writes "
+        "this table under that name: the run's record would stand where the query's next start looks for its own last "
+        "batch. Nothing was written. Give runs a name that no query has (application='...'), and repeat each under "
+        "the name that it had",
         kind="application.of-a-query",
     )
 
 
 def undecidable(given: Batch, table: str, options: SinkOptions, ways_on: str, never_repeated: str) -> Misuse:
-    """never_repeated: the word for all runs that the journal does not know."""
+    """The error for a run of which nobody can tell whether it is published.
+
+    ways_on: the ways on for this run. never_repeated: the word for all runs that the journal does not know.
+    """
     return Misuse(
-        f"{table}: whether run '{given.query}' of application '{options.application}' is published cannot be told: the journal was "
-        "removed or is an older copy, and the snapshots that could say so have expired. Nothing was written. Look whether "
-        f"its rows are in the table, and{ways_on} Where a run of before that is never repeated, leave "
-        f"accept_as_new='{never_repeated}' for all that come in the job's options: it writes each run that this journal does not know",
+        f"{table}: whether run '{given.query}' of application '{options.application}' is published cannot be told: "
+        "the journal was removed or is an older copy, and the snapshots that could say so have expired. Nothing was "
+        f"written. Look whether its rows are in the table, and{ways_on} Where a run of before that is never repeated, "
+        f"leave accept_as_new='{never_repeated}' for all that come in the job's options: it writes each run that this "
+        "journal does not know",
         kind="run.undecidable",
     )

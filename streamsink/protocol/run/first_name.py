@@ -1,4 +1,7 @@
-"""What records need of the name that their query had before: that the table has what they go on from, and that nothing has come in their place. Pure."""
+"""What records need of the name that their query had before. Pure.
+
+The table must have what they go on from, and nothing may have come in their place under that name.
+"""
 
 from collections.abc import Container, Mapping, Sequence
 
@@ -13,43 +16,56 @@ from streamsink.protocol.sink import Committer, Destination
 
 
 def is_cut_off(record: Committable, committer: Committer) -> bool:
-    """Whether what the query has published under the name before is not there any more: the journal of this name cannot publish that again."""
+    """Whether the table no longer has what the query has published under the name before.
+
+    The journal of this name cannot publish that again.
+    """
     return bool(record.state.leads_on) and not committer.has_what_was_before(record)
 
 
 def check_name_before(table: str, publish: Sequence[Committable], committer: Committer, options: SinkOptions) -> None:
-    """Raises Misuse: the table was rolled back past the change of the query's name. publish: the next records to be published; those before one that
-    cannot be are published, for another name may have gone on from them."""
+    """Raises Misuse when the table was rolled back past the change of the query's name.
+
+    publish: the next records to be published. Those before a record that cannot be published are published all the
+    same, because another name may have gone on from them.
+    """
     for record in publish:
-        if is_cut_off(record, committer):
+        if record.state.leads_on and is_cut_off(record, committer):
             name, sequence = record.state.leads_on
             raise Misuse(
-                f"{table}: record {record.state.sequence} of application '{options.application}' goes on from record {sequence} of '{name}', which "
-                "was the query's name before, and the table does not say any more that it has that: it was rolled back further than the journal of "
-                f"'{options.application}' remembers. Nothing of it was written. Restore the table{_from_the_first_name(record, committer, options)}. "
+                f"{table}: record {record.state.sequence} of application '{options.application}' goes on from record "
+                f"{sequence} of '{name}', which was the query's name before, and the table does not say any more that "
+                f"it has that: it was rolled back further than the journal of '{options.application}' remembers. "
+                "Nothing of it was written. Restore the "
+                f"table{_from_the_first_name(name, sequence, committer, options)}. "
                 f"{ways.give_up(table, options.application)}",
                 kind="table.rolled-back-too-far",
             )
 
 
-def _from_the_first_name(record: Committable, committer: Committer, options: SinkOptions) -> str:
-    """The way on by the journal of the name before, where that has what it takes. What is of several tables is not to be had by a start of them."""
-    name, sequence = record.state.leads_on
+def _from_the_first_name(name: str, sequence: int, committer: Committer, options: SinkOptions) -> str:
+    """The way on by the journal of the name before, where that journal has what it takes; else ''.
+
+    A start of one table cannot bring back what is of several tables.
+    """
     other = committer.others(options.application).get(name)
     if "@" in name or other is None or other.state.sequence < sequence:
         return ""
     return (
-        f"; or start the query once under application='{name}' with on_rollback='republish', which publishes what that journal has and the table has "
-        f"not, or asks, and then under application='{options.application}' again, with on_rollback='republish' too. Where it goes on under '{name}' "
-        "instead of being told that it was renamed, as with a new checkpoint, leave it there"
+        f"; or start the query once under application='{name}' with on_rollback='republish', which publishes what that "
+        f"journal has and the table has not, or asks, and then under application='{options.application}' again, with "
+        f"on_rollback='republish' too. Where it goes on under '{name}' instead of being told that it was renamed, as "
+        "with a new checkpoint, leave it there"
     )
 
 
 def check_gone_on(to: Destination, records: Sequence[Committable], committer: Committer, options: SinkOptions) -> None:
-    """Raises Misuse: the name that the query had before has records behind the one from which these go on, which are to be published, and may have
-    their rows."""
+    """Raises Misuse when the name that the query had before has gone on meanwhile, and may have these records' rows.
+
+    records: those that are to be published. The name before then has records behind the one from which they go on.
+    """
     first = next((record for record in records if record.state.leads_on), None)
-    if first is None:
+    if first is None or not first.state.leads_on:
         return
     name, sequence = first.state.leads_on
     others = committer.others(options.application)
@@ -62,24 +78,30 @@ def check_gone_on(to: Destination, records: Sequence[Committable], committer: Co
     )
     if not comes_behind and _may_have_the_rows(other.state, records):
         raise Misuse(
-            f"{to.path}: record {first.state.sequence} of application '{options.application}', which the table has not, goes on from record "
-            f"{sequence} of '{name}', which was the query's name before, and the query has gone on under that name since, up to record "
-            f"{other.state.sequence}: published now, rows would be there a second time. Nothing was written. {ways.go_on_under(name)}; "
-            f"or, to go on under '{options.application}', {ways.give_up_at_once(to.path, options.application)}",
+            f"{to.path}: record {first.state.sequence} of application '{options.application}', which the table has "
+            f"not, goes on from record {sequence} of '{name}', which was the query's name before, and the query has "
+            f"gone on under that name since, up to record {other.state.sequence}: published now, rows would be there "
+            f"a second time. Nothing was written. {ways.go_on_under(name)}; or, to go on under "
+            f"'{options.application}', {ways.give_up_at_once(to.path, options.application)}",
             kind="table.rolled-back-too-far",
         )
 
 
 def _goes_on_from(state: AppState, application: str, ahead: Container[int], others: Mapping[str, LastOfOther]) -> bool:
-    """Whether the last record under another name goes on from one of these of the application, if need be by further names."""
+    """Whether the last record under another name goes on from one of these records of the application.
+
+    It may do so through further names. ahead: the numbers of the records.
+    """
     return (
         next((sequence for name, sequence in names_before(state.behind, others) if name == application), None) in ahead
     )
 
 
 def _is_behind(state: AppState, sequence: int, record_id: str | None) -> bool:
-    """Whether this state is of a record behind the one of that number and id; numbers that are given up come again. record_id: None where nobody
-    knows it."""
+    """Whether this state is of a record behind the one with that number and id. record_id: None where nobody knows it.
+
+    The id counts because numbers that are given up are used again.
+    """
     return (
         state.sequence > sequence
         or state.sequence == sequence
@@ -89,7 +111,10 @@ def _is_behind(state: AppState, sequence: int, record_id: str | None) -> bool:
 
 
 def _may_have_the_rows(state: AppState, records: Sequence[Committable]) -> bool:
-    """Whether the query that this state is of may have written rows of the records: it is theirs, or positions do not show that it has not."""
+    """Whether the query that this state is of may have written rows of the records.
+
+    It may if the records are its own, or if positions do not show that it has not.
+    """
     return any(
         record.state.query == state.query
         or not all_numeric(record.state.sources)

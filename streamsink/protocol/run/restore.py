@@ -1,29 +1,44 @@
-"""What a restart must do, as a pure plan over what the table and the journal say."""
+"""What a restart must do, as a plan made from what the table and the journal say. Pure."""
 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 
-from streamsink.errors import Corrupt, Misuse, StreamsinkError
+from streamsink.errors import Corrupt, Misuse
 from streamsink.options import ON_ROLLBACK_REPUBLISH, SinkOptions, words_of
 from streamsink.protocol import ways
 from streamsink.protocol.committable import AppState, Committable
 from streamsink.protocol.journal import Journal, Mark, comes_again, readable
 from streamsink.protocol.run.first_name import check_gone_on, check_name_before
+from streamsink.protocol.run.lost_records import (
+    cannot_follow,
+    load,
+    replaced_ones,
+    rolled_back,
+    rolled_back_past_the_journal,
+    states_of,
+    there_behind,
+    to_publish,
+    without_their_state,
+)
 from streamsink.protocol.sink import Committer, Destination, History
 
-# What can be asked about a record: whether it is published, and whether an overwrite may replace what others wrote since.
+# The questions about a record: whether it is published, and whether an overwrite may replace what others wrote since.
 IS_PUBLISHED = "published"
 MAY_OVERWRITE = "overwrite"
-# Records of which a message says where their rows can be read.
+# A message says for at most this many records where their rows can be read.
 _MOST_SHOWN = 10
 
 
 @dataclass(frozen=True)
 class RestorePlan:
-    """publish: records to publish, in order. mark: published ones whose mark is missing. last: the last published state.
+    """What a restart is to do.
 
-    rolled_back: numbers of those that had been published. replaced: snapshots of theirs that another writer replaced. over: the number over which
-    the first one is published, where the journal has lost those between; else None.
+    publish: records to publish, in order. mark: published records whose mark is missing. last: the last published
+    state.
+    rolled_back: the numbers of those in ``publish`` that had been published before.
+    replaced: snapshots of these records that another writer replaced.
+    over: the number of the record over which the first one is published, where the journal has lost those between; else
+    None.
     """
 
     publish: tuple[Committable, ...]
@@ -43,9 +58,13 @@ def plan_restore(
     *,
     untried: Container[int] = (),
 ) -> RestorePlan:
-    """Compare table and journal. Raises Misuse (rolled back, history incomplete) or Corrupt; changes nothing.
+    """Compare the table with the journal, and plan what to publish and what to mark. Changes nothing.
 
-    untried: numbers of the newest records, which their owner has made itself and has not tried to publish.
+    history: what the table says of the application. untried: numbers of the newest records, which their owner has made
+    itself and has not tried to publish.
+
+    Raises Misuse when the table was rolled back or recreated, or when its history is incomplete and the journal is
+    empty; Corrupt when a record is missing or damaged, or when nobody can tell whether it is published.
     """
     table, retained = to.path, store.retained()
     _check_identity(to, history.state, store, options)
@@ -55,79 +74,41 @@ def plan_restore(
     ahead = [s for s in retained if s > base]
     marked = tuple(s for s in ahead if store.is_marked(s))
     marks = marks_of(marked, store)
-    replaced = _replaced(marks, committer)
+    replaced = replaced_ones(marks, committer)
     loaded = {sequence: readable(store, sequence) for sequence in ahead}
     check_gone_on(
         to, [record for s, record in loaded.items() if record is not None and s not in replaced], committer, options
     )
     lost = [s for s in of_which_marks_tell(marked, marks) if s not in replaced]
     if lost and options.on_rollback != ON_ROLLBACK_REPUBLISH:
-        raise _rolled_back(
+        raise rolled_back(
             table,
             f"the newest snapshot carries record {base} of application '{options.application}'",
             lost[-1],
             options,
         )
     missing = next((number for number, sequence in enumerate(ahead, base + 1) if sequence != number), None)
-    there = _there_behind(loaded, committer) if missing is not None else {}
+    there = there_behind(loaded, committer) if missing is not None else {}
     if missing is not None and not there:
-        raise _cannot_follow(table, (base, missing, ahead[-1]), marked, options)
-    alone, unsure = _without_their_state([s for s in marked if s not in there], marks, store, committer)
+        raise cannot_follow(table, (base, missing, ahead[-1]), marked, options)
+    alone, unsure = without_their_state([s for s in marked if s not in there], marks, store, committer)
     alone |= there
-    alone |= _states_of(
+    alone |= states_of(
         unsure[: _decide(table, unsure, committer, options, rolled_back=True)] if unsure else (), committer
     )
-    publish = tuple(alone.get(s) or _to_publish(loaded[s] or _load(store, s), replaced, committer) for s in ahead)
+    publish = tuple(alone.get(s) or to_publish(loaded[s] or load(store, s), replaced, committer) for s in ahead)
     check_name_before(table, publish[:1], committer, options)
-    behind = tuple(_load(store, s) for s in retained if s <= base and not store.is_marked(s))
+    behind = tuple(load(store, s) for s in retained if s <= base and not store.is_marked(s))
     return RestorePlan(
         publish, behind, history.state, marked, tuple(sorted(set(replaced.values()))), base if there else None
     )
 
 
-def _there_behind(loaded: Mapping[int, Committable | None], committer: Committer) -> dict[int, Committable]:
-    """What is to be published of records whose rows are in the table, where it says nothing of them and the journal has lost the ones before.
-    Records are published in order, so the rows of those are there as well. Nothing where one between these is lost."""
-    if len(loaded) <= max(loaded) - min(loaded):
-        return {}
-    proof = next(
-        (
-            s
-            for s in sorted(loaded, reverse=True)
-            if (record := loaded[s]) is not None and record.files and committer.mentions(record)
-        ),
-        0,
-    )
-    return {
-        s: committer.state_alone(record, held=True) for s, record in loaded.items() if s <= proof and record is not None
-    }
-
-
-def _cannot_follow(
-    table: str, numbers: tuple[int, int, int], lost: Sequence[int], options: SinkOptions
-) -> StreamsinkError:
-    """Records behind one that is missing can never be published. numbers: the table's last, the missing one, the journal's last."""
-    base, missing, newest = numbers
-    found = (
-        f"{table}: the table's last record of application '{options.application}' is number {base}, and of those up to {newest} the journal "
-        f"does not have number {missing}"
-    )
-    way_on = ways.give_up(table, options.application)
-    if lost:
-        return Misuse(
-            f"{found}: the table was rolled back further than the journal remembers (journal_retain={options.journal_retain}). Nothing was "
-            f"written. Restore the table. {way_on}",
-            kind="table.rolled-back-too-far",
-        )
-    return Corrupt(
-        f"{found}: it was removed by hand, and those behind it cannot be published in its place. Nothing was written. Restore the "
-        f"record. {way_on}",
-        kind="journal.missing-record",
-    )
-
-
 def _check_identity(to: Destination, found: AppState | None, store: Journal, options: SinkOptions) -> None:
-    """The newest record, and what the table says, must be of this very table, and not of one that had its path before."""
+    """Raises Misuse unless the newest record, and what the table says, are of this very table.
+
+    They may be of a table that had the same path before.
+    """
     newest = (
         store.load(store.retained()[-1])
         if store.retained() and (found is None or store.last_sequence() > found.sequence)
@@ -136,65 +117,32 @@ def _check_identity(to: Destination, found: AppState | None, store: Journal, opt
     for state in (newest.state if newest else None, found):
         if state is not None and state.table_id != to.table_id:
             raise Misuse(
-                f"{to.path}: record {state.sequence} of application '{options.application}' was made for the table with the id "
-                f"{state.table_id}, and the table that is there has the id {to.table_id}: it was dropped and recreated, or restored from "
-                f"elsewhere. Nothing was written. Restore the first table; or remove the journal {store.place} of the dropped one and start "
-                "a new checkpoint, which reads the source from its beginning",
+                f"{to.path}: record {state.sequence} of application '{options.application}' was made for the table "
+                f"with the id {state.table_id}, and the table that is there has the id {to.table_id}: it was dropped "
+                "and recreated, or restored from elsewhere. Nothing was written. Restore the first table; or remove "
+                f"the journal {store.place} of the dropped one and start a new checkpoint, which reads the source "
+                "from its beginning",
                 kind="table.recreated",
             )
 
 
 def marks_of(marked: Sequence[int], store: Journal) -> dict[int, Mark]:
-    """Where these records were published, of those whose marks say it, in order. Of several tables the committer has looked by then."""
+    """Where these records were published, for those whose mark says it, in order.
+
+    A mark of several tables is left out: the committer has looked at those tables by then.
+    """
     marks = ((sequence, store.mark_of(sequence)) for sequence in marked)
     return {sequence: mark for sequence, mark in marks if isinstance(mark, Mark)}
 
 
 def of_which_marks_tell(marked: Sequence[int], marks: Mapping[int, Mark]) -> list[int]:
-    """Of these records, in order, those of which a mark tells that they were published: not one that was about to be published once more, and those
-    behind it were then too."""
+    """The numbers of those records whose mark proves that they were published, in order. marked: the marked ones.
+
+    A mark can also say that its record was about to be published once more. That one, and the records behind it, which
+    were about to be published again too, are left out.
+    """
     first = next((sequence for sequence in marked if comes_again(marks.get(sequence))), None)
     return [sequence for sequence in marked if first is None or sequence < first]
-
-
-def _replaced(marks: Mapping[int, Mark], committer: Committer) -> dict[int, int]:
-    """Of these records those whose snapshot another writer replaced in a race: with that snapshot's number."""
-    return {s: mark.snapshot_id for s, mark in marks.items() if committer.was_replaced(mark)}
-
-
-def _to_publish(committable: Committable, replaced: Mapping[int, int], committer: Committer) -> Committable:
-    """The record; without its files when another writer had built on its snapshot before that was replaced."""
-    sequence = committable.state.sequence
-    if sequence in replaced and committer.holds(committable, replaced[sequence]):
-        return committer.state_alone(committable, held=True)
-    return committable
-
-
-def _without_their_state(
-    lost: Sequence[int], marks: Mapping[int, Mark], store: Journal, committer: Committer
-) -> tuple[dict[int, Committable], list[Committable]]:
-    """Of the records whose state was published alone, or may have been, and has gone: what of those is to be published whose rows are there,
-    and those of which that cannot be told. They were published in order. lost: those whose marked snapshot went, or was replaced.
-    """
-    may_be_alone = (_load(store, sequence) for sequence in lost if sequence not in marks or marks[sequence].alone)
-    alone = [committable for committable in may_be_alone if committable.files]
-    there = next((number for number in range(len(alone), 0, -1) if committer.mentions(alone[number - 1])), 0)
-    unsure = [committable for committable in alone[there:] if not committer.sees_all_since(committable)]
-    return {c.state.sequence: committer.state_alone(c, held=True) for c in alone[:there]}, unsure
-
-
-def _states_of(seen: Sequence[Committable], committer: Committer) -> dict[int, Committable]:
-    """What is to be published of records whose rows are there as their user says: no snapshot needs to name them any more."""
-    return {committable.state.sequence: committer.state_alone(committable) for committable in seen}
-
-
-def _rolled_back(table: str, found: str, newest: int, options: SinkOptions) -> Misuse:
-    return Misuse(
-        f"{table}: {found}, but record {newest} was published: the table was rolled back, restored, recreated or lost its metadata. "
-        "Nothing was written. Restore the table, or set on_rollback='republish' to publish the lost batches again from the journal. "
-        f"{ways.give_up(table, options.application)}",
-        kind="table.rolled-back",
-    )
 
 
 def _from_journal(
@@ -206,51 +154,45 @@ def _from_journal(
     *,
     untried: Container[int],
 ) -> RestorePlan:
-    """No snapshot of ours is left and older ones have expired: only the journal and the files can tell."""
+    """Plan a restart when no snapshot of this application is left and older snapshots have expired.
+
+    Then only the journal and the files can tell what is published. retained: the numbers of the journal's records.
+    """
     table = to.path
     if not retained:
-        word = word_of_new_application(to.table_id, store.identity().id, options)
-        if word in words_of(options.new_application):
-            return RestorePlan((), (), None)
-        raise Misuse(
-            f"{table}: no snapshot names application '{options.application}', its journal is empty, and older "
-            "snapshots have expired, so whether it wrote here before cannot be told. Nothing was written. If it never "
-            f"did, set new_application='{word}'. If it did, look which of its rows are here, let it begin behind them (a new "
-            "checkpoint with startingOffsets; files whose rows are here moved away; bounded runs that are here not repeated), and set "
-            f"new_application='{word}'. The word is of this journal: should the journal be lost once more, that is asked anew",
-            kind="history.incomplete",
-        )
+        return _of_an_empty_journal(to, store, options)
     marked = [sequence for sequence in retained if store.is_marked(sequence)]
     marks = marks_of(marked, store)
-    replaced = _replaced(marks, committer)
+    replaced = replaced_ones(marks, committer)
     telling = of_which_marks_tell(marked, marks)
     back = min((s for s in telling if _is_undone(s, marks, store, committer)), default=None)
     lost = tuple(sequence for sequence in marked if back is not None and sequence >= back)
     loaded = {sequence: readable(store, sequence) for sequence in retained}
     waiting = [s for s in retained if s not in replaced and (s in lost or s not in marked)]
-    check_gone_on(to, [loaded[s] for s in waiting if loaded[s] is not None], committer, options)
+    check_gone_on(to, [record for s in waiting if (record := loaded[s]) is not None], committer, options)
     if lost and options.on_rollback != ON_ROLLBACK_REPUBLISH:
-        raise _rolled_back(
+        raise rolled_back(
             table, f"no snapshot names application '{options.application}', snapshots have expired", lost[-1], options
         )
-    records = [_to_publish(loaded[s] or _load(store, s), replaced, committer) for s in retained]
+    records = [to_publish(loaded[s] or load(store, s), replaced, committer) for s in retained]
     kept = [c for c in records if c.state.sequence < min((*replaced, *lost), default=retained[-1] + 1)]
-    alone, unsure_alone = _without_their_state(sorted({*lost, *replaced}), marks, store, committer)
-    # A rollback may have gone further back than the first record that shows it: then a mark proves nothing.
+    alone, unsure_alone = without_their_state(sorted({*lost, *replaced}), marks, store, committer)
+    # A rollback may have gone further back than the first record that shows it, so after one a mark proves nothing.
     published = len(kept) if alone else _published_ones(kept, committer, () if lost else telling)
-    # What was recorded behind one that was rolled back cannot have outlived it, but for rows that had come before their state.
+    # What was recorded behind a record that was rolled back is gone with it, except rows that had come before their
+    # state.
     may_be = [c for c in records if (back is None or c.state.sequence < back) and c.state.sequence not in untried]
     unsure = [c for c in may_be[published:] if c.files and c.state.sequence not in replaced]
     asked = [*unsure, *unsure_alone]
     known = _decide(table, asked, committer, options, rolled_back=bool(lost)) if asked else 0
     if known:
         is_all = known >= len(unsure)
-        # What was replaced, or went, is published again, and what is seen behind it without its rows.
+        # What was replaced or is gone is published again; what the user has seen behind it, without its rows.
         published = min(len(kept), len(may_be) if is_all else records.index(unsure[known - 1]) + 1)
-        alone |= _states_of([c for c in asked[:known] if c not in records[:published]], committer)
+        alone |= states_of([c for c in asked[:known] if c not in records[:published]], committer)
     records = [alone.get(c.state.sequence, c) for c in records]
     if lost and not published and not alone and retained[0] > 1:
-        raise _rolled_back_past_the_journal(table, retained[0], lost[-1], options)
+        raise rolled_back_past_the_journal(table, retained[0], lost[-1], options)
     check_name_before(table, records[published : published + 1], committer, options)
     mark = tuple(c for c in records[:published] if c.state.sequence not in telling)
     last = records[published - 1].state if published else None
@@ -260,37 +202,54 @@ def _from_journal(
     return RestorePlan(tuple(records[published:]), mark, last, again, tuple(sorted(set(replaced.values()))))
 
 
-def _rolled_back_past_the_journal(table: str, oldest: int, newest: int, options: SinkOptions) -> Misuse:
-    return Misuse(
-        f"{table}: no snapshot names application '{options.application}', snapshots have expired, and record {newest} was published: the table "
-        f"was rolled back, and the journal remembers nothing before record {oldest} (journal_retain={options.journal_retain}), so whether what was "
-        f"before it is in the table cannot be told. Nothing was written. Restore the table. {ways.give_up(table, options.application)}",
-        kind="table.rolled-back-too-far",
+def _of_an_empty_journal(to: Destination, store: Journal, options: SinkOptions) -> RestorePlan:
+    """Plan a restart when the journal is empty too.
+
+    Nothing is to be done when the user has given the word for a new application. Else raises Misuse.
+    """
+    word = word_of_new_application(to.table_id, store.identity().id, options)
+    if word in words_of(options.new_application):
+        return RestorePlan((), (), None)
+    raise Misuse(
+        f"{to.path}: no snapshot names application '{options.application}', its journal is empty, and older "
+        "snapshots have expired, so whether it wrote here before cannot be told. Nothing was written. If it never "
+        f"did, set new_application='{word}'. If it did, look which of its rows are here, let it begin behind them "
+        "(a new checkpoint with startingOffsets; files whose rows are here moved away; bounded runs that are here "
+        f"not repeated), and set new_application='{word}'. The word is of this journal: should the journal be "
+        "lost once more, that is asked anew",
+        kind="history.incomplete",
     )
 
 
 def _is_undone(sequence: int, marks: Mapping[int, Mark], store: Journal, committer: Committer) -> bool:
-    """Whether a marked record is certainly not in the table any more. A mark that does not say where was torn by a power failure, or is
-    of earlier code: what was published then is named by a snapshot, as long as all snapshots since the record was made are there.
+    """Whether a marked record is certainly not in the table any more.
+
+    A mark that does not say where the record was published was torn by a power failure, or is of earlier code. What was
+    published then is named by a snapshot, as long as all snapshots since the record was made are there.
     """
     if sequence in marks:
         return committer.was_rolled_back(marks[sequence])
     try:
-        return is_gone(_load(store, sequence), committer)
+        return is_gone(load(store, sequence), committer)
     except Corrupt:
         return False
 
 
 def is_gone(published: Committable, committer: Committer) -> bool:
-    """Whether a record that was published is certainly not in the table any more, as far as snapshots tell that name files of it."""
+    """Whether a record that was published is certainly not in the table any more.
+
+    Only snapshots that name its files can tell: it is False for a record without files, and where snapshots since it
+    was made have expired.
+    """
     return bool(published.files) and committer.sees_all_since(published) and not committer.mentions(published)
 
 
 def _published_ones(kept: Sequence[Committable], committer: Committer, marks: Container[int]) -> int:
-    """How many of these records, from the oldest on, of which none was undone. marks: numbers of those whose mark counts.
+    """How many of these records are published, from the oldest on. kept: records of which none was undone.
 
-    Publishing keeps the order, so the newest one that is published answers for all before it. One without files cannot tell:
-    it may stand in one snapshot with others, and publishing it again changes no row.
+    marks: the numbers of those whose mark counts. Publishing keeps the order, so the newest record that is published
+    answers for all before it. A record without files cannot tell: it may stand in one snapshot with others, and
+    publishing it again changes no row.
     """
     for number in range(len(kept), 0, -1):
         if kept[number - 1].state.sequence in marks or committer.mentions(kept[number - 1]):
@@ -301,19 +260,22 @@ def _published_ones(kept: Sequence[Committable], committer: Committer, marks: Co
 def _decide(
     table: str, unsure: Sequence[Committable], committer: Committer, options: SinkOptions, *, rolled_back: bool
 ) -> int:
-    """How many of these records, which no retained history names, are published, from the first one on: as a token says, or certainly none.
+    """How many of these records are published, from the first one on: as a token says, or certainly none.
 
-    They have no mark, or the table was rolled back since and a mark proves nothing. They were published in order.
+    unsure: records that no retained history names, in the order in which they are published. They have no mark, or the
+    table was rolled back since and a mark proves nothing. That their files are there proves nothing: a store may keep
+    the staged originals, and a tag keeps the others. Records without files are not asked about: publishing one again
+    changes no row.
 
-    Their files prove nothing by being there: a store may keep the staged originals, and a tag keeps the others. One without files is
-    not asked for: publishing it again changes no row.
+    Raises Corrupt, with the question to the user, when nobody can tell.
     """
     of_each = [token_of(record, IS_PUBLISHED) for record in unsure]
     as_seen, as_new = set(words_of(options.accept_as_seen)), set(words_of(options.accept_as_new))
     seen = max((number for number, word in enumerate(of_each, 1) if word in as_seen), default=0)
     if seen:
         return seen
-    # Whoever publishes an overwrite may be asked for its word next, and the option holds one: that word answers this question too.
+    # Whoever publishes an overwrite may be asked for its word next, and then sets the option to that word: so it
+    # answers this question too.
     words = {token_of(record, MAY_OVERWRITE) for record in unsure}
     accepted = bool(as_new & {of_each[0], *words} or as_seen & words)
     gone = next(((c, paths) for c in unsure for paths in [committer.files_in_place(c)[2]] if paths), None)
@@ -328,14 +290,15 @@ def _decide(
     pending = "may have been rolled back with those after it" if rolled_back else "is pending in the journal"
     raise Corrupt(
         f"{table}: record {(gone[0].state if gone else first).sequence} {pending}; {found}; and snapshots since it was "
-        f"recorded have expired, so whether records {first.sequence} to {last.sequence} were published cannot be told. Nothing was written. "
-        f"Look whether the rows of {from_to(first, last)} are in the table{places_of_rows(unsure, committer)}. If they are, set "
-        f"accept_as_seen='{of_each[-1]}', which records them as published. If they are not, "
+        f"recorded have expired, so whether records {first.sequence} to {last.sequence} were published cannot be told. "
+        f"Nothing was written. Look whether the rows of {from_to(first, last)} are in the "
+        f"table{places_of_rows(unsure, committer)}. If they are, set accept_as_seen='{of_each[-1]}', which records "
+        "them as published. If they are not, "
         + (
             f"set accept_as_new='{of_each[0]}', which publishes them"
             if gone is None
-            else f"stop the query and call streamsink.give_up({table!r}, application={options.application!r}, accept_as_new='{of_each[0]}'), which "
-            "forgets them and says from where the source is read again"
+            else f"stop the query and call streamsink.give_up({table!r}, application={options.application!r}, "
+            f"accept_as_new='{of_each[0]}'), which forgets them and says from where the source is read again"
         )
         + of_the_first_ones(unsure, of_each),
         kind="journal.undecidable",
@@ -343,7 +306,10 @@ def _decide(
 
 
 def places_of_rows(unsure: Sequence[Committable], committer: Committer) -> str:
-    """Where the rows of each of these records can be read: without its checkpoint nobody knows which they are."""
+    """Where the rows of each of these records can be read, as a part of a message.
+
+    Without the checkpoint nobody knows otherwise which rows they are.
+    """
     shown = []
     for record in unsure[:_MOST_SHOWN]:
         path = committer.path_of_rows(record)
@@ -354,18 +320,19 @@ def places_of_rows(unsure: Sequence[Committable], committer: Committer) -> str:
 
 
 def of_the_first_ones(unsure: Sequence[Committable], words: Sequence[str]) -> str:
-    """What to do when some of the records are published. words: of each."""
+    """What to do when only the first of the records are published, as the end of a message. words: of each."""
     if len(unsure) == 1:
         return ""
     by_name = ", ".join(f"'{word}' for {record.state.checkpoint_name}" for record, word in zip(unsure[:-1], words))
     return (
-        ". They were published in this order, so it may be that only those of the first ones are there: then set accept_as_seen to the word of "
-        f"the last one whose rows are, which records it and those before it as published and goes on with the others: {by_name}"
+        ". They were published in this order, so it may be that only those of the first ones are there: then set "
+        "accept_as_seen to the word of the last one whose rows are, which records it and those before it as published "
+        f"and goes on with the others: {by_name}"
     )
 
 
 def from_to(first: AppState, last: AppState) -> str:
-    """For messages: what their user calls these checkpoints."""
+    """What their user calls these checkpoints, for messages."""
     return (
         first.checkpoint_name
         if first.sequence == last.sequence
@@ -381,10 +348,3 @@ def word_of_new_application(of: str, journal_id: str, options: SinkOptions) -> s
 def token_of(committable: Committable, question: str) -> str:
     """The word that an option must repeat to answer this question about this record and no other one."""
     return ways.word(f"{committable.state.table_id}|{committable.state.record_id}|{question}")
-
-
-def _load(store: Journal, sequence: int) -> Committable:
-    committable = store.load(sequence)
-    if committable is None:
-        raise Corrupt(f"record {sequence} of the journal vanished while it was read", kind="journal.missing-record")
-    return committable

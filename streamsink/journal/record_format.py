@@ -1,0 +1,53 @@
+"""A record of the journal as bytes: one header line, one body line."""
+
+import hashlib
+import json
+
+from streamsink.errors import Corrupt
+from streamsink.protocol import ways
+from streamsink.protocol.committable import DEAD_LETTERS, Committable
+
+_FORMAT = "streamsink-pending"
+# Version 2: the state has more fields, which code for version 1 would leave out. Version 3: the record has dead letters
+# beside its own files, which code for version 2 would not publish; only such a record has this version.
+_VERSION, _WITH_DEAD_LETTERS, _VERSIONS = 2, 3, (1, 2, 3)
+
+
+def encode_record(committable: Committable) -> bytes:
+    """A record's bytes: header line and body line. The body is JSON, never anything that could run code."""
+    body = json.dumps(committable.to_json(), separators=(",", ":"), sort_keys=True).encode()
+    digest = hashlib.sha256(body).hexdigest()
+    version = _WITH_DEAD_LETTERS if DEAD_LETTERS in committable.payload else _VERSION
+    header = {"format": _FORMAT, "version": version, "length": len(body), "sha256": digest}
+    return json.dumps(header).encode() + b"\n" + body + b"\n"
+
+
+def decode_record(data: bytes, path: str) -> Committable:
+    """The record, checked as a whole. Raises Corrupt, which names ``path`` and says what to do."""
+    first, separator, rest = data.partition(b"\n")
+    try:
+        header = json.loads(first)
+        if header["format"] != _FORMAT:
+            raise corrupt(path, "it is not a pending record")
+        if header["version"] not in _VERSIONS:
+            raise corrupt(
+                path, f"its version is {header['version']}, this library reads {' and '.join(map(str, _VERSIONS))}"
+            )
+        body = rest[:-1]
+        if not separator or len(body) != header["length"] or rest[-1:] != b"\n":
+            raise corrupt(path, f"it has {len(rest)} body bytes, expected {header['length'] + 1}")
+        if hashlib.sha256(body).hexdigest() != header["sha256"]:
+            raise corrupt(path, "its checksum does not match")
+        return Committable.from_json(json.loads(body))
+    except (ValueError, KeyError, TypeError, AttributeError) as broken:
+        raise corrupt(path, f"it cannot be decoded ({type(broken).__name__})") from broken
+
+
+def corrupt(path: str, what: str) -> Corrupt:
+    """The error of a record that cannot be used. what: is wrong with it."""
+    root, _, application, _ = path.rsplit("/", 3) if path.count("/") > 2 else ("", "", "", "")
+    return Corrupt(
+        f"{path}: the pending record is damaged: {what}. Nothing was written. Restore the file from a backup. "
+        f"{ways.give_up(root, application)}",
+        kind="journal.corrupt",
+    )
