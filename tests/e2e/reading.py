@@ -55,7 +55,7 @@ class Reading:
             return
         name = frame.f_code.co_name
         if name == "fault_point":
-            self.stacks[str(frame.f_locals["name"])] = _stack(frame)
+            self.stacks[str(frame.f_locals["step"])] = _stack(frame)
         elif name == "create_if_absent":
             self.stacks[Path(frame.f_locals["path"]).name] = _stack(frame)
 

@@ -23,7 +23,7 @@ from streamsink.spark.explain import explain
 from streamsink.spark.gateway import running
 from streamsink.spark.gateway.plan import QueryOfRun, described_job, is_of_a_batch
 from streamsink.spark.query.spark_sink import SparkSink
-from streamsink.spark.rows.frame_rows import check_positions
+from streamsink.spark.rows.kept_columns import check_positions
 from streamsink.spark.runs import Run
 
 

@@ -17,7 +17,8 @@ from streamsink.sinks.paimon.opening import PaimonTables, PaimonTableWithLetters
 from streamsink.spark.names import check_one, without
 from streamsink.spark.query.spark_sink import SparkSink
 from streamsink.spark.rows import write_ways
-from streamsink.spark.rows.frame_rows import FrameRows, stored, write_small
+from streamsink.spark.rows.frame_rows import FrameRows, write_small
+from streamsink.spark.rows.kept_columns import stored
 from streamsink.spark.rows.position_check import PositionCheck
 from streamsink.spark.runs import Run
 from streamsink.spark.sizes import DRIVER

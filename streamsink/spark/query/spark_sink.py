@@ -13,7 +13,8 @@ from streamsink.protocol.committable import Batch
 from streamsink.protocol.ids import check_application
 from streamsink.protocol.run.batch_rows import BatchRows
 from streamsink.protocol.sink import OpenSink, Sink
-from streamsink.spark.rows.frame_rows import FrameRows, fields_of
+from streamsink.spark.rows.frame_rows import FrameRows
+from streamsink.spark.rows.kept_columns import fields_of
 from streamsink.spark.runs import Run
 from streamsink.storage.stores import Store
 

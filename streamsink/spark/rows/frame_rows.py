@@ -8,9 +8,8 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
-from pyspark.sql.types import StringType
 
-from streamsink.errors import Misuse, Retryable
+from streamsink.errors import Retryable
 from streamsink.options import SinkOptions
 from streamsink.protocol.committable import Batch, Committable, StagedFile
 from streamsink.protocol.decision import Checkpoint, Verdict
@@ -20,19 +19,17 @@ from streamsink.protocol.same_query import QueryComparison
 from streamsink.protocol.sink import Writing
 from streamsink.sinks.paimon.writing import TableWriting
 from streamsink.spark.gateway import plan, planned_files, running
-from streamsink.spark.names import check_one, without
 from streamsink.spark.rows import file_rows, run_rows, write_ways
+from streamsink.spark.rows.kept_columns import stored
 from streamsink.spark.rows.position_check import PositionCheck
 from streamsink.spark.rows.position_columns import recorded
 from streamsink.spark.runs import Run
 from streamsink.spark.sizes import DRIVER, SPARK
-from streamsink.spark.types import to_fields
 from streamsink.storage.file_io import FileIO
 from streamsink.storage.stores import Store
 from streamsink.table.write.fit import check_once
 
 _COUNT = "rows"
-_WIDTHS = {"byte": 1, "short": 2, "integer": 4, "long": 8}
 
 
 class FrameRows(BatchRows):
@@ -145,63 +142,6 @@ class FrameRows(BatchRows):
 
 def _read(df: DataFrame) -> None:
     df.write.format("noop").mode("overwrite").save()
-
-
-def check_positions(df: DataFrame, path: str, options: SinkOptions) -> None:
-    """Check by their types that the position columns can be a source's topic, partition and offset, in this order.
-
-    Integers of any width are accepted, except for a partition that is wider than the offset: then the two stand in each
-    other's place. Raises Misuse, also when the data lacks one of the columns.
-    """
-    if not options.position_columns:
-        return
-    _check_given(df, path, options)
-    types = {field.name: field.dataType for field in df.schema.fields}
-    topic, partition, offset = (types[name] for name in options.position_columns)
-    narrow, wide = (_WIDTHS.get(kind.typeName()) for kind in (partition, offset))
-    if isinstance(topic, StringType) and narrow is not None and wide is not None and narrow <= wide:
-        return
-    found = ", ".join(f"'{name}' of type {types[name].simpleString()}" for name in options.position_columns)
-    raise Misuse(
-        f"{path}: position_columns are to name the columns of topic, partition, offset, in this order, of types "
-        f"string, int, bigint; found {found}. Nothing was written. Give their names in that order, and cast a column "
-        "that has another type",
-        kind="option.position-columns",
-    )
-
-
-def stored(df: DataFrame, path: str, options: SinkOptions) -> DataFrame:
-    """The DataFrame without the position columns and the file column, unless the table is to keep them.
-
-    path: the table's path, for messages. Raises Misuse when the data lacks one of these columns.
-    """
-    _check_given(df, path, options)
-    file_rows.check_column(df, path, options)
-    columns = (*options.position_columns, *([options.file_column] if options.file_column else ()))
-    return df if options.store_position_columns else without(df, columns)
-
-
-def _check_given(df: DataFrame, path: str, options: SinkOptions) -> None:
-    missing = [name for name in options.position_columns if name not in df.columns]
-    if missing:
-        raise Misuse(
-            f"{path}: position_columns names {', '.join(missing)}, which the data does not have; it has "
-            f"{', '.join(df.columns)}",
-            kind="option.position-columns",
-        )
-    for name in options.position_columns:
-        check_one(df, name, path, "position_columns", "option.position-columns")
-
-
-def fields_of(df: DataFrame, path: str, options: SinkOptions) -> Callable[[], Sequence[Any]]:
-    """A function that returns the columns that a new table gets, as fields. It does its work when it is called."""
-
-    def found() -> Sequence[Any]:
-        kept = stored(df, path, options)
-        check_once(kept.columns, path)
-        return to_fields(kept.schema)
-
-    return found
 
 
 def write_small(df: DataFrame, writing: Callable[[], Writing], file_io: FileIO, group: Group) -> list[Any] | None:

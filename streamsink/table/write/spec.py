@@ -1,4 +1,4 @@
-"""What a writer of data files is told, and what it says of a file that it has written. Both travel between processes."""
+"""What a writer of data files is told, and what it says of a file that it has written. Both go between processes."""
 
 import functools
 from dataclasses import dataclass
