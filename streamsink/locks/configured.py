@@ -6,13 +6,13 @@ from urllib.parse import urlsplit
 from streamsink.clock import Clock, IdSource
 from streamsink.errors import Misuse
 from streamsink.locks.lock import Lock, LockTerms
-from streamsink.options import SinkOptions
+from streamsink.options import LockOptions
 
 DEFAULT_CATALOG_KEY = "jdbc"  # Paimon's default of the option catalog-key
 DEFAULT_HIVE_PORT = 9083
 
 
-def lock_of(root: str, options: SinkOptions, clock: Clock | None = None) -> Lock:
+def lock_of(root: str, options: LockOptions, clock: Clock | None = None) -> Lock:
     """The lock of the table at ``root``; ``Lock.empty()`` if none is configured. No server is contacted yet.
 
     Raises: Misuse for an option ``lock`` that names no kind of lock, for a path without the names of database and

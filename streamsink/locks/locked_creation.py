@@ -12,7 +12,7 @@ import tenacity
 from streamsink.errors import Fenced, OutcomeUnknown, Retryable
 from streamsink.locks.configured import lock_of
 from streamsink.locks.lock import Lease, Lock
-from streamsink.options import SinkOptions
+from streamsink.options import LockOptions
 from streamsink.storage.file_io import FileIO
 
 # The number of leases that may end, one after another, before the creation is given up.
@@ -48,7 +48,7 @@ def create_under(lock: Lock, file_io: FileIO, path: str, data: bytes, create: Ca
         return created if file_io.atomic_create else created and _is_still_ours(file_io, path, data, lease)
 
 
-def lock_creations(file_io: FileIO, root: str, options: SinkOptions) -> None:
+def lock_creations(file_io: FileIO, root: str, options: LockOptions) -> None:
     """Make this store create names of the table (schemas, epochs, records) under the table's lock, if it needs one.
 
     Without the option ``lock`` nothing changes, and a store that needs a lock refuses to create names.
